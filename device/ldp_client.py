@@ -554,7 +554,7 @@ class Experiment:
 # Storage has two slots, written in turn, so a write that fails does not touch the record in force. A record
 # is big-endian:
 #     1 format + consent (0 not asked, 1 no, 2 yes)   1 number of experiments   4 sequence number
-#     16 seed   6 sum of epsilon   8 sum of epsilon**2, over the board's whole life
+#     16 seed   6 sum of epsilon   8 sum of epsilon**2, over the board's lifetime
 #     per experiment: 4 first bytes of SHA-256(name)   4 last report number
 #                     7 rule << 54 | pinned cap   7 spent (rule count: the pinned epsilon)
 #     per unsent report, oldest first: 1 length   the report
@@ -983,7 +983,7 @@ class Client:
         # A call that was under way may have pinned another rule since this version was checked.
         if self._ledger.locked or full or rule != exp.rule or (rule == "count" and spent != epsilon):
             return 0
-        # For the board's life: while the sum or the squares are within their bound.
+        # For the board's lifetime: while the sum or the squares are within their bound.
         count = (self._policy["sum"] - state.sum) // epsilon
         count = max(count, (self._policy["squares"] - state.squares) // square)
         # For this experiment: within the smaller of the pinned cap and the version's.
@@ -1083,9 +1083,9 @@ class Client:
 
         Returns:
             locked, error: None or a line of text; consent; pending: unsent reports; sum, squares: spent in
-            the board's life; experiments: name -> state (reporting, spent, refused, absent), reports made,
-            left (reports that the budget still allows), digest, epsilon, reason (of a refusal); refused: why
-            the last experiment that is not among these was refused, or None.
+            the board's lifetime; experiments: name -> state (reporting, spent, refused, absent), reports
+            made, left (reports that the budget still allows), digest, epsilon, reason (of a refusal);
+            refused: why the last experiment that is not among these was refused, or None.
         """
         state = self._ledger.state
         experiments = {}

@@ -38,7 +38,7 @@ def _where_there(name):
 
 machine, esp32, network = _where_there("machine"), _where_there("esp32"), _where_there("network")
 
-# What this firmware allows, whatever a server asks: micro-nats, for the board's whole life. Reports continue
+# What this firmware allows, whatever a server asks: micro-nats, for the board's lifetime. Reports continue
 # while the sum of epsilon <= sum or the sum of epsilon**2 <= squares; both together give (8, 1e-6)-LDP.
 POLICY = {
     "sum": 8_000_000,

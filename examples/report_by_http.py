@@ -21,7 +21,7 @@ if not os.path.isdir(folder):
     os.mkdir(folder)
     ldp_client.provision(folder, consent=True)
 
-# What this board allows, whatever a server asks: a sum of ε of 8 in its life, 4 in one report.
+# What this board allows, whatever a server asks: a sum of ε of 8 in its lifetime, 4 in one report.
 policy = {
     "sum": 8_000_000,
     "squares": 0,

@@ -3,26 +3,26 @@
 The short form cuts each operation once, with one of the nine outcomes, and lets every ninth fail once.
 """
 
-import board_life
+import board_lifetime
 from on_device import LONG
 
 STEP = 1 if LONG else 9
 
 
 def cut_tests(medium, client_class, least_operations):
-    """Return tests by name, for on_device.run(); fewer than least_operations mean an incomplete life."""
+    """Return tests by name, for on_device.run(); fewer than least_operations mean an incomplete lifetime."""
 
     def survives(mode):
-        operations, uncut = board_life.operations(medium, client_class)
+        operations, uncut = board_lifetime.operations(medium, client_class)
         assert operations >= least_operations, operations
         assert uncut.broken == {}, uncut.broken
-        tally = board_life.every_cut(medium, client_class, mode, step=STEP)
+        tally = board_lifetime.every_cut(medium, client_class, mode, step=STEP)
         print("CUTS", medium.name, mode, operations, tally.cuts, tally.failures(), sep="|")
         assert tally.cuts * STEP >= 3 * operations, tally.cuts
         assert tally.broken == {}, tally.broken
 
     def fails_once():
-        tally = board_life.every_blip(medium, client_class, 2, step=STEP)
+        tally = board_lifetime.every_blip(medium, client_class, 2, step=STEP)
         print("BLIPS", medium.name, tally.cuts, tally.failures(), sep="|")
         assert tally.cuts * STEP > 6 * least_operations, tally.cuts
         assert tally.broken == {}, tally.broken

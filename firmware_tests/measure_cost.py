@@ -1,10 +1,12 @@
 """Measure what the client costs a board, on the board; write_cost.py runs this with compiled modules.
 
-micropython -m measure_cost import NAME...     heap kept by each module
+micropython -m measure_cost import NAME...
+    Heap kept by each module.
 micropython -m measure_cost report NAME VALUE MODULES
-                                               memory and SHA-256s of report(), experiment in NAME.json, value
-                                               as JSON, modules with commas that its mechanism needs
-micropython -m measure_cost life [reporter]    provision, enroll three experiments, report, send; in any heap
+    Memory and SHA-256s of report(), experiment in NAME.json, value as JSON, modules with commas that its
+    mechanism needs.
+micropython -m measure_cost lifetime [reporter]
+    Provision, enroll three experiments, report, send; in any heap.
 
 Each prints one line of fields separated by "|", or ends in an error.
 """
@@ -179,12 +181,12 @@ def power_up(folder, with_reporter):
     return client, mqtt_reporter.Reporter(client, None)
 
 
-def life(with_reporter):
-    """Run a board's life from provisioning on, in the present heap."""
+def lifetime(with_reporter):
+    """Run a board's lifetime from provisioning on, in the present heap."""
     own = allocated()
     import ldp_client
 
-    folder = "ledger_of_life"
+    folder = "ledger_of_lifetime"
     ldp_client.provision(folder, consent=True)
     running = power_up(folder, with_reporter)
     for turn in range(16):  # the broker is away
@@ -196,7 +198,7 @@ def life(with_reporter):
     running = power_up(folder, with_reporter)
     for turn in range(60):
         report_once(running[0], NAMES[turn % 3], VALUES[turn % 3])
-    print("LIFE", own, sep="|")
+    print("LIFETIME", own, sep="|")
 
 
 if __name__ == "__main__":
@@ -206,4 +208,4 @@ if __name__ == "__main__":
         POLICY["experiments"] = (sys.argv[2],)
         cost_of_report(sys.argv[2], sys.argv[3], sys.argv[4])
     else:
-        life(len(sys.argv) > 2)
+        lifetime(len(sys.argv) > 2)

@@ -1,6 +1,6 @@
 """Measure the effect of power cuts on a ledger on FAT, and on clients with mistakes on littlefs."""
 
-import board_life
+import board_lifetime
 import broken_clients
 import flash_model
 import on_device
@@ -11,8 +11,8 @@ HEAP = "1m"
 
 
 def measure(medium, client_class):
-    operations, _ = board_life.operations(medium, Client)
-    tally = board_life.every_cut(medium, client_class, "raise", ("none", "half"))
+    operations, _ = board_lifetime.operations(medium, Client)
+    tally = board_lifetime.every_cut(medium, client_class, "raise", ("none", "half"))
     print("CUTS", medium.name, "raise", operations, tally.cuts, tally.failures(), sep="|")
     for reason, count in tally.broken.items():
         print("BROKEN", medium.name, client_class.__name__, count, reason, sep="|")
@@ -30,9 +30,9 @@ def test_controls_on_littlefs():
     medium = flash_model.esp32(8)
     for control in broken_clients.CUT_CONTROLS + broken_clients.BLIP_CONTROLS:
         if control in broken_clients.BLIP_CONTROLS:
-            tally = board_life.every_blip(medium, control, 2)
+            tally = board_lifetime.every_blip(medium, control, 2)
         else:
-            tally = board_life.every_cut(medium, control, "raise", ("none", "half"))
+            tally = board_lifetime.every_cut(medium, control, "raise", ("none", "half"))
         print("CONTROL", control.__name__, medium.name, tally.cuts, tally.failures(), tally.broken, sep="|")
 
 

@@ -11,7 +11,7 @@ A test file declares what it needs in a line, read without importing it:
     HEAP = "64k"                    run it with so much heap
     HOST = True                     it runs on this computer and drives the board itself
 
-With LONG=1 every cut of power, all signatures and long lives; else the short form of these.
+With LONG=1 every cut of power, all signatures and long lifetimes; else the short form of these.
 
 The last line is `N passed, N failed, N skipped`, counting test files on runtimes.
 """
@@ -45,12 +45,12 @@ VECTORS = (
 BOARD_FILES = tuple(sorted(path.name for path in DEVICE.glob("ldp_*.py")))  # one for each mechanism
 SUPPORT = (
     "on_device.py",
-    "board_life.py",
+    "board_lifetime.py",
     "broken_clients.py",
     "check_vectors.py",
     "flash_model.py",
     "littlefs_cuts.py",
-    "recorded_life.py",
+    "recorded_lifetime.py",
 )
 NATIVE = {"armv6m": 6 | 4 << 10, "xtensawin": 6 | 10 << 10}  # sys.implementation._mpy of such boards
 ARCHITECTURES = tuple(NATIVE)

@@ -1,7 +1,7 @@
 """Power cuts of the emulated Pico at every operation of its flash, between and within operations.
 
-One life is recorded on the board: up to the cut, an interrupted life is the same. Every image that a cut
-leaves is then mounted like the firmware does, and some are booted by the firmware itself.
+One lifetime is recorded on the board: up to the cut, an interrupted lifetime is the same. Every image that a
+cut leaves is then mounted like the firmware does, and some are booted by the firmware itself.
 """
 
 import ast
@@ -15,7 +15,7 @@ from emulation.pico import board
 
 NEEDS = ("pico", "compiled")
 HOST = True
-MODULES = ("ldp_client", "on_device", "flash_model", "board_life", "recorded_life", "broken_clients")
+MODULES = ("ldp_client", "on_device", "flash_model", "board_lifetime", "recorded_lifetime", "broken_clients")
 FILES = [name + ".mpy" for name in MODULES]
 
 
@@ -28,16 +28,18 @@ def boot(folder, script, image, **options):
 
 
 def lost(client):
-    """Record a life with a client, cut it everywhere, and return how many cuts broke a condition."""
+    """Record a lifetime with a client, cut it everywhere, and return how many cuts broke a condition."""
     with tempfile.TemporaryDirectory() as folder:
         image = Path(folder) / "flash.img"
         board.make_image(image, Path.cwd(), FILES)
-        script = f"import recorded_life, broken_clients\nrecorded_life.record(broken_clients.{client})"
+        script = (
+            f"import recorded_lifetime, broken_clients\nrecorded_lifetime.record(broken_clients.{client})"
+        )
         done = boot(folder, script, image)
         events = json.loads(done.output.split("EVENTS", 1)[1])
-        log = Path(folder) / "life.json"
+        log = Path(folder) / "lifetime.json"
         log.write_text(json.dumps({**done.log, "events": events}))
-        script = f"import recorded_life; recorded_life.cuts({str(log)!r}, {str(image)!r})"
+        script = f"import recorded_lifetime; recorded_lifetime.cuts({str(log)!r}, {str(image)!r})"
         command = [*board.unix(), "-X", "heapsize=16m", "-c", script]
         checked = subprocess.run(
             command, capture_output=True, text=True, timeout=board.TIMEOUT_S, check=False
@@ -70,22 +72,22 @@ def test_board_restarts_after_power_failure():
             image = Path(folder) / "flash.img"
             board.make_image(image, Path.cwd(), FILES)
             # Its output before the power failed is the record.
-            life = """
-import board_life, ldp_client, recorded_life
-class Loud(recorded_life.Journal):
+            lifetime = """
+import board_lifetime, ldp_client, recorded_lifetime
+class Loud(recorded_lifetime.Journal):
     def _note(self, method, argument):
         print("%r, %r" % (method, argument))
-board_life.life(ldp_client.Client, "/ldp", Loud())
+board_lifetime.lifetime(ldp_client.Client, "/ldp", Loud())
 print("THE END")
 """
-            before = boot(folder, life, image, keep=True, cut=cut, torn=torn)
+            before = boot(folder, lifetime, image, keep=True, cut=cut, torn=torn)
             assert "THE END" not in before.output
             assert len(before.log["operations"]) == cut + 1, len(before.log["operations"])
             events = [ast.literal_eval(line) for line in before.output.splitlines()]
             check = f"""
-import board_life, ldp_client, recorded_life
-witness = recorded_life.replay({events!r})
-board_life.check(ldp_client.Client, "/ldp", witness)
+import board_lifetime, ldp_client, recorded_lifetime
+witness = recorded_lifetime.replay({events!r})
+board_lifetime.check(ldp_client.Client, "/ldp", witness)
 print("sound", len(witness.reports))
 """
             after = boot(folder, check, image)

@@ -5,7 +5,7 @@ import littlefs_cuts
 import on_device
 from ldp_client import Client
 
-# Hundreds of lives: compiled for boards only.
+# Hundreds of lifetimes: compiled for boards only.
 NEEDS = ("urandom", "fast", "littlefs", "room", "compiled")
 HEAP = "512k"
 

@@ -5,7 +5,7 @@ import littlefs_cuts
 import on_device
 from ldp_client import Client
 
-# Hundreds of lives: compiled for boards only, on the runtime that is most like one.
+# Hundreds of lifetimes: compiled for boards only, on the runtime that is most like one.
 NEEDS = ("urandom", "fast", "littlefs", "room", "compiled", "float32")
 HEAP = "512k"
 

@@ -38,7 +38,7 @@ DOMAIN = 1024
 EPSILON = 1_000_000  # micro-nats
 CAP = 10**16  # no budget ends during the measurement
 HEAPS_KIB = range(24, 129)
-LIVES = 3  # in each heap: the position of objects depends on the draws
+LIFETIMES = 3  # in each heap: the position of objects depends on the draws
 ROOMY = "256k"  # heap for measurements that are not about the smallest one
 _KIB = 1024
 _MPY_6 = 6  # sys.implementation._mpy of a runtime without native code
@@ -76,12 +76,12 @@ class Wear:
 
 
 @dataclass(frozen=True)
-class Life:
-    """Heaps in which a life succeeds.
+class Lifetime:
+    """Heaps in which a lifetime succeeds.
 
     Attributes:
         own: Heap of the measuring code.
-        heaps_kib: Every heap size in which a whole life succeeded.
+        heaps_kib: Every heap size in which a whole lifetime succeeded.
     """
 
     own: int
@@ -109,7 +109,7 @@ class Costs:
     imports: dict[str, int]  # "source", "compiled" -> smallest heap for importing ldp_client, KiB
     pico: pico_cost.PicoCosts
     reports: tuple[Report, ...]
-    lives: dict[bool, Life]  # keyed by whether the reporter is loaded
+    lifetimes: dict[bool, Lifetime]  # keyed by whether the reporter is loaded
     wear: tuple[Wear, ...]
 
 
@@ -173,12 +173,12 @@ def must_ask(runtime: runtimes.Runtime, staged: Path, *arguments: str) -> list[s
     return answer
 
 
-def live(runtime: runtimes.Runtime, staged: Path, with_reporter: bool) -> Life:
-    """Try a whole life in every heap of the grid."""
-    arguments = ("life", "reporter") if with_reporter else ("life",)
+def live(runtime: runtimes.Runtime, staged: Path, with_reporter: bool) -> Lifetime:
+    """Try a whole lifetime in every heap of the grid."""
+    arguments = ("lifetime", "reporter") if with_reporter else ("lifetime",)
 
     def attempt(heap: int) -> list[str] | str:
-        for _ in range(LIVES):
+        for _ in range(LIFETIMES):
             answer = ask(runtime, staged, f"{heap}k", *arguments)
             if isinstance(answer, str):
                 break
@@ -189,8 +189,8 @@ def live(runtime: runtimes.Runtime, staged: Path, with_reporter: bool) -> Life:
     passed = {heap: answer for heap, answer in answers.items() if not isinstance(answer, str)}
     broken = {a for a in answers.values() if isinstance(a, str) and "MemoryError" not in a}
     if not passed or broken:
-        sys.exit(f"a whole life ends with {broken or set(answers.values())}; nothing is written")
-    return Life(int(next(iter(passed.values()))[0]), frozenset(passed))
+        sys.exit(f"a whole lifetime ends with {broken or set(answers.values())}; nothing is written")
+    return Lifetime(int(next(iter(passed.values()))[0]), frozenset(passed))
 
 
 def wear(runtime: runtimes.Runtime) -> tuple[Wear, ...]:
@@ -240,13 +240,15 @@ def measure() -> Costs:
             fields = must_ask(runtime, staged, "report", mechanism, value, modules)[1:]
             reports.append(Report(mechanism, experiment.domain, modules, *(int(x) for x in fields)))
         heap_kept = must_ask(runtime, staged, "import", *_BY_ITSELF, *further)
-        lives = {with_reporter: live(runtime, staged, with_reporter) for with_reporter in (False, True)}
+        lifetimes = {with_reporter: live(runtime, staged, with_reporter) for with_reporter in (False, True)}
     kept_by = {f"{m}.py": int(x) for m, x in zip((*_BY_ITSELF, *further), heap_kept, strict=True)}
     lines = len((run.DEVICE / "ldp_client.py").read_text().splitlines())
     core = {word: text for word, text in experiments().items() if not needed_files(Experiment.parse(text))}
     pico = pico_cost.measure(core)
     imports = smallest_imports(runtime)
-    return Costs(runtime.version, lines, sizes, kept_by, imports, pico, tuple(reports), lives, wear(runtime))
+    return Costs(
+        runtime.version, lines, sizes, kept_by, imports, pico, tuple(reports), lifetimes, wear(runtime)
+    )
 
 
 def smallest_imports(runtime: runtimes.Runtime) -> dict[str, int]:
@@ -294,9 +296,9 @@ def targets(costs: Costs) -> list[tuple[str, str, str, bool]]:
             heap_bytes <= 20 * _KIB,
         )
     )
-    for with_reporter, life in costs.lives.items():
-        what = "a whole life" + (", reporter loaded" if with_reporter else "")
-        smallest = life.smallest_kib
+    for with_reporter, lifetime in costs.lifetimes.items():
+        what = "a whole lifetime" + (", reporter loaded" if with_reporter else "")
+        smallest = lifetime.smallest_kib
         good = smallest is not None and smallest <= 64
         rows.append((what, "works in 64 KiB", _from(smallest), good))
     limits = {"littlefs, ESP32": 0.1, "littlefs, Pico": 0.2}
@@ -318,16 +320,16 @@ def _from(smallest_kib: int | None) -> str:
 
 def part(costs: Costs) -> str:
     """Return the page's part."""
-    smallest = {with_reporter: life.smallest_kib for with_reporter, life in costs.lives.items()}
+    smallest = {with_reporter: lifetime.smallest_kib for with_reporter, lifetime in costs.lifetimes.items()}
     text = [
         "Measured on MicroPython"
         f" {costs.version} built as a board's is (32 bits, 31-bit small integers, single floats, heap blocks of 16"
         " bytes), with the modules compiled as `hushmote flash` compiles them (`mpy-cross -O3`), without Wi-Fi, TLS and the application.",
         "",
-        f"**A whole life works in a heap of {_from(smallest[False])}, with the reporter in {_from(smallest[True])}**: import,"
+        f"**A whole lifetime works in a heap of {_from(smallest[False])}, with the reporter in {_from(smallest[True])}**: import,"
         " provision a folder, enroll three experiments, 16 reports without a broker, acknowledgements, a restart, 60 more reports."
-        f" Every heap size from {HEAPS_KIB[0]} to {HEAPS_KIB[-1]} KiB was tried {LIVES} times, without a connection;"
-        f" {' and '.join(f'{life.own:,}' for life in costs.lives.values())} bytes are the measuring code.",
+        f" Every heap size from {HEAPS_KIB[0]} to {HEAPS_KIB[-1]} KiB was tried {LIFETIMES} times, without a connection;"
+        f" {' and '.join(f'{lifetime.own:,}' for lifetime in costs.lifetimes.values())} bytes are the measuring code.",
         "",
         "| file | source | `.mpy`, armv6m (Pico) | `.mpy`, xtensawin (ESP32) | heap kept after import |",
         "|---|---|---|---|---|",

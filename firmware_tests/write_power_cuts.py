@@ -85,7 +85,7 @@ def part(version: str, lines: dict[str, list[list[str]]]) -> str:
         "* a no is kept, and the reports that it dropped never come back;",
         "* the board is not locked, and reports for exactly as long as its budget lasts.",
         "",
-        "| storage | after the cut | operations in the life | cuts | lost |",
+        "| storage | after the cut | operations in the lifetime | cuts | lost |",
         "|---|---|---|---|---|",
     ]
     text += [_cut_row(fields) for fields in lines["CUTS"]]

@@ -79,7 +79,7 @@ class PlanAnswer:
     Attributes:
         request: The request.
         reading: What devices read.
-        plan: One report of each device, or how a device spends its life.
+        plan: One report of each device, or how a device spends its lifetime.
         target_error: The half-width that was asked for, as in Plan.error, or None.
         unit: The part of the range or, for a quantile, the share of devices that one unit stands for, or None
             if it is not known.
@@ -117,12 +117,12 @@ class PlanAnswer:
 
     @property
     def not_met(self) -> str:
-        """A sentence if a life is less exact than was asked for, otherwise ""."""
+        """A sentence if a lifetime is less exact than was asked for, otherwise ""."""
         return "" if isinstance(self.plan, Plan) else not_met(self.plan, self.target_error)
 
     @property
     def cost(self) -> str:
-        """A sentence on what a life costs a device, or "" for one report."""
+        """A sentence on what a lifetime costs a device, or "" for one report."""
         return "" if isinstance(self.plan, Plan) else cost(self.plan)
 
     @cached_property
@@ -267,10 +267,12 @@ def answer(request: PlanRequest, before_each: Callable[[], object] = object) -> 
     spent = lifetime_of(request)
     if reading.domain is None or (request.devices is None and error is None):
         raise PlanError("--lifetime needs --values, and --devices or --error")
-    life = plan_lifetime(question, 2 if request.devices is None else request.devices, reading.domain, *spent)
+    lifetime = plan_lifetime(
+        question, 2 if request.devices is None else request.devices, reading.domain, *spent
+    )
     if request.devices is None and error is not None:
-        life = life.with_enough_devices(error)
-    return PlanAnswer(request, reading, life, error, unit)
+        lifetime = lifetime.with_enough_devices(error)
+    return PlanAnswer(request, reading, lifetime, error, unit)
 
 
 def _single_report_facts(a: PlanAnswer, plan: Plan) -> list[tuple[str, str]]:
@@ -324,9 +326,9 @@ def _fits(question: Question, reading: Reading) -> bool:
 
 
 def _lifetime_facts(
-    a: PlanAnswer, life: LifetimePlan, about: tuple[tuple[str, str], ...]
+    a: PlanAnswer, lifetime: LifetimePlan, about: tuple[tuple[str, str], ...]
 ) -> tuple[tuple[str, str], ...]:
-    best, rhythm, budget = life.best, life.rhythm, life.budget
+    best, rhythm, budget = lifetime.best, lifetime.rhythm, lifetime.budget
     spent = f"ε = {budget.epsilon / MICRO:g}" + (f", δ = {budget.delta:g}" if budget.delta else "")
     calls = f"{length(rhythm.horizon_s)}, a call every {length(rhythm.call_s).removeprefix('1 ')}"
     rarely = "every call" if best.every == 1 else f"one call in {best.every:,}"
@@ -336,7 +338,7 @@ def _lifetime_facts(
     if best.composition == "optimal":
         allowed += f' or "squares" {best.cap * best.epsilon**2:,}'
     return (
-        ("devices", f"{life.devices:,}{note}, {best.design.domain:,} values"),
+        ("devices", f"{lifetime.devices:,}{note}, {best.design.domain:,} values"),
         ("budget", f"{spent} for life; {calls}"),
         *about,
         ("best", f"{counted(best.cap)} of ε = {nats(best.epsilon)}{added}; {rarely} makes one"),
@@ -344,55 +346,55 @@ def _lifetime_facts(
     )
 
 
-def _spendings_table(life: LifetimePlan) -> TextTable:
+def _spendings_table(lifetime: LifetimePlan) -> TextTable:
     """Return a table of the compared ways to spend the budget, and of those that no device accepts."""
-    windows = life.windows()
+    windows = lifetime.windows()
 
     def count(cap: int, composition: str) -> str:
         return f"{cap:,}{' optimal' if composition == 'optimal' else ''}"
 
     rows = tuple(
         (
-            f"{'>' if s is life.best else ' '} {count(s.cap, s.composition)}",
+            f"{'>' if s is lifetime.best else ' '} {count(s.cap, s.composition)}",
             f"{s.epsilon / MICRO:.3g}",
             f"{s.every:,}",
             f"{s.used:.0%}",
-            *(_cell(life.error(s, days)) for days in windows.values()),
+            *(_cell(lifetime.error(s, days)) for days in windows.values()),
         )
-        for s in life.spendings
+        for s in lifetime.spendings
     )
     refused = (
         f"  {count(r.cap, r.composition)}: ε would be {r.epsilon / MICRO:.2g}, and no device takes one below"
         " 0.001"
-        for r in life.refused
+        for r in lifetime.refused
     )
-    optimal = "; optimal: by optimal composition at δ" if life.budget.delta else ""
+    optimal = "; optimal: by optimal composition at δ" if lifetime.budget.delta else ""
     return TextTable(
-        f"ways to spend the budget, and their errors at the end, {unit_of(life.question)}",
+        f"ways to spend the budget, and their errors at the end, {unit_of(lifetime.question)}",
         ("reports for life", "ε each", "every", "used", *windows),
         rows,
         notes=(*refused, f"  used: of a device's budget, at the end{optimal}"),
     )
 
 
-def _accuracy_table(a: PlanAnswer, life: LifetimePlan) -> TextTable:
+def _accuracy_table(a: PlanAnswer, lifetime: LifetimePlan) -> TextTable:
     """Return a table of what the best way shows, at first and at the end, and what its histograms reveal."""
-    best, windows, target = life.best, life.windows(), a.target_error
-    questions = [q for q in life.questions().values() if q == life.question or _fits(q, a.reading)]
+    best, windows, target = lifetime.best, lifetime.windows(), a.target_error
+    questions = [q for q in lifetime.questions().values() if q == lifetime.question or _fits(q, a.reading)]
     rows: list[tuple[str, ...]] = []
     for name, days in windows.items():
         for first in (True, False):
-            cells = [_cell(life.error(best, days, q, first=first)) for q in questions]
-            needed = "" if target is None or first else f"{life.devices_for(days, target):,}"
+            cells = [_cell(lifetime.error(best, days, q, first=first)) for q in questions]
+            needed = "" if target is None or first else f"{lifetime.devices_for(days, target):,}"
             place = f"{name}, {'first' if first else 'last'}"
-            reports = expected(life.devices * best.per_device(days, first))
+            reports = expected(lifetime.devices * best.per_device(days, first))
             rows.append((place, reports, *cells, *([] if target is None else [needed])))
-    errors = life.errors
+    errors = lifetime.errors
     notes: list[str] = []
     if a.unit is not None:
         half_widths = ", ".join(f"{name} ±{a.in_unit(error)[_UNIT]:.3g}" for name, error in errors.items())
         notes.append(
-            f"  {describe_question(life.question)} in {a.reading.unit or 'its unit'}, last: {half_widths}"
+            f"  {describe_question(lifetime.question)} in {a.reading.unit or 'its unit'}, last: {half_widths}"
         )
     if is_too_wide(min(errors.values())):
         wide = f"More than ±{100 * MAX_HALF_WIDTH:g} points say nothing"

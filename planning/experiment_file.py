@@ -66,7 +66,7 @@ def nats(micro: int) -> str:
 
 
 def file_text(plan: Plan | LifetimePlan, reading: Reading, named: ExperimentInfo) -> str:
-    """Return the text of an experiment file, for one report of each device within a year or a planned life.
+    """Return the text of an experiment file, for one report of each device in a year or a planned lifetime.
 
     Raises:
         PlanError: If the plan is for a number without its range.

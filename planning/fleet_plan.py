@@ -32,7 +32,7 @@ class FleetPlan(Printable):
 
     @property
     def plan(self) -> Plan | LifetimePlan:
-        """The plan: question, mechanism and standard error, or how a life is spent."""
+        """The plan: question, mechanism and standard error, or how a lifetime budget is spent."""
         return self.answer.plan
 
     @property

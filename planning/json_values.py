@@ -35,9 +35,9 @@ def missing_values(design: Design, reports: float) -> dict[str, Any]:
     return {"missing": design.missing, "missing_half_width_95": error}
 
 
-def lifetime_values(life: LifetimePlan) -> dict[str, Any]:
+def lifetime_values(lifetime: LifetimePlan) -> dict[str, Any]:
     """Return the values of a lifetime: the ways to spend it, and the accuracy of the best one."""
-    windows, question = life.windows().values(), life.question
+    windows, question = lifetime.windows().values(), lifetime.question
 
     def spent(s: Spending) -> dict[str, Any]:
         return {
@@ -50,35 +50,35 @@ def lifetime_values(life: LifetimePlan) -> dict[str, Any]:
             "windows": [
                 {
                     "days": days,
-                    "reports_last": life.devices * s.per_device(days),
-                    "reports_first": life.devices * s.per_device(days, first=True),
-                    "half_width_95_last": life.error(s, days),
-                    "half_width_95_first": life.error(s, days, first=True),
+                    "reports_last": lifetime.devices * s.per_device(days),
+                    "reports_first": lifetime.devices * s.per_device(days, first=True),
+                    "half_width_95_last": lifetime.error(s, days),
+                    "half_width_95_first": lifetime.error(s, days, first=True),
                 }
                 for days in windows
             ],
         }
 
-    questions = life.questions().items()
+    questions = lifetime.questions().items()
     return {
         "for": question.kind,
         "share": question.share,
         "spread": question.spread,
-        **missing_values(life.design, life.devices * life.best.used * life.best.cap),
-        "devices": life.devices,
-        "domain": life.design.domain,
-        "lifetime_epsilon": life.budget.epsilon / MICRO,
-        "lifetime_delta": life.budget.delta,
-        "calls_per_device": life.rhythm.calls,
-        "days": life.rhythm.days,
-        "best": spent(life.best),
+        **missing_values(lifetime.design, lifetime.devices * lifetime.best.used * lifetime.best.cap),
+        "devices": lifetime.devices,
+        "domain": lifetime.design.domain,
+        "lifetime_epsilon": lifetime.budget.epsilon / MICRO,
+        "lifetime_delta": lifetime.budget.delta,
+        "calls_per_device": lifetime.rhythm.calls,
+        "days": lifetime.rhythm.days,
+        "best": spent(lifetime.best),
         "shows": [
-            {"days": days} | {kind: life.error(life.best, days, q) for kind, q in questions}
+            {"days": days} | {kind: lifetime.error(lifetime.best, days, q) for kind, q in questions}
             for days in windows
         ],
-        "compared": [spent(s) for s in life.spendings],
+        "compared": [spent(s) for s in lifetime.spendings],
         "refused": [
             {"composition": r.composition, "reports_per_device": r.cap, "epsilon": r.epsilon / MICRO}
-            for r in life.refused
+            for r in lifetime.refused
         ],
     }

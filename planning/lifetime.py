@@ -129,7 +129,7 @@ class Rhythm:
 
 @dataclass(frozen=True)
 class LifetimeBudget:
-    """A device's budget for its life: epsilon in micro-nats, and delta, which is 0 for pure epsilon."""
+    """A device's budget for its lifetime: epsilon in micro-nats, and delta, which is 0 for pure epsilon."""
 
     epsilon: int
     delta: float = 0.0
@@ -216,7 +216,7 @@ class LifetimePlan:
     def with_enough_devices(self, error: float) -> "LifetimePlan":
         """Return the same plan with the fewest devices whose longest window at the end reaches an error.
 
-        How a device spends its life does not depend on their number.
+        How a device spends its lifetime does not depend on their number.
 
         Raises:
             PlanError: If it takes more devices than are allowed.

@@ -81,8 +81,8 @@ class PlanRequest:
         " histograms only; not against the broker, the aggregator's operator or the database's journal."
     )
     lifetime: float | None = _option(
-        "Plan a life: the ε that all of a device's reports may cost. With --error instead of --devices: how"
-        " many devices it takes."
+        "Plan a lifetime: the ε that all of a device's reports may cost. With --error instead of --devices:"
+        " how many devices it takes."
     )
     delta: float | None = _option(
         "With --lifetime: the δ that goes with it, otherwise 0; with --histogram-epsilon: the histogram's,"
@@ -285,7 +285,7 @@ def epsilon_of_report(request: PlanRequest, question: Question, domain: int | No
     for name in ("horizon", "call", "limit", "delta"):
         is_set = getattr(request, name) is not None
         if is_set and not (name == "delta" and request.histogram_epsilon is not None):
-            raise PlanError(f"--{name} goes with --lifetime, the budget of a device's whole life")
+            raise PlanError(f"--{name} goes with --lifetime, the budget of a device's lifetime")
     if request.histogram_epsilon is None:
         return micro("epsilon", request.epsilon)
     if request.epsilon is not None:

@@ -57,14 +57,14 @@ def histogram(
     return HistogramEpsilon(whole, own, epsilon, delta)
 
 
-def lifetime_histograms(life: LifetimePlan) -> dict[str, HistogramEpsilon]:
+def lifetime_histograms(lifetime: LifetimePlan) -> dict[str, HistogramEpsilon]:
     """Return the ε of each window at the end of the horizon, and of all reports, by name."""
-    best, rhythm = life.best, life.rhythm
+    best, rhythm = lifetime.best, lifetime.rhythm
     result: dict[str, HistogramEpsilon] = {}
-    for name, days in life.windows().items():
+    for name, days in lifetime.windows().items():
         own = min(best.cap, max(1, round(rhythm.calls_in(days))))
-        result[name] = histogram(best.design, life.devices * best.per_device(days), own)
-    result["all of it"] = histogram(best.design, life.devices * best.used * best.cap, best.cap)
+        result[name] = histogram(best.design, lifetime.devices * best.per_device(days), own)
+    result["all of it"] = histogram(best.design, lifetime.devices * best.used * best.cap, best.cap)
     return result
 
 

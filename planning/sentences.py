@@ -62,7 +62,9 @@ def sentences(
     best = plan.best
     rarely = "Every call makes one" if best.every == 1 else f"One call in {best.every:,} makes one"
     take = f"Take {plan.devices:,} devices. " if devices_solved else ""
-    spends = f"{take}Let a device make {counted(best.cap)} of ε = {nats(best.epsilon)} in its life. {rarely}."
+    spends = (
+        f"{take}Let a device make {counted(best.cap)} of ε = {nats(best.epsilon)} in its lifetime. {rarely}."
+    )
     return spends, _exactness(plan, error, what), _privacy(plan)
 
 
@@ -83,28 +85,28 @@ def _expected_accuracy(plan: Plan, what: str) -> str:
     return f"The {what} is then known to {_within(plan.error, plan.question)}."
 
 
-def _privacy(life: LifetimePlan) -> str:
+def _privacy(lifetime: LifetimePlan) -> str:
     """Say what all reports of a device reveal at most, and whom that protects against."""
-    best, budget = life.best, life.budget
+    best, budget = lifetime.best, lifetime.budget
     if best.composition == "basic":
         return belief(best.cap * best.epsilon / MICRO, reports=ITS_REPORT if best.cap == 1 else ALL_SEEN)
     together = f"All reports of a device together are ({budget.epsilon / MICRO:g}, {budget.delta:g})-LDP."
     return f"{together} {belief(best.epsilon / MICRO)}"
 
 
-def _exactness(life: LifetimePlan, error: float | None, what: str) -> str:
+def _exactness(lifetime: LifetimePlan, error: float | None, what: str) -> str:
     """Say what the last windows and all reports show, and how many devices it takes if that is not enough."""
-    half_widths = life.errors
-    everything = life.all_reports
+    half_widths = lifetime.errors
+    everything = lifetime.all_reports
     useful = [
-        f"{format_half_width(half, life.question)} over {name}"
+        f"{format_half_width(half, lifetime.question)} over {name}"
         for name, half in half_widths.items()
         if not is_too_wide(half)
     ]
     if is_too_wide(everything):
         return f"The {what} is not known at all: take more devices, or allow more."
-    text = f"The {what} is then known to {_within(everything, life.question)}"
-    text += f", with all reports of {length(life.rhythm.horizon_s)}"
+    text = f"The {what} is then known to {_within(everything, lifetime.question)}"
+    text += f", with all reports of {length(lifetime.rhythm.horizon_s)}"
     if "all of it" not in half_widths:
         few = f"{list(half_widths)[-1]} has too few reports to show it"
         text += f"; at the end, {', '.join(useful) or few}"
@@ -112,25 +114,25 @@ def _exactness(life: LifetimePlan, error: float | None, what: str) -> str:
     if error is None:
         return text
     meets = next((name for name, half in half_widths.items() if half <= error), None)
-    met = f"{format_half_width(error, life.question)} are met from {meets} of reports on."
-    return f"{text} {not_met(life, error) or met}"
+    met = f"{format_half_width(error, lifetime.question)} are met from {meets} of reports on."
+    return f"{text} {not_met(lifetime, error) or met}"
 
 
-def not_met(life: LifetimePlan, error: float | None) -> str:
+def not_met(lifetime: LifetimePlan, error: float | None) -> str:
     """Say that no window at the end is as exact as wanted, or return "" if one is."""
-    if error is None or min(life.errors.values()) <= error:
+    if error is None or min(lifetime.errors.values()) <= error:
         return ""
-    longest, days = [*life.windows().items()][-1]
-    needed = life.devices_for(days, error)
-    target = format_half_width(error, life.question)
+    longest, days = [*lifetime.windows().items()][-1]
+    needed = lifetime.devices_for(days, error)
+    target = format_half_width(error, lifetime.question)
     return f"{target} are not met by {longest} alone: that takes {needed:,} devices."
 
 
-def cost(life: LifetimePlan) -> str:
-    """Say what a device sends in its life, and how its reports are spread."""
-    best, size = life.best, 9 + life.design.experiment.code_bytes
+def cost(lifetime: LifetimePlan) -> str:
+    """Say what a device sends in its lifetime, and how its reports are spread."""
+    best, size = lifetime.best, 9 + lifetime.design.experiment.code_bytes
     text = f"a device sends {counted(best.cap)} of {size} bytes ({size + 8} in a keyed fleet)"
-    text += f" in {length(life.rhythm.horizon_s)}"
+    text += f" in {length(lifetime.rhythm.horizon_s)}"
     if best.every == 1:
         return f"{text}, one at every look, and is silent then."
     coin = f"each look makes a report with 1 chance in {best.every:,}"

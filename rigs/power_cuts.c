@@ -1,10 +1,10 @@
-/* A device's life over a model of its storage, with a power cut before each flash operation.
+/* A device's lifetime over a model of its storage, with a power cut before each flash operation.
 
    With -DASK_EACH=2 each question wants a yes of its own, which it gets at once.
 
    power_cuts [STEP [AGAIN]]: lose power at every STEP-th operation, and AGAIN operations later once more. Prints a line
-   of JSON: operations of a life, lives, and how many of them ended locked, lost a serial, sent a number twice with other
-   bytes, or spent what no ledger shows. */
+   of JSON: operations of a lifetime, lifetimes, and how many of them ended locked, lost a serial, sent a number twice
+   with other bytes, or spent what no ledger shows. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,7 @@ HUSHMOTE_POLICY(policy, 40000000, 0, 1000000, HUSHMOTE_SUM, ASK_EACH, "room_temp
 long flash_operations, flash_cut = -1;
 jmp_buf flash_power;
 
-static struct { /* what the world outside has seen of a life */
+static struct { /* what the world outside has seen of a lifetime */
     unsigned step;
     uint32_t serials[NAMES];
     uint8_t reports[NAMES][REPORTS + 1][HUSHMOTE_REPORT_BYTES];
@@ -35,7 +35,7 @@ static struct { /* what the world outside has seen of a life */
     unsigned handed_over;
 } world;
 static struct { unsigned locked, forgotten, conflicting, unpaid, failed; } faults;
-static struct { bool locked, forgotten, conflicting, unpaid, failed; } life;
+static struct { bool locked, forgotten, conflicting, unpaid, failed; } lifetime;
 
 static struct hushmote_experiment experiments[NAMES];
 static struct hushmote_topic topics[NAMES];
@@ -91,13 +91,13 @@ static unsigned experiment_of(const uint8_t *report) {
 static void see(unsigned at, const uint8_t *report, size_t bytes) {
     unsigned number = (unsigned)report[5] << 24 | (unsigned)report[6] << 16 | (unsigned)report[7] << 8 | report[8];
     if (number == 0 || number > REPORTS) {
-        life.failed = true;
+        lifetime.failed = true;
         return;
     }
     if (world.bytes[at][number] == 0)
         world.handed_over++;
     else if (world.bytes[at][number] != (int)bytes || memcmp(world.reports[at][number], report, bytes) != 0)
-        life.conflicting = true;
+        lifetime.conflicting = true;
     world.bytes[at][number] = (int)bytes;
     memcpy(world.reports[at][number], report, bytes);
 }
@@ -142,7 +142,7 @@ static void hand_in(unsigned at, uint32_t serial) {
     if (reporter.topics[at].refused == HUSHMOTE_REFUSED_UNASKED)
         (void)hushmote_agree(&reporter, policy.names[at], NULL, 0);
     if (reporter.topics[at].refused != HUSHMOTE_OK || reporter.kept_fault != HUSHMOTE_OK)
-        life.failed = true;
+        lifetime.failed = true;
     world.serials[at] = serial;
 }
 
@@ -168,25 +168,25 @@ static void start(void) {
     struct hushmote_status status;
     storage_start();
     if (storage_port.open() != 0) {
-        life.failed = true;
+        lifetime.failed = true;
         return;
     }
     if (hushmote_begin(&client, &config) != HUSHMOTE_OK)
-        life.failed = true;
+        lifetime.failed = true;
     if (client.locked == HUSHMOTE_NO_LEDGER && world.handed_over == 0 && world.step == 0) {
         (void)hushmote_provision(&config, false, HUSHMOTE_YES);
         (void)hushmote_begin(&client, &config);
     }
     if (hushmote_reporter_begin(&reporter, &client, &port, topics, kept) != HUSHMOTE_OK)
-        life.failed = true;
+        lifetime.failed = true;
     (void)hushmote_status(&client, &status);
     if (status.locked)
-        life.locked = true;
+        lifetime.locked = true;
     else if (status.sum < (uint64_t)world.handed_over * EPSILON)
-        life.unpaid = true;
+        lifetime.unpaid = true;
     for (unsigned at = 0; at < NAMES; at++) {
         if (world.serials[at] > experiments[at].serial || (world.serials[at] > 0 && !experiments[at].enrolled))
-            life.forgotten = true;
+            lifetime.forgotten = true;
     }
     for (int i = 0; i < 3; i++)
         hushmote_reporter_tick(&reporter, clock_ms += 1000);
@@ -194,12 +194,12 @@ static void start(void) {
 }
 
 static bool is_over(void) {
-    return life.locked || life.failed || world.step == 48 * NAMES;
+    return lifetime.locked || lifetime.failed || world.step == 48 * NAMES;
 }
 
 static void live(long cut, long again) {
     memset(&world, 0, sizeof world);
-    memset(&life, 0, sizeof life);
+    memset(&lifetime, 0, sizeof lifetime);
     flash_operations = 0;
     flash_cut = cut;
     storage_new();
@@ -212,16 +212,16 @@ static void live(long cut, long again) {
         step();
         world.step++;
     }
-    faults.locked += life.locked;
-    faults.forgotten += life.forgotten;
-    faults.conflicting += life.conflicting;
-    faults.unpaid += life.unpaid;
-    faults.failed += life.failed || (!life.locked && hushmote_begin(&client, &config) != HUSHMOTE_OK);
+    faults.locked += lifetime.locked;
+    faults.forgotten += lifetime.forgotten;
+    faults.conflicting += lifetime.conflicting;
+    faults.unpaid += lifetime.unpaid;
+    faults.failed += lifetime.failed || (!lifetime.locked && hushmote_begin(&client, &config) != HUSHMOTE_OK);
 }
 
 int main(int count, char **arguments) {
     static long every, again, total, cut;
-    static unsigned lives;
+    static unsigned lifetimes;
     every = count > 1 ? atol(arguments[1]) : 1;
     again = count > 2 ? atol(arguments[2]) : 0;
     config.read = storage_port.read;
@@ -233,15 +233,16 @@ int main(int count, char **arguments) {
     port.write_kept = storage_port.write_kept;
     live(-1, 0);
     total = flash_operations;
-    for (cut = 0; cut < total; cut += every, lives++) {
+    for (cut = 0; cut < total; cut += every, lifetimes++) {
         live(cut, again);
-        if (life.locked || life.failed || life.forgotten || life.conflicting || life.unpaid)
-            fprintf(stderr, "cut %ld: %s%s%s%s%s\n", cut, life.locked ? "locked " : "", life.failed ? "failed " : "",
-                    life.forgotten ? "forgotten " : "", life.conflicting ? "conflicting " : "", life.unpaid ? "unpaid" : "");
+        if (lifetime.locked || lifetime.failed || lifetime.forgotten || lifetime.conflicting || lifetime.unpaid)
+            fprintf(stderr, "cut %ld: %s%s%s%s%s\n", cut, lifetime.locked ? "locked " : "",
+                    lifetime.failed ? "failed " : "", lifetime.forgotten ? "forgotten " : "",
+                    lifetime.conflicting ? "conflicting " : "", lifetime.unpaid ? "unpaid" : "");
     }
-    printf("{\"operations\": %ld, \"lives\": %u, \"reports\": %u, \"locked\": %u, \"forgotten\": %u, \"conflicting\": %u, "
-           "\"unpaid\": %u, \"failed\": %u}\n",
-           total, lives, world.handed_over, faults.locked, faults.forgotten, faults.conflicting, faults.unpaid,
+    printf("{\"operations\": %ld, \"lifetimes\": %u, \"reports\": %u, \"locked\": %u, \"forgotten\": %u, "
+           "\"conflicting\": %u, \"unpaid\": %u, \"failed\": %u}\n",
+           total, lifetimes, world.handed_over, faults.locked, faults.forgotten, faults.conflicting, faults.unpaid,
            faults.failed);
     return 0;
 }

@@ -1,4 +1,4 @@
-"""A device's life on a model of its storage, with a power cut before each flash operation: power_cuts.c."""
+"""A device's lifetime on a model of its storage, with power cuts at each flash operation: power_cuts.c."""
 
 from __future__ import annotations
 

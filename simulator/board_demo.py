@@ -82,7 +82,7 @@ class BoardResult:
 
     Attributes:
         answer: Whether someone at the board opted in; None if its ledger held the answer.
-        reports: Made in the board's life.
+        reports: Made in the board's lifetime.
         counted: Counted by the aggregator.
         finding: The conclusion from them.
     """
@@ -249,7 +249,7 @@ class _Trial:
     """One board's run: what it printed, what was counted, and what its people answered.
 
     Attributes:
-        reports: Made in the board's life.
+        reports: Made in the board's lifetime.
         answer: None until someone was asked.
     """
 

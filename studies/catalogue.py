@@ -56,7 +56,7 @@ STUDIES = {
         has_figure=False,
     ),
     "lifetime": Study(
-        "A life of reports: few large against many small ones, predicted and measured.",
+        "A lifetime of reports: few large against many small ones, predicted and measured.",
         takes_seed=True,
         takes_workers=True,
         writes_csv=True,

@@ -76,16 +76,16 @@ def plan_row(plan: Plan, fleets: int) -> CheckRow | Row:
     return _measurable(row)
 
 
-def lifetime_rows(life: LifetimePlan, fleets: int) -> list[CheckRow | Row]:
+def lifetime_rows(lifetime: LifetimePlan, fleets: int) -> list[CheckRow | Row]:
     """Return rows for the horizon's last day, week and 30 days, with sampling and the cap."""
     rows: list[CheckRow | Row] = []
-    for name, days in life.windows().items():
-        per_device = life.best.per_device(days)
-        part = _part(max(1.0, per_device) * life.devices, fleets, life.best.design, per_device)
-        devices = max(2, int(life.devices * part))
-        draw = window_reports(life.best, devices, days)
+    for name, days in lifetime.windows().items():
+        per_device = lifetime.best.per_device(days)
+        part = _part(max(1.0, per_device) * lifetime.devices, fleets, lifetime.best.design, per_device)
+        devices = max(2, int(lifetime.devices * part))
+        draw = window_reports(lifetime.best, devices, days)
         name = name if part == 1 else f"{name}, a part"
-        row = CheckRow(name, life.best.design, life.question, per_device * devices, draw, fleets)
+        row = CheckRow(name, lifetime.best.design, lifetime.question, per_device * devices, draw, fleets)
         rows.append(_measurable(row))
     return rows
 

@@ -45,7 +45,7 @@ def most_reports(rows: Sequence[TheoremRow], epsilon: float, total: float) -> st
     best, basic = _best(rows, "reports"), rows[0]
     if not best.reports:
         return f"No report of ε = {epsilon:g} fits into a total of {total:g}: take a smaller ε."
-    most = f"A device may make {counted(best.reports)} of ε = {epsilon:g} in its life"
+    most = f"A device may make {counted(best.reports)} of ε = {epsilon:g} in its lifetime"
     text = f"{most}: {_guarantee_words('they', best)}."
     if best is not basic:
         text += f" Without a δ, by basic, it is {basic.reports or 0:,}."

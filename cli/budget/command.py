@@ -190,7 +190,7 @@ def _boards(text: str) -> tuple[int, int]:
 
 @budget_app.command("policy")
 def policy_command(
-    epsilon: Annotated[float, typer.Option(help="What all reports of a device's life may cost, nats.")],
+    epsilon: Annotated[float, typer.Option(help="What all reports of a device's lifetime may cost, nats.")],
     experiments: Annotated[str, typer.Option(help="Experiments that devices may take part in: a,b,c.")],
     delta: Delta = 0.0,
     max_epsilon: Annotated[
@@ -202,7 +202,7 @@ def policy_command(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the firmware's POLICY for a total (ε, δ) over a device's life, and what it guarantees."""
+    """Print the firmware's POLICY for a total (ε, δ) over a device's lifetime, and what it guarantees."""
     board_policy = policy.policy_for(
         epsilon,
         delta,
@@ -233,9 +233,9 @@ def _comment(board_policy: Policy, guarantee: Guarantee) -> list[str]:
     holds = ", ".join(f"{n:,} of ε = {nats(e)}" for e, n in policy.examples(board_policy).items())
     while_ = "Σε <= sum or Σε² <= squares" if board_policy.squares else "Σε <= sum"
     text = (
-        "What this firmware allows, whatever a server asks, in micro-nats. For the device's whole life, over "
+        "What this firmware allows, whatever a server asks, in micro-nats. For the device's lifetime, over "
         f"all experiments and their versions, reports go on while {while_}. {guarantee.words} "
-        f"{_belief(guarantee)} A life holds this many reports: {holds}, or a mixture."
+        f"{_belief(guarantee)} A lifetime allows this many reports: {holds}, or a mixture."
     )
     return textwrap.wrap(text, 98)
 

@@ -73,7 +73,7 @@ def epsilon_command(  # noqa: PLR0913 - one for each option
     about: Annotated[
         list[str] | None, typer.Option(help="A label or low:high instead of every value; may be repeated.")
     ] = None,
-    reports: Annotated[int | None, typer.Option(help="Reports of a device in its life.")] = None,
+    reports: Annotated[int | None, typer.Option(help="Reports of a device in its lifetime.")] = None,
     delta: Annotated[float, typer.Option(help="Chance that a belief may pass the risk; 0: none.")] = 1e-6,
     histogram: Annotated[
         int | None, typer.Option(help="Reports in a histogram: beliefs of someone who sees only it.")

@@ -127,13 +127,15 @@ def _notes(ledger: FleetLedger, lines: list[Remaining]) -> Iterator[str]:
 def _board(status: BoardStatus, board_policy: Policy | None, per_day: float | None, as_json: bool) -> None:
     if per_day is not None and not per_day > 0:
         raise UsageError(f"--per-day must be above 0, not {per_day:g}")
-    life = None if board_policy is None else status.lifetime_use(board_policy)
+    lifetime = None if board_policy is None else status.lifetime_use(board_policy)
     days = [line.days(per_day) if per_day else None for line in status.experiments]
     if as_json:
         document = status.model_dump()
         for line, silent_in in zip(document["experiments"], days, strict=True):
             line |= {"epsilon": line["epsilon"] and line["epsilon"] / MICRO, "days_left": silent_in}
-        print_json(document | {"sum": status.sum / MICRO, "squares": status.squares / MICRO**2, "life": life})
+        print_json(
+            document | {"sum": status.sum / MICRO, "squares": status.squares / MICRO**2, "life": lifetime}
+        )
         return
     headings = ("experiment", "state", "ε", "made", "left", *(("silent in",) if per_day else ()))
     table = show.table("this board", headings, (0, 1))
@@ -147,18 +149,20 @@ def _board(status: BoardStatus, board_policy: Policy | None, per_day: float | No
             *(("" if silent_in is None else f"{silent_in:,.0f} days",) if per_day else ()),
         )
     show.out.print(table)
-    for sentence in _describe_spending(status, life):
+    for sentence in _describe_spending(status, lifetime):
         show.out.print(sentence)
 
 
-def _describe_spending(status: BoardStatus, life: dict[str, Any] | None) -> Iterator[str]:
+def _describe_spending(status: BoardStatus, lifetime: dict[str, Any] | None) -> Iterator[str]:
     """Yield sentences on a board's lifetime spending, and on what prevents it from reporting."""
-    if life is None:
+    if lifetime is None:
         yield f"spent in its lifetime: Σε = {status.sum / 1e6:g}, Σε² = {status.squares / 1e12:g}"
     else:
-        squares = f", or Σε² = {life['squares']:g} of {life['squares_cap']:.6g} (one of the two suffices)"
-        yield f"spent in its lifetime: Σε = {life['sum']:g} of {life['sum_cap']:g}" + squares * bool(
-            life["squares_cap"]
+        squares = (
+            f", or Σε² = {lifetime['squares']:g} of {lifetime['squares_cap']:.6g} (one of the two suffices)"
+        )
+        yield f"spent in its lifetime: Σε = {lifetime['sum']:g} of {lifetime['sum_cap']:g}" + squares * bool(
+            lifetime["squares_cap"]
         )
     if status.pending:
         yield f"{status.pending} made but not yet sent"

@@ -64,21 +64,21 @@ def plot_plan(path: Path, plan: Plan) -> None:
         drawing.align_labels()
 
 
-def plot_lifetime(path: Path, life: LifetimePlan) -> None:
+def plot_lifetime(path: Path, lifetime: LifetimePlan) -> None:
     """Write the ways to spend a budget, and the best one over the horizon, as PNG, PDF or SVG."""
-    windows = life.windows()
-    if life.rhythm.days < 2:
+    windows = lifetime.windows()
+    if lifetime.rhythm.days < 2:
         raise PlanError("nothing to plot: the horizon is shorter than two days")
-    best = life.best
+    best = lifetime.best
     with figure(path, columns=2) as (drawing, (left_axes, right_axes)):
         names = []
-        for row, s in enumerate(life.spendings):
+        for row, s in enumerate(lifetime.spendings):
             for colour, days in zip(COLOURS, windows.values(), strict=False):
-                error = 100 * life.error(s, days)
+                error = 100 * lifetime.error(s, days)
                 left_axes.plot([error], [row], "o", color=colour, ms=9 if s is best else 6, zorder=3)
             how = "*" if s.composition == "optimal" else ""
             names.append(f"{s.cap:,} × {s.epsilon / MICRO:.3g}{how}")
-        chosen = life.spendings.index(best)
+        chosen = lifetime.spendings.index(best)
         left_axes.axhspan(chosen - 0.4, chosen + 0.4, color="#eef3f8", zorder=0)
         left_axes.set_yticks(range(len(names)), names)
         left_axes.set_ylim(len(names) - 0.5, -0.5)
@@ -89,34 +89,34 @@ def plot_lifetime(path: Path, life: LifetimePlan) -> None:
         style(
             left_axes,
             "Ways to spend the budget",
-            f"{describe_question(life.question)}; beyond the dashed line nothing is known",
-            f"{_HALF_WIDTH}{unit_of(life.question)}, at the end",
-            "reports for life × ε each" + (" (* optimal composition)" if life.budget.delta else ""),
+            f"{describe_question(lifetime.question)}; beyond the dashed line nothing is known",
+            f"{_HALF_WIDTH}{unit_of(lifetime.question)}, at the end",
+            "reports for life × ε each" + (" (* optimal composition)" if lifetime.budget.delta else ""),
         )
-        ends = np.unique(np.geomspace(1, max(2.0, life.rhythm.days), 120).round().astype(int))
-        ends = np.unique(np.append(np.linspace(1, life.rhythm.days, 60).round().astype(int), ends))
-        ends = ends[ends <= life.rhythm.days]
+        ends = np.unique(np.geomspace(1, max(2.0, lifetime.rhythm.days), 120).round().astype(int))
+        ends = np.unique(np.append(np.linspace(1, lifetime.rhythm.days, 60).round().astype(int), ends))
+        ends = ends[ends <= lifetime.rhythm.days]
         for colour, (name, days) in zip(COLOURS, windows.items(), strict=False):
             at = ends[ends >= days]
-            errors = [100 * _error_until(life, days, int(end)) for end in at]
+            errors = [100 * _error_until(lifetime, days, int(end)) for end in at]
             right_axes.plot(at, errors, color=colour, label=name, lw=2)
         right_axes.set_ylim(bottom=0)
-        right_axes.set_xlim(0, life.rhythm.days)
+        right_axes.set_xlim(0, lifetime.rhythm.days)
         number_axis(right_axes.xaxis)
         number_axis(right_axes.yaxis)
         style(
             right_axes,
             f"{counted(best.cap)} of ε = {best.epsilon / MICRO:g} for life",
-            f"{life.devices:,} devices, {length(life.rhythm.horizon_s)}; 1 call in {best.every:,}",
+            f"{lifetime.devices:,} devices, {length(lifetime.rhythm.horizon_s)}; 1 call in {best.every:,}",
             "day on which the window ends",
-            _HALF_WIDTH + unit_of(life.question),
+            _HALF_WIDTH + unit_of(lifetime.question),
         )
         legend_below(drawing, right_axes, 3)
 
 
-def _error_until(life: LifetimePlan, days: float, end: int) -> float:
+def _error_until(lifetime: LifetimePlan, days: float, end: int) -> float:
     """Return the half-width of the window that ends on a day of the horizon."""
-    best = life.best
-    calls = min(max(1, round(life.rhythm.calls_in(end))), life.rhythm.calls)
-    reports = life.devices * life.rhythm.in_window(days, best.every, best.cap, calls)
-    return half_width(reports, best.design, life.question)
+    best = lifetime.best
+    calls = min(max(1, round(lifetime.rhythm.calls_in(end))), lifetime.rhythm.calls)
+    reports = lifetime.devices * lifetime.rhythm.in_window(days, best.every, best.cap, calls)
+    return half_width(reports, best.design, lifetime.question)

@@ -35,7 +35,7 @@ WORKED_EXAMPLES = (
     (
         "How should 20,000 devices spend a budget of ε = 4 in two years?",
         "hushmote plan --devices 20000 --values yes-no --lifetime 4 --horizon 2y --call 1h --share 0.05",
-        "Let a device make 1 report of ε = 4 in its life. One call in 17,513 makes one.",
+        "Let a device make 1 report of ε = 4 in its lifetime. One call in 17,513 makes one.",
     ),
 )
 """Question, command, and the first sentence of the command's answer."""

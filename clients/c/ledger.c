@@ -3,7 +3,7 @@
    Storage has two slots, written in turn, so that a failed write leaves the record in force intact. A record has the
    format of ldp_client.py, big-endian:
        1 format + consent (0 not asked, 1 no, 2 yes)   1 number of experiments   4 sequence number
-       16 seed   6 sum of epsilon   8 sum of epsilon^2, over the board's whole life
+       16 seed   6 sum of epsilon   8 sum of epsilon^2, over the board's lifetime
        per experiment: 4 first bytes of SHA-256(name)   4 last report number
                        7 rule << 54 | pinned cap   7 spent (rule count: the pinned epsilon)
        per unsent report, oldest first: 1 length   the report

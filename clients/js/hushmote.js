@@ -893,7 +893,7 @@ export class Client {
     const [number, rule, cap, spent] = this.#entry(exp, state);
     // It may have been pinned otherwise since this version was checked, by another tab.
     if (rule !== exp.rule || (rule === 'count' && big(spent) !== epsilon)) return 0n;
-    // For the device's life: while the sum is within its bound, or the squares are within theirs.
+    // For the device's lifetime: while the sum is within its bound, or the squares are within theirs.
     const bySum = (big(sum) - big(state.sum)) / epsilon;
     const bySquares = (big(squares) - big(state.squares)) / epsilon ** 2n;
     const left = least(bySum > bySquares ? bySum : bySquares, big(2 ** 32 - 1 - number));

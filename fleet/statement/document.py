@@ -54,15 +54,15 @@ def label(facts: FleetFacts, *, public: bool = False) -> dict[str, list[Paragrap
 
 def _disclosure(facts: FleetFacts, named: Sequence[FleetQuestion], public: bool) -> list[Phrase]:
     """Return sentences on what reports reveal: as planned, one by one, at the device's limit, in counts."""
-    life = Disclosure(facts.promised.epsilon, facts.promised.delta)
-    plans = [min(q.planned, life, key=lambda loss: loss.epsilon) for q in named]
+    lifetime = Disclosure(facts.promised.epsilon, facts.promised.delta)
+    plans = [min(q.planned, lifetime, key=lambda loss: loss.epsilon) for q in named]
     phrases = [words.planned(q.name, q.most, loss) for q, loss in zip(named, plans, strict=True)]
     together = Disclosure(sum(loss.epsilon for loss in plans), sum(loss.delta for loss in plans))
-    if len(facts.current_questions) > 1 and together.epsilon < life.epsilon:
+    if len(facts.current_questions) > 1 and together.epsilon < lifetime.epsilon:
         phrases.append(words.planned_all(together))
     several = _group_by((q.epsilon, q) for q in named if q.most > 1)
     phrases += [words.of_report(_names(each), epsilon) for epsilon, each in several]
-    phrases.append(words.limit(life))
+    phrases.append(words.limit(lifetime))
     if public:
         phrases.append(words.of_counts(_names(named), 0, None))
     for q in named:

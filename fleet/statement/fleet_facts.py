@@ -218,14 +218,14 @@ def _question(selected: Selected, policy: Policy, sent: Participation | None) ->
     hours = None if endless else kept_hours(descriptions["keep"])
     keep = words.ENDLESS if endless else words.UNDECIDED if hours is None else words.keeping(hours * 3600)
     own = reports_in_budget(experiment)
-    life = policy.remaining_reports(experiment.epsilon)
+    lifetime = policy.remaining_reports(experiment.epsilon)
     return FleetQuestion(
         replace(version, owner=descriptions["owner"], purpose=descriptions["purpose"], unit=selected.unit),
         is_asked,
         digest_of(version),
         datetime.datetime.fromtimestamp(min(v.first_serial for v in versions), datetime.UTC).date(),
         keep,
-        life if own is None else min(own, life),
+        lifetime if own is None else min(own, lifetime),
         selected.reports,
         sent.devices if sent else 0,
         sum(v.erased for v in versions),

@@ -100,7 +100,7 @@ def _fleet_values(facts: FleetFacts, questions: Sequence[Mapping[str, str]]) -> 
         "purposes": each("{name}: {purpose}"),
         "answers": each("{name}: {answer}", "; "),
         "single": each("{name}: {told}"),
-        "life": _but(facts.promised.delta, belief(facts.promised.epsilon, reports=ALL_SEEN)),
+        "lifetime": _but(facts.promised.delta, belief(facts.promised.epsilon, reports=ALL_SEEN)),
         "counts": each("{name}: {counts_of_it}"),
         "seen": _english(Phrase.of("seen")),
         "forged": _FORGED[facts.keyed],
@@ -173,7 +173,8 @@ def _numbers_chapter(facts: FleetFacts) -> dict[str, Any]:
     rows = [[what, _format_value(value), source] for what, value, source in _numbers(facts)]
     note = (
         "How sure someone gets, by the label, is e^ε / (9 + e^ε), rounded up: odds of 1 to 9 grow by e^ε at "
-        "most. For all answers of today ε is that of a report times the reports of a device's life, added up."
+        "most. For all answers to the current questions, the ε of a report is multiplied by the reports of a "
+        "device's lifetime, and the products are added up."
     )
     table = {"title": "Numbers", "headings": ["what", "value", "source"], "rows": rows, "note": note}
     about = "For an auditor: read the same source, and compare."
@@ -193,7 +194,7 @@ def _numbers(facts: FleetFacts) -> Iterator[tuple[str, float | str | None, str]]
         yield f"{q.name}: codes", e.code_count, f"{at}, mechanism: {mechanism(e)}"
         yield f"{q.name}: budget of a device", budget(e), f"{at}, budget"
         most = "the least of its budget and what the policy leaves at this ε"
-        yield f"{q.name}: reports of a device's life", q.most, most
+        yield f"{q.name}: reports of a device's lifetime", q.most, most
         yield f"{q.name}: first asked", str(q.since), f"{at}, its first serial"
         yield f"{q.name}: last day", str(q.version.expires or "none"), f"{at}, expires"
         yield f"{q.name}: counts are kept", _english(q.keep), f"{at}, keep"
@@ -209,8 +210,12 @@ def _numbers(facts: FleetFacts) -> Iterator[tuple[str, float | str | None, str]]
             )
             yield f"{q.name}: δ of the counts", q.epsilons.delta, "usual of this package"
     p, file = facts.policy, facts.policy_file
-    yield "policy: Σε of a device's life", nats(p.sum), f"{file}: POLICY sum"
-    yield "policy: Σε² of a device's life", f"{Decimal(p.squares) / MICRO**2:f}", f"{file}: POLICY squares"
+    yield "policy: Σε of a device's lifetime", nats(p.sum), f"{file}: POLICY sum"
+    yield (
+        "policy: Σε² of a device's lifetime",
+        f"{Decimal(p.squares) / MICRO**2:f}",
+        f"{file}: POLICY squares",
+    )
     yield "policy: ε of a report", nats(p.epsilon), f"{file}: POLICY epsilon"
     yield "ε of all reports of a device", facts.promised.epsilon, "worked out from sum and squares"
     yield "δ of all reports of a device", facts.promised.delta, "worked out with it; 0 where squares is 0"

@@ -129,7 +129,7 @@ class Attacker:
         at: The mechanism at any ε.
         prior: The prior over the values, shape (domain,).
         targets: What the attacker wants to learn, or None for each value by itself.
-        reports: How many reports a board makes in its life, or None to consider only one.
+        reports: How many reports a board makes in its lifetime, or None to consider only one.
         fails: The probability, in [0, 1), with which theorems with a δ may fail.
     """
 

@@ -88,7 +88,7 @@ class Unlimited(Theorem):
     deltas = "none"
     words = (
         "Nothing bounds what all reports of a device give away together: each is ε-LDP by itself, and over a "
-        "long life an observer learns the readings."
+        "long lifetime an observer learns the readings."
     )
 
     def __post_init__(self) -> None:

@@ -121,7 +121,7 @@ class ReportRate:
 
 def draw_forecasts(
     rates: Sequence[ReportRate],
-    life: tuple[int, int],
+    lifetime: tuple[int, int],
     starts: Sequence[tuple[Sequence[int | None], int, int]],
     weights: Sequence[int],
 ) -> list[SharedForecast]:
@@ -131,7 +131,7 @@ def draw_forecasts(
 
     Args:
         rates: The experiments.
-        life: The caps of Σε and Σε², in micro-nats and micro-nats squared; a report is made while either
+        lifetime: The caps of Σε and Σε², in micro-nats and micro-nats squared; a report is made while either
             holds.
         starts: For each kind of board, the reports left in each experiment's own budget (None for any
             number), and the board's Σε and Σε².
@@ -152,8 +152,8 @@ def draw_forecasts(
     silent = np.full(own.shape, np.inf)
     now = np.zeros(_SAMPLE_SIZE)
     for _ in range(_MOST_REPORTS):
-        by_sum = spent[:, :1] + epsilon <= life[0]
-        able = (own > 0) & (by_sum | (spent[:, 1:] + epsilon**2 <= life[1]))
+        by_sum = spent[:, :1] + epsilon <= lifetime[0]
+        able = (own > 0) & (by_sum | (spent[:, 1:] + epsilon**2 <= lifetime[1]))
         silent = np.where(able, silent, np.minimum(silent, now[:, None]))
         following = np.where(able, following, np.inf)
         which = following.argmin(axis=1)

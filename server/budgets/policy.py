@@ -1,4 +1,4 @@
-"""The firmware's POLICY: a device's limits for its whole lifetime, whatever a server requests.
+"""The firmware's POLICY: a device's limits for its lifetime, whatever a server requests.
 
 `policy_for` derives one from a total (ε, δ), `policy_statement` formats it as Python, `write` puts it into a
 firmware's file, and `read` reads it from there.

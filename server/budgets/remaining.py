@@ -133,8 +133,8 @@ class FleetLedger:
         if self.policy is None:
             return tuple(own)
         total, squares = self._spent(profile)
-        life = [self.policy.remaining_reports(b.experiment.epsilon, total, squares) for b in self.budgets]
-        return tuple(y if x is None else min(x, y) for x, y in zip(own, life, strict=True))
+        lifetime = [self.policy.remaining_reports(b.experiment.epsilon, total, squares) for b in self.budgets]
+        return tuple(y if x is None else min(x, y) for x, y in zip(own, lifetime, strict=True))
 
     def lines(self, today: datetime.date, last_days: int = 7) -> list[Remaining]:
         """Return one line for each experiment; the rate is the mean over the last `last_days` full days."""

@@ -60,7 +60,7 @@ def lifetime_sentences(policy: Policy | None) -> tuple[str, ...]:
     if policy.squares:
         allowed += f", or Σε² up to {policy.squares / 1e12:.6g}, whichever lets more through"
     return (
-        f"The firmware allows {allowed}, over a device's whole life and all experiments; and"
+        f"The firmware allows {allowed}, over a device's lifetime and all experiments; and"
         f" ε = {nats(policy.epsilon)} for one report. No server can raise this.",
         guarantee_sentence(guarantee_of(policy)),
     )
@@ -73,7 +73,9 @@ def notes(policy: Policy | None, experiments: int) -> tuple[str, ...]:
         policy: The policy, if it is known.
         experiments: How many experiments share a device's lifetime budget.
     """
-    shared = "Experiments share a device's life, so together they give less than each of them alone."
+    shared = (
+        "Experiments share a device's lifetime budget, so together they give less than each of them alone."
+    )
     if policy is not None:
         shared += " The dates are for devices that take part in all of them."
     return (COUNTED, *(() if policy else (NO_POLICY,)), *((shared,) if experiments > 1 else ()))

@@ -139,7 +139,7 @@ def _answer(experiment: Experiment | Part, unit: str) -> Phrase:
 
 
 def question(name: str, purpose: str | Phrase, experiment: Experiment, unit: str, most: int) -> Phrase:
-    """Return what is asked, what is sent for it and how often; `most` is the reports in a device's life."""
+    """Return what is asked, what is sent for it and how often; `most` is the reports of a lifetime."""
     codes = experiment.code_count
     sends = _of("sends_once", codes=codes) if most == 1 else _of("sends", most=most, codes=codes)
     purpose = purpose.rstrip() if isinstance(purpose, str) else purpose
@@ -197,7 +197,7 @@ def of_report(names: Sequence[str], epsilon: float) -> Phrase:
 
 
 def limit(loss: Disclosure) -> Phrase:
-    """Return what all reports of a device's life reveal under its firmware's own limit."""
+    """Return what all reports of a device's lifetime reveal under its firmware's own limit."""
     return _raises("limit" if confidence(loss.epsilon) < 100 else "limit_high", loss)
 
 

@@ -24,7 +24,7 @@ class TestAnswer:
             ("compare --total 8 --delta 1e-6 --reports 100", "Without a δ, by basic, it is 0.08."),
             (
                 "compare --total 2.9 --delta 1e-6 --epsilon 1.45",
-                "may make 2 reports of ε = 1.45 in its life: they are 2.9-LDP",
+                "may make 2 reports of ε = 1.45 in its lifetime: they are 2.9-LDP",
             ),
             ("compare --total 2 --epsilon 2", "A device may make 1 report of ε = 2"),
             ("compare --total 1 --epsilon 2", "No report of ε = 2 fits into a total of 1: take a smaller ε."),

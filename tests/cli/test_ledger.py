@@ -136,7 +136,7 @@ class TestRemainingBudget:
             assert [line.budget.state for line in lines] == ["refused", "current"]
             assert lines[0].total_left == 0
 
-    def test_dates_follow_from_rate_and_shared_life(self):
+    def test_dates_follow_from_rate_and_shared_lifetime(self):
         def days(made_b: int, known: Policy | None):
             """Days until boards that report once a day to both experiments are silent."""
             yesterday = TODAY - datetime.timedelta(1)

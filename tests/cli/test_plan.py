@@ -22,7 +22,7 @@ from hushmote.server.words.epsilon import rounded_up
 
 app = typer.Typer()
 app.command()(plan_cli.plan_command)
-LIFE = "--devices 20000 --lifetime 2 --horizon 2y --call 1h"
+LIFETIME = "--devices 20000 --lifetime 2 --horizon 2y --call 1h"
 
 
 @pytest.fixture(autouse=True)
@@ -69,10 +69,10 @@ class TestHistogramEpsilon:
             f"{result['epsilon']:.3g} of the histogram (δ = 1e-06), against whoever sees histograms only; not"
         )
         assert said in text
-        life = LIFE + " --values yes-no"
-        windows = json.loads(plan(life + " --json"))["histograms"]
+        lifetime = LIFETIME + " --values yes-no"
+        windows = json.loads(plan(lifetime + " --json"))["histograms"]
         assert [w["window"] for w in windows] == ["a day", "a week", "30 days", "all of it"]
-        text = " ".join(plan(life).split())
+        text = " ".join(plan(lifetime).split())
         day, week, month, all_of_it = (f"{rounded_up(w['epsilon'])} of" for w in windows)
         assert f"{day} the last day, {week} the last week, {month} the last 30 days, {all_of_it} all" in text
         assert "not against the broker, the aggregator's operator or the database's journal" in text
@@ -107,7 +107,7 @@ class TestRefusals:
             ("--devices 1000 --values 16 --histogram-epsilon 0.1 --delta 2", "delta"),
             ("--devices 1 --values 16 --histogram-epsilon 0.1", "devices must be from 2"),
             ("--devices 1000 --values 16 --epsilon 1 --delta 1e-6", "goes with --lifetime"),
-            (LIFE + " --values yes-no --histogram-epsilon 0.1", "leave --lifetime out"),
+            (LIFETIME + " --values yes-no --histogram-epsilon 0.1", "leave --lifetime out"),
             ("--devices 1000 --epsilon nan --values 16", "epsilon must be a number"),
             ("--devices 1000 --epsilon 1 --values a,,b", "none empty"),
             ("--devices 1000 --epsilon 1 --values a,other", "leave it out"),
@@ -155,9 +155,9 @@ class TestRefusals:
                 "there is no folder /nowhere",
             ),
             ("--devices 1000 --epsilon 1 --values 16 --output e.toml", "--low and --high"),
-            (LIFE, "needs --values, and --devices or --error"),
-            (LIFE + " --values 16 --epsilon 1", "leave --epsilon out"),
-            (LIFE + " --values 16 --limit 0", "from 0.001 to 16"),
+            (LIFETIME, "needs --values, and --devices or --error"),
+            (LIFETIME + " --values 16 --epsilon 1", "leave --epsilon out"),
+            (LIFETIME + " --values 16 --limit 0", "from 0.001 to 16"),
             ("--devices 1000 --lifetime 2 --values 16", "needs --horizon and --call"),
             ("--devices 1000 --lifetime 1 --values 16 --horizon soon --call 1d", "a time reads"),
         ],
@@ -213,7 +213,7 @@ class TestLifetime:
     def test_describes_all_reports_of_a_board(self) -> None:
         two = plan("--devices 20000 --lifetime 2.9 --horizon 2y --call 1h --values yes-no --share 0.3")
         assert "from 10% to at most 67%" in " ".join(two.split())  # e^2.9 / 9
-        drawn = plan(LIFE + " --values yes-no --delta 1e-6 --limit 0.1")
+        drawn = plan(LIFETIME + " --values yes-no --delta 1e-6 --limit 0.1")
         assert "All reports of a device together are (2, 1e-06)-LDP. One report can raise" in " ".join(
             drawn.split()
         )
@@ -224,18 +224,18 @@ class TestFile:
     @pytest.mark.parametrize(
         ("line", "reading"),
         [
-            (LIFE + " --values yes-no", "bool"),
-            (LIFE + " --values open,shut", "choice"),
-            (LIFE + " --values 16 --low -20 --high 12.5 --unit °C", "number"),
+            (LIFETIME + " --values yes-no", "bool"),
+            (LIFETIME + " --values open,shut", "choice"),
+            (LIFETIME + " --values 16 --low -20 --high 12.5 --unit °C", "number"),
             pytest.param(
-                LIFE + " --values 16 --low 0 --high 1 --limit 0.02 --delta 1e-6",
+                LIFETIME + " --values 16 --low 0 --high 1 --limit 0.02 --delta 1e-6",
                 "number",
                 id="limit and delta",
             ),
             ("--devices 9000 --epsilon 1 --values 16 --low 0 --high 10", "number"),
             ("--devices 9000 --epsilon 1 --values a,b --for frequency", "choice"),
             ("--devices 9000 --epsilon 1 --values 16 --for mean --low 0 --high 10", "number"),
-            (LIFE + " --values 16 --low 0 --high 1 --for mean", "number"),
+            (LIFETIME + " --values 16 --low 0 --high 1 --for mean", "number"),
         ],
     )
     def test_matches_plan(self, line: str, reading: str, tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ class TestFile:
     def test_is_never_overwritten(self, tmp_path: Path) -> None:
         path = tmp_path / "e.toml"
         path.write_text("mine")
-        assert "already exists" in refusal(f"{LIFE} --values yes-no --output {path}")
+        assert "already exists" in refusal(f"{LIFETIME} --values yes-no --output {path}")
         assert path.read_text() == "mine"
 
     def test_formats_names_and_nats(self) -> None:
@@ -282,15 +282,15 @@ class TestOutput:
             "--epsilon 1 --values 32 --error 0.02 --quantile 0.9 --low -20 --high 60 --unit °C",
             "--epsilon 1 --values cooling,heating,idle --error 0.01",
             pytest.param(
-                LIFE + " --values 16 --for quantile --low 0 --high 40 --delta 1e-6 --error 0.02",
+                LIFETIME + " --values 16 --for quantile --low 0 --high 40 --delta 1e-6 --error 0.02",
                 id="quantile over a lifetime",
             ),
             "--devices 20000 --epsilon 1 --values 64 --for mean --low -20 --high 44 --unit °C --deviation 4",
             pytest.param(
-                LIFE + " --values 16 --for mean --low 0 --high 40 --unit C --error 0.5C",
+                LIFETIME + " --values 16 --for mean --low 0 --high 40 --unit C --error 0.5C",
                 id="mean over a lifetime",
             ),
-            LIFE + " --values yes-no",
+            LIFETIME + " --values yes-no",
             "--devices 5000 --lifetime 1 --horizon 1y --call 1w --values 16",
             "--devices 5000 --lifetime 1 --horizon 10h --call 1h --values 16",
         ],
@@ -310,7 +310,9 @@ class TestOutput:
 
     @pytest.mark.slow
     def test_writes_plots(self, tmp_path: Path) -> None:
-        for number, line in enumerate(("--devices 9000 --epsilon 1 --values 16", LIFE + " --values yes-no")):
+        for number, line in enumerate(
+            ("--devices 9000 --epsilon 1 --values 16", LIFETIME + " --values yes-no")
+        ):
             path = tmp_path / f"{number}.png"
             plan(f"{line} --plot {path}")
             assert path.stat().st_size > 20_000
@@ -345,15 +347,15 @@ class TestOutput:
             ),
             ("--devices 900 --values yes-no --epsilon 0.2", "The share of yes is not known then"),
             (
-                LIFE + " --values yes-no --share 0.05",
-                "Let a device make 1 report of ε = 2 in its life. One call in 17,513",
+                LIFETIME + " --values yes-no --share 0.05",
+                "Let a device make 1 report of ε = 2 in its lifetime. One call in 17,513",
             ),
             (
-                LIFE + " --values yes-no --share 0.05 --error 0.2",
+                LIFETIME + " --values yes-no --share 0.05 --error 0.2",
                 "±20 points are met from a week of reports on.",
             ),
             (
-                LIFE + " --values yes-no --share 0.05 --error 0.001",
+                LIFETIME + " --values yes-no --share 0.05 --error 0.001",
                 "±0.1 points are not met by 30 days alone: that takes",
             ),
         ],
@@ -368,7 +370,7 @@ class TestOutput:
 
     @pytest.mark.slow
     def test_labels_have_no_median_or_range(self):
-        for line in ("--devices 20000 --epsilon 2 --values a,b,c,d", f"{LIFE} --values a,b,c,d"):
+        for line in ("--devices 20000 --epsilon 2 --values a,b,c,d", f"{LIFETIME} --values a,b,c,d"):
             text = plan(line)
             assert "value" in text
             assert "median" not in text

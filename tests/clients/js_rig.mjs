@@ -162,8 +162,8 @@ const jobs = {
     delete crypto.getRandomValues; // which "stick" put before its own
     return { answers, records: storage.folder ? null : [...kept.records], yes: storage.folder ? null : [...agreed.records] };
   },
-  /** A life, [step, argument, ...], with restarts; what each step answers, and the status after it. */
-  async life(settings, consent, steps) {
+  /** A lifetime, [step, argument, ...], with restarts; what each step answers, and the status after it. */
+  async lifetime(settings, consent, steps) {
     const storage = new Memory({});
     const answers = new Memory({});
     await Client.provision(storage, { consent, deviceId: settings.deviceId });

@@ -96,7 +96,7 @@ class TestReadings:
         assert milli(float("nan"), 0) == milli(float("nan"), 1) == -(2**63)
 
 
-LIFE = {
+LIFETIME_POLICY = {
     "sum": 30 * EPSILON,
     "squares": 40 * EPSILON**2,
     "epsilon": 4 * EPSILON,
@@ -160,7 +160,7 @@ class Twins(RuleBasedStateMachine):
         self.sources = Source(seed), Source(seed)
         with self.randomness():
             ldp_client.provision(self.python, consent=consent)
-        provisioned = CBoard(LIFE, self.c, entropy=self.sources[1], begin=False, **self.settings)
+        provisioned = CBoard(LIFETIME_POLICY, self.c, entropy=self.sources[1], begin=False, **self.settings)
         assert provisioned.provision(consent=2 if consent else 0) == 0
         self.boot(False)
 
@@ -172,8 +172,8 @@ class Twins(RuleBasedStateMachine):
         slots = [self.python.slots, self.c.slots]
         self.python, self.c = Twin(slots[crossed]), Twin(slots[not crossed])
         with self.randomness():
-            self.board: Any = Client(LIFE, self.python, **self.settings)
-        self.twin = CBoard(LIFE, self.c, entropy=self.sources[1], **self.settings)
+            self.board: Any = Client(LIFETIME_POLICY, self.python, **self.settings)
+        self.twin = CBoard(LIFETIME_POLICY, self.c, entropy=self.sources[1], **self.settings)
         assert self.twin.begun == 0
 
     def both(self, call: Any) -> Any:
@@ -195,7 +195,7 @@ class Twins(RuleBasedStateMachine):
         return first
 
     @rule(
-        name=st.sampled_from(LIFE["experiments"]),
+        name=st.sampled_from(LIFETIME_POLICY["experiments"]),
         kind=st.integers(0, 2),
         rule_of=st.sampled_from(["sum", "sum", "squares", "count", "unlimited"]),
         epsilon=st.sampled_from([1, 1, 2, 5]),
@@ -209,7 +209,7 @@ class Twins(RuleBasedStateMachine):
             payload += b"\0" + serial.to_bytes(4, "big") + bytes(64)
         self.both(lambda client: [client.enroll(payload, True)][:0])
 
-    @rule(name=st.sampled_from(LIFE["experiments"]), serial=st.integers(0, 4))
+    @rule(name=st.sampled_from(LIFETIME_POLICY["experiments"]), serial=st.integers(0, 4))
     def a_signature_is_wrong(self, name: str, serial: int) -> None:
         if self.settings["announce_key"]:
             payload = b"\0" + serial.to_bytes(4, "big") + bytes(64)
@@ -218,11 +218,11 @@ class Twins(RuleBasedStateMachine):
                 "REFUSED_SIGNATURE",
             )
 
-    @rule(name=st.sampled_from(LIFE["experiments"]), empty=st.booleans())
+    @rule(name=st.sampled_from(LIFETIME_POLICY["experiments"]), empty=st.booleans())
     def withdraw(self, name: str, empty: bool) -> None:
         self.both(lambda client: client.withdraw(name, b"" if empty else None))
 
-    @rule(name=st.sampled_from((*LIFE["experiments"], "nobody")), value=st.sampled_from(VALUES))
+    @rule(name=st.sampled_from((*LIFETIME_POLICY["experiments"], "nobody")), value=st.sampled_from(VALUES))
     def report(self, name: str, value: Any) -> None:
         self.both(lambda client: client.report(name, value))
 
@@ -310,7 +310,7 @@ CAP = 20
 PAYLOAD = experiment_json(budget={"rule": "sum", "cap": CAP * EPSILON})
 
 
-def life(made: CBoard, witness: Witness) -> None:
+def lifetime(made: CBoard, witness: Witness) -> None:
     """Play reports, an outage, acknowledgements out of order, an opt-out and an opt-in."""
 
     def acknowledge(reports: list[bytes]) -> None:
@@ -475,10 +475,10 @@ class TestBudget:
             with mock.patch.object(ldp_client.os, "urandom", sources[0]):
                 storage = MemoryStorage({})
                 ldp_client.provision(storage, consent=True)
-                python = Client(LIFE, storage, "b-1")
-                c = CBoard(LIFE, MemoryStorage({}), "b-1", entropy=sources[1], begin=False)
+                python = Client(LIFETIME_POLICY, storage, "b-1")
+                c = CBoard(LIFETIME_POLICY, MemoryStorage({}), "b-1", entropy=sources[1], begin=False)
                 assert c.provision(consent=2) == 0
-                c = CBoard(LIFE, c.storage, "b-1", entropy=sources[1])
+                c = CBoard(LIFETIME_POLICY, c.storage, "b-1", entropy=sources[1])
                 for name, every, cap in (("e", 2, 2), ("f", 1 + seed % 3, 3)):
                     for client in (python, c):
                         client.enroll(payload_of(name, 0, "sum", 1, cap, every))
@@ -602,7 +602,7 @@ class TestLedger:
     @pytest.mark.slow
     def test_faults_and_cuts_never_refund_budget_or_reuse_numbers(self):
         counting = Twin(fresh_slots())
-        life(started(counting, 2), Witness())
+        lifetime(started(counting, 2), Witness())
         assert counting.count > 50
         seen = set()
         for fault in ("raise", "raise-after", "lost", "torn", "cut", "cut-after", "torn-cut"):
@@ -610,7 +610,7 @@ class TestLedger:
                 storage, witness = Twin(fresh_slots()), Witness()
                 storage.at, storage.fault = at, fault
                 with contextlib.suppress(PowerCut):
-                    life(started(storage, 2), witness)
+                    lifetime(started(storage, 2), witness)
                 assert newest_record(storage.slots)["sum"] >= len(witness.seen) * EPSILON, (
                     "seen but not debited"
                 )
@@ -626,7 +626,7 @@ class TestLedger:
                     assert again.storage.slots == slots, "refilled"
                     continue
                 witness.see_all(again.outbox())
-                life(again, witness)
+                lifetime(again, witness)
                 for _ in range(CAP):
                     witness.see(again.report("e", None))
                     for report in again.outbox():
@@ -756,7 +756,7 @@ class TestNames:
     def test_with_same_key_use_rule_of_first_report(self):
         names = "n18622", "n41826"
         for kind, epsilon in (("sum", 1), ("count", 2)):
-            made = board(fresh_slots(), LIFE | {"experiments": names})
+            made = board(fresh_slots(), LIFETIME_POLICY | {"experiments": names})
             first = payload_of(names[0], 0, kind, 1, 9, 1)
             second = payload_of(names[1], 0, "count", epsilon, 9, 1)
             made.enroll(first)

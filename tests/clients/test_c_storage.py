@@ -42,7 +42,7 @@ class TestPowerCuts:
         self, tmp_path: Path, storage: str, flags: tuple[str, ...], operations: int
     ):
         program = build(tmp_path, storage, *flags)
-        assert live(program) == {"operations": operations, "lives": operations} | ALL_WELL
+        assert live(program) == {"operations": operations, "lifetimes": operations} | ALL_WELL
 
     @pytest.mark.parametrize("storage", ["nvs strings", "zephyr"])
     @pytest.mark.parametrize("again", [1, 2, 5])

@@ -235,14 +235,14 @@ class TestRandomizer:
         assert 600 < sum(verdicts) < 5_400
 
 
-def life_of(calls: list[Any], storage: Any = None, settings: Any = None, **more: Any) -> list[Any]:
-    """One life of a client, to be asked for: what its calls answer, and the records that are left."""
+def lifetime_of(calls: list[Any], storage: Any = None, settings: Any = None, **more: Any) -> list[Any]:
+    """One lifetime of a client, to be asked for: what its calls answer, and the records that are left."""
     usual = {"policy": POLICY, "deviceId": DEVICE} | (settings or {})
     return ["play", {"storage": storage or {}, "settings": usual} | more, calls]
 
 
 def play(*arguments: Any, **more: Any) -> dict[str, Any]:
-    return ask([life_of(*arguments, **more)])[0]
+    return ask([lifetime_of(*arguments, **more)])[0]
 
 
 def sealed(number: int, **state: Any) -> list[Any]:
@@ -256,8 +256,8 @@ def keys(case: dict[str, Any], **names: str) -> dict[str, Any]:
     return {ours: case[name] and bytes.fromhex(case[name]) for ours, name in names.items()}
 
 
-def life_before(case: dict[str, Any]) -> list[Any]:
-    """Return a life with the board's earlier record in this client's form, and the vector's report."""
+def lifetime_before(case: dict[str, Any]) -> list[Any]:
+    """Return a lifetime with the board's earlier record in this client's form, and the vector's report."""
     old, now = (parse_record(bytes.fromhex(r)) for r in sorted(case["before"], key=lambda r: r[4:12]))
     entry = now["entries"].get(hashlib.sha256(b"e").digest()[:4])
     spent = {".e": [*entry[:2], *map(str, entry[2:])]} if entry else {}
@@ -268,7 +268,7 @@ def life_before(case: dict[str, Any]) -> list[Any]:
     records = [sealed(n, **state) for n in (old["sequence"], now["sequence"])]
     more = {"draws": case["draws"], "payloads": [case["payload"].encode()]}
     settings = keys(case, key="key") | {"deviceId": case["device"]}
-    return life_of([["report", "e", None], ["status"]], {"records": records}, settings, **more)
+    return lifetime_of([["report", "e", None], ["status"]], {"records": records}, settings, **more)
 
 
 class TestVectors:
@@ -328,38 +328,38 @@ class TestVectors:
         ]
         odd = [POLICY | {"sum": 1.5}, POLICY | {"rules": "sum"}, POLICY | {"more": 1}, {}]
         found = ask(
-            [life_of([], settings=case) for case in [*cases, *({"policy": policy} for policy in odd)]]
+            [lifetime_of([], settings=case) for case in [*cases, *({"policy": policy} for policy in odd)]]
         )
-        assert all(life["answers"][0].startswith("SettingsError: ") for life in found)
+        assert all(lifetime["answers"][0].startswith("SettingsError: ") for lifetime in found)
 
     def test_reports(self):
         cases = VECTORS["reports"]
-        for case, life in zip(cases, ask([life_before(case) for case in cases]), strict=True):
-            report, status = life["answers"]
+        for case, lifetime in zip(cases, ask([lifetime_before(case) for case in cases]), strict=True):
+            report, status = lifetime["answers"]
             after = parse_record(bytes.fromhex(case["after"]))
             assert report == case["report"]
             assert (status["sum"], status["squares"]) == (str(after["sum"]), str(after["squares"]))
 
     @pytest.mark.parametrize(("section", "field"), [("signatures", "payload"), ("withdrawals", "withdrawal")])
     def test_signatures_and_withdrawals(self, section, field):
-        lives = []
+        lifetimes = []
         for case in VECTORS[section]:
             payload = bytes.fromhex(case[field])
             call = ["enroll", payload] if section == "signatures" else ["withdraw", "e", payload]
             records = [sealed(n, serials={".e": case["least"]}) for n in (1, 2)]
-            lives.append(
-                life_of(
+            lifetimes.append(
+                lifetime_of(
                     [call], {"records": records}, keys(case, announceKey="key") | {"fleet": case["fleet"]}
                 )
             )
-        for case, life in zip(VECTORS[section], ask(lives), strict=True):
+        for case, lifetime in zip(VECTORS[section], ask(lifetimes), strict=True):
             serial = case["least"]
             if case["refused"] is None:
-                assert not str(life["answers"][0]).startswith("ExperimentRefused")
+                assert not str(lifetime["answers"][0]).startswith("ExperimentRefused")
                 serial = int.from_bytes(bytes.fromhex(case[field])[-68:-64], "big") if case["key"] else serial
             else:
-                assert life["answers"] == [f"ExperimentRefused: {case['refused']}"]
-            assert json.loads(life["records"][-1][1][64:])["serials"] == {".e": serial}
+                assert lifetime["answers"] == [f"ExperimentRefused: {case['refused']}"]
+            assert json.loads(lifetime["records"][-1][1][64:])["serials"] == {".e": serial}
 
 
 SPENT = [["report", "e", True]] * 6
@@ -371,12 +371,12 @@ class TestConsent:
     def test_is_required_for_readings_and_opt_out_drops_queue(self):
         wrong, right = ["report", "e", "no bool"], ["report", "e", True]
         calls = [["consent"], wrong, ["setConsent", True], wrong, right, ["unsent"], ["setConsent", False]]
-        life = play(
+        lifetime = play(
             [*calls, right, ["unsent"], ["setConsent", True], right, ["status"]],
             provision={"deviceId": DEVICE},
             payloads=[E],
         )
-        asked, silent, _, loud, first, waiting, _, no, none, _, second, status = life["answers"]
+        asked, silent, _, loud, first, waiting, _, no, none, _, second, status = lifetime["answers"]
         assert (asked, silent, no, none) == (None, None, None, [])
         assert loud.startswith("TypeError: e takes a bool")
         assert waiting == [first]
@@ -394,11 +394,11 @@ class TestConsent:
         assert (consent, report) == (False, None)
 
     def test_opt_out_withholds_report_in_progress(self):
-        life = play([["reportThenNo"], ["status"]], {"records": FRESH}, payloads=[E])
-        again = play([["status"], ["unsent"]], {"records": life["records"]})["answers"]  # a restart
-        for status in (life["answers"][1], again[0]):
+        lifetime = play([["reportThenNo"], ["status"]], {"records": FRESH}, payloads=[E])
+        again = play([["status"], ["unsent"]], {"records": lifetime["records"]})["answers"]  # a restart
+        for status in (lifetime["answers"][1], again[0]):
             assert (status["consent"], status["sum"], status["pending"]) == (False, "1000000", 0)
-        assert (life["answers"][0], again[1]) == (None, [])
+        assert (lifetime["answers"][0], again[1]) == (None, [])
 
 
 NO_TOPIC = "set msg.provision = true, or msg.consent to true or false: a topic no longer does it"
@@ -521,7 +521,7 @@ class TestReport:
 
 
 def steps(rng: Random) -> tuple[dict[str, Any], list[Any]]:
-    """Return a policy and the calls of one life: versions that come and go, and readings."""
+    """Return a policy and the calls of one lifetime: versions that come and go, and readings."""
     policy = {
         "sum": rng.choice((3_000_000, 9_000_000, 2**47)),
         "squares": rng.choice((0, 6 * 10**12, 2**53 - 1)),
@@ -555,16 +555,18 @@ def on_a_board(client: Any, call: list[Any]) -> Any:
 
 class TestLedger:
     def test_storage_faults_never_refund_budget_or_reuse_numbers(self):
-        """Every write of a life fails in every way; then a second life spends what is left."""
+        """Every write of a lifetime fails in every way; then a second lifetime spends what is left."""
         first = [*SPENT[:2], ["unsent"], ["acknowledge"], SPENT[0], ["unsent"], ["acknowledge"]]
         cases = [(fault, at) for fault in FAULTS for at in range(6)]
         faulty = [{"records": FRESH, "fault": fault, "at": at} for fault, at in cases]
-        lives = ask([life_of(first, storage, payloads=[E]) for storage in faulty])
+        lifetimes = ask([lifetime_of(first, storage, payloads=[E]) for storage in faulty])
         second = [["unsent"], *SPENT, ["status"]]
-        after = ask([life_of(second, {"records": x["records"]}, payloads=[E]) for x in lives])
-        for case, life, then in zip(cases, lives, after, strict=True):
+        after = ask([lifetime_of(second, {"records": x["records"]}, payloads=[E]) for x in lifetimes])
+        for case, lifetime, then in zip(cases, lifetimes, after, strict=True):
             waiting, *reports, status = then["answers"]
-            flat = [x for answer in life["answers"] for x in (answer if type(answer) is list else [answer])]
+            flat = [
+                x for answer in lifetime["answers"] for x in (answer if type(answer) is list else [answer])
+            ]
             witness = Witness()
             made = [x for x in [*flat, *waiting, *reports] if x and len(x) == 20]
             witness.see_all([bytes.fromhex(x) for x in made])
@@ -573,10 +575,10 @@ class TestLedger:
                 assert (waiting, reports) == ([], [None] * 6)
             else:
                 assert (len(witness.seen), status["sum"]) == (4, "4000000"), case
-            assert case[1] > 1 or life["answers"][case[1]] is None, "handed out and not kept"
-            # A report waits until it is acknowledged: only those that waited at the end of a life remain.
-            handed = set(life["answers"][:2]) - {None}
-            assert status["locked"] or len(life["answers"]) > 3 or handed <= set(waiting), case
+            assert case[1] > 1 or lifetime["answers"][case[1]] is None, "handed out and not kept"
+            # A report waits until it is acknowledged: only those that waited at the end of a lifetime remain.
+            handed = set(lifetime["answers"][:2]) - {None}
+            assert status["locked"] or len(lifetime["answers"]) > 3 or handed <= set(waiting), case
 
     def test_doubtful_one_stays_locked_until_replaced(self):
         one, two, three = sealed(5), sealed(6, sum="1000000"), sealed(7, sum="2000000")
@@ -613,14 +615,15 @@ class TestLedger:
         assert (report, status["locked"], status["experiments"]["e"]["left"]) == (None, None, 0)
 
     def test_budgets_pins_and_policies_match_boards(self):
-        """100 lives of 30 calls; 24 reports make the 16 of the outbox, too."""
+        """100 lifetimes of 30 calls; 24 reports make the 16 of the outbox, too."""
         rng = Random(5)  # noqa: S311
-        lives = [steps(rng) for _ in range(100)]
+        lifetimes = [steps(rng) for _ in range(100)]
         asked = [
-            life_of([*calls, ["status"]], {"records": FRESH}, {"policy": policy}) for policy, calls in lives
+            lifetime_of([*calls, ["status"]], {"records": FRESH}, {"policy": policy})
+            for policy, calls in lifetimes
         ]
         seen: Counter[str] = Counter()
-        for (policy, calls), found in zip(lives, ask(asked), strict=True):
+        for (policy, calls), found in zip(lifetimes, ask(asked), strict=True):
             slots = memory()
             provision(slots, consent=True)
             board = Client(policy, slots, DEVICE)
@@ -649,7 +652,7 @@ CYCLES = [["cycle", "e", True]] * 60
 
 
 def of_folder(folder: Path, calls: list[Any], **more: Any) -> list[Any]:
-    return life_of(calls, {"folder": str(folder)}, payloads=[MANY], **more)
+    return lifetime_of(calls, {"folder": str(folder)}, payloads=[MANY], **more)
 
 
 def numbers(lines: list[str]) -> list[int]:
@@ -706,14 +709,14 @@ class TestSharedFolder:
     def test_killed_process_loses_and_repeats_nothing(self, tmp_path):
         ask([of_folder(tmp_path, [], provision={"deviceId": DEVICE, "consent": True})])
         seen: dict[int, str] = {}
-        for life in range(6):
+        for lifetime in range(6):
             process = start()
             assert process.stdin
             assert process.stdout
             process.stdin.write(json.dumps(coded([of_folder(tmp_path, CYCLES)])))
             process.stdin.close()
             process.stdin = None
-            lines = [process.stdout.readline() for _ in range(1 + life % 3)]
+            lines = [process.stdout.readline() for _ in range(1 + lifetime % 3)]
             process.kill()
             lines += process.communicate()[0].splitlines()
             waiting = ask([of_folder(tmp_path, [["unsent"], ["acknowledge"], ["status"]])])[0]["answers"]
@@ -835,11 +838,11 @@ class TestAskingClient:
         (number, text), *_ = sorted(whole["yes"], reverse=True)
         damaged = [text[:size] for size in range(len(text))]
         damaged += [text[:i] + chr(ord(text[i]) ^ 1) + text[i + 1 :] for i in range(len(text))]
-        lives = []
+        lifetimes = []
         for record in (*damaged, text):
             more = {"storage": {"records": whole["records"]}, "yes": {"records": [[number, record]]}}
-            lives.append(life_of([["enroll", E], ["report", "e", True]], settings=self.EACH, **more))
-        *lost, kept = [life["answers"] for life in ask(lives)]
+            lifetimes.append(lifetime_of([["enroll", E], ["report", "e", True]], settings=self.EACH, **more))
+        *lost, kept = [lifetime["answers"] for lifetime in ask(lifetimes)]
         assert all(answers == [self.WAITS, None] for answers in lost)
         assert len(kept[1]) == 20
 

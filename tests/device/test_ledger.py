@@ -48,7 +48,7 @@ def exhaust(client, witness):
             client.sent(report)
 
 
-def life(client, witness):
+def lifetime(client, witness):
     """Play reports, an outage, acknowledgements out of order, and all of it again: some 20 writes."""
 
     def acknowledge(reports):
@@ -68,19 +68,19 @@ def life(client, witness):
     witness.see(client.report("e", True))
 
 
-def writes_of_a_life():
+def writes_of_a_lifetime():
     storage = FailingStorage(fresh_slots())
-    life(boot(storage), Witness())
+    lifetime(boot(storage), Witness())
     return storage.writes
 
 
-def check_life_with(fault, at, keep=0, forever=False):
+def check_lifetime_with(fault, at, keep=0, forever=False):
     storage = FailingStorage(fresh_slots(), fault, at, keep, forever)
     witness = Witness()
     client = boot(storage)
     spent_before = 0
     try:
-        life(client, witness)
+        lifetime(client, witness)
         spent_before = client.status()["sum"]
     except PowerCut:
         pass
@@ -93,7 +93,7 @@ def check_life_with(fault, at, keep=0, forever=False):
     assert again.status()["locked"] is None
     assert again.status()["sum"] >= spent_before
     witness.see_all(again.outbox())
-    life(again, witness)
+    lifetime(again, witness)
     exhaust(boot(MemoryStorage(again._ledger._storage.slots)), witness)
     assert len(witness.seen) <= CAP_REPORTS
     return len(witness.seen)
@@ -110,17 +110,17 @@ def check_damaged(slots):
 class TestPowerCut:
     @pytest.mark.parametrize("fault", ["cut-before", "cut-after"])
     def test_between_writes_neither_overspends_nor_locks(self, fault):
-        for at in range(len(writes_of_a_life())):
-            assert check_life_with(fault, at) >= CAP_REPORTS - 1
+        for at in range(len(writes_of_a_lifetime())):
+            assert check_lifetime_with(fault, at) >= CAP_REPORTS - 1
 
     @pytest.mark.slow
     def test_within_a_write_locks_and_never_overspends(self):
         # littlefs writes a slot wholly or not at all. A slot that is torn could have been the newest.
-        for at, (_, data) in enumerate(writes_of_a_life()):
+        for at, (_, data) in enumerate(writes_of_a_lifetime()):
             for keep in range(len(data)):
                 storage = FailingStorage(fresh_slots(), "torn-cut", at, keep)
                 with pytest.raises(PowerCut):
-                    life(boot(storage), Witness())
+                    lifetime(boot(storage), Witness())
                 check_damaged(storage.slots)
 
 
@@ -138,10 +138,10 @@ class TestCommit:
     @pytest.mark.parametrize("fault", ["raise", "raise-after", "lost", "torn", "full"])
     @pytest.mark.parametrize("forever", [False, True])
     def test_never_gives_a_free_report_if_any_write_fails(self, fault, forever):
-        healthy = writes_of_a_life()
+        healthy = writes_of_a_lifetime()
         for at in range(len(healthy)):
             for keep in (0, 1, len(healthy[at][1]) - 1) if fault == "torn" else (0,):
-                assert check_life_with(fault, at, keep, forever) >= CAP_REPORTS - 2
+                assert check_lifetime_with(fault, at, keep, forever) >= CAP_REPORTS - 2
 
     @pytest.mark.parametrize("fault", ["raise", "raise-after", "lost", "torn", "full"])
     def test_returns_no_report_and_spends_nothing_on_failure(self, fault):
@@ -561,7 +561,7 @@ class TestFolder:
             provision(folder, consent=True)
         witness = Witness()
         for _ in range(7):
-            life(boot(folder), witness)
+            lifetime(boot(folder), witness)
         exhaust(boot(folder), witness)
         assert len(witness.seen) == CAP_REPORTS
         assert sorted(os.listdir(folder)) == ["ledger0", "ledger1"]
@@ -632,10 +632,10 @@ class TestFolder:
         assert [storage.read(slot) for slot in range(2)] == [b"", b"\x01"]
 
 
-LIFE_POLICY = {**POLICY, "sum": 9 * EPSILON, "squares": 0}
+LIFETIME_POLICY = {**POLICY, "sum": 9 * EPSILON, "squares": 0}
 
 
-class BoardLife(RuleBasedStateMachine):
+class BoardLifetime(RuleBasedStateMachine):
     """Enrolling, reporting, acknowledging, rebooting, failing and opting out, in any order.
 
     The board's word is checked against a witness who sees all that leaves it.
@@ -656,7 +656,7 @@ class BoardLife(RuleBasedStateMachine):
     def boot(self):
         self.storage = FailingStorage(self.storage.slots)
         storage: Any = self.storage
-        self.client: Any = Client(LIFE_POLICY, storage, device_id="b", key=KEY)
+        self.client: Any = Client(LIFETIME_POLICY, storage, device_id="b", key=KEY)
 
     @rule(name=st.sampled_from(names), cap=st.integers(1, 8), every=st.sampled_from([1, 1, 2]))
     def enroll(self, name, cap, every):
@@ -751,7 +751,7 @@ class BoardLife(RuleBasedStateMachine):
         status = self.client.status()
         assert status["locked"] is None
         assert status["sum"] >= len(self.witness.seen) * EPSILON
-        assert status["sum"] <= LIFE_POLICY["sum"]
+        assert status["sum"] <= LIFETIME_POLICY["sum"]
         for key, (number, _, cap, spent) in newest_record(self.storage.slots)["entries"].items():
             assert spent == number * EPSILON <= cap == self.pins.get(key, cap)
 
@@ -773,5 +773,5 @@ class BoardLife(RuleBasedStateMachine):
             assert self.client.outbox() == []
 
 
-TestBoardLife = pytest.mark.slow(BoardLife.TestCase)
-TestBoardLife.settings = settings(max_examples=60, stateful_step_count=40)
+TestBoardLifetime = pytest.mark.slow(BoardLifetime.TestCase)
+TestBoardLifetime.settings = settings(max_examples=60, stateful_step_count=40)

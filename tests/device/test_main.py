@@ -130,7 +130,7 @@ class Draws:
 
 
 @pytest.fixture
-def life(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., list[int]]:
+def lifetime(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., list[int]]:
     """Run main() until the power goes; return the moments of its readings, in ms after the start."""
 
     def run(
@@ -170,13 +170,13 @@ def life(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., list[
 
 
 class TestFirstReading:
-    def test_is_at_a_random_time_within_interval(self, life: Any):
+    def test_is_at_a_random_time_within_interval(self, lifetime: Any):
         for known, first_s in ((True, main.INTERVAL_S - 1), (False, main.START_SPREAD_S - 1)):
-            moments = life(Chip(), known=known)
+            moments = lifetime(Chip(), known=known)
             assert moments[0] == (main.START_DELAY_S + first_s) * 1000
 
-    def test_waits_a_full_interval_after_watchdog_reset(self, life: Any):
-        moments = life(Chip(Chip.WDT_RESET))
+    def test_waits_a_full_interval_after_watchdog_reset(self, lifetime: Any):
+        moments = lifetime(Chip(Chip.WDT_RESET))
         assert moments[0] == (main.START_DELAY_S + main.INTERVAL_S) * 1000
 
 
@@ -197,21 +197,21 @@ class TestRp2040:
     @pytest.mark.parametrize("interval_s", [60, 3600, 7200])  # the last is more than lightsleep takes
     @pytest.mark.parametrize("early", [False, True])
     def test_reads_once_per_interval_despite_early_wake(
-        self, interval_s: int, early: bool, life: Any, monkeypatch: pytest.MonkeyPatch
+        self, interval_s: int, early: bool, lifetime: Any, monkeypatch: pytest.MonkeyPatch
     ):
         chip = Chip(until_ms=(main.START_DELAY_S + 4 * interval_s) * 1000)
         chip.early = early
         monkeypatch.setattr(main, "INTERVAL_S", interval_s)
-        moments = life(chip, awake_ms=3000)
+        moments = lifetime(chip, awake_ms=3000)
         assert len(moments) >= 4
         gaps = [b - a for a, b in itertools.pairwise(moments)]
         assert set(gaps) == {interval_s * 1000}
         # At most one nap in 100 ms where it cannot sleep, so that it does not spin.
         assert chip.naps <= chip.now_ms / (100 if early else 4_000)
 
-    def test_sleeps_until_next_reported_reading(self, life: Any):
+    def test_sleeps_until_next_reported_reading(self, lifetime: Any):
         chip = Chip(until_ms=30 * HOUR_MS)
-        moments = life(chip, every=90, awake_ms=3000, rng=NinthSaysYes())
+        moments = lifetime(chip, every=90, awake_ms=3000, rng=NinthSaysYes())
         first_ms = (main.START_DELAY_S + main.INTERVAL_S - 1) * 1000  # the first coin's, which says no
         assert moments == [first_ms + 8 * HOUR_MS, first_ms + 17 * HOUR_MS, first_ms + 26 * HOUR_MS]
 
@@ -222,11 +222,11 @@ class TestBoardHealth:
         ("cause", "started"), [(Chip.PWRON_RESET, "power"), (Chip.WDT_RESET, "watchdog"), (5, "other")]
     )
     def test_is_a_reading_for_the_example(
-        self, cause: int, started: str, life: Any, monkeypatch: pytest.MonkeyPatch
+        self, cause: int, started: str, lifetime: Any, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(main, "_last", {})
         chip = Chip(cause)
-        life(chip)
+        lifetime(chip)
         assert main._last["up"] == pytest.approx(chip.now_ms / 1000, abs=main.START_DELAY_S + 5)
         monkeypatch.setattr(station.gc, "mem_free", lambda: 80 * 1024, raising=False)
         main._last["rssi"] = -67
@@ -240,12 +240,12 @@ class TestBoardHealth:
 
 
 class TestEsp32:
-    def test_reads_after_full_sleep_and_sleeps_again(self, life: Any):
+    def test_reads_after_full_sleep_and_sleeps_again(self, lifetime: Any):
         chip = Esp32(Esp32.DEEPSLEEP_RESET, Esp32.TIMER_WAKE)
-        assert life(chip, awake_ms=2500) == [0]
+        assert lifetime(chip, awake_ms=2500) == [0]
         assert chip.slept_ms == [HOUR_MS - 2500]
 
-    def test_remembers_wake_reason_through_deep_sleep(self, life: Any, monkeypatch: pytest.MonkeyPatch):
+    def test_remembers_wake_reason_through_deep_sleep(self, lifetime: Any, monkeypatch: pytest.MonkeyPatch):
         rng = NinthSaysYes()
         memory = b'[{}, null, {"up": 9}]'
         # After a button's press the third is another moment than the one that coins were tossed for.
@@ -258,23 +258,23 @@ class TestEsp32:
             monkeypatch.setattr(main, "_last", {})
             chip = Esp32(Esp32.DEEPSLEEP_RESET, wake)
             chip.rtc = memory
-            assert life(chip, every=90, rng=rng) == readings
+            assert lifetime(chip, every=90, rng=rng) == readings
             assert chip.slept_ms == [sleeps_ms]
             memory = chip.rtc
             assert memory.startswith(b"[{}, null, ") == (wake == Esp32.EXT0_WAKE)  # no draw
         assert main._last["up"] == 8 * 3600 + 3599  # since the button's press
 
     @pytest.mark.parametrize(("cause", "wake"), [(4, Esp32.EXT0_WAKE), (1, 0), (5, 0)])
-    def test_waits_before_reading_after_any_other_wake(self, cause: int, wake: int, life: Any):
+    def test_waits_before_reading_after_any_other_wake(self, cause: int, wake: int, lifetime: Any):
         chip = Esp32(cause, wake)
-        assert life(chip) == []
+        assert lifetime(chip) == []
         assert chip.slept_ms == [(main.INTERVAL_S - 1) * 1000]
 
 
 class TestWatchdog:
-    def test_resets_board_if_sensor_hangs(self, life: Any):
+    def test_resets_board_if_sensor_hangs(self, lifetime: Any):
         with pytest.raises(Bitten):
-            life(Chip(), awake_ms=9_000)
+            lifetime(Chip(), awake_ms=9_000)
 
     def test_is_off_while_someone_must_intervene(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         chip = Chip()
@@ -332,28 +332,28 @@ class TestButton:
         )
         return given
 
-    def test_rp2040_runs_with_stuck_button(self, chip: Any, life: Any, answers: list[bool]):
+    def test_rp2040_runs_with_stuck_button(self, chip: Any, lifetime: Any, answers: list[bool]):
         made = chip(Chip(until_ms=5 * HOUR_MS), lambda: True)
-        assert len(life(made)) >= 3
+        assert len(lifetime(made)) >= 3
         assert answers == []
 
-    def test_does_not_wake_esp32_if_stuck(self, chip: Any, life: Any, answers: list[bool]):
+    def test_does_not_wake_esp32_if_stuck(self, chip: Any, lifetime: Any, answers: list[bool]):
         made = chip(Esp32(Esp32.DEEPSLEEP_RESET, Esp32.TIMER_WAKE), lambda: True)
-        assert life(made) == [0]
+        assert lifetime(made) == [0]
         assert (answers, made.woken_by) == ([], [])
 
-    def test_press_opts_out_while_rp2040_sleeps(self, chip: Any, life: Any, answers: list[bool]):
+    def test_press_opts_out_while_rp2040_sleeps(self, chip: Any, lifetime: Any, answers: list[bool]):
         made = chip(Chip(until_ms=5 * HOUR_MS), lambda: made.now_ms > 2 * HOUR_MS)  # and is then stuck
-        life(made)
+        lifetime(made)
         assert answers == [False]
 
-    def test_press_that_wakes_esp32_opts_out(self, chip: Any, life: Any, answers: list[bool]):
+    def test_press_that_wakes_esp32_opts_out(self, chip: Any, lifetime: Any, answers: list[bool]):
         asleep = chip(Esp32(Esp32.DEEPSLEEP_RESET, Esp32.TIMER_WAKE), lambda: False)
-        life(asleep)
+        lifetime(asleep)
         assert asleep.woken_by == ["button"]
         awake = chip(Esp32(Esp32.DEEPSLEEP_RESET, Esp32.EXT0_WAKE), lambda: awake.now_ms < 4_000)
         awake.rtc = asleep.rtc
-        life(awake)
+        lifetime(awake)
         assert answers == [False]
 
     def held_when_lit(self, chip: Any) -> bool:
@@ -367,21 +367,25 @@ class TestButton:
         return (tmp_path / "True" / "t.yes").exists
 
     def test_hold_while_light_asks_agrees_to_question(
-        self, chip: Any, life: Any, answers: list[bool], said_yes: Any
+        self, chip: Any, lifetime: Any, answers: list[bool], said_yes: Any
     ):
         made = chip(Chip(until_ms=2 * HOUR_MS), lambda: self.held_when_lit(made))
-        life(made, ask="each")
+        lifetime(made, ask="each")
         assert said_yes()
         assert answers == []
 
-    def test_hold_at_any_other_time_opts_out(self, chip: Any, life: Any, answers: list[bool], said_yes: Any):
+    def test_hold_at_any_other_time_opts_out(
+        self, chip: Any, lifetime: Any, answers: list[bool], said_yes: Any
+    ):
         made = chip(Chip(until_ms=2 * HOUR_MS), lambda: 1_000_000 < made.now_ms < 1_006_000)
-        life(made, ask="each")
+        lifetime(made, ask="each")
         assert made.lit_ms
         assert answers == [False]
         assert not said_yes()
 
-    def test_touch_makes_the_light_ask_again(self, chip: Any, life: Any, answers: list[bool], said_yes: Any):
+    def test_touch_makes_the_light_ask_again(
+        self, chip: Any, lifetime: Any, answers: list[bool], said_yes: Any
+    ):
         touch_ms = 1_000_000
 
         def is_down() -> bool:
@@ -390,44 +394,46 @@ class TestButton:
             )
 
         made = chip(Chip(until_ms=2 * HOUR_MS), is_down)
-        life(made, ask="each")
+        lifetime(made, ask="each")
         assert said_yes()
         assert answers == []
 
-    def test_hold_that_wakes_esp32_opts_out(self, chip: Any, life: Any, answers: list[bool], said_yes: Any):
+    def test_hold_that_wakes_esp32_opts_out(
+        self, chip: Any, lifetime: Any, answers: list[bool], said_yes: Any
+    ):
         made = chip(Esp32(Esp32.DEEPSLEEP_RESET, Esp32.EXT0_WAKE), lambda: made.now_ms < 4_000)
         made.rtc = b'[{}, null, {"released": true}]'
-        life(made, ask="each")
+        lifetime(made, ask="each")
         assert answers == [False]
         assert not said_yes()
 
     def test_touch_that_wakes_esp32_makes_the_light_ask(
-        self, chip: Any, life: Any, answers: list[bool], said_yes: Any
+        self, chip: Any, lifetime: Any, answers: list[bool], said_yes: Any
     ):
         made = chip(Esp32(Esp32.DEEPSLEEP_RESET, Esp32.EXT0_WAKE), lambda: self.held_when_lit(made))
-        life(made, ask="each")
+        lifetime(made, ask="each")
         assert said_yes()
         assert answers == []
 
     def test_hold_opts_out_without_light(
-        self, chip: Any, life: Any, answers: list[bool], said_yes: Any, monkeypatch: pytest.MonkeyPatch
+        self, chip: Any, lifetime: Any, answers: list[bool], said_yes: Any, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(main, "LED", None)
         made = chip(Chip(until_ms=2 * HOUR_MS), lambda: 20_000 < made.now_ms < 26_000)
-        life(made, ask="each")
+        lifetime(made, ask="each")
         assert answers == [False]
         assert not said_yes()
 
     def test_prompt_agrees_to_question(
         self,
         chip: Any,
-        life: Any,
+        lifetime: Any,
         said_yes: Any,
         monkeypatch: pytest.MonkeyPatch,
         capsys: pytest.CaptureFixture[str],
     ):
         monkeypatch.setattr(main, "LED", None)
-        life(chip(Chip(until_ms=HOUR_MS), lambda: False), ask="each")
+        lifetime(chip(Chip(until_ms=HOUR_MS), lambda: False), ask="each")
         main.agree("t")
         assert said_yes()
         main.agree("t")

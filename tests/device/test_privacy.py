@@ -155,14 +155,14 @@ class TestLikelihoodRatio:
         payload = experiment_json(every=2, budget={"rule": "sum", "cap": 2_000_000})
         slots = provisioned()
 
-        def life(rng, history):
+        def lifetime(rng, history):
             client = Client(POLICY, memory(slots), device_id="d")
             client.enroll(payload)
             client.rng = rng
             return tuple(client.report("e", value) for value in history)
 
         histories = list(itertools.product((False, True), repeat=4))
-        exact = {h: distribution(lambda rng, h=h: life(rng, h)) for h in histories}
+        exact = {h: distribution(lambda rng, h=h: lifetime(rng, h)) for h in histories}
         ratio = assert_private(exact, 2_000_000)
         assert ratio > exp_below(1_900_000), "the histories must differ in more than one report"
 

@@ -292,7 +292,7 @@ class TestComparison:
             room.compare("week")
 
 
-LIFE = {"lifetime": 2, "horizon": "1y", "call": "1h", "low": 0, "high": 40, "unit": "°C", "quantile": 0.9}
+LIFETIME = {"lifetime": 2, "horizon": "1y", "call": "1h", "low": 0, "high": 40, "unit": "°C", "quantile": 0.9}
 
 
 class TestPlan:
@@ -322,7 +322,7 @@ class TestPlan:
             hushmote.plan(devices=10, values=4, error="0.1s")
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("cost", [{"epsilon": 2}, LIFE], ids=["one report", "a life"])
+    @pytest.mark.parametrize("cost", [{"epsilon": 2}, LIFETIME], ids=["one report", "a lifetime"])
     def test_matches_command(self, cost: dict[str, typing.Any]):
         """In words and in JSON; the page's answer is held to the command's in tests/web/test_plan.py."""
         request = PlanRequest(devices=20_000, values=16, **cost)

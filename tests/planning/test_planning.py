@@ -267,7 +267,7 @@ class TestDesign:
         assert len(workload_of(Question(width=10), 5000).ranges) <= 64
 
 
-# A life of reports
+# A lifetime of reports
 
 
 class TestReportsMade:
@@ -334,33 +334,33 @@ class TestRhythm:
 class TestLifetime:
     @pytest.mark.slow
     def test_few_large_reports_win_within_the_budget(self) -> None:
-        life = plan_lifetime(Question(), 100_000, 64, LifetimeBudget(4 * MICRO, 1e-6), YEAR)
-        assert (life.best.cap, life.best.composition) == (1, "basic")
-        for s in life.spendings:
+        lifetime = plan_lifetime(Question(), 100_000, 64, LifetimeBudget(4 * MICRO, 1e-6), YEAR)
+        assert (lifetime.best.cap, lifetime.best.composition) == (1, "basic")
+        for s in lifetime.spendings:
             assert s.epsilon >= 1000
             assert s.composition == "optimal" or s.cap * s.epsilon <= 4 * MICRO
         basic, optimal = (
-            next(s for s in life.spendings if s.cap == 365 and s.composition == c)
+            next(s for s in lifetime.spendings if s.cap == 365 and s.composition == c)
             for c in ("basic", "optimal")
         )
-        assert life.error(life.best, 1) < life.error(optimal, 1) < life.error(basic, 1)
+        assert lifetime.error(lifetime.best, 1) < lifetime.error(optimal, 1) < lifetime.error(basic, 1)
 
     @pytest.mark.slow
     def test_no_report_costs_more_than_the_policy_allows(self) -> None:
-        life = plan_lifetime(Question(), 100_000, 64, LifetimeBudget(8 * MICRO), YEAR, limit=500_000)
-        assert max(s.epsilon for s in life.spendings) == 500_000
-        assert life.best.cap == 16
+        lifetime = plan_lifetime(Question(), 100_000, 64, LifetimeBudget(8 * MICRO), YEAR, limit=500_000)
+        assert max(s.epsilon for s in lifetime.spendings) == 500_000
+        assert lifetime.best.cap == 16
 
     @pytest.mark.slow
     def test_delta_helps_if_reports_must_be_small(self) -> None:
-        life = plan_lifetime(Question(), 100_000, 64, LifetimeBudget(4 * MICRO, 1e-6), YEAR, limit=50_000)
-        assert (life.best.composition, life.best.rule) == ("optimal", "count")
-        assert life.best.cap >= 284  # what optimal composition allows of ε = 0.05 within (4, 1e-6)
+        lifetime = plan_lifetime(Question(), 100_000, 64, LifetimeBudget(4 * MICRO, 1e-6), YEAR, limit=50_000)
+        assert (lifetime.best.composition, lifetime.best.rule) == ("optimal", "count")
+        assert lifetime.best.cap >= 284  # what optimal composition allows of ε = 0.05 within (4, 1e-6)
 
     def test_first_day_is_more_accurate_than_the_last(self) -> None:
-        life = plan_lifetime(Question("frequency"), 20_000, 2, LifetimeBudget(2 * MICRO), YEAR)
-        assert life.error(life.best, 1, first=True) < life.error(life.best, 1)
-        assert life.best.per_device(365) == pytest.approx(life.best.used * life.best.cap)
+        lifetime = plan_lifetime(Question("frequency"), 20_000, 2, LifetimeBudget(2 * MICRO), YEAR)
+        assert lifetime.error(lifetime.best, 1, first=True) < lifetime.error(lifetime.best, 1)
+        assert lifetime.best.per_device(365) == pytest.approx(lifetime.best.used * lifetime.best.cap)
 
     @refusals(
         (LifetimeBudget(999), YEAR, "lifetime epsilon"),

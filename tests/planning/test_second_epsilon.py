@@ -45,10 +45,10 @@ def test_partial_report_hides_nobody() -> None:
 
 
 def test_reports_of_one_board_in_one_histogram_add_up() -> None:
-    life = plan_lifetime(Question("frequency"), 50_000, 2, LifetimeBudget(4 * MICRO), MONTHS, limit=MICRO)
-    best = life.best
+    lifetime = plan_lifetime(Question("frequency"), 50_000, 2, LifetimeBudget(4 * MICRO), MONTHS, limit=MICRO)
+    best = lifetime.best
     assert best.cap == 4
-    seen = lifetime_histograms(life)
+    seen = lifetime_histograms(lifetime)
     assert list(seen) == ["a day", "a week", "30 days", "all of it"]
     assert all(one.own_reports == 4 for one in seen.values())
     assert seen["all of it"].reports == int(50_000 * best.used * 4)
@@ -59,5 +59,5 @@ def test_reports_of_one_board_in_one_histogram_add_up() -> None:
 
 def test_daily_calls_put_one_report_in_a_day() -> None:
     daily = Rhythm(86_400, 90 * 86_400)
-    life = plan_lifetime(Question("frequency"), 50_000, 2, LifetimeBudget(4 * MICRO), daily, limit=MICRO)
-    assert [one.own_reports for one in lifetime_histograms(life).values()] == [1, 4, 4, 4]
+    lifetime = plan_lifetime(Question("frequency"), 50_000, 2, LifetimeBudget(4 * MICRO), daily, limit=MICRO)
+    assert [one.own_reports for one in lifetime_histograms(lifetime).values()] == [1, 4, 4, 4]

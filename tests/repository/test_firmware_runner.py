@@ -26,7 +26,7 @@ def test_runs_file_on_board_and_leaves_nothing(tmp_path: Path):
             "--port",
             board.port,
             "--file",
-            "test_life",
+            "test_lifetime",
         ]
         run = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_S)
         assert run.returncode == 0, run.stdout + run.stderr

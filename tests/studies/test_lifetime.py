@@ -74,7 +74,7 @@ class TestCommand:
     @pytest.mark.slow
     def test_prints_a_table_and_writes_its_files(self, tmp_path: Path, monkeypatch) -> None:
         monkeypatch.setattr(lifetime, "SPLIT_DOMAINS", (16,))
-        plot, table = tmp_path / "life.png", tmp_path / "life.csv"
+        plot, table = tmp_path / "lifetime.png", tmp_path / "lifetime.csv"
         arguments = ["study", "lifetime", "--quick", "--devices=10000", "--seed", "4", "--json"]
         done = CliRunner().invoke(app, [*arguments, "--plot", str(plot), "--output", str(table)])
         assert done.exit_code == 0, done.output
@@ -91,8 +91,8 @@ class TestCommand:
         ("arguments", "text"),
         [
             (("--devices=10",), "10,000 to 10,000,000"),
-            (("--quick", "--plot", "life.txt"), "must end in .csv or .png or .pdf or .svg"),
-            (("--output", "/nowhere/life.csv", "--devices=1"), "there is no folder /nowhere"),
+            (("--quick", "--plot", "lifetime.txt"), "must end in .csv or .png or .pdf or .svg"),
+            (("--output", "/nowhere/lifetime.csv", "--devices=1"), "there is no folder /nowhere"),
         ],
     )
     def test_invalid_arguments_are_one_line(self, arguments: tuple[str, ...], text: str) -> None:

@@ -153,21 +153,21 @@ class TestLifetime:
     @pytest.mark.slow
     def test_drawn_fleets_err_as_predicted(self) -> None:
         """300 fleets of 20,000 boards with coin and cap, two windows; false alarm below 1e-9, see close()."""
-        life = fridges(Question("frequency", 0.05), 2)
-        day, *rows = plan_check.lifetime_rows(life, 300)
+        lifetime = fridges(Question("frequency", 0.05), 2)
+        day, *rows = plan_check.lifetime_rows(lifetime, 300)
         assert day == {"name": "a day", "unmeasured": "10 reports are too few; 30 are needed"}
         seed = np.random.SeedSequence(6)
         for row, days in zip(rows, (7, 30), strict=True):
             assert isinstance(row, CheckRow)
             check = measure(row, seed)
             assert close(check)
-            expected = life.devices * life.best.per_device(days)
+            expected = lifetime.devices * lifetime.best.per_device(days)
             assert abs(check["reports"] - expected) < 7 * math.sqrt(expected / 300)
 
     @pytest.mark.slow
     def test_tree_with_few_reports_on_a_level_is_not_measured(self) -> None:
-        life = fridges(Question(share=0.05, ranges=((38, 64),)), 64)
-        rows = plan_check.lifetime_rows(life, 200)
+        lifetime = fridges(Question(share=0.05, ranges=((38, 64),)), 64)
+        rows = plan_check.lifetime_rows(lifetime, 200)
         unmeasured = [row["unmeasured"] for row in rows if isinstance(row, dict)]
         assert len(unmeasured) == len(rows)
         assert "on one level of the tree, of 309 are too few" in unmeasured[-1]

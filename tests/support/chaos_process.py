@@ -51,7 +51,7 @@ class AggregatorProcess:
 
     @property
     def logged_bytes(self) -> int:
-        """How much it has logged, over all its lives."""
+        """How much it has logged, over all its runs."""
         return self.log.stat().st_size
 
     def subscribed_since(self, logged_bytes: int) -> bool:

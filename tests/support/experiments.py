@@ -20,7 +20,7 @@ window = "day"
 rule = "sum"
 cap = 8
 """
-"""An analyst's file: a number by the day, of which a board makes 4 reports in its life."""
+"""An analyst's file: a number by the day, of which a board makes 4 reports in its lifetime."""
 
 
 def experiment_json(**changes: Any) -> bytes:

@@ -304,7 +304,7 @@ def _boot(slots: Any) -> Any:
 
 
 def _ledgers() -> list[MemoryStorage]:
-    """Ledgers of a board's life: new, one report, an outage, its end, opted out."""
+    """Ledgers of a board's lifetime: new, one report, an outage, its end, opted out."""
     slots = MemoryStorage()
     ldp_client.provision(slots, consent=True)
     ledgers = [MemoryStorage(slots)]

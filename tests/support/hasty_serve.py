@@ -2,7 +2,7 @@
 
     python hasty_serve.py FILE serve ...
 
-Whoever makes FILE, which is the first life that gets any reports, says HASTY once the broker has their
+Whoever makes FILE, which is the first run that gets any reports, says HASTY once the broker has their
 acknowledgements, and waits to be killed.
 """
 

@@ -5,7 +5,7 @@ import { Client } from '../../clients/js/hushmote.js';
 
 const [folder, deviceId, url, name, target, readings] = process.argv.slice(2);
 const storage = new Folder(folder);
-await Client.provision(storage, { deviceId, consent: true }).catch(() => {}); // it is there after the first life
+await Client.provision(storage, { deviceId, consent: true }).catch(() => {}); // it is there after the first run
 const policy = { sum: 2 ** 40, squares: 0, epsilon: 4_000_000, rules: ['count'], experiments: [name] };
 const client = await Client.open({ policy, storage, deviceId, fleet: 'open' });
 const door = new Door(client, url);

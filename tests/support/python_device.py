@@ -9,8 +9,8 @@ from hushmote.device.ldp_client import Client, LedgerExists, provision
 
 
 async def live(folder: str, device: str, port: str, name: str, target: str, readings: str) -> None:
-    """One life of a device on the shipped client and reporter."""
-    with contextlib.suppress(LedgerExists):  # after its first life
+    """One run of a device on the shipped client and reporter."""
+    with contextlib.suppress(LedgerExists):  # after its first run
         provision(folder, consent=True)
     policy = {"sum": 1 << 40, "squares": 0, "epsilon": 4_000_000, "rules": ("count",), "experiments": (name,)}
     client = Client(policy, folder, device, fleet="open")

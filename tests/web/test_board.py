@@ -165,7 +165,7 @@ class TestConsent:
         page.open()
         page.asked()
         page.says("consent-title", "Will you take part?")
-        page.says("life-text", "All its reports together have cost ε 4.")
+        page.says("lifetime-text", "All its reports together have cost ε 4.")
         assert page.call("state")["consent"] is None
         page.says("source", ": 0 reports.")
         is_silent(page)
@@ -267,7 +267,7 @@ class TestBudget:
         page.open()  # a power cut
         page.ready()
         page.says("left", f"The budget is spent. The board is silent for {NAMES[0]} from now on")
-        page.says("life-text", "ε 0 of 8 is left. All its reports together have cost ε 8.")
+        page.says("lifetime-text", "ε 0 of 8 is left. All its reports together have cost ε 8.")
         assert page.report() == b""
 
     def test_new_board_starts_new_bound(self, page: BoardPage):
@@ -300,7 +300,7 @@ class TestBudget:
         page.open()
         page.ready()
         assert page.call("state")["device"] == device
-        page.says("life-text", "All its reports together have cost ε 2.")
+        page.says("lifetime-text", "All its reports together have cost ε 2.")
         assert (first.number, decode(page.report()).number) == (1, 2)
 
     def test_simultaneous_tabs_share_one(self, page: BoardPage, ask: Callable[..., object]):
@@ -368,7 +368,7 @@ class TestBudget:
         page.says("said", "its storage is blocked or full")
         page.browser.script("for (const name of fillers) localStorage.removeItem(name)")
         assert decode(page.report()).number == 1
-        page.says("life-text", "All its reports together have cost ε 2.")
+        page.says("lifetime-text", "All its reports together have cost ε 2.")
 
 
 class TestManyBoards:
@@ -440,7 +440,7 @@ class TestReport:
         assert page.text("step-index").startswith("10 (20 to 21)")
         assert page.text("step-code").startswith(f"{int.from_bytes(report[9:], 'big')}.")
         page.says("left", "3 of 4 reports are left.")
-        page.says("life-text", "ε 6 of 8 is left. All its reports together have cost ε 2.")
+        page.says("lifetime-text", "ε 6 of 8 is left. All its reports together have cost ε 2.")
         page.says("step-sent", "Counted in this browser: 1")
         page.says("source", "This page counts in this browser, and forgets when it is reloaded: 1 report.")
         page.says("found", "One report tells nothing yet: an estimate needs 2.")

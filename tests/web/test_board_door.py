@@ -206,7 +206,7 @@ class TestDelivery:
             page.says("step-sent", "Not yet. The door says: the broker")
             page.open()
             ask(page, "room")
-            page.says("life-text", "All its reports together have cost ε 2.")
+            page.says("lifetime-text", "All its reports together have cost ε 2.")
             assert page.call("state")["outbox"] == [report.hex()]
             page.says("waiting", f"1 waiting to be sent, as they are: {report.hex()}")
         page.says("step-sent", f"The count moved from {before} to {before + 1}.")

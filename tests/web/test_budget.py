@@ -58,16 +58,16 @@ class TestChart:
 
 class TestPolicy:
     def test_missing_one_gives_a_warning(self):
-        assert budget(line(), profiles={(0,): 10}).life == (COUNTED, NO_POLICY)
+        assert budget(line(), profiles={(0,): 10}).lifetime == (COUNTED, NO_POLICY)
 
     def test_is_shown_with_its_guarantee(self):
         allowed, promised, *_ = budget(
             line(), profiles={(0,): 10}, policy=policy_for(8, 1e-6, ("room",))
-        ).life
+        ).lifetime
         assert "Σε up to 8, or Σε² up to 1.81941" in allowed
         assert "(8, 1e-06)-LDP" in promised
         assert "Except with that probability, all the reports that a device ever sends can raise" in promised
-        _, pure, *_ = budget(line(), profiles={(0,): 10}, policy=policy_for(2, 0, ("room",))).life
+        _, pure, *_ = budget(line(), profiles={(0,): 10}, policy=policy_for(2, 0, ("room",))).lifetime
         assert pure.startswith("All the reports that a device ever sends can raise")
         assert "from 10% to at most 46%" in pure
 

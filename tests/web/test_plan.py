@@ -45,14 +45,14 @@ SETTINGS = {
     "values": {"answer": "domain", "kind": "frequency", "error": 1.3, "unit": ""},
     "labels": {"form": "labels", "labels": "hot, it's ok, cold", "answer": "devices"},
     "yes or no": {"form": "yes_no", "answer": "epsilon", "devices": 3_000.0},
-    "a life": {
+    "a lifetime": {
         "form": "yes_no",
         "lasting": True,
         "answer": "devices",
         "call": "90min",
         "horizon": "26 weeks",
     },
-    "a life of values": {
+    "a lifetime of values": {
         "answer": "domain",
         "kind": "frequency",
         "error": 3.0,

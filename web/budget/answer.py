@@ -43,12 +43,12 @@ class ExperimentSupply:
 
 @dataclass(frozen=True)
 class FleetSupply:
-    """A fleet's devices and budgets; `life` has sentences about a device's whole life."""
+    """A fleet's devices and budgets; `lifetime` has sentences about a device's lifetime."""
 
     fleet: str
     boards: int
     experiments: tuple[ExperimentSupply, ...]
-    life: tuple[str, ...]
+    lifetime: tuple[str, ...]
 
 
 def fleet_supply(ledger: FleetLedger, today: datetime.date) -> FleetSupply:
@@ -57,8 +57,8 @@ def fleet_supply(ledger: FleetLedger, today: datetime.date) -> FleetSupply:
     spans = [np.linspace(0, days, _POINTS) for days in shown_days(lines, today)]
     experiments = tuple(_experiment(ledger.fleet, line, today, *spans) for line in lines)
     boards = sum(ledger.profiles.values())
-    life_lines = (*lifetime_sentences(ledger.policy), *notes(ledger.policy, len(lines)))
-    return FleetSupply(ledger.fleet, boards, experiments, life_lines)
+    lifetime_lines = (*lifetime_sentences(ledger.policy), *notes(ledger.policy, len(lines)))
+    return FleetSupply(ledger.fleet, boards, experiments, lifetime_lines)
 
 
 def _experiment(

@@ -99,8 +99,8 @@ class FleetSection:
             self._able = chart({}, "Devices that can still report")
             self._table = ui.element("div")
             self._reports = chart({}, "Reports a day")
-            heading("What a device's life holds", 3)
-            self._life = ui.element("div")
+            heading("A device's lifetime budget", 3)
+            self._lifetime = ui.element("div")
 
     def show(self, budget: FleetSupply) -> None:
         """Show a ledger; unchanged parts stay as they are."""
@@ -121,9 +121,9 @@ class FleetSection:
         with self._table:
             rows = [self._row(e) for e in budget.experiments]
             table(f"Budgets of fleet {budget.fleet}", ("experiment", *HEADINGS), rows, stacked=True)
-        self._life.clear()
-        with self._life:
-            for text in budget.life:
+        self._lifetime.clear()
+        with self._lifetime:
+            for text in budget.lifetime:
                 ui.label(self._localize(text)).classes("budget-said")
             for e in budget.experiments:
                 ui.label(self._localize(f"{e.name} alone: {e.promise}")).classes("budget-said")

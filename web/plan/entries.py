@@ -72,9 +72,9 @@ def plan_request(entries: Entries) -> PlanRequest:
         reading = _range(entries) | {"unit": entries["unit"], "statistics": entries["kind"]}
         if entries["kind"] == "quantile":
             reading["quantile"] = number("quantile") / 100
-    life: dict[str, Any] = {}
+    lifetime: dict[str, Any] = {}
     if lasting:
-        life = {"lifetime": number("lifetime"), "horizon": entries["horizon"], "call": entries["call"]}
+        lifetime = {"lifetime": number("lifetime"), "horizon": entries["horizon"], "call": entries["call"]}
     devices, epsilon, error = one_of_four("devices"), one_of_four("epsilon"), one_of_four("error")
     if form == "number":
         bins = one_of_four("domain")
@@ -84,7 +84,7 @@ def plan_request(entries: Entries) -> PlanRequest:
         error=None if error is None else error / 100,
         **{"limit" if lasting else "epsilon": None if epsilon is None else _micro(epsilon)},
         **reading,
-        **life,
+        **lifetime,
     )
 
 

@@ -47,7 +47,7 @@ class FormPart:
                 self._quantity(name, who)
             heading("How often each device is asked", 2)
             self._choice("lasting", "How often each device is asked", _OFTEN)
-            self._life(who)
+            self._lifetime(who)
         self._quantities[self.fourth].tell(answer=True)
         self._fit()
 
@@ -155,7 +155,7 @@ class FormPart:
             quantity.tell(answer=other == name)
         self._change("answer", name)
 
-    def _life(self, who: Reader) -> None:
+    def _lifetime(self, who: Reader) -> None:
         with ui.element("div") as self._lasting:
             with ui.element("div").classes("plan-fields"):
                 self._text("horizon", "For how long")

@@ -34,7 +34,7 @@ class ResultPart:
                 heading("What more devices would bring", 2)
                 self._chart = chart({}, "Error by number of devices")
                 self._steps = ui.label()
-                self._life = ui.element("div")
+                self._lifetime = ui.element("div")
             self._file = FilePart(who)
         self._rest.set_visibility(False)
 
@@ -74,7 +74,7 @@ class ResultPart:
         self._chart.props["aria-label"] = f"Error by number of devices. {self._localize(steps)}"
         self._chart.update()
         self._steps.set_text(self._localize(f"Half the error takes four times the devices. {steps}."))
-        self._show_life(answer)
+        self._show_lifetime(answer)
         self._file.show(answer)
 
     def _options(self, answer: SolvedPlan) -> dict[str, Any]:
@@ -102,13 +102,13 @@ class ResultPart:
             "series": series,
         }
 
-    def _show_life(self, answer: SolvedPlan) -> None:
+    def _show_lifetime(self, answer: SolvedPlan) -> None:
         plan_answer = answer.plan_answer
-        self._life.clear()
+        self._lifetime.clear()
         if not plan_answer.windows:
             return
-        with self._life:
-            heading("A device's life", 2)
+        with self._lifetime:
+            heading("A device's lifetime", 2)
             for text in (plan_answer.sentences[2], sentence(plan_answer.cost)):
                 ui.label(self._localize(text)).classes("plan-said")
             rows = [
@@ -116,7 +116,7 @@ class ResultPart:
                 for w in plan_answer.windows
             ]
             heads = ("at the end, over", "reports", "error", "ε of the histogram")
-            table("A device's life", heads, [[self._localize(cell) for cell in row] for row in rows])
+            table("A device's lifetime", heads, [[self._localize(cell) for cell in row] for row in rows])
 
     def _localize(self, text: str) -> str:
         return in_locale(text, self._reader)

@@ -89,7 +89,7 @@ static int random_fill(void *context, uint8_t *data, size_t bytes) {
 
 /* --- The application ----------------------------------------------------------------------------------------------- */
 
-/* In its life at most epsilon 8, a report at most 2; yes at the board alone. */
+/* In its lifetime at most epsilon 8, a report at most 2; yes at the board alone. */
 HUSHMOTE_POLICY(policy, 8000000, 0, 2000000, HUSHMOTE_SUM, false, "room_temp");
 
 static struct hushmote_experiment experiments[1];

@@ -9,7 +9,7 @@ const form = $('questions');
 const names = [...new Set([...form.elements].map((field) => field.name).filter(Boolean))];
 const storage = new Database('example');
 
-// What this page allows, whatever a server asks: ε of 1 in one report, a sum of 6 in the browser's life.
+// What this page allows, whatever a server asks: ε of 1 in one report, a sum of 6 in the browser's lifetime.
 const policy = { sum: 6_000_000, squares: 0, epsilon: 1_000_000, rules: ['sum', 'count'], experiments: names };
 const open = () => Client.open({ policy, storage, fleet: form.dataset.fleet });
 

@@ -69,7 +69,7 @@ class TestPlannedFirst:
         )
         # e^3 / (9 + e^3) is 0.6905, e / (9 + e) 0.2320.
         assert lines[0] == (
-            "room_temp: at most 3 reports are planned in the device's life. Together they can raise "
+            "room_temp: at most 3 reports are planned in the device's lifetime. Together they can raise "
             "someone's confidence in a guess about the readings from 10% to at most 70%."
         )
         assert "from 10% to at most 24%" in lines[1]
@@ -77,7 +77,7 @@ class TestPlannedFirst:
 
     def test_plan_of_one_report_appears_once(self, store: Store, tmp_path: Path):
         lines = self.learn(store, tmp_path, KEPT.replace("cap = 8", "cap = 2"))
-        assert lines[0].startswith("room_temp: one report is planned in the device's life. It can raise")
+        assert lines[0].startswith("room_temp: one report is planned in the device's lifetime. It can raise")
         assert not any("one report can" in line for line in lines)
 
     def test_many_small_reports_are_composed_with_delta(self, store: Store, tmp_path: Path):
@@ -127,7 +127,7 @@ class TestLabel:
             "at most 46%." in learn
         )
         assert (
-            "all the reports of the device's life together can raise that confidence from 10% to near "
+            "all the reports of the device's lifetime together can raise that confidence from 10% to near "
             "certainty." in learn
         )
         assert "room_temp: the counts of 1,000 reports can raise that confidence from 10% to at most" in learn
@@ -159,8 +159,8 @@ class TestLabel:
         )
         once = words.question("e", "Is it warm? ", Experiment.parse(experiment_json()), "", 1)
         assert english(once) == (
-            "“Is it warm?” (e). The answer is yes or no. In its whole life the device sends one report about "
-            "this: one of 2 possible codes, which hides the answer."
+            "“Is it warm?” (e). The answer is yes or no. In its whole lifetime the device sends one report "
+            "about this: one of 2 possible codes, which hides the answer."
         )
         (who,) = words.who(("a", "b"), ())
         assert english(who).startswith("The questions come from a and b, who see only the counts")
@@ -328,7 +328,7 @@ class TestNumbers:
         told = {what: value for what, (value, _) in numbers(made).items()}
         assert told["room_temp: ε of a report"] == "2" == f"{version.experiment.epsilon / 1e6:g}"
         assert told["room_temp: codes"] == f"{version.experiment.code_count:,}"
-        assert told["room_temp: reports of a device's life"] == "4"
+        assert told["room_temp: reports of a device's lifetime"] == "4"
         assert told["room_temp: last day"] == str(version.expires) == "2027-12-31"
         assert told["room_temp: counts are kept"] == (
             "for 400 days after the day or hour in which they were counted, then erased"
@@ -339,8 +339,8 @@ class TestNumbers:
         assert (
             told["room_temp: ε of the counts of all ended windows that are kept"] == f"{seen.histogram:,.10g}"
         )
-        assert told["policy: Σε of a device's life"] == f"{POLICY.sum / 1e6:g}"
-        assert Decimal(told["policy: Σε² of a device's life"]) == Decimal(POLICY.squares) / 10**12
+        assert told["policy: Σε of a device's lifetime"] == f"{POLICY.sum / 1e6:g}"
+        assert Decimal(told["policy: Σε² of a device's lifetime"]) == Decimal(POLICY.squares) / 10**12
         assert told["policy: ε of a report"] == "4"
         assert told["ε of all reports of a device"] == "8"
         assert told["δ of all reports of a device"] == "1e-06"

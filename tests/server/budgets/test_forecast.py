@@ -71,6 +71,6 @@ class TestLifetimeBudget:
     def test_lasts_while_either_cap_holds(self):
         """At one report of ε = 1 a day, a sum of 3 ends after 3 days, squares of 7 after 7, both after 7."""
         for caps, days in (((3, 0), 3.0), ((0, 7), 7.0), ((3, 7), 7.0), ((7, 3), 7.0)):
-            life = (caps[0] * 10**6, caps[1] * 10**12)
-            (forecast,) = draw_forecasts([ReportRate(10**6, 1, 1.0)], life, [((None,), 0, 0)], [1])
+            lifetime = (caps[0] * 10**6, caps[1] * 10**12)
+            (forecast,) = draw_forecasts([ReportRate(10**6, 1, 1.0)], lifetime, [((None,), 0, 0)], [1])
             assert forecast.days_until(0.0) == days

@@ -114,14 +114,14 @@ function showState() {
   $('left').textContent = state.locked ? lockedWords(state.locked)
     : line.left ? `${number(line.left)} of ${reports(all)} ${line.left === 1 ? 'is' : 'are'} left.`
     : `The budget is spent. The board is silent for ${exp.name} from now on; the application notices nothing.`;
-  const life = { most: state.policy.sum, left: Math.max(state.policy.sum - state.sum, 0) };
-  const words = `ε ${nats(life.left)} of ${nats(life.most)} is left`;
-  $('life').setAttribute('aria-valuemax', life.most);
-  $('life').setAttribute('aria-valuenow', life.left);
-  $('life').setAttribute('aria-valuetext', words);
-  $('life-left').style.width = `${(100 * life.left) / life.most}%`;
-  const more = line.left && life.left < exp.epsilon ? ' What is still reported keeps the bound on the sum of squares instead.' : '';
-  $('life-text').textContent = `${words}. All its reports together have cost ε ${nats(state.sum)}.${more}`;
+  const lifetime = { most: state.policy.sum, left: Math.max(state.policy.sum - state.sum, 0) };
+  const words = `ε ${nats(lifetime.left)} of ${nats(lifetime.most)} is left`;
+  $('lifetime').setAttribute('aria-valuemax', lifetime.most);
+  $('lifetime').setAttribute('aria-valuenow', lifetime.left);
+  $('lifetime').setAttribute('aria-valuetext', words);
+  $('lifetime-left').style.width = `${(100 * lifetime.left) / lifetime.most}%`;
+  const more = line.left && lifetime.left < exp.epsilon ? ' What is still reported keeps the bound on the sum of squares instead.' : '';
+  $('lifetime-text').textContent = `${words}. All its reports together have cost ε ${nats(state.sum)}.${more}`;
   $('waiting').textContent = state.pending ? `${number(state.pending)} waiting to be sent, as they are: ${state.outbox.join(', ')}` : '';
   showConsent(board);
   $('crowd').hidden = !takesPart(board); // some of its readings are those of this page

@@ -1,4 +1,4 @@
-"""A client's life in a real folder."""
+"""A client's lifetime in a real folder."""
 
 import os
 
@@ -13,7 +13,7 @@ _count = [0]
 
 def new_folder():
     _count[0] += 1
-    return f"life{_count[0]}"
+    return f"lifetime{_count[0]}"
 
 
 def boot(folder, key=KEY):

@@ -1,8 +1,8 @@
-"""Random lives of a board on three clients: consent, changed questions and missing readings, with restarts.
+"""Random lifetimes of a board on three clients: consent, changed questions, missing readings, restarts.
 
 Each step must answer the same on all three, and the state after it must be the same. Drawn codes differ, so
-reports are compared without them. Most lives ask about each question: what waits, and which yes holds, must
-be the same on all three.
+reports are compared without them. Most lifetimes ask about each question: what waits, and which yes holds,
+must be the same on all three.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from hushmote.device.ldp_client import Client, ExperimentRefused, LDPError
 
 RIG = Path(__file__).with_name("js_rig.mjs")
 NODE = shutil.which("node")
-LIVES = int(os.environ.get("LIVES", 0)) or (50_000 if os.environ.get("LONG") else 200)
+LIFETIMES = int(os.environ.get("LIFETIMES", 0)) or (50_000 if os.environ.get("LONG") else 200)
 BATCH = 200
 DEVICE = "board-1"
 NAMES = ("e", "f")
@@ -89,10 +89,10 @@ def question(rng: Random) -> dict[str, Any]:
 class PythonBoard:
     """The client in Python, and the experiments that it keeps."""
 
-    def __init__(self, life: Life, storage: Storage) -> None:
-        self.client = Client(life.policy, storage, DEVICE, fleet="home")
+    def __init__(self, lifetime: Lifetime, storage: Storage) -> None:
+        self.client = Client(lifetime.policy, storage, DEVICE, fleet="home")
         self.storage = storage
-        self.kept = KeptExperiments(self.client, life.folder)
+        self.kept = KeptExperiments(self.client, lifetime.folder)
 
     def take(self, name: str, payload: bytes) -> None:
         self.kept.take(name, payload)
@@ -107,8 +107,8 @@ class PythonBoard:
 class CReporter:
     """The client in C, and its reporter."""
 
-    def __init__(self, life: Life, storage: Storage) -> None:
-        self.board = Board(storage, life.flash, life.policy, life.rng.getrandbits(16))
+    def __init__(self, lifetime: Lifetime, storage: Storage) -> None:
+        self.board = Board(storage, lifetime.flash, lifetime.policy, lifetime.rng.getrandbits(16))
         self.client, self.storage = self.board.board, storage
 
     def _checked(self, code: int) -> None:
@@ -126,8 +126,8 @@ class CReporter:
         return sorted(self.board.asking())
 
 
-class Life:
-    """One life on two clients, and the steps for the third."""
+class Lifetime:
+    """One lifetime on two clients, and the steps for the third."""
 
     def __init__(self, rng: Random, folder: str) -> None:
         self.rng, self.folder = rng, folder
@@ -304,7 +304,7 @@ def acknowledge_oldest(client: Any) -> None:
 
 
 def of_javascript(answer: Any) -> list[Any]:
-    """Return an answer of js_rig.mjs as Life has it."""
+    """Return an answer of js_rig.mjs as Lifetime has it."""
     found, consent, pending, total, squares, lines, asking = answer
     if isinstance(found, str) and found.startswith("1"):
         found = f"{found[:18]} {len(found) // 2}"
@@ -314,7 +314,7 @@ def of_javascript(answer: Any) -> list[Any]:
 
 
 def test_clients_agree_step_by_step():
-    """LONG=1 plays 50,000 lives."""
+    """LONG=1 plays 50,000 lifetimes."""
     counts: Counter[str] = Counter()
     assert NODE
     with (
@@ -324,26 +324,26 @@ def test_clients_agree_step_by_step():
         assert node.stdin
         assert node.stdout
         assert node.stdout.readline() == "ready\n"
-        for first in range(0, LIVES, BATCH):
-            lives = []
-            for seed in range(first, min(first + BATCH, LIVES)):
-                life = Life(Random(seed), f"{folder}/{seed}")  # noqa: S311
-                life.play(16)
+        for first in range(0, LIFETIMES, BATCH):
+            lifetimes = []
+            for seed in range(first, min(first + BATCH, LIFETIMES)):
+                lifetime = Lifetime(Random(seed), f"{folder}/{seed}")  # noqa: S311
+                lifetime.play(16)
                 shutil.rmtree(f"{folder}/{seed}", ignore_errors=True)
-                lives.append(life)
-                counts += life.counts
+                lifetimes.append(lifetime)
+                counts += lifetime.counts
             jobs = []
-            for life in lives:
-                settings = {"policy": life.policy, "deviceId": DEVICE}
-                jobs.append(["life", settings, life.consent, coded(life.steps)])
+            for lifetime in lifetimes:
+                settings = {"policy": lifetime.policy, "deviceId": DEVICE}
+                jobs.append(["lifetime", settings, lifetime.consent, coded(lifetime.steps)])
             node.stdin.write(json.dumps(jobs) + "\n")
             node.stdin.flush()
-            for life in lives:
+            for lifetime in lifetimes:
                 answers = json.loads(node.stdout.readline())
-                for step, ours, theirs in zip(life.steps, life.answers, answers, strict=True):
-                    assert not ours or of_javascript(theirs) == ours, (step, life.steps)
+                for step, ours, theirs in zip(lifetime.steps, lifetime.answers, answers, strict=True):
+                    assert not ours or of_javascript(theirs) == ours, (step, lifetime.steps)
         node.stdin.close()
-    least = LIVES // 20
+    least = LIFETIMES // 20
     for what in (
         "waits",
         "taken",

@@ -1,6 +1,6 @@
-"""A board's life, interrupted anywhere, and the conditions that must hold when its power returns.
+"""A board's lifetime, interrupted anywhere, and the conditions that must hold when its power returns.
 
-life() is the sequence; Witness records what leaves the board; check() boots the board again and compares.
+lifetime() is the sequence; Witness records what leaves the board; check() boots the board again and compares.
 every_cut() does this for every operation of the chip.
 """
 
@@ -143,7 +143,7 @@ class Board:
         witness.after_a_call()
 
 
-def life(client_class, storage, witness):
+def lifetime(client_class, storage, witness):
     """Provision, enroll, report, send, have an outage, an opt-out and an opt-in, reboot, report more."""
     try:
         ldp_client.provision(storage)
@@ -224,7 +224,7 @@ def _check_budget(status, witness):
         if reports > last and not witness.refused:
             raise AssertionError("a debit without a report")
     if status["sum"] < total * EPSILON or status["squares"] < total * EPSILON * EPSILON:
-        raise AssertionError("the life's total is too small")
+        raise AssertionError("the lifetime's total is too small")
 
 
 def _use_up(board):
@@ -257,17 +257,17 @@ class Tally:
 
 
 def _one(medium, client_class, tally, **fault):
-    """Run one life with one fault, then the check; return whether the life was completed."""
+    """Run one lifetime with one fault, then the check; return whether the lifetime was completed."""
     chip = medium.chip(medium.blank_image)
     witness = Witness(chip)
     storage = medium.mount(chip)
     chip.arm(**fault)
     reason = None
     try:
-        life(client_class, storage, witness)
+        lifetime(client_class, storage, witness)
     except PowerCut:
         pass
-    except AssertionError as e:  # the check failed already during the life
+    except AssertionError as e:  # the check failed already during the lifetime
         reason = str(e)
     done = not chip.dead
     chip.stop()
@@ -299,12 +299,12 @@ def _verdict(medium, client_class, chip, witness):
 
 
 def operations(medium, client_class):
-    """Return the number of operations in a whole life, which must pass the check without a cut."""
+    """Return the number of operations in a whole lifetime, which must pass the check without a cut."""
     medium.blank_image = medium.chip().image()
     tally = Tally()
     chip = medium.chip(medium.blank_image)
     storage = medium.mount(chip)
-    life(client_class, storage, Witness())
+    lifetime(client_class, storage, Witness())
     medium.umount()
     count = chip.ops
     _one(medium, client_class, tally)

@@ -1,4 +1,4 @@
-"""A board's life recorded on the emulated Pico, then cut at each operation of its flash.
+"""A board's lifetime recorded on the emulated Pico, then cut at each operation of its flash.
 
 record() runs on the Pico: it writes a number to a register at each event, so that the emulator's log shows
 how many flash operations came before it. cuts() runs on the unix port, from that log.
@@ -7,7 +7,7 @@ how many flash operations came before it. cuts() runs on the unix port, from tha
 import binascii
 import json
 
-import board_life
+import board_lifetime
 import flash_model
 from ldp_client import Client
 
@@ -15,7 +15,7 @@ _MARK = 0x40060020
 _BLOCKS = 352
 
 
-class Journal(board_life.Witness):
+class Journal(board_lifetime.Witness):
     """A witness that logs its calls."""
 
     def __init__(self):
@@ -56,15 +56,15 @@ class Journal(board_life.Witness):
 def record(client_class=Client):
     journal = Journal()
     try:
-        board_life.life(client_class, "/ldp", journal)
-    except AssertionError as e:  # the check failed already during the life
+        board_lifetime.lifetime(client_class, "/ldp", journal)
+    except AssertionError as e:  # the check failed already during the lifetime
         print("BROKEN", e)
     print("EVENTS" + json.dumps(journal.events))
 
 
 def replay(events):
     """Return a witness with a record of these events."""
-    witness = board_life.Witness()
+    witness = board_lifetime.Witness()
     for method, argument in events:
         if argument is None:
             getattr(witness, method)()
@@ -88,8 +88,8 @@ def cuts(path, image_path):
     """Cut the power before and half-way through each operation.
 
     Args:
-        path: The record of the life.
-        image_path: The flash before the life.
+        path: The record of the lifetime.
+        image_path: The flash before the lifetime.
     """
     with open(path) as f:
         log = json.load(f)
@@ -123,10 +123,10 @@ def _check(medium, image, witness):
     except OSError:
         return "the file system does not mount"
     try:
-        board_life.check(Client, storage, witness)
+        board_lifetime.check(Client, storage, witness)
     except AssertionError as e:
         return str(e)
-    except (OSError, board_life.LedgerError) as e:
+    except (OSError, board_lifetime.LedgerError) as e:
         return "after the power cut: " + str(e)
     finally:
         medium.umount()

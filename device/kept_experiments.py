@@ -1,6 +1,6 @@
 """The experiments that a board takes part in, kept in flash from one start to the next.
 
-A board that knows its experiments tosses the coins of `every` in advance, and needs its radio only when there
+A board that knows its experiments draws for `every` in advance, and needs its radio only when there
 is something to send. A message that the broker repeats byte by byte costs nothing: no parsing, no
 verification of a signature, no write.
 

@@ -921,14 +921,14 @@ class Client:
     def report(self, name, value, drawn=None):
         """Randomize a reading; return a report to publish, already debited, or None.
 
-        None means that there is no consent, or it ended during the call, that the coin of `every` said no,
+        None means that there is no consent, or it ended during the call, that the draw of `every` skipped it,
         the budget is spent, the outbox is full, the experiment is absent, the client is locked, another call
         is under way, or the storage failed (status() says which). The cause never depends on the value.
 
         Args:
             name: The experiment's name.
             value: The reading, or None for no reading.
-            drawn: The digest of the version whose coin gap.py tossed for this call in advance, with a yes.
+            drawn: The digest of the version for which gap.py drew a report at this call in advance.
 
         Raises:
             TypeError: If the value is of the wrong type; nothing was spent.
@@ -938,10 +938,10 @@ class Client:
             return None
         try:
             exp = self._experiments.get(name)
-            if exp is None or not self.consent:  # before the coin, and before the value is looked at
+            if exp is None or not self.consent:  # before the draw, and before the value is looked at
                 return None
             self._drbg.reseed(_entropy(_RESEED_BYTES))
-            # The coin is tossed before the value is looked at.
+            # `every` is drawn before the value is looked at.
             silent = exp.every > 1 and exp.digest != drawn and self.rng.below(exp.every)
             index = exp.bucket(value)
             state = self._ledger.state

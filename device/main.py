@@ -1,6 +1,6 @@
-"""Hushmote's example application for an ESP32 or a Pico W: wake, read, report, toss coins in advance, sleep.
+"""Hushmote's example application for an ESP32 or a Pico W: wake, read, report, draw in advance, sleep.
 
-It sleeps until a report is due, or a coin that comes up about once a day: then it switches its radio on,
+It sleeps until a report is due, or a draw that succeeds about once a day: then it switches its radio on,
 fetches experiments and publishes its status.
 
 Copy it and adapt it: POLICY, INTERVAL_S and READINGS are all that most boards need to change. The settings
@@ -319,8 +319,8 @@ class Application:
         return self.client.rng.below(INTERVAL_S)
 
     def plan(self, most=1):
-        """Toss the coins of the next readings, `most` at most; return at which of them one says yes."""
-        # Only coins decide whether the radio goes on, never a reading or a failed sensor.
+        """Draw for the next readings, `most` at most; return which of them is the first that is needed."""
+        # Only draws decide whether the radio goes on, never a reading or a failed sensor.
         refresh, calls = False, 0
         while calls < most and not refresh:
             calls += 1
@@ -351,7 +351,7 @@ class Application:
         self.ask()
 
     def sleep_s(self):
-        """Return the seconds to the next reading that is needed, by coins; without any, INTERVAL_S."""
+        """Return the seconds to the next reading that is needed, as drawn; without a draw, INTERVAL_S."""
         if (
             not beside("station").remembers(machine)
             or not self.client.consent

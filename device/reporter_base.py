@@ -295,7 +295,7 @@ class BaseReporter:
         """Return the status topic's content: "online" or "offline", then what a person should attend to.
 
         locked; fault: the flash or the random source failed; spent:NAME; refused:NAME; more if there would be
-        over 8 words. None of these depends on a reading: a budget is spent by coins alone.
+        over 8 words. None of these depends on a reading: random draws alone spend a budget.
         """
         status = self._client.status()
         words = [state]

@@ -19,7 +19,7 @@ else:
     from reporter_base import sleep_ms, ticks_diff, ticks_ms
 
 
-# The only memory that survives a deep sleep, an ESP32's; without it main.py tosses no coins in advance.
+# The only memory that survives a deep sleep, an ESP32's; without it main.py draws nothing in advance.
 def _rtc(machine):
     clock = getattr(machine, "RTC", object)()
     return clock if hasattr(clock, "memory") else None
@@ -45,7 +45,7 @@ def recall(machine, last, unplanned):
     Args:
         machine: The module.
         last: The dict to restore.
-        unplanned: Whether this start is not the end of a sleep that lasted its time: coins that were tossed
+        unplanned: Whether this start is not the end of a sleep that lasted its time: draws that were made
             for another moment do not count.
     """
     clock, due = _rtc(machine), None

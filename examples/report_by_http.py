@@ -33,7 +33,7 @@ board = ldp_client.Client(policy, folder, device)
 with urllib.request.urlopen(f"{url}/v1/{fleet}/experiment/{name}", timeout=10) as answer:
     board.enroll(answer.read())
 
-board.report(name, reading)  # None where the coin of `every` says no, or the budget is spent
+board.report(name, reading)  # None if the draw of `every` skips it, or the budget is spent
 for report in board.outbox():  # what could not be sent before is among them
     headers = {"Content-Type": "application/octet-stream"}
     request = urllib.request.Request(f"{url}/v1/{fleet}/report/{device}", report, headers)

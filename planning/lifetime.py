@@ -309,7 +309,7 @@ def plan_lifetime(
         raise PlanError("the horizon holds no call: take a longer one, or call report() more often")
     if rhythm.calls > 2 * MOST_EVERY:
         raise PlanError(
-            f"{rhythm.calls:,} calls are more than a coin of 1 in {MOST_EVERY:,} can spread: let devices call"
+            f"{rhythm.calls:,} calls are too many, as `every` is at most {MOST_EVERY:,}: let devices call"
             f" report() every {math.ceil(rhythm.horizon_s / (2 * MOST_EVERY))} seconds or more rarely"
         )
     spendings: list[Spending] = []

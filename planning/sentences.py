@@ -135,8 +135,8 @@ def cost(lifetime: LifetimePlan) -> str:
     text += f" in {length(lifetime.rhythm.horizon_s)}"
     if best.every == 1:
         return f"{text}, one at every look, and is silent then."
-    coin = f"each look makes a report with 1 chance in {best.every:,}"
-    return f"{text}: {coin}, and {best.used:.0%} of all these reports are made by the end."
+    chance = f"each look makes a report with 1 chance in {best.every:,}"
+    return f"{text}: {chance}, and {best.used:.0%} of all these reports are made by the end."
 
 
 def unit_of(question: Question) -> str:

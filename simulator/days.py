@@ -132,7 +132,7 @@ def draw_report_times(
 ) -> Iterator[tuple[int, Counts, Floats]]:
     """Yield, for report 1, 2, 3, ..., which of n boards make it, and when, in days from the first.
 
-    Between two reports a board is silent for a geometric number of calls, as with a coin toss at each.
+    Between two reports a board is silent for a geometric number of calls, as with a draw at each.
     """
     phase = rng.random(n)
     calls = np.full(n, -1.0)  # index of the last call of a board that made a report

@@ -282,9 +282,9 @@ class SimulatedFleet:
             if name not in self._experiments:
                 raise ValueError(f"no experiment is called {name}; there are {', '.join(self._experiments)}")
         offline, online, reboot = (
-            self._coins(p) for p in (self.faults.offline, self.faults.online, self.faults.reboot)
+            self._draws(p) for p in (self.faults.offline, self.faults.online, self.faults.reboot)
         )
-        early = self._coins(0.5 if self.faults.reboot else 0.0)
+        early = self._draws(0.5 if self.faults.reboot else 0.0)
         for position in range(len(self)):
             if position and position % _PROGRESS_STEP == 0:
                 advance(_PROGRESS_STEP)
@@ -299,7 +299,7 @@ class SimulatedFleet:
                 yield from self._deliveries(device, position)
         advance(len(self) - (len(self) - 1) // _PROGRESS_STEP * _PROGRESS_STEP)
 
-    def _coins(self, chance: float) -> list[bool]:
+    def _draws(self, chance: float) -> list[bool]:
         if not chance:
             return [False] * len(self)
         return (self._rng.random(len(self)) < chance).tolist()

@@ -217,7 +217,7 @@ def needs(fleet: Fleet, setup: Setup, machine: Machine = Machine()) -> Needs:
         )
         pings = 2 * fleet.boards / fleet.keepalive_s
     else:
-        # A board connects for a report, and by another coin once in refresh_s.
+        # A board connects for a report, and by another draw once in refresh_s.
         arriving = fleet.peak * fleet.boards * (1 / fleet.every_s + 1 / fleet.refresh_s)
         standing = arriving * _CONNECTED_S
         pings = 0.0

@@ -4,7 +4,7 @@ A fleet is asked for the frequencies of one day for a year, or of 31 days of it,
 within a lifetime budget. Four ways to do that are compared, by formula and by drawing the fleets:
 
     once     one report in a lifetime at the full budget, on a day drawn at random
-    coin     the same by the coin of `every`, which knows no calendar: one call in 365 makes the report
+    coin     the same by the draw of `every`, which knows no calendar: one call in 365 makes the report
     basic    a report a day, the budget shared by basic composition
     optimal  a report a day, the budget shared by optimal composition at delta
 
@@ -43,7 +43,7 @@ FLEETS = (1_000_000, 100_000)
 WAYS = {  # their headings in tables, and their labels in pictures
     "once": ("one report", "one report for life, a day"),
     "once, 31 days": ("31 days", "the same, 31 days pooled"),
-    "coin": ("by coin", "the same by the coin of `every`, a day"),
+    "coin": ("by every", "the same by the draw of `every`, a day"),
     "basic": ("365 basic", "365 small reports, basic"),
     "optimal": ("365 optimal", "365 small reports, optimal, δ = 1e-6"),
 }
@@ -133,14 +133,14 @@ def cell(devices: int, lifetime: int, way: str, repeats: int, windows: int, rng:
 def split(lifetime: int, domain: int, kind: Kind) -> Row:
     """Compare one to four reports by formula: a budget's error in 1, 2, 3, 4 of them, relative to one.
 
-    In the row, coin is the same on the last day of a year, by the coin of the best `every`; best and
+    In the row, coin is the same on the last day of a year, by the draw of the best `every`; best and
     best_coin are the numbers of reports with the least error.
     """
     question = Question(kind, {"frequency": 1 / domain, "range": None, "quantile": 0.5}[kind])
     variances = [variance(best_design(domain, lifetime * MICRO // m, question), question) for m in SPLITS]
     errors = [math.sqrt(v / m) for m, v in zip(SPLITS, variances, strict=True)]
-    by_coin = [math.sqrt(v / best_last_day(m)) for m, v in zip(SPLITS, variances, strict=True)]
-    relative, coin = ([e / each[0] for e in each] for each in (errors, by_coin))
+    drawn = [math.sqrt(v / best_last_day(m)) for m, v in zip(SPLITS, variances, strict=True)]
+    relative, coin = ([e / each[0] for e in each] for each in (errors, drawn))
     best, best_coin = (SPLITS[int(np.argmin(each))] for each in (relative, coin))
     row: Row = {"lifetime": lifetime, "domain": domain, "kind": kind, "relative": relative, "coin": coin}
     return row | {"best": best, "best_coin": best_coin}
@@ -159,7 +159,7 @@ def splits() -> list[Row]:
 
 
 def budget_use(reports: int, boards: int, rng: np.random.Generator) -> Row:
-    """Predict and measure the share of a budget of so many reports that the coin uses, every = 365."""
+    """Predict and measure the share of a budget of so many reports that the draw uses, every = 365."""
     calls = reports * DAYS
     used = np.minimum(rng.binomial(calls, 1 / DAYS, boards), reports) / reports
     predicted = float(reports_made(calls, DAYS, reports)) / reports

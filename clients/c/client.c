@@ -1,6 +1,6 @@
 /* The client: consent, experiments, and reports, which are debited before anyone sees them.
 
-   The order in hushmote_report() is the guarantee: consent, the coin of `every`, and only then the reading; the debit, the
+   The order in hushmote_report() is the guarantee: consent, the draw of `every`, and only then the reading; the debit, the
    number and the bytes of a report go to flash in one commit, and only then to the caller. */
 #include <string.h>
 
@@ -10,7 +10,7 @@
 #define MORE_ENTROPY_BYTES 128  /* mixed in before each report */
 #define SIGNED_BYTES 69         /* behind the JSON: a zero byte, 4 of serial number, 64 of signature */
 #define MAX_SUM (UINT64_C(1) << 48)
-#define DUE 1 /* a coin that was tossed ahead */
+#define DUE 1 /* a report that was drawn in advance */
 #define NOT_DUE 2
 
 /* --- One call at a time --------------------------------------------------------------------------------------- */
@@ -377,7 +377,7 @@ static int report_of(struct hushmote *client, const char *name, const struct hus
     bool due, silent;
     int code;
     if (experiment == NULL || !experiment->enrolled || hushmote_consent(client) != HUSHMOTE_YES)
-        return 0; /* before a coin, and before the reading is looked at */
+        return 0; /* before a draw, and before the reading is looked at */
     due = experiment->due == DUE;
     code = stir(client, MORE_ENTROPY_BYTES, NULL, "");
     if (code != HUSHMOTE_OK)
@@ -385,7 +385,7 @@ static int report_of(struct hushmote *client, const char *name, const struct hus
     silent = !due && experiment->every > 1 && hm_below(&client->random, experiment->every) != 0;
     code = hm_bucket(config, experiment, reading, &index);
     if (code != HUSHMOTE_OK)
-        return code; /* the coin tossed ahead is there for the call that follows */
+        return code; /* the draw in advance is kept for the next call */
     experiment->due = 0;
     entry_of(client, experiment, experiment, &entry);
     if (silent || left(client, experiment, &entry) < 1 || !hm_fits(client, &entry) ||

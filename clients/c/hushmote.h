@@ -244,7 +244,7 @@ struct hushmote_experiment {
     uint8_t enrolled; /**< 0: absent or refused. */
     int8_t refused;   /**< 0, or the code with which the last version was refused. */
     uint8_t type, mechanism, rule, code_bytes, level_count, part_count;
-    uint8_t due;       /**< Coin that hushmote_gap() tossed for the next report: 1 yes, 2 no. */
+    uint8_t due;       /**< What hushmote_gap() drew for the next call: 1 a report, 2 none. */
     uint16_t room_end; /**< End of parts and levels; labels lie behind it. */
     uint32_t serial;   /**< Lowest serial accepted of a signed experiment; keep it in flash with a kept payload. */
     uint32_t epsilon, every, domain, code_count, weight_sum, slots;
@@ -383,8 +383,8 @@ int hushmote_withdraw(struct hushmote *client, const char *name, const uint8_t *
 /**
  * @brief Randomize a reading and debit the budget.
  *
- * Without a report the reason never depends on the reading: nobody has opted in, or someone opts out meanwhile, the coin
- * of `every` says no, the budget is spent, the outbox is full, the experiment is absent, the client is locked or busy,
+ * Without a report the reason never depends on the reading: nobody has opted in, or someone opts out meanwhile, the draw
+ * of `every` skips it, the budget is spent, the outbox is full, the experiment is absent, the client is locked or busy,
  * or the storage failed.
  *
  * @param client The client.
@@ -398,15 +398,15 @@ int hushmote_report(struct hushmote *client, const char *name, struct hushmote_r
                     uint8_t report[HUSHMOTE_REPORT_BYTES]);
 
 /**
- * @brief Toss the coins of `every` in advance, so that a board can sleep until one says yes.
+ * @brief Draw for `every` in advance, so that a board can sleep until a report is due.
  *
  * Sleep for the returned number of intervals, then read and report only the experiments in `drawn`. The distribution is
- * that of coins tossed at each call. A coin has no memory, so draw again after a power cut.
+ * that of a draw at each call. Draws are independent, so draw again after a power cut.
  *
  * @param client The client.
  * @param most Largest result.
  * @param[out] drawn A bit for each of the policy's names that reports then.
- * @return Number of the first coming call of hushmote_report() whose coin says yes, 1 to `most`; `most` if all say no or
+ * @return Number of the first coming call of hushmote_report() that makes a report, 1 to `most`; `most` if none does or
  *     nobody has opted in; 0 if another call is under way.
  */
 unsigned hushmote_gap(struct hushmote *client, unsigned most, uint64_t *drawn);

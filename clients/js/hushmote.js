@@ -843,7 +843,7 @@ export class Client {
    * Randomize a reading and debit the budget.
    *
    * Without a report the reason never depends on the value: nobody has opted in, or someone opts out meanwhile, the
-   * coin of `every` says no, the budget is spent, too many reports wait, the experiment is absent, the client is
+   * draw of `every` skips it, the budget is spent, too many reports wait, the experiment is absent, the client is
    * locked, or the storage failed. status() gives the reason.
    *
    * @param {string} name Name of the experiment.
@@ -855,7 +855,7 @@ export class Client {
   report(name, value) {
     const make = async (state) => {
       const exp = this.#experiments.get(name);
-      if (!exp || this.#muted || state.consent !== true) return undefined; // before a coin, and before the value is looked at
+      if (!exp || this.#muted || state.consent !== true) return undefined; // before a draw, and before the value is looked at
       check(isRandom(), 'crypto.getRandomValues is missing or stuck', 'EntropyError');
       const silent = exp.every > 1 && this.rng.below(exp.every);
       const index = await exp.bucket(value);

@@ -137,5 +137,5 @@ def _devices(line: Remaining) -> list[str]:
     e = line.budget.experiment
     silent = f"{line.silent:,} of {line.boards:,} devices have nothing left to give."
     new = f"A new device gives at most {counted(line.holds or 0)} of ε = {nats(e.epsilon)}"
-    coin = "" if e.every == 1 else f", one for every {e.every:,} readings on average"
-    return [*([silent] if line.boards and line.holds != 1 else []), f"{new}{coin}."]
+    rate = "" if e.every == 1 else f", one for every {e.every:,} readings on average"
+    return [*([silent] if line.boards and line.holds != 1 else []), f"{new}{rate}."]

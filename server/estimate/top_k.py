@@ -5,7 +5,7 @@ nonparametric maximum likelihood, early stopped: Kiefer and Wolfowitz, "Consiste
 estimator in the presence of infinitely many incidental parameters", Ann. Math. Stat. 1956; Efron, "Two
 modeling strategies for empirical Bayes estimation", Statistical Science 2014). It turns every estimate and
 its error into a distribution of the true frequency over a grid. A value belongs when fewer than k others lie
-above it. Their number is a sum of independent coins of unequal chances, the Poisson binomial distribution,
+above it. Their number is a sum of independent draws of unequal chances, the Poisson binomial distribution,
 which is summed exactly (Hong, "On computing the distribution function for the Poisson binomial distribution",
 Computational Statistics & Data Analysis 2013).
 

@@ -500,7 +500,7 @@ class TestNodeRed:
 
 class TestReport:
     def test_draws_every_first_and_always_raises_on_wrong_type(self):
-        coins = [
+        scripted = [
             ["below", 3, 1],
             ["below", 3, 2],
             ["below", 3, 0],
@@ -509,7 +509,7 @@ class TestReport:
         ]
         calls = [SPENT[0], ["report", "e", "no bool"], SPENT[0]]
         payload = E.replace(b'"budget"', b'"every": 3, "budget"')
-        silent, wrong, report = play(calls, {"records": FRESH}, draws=coins, payloads=[payload])["answers"]
+        silent, wrong, report = play(calls, {"records": FRESH}, draws=scripted, payloads=[payload])["answers"]
         assert (silent, wrong[:9], report[10:]) == (None, "TypeError", "0000000101")
 
     def test_accepts_names_of_object_properties(self):

@@ -378,7 +378,7 @@ class TestSettings:
             board(**setting)
 
 
-class TestCoin:
+class TestEvery:
     @pytest.mark.parametrize("every", [1, 2, 3, 7, 90])
     def test_reports_exactly_one_time_in_every(self, every):
         storage = memory()
@@ -408,7 +408,7 @@ class TestCoin:
     def test_silent_calls_spend_and_write_nothing(self):
         client = asked(budget("sum", 4 * EPSILON, every=2**24))
         before = dict(client._ledger._storage.slots)
-        # The coin is scripted to say no, so this cannot fail by chance.
+        # The draw is scripted to skip, so this cannot fail by chance.
         client.rng = BranchingRng()
         client.rng._choices, client.rng._sizes = [1], [2**24]
         for _ in range(30):
@@ -734,7 +734,7 @@ class TestNoDuringAnotherCall:
         client = asked(budget("sum", 30 * EPSILON), storage=storage)
 
         class Lock:
-            """Says no when the call has looked for one, and still holds the lock."""
+            """A lock whose release follows an opt-out that the call has not seen."""
 
             def __init__(self, lock):
                 self.lock, self.opt_outs = lock, 1
@@ -747,7 +747,7 @@ class TestNoDuringAnotherCall:
                 self.lock.release()
 
         client._lock = Lock(client._lock)
-        assert client.report("e", True) is not None  # it was handed over before the no
+        assert client.report("e", True) is not None  # it was handed over before the opt-out
         assert client._lock.acquire(False)
         assert asked(budget("sum", 30 * EPSILON), storage=memory(storage.slots)).outbox() == []
 
@@ -757,7 +757,7 @@ class TestNoDuringAnotherCall:
         client = asked(budget("sum", 30 * EPSILON), storage=storage)
 
         class Lock:
-            """Lets a whole no come before the yes has the lock."""
+            """A lock that the opt-in gets only after a whole opt-out."""
 
             def __init__(self, lock):
                 self.lock, self.opt_outs = lock, 1

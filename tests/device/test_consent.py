@@ -33,7 +33,7 @@ class NoDraws:
     """A random source that must not be used."""
 
     def bernoulli(self, threshold: int) -> bool:
-        raise AssertionError("a coin was drawn")
+        raise AssertionError("something was drawn")
 
     def below(self, n: int) -> int:
         raise AssertionError("a number was drawn")

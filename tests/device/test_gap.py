@@ -1,4 +1,4 @@
-"""Precomputed gaps: exactly the distribution of a coin tossed at each call, over every branch of the code."""
+"""Precomputed gaps: exactly the distribution of a draw at each call, over every branch of the code."""
 
 import itertools
 from fractions import Fraction
@@ -27,7 +27,7 @@ def board(every: tuple[int, ...], rng: Any = None, cap: int = 4_000_000, consent
 
 
 def independent(every: tuple[int, ...], calls: int) -> dict[Calls, Fraction]:
-    """Return the distribution with an independent coin for each experiment at each call."""
+    """Return the distribution with an independent draw for each experiment at each call."""
     law = {}
     says = list(itertools.product((True, False), repeat=len(every)))
     for course in itertools.product(says, repeat=calls):
@@ -46,7 +46,7 @@ def independent(every: tuple[int, ...], calls: int) -> dict[Calls, Fraction]:
     [(1,), (2,), (5,), (2, 3), (3, 1), (2, 2, 3)],
     ids=["1", "2", "5", "2 and 3", "3 and 1", "2, 2 and 3"],
 )
-def test_gap_matches_distribution_of_independent_coins(every: tuple[int, ...]):
+def test_gap_matches_distribution_of_independent_draws(every: tuple[int, ...]):
     most = 4 if len(every) < 3 else 3
     law: dict[Any, Fraction] = {}
     for course, chance in independent(every, most).items():
@@ -66,7 +66,7 @@ def test_gap_matches_distribution_of_independent_coins(every: tuple[int, ...]):
     [((3,), 2), ((2, 3), 4), ((2, 3), 1)],
     ids=["3 in gaps of 2", "2 and 3 in gaps of 4", "2 and 3 in gaps of 1"],
 )
-def test_reports_after_gaps_match_independent_coins(every: tuple[int, ...], limit: int):
+def test_reports_after_gaps_match_independent_draws(every: tuple[int, ...], limit: int):
     """Gap after gap over a few calls; the last one is cut, as a refresh or a power cut would."""
     calls = 4 - len(every)
 
@@ -106,11 +106,11 @@ def test_draw_never_exceeds_budget():
     made = [client.report("e", True, digest) for _ in range(5)]
     assert [report is not None for report in made] == [True, True, False, False, False]
     client.enroll(experiment_json(name="e", budget={"rule": "sum", "cap": 2_000_000}))
-    assert gap.draw(client, 9) == (9, {})  # a coin that always says yes wakes nobody once all is spent
+    assert gap.draw(client, 9) == (9, {})  # every = 1 wakes no board once all is spent
 
 
 @pytest.mark.parametrize("consent", [None, False])
-def test_tosses_no_coin_before_opt_in(consent: Any):
+def test_draws_nothing_before_opt_in(consent: Any):
     client = board((1,), consent=consent)
     assert gap.draw(client, 9) == (9, {})
 

@@ -120,7 +120,7 @@ class Time:
 
 
 class Draws:
-    """An rng whose below() is the largest it could be: a coin of `every` says no."""
+    """An rng whose below() is the largest it could be: `every` then skips the call."""
 
     def below(self, n: int) -> int:
         return n - 1
@@ -181,15 +181,15 @@ class TestFirstReading:
 
 
 class NinthSaysYes(Draws):
-    """Each ninth coin of 1 in 90 says yes."""
+    """Each ninth draw of 1 in 90 makes a report."""
 
-    coins = 0
+    draws = 0
 
     def below(self, n: int) -> int:
         if n != 90:
             return super().below(n)
-        self.coins += 1
-        return int(self.coins % 9 != 0)
+        self.draws += 1
+        return int(self.draws % 9 != 0)
 
 
 class TestRp2040:
@@ -212,7 +212,7 @@ class TestRp2040:
     def test_sleeps_until_next_reported_reading(self, lifetime: Any):
         chip = Chip(until_ms=30 * HOUR_MS)
         moments = lifetime(chip, every=90, awake_ms=3000, rng=NinthSaysYes())
-        first_ms = (main.START_DELAY_S + main.INTERVAL_S - 1) * 1000  # the first coin's, which says no
+        first_ms = (main.START_DELAY_S + main.INTERVAL_S - 1) * 1000  # the first draw's, which skips
         assert moments == [first_ms + 8 * HOUR_MS, first_ms + 17 * HOUR_MS, first_ms + 26 * HOUR_MS]
 
 
@@ -248,7 +248,7 @@ class TestEsp32:
     def test_remembers_wake_reason_through_deep_sleep(self, lifetime: Any, monkeypatch: pytest.MonkeyPatch):
         rng = NinthSaysYes()
         memory = b'[{}, null, {"up": 9}]'
-        # After a button's press the third is another moment than the one that coins were tossed for.
+        # After a button's press the third is another moment than the one that was drawn for.
         for wake, readings, sleeps_ms in (
             (Esp32.TIMER_WAKE, [], 8 * HOUR_MS),
             (Esp32.TIMER_WAKE, [0], 9 * HOUR_MS),

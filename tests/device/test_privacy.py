@@ -151,7 +151,7 @@ class TestLikelihoodRatio:
         assert_private(exact, exp.epsilon)
 
     def test_of_any_reading_history_stays_within_cap(self):
-        # Four calls, each with a coin of 1/2, a cap of two reports: every pair of histories is compared.
+        # Four calls that report with probability 1/2, a cap of two: every pair of histories is compared.
         payload = experiment_json(every=2, budget={"rule": "sum", "cap": 2_000_000})
         slots = provisioned()
 

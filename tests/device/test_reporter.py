@@ -1160,7 +1160,7 @@ def compiled(folder: Path, umqtt: Path, *modules: str) -> Path:
 
 
 def in_a_small_heap(runtime: tuple[str, ...], modules: Path, *script: Any, kib: int = 63) -> str:
-    # 1 KiB less than is promised: coins decide how broken up the free memory is.
+    # 1 KiB less than is promised: random draws decide how broken up the free memory is.
     done = subprocess.run(
         [*runtime, "-X", f"heapsize={kib}k", *(str(part) for part in script)],
         cwd=modules,

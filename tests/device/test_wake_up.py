@@ -106,7 +106,7 @@ class TestPrivacy:
 
     @pytest.mark.slow
     def test_two_sensors_stay_within_their_budgets(self, tmp_path: Path):
-        # A cap of one report each, so that the second wake-up's silence is a matter of coins as well.
+        # A cap of one report each, so that the second wake-up's silence is random as well.
         shape = {"type": "bool", "mechanism": "rr", "every": 2, "budget": {"rule": "count", "cap": 1}}
         payloads = {name: experiment_json(name=name, epsilon=1_000_000, **shape) for name in ("a", "b")}
         slots = kept_in(tmp_path, payloads)

@@ -274,7 +274,7 @@ class TestReportsMade:
     @pytest.mark.parametrize(
         ("calls", "every", "cap"), [(0, 5, 2), (1, 1, 1), (7, 3, 2), (12, 4, 12), (9, 2, 20)]
     )
-    def test_match_the_coin_and_the_cap(self, calls: int, every: int, cap: int) -> None:
+    def test_match_every_and_the_cap(self, calls: int, every: int, cap: int) -> None:
         made = np.arange(calls + 1)
         exact = np.minimum(made, cap) @ stats.binom.pmf(made, calls, 1 / every)
         assert reports_made(calls, every, cap) == pytest.approx(exact, abs=1e-12)

@@ -1,4 +1,4 @@
-"""Reports of a fleet's calls: the coin of `every` and the end of budgets."""
+"""Reports of a fleet's calls: the draw of `every` and the end of budgets."""
 
 import numpy as np
 import pytest
@@ -17,12 +17,16 @@ def asked(every: int = 3, **changes) -> Experiment:
     return Experiment.parse(experiment_json(every=every, **changes))
 
 
-def test_draws_match_a_coin_per_call_up_to_the_cap():
-    """12 calls, each by a coin that is tossed here; means within 7 standard errors of their difference."""
+def test_draws_match_a_draw_per_call_up_to_the_cap():
+    """12 calls, each drawn here; means within 7 standard errors of their difference."""
     rng = np.random.default_rng(1)
-    tossed = np.minimum((rng.random((N, 12)) < 1 / 3).sum(axis=1), 4)
+    simulated = np.minimum((rng.random((N, 12)) < 1 / 3).sum(axis=1), 4)
     drawn = calls.draw(asked(), N, 12, rng)
-    for told, seen in ((drawn.reports, tossed), (drawn.spoke, tossed > 0), (drawn.spent, tossed == 4)):
+    for told, seen in (
+        (drawn.reports, simulated),
+        (drawn.spoke, simulated > 0),
+        (drawn.spent, simulated == 4),
+    ):
         assert abs(told - seen.sum()) < 7 * np.sqrt(2 * N) * seen.std()
     assert (drawn.calls, drawn.calls_are_fixed, drawn.readings) == (12, True, 12 * N)
 

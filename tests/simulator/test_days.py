@@ -45,7 +45,7 @@ def filled(
 
 class TestFilledStore:
     @pytest.mark.slow
-    def test_boards_report_by_the_coin_until_budgets_are_spent(self, empty: Store):
+    def test_boards_report_by_draw_until_budgets_are_spent(self, empty: Store):
         """Test 60,000 boards by chi-square against Binomial(20, 1/3) cut off at 4 (false alarm 1e-9)."""
         seen: dict[int, int] = {}
         written = filled(empty, 1, devices=60_000)

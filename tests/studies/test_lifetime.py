@@ -56,7 +56,7 @@ class TestSplit:
         assert all(s["best"] == 2 and s["relative"][1] > 0.85 for s in others)
 
 
-class TestCoin:
+class TestEvery:
     @pytest.mark.slow
     def test_costs_a_quarter_more_error_than_a_calendar(self) -> None:
         cells = [lifetime.cell(20_000, 2, way, 1, 2, np.random.default_rng(1)) for way in ("once", "coin")]

@@ -152,7 +152,7 @@ class TestVerdict:
 class TestLifetime:
     @pytest.mark.slow
     def test_drawn_fleets_err_as_predicted(self) -> None:
-        """300 fleets of 20,000 boards with coin and cap, two windows; false alarm below 1e-9, see close()."""
+        """300 fleets of 20,000 boards with a cap, two windows; false alarm below 1e-9, see close()."""
         lifetime = fridges(Question("frequency", 0.05), 2)
         day, *rows = plan_check.lifetime_rows(lifetime, 300)
         assert day == {"name": "a day", "unmeasured": "10 reports are too few; 30 are needed"}

@@ -25,7 +25,7 @@ BOARDS = 1_000
 BUDGET = {"rule": "sum", "cap": 8_000_000}
 ROOM = number_json(16, name="room", low=10_000, high=26_000, epsilon=2_000_000, budget=BUDGET, window="all")
 CROWD = number_json(16, name="crowd", low=10_000, high=26_000, epsilon=2_000_000, budget=BUDGET, window="all")
-COIN = experiment_json(name="coin", every=4, budget=BUDGET)
+THINNED = experiment_json(name="thinned", every=4, budget=BUDGET)
 LABEL = "<img src=x onerror=document.title=1>"
 WHO = "who@example.org"
 LABELS = experiment_json(name="labels", type="choice", labels=[LABEL, "b"], mechanism="grr", budget=BUDGET)
@@ -56,7 +56,7 @@ def whole(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     url = f"sqlite:///{folder / 'store.sqlite'}"
     store = Store(url)
     store.add_fleet("home", keyed=False)
-    for payload in (ROOM, CROWD, COIN, LABELS):
+    for payload in (ROOM, CROWD, THINNED, LABELS):
         store.add_experiment("home", payload, datetime.date.max, description=Description("", LABEL, WHO))
     broker = MosquittoBroker(free_port())
     broker.start()
@@ -217,16 +217,16 @@ class TestDelivery:
         assert whole.counted(ROOM) == before + 2
 
     def test_sampling_sends_some_of_the_readings(self, whole: Whole, page: BoardPage):
-        ask(page, "coin")
-        page.says("facts", "It speaks once in 4 readings, by a coin.")
+        ask(page, "thinned")
+        page.says("facts", "It reports 1 reading in 4, drawn at random.")
         page.pick(1)
-        before = whole.counted(COIN)
+        before = whole.counted(THINNED)
         page.click("until")
         page.says("step-sent", f"to {before + 1}.")
         page.fill("many", 50)
         page.click("send")
         page.says("crowd-said", "50 of 50")
-        until(lambda: whole.counted(COIN) == before + 51, "the crowd's coins said yes")
+        until(lambda: whole.counted(THINNED) == before + 51, "the crowd's draws passed")
         assert page.browser.errors() == []
 
 

@@ -165,7 +165,7 @@ class Views(SupportMechanism):
     @property
     def plainly(self) -> str:
         return (
-            "Each device answers about one part of its reading or about several together, as a coin has it;"
+            "Each device answers about one part of its reading or about several together, at random;"
             " now and then wrongly."
         )
 

@@ -176,7 +176,7 @@ class TestExactEvent:
 
 
 class TestRuntimes:
-    def test_thinning_is_audited_as_a_coin_that_may_be_silent(self):
+    def test_thinning_is_audited_as_a_draw_that_may_be_silent(self):
         audited = subject(experiment_json(every=90), True)
         assert audited.experiment.every == 2
         said = serial_port.draw(CPYTHON, [Job(audited, (200, 200))])[0].halves[0][0]

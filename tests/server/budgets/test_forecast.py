@@ -18,7 +18,7 @@ class TestForecast:
         assert forecast.reports_a_day(days) == pytest.approx([12.5, 0.5 * (20 * alive + 5)])
         assert forecast.days_until(0.05) is None  # five boards have no cap
 
-    def test_board_without_coin_is_silent_to_the_day(self):
+    def test_board_without_every_is_silent_to_the_day(self):
         forecast = Forecast({6: 3, 12: 1}, every=1, per_day=2.0)
         assert forecast.able(np.array([0, 2.9, 3, 5.9, 6])) == pytest.approx([1, 1, 0.25, 0.25, 0])
         assert (forecast.days_until(0.5), forecast.days_until(0.05)) == (3.0, 6.0)
@@ -62,7 +62,7 @@ class TestLifetimeBudget:
         assert forecasts[0].reports_a_day(np.array([4.9, 5.0])) == pytest.approx([5.0, 0.0])
 
     def test_of_squares_is_spent_by_squares(self):
-        """Without a coin, two experiments cost 1 + 4 a day: 25 last 5 days, or 4 if 5 are spent already."""
+        """Without `every`, two experiments cost 1 + 4 a day: 25 last 5 days, or 4 if 5 are spent already."""
         rates = [ReportRate(10**6, 1, 1.0), ReportRate(2 * 10**6, 1, 1.0)]
         for spent, days in ((0, 5.0), (5 * 10**12, 4.0)):
             forecasts = draw_forecasts(rates, (0, 25 * 10**12), [((None, None), 0, spent)], [3])

@@ -36,8 +36,8 @@ class TestSums:
     @pytest.mark.parametrize(
         ("n", "k", "power"), [(2, 1, 1), (6, 3, 1), (60, 5, 6), (300, 20, 8), (300, 150, 1)]
     )
-    def test_of_unequal_coins_are_exact(self, n, k, power):
-        """Against convolution one by one; coins from impossible to certain, rare ones among them."""
+    def test_of_unequal_draws_are_exact(self, n, k, power):
+        """Against convolution one by one; draws from impossible to certain, rare ones among them."""
         chance = np.random.default_rng(n).random(n) ** power
         chance[: n // 4] = np.linspace(0, 0.019, n // 4)
         chance[n // 4 : n // 3] = 1 - chance[: n // 3 - n // 4]
@@ -50,7 +50,7 @@ class TestSums:
             assert value == pytest.approx(counts[:k].sum(), abs=2e-5)
 
     @pytest.mark.parametrize("k", [14, 19, 23])
-    def test_of_rare_coins_are_within_a_millionth(self, k):
+    def test_of_rare_draws_are_within_a_millionth(self, k):
         got = fewer_above(np.full(1000, 0.019), np.array([0]), k)
         assert got[0] == pytest.approx(stats.binom.cdf(k - 1, 999, 0.019), abs=1e-6)
 

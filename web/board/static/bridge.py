@@ -182,17 +182,17 @@ def sent(data):
     return state()
 
 
-class CoinSaysYes:
-    """Randomness for a crowd's board that always passes the coin of `every`; everything else is random."""
+class FirstDrawPasses:
+    """Randomness for a crowd's board that always passes the draw of `every`; everything else is random."""
 
     def __init__(self, rng):
         self.bernoulli = rng.bernoulli
         self._rng = rng
-        self._coin = True
+        self._is_first = True
 
     def below(self, n):
-        if self._coin:
-            self._coin = False
+        if self._is_first:
+            self._is_first = False
             return 0
         return self._rng.below(n)
 
@@ -208,7 +208,7 @@ def crowd(device, payload, value):
     one = ldp_client.Client(_policy([ldp_client.Experiment.parse(payload).name]), slots, device)
     exp = one.enroll(payload)
     if exp.every > 1:
-        one.rng = CoinSaysYes(one.rng)
+        one.rng = FirstDrawPasses(one.rng)
     data = one.report(exp.name, value)
     return {"index": exp.bucket(value), "report": data and _hex(data)}
 

@@ -165,7 +165,7 @@ function canReport() {
   return false;
 }
 
-const onlyTheCoin = (now) => whyNone(now).startsWith('The coin');
+const onlyTheDraw = (now) => whyNone(now).startsWith('The draw');
 
 /** Return why report() returned None, as far as status() reveals it. */
 function whyNone(now) {
@@ -176,7 +176,7 @@ function whyNone(now) {
   if (state.error) return lockedWords(state.error);
   if (!line.left) return 'The budget is spent.';
   if (state.pending >= MOST_UNSENT) return 'The outbox is full.';
-  return `The coin said no: it falls before the reading is looked at, and lets 1 reading in ${number(exp.every)} through.`;
+  return `The draw skipped this reading: it is made before the reading is looked at, and lets 1 reading in ${number(exp.every)} through.`;
 }
 
 /** Report one reading; if patient, repeat until `every` lets one through. */
@@ -191,7 +191,7 @@ async function reportReading(patient) {
     answer = board.call('report', exp.name, value);
     board.state = answer.state;
     readings++;
-  } while (patient && !answer.report && onlyTheCoin(board));
+  } while (patient && !answer.report && onlyTheDraw(board));
   const { index, report } = answer;
   showState();
   $('steps').hidden = false;
@@ -204,7 +204,7 @@ async function reportReading(patient) {
   }
   indices.set(report, index);
   keepLast(board);
-  const which = readings > 1 ? `The coin let reading number ${number(readings)} through. ` : '';
+  const which = readings > 1 ? `The draw let reading number ${number(readings)} through. ` : '';
   $('said').textContent = `${which}One report was made. It cost ε ${nats(board.exp.epsilon)}.`;
   $('step-code').textContent = `${number(codeOf(report))}. ${codeMeaning(board.exp, codeOf(report))}`;
   const parts = reportParts(report, board.exp.code_bytes);

@@ -100,6 +100,6 @@ export function facts(exp, unit = '') {
     bool: 'A reading is yes or no.',
   }[exp.type];
   const cap = { sum: `ε ${nats(exp.cap)}`, squares: `a sum of ε² of ${number(exp.cap / 1e12)}`, count: `${number(exp.cap)} reports`, unlimited: 'no limit' }[exp.rule];
-  const every = exp.every > 1 ? ` It speaks once in ${number(exp.every)} readings, by a coin.` : '';
+  const every = exp.every > 1 ? ` It reports 1 reading in ${number(exp.every)}, drawn at random.` : '';
   return `${kind} A report costs ε ${nats(exp.epsilon)}. The board’s budget for this is ${cap}.${every}`;
 }

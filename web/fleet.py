@@ -127,9 +127,9 @@ class FleetView:
         if page.live.state.ready:
             store_overview = _chosen(await page.live.overview(), page.settings.fleet)
             for fleet in store_overview.fleets:
-                for supply in (await page.ledgers.read(fleet.name)).budget.experiments:
-                    if (fleet.name, supply.name) in self._tiles:
-                        self._tiles[fleet.name, supply.name].spend(supply.line)
+                for budget in (await page.ledgers.read(fleet.name)).budget.experiments:
+                    if (fleet.name, budget.name) in self._tiles:
+                        self._tiles[fleet.name, budget.name].spend(budget.line)
             if self._overview is not None:  # the overview on display may be older
                 self._say_health(self._overview)
 
@@ -154,7 +154,7 @@ class FleetView:
         except NoReportsInPeriod:
             finding = f"No report came {phrase_of(period, self._reader)}."
         except HushmoteError as error:
-            finding = sentence(await self._page.live.trouble(error))
+            finding = sentence(await self._page.live.error_message(error))
             if not finding:
                 return
         if period == self._period:  # the reader may have changed it in the meantime
@@ -195,7 +195,7 @@ class FleetView:
             "" if bad or store_overview.rejects else "No reports were rejected.",
         ]
         state: Health = "unknown" if aggregator.health is None else "well"
-        if marked or bad or store_overview.rejects or aggregator.trouble:
+        if marked or bad or store_overview.rejects or aggregator.problem:
             state = "bad"
         self._well.text = _HEALTH[state]
         self._well.classes(state, remove=" ".join(_HEALTH.keys() - {state}))

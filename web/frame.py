@@ -61,12 +61,12 @@ def _follow(page: Page, banner: ui.element, updated: ui.label) -> None:
     faults: list[str] = []
 
     def show() -> None:
-        troubles = [words for words in (live.state.words, page.aggregator.trouble, *faults) if words]
-        if troubles != banner_lines:
-            banner_lines[:] = troubles
+        problems = [words for words in (live.state.words, page.aggregator.problem, *faults) if words]
+        if problems != banner_lines:
+            banner_lines[:] = problems
             banner.clear()
             with banner:
-                for words in troubles:
+                for words in problems:
                     tag("p", sentence(words))
         if live.state.ready:
             at = live.at.isoformat(timespec="seconds")

@@ -26,7 +26,7 @@ class AskedAggregator:
         return self._url is not None
 
     @property
-    def trouble(self) -> str:
+    def problem(self) -> str:
         """The aggregator's problem in one sentence; "" if it is well or not monitored."""
         return "" if self.health is None else self.health.problem
 

@@ -100,7 +100,7 @@ class LiveStore:
         self._answers[question] = self.version, future
         return await asyncio.shield(future)
 
-    async def trouble(self, error: HushmoteError) -> str:
+    async def error_message(self, error: HushmoteError) -> str:
         """Return the error message, or "" if the store itself failed, which the frame shows once."""
         if isinstance(error, StoreError):
             await self.look()  # the question may have failed before the check noticed

@@ -130,7 +130,7 @@ class TestConsent:
         }"""
         page.browser.script(script, refused)
         page.click(answer)
-        page.says("trouble-text", "its storage is blocked or full")
+        page.says("problem-text", "its storage is blocked or full")
         is_silent(page)
         page.open()
         page.asked()
@@ -249,7 +249,7 @@ AT_ONCE = """
 def is_ready(page: BoardPage, window: str) -> bool:
     """Whether a tab has the board; waits until it has it, or waits for it."""
     page.browser.driver.switch_to.window(window)
-    shown = "['measure', 'trouble'].filter((id) => document.getElementById(id)?.hidden === false)"
+    shown = "['measure', 'problem'].filter((id) => document.getElementById(id)?.hidden === false)"
     found = page.browser.until(lambda: page.browser.script(f"return window.isTheOldPage ? [] : {shown}"))
     return found == ["measure"]
 
@@ -328,7 +328,7 @@ class TestBudget:
                 page.browser.until(lambda: page.browser.script("return window.made?.length === 12"))
                 made += [report for report in page.browser.script("return made") if report]
             assert len(made) == len(set(made)) == 8
-            page.says("trouble-text", "This board is in use in another tab of this browser.")
+            page.says("problem-text", "This board is in use in another tab of this browser.")
             assert not page.browser.find("#measure").is_displayed()
             driver.switch_to.window(first)
             driver.close()
@@ -348,7 +348,7 @@ class TestBudget:
             page.report()
             driver.switch_to.window(first)
             assert page.report() == b""
-            page.says("trouble-text", "Another tab has used this board, so this one has locked itself")
+            page.says("problem-text", "Another tab has used this board, so this one has locked itself")
             driver.switch_to.window(second)
             driver.close()
             driver.switch_to.window(first)
@@ -604,7 +604,7 @@ class TestExperiments:
             page.browser.until(lambda name=name: page.browser.find(f'#experiment option[value="{name}"]'))
             page.choose("experiment", name)
             said = f"This board refuses the experiment: {name}: this page has no field for a {kind}."
-            page.says("trouble-text", said)
+            page.says("problem-text", said)
             assert not page.browser.find("#measure").is_displayed()
 
     def test_rejects_keyed_fleet(self, page: BoardPage):
@@ -614,7 +614,7 @@ class TestExperiments:
         )
         page.module("main.js", signed, PAYLOADS[0].decode(), [7] * 68)
         page.choose("experiment", NAMES[0])
-        page.says("trouble-text", "a browser has no device key")
+        page.says("problem-text", "a browser has no device key")
         assert not page.browser.find("#measure").is_displayed()
 
 

@@ -258,7 +258,7 @@ class TestQuestions:
         whole.store.withdraw_experiment("home", "labels")
         page.browser.until(lambda: "labels" not in page.module("main.js", "return m.board.to.experiments()"))
         page.choose("experiment", "labels")
-        page.says("trouble-text", "The door has no experiment labels")
+        page.says("problem-text", "The door has no experiment labels")
 
     def test_distinguishes_idle_fleet_from_page_without_broker(self, whole: Whole, page: BoardPage):
         asked = [v for v in whole.store.experiments("home") if v.current]

@@ -24,7 +24,7 @@ from hushmote.server.ingest.pipeline import fleets, ingest
 from hushmote.server.plain import plain
 from hushmote.server.store import Store, StoreError
 from hushmote.server.wire.report import encode
-from hushmote.web.budget.answer import fleet_supply
+from hushmote.web.budget.answer import fleet_budgets
 from hushmote.web.budget.ledgers import Ledgers
 from hushmote.web.glossary import WORDS
 from hushmote.web.live import LiveStore
@@ -41,13 +41,13 @@ def line(state: str = "current", days=DAYS, **fields) -> BudgetLine:
 
 
 def budget(*lines: BudgetLine, profiles, policy: Policy | None = None):
-    return fleet_supply(FleetLedger("home", lines, profiles, policy), TODAY)
+    return fleet_budgets(FleetLedger("home", lines, profiles, policy), TODAY)
 
 
 class TestChart:
     def test_series_are_forecast_of_ledger(self):
         ledger = FleetLedger("home", (line(),), {(0,): 600, (2,): 300, (4,): 100})
-        (e,), (row,) = fleet_supply(ledger, TODAY).experiments, ledger.lines(TODAY)
+        (e,), (row,) = fleet_budgets(ledger, TODAY).experiments, ledger.lines(TODAY)
         assert row.forecast is not None
         assert e.counted == tuple((day.isoformat(), 100.0) for day in DAYS)
         assert e.able[0] == (f"{TODAY}T00:00:00+00:00", 90.0)
@@ -82,7 +82,7 @@ class TestPolicy:
 class TestSentences:
     def test_begin_with_remaining_budget(self):
         ledger = FleetLedger("home", (line(),), {(0,): 600, (2,): 300, (4,): 100})
-        told, (row,) = fleet_supply(ledger, TODAY), ledger.lines(TODAY)
+        told, (row,) = fleet_budgets(ledger, TODAY), ledger.lines(TODAY)
         (e,) = told.experiments
         assert row.total_left == 600 * 4 + 300 * 2
         assert e.sentences[0] == f"Devices of home can still send {row.total_left:,} reports to room."
@@ -218,20 +218,22 @@ class TestLedgers:
     def test_leave_missing_store_to_frame(self, tmp_path):
         path = tmp_path / "store.sqlite"
 
-        async def trouble() -> list[str]:
+        async def messages() -> list[str]:
             live = LiveStore(f"sqlite:///{path}")
             await live.look()
             said = [
-                await live.trouble(StoreError("of one row")),
-                await live.trouble(UsageError("no such name")),
+                await live.error_message(StoreError("of one row")),
+                await live.error_message(UsageError("no such name")),
             ]
             path.unlink()
-            said.append(await live.trouble(StoreError("there is no store")))  # before the page looked again
+            said.append(
+                await live.error_message(StoreError("there is no store"))
+            )  # before the page looked again
             live.close()
             return said
 
         Store(f"sqlite:///{path}").close()
-        assert asyncio.run(trouble()) == ["of one row", "no such name", ""]
+        assert asyncio.run(messages()) == ["of one row", "no such name", ""]
 
 
 class TestView:

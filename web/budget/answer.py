@@ -42,7 +42,7 @@ class ExperimentSupply:
 
 
 @dataclass(frozen=True)
-class FleetSupply:
+class FleetBudgets:
     """A fleet's devices and budgets; `lifetime` has sentences about a device's lifetime."""
 
     fleet: str
@@ -51,14 +51,14 @@ class FleetSupply:
     lifetime: tuple[str, ...]
 
 
-def fleet_supply(ledger: FleetLedger, today: datetime.date) -> FleetSupply:
+def fleet_budgets(ledger: FleetLedger, today: datetime.date) -> FleetBudgets:
     """Return the content of the Budget view for a ledger."""
     lines = ledger.lines(today)
     spans = [np.linspace(0, days, _POINTS) for days in shown_days(lines, today)]
     experiments = tuple(_experiment(ledger.fleet, line, today, *spans) for line in lines)
     boards = sum(ledger.profiles.values())
     lifetime_lines = (*lifetime_sentences(ledger.policy), *notes(ledger.policy, len(lines)))
-    return FleetSupply(ledger.fleet, boards, experiments, lifetime_lines)
+    return FleetBudgets(ledger.fleet, boards, experiments, lifetime_lines)
 
 
 def _experiment(

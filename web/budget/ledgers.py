@@ -9,7 +9,7 @@ from ...server.answers.store_reader import StoreReader
 from ...server.budgets import remaining
 from ...server.budgets.policy import Policy
 from ..live import LiveStore
-from .answer import FleetSupply, fleet_supply
+from .answer import FleetBudgets, fleet_budgets
 
 _REST = 10  # a ledger is shown for this many times its reading time before it is read again
 _LEAST_REST_S = 0.3
@@ -19,7 +19,7 @@ _LEAST_REST_S = 0.3
 class Read:
     """A ledger and its store version; due_s is the event loop's time from which it may be read again."""
 
-    budget: FleetSupply
+    budget: FleetBudgets
     version: int
     day: datetime.date
     due_s: float
@@ -50,8 +50,8 @@ class Ledgers:
             ):
                 return previous
 
-            def work(reader: StoreReader) -> FleetSupply:
-                return fleet_supply(remaining.read(reader.store, fleet, day, self._policy), day)
+            def work(reader: StoreReader) -> FleetBudgets:
+                return fleet_budgets(remaining.read(reader.store, fleet, day, self._policy), day)
 
             budget = await self._live.ask(("budget", fleet, day), work, slow=True)
             end_s = asyncio.get_running_loop().time()

@@ -16,7 +16,7 @@ from ..glossary import words
 from ..in_locale import in_locale
 from ..page import Page
 from ..reader import Reader, reader
-from .answer import ExperimentSupply, FleetSupply
+from .answer import ExperimentSupply, FleetBudgets
 from .ledgers import Ledgers
 
 _EMPTY = "This store has no fleet yet: hushmote experiment add FILE makes one."
@@ -92,7 +92,7 @@ class FleetSection:
 
     def __init__(self, who: Reader) -> None:
         self._reader = who
-        self._supply: FleetSupply | None = None
+        self._supply: FleetBudgets | None = None
         with ui.element("section").classes("budget"):
             self._title = heading("", 2)
             self._sentences = ui.element("div")
@@ -102,7 +102,7 @@ class FleetSection:
             heading("A device's lifetime budget", 3)
             self._lifetime = ui.element("div")
 
-    def show(self, budget: FleetSupply) -> None:
+    def show(self, budget: FleetBudgets) -> None:
         """Show a ledger; unchanged parts stay as they are."""
         if budget == self._supply:
             return
@@ -131,7 +131,7 @@ class FleetSection:
     def _row(self, e: ExperimentSupply) -> list[str]:
         return [e.name, *map(self._localize, cells(e.line))]
 
-    def _draw(self, budget: FleetSupply) -> None:
+    def _draw(self, budget: FleetBudgets) -> None:
         reports: list[dict[str, Any]] = []
         able: list[dict[str, Any]] = []
         for number, e in enumerate(budget.experiments):

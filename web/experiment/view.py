@@ -119,7 +119,7 @@ class ExperimentView:
 
     async def _hinders(self, error: HushmoteError) -> None:
         """Show an error, and the time of the numbers that remain on display."""
-        text = sentence(await self._page.live.trouble(error))
+        text = sentence(await self._page.live.error_message(error))
         if self._seen_at is not None:
             text = f"{text} What you see is of {self._reader.time(self._seen_at)} UTC.".strip()
         self.state(text)
@@ -264,7 +264,7 @@ class ExperimentView:
             lines = await self._comparison() if choices.compares else ()
             lines = lines or (await self._ask.finding(selection, self._reader)).lines
         except HushmoteError as e:
-            lines = (sentence(await self._page.live.trouble(e)),)
+            lines = (sentence(await self._page.live.error_message(e)),)
         if any(lines) and self._still(choices):
             self._say(self._areas.finding, lines)
 
@@ -377,7 +377,7 @@ class ExperimentView:
         try:
             answers = await self._ask.answers(question, slow=True)
         except HushmoteError as e:
-            if text := await self._page.live.trouble(e):
+            if text := await self._page.live.error_message(e):
                 nothing(sentence(text))
             return None
         return answers if self._still(choices) else None
@@ -405,7 +405,7 @@ class ExperimentView:
                 compared = [side for side in (sides.selection, sides.against) if side]
             both = await self._ask.epsilons(selection, tuple(compared))
         except HushmoteError as e:
-            lines = [sentence(await self._page.live.trouble(e))]
+            lines = [sentence(await self._page.live.error_message(e))]
         else:
             lines = sentences.epsilons(both.once, both.every_day, self._reader)
             lines.append(f"Worked out at {self._reader.time(both.at)} UTC, {sentences.ANEW}.")

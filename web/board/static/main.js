@@ -30,10 +30,10 @@ function theme() {
   if (choice === 'dark' || choice === 'light') document.documentElement.dataset.theme = choice;
 }
 
-function trouble(text, canBeNew = false) {
-  $('trouble').hidden = !text;
-  $('trouble-text').textContent = text ?? '';
-  $('trouble-new').hidden = !canBeNew;
+function showProblem(text, canBeNew = false) {
+  $('problem').hidden = !text;
+  $('problem-text').textContent = text ?? '';
+  $('problem-new').hidden = !canBeNew;
 }
 
 const LOCKED = [
@@ -51,7 +51,7 @@ function newBoard() {
   try {
     replace(board);
   } catch (error) {
-    trouble(lockedWords(error.message), true);
+    showProblem(lockedWords(error.message), true);
     return;
   }
   $('said').textContent = 'This is a new board.';
@@ -61,7 +61,7 @@ function newBoard() {
 /** Show a question: fetch it, power on with its name in the policy, enroll. */
 async function choose(name) {
   board.name = name;
-  trouble(null);
+  showProblem(null);
   for (const id of ['consent', 'measure', 'steps', 'budget', 'crowd', 'view']) $(id).hidden = true;
   const payload = await retry(() => board.to.payload(name), () => board.name === name);
   const words = board.about[name] ?? (await board.to.result(name).catch(() => null)) ?? {};
@@ -70,7 +70,7 @@ async function choose(name) {
   $('purpose').textContent = words.purpose || 'Nobody here knows what this is asked for.';
   $('owner').textContent = board.about[name] ? 'An example: nobody asks this.' : words.owner ? `Asked by ${words.owner}.` : 'Nobody here knows who asks.';
   if (end >= 0) {
-    trouble('This fleet is keyed: its boards sign their reports, and a browser has no device key. Only open fleets can be tried here.');
+    showProblem('This fleet is keyed: its boards sign their reports, and a browser has no device key. Only open fleets can be tried here.');
     return;
   }
   board.payload = toHex(payload);
@@ -97,8 +97,8 @@ async function choose(name) {
     drain();
   } catch (error) {
     if (!(error instanceof BoardError)) throw error;
-    if (error.kind === 'ExperimentRefused') trouble(`This board refuses the experiment: ${error.message}.`);
-    else trouble(lockedWords(error.kind === 'LedgerExists' ? 'damaged' : error.message), !error.message.includes('storage failed'));
+    if (error.kind === 'ExperimentRefused') showProblem(`This board refuses the experiment: ${error.message}.`);
+    else showProblem(lockedWords(error.kind === 'LedgerExists' ? 'damaged' : error.message), !error.message.includes('storage failed'));
   }
   await board.view?.refresh();
 }
@@ -128,7 +128,7 @@ function showState() {
   $('preview').textContent = previewText();
   $('policy').textContent = JSON.stringify(state.policy, null, 1);
   for (const id of ['report', 'until']) $(id).disabled = !takesPart(board) || !board.input.chosen();
-  if (state.locked) trouble(lockedWords(state.locked), true);
+  if (state.locked) showProblem(lockedWords(state.locked), true);
 }
 
 /** Return what the present reading would send, without sending it. */
@@ -306,12 +306,12 @@ async function retry(ask, wanted = () => true) {
   for (let n = 0; wanted(); n++) {
     try {
       const answer = await ask();
-      trouble(null);
+      showProblem(null);
       return answer;
     } catch (error) {
       if (!(error instanceof NotSent || error instanceof TypeError)) throw error;
       const words = error instanceof NotSent ? error.message : 'The door does not answer.';
-      trouble(`${words} This page asks again in ${number(backoff(n, error))} s.`);
+      showProblem(`${words} This page asks again in ${number(backoff(n, error))} s.`);
       await pause(backoff(n, error));
     }
   }
@@ -342,10 +342,10 @@ async function start() {
   $('idle').hidden = !config.broker || Boolean(config.door);
   const names = await retry(() => board.to.experiments());
   if (!names.length) {
-    trouble('The fleet asks nothing at the moment: no experiment is published.');
+    showProblem('The fleet asks nothing at the moment: no experiment is published.');
     return;
   }
-  await alone(ledger, () => trouble('This board is in use in another tab of this browser. This tab goes on with it when that one is closed.'));
+  await alone(ledger, () => showProblem('This board is in use in another tab of this browser. This tab goes on with it when that one is closed.'));
   board.save = await onDisk(ledger, board.storage);
   $('experiment').replaceChildren(...names.map((name) => element('option', { value: name }, board.about[name]?.title ?? name)));
   $('experiment').value = names.includes(config.experiment) ? config.experiment : names[0];
@@ -369,7 +369,7 @@ $('crowd-form').addEventListener('submit', (event) => {
 $('population').addEventListener('change', () => ($('own-field').hidden = $('population').value !== 'own'));
 $('vectors').addEventListener('click', checkVectors);
 $('new').addEventListener('click', newBoard);
-$('trouble-new').addEventListener('click', newBoard);
+$('problem-new').addEventListener('click', newBoard);
 /** Handle a press of yes or no. */
 function handleAnswer(yes) {
   const waiting = board.state.outbox.length;
@@ -378,7 +378,7 @@ function handleAnswer(yes) {
   } catch (error) {
     if (!(error instanceof BoardError)) throw error;
     board.state = board.call('state');
-    trouble(lockedWords(error.message), true);
+    showProblem(lockedWords(error.message), true);
   }
   if (!takesPart(board)) {
     stop.abort();

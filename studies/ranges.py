@@ -32,7 +32,7 @@ _CAUSES = (
 
 
 class RangesParameters(StudyParameters):
-    """The whole study, or ranges of one's own; on flights of 2013, or on records of one's own."""
+    """The whole study, or custom ranges; on flights of 2013, or on your own records."""
 
     out: Path = Field(Path("study"), description="Folder for the figures and the CSV files.")
     quick: bool = Field(False, description="Fewer days, ε and fanouts: seconds instead of minutes.")

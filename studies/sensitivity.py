@@ -25,7 +25,7 @@ from ..server.arrays import Floats, Ints
 MOST_NUMBERS = 30_000_000
 """Numbers that enumeration looks at, at most: releases times records in each."""
 MOST_CALLS = 200_000
-"""Calls of a function of one's own, at most: each takes a microsecond or more."""
+"""Calls of a custom function, at most: each takes a microsecond or more."""
 _CHUNK = 1_000_000
 
 

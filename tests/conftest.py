@@ -18,7 +18,7 @@ from hushmote.server.store import Store
 
 __all__ = ["pgbouncer", "postgres", "postgres_url", "store_url"]
 
-# Their fixtures: a board to flash, networks and disks of servers, a folder of one's own code.
+# Their fixtures: a board to flash, networks and disks of servers, a folder of custom code.
 pytest_plugins = ["flashing", "nats_sites", "custom_mechanisms"]
 
 # How long an example takes says nothing on a machine that has other work.

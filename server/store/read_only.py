@@ -47,7 +47,7 @@ def _uri(path: str) -> str:
     if is_being_written(path):
         options = ""
         with suppress(OSError):  # a missing index was lost in a crash, and SQLite recreates it
-            # Another user's index must not be recreated. One's own is opened for writing, because all
+            # Another user's index must not be recreated. The user's own is opened for writing, because all
             # connections of a process share the index as first opened, and the next one may write.
             if os.stat(f"{path}-shm").st_uid != getattr(os, "geteuid", int)():  # Windows has no owners
                 options = "readonly_shm=1"

@@ -107,9 +107,9 @@ class TestSettings:
         (TLS, "cannot read ca.pem: No such file", {}, {"HUSHMOTE_BROKER_CA": "ca.pem"}),
         (TLS, "cannot read c.pem: No such file", {}, {"HUSHMOTE_BROKER_CERT": "c.pem"}),
         (TLS, "belong together", {}, {"HUSHMOTE_BROKER_CERT_KEY": "c.pem"}),
-        (SERVE, "share needs client_id", {}, {"HUSHMOTE_SHARE": "crew"}),
+        (SERVE, "share needs client_id", {}, {"HUSHMOTE_SHARE": "group"}),
         (SERVE, "client_id must have 1 to 64", {}, {"HUSHMOTE_CLIENT_ID": "a/b"}),
-        (SERVE, "must be 1 to 32 of a-z", {}, {"HUSHMOTE_SHARE": "Crew!", "HUSHMOTE_CLIENT_ID": "a"}),
+        (SERVE, "must be 1 to 32 of a-z", {}, {"HUSHMOTE_SHARE": "Group!", "HUSHMOTE_CLIENT_ID": "a"}),
         (SERVE, "protocol must be one of auto, 5, 3.1.1, not 4", {}, {"HUSHMOTE_PROTOCOL": "4"}),
         (f"{SERVE} --retire", "need MQTT 5", {}, {"HUSHMOTE_PROTOCOL": "3.1.1"}),
         (
@@ -123,7 +123,7 @@ class TestSettings:
             NATS,
             "with the same client_id divide the reports",
             {},
-            {"HUSHMOTE_SHARE": "crew", "HUSHMOTE_CLIENT_ID": "a"},
+            {"HUSHMOTE_SHARE": "group", "HUSHMOTE_CLIENT_ID": "a"},
         ),
         (NATS, "protocol is for MQTT brokers", {}, {"HUSHMOTE_PROTOCOL": "5"}),
         (NATS, "cannot contain a dot: use - or _", {}, {"HUSHMOTE_CLIENT_ID": "a.b"}),
@@ -134,11 +134,11 @@ class TestSettings:
 
     def test_file_overrides_environment(self, folder: Path, monkeypatch):
         file = folder / "broker.toml"
-        file.write_text('url = "mqtts://agg@host"\nca = "own.pem"\ncert = "/etc/a.pem"\nshare = "crew"\n')
+        file.write_text('url = "mqtts://agg@host"\nca = "own.pem"\ncert = "/etc/a.pem"\nshare = "group"\n')
         monkeypatch.setenv("HUSHMOTE_BROKER_CA", "other.pem")
         monkeypatch.setenv("HUSHMOTE_CLIENT_ID", "a1")
         assert settings(str(file)) == Connection(
-            *("mqtts://agg@host", "", f"{folder}/own.pem", "/etc/a.pem"), client_id="a1", share="crew"
+            *("mqtts://agg@host", "", f"{folder}/own.pem", "/etc/a.pem"), client_id="a1", share="group"
         )
         for text, words in [
             ("url = ", "not TOML: "),

@@ -304,9 +304,7 @@ class TestSignature:
 class TestStaticAnalysis:
     @pytest.mark.slow
     def test_gcc_analyzer_reports_no_warnings(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.delenv(
-            c_core.COVERAGE, raising=False
-        )  # without optimization it sees mistakes that are none
+        monkeypatch.delenv(c_core.COVERAGE, raising=False)  # without optimization it reports false positives
         tried = subprocess.run(["gcc", "-fanalyzer", "-E", os.devnull], capture_output=True, check=False)
         if tried.returncode:
             pytest.skip("this gcc has no -fanalyzer: 10 or later has")

@@ -154,7 +154,7 @@ class TestConsent:
         assert "damaged" in nobody("yes", status=1)
         (nobody.folder / "settings.json").write_text('{"fleet": "open"}')
         assert "settings.json: mqtt_host" in nobody("status", status=1)
-        # A value may have a field's name, and an escape that is none of ours is no password.
+        # A value may have a field's name, and a password with an unknown escape is refused.
         nobody.settings["mqtt_user"] = "mqtt_port"
         for password, said in (("back\\slash\\new", "consent"), ("ä", "mqtt_password is wrong")):
             nobody.settings["mqtt_password"] = password

@@ -1,6 +1,6 @@
 """The contract of every mechanism in the registry, on the small experiments that it names itself.
 
-A new mechanism is tested by its line in the registry, one of one's own by `hushmote check-mechanism`; both
+A new mechanism is tested by its line in the registry, a custom one by `hushmote check-mechanism`; both
 run simulator/contract. Each statistical check has a chance of a false alarm of 1e-11 for each experiment, or
 a few times that where it says so. What simulates fleets takes the first experiment of each mechanism, and all
 in `make long`; another runtime draws codes of three cases of each.

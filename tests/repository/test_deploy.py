@@ -108,7 +108,7 @@ class TestUnits:
                 (credentials / to).chmod(0o440)
         (tmp_path / "hushmote").mkdir()
         url = f"sqlite:///{tmp_path}/hushmote/hushmote.sqlite"
-        environment = {"HUSHMOTE_STORE": url, "HUSHMOTE_SHARE": "crew"} if "@" in unit else {}
+        environment = {"HUSHMOTE_STORE": url, "HUSHMOTE_SHARE": "group"} if "@" in unit else {}
         environment |= dict(expand(value).split("=", 1) for name, value in found if name == "Environment")
         environment |= {
             "HUSHMOTE_BROKER": f"mqtts://localhost:{port}",

@@ -44,36 +44,36 @@ SUPPORT = Path(worker_parts.__file__).parent
 
 
 @pytest.fixture(scope="module")
-def crew() -> Iterator[Workers]:
+def pool() -> Iterator[Workers]:
     """Two processes; a part may lose one of them, not two."""
     with config.set({"distributed.scheduler.allowed-failures": 1}), workers(2) as two:
         yield two
 
 
-def fleet(crew: Workers, advance: Callable[[float], object] = lambda more: None) -> list[object]:
+def fleet(pool: Workers, advance: Callable[[float], object] = lambda more: None) -> list[object]:
     """240 real clients, 6 parts, with all faults."""
     faults = Faults(offline=0.2, duplicate=0.1, late=0.1, reboot=0.1)
     clients = RealClients(experiment_json(every=2), parse("weights:7:3"), faults, 3, repeatable=True)
-    reporting, truth, codes = faithful_parts.run(clients, 240, 5, True, crew, advance, part_devices=40)
+    reporting, truth, codes = faithful_parts.run(clients, 240, 5, True, pool, advance, part_devices=40)
     return [codes.tolist(), truth.tolist(), reporting]
 
 
-def years(crew: Workers) -> object:
+def years(pool: Workers) -> object:
     two = {way: lifetime.WAYS[way] for way in ("once, 31 days", "basic")}
     less: dict[str, Any] = {"LIFETIMES": (8,), "WAYS": two, "SPLIT_DOMAINS": (16,)}
     with mock.patch.multiple(lifetime, **less):
         return lifetime.run(
-            LifetimeParameters(devices=(10_000,), quick=True), RunContext(3, crew)
+            LifetimeParameters(devices=(10_000,), quick=True), RunContext(3, pool)
         ).figure_data
 
 
-def check(crew: Workers) -> object:
+def check(pool: Workers) -> object:
     question = Question("range")
     row = plan_check.plan_row(
         Plan(question, 2_000, best_design(16, MICRO, question), "error", None), fleets=60
     )
     assert isinstance(row, plan_check.CheckRow)
-    return plan_check.measure(row, np.random.SeedSequence(4), crew)
+    return plan_check.measure(row, np.random.SeedSequence(4), pool)
 
 
 def children() -> list[psutil.Process]:
@@ -87,7 +87,7 @@ def children() -> list[psutil.Process]:
 class TestLostWorker:
     @pytest.mark.slow
     @pytest.mark.long
-    def test_changes_no_number(self, crew: Workers):
+    def test_changes_no_number(self, pool: Workers):
         before = {p.pid for p in children()}
         killed: list[int] = []
 
@@ -96,28 +96,28 @@ class TestLostWorker:
                 killed.append(min(before))
                 os.kill(killed[0], signal.SIGKILL)
 
-        made = crew.map(worker_parts.product, range(30), 7, 0.1, advance=kill)
+        made = pool.map(worker_parts.product, range(30), 7, 0.1, advance=kill)
         assert list(made) == [7 * part for part in range(30)]
         assert killed
         until(lambda: len({p.pid for p in children()} - before) == 1, "none came in its place")
-        assert fleet(crew) == fleet(THIS_PROCESS)
+        assert fleet(pool) == fleet(THIS_PROCESS)
 
     @pytest.mark.slow
     @pytest.mark.long
-    def test_repeatedly_ended_by_one_part_is_one_line(self, crew: Workers):
+    def test_repeatedly_ended_by_one_part_is_one_line(self, pool: Workers):
         with pytest.raises(
             WorkersError, match="one part of the work ended every worker that ran it: it needs"
         ):
-            list(crew.map(worker_parts.deadly, range(6), 3))
-        assert list(crew.map(worker_parts.deadly, range(6), 9)) == list(range(6))
+            list(pool.map(worker_parts.deadly, range(6), 3))
+        assert list(pool.map(worker_parts.deadly, range(6), 9)) == list(range(6))
 
     @pytest.mark.slow
     @pytest.mark.long
-    def test_raises_the_error_of_a_part(self, crew: Workers):
+    def test_raises_the_error_of_a_part(self, pool: Workers):
         beyond = experiment_json(epsilon=5_000_000, budget={"rule": "sum", "cap": 5_000_000})
         clients = RealClients(beyond, parse("weights:7:3"), Faults(), 1, repeatable=True)
         with pytest.raises(ExperimentRefused, match="epsilon is above the policy's 4000000"):
-            faithful_parts.run(clients, 40, 1, True, crew, lambda more: None)
+            faithful_parts.run(clients, 40, 1, True, pool, lambda more: None)
 
 
 # --- The command line ----------------------------------------------------------------------------------
@@ -144,8 +144,8 @@ class TestOption:
 class TestCluster:
     @pytest.mark.slow
     @pytest.mark.long
-    def test_is_not_reachable_from_outside(self, crew: Workers):
-        surroundings = list(crew.map(worker_parts.surroundings, range(8)))
+    def test_is_not_reachable_from_outside(self, pool: Workers):
+        surroundings = list(pool.map(worker_parts.surroundings, range(8)))
         assert {threads for _, threads in surroundings} == {"1"}
         processes = [psutil.Process(), *children()]
         assert {pid for pid, _ in surroundings} <= {p.pid for p in processes}
@@ -211,30 +211,30 @@ def dask_process(*arguments: str, path: Path = SUPPORT) -> Iterator[subprocess.P
 def connected(address: str) -> Iterator[Workers]:
     """Provide the workers of a scheduler that is being started together with them."""
     with contextlib.ExitStack() as stack:
-        crews: list[Workers] = []
+        pools: list[Workers] = []
 
         def there() -> bool:
             try:
-                crews.append(stack.enter_context(workers(address)))
+                pools.append(stack.enter_context(workers(address)))
             except WorkersError as e:
                 if not re.search("does not answer|has no workers", str(e)):
                     raise
-            return bool(crews)
+            return bool(pools)
 
         until(there, "no scheduler with workers")
-        yield crews[0]
+        yield pools[0]
 
 
 class TestResults:
     @pytest.mark.slow
     @pytest.mark.long
     @pytest.mark.parametrize("study", [fleet, years, check])
-    def test_are_equal_for_any_number_of_workers(self, crew: Workers, study: Callable[[Workers], object]):
-        assert study(crew) == study(THIS_PROCESS)
+    def test_are_equal_for_any_number_of_workers(self, pool: Workers, study: Callable[[Workers], object]):
+        assert study(pool) == study(THIS_PROCESS)
 
     @pytest.mark.slow
     @pytest.mark.long
-    def test_are_equal_in_a_pool_of_single_threads(self, crew: Workers):
+    def test_are_equal_in_a_pool_of_single_threads(self, pool: Workers):
         """Least squares on two threads differ in the last digits, so these studies have a pool at least."""
         wanted = [cell for cell in cells(QUICK, default_series, 1) if cell.cost < 1_000][:4]
         assert len(wanted) == 4
@@ -243,18 +243,18 @@ class TestResults:
                 ran = [pickle.dumps(result) for result in pool.map(run_cell, wanted)]
                 (process, threads), *_ = pool.map(worker_parts.surroundings, [1, 2])
             assert (process != os.getpid(), threads) == (True, "1")
-            assert ran == [pickle.dumps(result) for result in crew.map(run_cell, wanted)]
+            assert ran == [pickle.dumps(result) for result in pool.map(run_cell, wanted)]
 
     @pytest.mark.slow
     @pytest.mark.long
-    def test_keep_order_and_count_progress_once(self, crew: Workers):
-        for engine in (crew, THIS_PROCESS):
+    def test_keep_order_and_count_progress_once(self, pool: Workers):
+        for engine in (pool, THIS_PROCESS):
             told: list[int] = []
             made = engine.map(worker_parts.product, range(20), 3, advance=told.append)
             assert list(made) == [3 * part for part in range(20)]
             assert sorted(told) == list(range(20))
         shares: list[float] = []
-        fleet(crew, shares.append)
+        fleet(pool, shares.append)
         assert sum(shares) == pytest.approx(1)
 
     @pytest.mark.slow
@@ -265,9 +265,9 @@ class TestResults:
         with (
             dask_process("scheduler", "--host", "127.0.0.1", "--port", str(port)),
             dask_process(*worker),
-            connected(address) as crew,
+            connected(address) as pool,
         ):
-            assert fleet(crew) == fleet(THIS_PROCESS)
+            assert fleet(pool) == fleet(THIS_PROCESS)
 
 
 class TestScheduler:
@@ -309,14 +309,14 @@ class TestScheduler:
                 connected(address),
             ):
                 pass
-            with dask_process(*worker, "--no-nanny"), connected(address) as crew:
-                assert fleet(crew) == fleet(THIS_PROCESS)
+            with dask_process(*worker, "--no-nanny"), connected(address) as pool:
+                assert fleet(pool) == fleet(THIS_PROCESS)
                 alone = hushmote(*command, cwd=tmp_path)
                 assert json.loads(alone)["reports"] > 10
                 assert hushmote(*command, "--workers", address, cwd=tmp_path) == alone
                 with pytest.raises(WorkersError, match=f"the Dask scheduler at {address} is gone"):
                     list(
-                        crew.map(
+                        pool.map(
                             worker_parts.product, range(500), 2, 0.1, advance=lambda part: scheduler.kill()
                         )
                     )

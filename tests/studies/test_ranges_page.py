@@ -77,8 +77,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     def make(folder: Path) -> None:
         everything = cells(FULL, default_series, SEED)
         wanted = [cell for cell in everything if any(chosen(cell) for chosen in WANTED)]
-        with workers(cores=True) as crew:
-            results = list(crew.map(run_cell, wanted))
+        with workers(cores=True) as pool:
+            results = list(pool.map(run_cell, wanted))
         points = [
             [p for cell, result in zip(wanted, results, strict=True) if chosen(cell) for p in result.points]
             for chosen in WANTED

@@ -20,7 +20,7 @@ class GroupByShare:
 
     def _member(self, broker, name):
         one = Reader(broker, name, version=self._version)
-        return one.subscribe(topics.report_filter(group="crew"))
+        return one.subscribe(topics.report_filter(group="group"))
 
     def facts(self, broker):
         """Whether two members get each report once, and what becomes of one member's when it dies."""
@@ -58,7 +58,7 @@ class GroupByShare:
 class GroupByPull:
     """Two subscriptions on one durable pull consumer of the servers' stream of MQTT messages."""
 
-    STREAM, DURABLE = "$MQTT_msgs", "crew"
+    STREAM, DURABLE = "$MQTT_msgs", "group"
 
     def facts(self, broker):
         """As GroupByShare has it."""

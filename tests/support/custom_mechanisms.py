@@ -1,4 +1,4 @@
-"""Mechanisms of one's own in files, as an analyst has them: the example of the documents, and faulty ones."""
+"""Custom mechanisms in files, as an analyst has them: the example of the documents, and faulty ones."""
 
 import itertools
 import sys

@@ -1,4 +1,4 @@
-"""A fleet with two questions, and its statement: what tests of papers start from."""
+"""A fleet with two questions, and its statement: the start of the statement's tests."""
 
 import datetime
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ POLICY = policy.policy_for(8, 1e-6, ["room_temp"])
 
 
 def firmware(folder: Path) -> Path:
-    """Return an application of one's own, with POLICY."""
+    """Return a custom application with POLICY."""
     path = folder / "main.py"
     path.write_text(policy.replace_policy(flash.EXAMPLE.read_text(), policy.policy_statement(POLICY)))
     return path

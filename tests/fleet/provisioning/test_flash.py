@@ -160,7 +160,7 @@ class TestUmqtt:
         own.write_text("class MQTTClient:\n    pass\n")
         version = "import umqtt.simple as u; print(u.__file__, getattr(u, '__version__', None))"
         with used.board() as board:
-            # One of one's own takes its place, and its place only.
+            # A custom module replaces it, and nothing else.
             for further, comes in (([str(own)], "None"), ([], "1.8.0")):
                 assert used.flash(board, further=further).copied == ("/lib/umqtt/simple.mpy",)
                 assert on_board(board, version) == f"/lib/umqtt/simple.mpy {comes}"

@@ -40,7 +40,7 @@ def broker() -> Iterator[MosquittoBroker]:
 
 
 @pytest.fixture(scope="module")
-def house(broker: MosquittoBroker) -> Iterator[HomeAssistant]:
+def hass(broker: MosquittoBroker) -> Iterator[HomeAssistant]:
     with HomeAssistant(broker) as running:
         yield running
 
@@ -63,7 +63,7 @@ def named(result: Result, statistic: str) -> str:
     return f"hushmote/{result.fleet}/{result.experiment}/{statistic}"
 
 
-def test_each_statistic_is_a_sensor(store: Store, broker: MosquittoBroker, house: HomeAssistant):
+def test_each_statistic_is_a_sensor(store: Store, broker: MosquittoBroker, hass: HomeAssistant):
     fill(store, "one", TEMP, DAYS, unit="°C")
     fill(store, "one", mode_of("eco", "boost"), DAYS)
     fill(store, "one", experiment_json(name="door"), DAYS)
@@ -73,7 +73,7 @@ def test_each_statistic_is_a_sensor(store: Store, broker: MosquittoBroker, house
     for result in results(store, "one", "temp", "mode", "door"):
         for id, one in result.statistics.items():
             factor, digits = (100, 3) if result.quantity == "share" else (1, 9)
-            sensor = house.until(named(result, id), str(round(one.value * factor, digits)))
+            sensor = hass.until(named(result, id), str(round(one.value * factor, digits)))
             attributes = sensor["attributes"]
             assert attributes["friendly_name"] == f"Hushmote one {result.experiment} {one.name}"
             assert attributes["unit_of_measurement"] == ("%" if factor == 100 else "°C")
@@ -90,13 +90,13 @@ def test_each_statistic_is_a_sensor(store: Store, broker: MosquittoBroker, house
     store.withdraw_experiment("one", "temp")
     send(broker, retained_messages(take_snapshot(store, PUBLICATION, now), PUBLICATION, now))
     for statistic in ("mean", "median"):
-        house.until(f"hushmote/one/temp/{statistic}", None)
-    assert "hushmote/one/door/share_1" in house.sensors()
-    assert "mqtt" not in house.log()
-    assert "template" not in house.log()
+        hass.until(f"hushmote/one/temp/{statistic}", None)
+    assert "hushmote/one/door/share_1" in hass.sensors()
+    assert "mqtt" not in hass.log()
+    assert "template" not in hass.log()
 
 
-def test_hostile_text_stays_text(store: Store, broker: MosquittoBroker, house: HomeAssistant):
+def test_hostile_text_stays_text(store: Store, broker: MosquittoBroker, hass: HomeAssistant):
     """The author of an experiment or a store cannot inject text into Home Assistant's templates."""
     fill(store, "two", mode_of(*HOSTILE), DAYS)
     fill(store, "two", TEMP, DAYS, unit="{{ 7 * 7 }}\n'\"}}{% x %}")
@@ -104,18 +104,18 @@ def test_hostile_text_stays_text(store: Store, broker: MosquittoBroker, house: H
     send(broker, retained_messages(take_snapshot(store, PUBLICATION, now), PUBLICATION, now))
     mode, temp = results(store, "two", "mode", "temp")
     for id, one in mode.statistics.items():
-        sensor = house.until(named(mode, id), str(round(one.value * 100, 3)))
+        sensor = hass.until(named(mode, id), str(round(one.value * 100, 3)))
         assert sensor["attributes"]["friendly_name"] == f"Hushmote two mode {one.name}"
         assert sensor["attributes"]["low"] == round(one.low * 100, 3)
     assert [one.name for one in mode.statistics.values()] == [*HOSTILE, "other"]
-    mean = house.until(named(temp, "mean"), str(temp.statistics["mean"].value))
+    mean = hass.until(named(temp, "mean"), str(temp.statistics["mean"].value))
     assert mean["attributes"]["unit_of_measurement"] == temp.unit
-    assert "mqtt" not in house.log()
-    assert "template" not in house.log()
+    assert "mqtt" not in hass.log()
+    assert "template" not in hass.log()
 
 
 def test_missing_or_stale_result_makes_sensors_unavailable(
-    store: Store, broker: MosquittoBroker, house: HomeAssistant
+    store: Store, broker: MosquittoBroker, hass: HomeAssistant
 ):
     fill(store, "three", experiment_json(name="door"), DAYS)
     (door,) = results(store, "three", "door")
@@ -123,16 +123,16 @@ def test_missing_or_stale_result_makes_sensors_unavailable(
     config = home_assistant.config_topic(DISCOVERY_PREFIX, "three", "door", id)
     topic, state = result_topic("three", "door"), str(round(yes.value * 100, 3))
     send(broker, {config: home_assistant.sensor(door, id, 5), topic: door.to_json()})
-    house.until(named(door, id), state)
-    house.until(named(door, id), "unavailable")  # once 5 s have gone
+    hass.until(named(door, id), state)
+    hass.until(named(door, id), "unavailable")  # once 5 s have gone
     send(broker, {topic: replace(door, at=datetime.datetime.now(datetime.UTC)).to_json()})
-    house.until(named(door, id), state)
+    hass.until(named(door, id), state)
     # What the broker has kept from before an aggregator's end says how old it is.
     send(broker, {config: home_assistant.sensor(door, id, 1800)})
     send(broker, {topic: replace(door, at=NOW - datetime.timedelta(hours=1)).to_json()})
-    house.until(named(door, id), "unavailable")
+    hass.until(named(door, id), "unavailable")
     send(broker, {topic: replace(door, at=datetime.datetime.now(datetime.UTC)).to_json()})
-    house.until(named(door, id), state)
+    hass.until(named(door, id), state)
 
 
 def test_templates_contain_no_user_text(store: Store):

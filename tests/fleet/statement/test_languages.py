@@ -27,7 +27,7 @@ NUMBER = re.compile(r"-?\d+(?:[.,\u202f]\d+)*")
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(f"sqlite:///{tmp_path / 'papers.sqlite'}") as opened:
+    with Store(f"sqlite:///{tmp_path / 'statement.sqlite'}") as opened:
         yield opened
 
 

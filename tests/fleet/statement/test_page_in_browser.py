@@ -16,7 +16,7 @@ MARGIN_PX = 53  # 14 mm, as page.css has it
 
 @pytest.mark.browser
 def test_label_is_one_accessible_page(tmp_path: Path):
-    with Store(f"sqlite:///{tmp_path / 'papers.sqlite'}") as store:
+    with Store(f"sqlite:///{tmp_path / 'statement.sqlite'}") as store:
         ask(store, windows={"2026-11-20": 1000})
         made = document.sign(document.document(facts_of(store, tmp_path)), None)
     path = tmp_path / "label.html"

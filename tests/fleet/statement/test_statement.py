@@ -33,7 +33,7 @@ KEYS = master_key.FleetKeys((bytes(range(32)),), bytes(31) + b"\x05")
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(f"sqlite:///{tmp_path / 'papers.sqlite'}") as opened:
+    with Store(f"sqlite:///{tmp_path / 'statement.sqlite'}") as opened:
         yield opened
 
 

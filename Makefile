@@ -81,7 +81,7 @@ arduino: $(VENV)/.test
 mip: $(VENV)/.test
 	$(BIN)/python -m hushmote.fleet.provisioning.mip build/mip
 
-# pyright with more room for what is young: a sixth less CPU time.
+# pyright with a larger young generation of its heap: a sixth less CPU time.
 check: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -114,7 +114,7 @@ lock: $(VENV)/tools/.done
 audit: $(VENV)/tools/.done
 	$(VENV)/tools/bin/python locks/audit.py
 
-# What is installed here, and what goes onto a board, as CycloneDX documents; SUPPLIER="Name <mail>" is whose they are.
+# What is installed here, and what goes onto a board, as CycloneDX documents; SUPPLIER="Name <mail>" names the supplier.
 sbom: $(VENV)/.test
 	mkdir -p build
 	$(BIN)/python locks/sbom.py locks/test.txt > build/server.cdx.json

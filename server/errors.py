@@ -20,8 +20,8 @@
     ├── BrokerUnreachable
     ├── CountingGivenUp            ingest: batches have failed for so long that a restart may help
     ├── EndpointError, AuditLogError, Fault     service: an address or log that fails; a bug in Hushmote
-    ├── AuditError, DisclosureError                          privacy
-    ├── ProvisionError             provisioning: a folder, certificate or board
+    ├── AuditError, DisclosureError                          fleet/audit, planning/privacy
+    ├── ProvisionError             fleet/provisioning: a folder, certificate or board
     │   └── AuthorityError, FolderError, JournalError
     └── FlashError, and others of one module in simulator/, studies/ and cli/
 

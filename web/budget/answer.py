@@ -16,7 +16,7 @@ Series = tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True)
-class ExperimentSupply:
+class BudgetAnswer:
     """The reports that devices can still make for one experiment.
 
     Attributes:
@@ -47,7 +47,7 @@ class FleetBudgets:
 
     fleet: str
     boards: int
-    experiments: tuple[ExperimentSupply, ...]
+    experiments: tuple[BudgetAnswer, ...]
     lifetime: tuple[str, ...]
 
 
@@ -63,10 +63,10 @@ def fleet_budgets(ledger: FleetLedger, today: datetime.date) -> FleetBudgets:
 
 def _experiment(
     fleet: str, line: Remaining, today: datetime.date, near: np.ndarray, later: np.ndarray
-) -> ExperimentSupply:
+) -> BudgetAnswer:
     e, forecast = line.budget.experiment, line.forecast
     promised = rule_guarantee(e.rule, e.cap, line.budget.dearest)
-    return ExperimentSupply(
+    return BudgetAnswer(
         sentences(fleet, line, today),
         promised.words if e.rule == "unlimited" else guarantee_sentence(promised),
         line,

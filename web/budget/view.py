@@ -16,7 +16,7 @@ from ..glossary import words
 from ..in_locale import in_locale
 from ..page import Page
 from ..reader import Reader, reader
-from .answer import ExperimentSupply, FleetBudgets
+from .answer import BudgetAnswer, FleetBudgets
 from .ledgers import Ledgers
 
 _EMPTY = "This store has no fleet yet: hushmote experiment add FILE makes one."
@@ -92,7 +92,7 @@ class FleetSection:
 
     def __init__(self, who: Reader) -> None:
         self._reader = who
-        self._supply: FleetBudgets | None = None
+        self._budgets: FleetBudgets | None = None
         with ui.element("section").classes("budget"):
             self._title = heading("", 2)
             self._sentences = ui.element("div")
@@ -104,9 +104,9 @@ class FleetSection:
 
     def show(self, budget: FleetBudgets) -> None:
         """Show a ledger; unchanged parts stay as they are."""
-        if budget == self._supply:
+        if budget == self._budgets:
             return
-        self._supply = budget
+        self._budgets = budget
         self._title.set_text(self._localize(f"Fleet {budget.fleet}: {counted(budget.boards, 'device')}"))
         self._sentences.clear()
         with self._sentences:
@@ -128,7 +128,7 @@ class FleetSection:
             for e in budget.experiments:
                 ui.label(self._localize(f"{e.name} alone: {e.promise}")).classes("budget-said")
 
-    def _row(self, e: ExperimentSupply) -> list[str]:
+    def _row(self, e: BudgetAnswer) -> list[str]:
         return [e.name, *map(self._localize, cells(e.line))]
 
     def _draw(self, budget: FleetBudgets) -> None:

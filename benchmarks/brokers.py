@@ -310,16 +310,16 @@ def publish(port: int, messages: list[tuple[str, bytes]], window: int = _WINDOW)
     client = mqtt.Client(CallbackAPIVersion.VERSION2, protocol=MQTTProtocolVersion.MQTTv311)
     client.max_inflight_messages_set(window)
     # Far fewer at a time than packet ids: paho also gives ids to waiting messages.
-    room = threading.Semaphore(window)
-    client.on_publish = lambda *_: room.release()
+    slots = threading.Semaphore(window)
+    client.on_publish = lambda *_: slots.release()
     client.connect("127.0.0.1", port)
     client.loop_start()
     start = time.perf_counter()
     for topic, content in messages:
-        if not room.acquire(timeout=_DEADLINE_S):
+        if not slots.acquire(timeout=_DEADLINE_S):
             break
         client.publish(topic, content, qos=1)
-    if not all(room.acquire(timeout=_DEADLINE_S) for _ in range(window)):
+    if not all(slots.acquire(timeout=_DEADLINE_S) for _ in range(window)):
         raise SystemExit("the broker did not acknowledge everything")
     client.loop_stop()
     client.disconnect()

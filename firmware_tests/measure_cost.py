@@ -73,8 +73,8 @@ def report_once(client, name, value):
     return report
 
 
-def passes(name, value, room_bytes):
-    """Return whether reports succeed when a single hole of room_bytes is all the free memory.
+def passes(name, value, hole_bytes):
+    """Return whether reports succeed when a single hole of hole_bytes is all the free memory.
 
     It uses its own client: one whose commit ran out of memory does not know the flash's state, and locks.
     """
@@ -83,7 +83,7 @@ def passes(name, value, room_bytes):
         client.sent(report)
     report_once(client, name, value)
     gc.collect()
-    hole = bytearray(room_bytes)
+    hole = bytearray(hole_bytes)
     chain = None
     try:
         while True:
@@ -102,7 +102,7 @@ def passes(name, value, room_bytes):
         gc.collect()
 
 
-def smallest_room(name, value):
+def smallest_hole(name, value):
     """Return the smallest hole in which reports succeed, by bisection down to a heap block of 16 bytes."""
     low = 0
     high = 4096  # blocks
@@ -153,7 +153,7 @@ def cost_of_report(name, text, modules):
     heap_kept = allocated() - before
     record = max(len(client._ledger._storage.read(slot)) for slot in (0, 1))
     client = None
-    room = smallest_room(name, value)
+    hole = smallest_hole(name, value)
 
     storage = Memory()
     ldp_client.provision(storage, consent=True)
@@ -168,7 +168,7 @@ def cost_of_report(name, text, modules):
         report_once(client, name, value)
         garbage = max(garbage, gc.mem_alloc() - start)
         gc.enable()
-    print("REPORT", name, heap_kept, room, garbage, sha256, length, record, sep="|")
+    print("REPORT", name, heap_kept, hole, garbage, sha256, length, record, sep="|")
 
 
 def power_up(folder, with_reporter):

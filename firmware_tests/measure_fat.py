@@ -6,7 +6,7 @@ import flash_model
 import on_device
 from ldp_client import Client
 
-NEEDS = ("urandom", "littlefs", "fat", "room", "compiled")
+NEEDS = ("urandom", "littlefs", "fat", "memory", "compiled")
 HEAP = "1m"
 
 

@@ -6,7 +6,7 @@ import on_device
 from ldp_client import Client
 
 # Hundreds of lifetimes: compiled for boards only.
-NEEDS = ("urandom", "fast", "littlefs", "room", "compiled")
+NEEDS = ("urandom", "fast", "littlefs", "memory", "compiled")
 HEAP = "512k"
 
 on_device.run(littlefs_cuts.cut_tests(flash_model.esp32(8), Client, 51))

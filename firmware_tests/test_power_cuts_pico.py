@@ -6,7 +6,7 @@ import on_device
 from ldp_client import Client
 
 # Hundreds of lifetimes: compiled for boards only, on the runtime that is most like one.
-NEEDS = ("urandom", "fast", "littlefs", "room", "compiled", "float32")
+NEEDS = ("urandom", "fast", "littlefs", "memory", "compiled", "float32")
 HEAP = "512k"
 
 on_device.run(littlefs_cuts.cut_tests(flash_model.pico(8), Client, 30))

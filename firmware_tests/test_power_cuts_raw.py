@@ -8,7 +8,7 @@ from ldp_client import Client
 from littlefs_cuts import STEP
 
 # Some thousand lifetimes: compiled for boards only, on the runtime that is most like one.
-NEEDS = ("urandom", "fast", "littlefs", "room", "compiled", "float32")
+NEEDS = ("urandom", "fast", "littlefs", "memory", "compiled", "float32")
 HEAP = "512k"
 
 _raw = flash_model.RawFlash()

@@ -5,7 +5,7 @@ import ldp_client
 import on_device
 from on_device import EXPERIMENTS, KEY, POLICY, READINGS
 
-NEEDS = ("urandom", "fast", "littlefs", "room")
+NEEDS = ("urandom", "fast", "littlefs", "memory")
 HEAP = "2m"
 
 _POLICY = dict(POLICY)

@@ -53,7 +53,7 @@ class Report:
     domain: int
     modules: str  # the files beside ldp_client.py that it needs, separated by commas
     kept: int
-    room: int
+    hole: int
     garbage: int
     sha256: int
     length: int
@@ -352,7 +352,7 @@ def part(costs: Costs) -> str:
     for r in costs.reports:
         files = base + sum(costs.kept[f"{module}.py"] for module in r.modules.split(",") if module)
         text.append(
-            f"| {r.mechanism} | {r.domain:,} | {r.kept:,} | {r.room:,} | {files + r.kept + r.room:,} | {r.garbage:,} | {r.sha256}"
+            f"| {r.mechanism} | {r.domain:,} | {r.kept:,} | {r.hole:,} | {files + r.kept + r.hole:,} | {r.garbage:,} | {r.sha256}"
             f" | {r.length} | {r.record} |"
         )
     text += [

@@ -176,8 +176,10 @@ class Needs:
         """Machines with a broker, of all regions."""
         m = self.machine
         most = max(self.broker_cores / m.cores, self.network_mbit / m.network_mbit) / m.load
-        room = m.memory_gib * m.load - self.every_gib / self.regions
-        least = max(math.ceil(self.divided_gib / self.regions / room), 3 if self.setup.broker == NATS else 1)
+        free_gib = m.memory_gib * m.load - self.every_gib / self.regions
+        least = max(
+            math.ceil(self.divided_gib / self.regions / free_gib), 3 if self.setup.broker == NATS else 1
+        )
         return max(math.ceil(most), least * self.regions)
 
     @property

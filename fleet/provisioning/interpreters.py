@@ -14,10 +14,10 @@ from ...server.errors import HushmoteError
 from .usb import OLDEST_FIRMWARE
 
 VARIABLE = "HUSHMOTE_MICROPYTHON"
-NEEDS = frozenset({"littlefs", "urandom", "mpy", "socket", "room"})
+NEEDS = frozenset({"littlefs", "urandom", "mpy", "socket", "memory"})
 
 # int31: small integers have 31 bits; float32: single floats; littlefs, fat: the file systems; folder: files
-# can be written and a missing one gives ENOENT as on a board (WebAssembly numbers it 44); room: 180 KB of
+# can be written and a missing one gives ENOENT as on a board (WebAssembly numbers it 44); memory: 180 KB of
 # free heap; mpy: it loads what mpy-cross compiles. It makes and removes a folder where it is run.
 PROBE = """
 import gc, os, sys
@@ -43,7 +43,7 @@ try:
 except OSError as e:
     if e.args[0] == 2: found.append("folder")
 gc.collect()
-if gc.mem_free() > 180000: found.append("room")
+if gc.mem_free() > 180000: found.append("memory")
 print("PROBE", gc.mem_free() + gc.mem_alloc(), sys.implementation.name,
       ".".join([str(x) for x in sys.implementation.version[:3]]), " ".join(found))
 """

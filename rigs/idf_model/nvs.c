@@ -561,7 +561,7 @@ esp_err_t nvs_get_blob(nvs_handle_t handle, const char *key, void *out_value, si
     return ESP_OK;
 }
 
-static unsigned room(void) {
+static unsigned free_bytes(void) {
     const struct page *page = &pages[newest()];
     if (page->state == UNUSED)
         return DATA_MAX;
@@ -580,14 +580,14 @@ esp_err_t nvs_set_blob(nvs_handle_t handle, const char *key, const void *value, 
             return ESP_OK;
         index.first = old.first == 0 ? 128 : 0;
     }
-    if (room() < length && room() < DATA_MAX / 10) {
+    if (free_bytes() < length && free_bytes() < DATA_MAX / 10) {
         if (pages[newest()].state != FULL)
             set_page_state(newest(), FULL);
         if (!next_page())
             return ESP_ERR_NVS_NOT_ENOUGH_SPACE;
     }
     while (left > 0) {
-        unsigned space = room();
+        unsigned space = free_bytes();
         bytes = left < space ? left : space;
         if (bytes == 0)
             return ESP_ERR_NVS_NOT_ENOUGH_SPACE;

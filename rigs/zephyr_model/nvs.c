@@ -77,7 +77,7 @@ static void write_data(const void *data, size_t bytes) {
 }
 
 /* Between the data and the next entry; the entry that closes a sector has a place of its own. */
-static int room(void) {
+static int free_bytes(void) {
     return SECTOR_BYTES - ENTRY_BYTES * (int)(flash[current].count + 2) - (int)data_end;
 }
 
@@ -105,7 +105,7 @@ static void collect(void) {
             write_data(from->data + entry.offset + done, entry.bytes - done < 32 ? entry.bytes - done : 32);
         add_entry(entry.id, offset, entry.bytes);
     }
-    if (NVS_MARKS_MOVES && room() >= ENTRY_BYTES)
+    if (NVS_MARKS_MOVES && free_bytes() >= ENTRY_BYTES)
         add_entry(MARK, data_end, 0);
     erase(oldest);
 }
@@ -164,7 +164,7 @@ ssize_t nvs_write(struct nvs_fs *fs, uint16_t id, const void *data, size_t len) 
     if (entry == NULL ? len == 0
                       : len == entry->bytes && memcmp(flash[where].data + entry->offset, data, len) == 0)
         return 0;
-    for (unsigned tries = 0; room() < (int)(len > 0 ? aligned(len) + ENTRY_BYTES : 0); tries++) {
+    for (unsigned tries = 0; free_bytes() < (int)(len > 0 ? aligned(len) + ENTRY_BYTES : 0); tries++) {
         if (tries == SECTORS)
             return -ENOSPC;
         flash_operation();

@@ -164,8 +164,8 @@ class Optimal(Theorem):
         slack = 1 - (1 - exact(self.delta)) / no_failure_chance(history)
         if slack < 0:
             return Decimal("Infinity")
-        room = math.nextafter(float(slack), 0.0) if history.delta else float(self.delta)
-        return exact(optimal_total(history.epsilons[0] / MICRO, history.count, room))
+        delta = math.nextafter(float(slack), 0.0) if history.delta else float(self.delta)
+        return exact(optimal_total(history.epsilons[0] / MICRO, history.count, delta))
 
     def allowed(self, reports: Reports) -> bool:
         """Return whether these reports stay within the total."""

@@ -168,12 +168,12 @@ def composed_epsilon(parts: Sequence[tuple[Blanket, int]], delta: float, own: in
 
 def _fewest(parts: Sequence[tuple[Blanket, int]], steps: int) -> list[tuple[Blanket, int]]:
     """Return the parts that can have the largest ε': for each blanket those with the fewest reports."""
-    room: dict[Blanket, int] = {}
+    counts: dict[Blanket, int] = {}
     chosen: list[tuple[Blanket, int]] = []
     for blanket, n in sorted(parts, key=lambda part: part[1]):
-        if room.get(blanket, 0) < steps:
+        if counts.get(blanket, 0) < steps:
             chosen.append((blanket, n))
-            room[blanket] = room.get(blanket, 0) + n
+            counts[blanket] = counts.get(blanket, 0) + n
     return chosen
 
 

@@ -164,15 +164,15 @@ def _total(widths: Sequence[int]) -> int:
     return sum(widths) + _GAP * max(0, len(widths) - 1)
 
 
-def _fitted(columns: Sequence[_Measured], room: int) -> list[tuple[_Measured, int]]:
-    """Return the columns to show, with widths that fit the room unless their numbers need more."""
+def _fitted(columns: Sequence[_Measured], width: int) -> list[tuple[_Measured, int]]:
+    """Return the columns to show, with widths that fit this width unless their numbers need more."""
     without_bars = [column for column in columns if not column.bar]
     for chosen in (columns, without_bars):
         for widths in ([c.natural for c in chosen], [c.broken for c in chosen]):
-            if _total(widths) <= room:
+            if _total(widths) <= width:
                 return list(zip(chosen, widths, strict=True))
     widths = [column.broken for column in without_bars]
-    while _total(widths) > room:
+    while _total(widths) > width:
         over = [i for i, column in enumerate(without_bars) if widths[i] > column.least]
         if not over:
             break

@@ -108,7 +108,7 @@ def test_named_interpreter_is_used_or_rejected(
     monkeypatch.setenv(interpreters.VARIABLE, shlex.join(interpreter))
     assert interpreters.for_board().argv == tuple(interpreter)
     old = tmp_path / "old"
-    old.write_text("#!/bin/sh\necho PROBE 1000000 micropython 1.22.1 littlefs urandom mpy socket room\n")
+    old.write_text("#!/bin/sh\necho PROBE 1000000 micropython 1.22.1 littlefs urandom mpy socket memory\n")
     old.chmod(0o755)
     for named, words in (
         (shlex.join((sys.executable, "-S")), "-S is not MicroPython, or does not run"),

@@ -76,13 +76,13 @@ class Board:
             *times.values(),
         )
 
-        def room(name: str, count: int = 1) -> Any:
+        def buffer(name: str, count: int = 1) -> Any:
             return (c_uint64 * (c_size_t.in_dll(self.c, name).value * count // 8 + 1))()
 
-        self.reporter = room("test_reporter_bytes")
-        self.topics = room("test_topic_bytes", len(policy["experiments"]))
+        self.reporter = buffer("test_reporter_bytes")
+        self.topics = buffer("test_topic_bytes", len(policy["experiments"]))
         if policy.get("ask") == "each":
-            self.questions = room("test_question_bytes", len(policy["experiments"]))
+            self.questions = buffer("test_question_bytes", len(policy["experiments"]))
             self.port.asker = ctypes.addressof(c_size_t.in_dll(self.c, "hushmote_ask_each"))
             self.port.questions = ctypes.addressof(self.questions)
         self.buffer = ctypes.create_string_buffer(1101)
@@ -171,9 +171,9 @@ class Board:
         """Return the payloads that wait for a yes, by name."""
         waiting = {}
         for i, name in enumerate(self.board.policy["experiments"]):
-            room = ctypes.create_string_buffer(1093)
-            if size := self.c.test_waiting(ctypes.byref(self.port), i, room):
-                waiting[name] = room.raw[:size]
+            payload = ctypes.create_string_buffer(1093)
+            if size := self.c.test_waiting(ctypes.byref(self.port), i, payload):
+                waiting[name] = payload.raw[:size]
         return waiting
 
     def acknowledged(self, number: int) -> None:

@@ -197,16 +197,16 @@ class _Chaos:
     # Faults
 
     async def _disturb(self, faults: Sequence[Fault]) -> None:
-        room = asyncio.Semaphore(_AT_ONCE)
+        slots = asyncio.Semaphore(_AT_ONCE)
         async with asyncio.TaskGroup() as under_way:
             for fault in faults:
                 await asyncio.sleep(fault.after_s)
-                while room.locked():
+                while slots.locked():
                     await asyncio.sleep(0.02)
-                under_way.create_task(self._strike(fault, room))
+                under_way.create_task(self._strike(fault, slots))
 
-    async def _strike(self, fault: Fault, room: asyncio.Semaphore) -> None:
-        async with room:
+    async def _strike(self, fault: Fault, slots: asyncio.Semaphore) -> None:
+        async with slots:
             await self._strike_one(fault)
         self._done[fault.kind] += 1
 

@@ -36,7 +36,7 @@ MASTER = bytes(range(32))
 FLEET_KEYS = keys.FleetKeys((MASTER,), MASTER)
 FLEET = "garden"
 WIFI = "home:correct horse"
-NEEDS = {"littlefs", "urandom", "mpy", "socket", "room"}
+NEEDS = {"littlefs", "urandom", "mpy", "socket", "memory"}
 _compile_once = functools.cache(usb.compile_mpy)
 
 

@@ -63,7 +63,7 @@ static const char *value_of(const char *name) {
 }
 
 /* Copy a field's value as text, "" if it is null or missing; false if it is too long or has an escape such as \u. */
-static bool field(const char *name, char *value, size_t room) {
+static bool field(const char *name, char *value, size_t capacity) {
     const char *at = value_of(name);
     size_t used = 0;
     value[0] = 0;
@@ -71,10 +71,10 @@ static bool field(const char *name, char *value, size_t room) {
         return true;
     if (*at != '"') {
         used = strspn(at, "0123456789");
-        snprintf(value, room, "%.*s", (int)used, at);
-        return used < room;
+        snprintf(value, capacity, "%.*s", (int)used, at);
+        return used < capacity;
     }
-    for (at++; *at && *at != '"' && used + 1 < room; at++) {
+    for (at++; *at && *at != '"' && used + 1 < capacity; at++) {
         char c = *at;
         if (c == '\\') {
             c = *++at;
@@ -105,13 +105,13 @@ static bool hex(const char *name, uint8_t *key, size_t bytes, const uint8_t **fo
 }
 
 /* A PEM text becomes a file of the folder, as libmosquitto takes it. */
-static bool pem(const char *name, char *path, size_t room) {
+static bool pem(const char *name, char *path, size_t capacity) {
     static char text[16384];
     if (!field(name, text, sizeof text))
         return false;
     path[0] = 0;
     if (text[0]) {
-        snprintf(path, room, "%s/%s.pem", posix.folder, name);
+        snprintf(path, capacity, "%s/%s.pem", posix.folder, name);
         return hushmote_posix_replace(&posix, strrchr(path, '/') + 1, text, strlen(text)) == 0;
     }
     return true;

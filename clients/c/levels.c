@@ -56,7 +56,7 @@ int hm_add_level(struct hushmote_experiment *e, uint32_t nodes, uint32_t g, uint
             return HUSHMOTE_REFUSED; /* it would have more codes than there can be */
     e->weight_sum += weight;
     level.threshold = hm_threshold(e->epsilon, g, 1);
-    /* At or below 1/g the truth is no likelier than each lie: e^epsilon would bound the wrong ratio. */
+    /* At or below 1/g the truth is not likelier than each lie: e^epsilon would bound the wrong ratio. */
     if (level.threshold <= HM_ONE / g)
         return HUSHMOTE_REFUSED_SMALL_EPSILON;
     return size - 1 > HM_MAX_CODES / g ? HUSHMOTE_REFUSED : hm_push_level(e, &level, level.t ? (size - 1) * g : g);
@@ -121,7 +121,7 @@ uint32_t hm_respond(const struct hm_level *level, uint32_t node, struct hushmote
         }
         hm_divide(sum, g, &cell);
     }
-    /* Both are drawn and one expression selects one, so that the time taken does not tell a lie from the truth. */
+    /* Both are always drawn and one expression takes either, so timing does not tell a lie from the truth. */
     lie = 1u - hm_bernoulli(random, level->threshold);
     other = 1 + hm_below(random, g - 1); /* one of the g - 1 *other* cells: with all g, epsilon would be larger */
     hm_divide(cell + lie * other, g, &cell);

@@ -1,14 +1,14 @@
-/* pgr: local hashing of least codes, by projective geometry.
+/* pgr: local hashing with the fewest codes, by projective geometry.
 
    A value is a point of the projective space over the integers mod q, q prime, and so is a code: a vector of t digits
-   whose highest digit but zeros is 1, so that no point is a multiple of another. A code is likelier, by e^epsilon, for
+   whose highest nonzero digit is 1, so that no point is a multiple of another. A code is likelier, by e^epsilon, for
    the values whose dot product with it is 0: they are *inside*.
 
    Privacy: a code's chance inside is at most e^epsilon times that outside; the threshold is the chance of all inside,
-   rounded down. Utility: any two values are inside together for the same number of codes, so that estimates are without
-   bias; they err as those of olh. Cost: (q^t - 1) / (q - 1) codes, q - 1 times fewer than olh has that tells as many
-   values apart; 3 draws, and steps whose number depends on q and t alone. Citation: Feldman, Nelson, Nguyen, Talwar,
-   "Private Frequency Estimation via Projective Geometry", ICML 2022. */
+   rounded down. Utility: any two values are inside together for the same number of codes, so that estimates are
+   unbiased; their errors are those of olh. Cost: (q^t - 1) / (q - 1) codes, q - 1 times fewer than an olh that
+   distinguishes as many values; 3 draws, and steps whose number depends on q and t alone. Citation: Feldman, Nelson,
+   Nguyen, Talwar, "Private Frequency Estimation via Projective Geometry", ICML 2022. */
 #include "core.h"
 
 #if HUSHMOTE_WITH_PGR
@@ -51,7 +51,7 @@ static uint32_t is_positive(uint32_t x) { /* of x up to 2^31: 1, else 0 */
 /* The number of a point that is a multiple of these t digits, lowest first; not all are 0. */
 static uint32_t number_of(const uint16_t *digits, unsigned t, uint32_t q) {
     uint32_t top = 0, inverse = 1, code = 0, seen = 0;
-    for (unsigned i = 0; i < t; i++) /* its highest digit but zeros */
+    for (unsigned i = 0; i < t; i++) /* its highest nonzero digit */
         top += (digits[i] - top) * is_positive(digits[i]);
     for (uint32_t power = q - 2; power; power >>= 1) { /* top^(q - 2), which is 1 / top by Fermat's little theorem */
         if (power & 1)
@@ -69,9 +69,9 @@ static uint32_t number_of(const uint16_t *digits, unsigned t, uint32_t q) {
 uint32_t hm_randomize_points(const struct hm_level *level, uint32_t node, struct hushmote_random *random) {
     uint16_t digits[MAX_DIGITS];
     uint32_t q = level->g, outside = level->width, at = 0, dot = 0, live = 1, digit;
-    /* Everything is drawn in any case, so that the time taken does not tell where the code is. */
+    /* Everything is always drawn: timing does not tell whether the code is inside. */
     uint32_t out = 1u - hm_bernoulli(random, level->threshold);
-    uint32_t rest = 1 + hm_below(random, outside - 1); /* digits but the one to solve for; inside not all are 0 */
+    uint32_t rest = 1 + hm_below(random, outside - 1); /* digits but the one solved for; inside, not all are 0 */
     rest += out * (hm_below(random, outside) - rest);
     for (unsigned i = 0; i < level->t; i++) {
         /* The node's digits, lowest first: its number with digits 1 to q, less 1 each; a 1 on top; zeros. */

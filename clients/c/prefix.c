@@ -1,8 +1,8 @@
-/* prefix: levels of a text's beginnings, of which a report answers for one, to find texts nobody listed.
+/* prefix: levels of a text's beginnings, one of which a report is about, to discover unlisted texts.
 
-   Privacy: that of pgr over one level's slots; the level is drawn without looking at the reading, so that a report
-   tells of one prefix alone. Utility: a server that knows a prefix tries each character behind it, so that what is
-   common is found without a list. Cost: the codes of all levels; 2 draws more than pgr. Citation: Wang, Li, Jha,
+   Privacy: that of pgr over one level's slots; the level is drawn without looking at the reading, so that a report is
+   about one prefix alone. Utility: a server that knows a prefix tries each character after it, so that it discovers
+   common texts without a list. Cost: the codes of all levels; 2 draws more than pgr. Citation: Wang, Li, Jha,
    "Locally Differentially Private Heavy Hitter Identification", IEEE TDSC 2021; Bassily, Nissim, Stemmer, Thakurta,
    "Practical Locally Private Heavy Hitters", NIPS 2017. */
 #include "core.h"

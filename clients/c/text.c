@@ -1,8 +1,8 @@
 /* Unlisted texts: the index of a text is its slot, a salted hash of its bytes.
 
    With prefixes, which are lengths in bytes, a text has a slot for each. Every text has a slot, so that whether a report
-   is made never depends on the text. Texts that share a slot cannot be told apart; another salt makes other texts
-   share. */
+   is made never depends on the text. Texts that share a slot cannot be told apart; which ones do differs from one
+   salt to the next. */
 #include "core.h"
 
 #include <string.h>

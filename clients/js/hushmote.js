@@ -337,7 +337,7 @@ function level(epsilon, domain, g, offset, nodeOf) {
   for (; g !== domain && size < domain; t++) size *= g;
   const seeds = t ? size - 1 : 1;
   const threshold = truthThreshold(epsilon, g - 1);
-  // At or below 1/g the truth is no likelier than each lie: e^eps would bound the wrong ratio.
+  // At or below 1/g the truth is not likelier than each lie: e^eps would bound the wrong ratio.
   check(threshold * g > ONE, SMALL);
   const respond = (index, rng) => {
     let node = nodeOf(index);
@@ -353,7 +353,7 @@ function level(epsilon, domain, g, offset, nodeOf) {
         seed = floor(seed / g);
       }
     }
-    // Both are drawn and one expression selects one, so that the time taken does not tell a lie from the truth.
+    // Both are always drawn and one expression takes either, so timing does not tell a lie from the truth.
     const lie = !rng.bernoulli(threshold);
     const other = 1 + rng.below(g - 1); // one of the g - 1 *other* cells
     return code + ((cell + lie * other) % g);
@@ -380,9 +380,9 @@ export function points(epsilon, domain, q, offset) {
   check(offset + inside + outside <= MOST, TOO_MANY);
   const threshold = truthThreshold(epsilon, outside, inside);
   const respond = (node, rng) => {
-    // Everything is drawn in any case, so that the time taken does not tell where the code is.
+    // Everything is always drawn: timing does not tell whether the code is inside.
     const out = 1 - rng.bernoulli(threshold);
-    let rest = 1 + rng.below(outside - 1); // digits but the one that is solved for; inside not all are 0
+    let rest = 1 + rng.below(outside - 1); // digits but the one solved for; inside, not all are 0
     rest += out * (rng.below(outside) - rest);
     const digits = [];
     let at = 0;
@@ -481,11 +481,11 @@ export const MECHANISMS = {
     const reach = takeInt(fields, 'reach', 0, 2 ** 23);
     const inside = 2 * reach + 1;
     const threshold = truthThreshold(epsilon, domain - 1, inside);
-    // Else a code inside is no likelier than one outside: e^epsilon would bound the wrong ratio.
+    // Otherwise a code inside is not likelier than one outside: e^epsilon would bound the wrong ratio.
     check(big(threshold) * big(domain - 1) > big(ONE - threshold) * big(inside), SMALL);
     exp.codes = domain + 2 * reach;
     return (index, rng) => {
-      // All three are always drawn, so that the time taken does not tell a code inside from one outside.
+      // All three are always drawn: timing does not tell a code inside from one outside.
       const truthful = rng.bernoulli(threshold);
       const near = index + rng.below(inside);
       const far = rng.below(domain - 1);
@@ -891,7 +891,7 @@ export class Client {
     const { sum, squares } = this.#settings.policy;
     const epsilon = big(exp.epsilon);
     const [number, rule, cap, spent] = this.#entry(exp, state);
-    // It may have been pinned otherwise since this version was checked, by another tab.
+    // Another tab may have pinned another rule since this version was checked.
     if (rule !== exp.rule || (rule === 'count' && big(spent) !== epsilon)) return 0n;
     // For the device's lifetime: while the sum is within its bound, or the squares are within theirs.
     const bySum = (big(sum) - big(state.sum)) / epsilon;

@@ -20,7 +20,7 @@ from .statistic import EstimateError
 
 _ROUNDS = 40  # rounds of the fixed-point iteration, with three steps each
 _STILL = 1e-9  # relative change of the log-likelihood at which the iteration stops
-_FLOOR = 0.002  # fraction of the start spread evenly, because a share that starts at zero would stay there
+_EVEN_PART = 0.002  # fraction of the start spread evenly, because a share that starts at zero would stay there
 _PROBED = 33  # frequencies of the cosine series at which the noise is computed
 
 
@@ -134,7 +134,7 @@ def smooth(estimate: Estimates) -> Shares:
     if whole.domain > estimate.domain:  # a missing reading has no neighbours, and keeps its share
         missing = float(np.clip(whole.frequencies[-1], 0, 1))
         start = np.append(start * (1 - missing), missing)
-    start = (1 - _FLOOR) * start + _FLOOR / len(start)
+    start = (1 - _EVEN_PART) * start + _EVEN_PART / len(start)
     # If all values are equally common, a maximisation step moves an error by this fraction, and only this
     # fraction of the smoothing may be applied with it.
     moved = min(1.0, 1 / (estimate.reports * noise * estimate.domain))

@@ -131,11 +131,11 @@ def _posterior(estimate: Estimates) -> Posterior:
     # variance and third cumulant whatever the true frequency; with little skew that is normal.
     unit = np.maximum(skew, 1e-3 * np.sqrt(variance))
     at = (1 - IMPLIED_SHARE) * x + IMPLIED_SHARE * simplex(x)
-    floor = np.maximum(variance - unit * at, 0.1 * variance)
-    number = np.maximum(x + floor / unit, 0) / unit
+    at_zero = np.maximum(variance - unit * at, 0.1 * variance)
+    number = np.maximum(x + at_zero / unit, 0) / unit
 
-    low, high = intervals(x, np.sqrt(floor + unit * np.maximum(x, 0)), unit, _GRID_CONFIDENCE)
-    v, u = np.quantile(floor, 0.1), np.quantile(unit, 0.1)
+    low, high = intervals(x, np.sqrt(at_zero + unit * np.maximum(x, 0)), unit, _GRID_CONFIDENCE)
+    v, u = np.quantile(at_zero, 0.1), np.quantile(unit, 0.1)
     # Frequencies in standard errors from zero, which grow with them. The grid changes smoothly with the data:
     # a new atom is added at its end, where there are no values.
     largest = 2 / u * (np.sqrt(v + u * max(high.max(), 0.0)) - np.sqrt(v)) / _GRID_STEP
@@ -148,7 +148,7 @@ def _posterior(estimate: Estimates) -> Posterior:
     index = first[:, None] + np.arange(window)
     outside = index >= last[:, None]
     index[outside] = 0
-    mean = (grid[index] + (floor / unit)[:, None]) / unit[:, None]
+    mean = (grid[index] + (at_zero / unit)[:, None]) / unit[:, None]
     n = number[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
         log = np.where(n > 0, n * np.log(mean / np.maximum(n, 1e-300)), 0) - (mean - n)

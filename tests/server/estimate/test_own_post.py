@@ -20,10 +20,10 @@ def estimate() -> Estimate:
     return draw(experiment, bell(16, 8, 3), 2000, np.random.default_rng(1))
 
 
-FLOOR = '''
+CLIP = '''
 import numpy as np
 
-def floor(estimates):
+def clip(estimates):
     """Cut off below zero.
 
     More about it."""
@@ -32,10 +32,10 @@ def floor(estimates):
 
 
 def test_own_function_returns_shares(own_folder: Write, estimate: Estimate):
-    own_folder("my_post", FLOOR)
-    shares = method_of("my_post:floor")(estimate)
+    own_folder("my_post", CLIP)
+    shares = method_of("my_post:clip")(estimate)
     np.testing.assert_array_equal(shares.frequencies, np.maximum(estimate.frequencies, 0))
-    assert (shares.method, shares.reports) == ("my_post:floor", 2000)
+    assert (shares.method, shares.reports) == ("my_post:clip", 2000)
     assert shares.notes[0] == "Cut off below zero."
     assert "no intervals" in shares.notes[1]
     assert not shares.frequencies.flags.writeable

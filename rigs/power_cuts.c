@@ -1,6 +1,6 @@
 /* A device's lifetime over a model of its storage, with a power cut before each flash operation.
 
-   With -DASK_EACH=2 each question wants a yes of its own, which it gets at once.
+   With -DASK_EACH=2 each question needs its own opt-in, which it gets at once.
 
    power_cuts [STEP [AGAIN]]: lose power at every STEP-th operation, and AGAIN operations later once more. Prints a line
    of JSON: operations of a lifetime, lifetimes, and how many of them ended locked, lost a serial, sent a number twice

@@ -20,7 +20,9 @@ from .statistic import EstimateError
 
 _ROUNDS = 40  # rounds of the fixed-point iteration, with three steps each
 _STILL = 1e-9  # relative change of the log-likelihood at which the iteration stops
-_EVEN_PART = 0.002  # fraction of the start spread evenly, because a share that starts at zero would stay there
+_EVEN_PART = (
+    0.002  # fraction of the start spread evenly, because a share that starts at zero would stay there
+)
 _PROBED = 33  # frequencies of the cosine series at which the noise is computed
 
 

@@ -410,7 +410,7 @@ class TestNoDuringAnotherCall:
             assert (client.consent, client.outbox(), client.report("e", True)) == (False, [], None)
             assert client.status()["sum"] == spent * EPSILON
             client.consent = True
-            assert client.outbox() == []  # what the no dropped stays dropped
+            assert client.outbox() == []  # what the opt-out dropped stays dropped
             assert client.report("e", True) is not None
 
     def test_is_written_when_it_arrives_just_before_unlock(self):
@@ -418,7 +418,7 @@ class TestNoDuringAnotherCall:
         free, left = [True], [1]
 
         def unlock(_context: Any) -> None:
-            free[0] = not left  # another thread says no while this one still holds the lock
+            free[0] = not left  # another thread opts out while this one still holds the lock
             if left:
                 left.pop()
                 assert made.c.hushmote_set_consent(made.client, False) == 0
@@ -426,7 +426,7 @@ class TestNoDuringAnotherCall:
 
         made.callbacks += [LOCK(lambda _: free[0]), UNLOCK(unlock)]
         made.config.lock, made.config.unlock = map(pointer, made.callbacks[2:])
-        assert made.report("e", True) is not None  # it was handed over before the no
+        assert made.report("e", True) is not None  # it was handed over before the opt-out
         again = started(dict(made.storage.slots), 3)
         assert (again.consent, again.outbox()) == (False, [])
 
@@ -494,7 +494,7 @@ class TestBudget:
                 assert storage.slots == c.storage.slots
                 c.consent = False
                 assert c.gap(3) == (3, [])
-        assert len(seen) == 5  # a yes always makes a report, which the budget has
+        assert len(seen) == 5  # an opt-in always makes a report, which the budget has
         busy = board(fresh_slots())
         meanwhile = []
         busy.during = lambda where: meanwhile.append(busy.gap(3))

@@ -45,7 +45,7 @@ class TestConsent:
             assert board.report() == 0
         board.board.consent = True
         assert [what for what in board.connected() if what[0] == "report"] == []
-        # From the network: a no always, a yes where the policy says so.
+        # From the network: an opt-out always, an opt-in if the policy allows it.
         network = board.c.hushmote_consent_from_network
         assert network(board.board.client, True) == -17
         assert network(board.board.client, False) == 0
@@ -406,7 +406,7 @@ class TestConnection:
 
 
 class TestAskingEach:
-    """asking.c: a yes applies to one question."""
+    """asking.c: an opt-in applies to one question."""
 
     EACH = POLICY | {"ask": "each"}
     STRONG = experiment_json(epsilon=4_000_000, budget={"rule": "sum", "cap": 40_000_000})

@@ -15,7 +15,7 @@ pytestmark = needs_gcc
 ALL_WELL = {"reports": 40, "locked": 0, "forgotten": 0, "conflicting": 0, "unpaid": 0, "failed": 0}
 ERASED_IS_OVERWRITTEN = "-DNVS_OVERWRITES_ERASED=1"
 MOVES_ARE_NOT_MARKED = "-DNVS_MARKS_MOVES=0"
-ASKS_EACH = ("-DASK_EACH=2", "-DPAGES=4")  # 3 pages do not hold a yes to each experiment as well
+ASKS_EACH = ("-DASK_EACH=2", "-DPAGES=4")  # 3 pages do not hold an opt-in to each experiment as well
 
 
 class TestPowerCuts:

@@ -196,7 +196,7 @@ class Lifetime:
         self.offer(experiment_json(**question(self.rng)))
 
     def offer(self, payload: bytes) -> None:
-        """Hand over a message; half of the questions that wait get a yes."""
+        """Hand over a message; half of the questions that wait get an opt-in."""
         fields = json.loads(payload)
         name, epsilon = fields["name"], fields["epsilon"]
         asked = json.dumps([fields.get(k) for k in ("type", "low", "high", "bins", "labels", "missing")])
@@ -214,7 +214,7 @@ class Lifetime:
             self.agree(name, payload, asked, epsilon)
 
     def agree(self, name: str, payload: bytes, asked: str, epsilon: int) -> None:
-        """Say yes to what waits; no yes to what the policy refuses, or what was pinned otherwise."""
+        """Opt in to what waits, but not to what the policy refuses or what was pinned differently."""
         is_no = self.python.client.consent is False
         if self.both(["agree", name, payload], lambda board: board.agree(name, payload)) is None:
             assert not is_no
@@ -234,11 +234,11 @@ class Lifetime:
     def do_report(self) -> None:
         name, value = self.rng.choice(NAMES), self.rng.choice(VALUES)
         answer = self.both(["report", name, value], lambda board: board.client.report(name, value))
-        # The model's own word: nothing is made, and nothing spent, without a yes to the question.
+        # The model's own word: nothing is made, and nothing spent, without an opt-in to the question.
         assert not self.each or name in self.agreed or answer is None
 
     def do_said(self) -> None:
-        """Someone says yes or no, perhaps while another call writes."""
+        """Opt in or out, perhaps while another call writes."""
         kind, name = self.rng.randrange(9), self.rng.choice(NAMES)
         value = self.rng.choice(VALUES)
 
@@ -268,7 +268,7 @@ class Lifetime:
             self.in_force.clear()
 
     def say_no(self, client: Any) -> None:
-        """Say no within another call, which raises nothing and silences at once."""
+        """Opt out within another call, which raises nothing and silences at once."""
         self.has_no = True
         if isinstance(client, CBoard):
             assert client.c.hushmote_set_consent(client.client, False) == 0

@@ -162,7 +162,7 @@ def test_host_firmware_reports_after_opt_in_until_budget_ends(tmp_path: Path):
                 assert "hold the button" in device.log()
                 make_ledger(device)
                 device.lives("Room", 3)
-                assert heard == []  # without a yes it does not even connect
+                assert heard == []  # without an opt-in it does not even connect
                 device.turn("Takes part", True)
                 device.wait("Takes part", True)
                 spent = [True] * len(SENSED)

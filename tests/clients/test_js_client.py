@@ -729,7 +729,7 @@ class TestSharedFolder:
 
 
 class TestAskingClient:
-    """question.js: a yes applies to one question."""
+    """question.js: an opt-in applies to one question."""
 
     EACH: ClassVar[dict[str, Any]] = {"policy": POLICY | {"ask": "each"}}
     YES: ClassVar[dict[str, Any]] = {"deviceId": DEVICE, "consent": True}
@@ -808,7 +808,7 @@ class TestAskingClient:
         assert (len(made), none) == (20, None)
 
     def test_concurrent_opt_out_ends_it(self):
-        """Reports, a yes and a no come at the same time; nothing is made of a question without a yes."""
+        """Reports, an opt-in and an opt-out come at once; a question without an opt-in gets no report."""
         several = (["agree", "e"], ["report", "e", True], ["setConsent", False], ["report", "e", True])
         answers = self.answers(
             ["enroll", E], ["atOnce", *several], ["setConsent", True], ["report", "e", True], ["enroll", E]

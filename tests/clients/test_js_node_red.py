@@ -103,7 +103,7 @@ def test_counts_readings_once_through_broker_outage_and_kill(tmp_path, store):
     try:
         with running(store, broker):
             with node_red(tmp_path, port):
-                take(port, 0.5)  # nobody has said yes
+                take(port, 0.5)  # nobody has opted in
                 take(port, None, provision=True)
                 until(lambda: (ledger / "ledger.2").exists(), "it is provisioned")
                 for topic in ("hushmote/consent", "room"):

@@ -575,7 +575,7 @@ class TestNestedCall:
             inner.append(client.report("e", True))
             inner.append(client.sent(waiting))
             with pytest.raises(LedgerError, match="another call is under way"):
-                client.consent = True  # a yes: it must be said again
+                client.consent = True  # the opt-in must be repeated
 
         waiting = b""
         storage.then = calls
@@ -673,7 +673,7 @@ class TestNoDuringAnotherCall:
 
     @staticmethod
     def interrupted(call):
-        """Return the client, interrupted by a no in its first write, one after a restart, and the answer."""
+        """Return a client that an opt-out interrupts in its first write, one after a restart, the answer."""
         storage = CallsBack()
         provision(storage, consent=True)
         client = asked(budget("sum", 30 * EPSILON), storage=storage)
@@ -704,7 +704,7 @@ class TestNoDuringAnotherCall:
             assert (client.consent, client.outbox(), client.report("e", True)) == (False, [], None)
             assert client.status()["sum"] == spent * EPSILON
             client.consent = True
-            assert client.outbox() == []  # what the no dropped stays dropped
+            assert client.outbox() == []  # what the opt-out dropped stays dropped
             assert client.report("e", True) is not None
 
     def test_withholds_the_report(self):

@@ -121,7 +121,7 @@ class TestOptIn:
 
 
 class TestQuestion:
-    """With "ask": "each" a yes applies to one question, before and after a restart."""
+    """With "ask": "each" an opt-in applies to one question, before and after a restart."""
 
     ROOM = TEMPERATURE | {"name": "room_temp", "epsilon": 1_000_000, "window": "day"}
     WAITS = "nobody has said yes to it: agree(name) says it"
@@ -140,7 +140,7 @@ class TestQuestion:
         return make
 
     def asks(self, kept: KeptExperiments, fields: dict[str, Any]) -> bool:
-        """Hand over a retained message; whether it waits for a yes, else it is in force."""
+        """Hand over a retained message; whether it waits for an opt-in, else it is in force."""
         payload = experiment_json(**fields)
         kept.put_aside("room_temp", payload)
         why = kept.consider()[1]
@@ -205,7 +205,7 @@ class TestQuestion:
         assert self.asks(kept, changed)
         kept.agree("room_temp")
         assert not self.asks(start(), changed)
-        assert self.asks(start(), self.ROOM) == ("epsilon" not in change)  # a yes applies to one question
+        assert self.asks(start(), self.ROOM) == ("epsilon" not in change)  # an opt-in applies to one question
 
     @pytest.mark.parametrize(
         "change",
@@ -223,7 +223,7 @@ class TestQuestion:
         kept = self.agreed(start)
         assert not self.asks(kept, self.ROOM | change)
         assert not self.asks(start(), self.ROOM | change)
-        assert not self.asks(start(), self.ROOM)  # the yes was to this epsilon
+        assert not self.asks(start(), self.ROOM)  # the opt-in was to this epsilon
 
     def test_outlasts_restart_while_waiting(self, start: Any, tmp_path: Path):
         waiting = start()

@@ -152,7 +152,7 @@ def lifetime(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., l
         monkeypatch.setattr(main, "POLICY", main.POLICY | {"ask": ask})
         if known:
             client = ldp_client.Client(main.POLICY, storage, "board-1", fleet="home")
-            with contextlib.suppress(ldp_client.ExperimentRefused):  # it waits for a yes of its own
+            with contextlib.suppress(ldp_client.ExperimentRefused):  # it waits for its own opt-in
                 KeptExperiments(client, str(folder)).take("t", payload)
 
         def reading() -> bool:
@@ -362,7 +362,7 @@ class TestButton:
 
     @pytest.fixture
     def said_yes(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], bool]:
-        """Whether flash has a yes to the question that waited; the board has a light."""
+        """Whether flash has an opt-in to the question that waited; the board has a light."""
         monkeypatch.setattr(main, "LED", "LED")
         return (tmp_path / "True" / "t.yes").exists
 

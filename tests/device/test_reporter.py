@@ -722,7 +722,7 @@ class TestSleepingBoard:
 
 
 def opens_no_connection(board: Board, watcher: Watcher) -> None:
-    """Check that it does not whatever it is asked, and however long nobody says yes."""
+    """Check that it does not whatever it is asked, and however long nobody opts in."""
     assert board.ask("report", "room_temp", 1) is None
     board.ask("pass_ms", 3_600_000)
     board.ask("poll", 200)

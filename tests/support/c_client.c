@@ -9,7 +9,7 @@ const size_t test_client_bytes = sizeof(struct hushmote), test_experiment_bytes 
              test_reporter_bytes = sizeof(struct hushmote_reporter), test_topic_bytes = sizeof(struct hushmote_topic),
              test_question_bytes = sizeof(struct hushmote_question);
 
-/* The payload that waits for a yes, and its length. */
+/* The payload that waits for an opt-in, and its length. */
 unsigned test_waiting(const struct hushmote_port *port, unsigned at, uint8_t payload[HUSHMOTE_PAYLOAD_BYTES]) {
     if (port->questions == NULL)
         return 0;

@@ -259,7 +259,7 @@ class CBoard:
         return out.raw[:size] or None
 
     def gap(self, most: int) -> tuple[int, list[str]]:
-        """As gap.draw(): the first call with a yes, and the names that report there."""
+        """As gap.draw(): the first call that reports, and the names that report there."""
         drawn = c_uint64()
         calls = self._call("gap", c_uint(most), ctypes.byref(drawn))
         names = self.policy["experiments"]

@@ -168,7 +168,7 @@ class Board:
         return self.c.hushmote_agree(self.reporter, name.encode(), payload, c_size_t(size))
 
     def asking(self) -> dict[str, bytes]:
-        """Return the payloads that wait for a yes, by name."""
+        """Return the payloads that wait for an opt-in, by name."""
         waiting = {}
         for i, name in enumerate(self.board.policy["experiments"]):
             payload = ctypes.create_string_buffer(1093)

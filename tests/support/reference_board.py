@@ -271,7 +271,7 @@ def report_of(payload: str, number: int, code: int, device: str = "", key: bytes
 
 
 def question_of(payload: str) -> bytes:
-    """Return what a yes applies to under "ask": "each"; docs/wire-format.md has its bytes."""
+    """Return what an opt-in applies to under "ask": "each"; docs/wire-format.md has its bytes."""
     fields = json.loads(payload)
     left_out = ("v", "epsilon", "every", "budget", "window", "g", "q", "reach", "fanout", "cells", "weights")
     kept = {name: value for name, value in fields.items() if name not in left_out}

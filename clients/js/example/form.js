@@ -54,7 +54,7 @@ $('yes').onclick = async () => {
   await show();
 };
 $('no').onclick = $('stop').onclick = async () => {
-  await client.setConsent(false).catch(() => {}); // where nothing is kept, nobody said yes
+  await client.setConsent(false).catch(() => {}); // without a ledger nobody has opted in
   await show();
 };
 form.onsubmit = async (event) => {

@@ -52,7 +52,7 @@ module.exports = function register(RED) {
       await client.agree(name, Buffer.isBuffer(payload) ? new Uint8Array(payload) : undefined);
     };
 
-    /* Properties of their own, which no MQTT-in node sets: else whoever may publish at the broker says yes. */
+    /* Properties of their own, which no MQTT-in node sets: otherwise anyone who may publish at the broker could opt in. */
     const decide = async ({ client, provision }, msg) => {
       if (msg.consent !== false && fromMqtt(msg)) throw new Error('a message from MQTT can say no, but neither yes nor provision');
       if (msg.provision === true) await provision();

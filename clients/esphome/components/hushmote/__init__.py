@@ -136,7 +136,7 @@ IDENTITY = cv.Schema(
 
 
 def ask(value):
-    """Accept "once", a yes to all experiments."""
+    """Accept "once", an opt-in to all experiments."""
     if value == "each":
         raise cv.Invalid("this component has one yes to all experiments: leave ask out, or set it to once")
     return cv.one_of("once")(value)

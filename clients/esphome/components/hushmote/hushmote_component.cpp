@@ -260,7 +260,7 @@ void Hushmote::report_(Question &question) {
   }
 }
 
-/* Someone holds the button: that turns a yes into a no, and anything else into a yes. */
+/* Someone holds the button: that opts out a device that is opted in, and opts in any other. */
 void Hushmote::attend_() {
   if (this->yes_button_ != nullptr && this->yes_button_->has_state() &&
       hushmote_held(&this->button_, this->yes_button_->state, millis()))

@@ -101,7 +101,7 @@ class Hushmote : public Component {
 
   /* Make the empty ledger, while someone holds the button, where there is one; a ledger that is there stays. */
   void provision();
-  /* Someone said yes or no; at_board: who holds it, and not the network. */
+  /* Someone opted in or out; at_board: by holding the board, not over the network. */
   void say(bool yes, bool at_board);
 
  protected:

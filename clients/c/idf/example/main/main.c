@@ -1,6 +1,6 @@
 /* A thermometer that takes part in the experiment room_temp. device.h: `hushmote provision device NAME --for c`.
 
-   Hold the board's button for 3 s to say yes, again for no. The first time make the ledger: flash a build of its own with
+   Hold the board's button for 3 s to opt in, and again to opt out. The first time make the ledger: flash a build of its own with
    `idf.py -B build_ledger -DHUSHMOTE_MAKE_LEDGER=1 flash`, hold the button, then flash the usual one. */
 #include <stdio.h>
 

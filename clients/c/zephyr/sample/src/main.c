@@ -1,7 +1,7 @@
 /* A thermometer that takes part in the experiment room_temp, without a network of its own: it prints each report in
    hexadecimal digits. Publish those at QoS 1, or put hushmote_port.h over your MQTT.
 
-   Hold the first button for 3 s to say yes, again for no. The first time make the ledger: flash a build of its own with
+   Hold the first button for 3 s to opt in, and again to opt out. The first time make the ledger: flash a build of its own with
    `west build -d build_ledger -b BOARD . -- -DHUSHMOTE_MAKE_LEDGER=1`, hold the button, then flash the usual one. */
 #include <string.h>
 #include <zephyr/drivers/gpio.h>

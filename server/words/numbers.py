@@ -76,7 +76,7 @@ def decimals(low: float, high: float, steps: int = 10) -> int:
     half = (high - low) / 2
     if not 0 < half < math.inf:
         return 2
-    return min(9, max(0, math.ceil(math.log10(steps / half) - 1e-9)))
+    return min(9, max(0, math.ceil(math.log10(steps) - math.log10(half) - 1e-9)))
 
 
 def format_estimate(

@@ -7,11 +7,13 @@ import pytest
 from experiments import experiment_json
 from filled_store import fill
 
-from hushmote.server.answers.ask import ask
+from hushmote.server.answers.ask import Reply, ask
 from hushmote.server.answers.query import Facts
 from hushmote.server.answers.question import Question
+from hushmote.server.answers.rows import ChangeRow
 from hushmote.server.answers.store_reader import StoreReader
 from hushmote.server.store import Store
+from hushmote.server.words.findings import CERTAIN, certainty
 
 DAYS = ("2026-11-20", "2026-11-21", "2026-11-22")
 TEMP = Question(experiment="temp", fleet="home")
@@ -25,6 +27,7 @@ def reader(tmp_path: Path) -> Iterator[StoreReader]:
     )
     with Store(url) as store:
         fill(store, "home", temp, dict.fromkeys(DAYS, 500), unit="°C", asked="18:\nmedian")
+        fill(store, "lab", temp, {DAYS[0]: 500}, [1 / 42] * 30 + [6 / 42] * 2)
     with StoreReader(url) as opened:
         yield opened
 
@@ -51,13 +54,38 @@ def test_question_reads_versions_and_counts_once(
     assert sorted(read) == ["experiments", "window_reports"]
 
 
-def test_comparison_without_a_range_uses_the_file(reader: StoreReader) -> None:
-    reply = ask(Facts(reader.store), TEMP.replace(windows=DAYS[2:], against=DAYS[:1]))
-    shares, readings = reply.answers
-    assert [row.name for row in shares.rows] == ["18 and above"]
-    assert readings.rows[-1].name == "median"
-    assert reply.headline.startswith("18 °C and above: ")
-    assert ", compared with " in reply.headline
+class TestComparison:
+    QUESTION = TEMP.replace(windows=DAYS[2:], against=DAYS[:1])
+
+    def test_without_an_option_uses_the_file(self, reader: StoreReader) -> None:
+        reply = ask(Facts(reader.store), self.QUESTION)
+        shares, readings = reply.answers
+        assert [row.name for row in shares.rows] == ["18 and above"]
+        assert readings.rows[-1].name == "median"
+        assert reply.headline.startswith("18 °C and above: ")
+        assert ", 22 Nov, compared with " in reply.headline
+
+    def test_of_a_quantile_leaves_the_file_out(self, reader: StoreReader) -> None:
+        reply = ask(Facts(reader.store), self.QUESTION.replace(quantiles=(0.9,)))
+        assert [row.name for row in reply.answers[-1].rows][2:] == ["90 % quantile"]
+        assert reply.headline.startswith("90 % quantile: ")
+
+    def test_takes_all_compared_rows_into_account(self, reader: StoreReader) -> None:
+        reply = ask(Facts(reader.store), self.QUESTION.replace(rows=16))
+        row = min(changes(reply), key=lambda one: one.p)
+        assert row.p < 0.05 <= row.p_adjusted
+        assert "No clear difference" in reply.headline
+
+    def test_certainty_is_that_of_all_compared_rows(self, reader: StoreReader) -> None:
+        question = TEMP.replace(windows=DAYS[:1], against=("fleet=lab",), rows=16)
+        reply = ask(Facts(reader.store), question)
+        row = min(changes(reply), key=lambda one: one.p)
+        assert row.p < CERTAIN < row.p_adjusted
+        assert reply.headline.endswith(f", {certainty(row.p_adjusted)}).")
+
+
+def changes(reply: Reply) -> list[ChangeRow]:
+    return [row for row in reply.answers[0].rows if isinstance(row, ChangeRow)]
 
 
 def test_estimate_in_python_reads_versions_once(reader: StoreReader, monkeypatch: pytest.MonkeyPatch) -> None:

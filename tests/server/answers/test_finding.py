@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from boards import ask_fleet
 from command_line import hushmote as run_hushmote
-from experiment_kinds import fill_kinds
+from experiment_kinds import TEXT, fill_kinds
 from experiments import experiment_json, number_json
 from filled_store import fill
 from refusals import Refusal, refusals
@@ -25,7 +25,7 @@ from hushmote.server.answers.finding import Finding, Findings, find, reports_a_d
 from hushmote.server.answers.periods import last, period_of
 from hushmote.server.answers.query import Facts
 from hushmote.server.answers.question import Question, Selection
-from hushmote.server.answers.rows import Row
+from hushmote.server.answers.rows import CandidateRow, Row
 from hushmote.server.errors import UsageError
 from hushmote.server.estimate.statistic import EstimateError
 from hushmote.server.experiments.asks import asks_of
@@ -384,6 +384,16 @@ class TestKinds:
         assert re.fullmatch(pair, said["crash_by_version"].sentence)
         named = "Name the texts to look for: with candidates in the experiment's file, or candidates(...)."
         assert (said["firmware"].sentence, said["firmware"].enough) == (f"{named} Last report 21 Nov.", False)
+
+    def test_listed_text_stands_out_among_all_of_them(self, store: Store):
+        listed = "\n".join(f"1.{minor}" for minor in range(20))
+        fill(store, "home", TEXT, {"2026-11-27": 20_000}, asked=listed)
+        question = Question(experiment="firmware", fleet="home")
+        first = ask(Facts(store, NOW), question).answers[0].rows[0]
+        assert isinstance(first, CandidateRow)
+        assert first.p is not None
+        assert first.p < 0.05
+        assert only(store, "firmware").sentence == "None of the 20 listed texts stands out yet."
 
     @refusals(
         (ROOM, "warm", "a range reads low:high"),

@@ -138,6 +138,13 @@ class TestResolve:
         assert TEMP.resolve(facts).question == TEMP
 
     @pytest.mark.parametrize(
+        "fields", [{"ranges": ("20:",)}, {"quantiles": (0.9,)}, {"cdf": True}, {"rows": 8}], ids=min
+    )
+    def test_option_replaces_the_questions_of_the_file(self, fields: dict, facts: Facts):
+        compared = TEMP.replace(against=("before",), **fields)
+        assert compared.resolve(facts).question == compared
+
+    @pytest.mark.parametrize(
         ("fields", "text"),
         [
             ({"last": "2d", "windows": ("2026-11",)}, "window and last name periods that differ"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hushmote.server.answers import tables
 from hushmote.server.answers.answer import Answer
-from hushmote.server.answers.rows import TITLES, ChangeRow, Kind, PostRow, Row, TopRow, TrendRow
+from hushmote.server.answers.rows import TITLES, CandidateRow, ChangeRow, Kind, PostRow, Row, TopRow, TrendRow
 from hushmote.server.answers.tables import FittedTable
 
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[+-]\d+)?")
@@ -94,6 +94,14 @@ def test_drops_bars_first_and_then_shortens_labels(part: str, width: int, drawn:
     assert text.count("25 to 75") == 2
     assert max(map(len, text.splitlines())) <= width
     assert "".join(dict.fromkeys(letter for letter in text if letter in "█…")) == drawn
+
+
+@pytest.mark.parametrize(("kind", "row"), [("change", ChangeRow), ("candidates", CandidateRow)])
+def test_p_takes_all_rows_into_account(kind: Kind, row: type[ChangeRow | CandidateRow]) -> None:
+    rows = (row("a", 0.5, 0.25, 0.75, p=0.0123, p_adjusted=0.0456),)
+    text = shown(tables.answer(Answer(kind, "mode", "share", "", 9, 0.95, rows)), 80)
+    assert "0.0456" in text
+    assert "0.0123" not in text
 
 
 def test_wide_numbers_stay_on_one_line() -> None:

@@ -4,13 +4,14 @@ import datetime
 import time
 
 import pytest
-from boards import FLEET_KEYS, MASTER, SIGNING, client, experiment, payload_of, reports
+from boards import FLEET_KEYS, MASTER, SIGNING, ask_fleet, client, experiment, payload_of, reports
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hushmote.server.ingest import pipeline as ingest
-from hushmote.server.ingest.pipeline import FleetRules
+from hushmote.server.ingest.pipeline import FleetRules, KnownFleets
 from hushmote.server.ingest.rate_limit import HOUR_S, RateLimit
+from hushmote.server.ingest.status import Status
 from hushmote.server.store import Store, StoreError
 from hushmote.server.store.check import check
 from hushmote.server.store.number_set import MOST_CONTAINERS
@@ -135,6 +136,22 @@ class TestRateLimit:
         limit.start(time.monotonic() + HOUR_S + 1)
         assert take(store, flood[4], limit=limit) == (1, {})
 
+    def test_is_for_a_device_of_a_fleet_over_its_experiments(self, store):
+        free = {"rule": "unlimited"}
+        one, other = experiment(name="one", budget=free), experiment(name="other", budget=free)
+        fleets = ("first", "second")
+        for fleet in fleets:
+            ask_fleet(store, fleet, one)
+            ask_fleet(store, fleet, other)
+        batch = [
+            sent("a", report.encode(exp, n, 0), fleet)
+            for n in (1, 2)
+            for exp in (one, other)
+            for fleet in fleets
+        ]
+        assert take(store, *batch, limit=RateLimit(3))[0] == 6
+        assert store.rejects() == {fleet: {"too fast": 1} for fleet in fleets}
+
     def test_uncommitted_reports_do_not_use_the_limit(self, store):
         limit = RateLimit(1)
         message = sent("a", report.encode(experiment(), 1, 0))
@@ -195,6 +212,33 @@ class TestCounts:
         assert ingest.window(kind, NOW) == text
         elsewhere = NOW.astimezone(datetime.timezone(datetime.timedelta(hours=11)))
         assert ingest.window(kind, elsewhere) == text
+
+    def test_each_experiment_of_a_batch_has_its_own_window(self, store):
+        exps = [experiment(name=kind, window=kind) for kind in ("hour", "day", "all")]
+        for exp in exps:
+            store.add_experiment("open", payload_of(exp))
+        assert take(store, *(sent("a", report.encode(exp, 1, 0)) for exp in exps)) == (3, {})
+        windows = [store.windows("open", exp.digest) for exp in exps]
+        assert windows == [("2026-11-21T14",), ("2026-11-21",), ("all",)]
+
+
+class TestKnownFleets:
+    def test_any_unknown_version_of_a_batch_reads_them_again(self, store):
+        known = KnownFleets(store, Status(), FLEET_KEYS)
+        known.load()
+        new = store.add_experiment("open", payload_of(experiment(epsilon=500_000)))
+        batch = [sent("a", report.encode(exp, 1, 0)) for exp in (experiment(), new)]
+        assert new.digest not in known.rules_for(batch[:1])["open"].versions
+        assert new.digest in known.rules_for(batch)["open"].versions
+
+    def test_each_keyed_fleet_that_counts_has_its_key_checked(self, store):
+        ask_fleet(store, "second", experiment(), keyed=True)
+        known = KnownFleets(store, Status(), FLEET_KEYS)
+        known.load()
+        for fleet in ("keyed", "second"):
+            assert store.master_checks()[fleet] is None
+            known.note_counted([fleet])
+            assert store.master_checks()[fleet] == keys.master_check(MASTER, fleet)
 
 
 PAYLOADS = st.binary(max_size=40) | st.builds(
@@ -283,6 +327,18 @@ class TestRejects:
         )
         store.allow_devices("open", ["b"])
         assert take(store, again) == (1, {})
+
+    def test_allow_list_is_for_its_own_fleet_of_a_batch(self, store):
+        exp = experiment()
+        for fleet, device in (("first", "a"), ("second", "b")):
+            ask_fleet(store, fleet, exp)
+            store.allow_devices(fleet, [device])
+            store.set_listed(fleet, True)
+        fleets = ("first", "second", "open")
+        batch = [sent(device, report.encode(exp, 1, 0), fleet) for device in "ab" for fleet in fleets]
+        assert take(store, *batch)[0] == 4
+        assert store.rejects() == {fleet: {"unknown device": 1} for fleet in fleets[:2]}
+        assert [store.participation(fleet)["temp"].devices for fleet in fleets] == [1, 1, 2]
 
     def test_revoked_device_is_rejected_but_its_past_stays(self, store):
         exp = experiment()

@@ -530,6 +530,46 @@ class TestExpiry:
             assert check(store).violations == ()
 
     @in_sqlite
+    def test_republished_version_decides_again(self, store_url):
+        store, exp, _ = add_with_retention(store_url, "")
+        new = experiment(window="day", budget={"rule": "unlimited"}, epsilon=500_000)
+        far = NOW + datetime.timedelta(days=40_000)
+        with store:
+            store.add_experiment("home", payload_of(new), description=Description(keep="1d"))
+            store.add_experiment("home", payload_of(exp))
+            assert expire(store, far) is None
+            store.add_experiment("home", payload_of(new))
+            assert expire(store, far) is not None
+
+    @in_sqlite
+    def test_erases_no_windows_of_other_experiments(self, store_url):
+        store, exp, _ = add_with_retention(store_url, "1d")
+        door = experiment(name="door", window="day")
+        far = NOW + datetime.timedelta(days=40_000)
+        with store:
+            store.add_experiment("home", payload_of(door))
+            ask_fleet(store, "away", exp)
+            others = sent(STAYS, door, 1, master=None) + sent(STAYS, exp, 1, "away", master=None)
+            assert count(store, others, None) == (2, {})
+            while expire(store, far) is not None:
+                pass
+            assert store.windows("home", exp.digest) == ()
+            assert store.histogram("home", door.digest, "2026-11-21").sum() == 1
+            assert store.histogram("away", exp.digest, "2026-11-21").sum() == 1
+
+    @in_sqlite
+    def test_older_version_keeps_its_kind_of_window(self, store_url):
+        store, exp, _ = add_with_retention(store_url, "", "hour")
+        daily = experiment(window="day", budget={"rule": "unlimited"})
+        with store:
+            store.add_experiment("home", payload_of(daily), description=Description(keep="1d"))
+            over = NOW.replace(minute=0) + datetime.timedelta(days=1, hours=1)
+            assert expire(store, over - datetime.timedelta(seconds=1)) is None
+            due = expire(store, over)
+            assert due is not None
+            assert (due[0].experiment.digest, due[1]) == (exp.digest, "2026-11-21T14")
+
+    @in_sqlite
     def test_erases_one_window_a_turn_once_an_hour(self, store_url, caplog, monkeypatch):
         store, exp, _ = add_with_retention(store_url, "1d")
         clock = itertools.chain([NOW + datetime.timedelta(days=9)] * 5, [NOW + datetime.timedelta(days=9.1)])
@@ -583,9 +623,17 @@ class TestMerge:
 
     @in_sqlite
     def test_adds_expired_windows(self, store_url, tmp_path):
-        store, _, _ = add_with_retention(store_url, "1d")
+        store, exp, _ = add_with_retention(store_url, "1d")
         with store, Store(f"sqlite:///{tmp_path / 'all.sqlite'}") as total:
             expire(store, NOW + datetime.timedelta(days=9))
             merge(total, [store])
             assert [(v.keep, v.erased) for v in total.experiments()] == [("1d", 1)]
             assert (check(total).reports, check(total).violations) == (2, ())
+            expire(total, NOW + datetime.timedelta(days=9))
+            with Store(f"sqlite:///{tmp_path / 'site.sqlite'}") as site:
+                ask_fleet(site, "home", exp, description=Description(keep="1d"))
+                assert count(site, sent("other", exp, 1, master=None), None) == (1, {})
+                expire(site, NOW + datetime.timedelta(days=9))
+                merge(total, [site])
+            assert [v.erased for v in total.experiments()] == [3]
+            assert check(total).violations == ()

@@ -392,6 +392,25 @@ class TestMerge:
         assert [x.experiment for x in merge(a, [b]).experiments if x.kept] == ["door", "temp"]
         assert {v.expires for v in a.experiments()} == {LAST}
 
+    def test_new_names_stay_current_and_count_without_end(self, sites):
+        into, site = sites.open("into", payloads=()), sites.open("site", payloads=())
+        old, new = experiment_payload(), experiment_payload(epsilon=500_000)
+        for payload in (old, new, experiment_payload(name="door")):
+            site.add_experiment("home", payload)
+        merge(into, [site])
+        until = [(v.experiment.name, v.current, v.counted_until) for v in into.experiments()]
+        assert until == [(v.experiment.name, v.current, v.counted_until) for v in site.experiments()]
+        assert [day is None for _, _, day in until] == [False, True, True]
+
+    def test_adds_counts_to_the_same_version(self, sites):
+        old, new = experiment(), experiment(epsilon=500_000)
+        into = sites.open("into", payloads=map(payload_of, (new, old)))
+        site = sites.open("site", payloads=map(payload_of, (old, new)))
+        take(into, report_messages("a", new))
+        take(site, report_messages("b", old) + report_messages("c", new, frozenset({1})))
+        merge(into, [site])
+        assert [into.histogram("home", exp.digest).sum() for exp in (old, new)] == [4, 5]
+
     def test_keeps_the_targets_texts_and_fills_empty_ones(self, sites):
         a, b, c = (sites.open(name) for name in "abc")
         (payload,) = TEMP

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from hushmote.server.words.epsilon import belief, rounded_down, rounded_up
-from hushmote.server.words.numbers import chance, counted, few_boards, is_too_wide, length, two_digits
+from hushmote.server.words.numbers import (
+    chance,
+    counted,
+    decimals,
+    few_boards,
+    is_too_wide,
+    length,
+    two_digits,
+)
 
 
 class TestTooFewReports:
@@ -26,6 +34,12 @@ class TestNumbers:
         for p in np.random.default_rng(1).random(300):
             words = chance(float(p), up=True).replace(",", "").split(" in ")
             assert p <= float(words[0]) / float(words[1]) <= p * 1.02 + 1e-3
+
+    @pytest.mark.parametrize(
+        ("half", "places"), [(0.0, 2), (5e-312, 9), (1e-8, 9), (0.1, 2), (0.11, 2), (9.0, 1), (10.0, 0)]
+    )
+    def test_half_an_interval_has_two_digits(self, half: float, places: int):
+        assert decimals(-half, half) == places
 
     def test_counts_and_durations_have_plurals(self):
         assert [counted(n, "board") for n in (0, 1, 2000)] == ["0 boards", "1 board", "2,000 boards"]

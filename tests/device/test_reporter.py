@@ -807,6 +807,28 @@ class TestConsent:
         board.reach("connects", 2)
         assert board.ask("report", "room_temp", 1) is not None
 
+    def test_withdrawal_while_away_ends_the_question(
+        self, watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any, tmp_path: Path
+    ) -> None:
+        settings = {"folder": str(tmp_path / "ldp"), "policy": POLICY | {"ask": "each"}}
+        for name in ("room_temp", "door_open"):
+            watcher.publish(name, experiment(name))
+        board = start_any(mosquitto.port, **settings)
+        board.reach("asking", ["door_open", "room_temp"])
+        until(lambda: watcher.statuses[-1:] == [b"online refused:door_open refused:room_temp"], "the status")
+        board.kill()
+        watcher.publish("room_temp", b"")
+        board = start_any(mosquitto.port, again=True, **settings)
+        assert board.ask("asking") == ["door_open", "room_temp"]
+        board.reach("asking", ["door_open"], 20_000)
+        assert list(board.ask("refused")) == ["door_open"]
+        board.ask("close")
+        watcher.publish("door_open", b"")
+        board.reach("asking", [], 20_000)
+        assert board.ask("refused") == {}
+        board.ask("poll", 100)
+        until(lambda: watcher.statuses[-1:] == [b"online"], "the status")
+
 
 class OddBroker:
     """Speaks just enough MQTT to misbehave: answers(packet type) -> bytes, or None to keep pinging."""

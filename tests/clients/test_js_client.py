@@ -935,6 +935,13 @@ class TestAskingClient:
         assert answers[2].startswith("ExperimentRefused: cap must be")
         assert answers[3:] == [[], "ExperimentRefused: no question of e waits"]
 
+    def test_rejects_consent_to_withdrawn_question(self):
+        calls = [["enroll", experiment_json(name="f")]]
+        calls += [["enroll", E], ["withdraw", "e", b""], ["asking"], ["agree", "e"]] * 2
+        answers = self.answers(*calls, ["agree", "f"], ["report", "f", True])
+        assert answers[3:5] == answers[7:9] == [["f"], "ExperimentRefused: no question of e waits"]
+        assert len(answers[-1]) == 20
+
     def test_rejects_other_settings(self):
         plain = [["open", {"policy": POLICY | {"ask": "each"}}, False], ["open", {"policy": POLICY}, True]]
         plain += [["open", {"policy": POLICY | {"ask": "once"}}, True], ["open", {}, True]]

@@ -15,6 +15,7 @@ pytestmark = needs_gcc
 ALL_WELL = {"reports": 40, "locked": 0, "forgotten": 0, "conflicting": 0, "unpaid": 0, "failed": 0}
 ERASED_IS_OVERWRITTEN = "-DNVS_OVERWRITES_ERASED=1"
 MOVES_ARE_NOT_MARKED = "-DNVS_MARKS_MOVES=0"
+LOSES_UNCOMMITTED = "-DNVS_LOSES_UNCOMMITTED=1"
 ASKS_EACH = ("-DASK_EACH=2", "-DPAGES=4")  # 3 pages do not hold a yes to each experiment as well
 
 
@@ -48,6 +49,10 @@ class TestPowerCuts:
     @pytest.mark.parametrize("again", [1, 2, 5])
     def test_may_happen_twice(self, tmp_path: Path, storage: str, again: int):
         counts = live(build(tmp_path, storage), 7, again)
+        assert counts.items() >= ALL_WELL.items()
+
+    def test_lose_nothing_that_nvs_was_to_commit(self, tmp_path: Path):
+        counts = live(build(tmp_path, "nvs strings", LOSES_UNCOMMITTED), 59)
         assert counts.items() >= ALL_WELL.items()
 
     @pytest.mark.parametrize("flags", [(), (ERASED_IS_OVERWRITTEN,)], ids=["erased", "overwritten"])

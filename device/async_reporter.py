@@ -183,7 +183,7 @@ class AsyncReporter(base.BaseReporter):
             topic = _text(self._experiment_prefix + name.encode())
             answer = await self._exchange(0x82, _SUBACK, b"", topic + b"\x00")  # QoS 0, as mqtt_reporter says
             if answer[2:] == b"\x80":
-                self.refused[name] = "the broker forbids the subscription"
+                self.refused[name] = base.FORBIDDEN
         self._last_status = self._health("online")
         await self._publish(self._status_topic, self._last_status, True)
         self._is_connected()

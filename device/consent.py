@@ -118,7 +118,6 @@ def offer(kept, button, led, feed):
 def accept(kept, name, payload=None):
     """Consent to the question that waits for a name, and print the result; return whether it counts."""
     try:
-        ldp_client.check(name in kept.asking, "no question waits")
         kept.agree(name, payload)
     except ldp_client.LDPError as e:
         print("hushmote: %s: refused: %s" % (name, e))
@@ -275,8 +274,8 @@ def ask(kept, name, payload):
 def agree(kept, name, payload):
     """Accept the question that waits; after an opt-out someone must opt in first."""
     ldp_client.check(kept._client.consent is not False, "someone said no to everything")
-    same = payload is None or kept.asking.get(name) == payload
-    ldp_client.check(same, "another question waits now")
+    ldp_client.check(name in kept.asking, "no question waits")
+    ldp_client.check(payload in (None, kept.asking[name]), "another question waits now")
     kept._refused.pop(name, None)
     _remove(kept, name + _ASKING_FILE)
     kept.take(name, kept.asking.pop(name), True)

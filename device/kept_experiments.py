@@ -193,9 +193,14 @@ class KeptExperiments:
         return name, why
 
     def absent(self, name):
-        """Remove an experiment that the broker does not repeat: a withdrawal in an open fleet."""
-        if self._client._announce_key is None:
-            self.take(name, b"")
+        """Remove an experiment that the broker does not repeat, and return True, if the fleet is open.
+
+        In an open fleet that is how an experiment is withdrawn, also one that waits for consent.
+        """
+        if self._client._announce_key is not None:
+            return False
+        self.take(name, b"")
+        return True
 
     def _enroll(self, name, payload, verified):
         try:

@@ -416,7 +416,7 @@ class Reporter(base.BaseReporter):
             # 0x80 in the broker's answer, which was read to its end: only this name is forbidden.
             if isinstance(e, OSError) or not e.args or e.args[0] != 0x80:
                 raise
-            self.refused[name] = "the broker forbids the subscription"
+            self.refused[name] = base.FORBIDDEN
 
     def _receive(self):
         """Take the messages that have arrived; return whether there were any."""

@@ -57,6 +57,7 @@ def left_ms(until_ms, most_ms):
 
 
 NOT_MQTT = "the broker sent what is not MQTT"
+FORBIDDEN = "the broker forbids the subscription"
 _MAX_WAIT_S = const(16_000)  # in milliseconds it must fit DRBG.below()
 _STEADY_MS = const(30_000)  # after a connection that lasted this long, the backoff starts again
 _STORAGE_RETRY_MS = const(60_000)
@@ -177,8 +178,8 @@ class BaseReporter:
         spread_s: 1 to 16,000: the first attempt after a start, and after a connection that had lasted, waits
             for a time drawn from this range instead, since the same outage may have hit a whole region; None
             for backoff_s.
-        settle_s: 1 to 16,000: a known experiment that the broker has not repeated this long after a reconnect
-            was withdrawn meanwhile.
+        settle_s: 1 to 16,000: an experiment that the broker has not repeated this long after a reconnect was
+            withdrawn meanwhile.
 
     Attributes:
         connected: Whether the session is up.
@@ -371,8 +372,10 @@ class BaseReporter:
             return
         self._settled_ms = None
         for name in self._names:
-            if name in self._kept.digests and name not in self._heard:
-                self._kept.absent(name)
+            if name not in self._heard and self._kept.absent(name):
+                self._unsure = True
+                if self.refused.get(name) != FORBIDDEN:
+                    self.refused.pop(name, None)
 
     def _due(self, now):
         """Return the report to send next, if one is due. With `now`, the random delay is left out."""

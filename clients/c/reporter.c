@@ -297,13 +297,19 @@ void hushmote_reporter_message(struct hushmote_reporter *reporter, const char *t
     }
 }
 
+static bool is_waiting(const struct hushmote_reporter *reporter, unsigned at) {
+    return reporter->port->asker != NULL && reporter->port->questions[at].bytes > 0;
+}
+
 /* In an open fleet, end experiments withdrawn while the board was away: the broker no longer repeats them. */
 static void settle(struct hushmote_reporter *reporter) {
     const struct hushmote_config *config = config_of(reporter);
     reporter->settled.set = false;
-    for (unsigned i = 0; i < name_count(reporter); i++) {
-        if (config->announce_key == NULL && config->experiments[i].enrolled && !reporter->topics[i].heard)
+    for (unsigned i = 0; config->announce_key == NULL && i < name_count(reporter); i++) {
+        if (!reporter->topics[i].heard && (config->experiments[i].enrolled || is_waiting(reporter, i))) {
             (void)hm_take_message(reporter, i, (const uint8_t *)"", 0, false);
+            reporter->unsure = true;
+        }
     }
 }
 

@@ -314,6 +314,9 @@ class Board:
     def refused(self):
         return self.reporter.refused
 
+    def asking(self):
+        return sorted(self.reporter._kept.asking)
+
     def outbox(self):
         return [binascii.hexlify(r).decode() for r in self.client.outbox()]
 

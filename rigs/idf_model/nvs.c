@@ -24,6 +24,10 @@
 #define NVS_OVERWRITES_ERASED false /* true: with zeros, as ESP-IDF does from 6.0.1 on */
 #endif
 
+#ifndef NVS_LOSES_UNCOMMITTED
+#define NVS_LOSES_UNCOMMITTED false /* true: a start finds what nvs_commit() has written, the least that ESP-IDF promises */
+#endif
+
 enum kind { NUMBER = 1, STRING = 0x21, BLOB_DATA = 0x42, BLOB_INDEX = 0x48 };
 enum state { FREE = 3, WRITTEN = 2, ERASED = 0 };
 enum page_state { UNUSED, ACTIVE, FULL, FREEING };
@@ -53,7 +57,7 @@ struct page { /* what the driver has in RAM of one */
     unsigned first, next;
 };
 
-static struct image flash[PAGES];
+static struct image flash[PAGES], committed[PAGES];
 static struct page pages[PAGES];
 static unsigned order[PAGES], used, spare[PAGES], spares; /* pages by sequence number; those without one */
 static uint32_t sequence;
@@ -446,9 +450,12 @@ void storage_new(void) {
         memset(flash[at].states, FREE, ENTRIES);
         flash[at].state = UNUSED;
     }
+    memcpy(committed, flash, sizeof flash);
 }
 
 void storage_start(void) {
+    if (NVS_LOSES_UNCOMMITTED)
+        memcpy(flash, committed, sizeof flash);
     used = spares = 0;
     for (unsigned at = 0; at < PAGES; at++) {
         unsigned where = used;
@@ -630,5 +637,7 @@ esp_err_t nvs_erase_key(nvs_handle_t handle, const char *key) {
 
 esp_err_t nvs_commit(nvs_handle_t handle) {
     (void)handle;
+    if (NVS_LOSES_UNCOMMITTED)
+        memcpy(committed, flash, sizeof flash);
     return ESP_OK;
 }

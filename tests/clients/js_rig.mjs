@@ -2,6 +2,7 @@
 import { writeSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
+import { Door } from '../../clients/js/door.js';
 import { Folder } from '../../clients/js/folder.js';
 import '../../clients/js/prefix.js';
 import { AskingClient, question } from '../../clients/js/question.js';
@@ -107,7 +108,7 @@ const jobs = {
     return found;
   },
   /** Calls of one client, [method, argument, ...]; what they answer, and the records that are left. */
-  async play({ storage, settings, provision, draws, payloads = [], yes = {} }, calls) {
+  async play({ storage, settings, provision, draws, url, payloads = [], yes = {} }, calls) {
     const kept = storage.folder ? new Folder(storage.folder) : new Memory(storage);
     const agreed = storage.folder ? new Folder(`${storage.folder}/yes`) : new Memory(yes);
     const open = () => {
@@ -144,6 +145,10 @@ const jobs = {
         },
         yesThenNo: () => Promise.allSettled([client.setConsent(true), client.setConsent(false)]).then(() => null),
         consent: () => client.consent,
+        door: async (name, ...values) => {
+          const door = new Door(client, url);
+          return [await door[name](...values), door.error];
+        },
         asking: () => [...client.asking.keys()],
         restart: async () => void (client = await open()),
         elsewhere: async (name, ...values) => (await open())[name](...values),

@@ -550,6 +550,21 @@ class TestAskingEach:
         assert board.agree("e") == 0
         assert board.tick(1000) == [("status", "online")]
 
+    def test_withdrawal_while_away_ends_the_question(self):
+        board = Board(policy=self.EACH)
+        board.connected()
+        for name in ("e", "f"):
+            board.message(name, experiment_json(name=name))
+        assert list(board.asking()) == ["e", "f"]
+        board.lost()
+        board.connected()
+        board.message("f", experiment_json(name="f"))
+        board.tick(9_999)
+        assert list(board.asking()) == ["e", "f"]
+        assert board.tick(1) == [("status", "online refused:f")]
+        assert list(board.asking()) == ["f"]
+        assert (board.agree("e"), board.agree("f")) == (self.UNASKED, 0)
+
     def test_refused_experiments_do_not_wait(self):
         board = Board(policy=self.EACH)
         odd = (experiment_json(name="f"), b'{"epsilon":1}', b"{}", b"x", PAYLOAD + bytes(1100))

@@ -8,13 +8,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from c_core import needs_gcc
+from c_core import CORE, compiled, needs_gcc
+from folder_writes import assert_survives_power_cuts
 from power_cuts import build, live
 
 pytestmark = needs_gcc
 ALL_WELL = {"reports": 40, "locked": 0, "forgotten": 0, "conflicting": 0, "unpaid": 0, "failed": 0}
 ERASED_IS_OVERWRITTEN = "-DNVS_OVERWRITES_ERASED=1"
 MOVES_ARE_NOT_MARKED = "-DNVS_MARKS_MOVES=0"
+LOSES_UNCOMMITTED = "-DNVS_LOSES_UNCOMMITTED=1"
 ASKS_EACH = ("-DASK_EACH=2", "-DPAGES=4")  # 3 pages do not hold an opt-in to each experiment as well
 
 
@@ -49,6 +51,18 @@ class TestPowerCuts:
     def test_may_happen_twice(self, tmp_path: Path, storage: str, again: int):
         counts = live(build(tmp_path, storage), 7, again)
         assert counts.items() >= ALL_WELL.items()
+
+    def test_lose_nothing_that_nvs_was_to_commit(self, tmp_path: Path):
+        counts = live(build(tmp_path, "nvs strings", LOSES_UNCOMMITTED), 59)
+        assert counts.items() >= ALL_WELL.items()
+
+    @pytest.mark.parametrize("steps", ["LEDGER", "KEPT"])
+    def test_leave_old_or_new_files_in_a_folder(self, tmp_path: Path, steps: str):
+        folder = tmp_path / "experiments"
+        folder.mkdir()
+        source = CORE / "posix" / "folder.c"
+        library = compiled(tmp_path / "folder.so", [source], "-shared", "-fPIC", "-std=gnu99")
+        assert_survives_power_cuts(steps, folder, library)
 
     @pytest.mark.parametrize("flags", [(), (ERASED_IS_OVERWRITTEN,)], ids=["erased", "overwritten"])
     def test_lock_a_ledger_of_blobs(self, tmp_path: Path, flags: tuple[str, ...]):

@@ -14,14 +14,19 @@ from typing import Any, ClassVar
 
 import pytest
 from client_vectors import vectors
+from doors import Opened, opened
 from enumeration import BranchingRng, assert_private, distribution, memory
 from experiments import TEXTS, experiment_json, number_json
 from failing_storage import Witness, parse_record
 from fuzz_inputs import EXPERIMENTS, FIELDS, mutate, mutate_fields
 from npm_packages import packed
+from traffic import publish
 
 from hushmote._version import VERSION
 from hushmote.device.ldp_client import Client, Experiment, ExperimentRefused, provision
+from hushmote.server.wire import topics
+from hushmote.server.wire.keys import public_key_bytes, sign_experiment
+from hushmote.simulator.broker import MosquittoBroker
 
 ROOT = Path(__file__).parents[2]
 RIG = Path(__file__).with_name("js_rig.mjs")
@@ -399,6 +404,64 @@ class TestConsent:
         for status in (lifetime["answers"][1], again[0]):
             assert (status["consent"], status["sum"], status["pending"]) == (False, "1000000", 0)
         assert (lifetime["answers"][0], again[1]) == (None, [])
+
+
+class TestWithdrawal:
+    SIGNING = bytes(31) + b"\x07"
+
+    @pytest.mark.parametrize("restart", [[], [["restart"]]], ids=["same", "restart"])
+    def test_by_application_ends_every_published_version(self, restart: list[Any]):
+        def signed(name: str, serial: int) -> bytes:
+            topic = topics.experiment_topic("home", name)
+            return sign_experiment(self.SIGNING, topic, experiment_json(name=name), serial)
+
+        before = [["enroll", signed("e", 5)], ["enroll", signed("f", 5)], ["withdraw", "e"], *restart]
+        after = [["enroll", signed("e", 5)], ["report", "e", True], ["enroll", signed("f", 5)]]
+        after += [["report", "f", True], ["enroll", signed("e", 6)], ["report", "e", True]]
+        settings = {"fleet": "home", "announceKey": public_key_bytes(self.SIGNING)}
+        answers = play([*before, *after], {"records": FRESH}, settings)["answers"]
+        assert answers[-6:-4] == ["ExperimentRefused: a newer version was published", None]
+        assert [len(answers[i]) for i in (-3, -1)] == [20, 20]
+
+
+@pytest.fixture(scope="module")
+def door() -> Iterator[Opened]:
+    with MosquittoBroker() as broker:
+        publish(broker, [("hushmote/v1/open/experiment/e", E)], retain=True)
+        with opened(broker, fleets=["open"], protocol="3.1.1") as door:
+            yield door
+
+
+@pytest.mark.broker
+class TestDoor:
+    """door.js at a real door and broker."""
+
+    @staticmethod
+    def play(door: Opened, calls: list[Any], storage: Any = None, consent: bool | None = None) -> list[Any]:
+        """Return the answers of a client of the fleet."""
+        provision = None if storage else {"deviceId": DEVICE, "consent": consent}
+        more = {"provision": provision, "url": f"http://127.0.0.1:{door.port}"}
+        return play(calls, storage, {"fleet": "open"}, **more)["answers"]
+
+    @pytest.mark.parametrize("word", [None, False], ids=["not asked", "opt-out"])
+    def test_is_not_contacted_without_consent(self, door: Opened, word: bool | None):
+        contacts = door.door.answers.total()
+        calls = [["door", "enroll", ["e", "f"]], ["report", "e", True], ["door", "flush", {"tries": 2}]]
+        assert self.play(door, calls, consent=word) == [[None, None], None, [0, None]]
+        assert door.door.answers.total() == contacts
+        again = self.play(door, [["setConsent", True], *calls])
+        assert door.door.answers.total() == contacts + 3, "two experiments and a report"
+        assert len(again[2]) == 20
+
+    @pytest.mark.parametrize("fault", [None, "raise"], ids=["stored", "not stored"])
+    def test_is_not_contacted_after_opt_out(self, door: Opened, fault: str | None):
+        contacts = door.door.answers.total()
+        calls = [["door", "enroll", ["e"]], ["report", "e", True], ["setConsent", False], ["door", "flush"]]
+        storage = {"records": FRESH, "fault": fault, "at": 1}
+        answers = self.play(door, [*calls, ["door", "enroll", ["e"]]], storage)
+        assert len(answers[1]) == 20
+        assert answers[3:] == [[0, None], [None, None]]
+        assert door.door.answers.total() == contacts + 1, "only the experiment before"
 
 
 NO_TOPIC = "set msg.provision = true, or msg.consent to true or false: a topic no longer does it"
@@ -874,6 +937,13 @@ class TestAskingClient:
         assert answers[0] == "ExperimentRefused: another is not in the policy"
         assert answers[2].startswith("ExperimentRefused: cap must be")
         assert answers[3:] == [[], "ExperimentRefused: no question of e waits"]
+
+    def test_rejects_consent_to_withdrawn_question(self):
+        calls = [["enroll", experiment_json(name="f")]]
+        calls += [["enroll", E], ["withdraw", "e", b""], ["asking"], ["agree", "e"]] * 2
+        answers = self.answers(*calls, ["agree", "f"], ["report", "f", True])
+        assert answers[3:5] == answers[7:9] == [["f"], "ExperimentRefused: no question of e waits"]
+        assert len(answers[-1]) == 20
 
     def test_rejects_other_settings(self):
         plain = [["open", {"policy": POLICY | {"ask": "each"}}, False], ["open", {"policy": POLICY}, True]]

@@ -120,6 +120,10 @@ class TestOptIn:
         assert open_to_it.consent is True
 
 
+def states_of(kept: KeptExperiments) -> list[str]:
+    return [line["state"] for line in kept._client.status()["experiments"].values()]
+
+
 class TestQuestion:
     """With "ask": "each" an opt-in applies to one question, before and after a restart."""
 
@@ -245,6 +249,23 @@ class TestQuestion:
         else:
             (tmp_path / "room_temp.ask").write_bytes(b"{}")
         assert start().asking == {}
+
+    def test_rejects_consent_to_withdrawn_question(self, start: Any):
+        kept = start()
+        room, door = (experiment_json(**self.ROOM | {"name": name}) for name in ("room_temp", "door"))
+        with pytest.raises(ExperimentRefused, match="nobody has said yes"):
+            kept.take("door", door)
+        for _ in range(2):  # the second withdrawal has the bytes of the first
+            with pytest.raises(ExperimentRefused, match="nobody has said yes"):
+                kept.take("room_temp", room)
+            kept.take("room_temp", b"")
+            for again in (kept, start()):
+                assert list(again.asking) == ["door"]
+                for shown in (None, room):
+                    with pytest.raises(ExperimentRefused, match=r"^no question waits$"):
+                        again.agree("room_temp", shown)
+        kept.agree("door", door)
+        assert states_of(kept) == ["absent", "reporting"]
 
     def test_includes_labels(self, start: Any):
         labels = {"name": "room_temp", "type": "choice", "mechanism": "grr", "epsilon": 1_000_000}

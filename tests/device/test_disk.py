@@ -10,6 +10,7 @@ import enumeration
 import pytest
 from enumeration import POLICY
 from experiments import experiment_json
+from folder_writes import assert_survives_power_cuts
 
 from hushmote.device.ldp_client import Client, LedgerError, LedgerExists, provision
 from hushmote.device.mqtt_reporter import Reporter
@@ -107,6 +108,12 @@ def test_provisioning_always_releases_its_lock(folder: Path):
         assert boot(folder).status()["locked"] is None  # as an application that starts for the first time
     provision(str(folder), replace=True, consent=True)
     assert boot(folder).status()["locked"] is None
+
+
+def test_power_cut_leaves_old_or_new_record(tmp_path: Path):
+    folder = tmp_path / "ldp"
+    folder.mkdir()
+    assert_survives_power_cuts("LEDGER", folder)
 
 
 def test_forked_process_spends_nothing(folder: Path):

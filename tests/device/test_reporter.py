@@ -693,6 +693,52 @@ class TestSleepingBoard:
         assert [r.hex() for r in watcher.reports[1:3]] == kept
         assert board.ask("spent") == 4_000_000
 
+    @pytest.mark.parametrize(
+        ("is_keyed", "withdraws", "state"),
+        [(False, False, "absent"), (True, True, "absent"), (True, False, "reporting")],
+        ids=["open", "keyed", "keyed but cleared"],
+    )
+    def test_flush_honors_withdrawal_while_asleep(
+        self,
+        watcher: Watcher,
+        mosquitto: MosquittoBroker,
+        start_board: Any,
+        tmp_path: Path,
+        is_keyed: bool,
+        withdraws: bool,
+        state: str,
+    ) -> None:
+        settings: dict[str, Any] = {"folder": str(tmp_path / "ldp")}
+        if is_keyed:
+            settings["announce_key"] = list(keys.public_key_bytes(SIGNING))
+        names = ["room_temp", "door_open"]
+        for name in names:
+            watcher.publish(name, signed(name, 5) if is_keyed else experiment(name))
+        board = start_board(mosquitto.port, **settings)
+        assert board.ask("flush", HANGS_MS, dict.fromkeys(names, 1))[0]
+        assert board.ask("states") == ["reporting", "reporting"]
+        board.kill()
+        topic = topics.experiment_topic(FLEET, "room_temp")
+        watcher.publish("room_temp", keys.sign_experiment(SIGNING, topic, b"", 6) if withdraws else b"")
+        board = start_board(mosquitto.port, again=True, **settings)
+        assert board.ask("flush", HANGS_MS, dict.fromkeys(names, 1))[0]
+        assert board.ask("states") == ["reporting", state]
+        made = 4 - (state == "absent")
+        assert board.ask("spent") == made * 1_000_000
+        until(lambda: len(watcher.reports) == made, "the reports")
+
+    def test_flush_does_not_limit_later_polls(
+        self, watcher: Watcher, mosquitto: MosquittoBroker, start_board: Any
+    ) -> None:
+        watcher.publish("room_temp", experiment())
+        board = start_board(mosquitto.port)
+        assert board.ask("flush", HANGS_MS, {})[0]
+        board.ask("pass_ms", HANGS_MS)
+        board.reach("connected", True)
+        assert board.ask("report", "room_temp", 21.4) is not None
+        board.reach("pending", 0, 20_000)
+        assert board.ask("connects") == 2
+
     def test_reports_without_broker_from_kept_experiments(
         self, watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any, tmp_path: Path
     ) -> None:
@@ -726,6 +772,8 @@ def opens_no_connection(board: Board, watcher: Watcher) -> None:
     assert board.ask("report", "room_temp", 1) is None
     board.ask("pass_ms", 3_600_000)
     board.ask("poll", 200)
+    if board.waits:  # umqtt.simple's reporter
+        assert board.ask("flush", 2000, {"room_temp": 1})[0]
     assert (board.ask("connected"), board.ask("connects"), board.ask("error")) == (False, 0, None)
     assert board.ask("status").startswith("silent: nobody said yes yet")
     assert watcher.reports == []
@@ -758,6 +806,28 @@ class TestConsent:
         board.ask("consent", True)
         board.reach("connects", 2)
         assert board.ask("report", "room_temp", 1) is not None
+
+    def test_withdrawal_while_away_ends_the_question(
+        self, watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any, tmp_path: Path
+    ) -> None:
+        settings = {"folder": str(tmp_path / "ldp"), "policy": POLICY | {"ask": "each"}}
+        for name in ("room_temp", "door_open"):
+            watcher.publish(name, experiment(name))
+        board = start_any(mosquitto.port, **settings)
+        board.reach("asking", ["door_open", "room_temp"])
+        until(lambda: watcher.statuses[-1:] == [b"online refused:door_open refused:room_temp"], "the status")
+        board.kill()
+        watcher.publish("room_temp", b"")
+        board = start_any(mosquitto.port, again=True, **settings)
+        assert board.ask("asking") == ["door_open", "room_temp"]
+        board.reach("asking", ["door_open"], 20_000)
+        assert list(board.ask("refused")) == ["door_open"]
+        board.ask("close")
+        watcher.publish("door_open", b"")
+        board.reach("asking", [], 20_000)
+        assert board.ask("refused") == {}
+        board.ask("poll", 100)
+        until(lambda: watcher.statuses[-1:] == [b"online"], "the status")
 
 
 class OddBroker:

@@ -120,8 +120,12 @@ int hushmote_posix_write_kept(void *posix, const char *name, const uint8_t *data
     snprintf(file, sizeof file, "experiments/%s", name);
     if (path_of(posix, bytes > 0 ? "experiments" : file, "", path) != 0)
         return -1;
-    if (bytes == 0)
-        return unlink(path) == 0 || errno == ENOENT ? 0 : -1;
+    if (bytes == 0) {
+        if (unlink(path) != 0)
+            return errno == ENOENT ? 0 : -1;
+        *strrchr(path, '/') = 0; /* what was withdrawn, or a yes that has ended, must not come back */
+        return sync_folder(path);
+    }
     if (mkdir(path, 0700) != 0 && errno != EEXIST)
         return -1;
     return hushmote_posix_replace(posix, file, data, bytes);

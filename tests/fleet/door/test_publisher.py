@@ -1,11 +1,13 @@
 """The door's connection to the broker: reports count once, even if brokers are away, hang or refuse."""
 
+import asyncio
 import contextlib
 import logging
 import os
 import signal
 import subprocess
 import threading
+import time
 
 import pytest
 from boards import experiment, payload_of, reports
@@ -15,9 +17,11 @@ from paho.mqtt.client import MQTTv311
 from running_aggregator import WAIT_S, running, until
 from traffic import counted, crowd, publish
 
-from hushmote.fleet.door.publisher import ReportPublisher
+from hushmote.fleet.door import publisher as module
+from hushmote.fleet.door.publisher import Outcome, ReportPublisher
 from hushmote.server.ingest.broker_url import BrokerAddress
-from hushmote.server.ingest.pacing import Backoff
+from hushmote.server.ingest.connector import SHORT_S
+from hushmote.server.ingest.pacing import FIRST_WAIT_S, Backoff
 from hushmote.server.ingest.session import BrokerRefused
 from hushmote.simulator.broker import EmbeddedBroker, MosquittoBroker, free_port
 
@@ -137,6 +141,35 @@ class TestExactlyOnce:
             assert door.report("d1", REPORTS[0]).status == 503
 
 
+class Clock:
+    """The publisher's clock, which can be advanced, and counts how often it is read."""
+
+    def __init__(self):
+        self.passed_s = 0.0
+        self.reads = 0
+
+    def monotonic(self):
+        self.reads += 1
+        return time.monotonic() + self.passed_s
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Inject a clock into the publisher, whose turns are short."""
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(module, "_TURN_S", 0.02)
+    return clock
+
+
+@pytest.fixture
+def waits(monkeypatch):
+    """Return the list of waits that each further connection is preceded by."""
+    waits, next_s = [], Backoff.next_s
+    monkeypatch.setattr(Backoff, "next_s", lambda backoff: waits.append(next_s(backoff)) or waits[-1])
+    return waits
+
+
 class TestBroker:
     def test_fleet_is_remembered_after_its_experiment_is_lost(self):
         with MosquittoBroker(port=free_port(), settings=("persistence false",)) as broker:
@@ -215,10 +248,32 @@ class TestBroker:
             assert door.publisher.in_flight == 0
             until(lambda: aggregator.counters.accepted >= 1, "it is counted")
 
-    def test_absence_is_logged_once_and_requests_are_answered(self, caplog, monkeypatch):
+    def test_is_given_up_after_8_seconds_of_silence(self, clock):
+        async def reached(condition):
+            while not condition():
+                await asyncio.sleep(0.01)
+
+        async def hang_twice(publisher, broker):
+            for _ in range(2):
+                clock.passed_s = 0.0
+                await reached(publisher.ready.is_set)
+                with hanging(broker):
+                    report = asyncio.create_task(publisher.publish("hushmote/v1/open/report/d1", REPORTS[0]))
+                    clock.passed_s = 7.0
+                    turns = clock.reads + 5
+                    await reached(lambda turns=turns: clock.reads >= turns)
+                    assert publisher.ready.is_set(), "it is given up too early"
+                    clock.passed_s = 8.1
+                    assert await report is Outcome.AWAY
+                assert publisher.in_flight == 0
+
+        with MosquittoBroker() as broker:
+            address = BrokerAddress("127.0.0.1", broker.port)
+            with ReportPublisher(address, fleets=["open"], puback_s=WAIT_S) as publisher:
+                asyncio.run(asyncio.wait_for(hang_twice(publisher, broker), 20))
+
+    def test_absence_is_logged_once_and_requests_are_answered(self, caplog, waits):
         caplog.set_level(logging.INFO)
-        waits, next_s = [], Backoff.next_s
-        monkeypatch.setattr(Backoff, "next_s", lambda backoff: waits.append(next_s(backoff)) or waits[-1])
 
         class Nobody:
             port = free_port()
@@ -231,3 +286,17 @@ class TestBroker:
         assert [r.getMessage() for r in caplog.records if "no broker at" in r.getMessage()] == [
             f"no broker at 127.0.0.1:{Nobody.port} (Connection refused): trying again"
         ]
+
+    def test_backoff_starts_again_after_a_lasting_connection(self, clock, waits):
+        with MosquittoBroker(port=free_port()) as broker:
+            publisher = ReportPublisher(BrokerAddress("127.0.0.1", broker.port), fleets=["open"])
+            broker.kill()
+            with publisher:
+                for outage in (1, 2):
+                    until(lambda n=outage: len(waits) >= 3 * n, "it has tried three times")
+                    broker.start()
+                    until(publisher.ready.is_set, "the door is back")
+                    tries, clock.passed_s = len(waits), clock.passed_s + SHORT_S + 1
+                    broker.kill()
+                    until(lambda n=tries: len(waits) > n, "it tries again")
+                    assert waits[tries] == FIRST_WAIT_S

@@ -1,0 +1,76 @@
+"""Writes of a client to its folder, for a recording of them, and what a power cut must leave.
+
+    python -m folder_writes STEPS FOLDER [LIBRARY]
+
+STEPS is a name of this file. LIBRARY is clients/c/posix/folder.c; without it the client in Python writes. The
+file `acknowledged` has the number of the last step whose write has returned.
+"""
+
+import ctypes
+import os
+import sys
+from collections.abc import Callable
+from itertools import accumulate
+from pathlib import Path
+
+import numpy as np
+from write_log import ACKNOWLEDGED, power_cuts, record
+
+from hushmote.device.ldp_client import FileStorage
+
+Steps = list[tuple[str, bytes]]  # names and their new contents, b"" to remove them
+
+LEDGER: Steps = [(f"ledger{i % 2}", bytes([i]) * 700) for i in range(1, 7)]
+KEPT: Steps = [("e", b"1" * 700), ("f", b"2"), ("e", b"3" * 900), ("e", b""), ("f", b""), ("e", b"6")]
+CUTS_SEED = 5
+_KEPT_ALIVE: list[ctypes.c_char_p] = []  # the library holds pointers to these
+
+
+def assert_survives_power_cuts(steps: str, folder: Path, *library: Path) -> None:
+    """Check that a power cut at any time leaves each file old or new, and what was acknowledged."""
+    recording = record(folder, "-m", "folder_writes", steps, str(folder), *map(str, library))
+    states = list(accumulate(globals()[steps], _after, initial={}))
+    seen = set[int]()
+    for cut in power_cuts(recording, np.random.default_rng(CUTS_SEED), draws=2, more=1.0):
+        done = int(cut.acknowledged or 0)
+        files = {name: data for name, data in cut.files.items() if not name.endswith(".new")}
+        assert files in states[done : done + 2], str(cut)
+        seen.add(done)
+    assert seen == set(range(len(states)))
+
+
+def _after(files: dict[str, bytes], step: tuple[str, bytes]) -> dict[str, bytes]:
+    name, data = step
+    return {n: d for n, d in (files | {name: data}).items() if d}
+
+
+def _writer(steps: str, folder: str, library: str | None) -> Callable[[str, bytes], object]:
+    if library is None:
+        storage = FileStorage(folder)
+        return lambda name, data: storage.write(int(name[-1]), data)
+    port = ctypes.CDLL(library)
+    root = folder if steps == "LEDGER" else os.path.dirname(folder)  # kept experiments are in experiments/
+    _KEPT_ALIVE.append(ctypes.c_char_p(root.encode()))
+    context = ctypes.create_string_buffer(4096)
+    assert port.hushmote_posix_open(context, _KEPT_ALIVE[-1]) == 0
+
+    def write(name: str, data: bytes) -> None:
+        size = ctypes.c_size_t(len(data))
+        if steps == "LEDGER":
+            assert port.hushmote_posix_write(context, int(name[-1]), data, size) == 0
+        else:
+            assert port.hushmote_posix_write_kept(context, name.encode(), data, size) == 0
+
+    return write
+
+
+def _work(steps: str, folder: str, library: str | None = None) -> None:
+    write = _writer(steps, folder, library)
+    acknowledged = os.open(f"{folder}/{ACKNOWLEDGED}", os.O_WRONLY | os.O_CREAT)
+    for number, (name, data) in enumerate(globals()[steps], 1):
+        write(name, data)
+        os.pwrite(acknowledged, str(number).encode(), 0)
+
+
+if __name__ == "__main__":
+    _work(*sys.argv[1:])

@@ -11,7 +11,7 @@ from ..server.epsilon import MICRO
 from ..server.estimate.shuffled import LIMITS
 from ..server.plain import plain
 from ..server.words.epsilon import rounded_up
-from ..server.words.numbers import MAX_HALF_WIDTH, counted, expected, is_too_wide, length
+from ..server.words.numbers import MAX_HALF_WIDTH, counted, expected, is_too_wide, length, with_unit
 from ..server.words.text_table import TextTable
 from . import json_values
 from .devices import MOST_RANGE_VALUES, Plan, PlanError, half_width, missing_half_width, solve
@@ -284,7 +284,7 @@ def _single_report_facts(a: PlanAnswer, plan: Plan) -> list[tuple[str, str]]:
         "epsilon": ("ε", f"{plan.epsilon:g}", f" of a report{largest or ','} against everybody"),
         "histogram": ("", histogram_words, ""),
         "domain": ("values", f"{plan.design.domain:,}", ""),
-        "error": ("error", f"±{100 * plan.error:.3f} {unit_of(plan.question)}", ""),
+        "error": ("error", with_unit(f"±{100 * plan.error:.3f}", unit_of(plan.question)), ""),
     }
     facts = [
         (name, f"{text}{_ANSWER if key == plan.solved else ''}{more}")

@@ -14,7 +14,7 @@ from ...server.wire.experiments import reports_in_budget
 from ...server.words import experiment as words
 from ...server.words.answers import FOUR_TIMES, HALF_AS_WIDE, capitalize, halved, to_one_point
 from ...server.words.epsilon import belief_of_all
-from ...server.words.numbers import counted, is_too_wide, points, two_digits
+from ...server.words.numbers import counted, is_too_wide, points, two_digits, with_unit
 from ...simulator.attack import AttackOutcome
 from ...simulator.calls import Reporting, expected_reports, usual_calls, usual_reports
 from ...simulator.planned_case import PlannedError
@@ -130,7 +130,7 @@ def _planned(error: PlannedError) -> str:
     of = "% of the range" if error.mean else "points"
     planned, measured = (points(half, of) for half in (error.planned, error.measured))
     text = f"{planned} for the {error.question}, with as many reports. Measured: {measured}"
-    return f"{text}; the estimate is {100 * error.missed:.2g} {of} off."
+    return f"{text}; the estimate is {with_unit(f'{100 * error.missed:.2g}', of)} off."
 
 
 def _exact(estimate: SimulatedEstimate, answers: Answers) -> str:

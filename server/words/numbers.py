@@ -145,7 +145,12 @@ def is_too_wide(half_width: float, extent: float = 1.0) -> bool:
 
 def points(error: float, of: str = "points") -> str:
     """Return the half-width of a share for a sentence: "±1.59 points"."""
-    return f"±{100 * error:.3g} {of}"
+    return with_unit(f"±{100 * error:.3g}", of)
+
+
+def with_unit(number: str, unit: str) -> str:
+    """Return a number and its unit, with a space unless the unit begins with a percent sign."""
+    return number + unit if unit.startswith("%") else f"{number} {unit}"
 
 
 def length(seconds: float) -> str:

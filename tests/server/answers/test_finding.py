@@ -30,9 +30,9 @@ from hushmote.server.errors import UsageError
 from hushmote.server.estimate.statistic import EstimateError
 from hushmote.server.experiments.asks import asks_of
 from hushmote.server.experiments.units import UnitsError
-from hushmote.server.store.store import Store
+from hushmote.server.store.store import Description, Store
 from hushmote.server.wire.experiments import parse_experiment
-from hushmote.server.words.findings import amount, dates
+from hushmote.server.words.findings import amount, certainty, dates
 
 NOW = datetime.datetime(2026, 11, 28, 12, tzinfo=datetime.UTC)
 ROOM = number_json(
@@ -222,6 +222,20 @@ class TestMostCommon:
             r"(Eco or boost|Boost or eco) is most common \(\d in 10 that it is (eco|boost), at \d+(\.\d)?%\)"
         )
         assert re.match(says, text)
+
+    def test_change_is_one_of_those_of_all_labels(self, store: Store):
+        before, after = [0.6, 0.3, 0.1], [0.68, 0.22, 0.1]
+        of = {day: after if n >= 14 else before for n, day in enumerate(days(28))}
+        fill(store, "home", MODES, dict.fromkeys(of, 200), of, seed=5)
+        chances = []
+        for asked in ("eco", "eco\nboost\nother", "most common"):
+            store.add_experiment("home", MODES, description=Description(asked=asked))
+            finding = findings(store, "mode").findings[0]
+            assert finding.change is not None
+            assert certainty(finding.change.chance) in finding.sentence
+            chances.append(finding.change.chance)
+        alone, among_three, leader = chances
+        assert leader == among_three == pytest.approx(3 * alone, rel=0.2)
 
     def test_equal_shares_have_no_leader(self, store: Store):
         payload = experiment_json(

@@ -10,7 +10,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -161,9 +161,16 @@ def deploy(
     """
     folder, key_file = place.folder, place.folder / f"{name}.key"
     url = f"sqlite:///{folder / f'{name}.sqlite'}"
+    is_new = not folder.exists()
+    output_folder(folder)
     with ExitStack() as stack:
-        broker = stack.enter_context(open_broker(place.broker))  # if it fails, no file changes
-        output_folder(folder)
+        try:
+            broker = stack.enter_context(open_broker(place.broker))
+        except BaseException:  # nothing was written yet, and an earlier run's files stay
+            if is_new:
+                with suppress(OSError):
+                    folder.rmdir()
+            raise
         for old in (*folder.glob(f"{name}.sqlite*"), key_file):
             old.unlink(missing_ok=True)
         fleet_keys = master_key.create_keys(key_file)

@@ -88,14 +88,14 @@ class TestPage:
         subsets = {line.questions: line.measured for line in ran.of("subsets")}
         assert subsets[8192] == 100.0
         for sentence in (
-            f"the attacker has {subsets[4096]:.1f} % of the records right, after 8,192 all",
-            f"the first 256, and {ran.of('kept')[0].measured:.1f} % of the records.",
-            f"cannot be asked again: {ran.of('boards')[0].measured:.1f} %.",
-            f"ranges begin at {ran.of('ranges')[0].measured:.1f} %.",
+            f"the attacker has {subsets[4096]:.1f}% of the records right, after 8,192 all",
+            f"the first 256, and {ran.of('kept')[0].measured:.1f}% of the records.",
+            f"cannot be asked again: {ran.of('boards')[0].measured:.1f}%.",
+            f"ranges begin at {ran.of('ranges')[0].measured:.1f}%.",
             f"errs by {ran.of('kept', days=True)[0].measured:.1f} records",
             f"and boards by {ran.of('boards', days=True)[0].measured:,.0f},",
             f"errs by {ran.of('repeat', days=True)[0].measured:.1f} at the first question",
-            f"e^ε / (1 + e^ε) = {100 * ALLOWED:.1f} %",
+            f"e^ε / (1 + e^ε) = {100 * ALLOWED:.1f}%",
             f"{flights().cut(128).counts.mean():.0f} a day on average",
         ):
             assert sentence in page, sentence

@@ -84,8 +84,8 @@ def _contents(folder: Path) -> dict[Path, bytes]:
     """Return the content of each file in a folder; folders have b""."""
     contents: dict[Path, bytes] = {}
     for path in folder.rglob("*"):
-        if "__pycache__" in path.parts or path.name.endswith(("-shm", "-wal")):
-            continue  # of a mechanism that the command imported, or of a database that it read
+        if "__pycache__" in path.parts or path.name.endswith(("-shm", "-wal", "mosquitto.db")):
+            continue  # written by Python, by a database that it read, or by a broker that runs in the folder
         if path.suffix == ".sqlite":
             contents[path] = _rows(path)
         elif path.stat().st_size or not path.name.endswith(".audit.jsonl"):  # to see that it can be written

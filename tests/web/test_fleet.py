@@ -282,7 +282,7 @@ class TestView:
             pipeline.ingest(
                 store, sent, pipeline.fleets(store, names=["home"]), datetime.datetime.now(datetime.UTC)
             )
-            browser.says("3 reports were rejected: they do not follow the wire format.")
+            browser.says("3 reports were rejected: they are not valid reports.")
             browser.says("Something is wrong.")
             store.withdraw_experiment("home", "temp")
             browser.says("Withdrawn: no device is asked any more.")

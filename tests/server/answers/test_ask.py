@@ -67,8 +67,8 @@ class TestComparison:
 
     def test_of_a_quantile_leaves_the_file_out(self, reader: StoreReader) -> None:
         reply = ask(Facts(reader.store), self.QUESTION.replace(quantiles=(0.9,)))
-        assert [row.name for row in reply.answers[-1].rows][2:] == ["90 % quantile"]
-        assert reply.headline.startswith("90 % quantile: ")
+        assert [row.name for row in reply.answers[-1].rows][2:] == ["90% quantile"]
+        assert reply.headline.startswith("90% quantile: ")
 
     def test_takes_all_compared_rows_into_account(self, reader: StoreReader) -> None:
         reply = ask(Facts(reader.store), self.QUESTION.replace(rows=16))

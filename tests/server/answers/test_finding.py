@@ -561,5 +561,6 @@ class TestInterfaces:
             r"^below 4 °C: down from 1\d\.\d% before 13 Nov \(certain\)\.", share.notes[0], re.MULTILINE
         )
         assert median.notes[0] == f"median: up {own[1]}"
-        assert reply.headline.startswith(f"8 °C and above: up {own[0]} Below 4 °C: down from 1")
+        assert reply.headline.startswith(f"{reply.findings.findings[0].sentence} Below 4 °C: at most 0.")
+        assert re.search(r"Down from 1\d\.\d% before 13 Nov \(certain\)\. Median: ", reply.headline)
         assert not any("up from" in note for one in reply.to_print for note in one.notes)

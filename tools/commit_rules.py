@@ -13,7 +13,8 @@ class LargeChangeNeedsBody(CommitRule):
     options_spec = [IntOption("lines", 50, "Changed lines that need no body")]  # noqa: RUF012 - gitlint's own way
 
     def validate(self, commit: GitCommit) -> list[RuleViolation]:
-        changed = sum(file.additions + file.deletions for file in commit.changed_files_stats.values())
+        files = commit.changed_files_stats.values()  # None: a binary file
+        changed = sum((file.additions or 0) + (file.deletions or 0) for file in files)
         if changed <= self.options["lines"].value or any(line.strip() for line in commit.message.body):
             return []
         return [RuleViolation(self.id, f"a change of {changed} lines needs a body that says why", line_nr=3)]

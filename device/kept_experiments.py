@@ -195,11 +195,13 @@ class KeptExperiments:
     def absent(self, name):
         """Remove an experiment that the broker does not repeat, and return True, if the fleet is open.
 
-        In an open fleet that is how an experiment is withdrawn, also one that waits for consent.
+        In an open fleet that is how an experiment is withdrawn, also one that waits for consent. One that the
+        application enrolled by itself stays in force.
         """
         if self._client._announce_key is not None:
             return False
-        self.take(name, b"")
+        if name in self.digests or name in self.asking:
+            self.take(name, b"")
         return True
 
     def _enroll(self, name, payload, verified):

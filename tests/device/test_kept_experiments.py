@@ -212,6 +212,12 @@ class TestExperiment:
         assert os.listdir(folder) == []
         assert states(kept) == states(start(folder, None)) == ["absent", "absent"]
 
+    def test_absence_keeps_what_the_application_enrolled(self, folder: Path):
+        kept = start(folder, None)
+        kept._client.enroll(experiment_json(name="room_temp"))
+        kept.absent("room_temp")
+        assert states(kept) == ["reporting", "absent"]
+
     def test_rejects_deeply_nested_name_without_formatting_it(self, folder: Path):
         deep: Any = "a"
         for _ in range(400):

@@ -19,7 +19,7 @@ from experiments import number_json
 from fleet_broker import FleetBroker, make_fleet, running, visit
 from fleet_broker import context as tls_context
 from micropython import find_runtime, load
-from running_aggregator import WAIT_S, until
+from running_aggregator import in_thread, until
 
 from hushmote.device import ldp_client
 from hushmote.fleet.provisioning import authority, master_key, rotation
@@ -107,14 +107,8 @@ class Fleet:
             Counting(fleet_keys=self.fleet_keys(), batch_s=0.1),
             tls=client_context(self.folder.path / "aggregator/ca.pem", own, own),
         )
-        thread = threading.Thread(target=aggregator.run, daemon=True)
-        thread.start()
-        try:
-            assert aggregator.ready.wait(WAIT_S)
+        with in_thread(aggregator):
             yield aggregator
-        finally:
-            aggregator.stop()
-            thread.join(20)
 
     def counted(self) -> int:
         digest = ldp_client.Experiment.parse(experiment()).digest

@@ -36,11 +36,18 @@ def running(store, broker, **options):
     aggregator = Aggregator(
         store, dataclasses.replace(address, **login), Counting(**usual | options), **hooks
     )
+    with in_thread(aggregator):
+        yield aggregator
+
+
+@contextlib.contextmanager
+def in_thread(aggregator):
+    """Run an aggregator in a thread until the end of the block, which begins once it is subscribed."""
     thread = threading.Thread(target=aggregator.run, daemon=True)
     thread.start()
     try:
         assert aggregator.ready.wait(WAIT_S)
-        yield aggregator
+        yield
     finally:
         aggregator.stop()
         thread.join(WAIT_S)

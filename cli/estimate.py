@@ -98,8 +98,8 @@ def estimate_command(
         count = f"{reply.estimate.reports:,} reports"
         tables.out.print(f"{question.experiment}: {count}, {reply.estimate.which}{comparison}")
         by_window = question.is_trend and not question.rows
-        shown = reply.to_print if privacy else second_epsilon.without(reply.to_print)
-        tables.answers(shown, tables.over_time if by_window else tables.answer)
+        tables_to_print = reply.to_print if privacy else second_epsilon.without(reply.to_print)
+        tables.answers(tables_to_print, tables.over_time if by_window else tables.answer)
         if verbose:
             tables.out.print("\n" + "\n".join(_method(reply)))
         if privacy:

@@ -1,7 +1,7 @@
 """Consent: how someone at a board opts in or out, and what the network may change.
 
 attend(client, 14, "LED", feed)     the button on a pin is pressed, or nobody has opted in
-offer(kept, 14, "LED", feed)        a question waits for consent of its own
+offer(experiments, 14, "LED", feed)        a question waits for consent of its own
 from_network(client, False)         an opt-out that came over the network
 question(fields)                    what consent covers under the policy's "ask": "each"
 """
@@ -25,8 +25,8 @@ except ImportError:  # CPython
 
 _HOLD_MS = 3_000
 _ASKS = (80, 120, 80, 0)  # on, off, on, off
-_LOOKS, _LOOK_MS = 86, 20  # at the button, between two rounds of flashes
-_OFFERS = 5  # how often it flashes for a question that waits
+_LOOKS, _LOOK_MS = 86, 20  # polls of the button between two rounds of flashes
+_OFFERS = 5  # how many times it flashes for a question that waits
 _YES = (1_000, 0)
 _NO = (120, 120, 120, 120, 120, 0)
 
@@ -97,28 +97,28 @@ def turn(client, light, feed):
     blink(light, _YES if client.consent else _NO, feed)
 
 
-def offer(kept, button, led, feed):
+def offer(experiments, button, led, feed):
     """Flash the light for 10 s about a question that waits: a hold that begins meanwhile consents to it.
 
     A hold at any other time opts out, as always: nobody consents to a question that the light has not shown.
     """
     light = machine.Pin(led, machine.Pin.OUT).value
     button = Button(machine.Pin(button, machine.Pin.IN, machine.Pin.PULL_UP), False)
-    name = list(kept.asking)[0]
-    payload = kept.asking[name]
+    name = list(experiments.asking)[0]
+    payload = experiments.asking[name]
     print("hushmote: %s waits for a yes of its own: hold the button for 3 s" % name)
     button.was_held(feed)  # a button that is down now was pressed before
     for _ in range(_OFFERS):
         if asks(button, light, feed):
-            agreed = accept(kept, name, payload)
+            agreed = accept(experiments, name, payload)
             blink(light, _YES if agreed else _NO, feed)
             return
 
 
-def accept(kept, name, payload=None):
+def accept(experiments, name, payload=None):
     """Consent to the question that waits for a name, and print the result; return whether it counts."""
     try:
-        kept.agree(name, payload)
+        experiments.agree(name, payload)
     except ldp_client.LDPError as e:
         print("hushmote: %s: refused: %s" % (name, e))
         return False
@@ -228,60 +228,63 @@ def _question(payload):
 # What KeptExperiments uses under the policy's "ask": "each".
 
 
-def load(kept, names):
+def load(experiments, names):
     """Read the last consent for each name, and the question that waits; an opt-out clears both."""
-    kept._client._on_no = lambda: forget_all(kept)
-    if kept._client.consent is False:
-        forget_all(kept)
-    if kept._folder is None:
+    experiments._client._on_no = lambda: forget_all(experiments)
+    if experiments._client.consent is False:
+        forget_all(experiments)
+    if experiments._folder is None:
         return
     for name in names:
-        for table, file in ((kept._agreed, name + _YES_FILE), (kept.asking, name + _ASKING_FILE)):
+        for table, file in (
+            (experiments._agreed, name + _YES_FILE),
+            (experiments.asking, name + _ASKING_FILE),
+        ):
             try:
-                with open(kept._folder + "/" + file, "rb") as f:
+                with open(experiments._folder + "/" + file, "rb") as f:
                     data = f.read()
             except OSError:  # there is none
                 continue
-            if kept._seal(file, data[:-4]) == int.from_bytes(data[-4:], "big"):
+            if experiments._seal(file, data[:-4]) == int.from_bytes(data[-4:], "big"):
                 table[name] = data[:-4]
 
 
-def _write(kept, file, data):
+def _write(experiments, file, data):
     """Write data into a file of the folder, if there is one; set fault if that fails."""
-    if kept._folder is None:
+    if experiments._folder is None:
         return
     try:
-        kept._put(file, data)
+        experiments._put(file, data)
     except OSError as e:  # full, or worn: the question is asked again after the next start
-        kept.fault = "a yes cannot be kept: errno %s" % (e.args[0] if e.args else "unknown")
+        experiments.fault = "a yes cannot be kept: errno %s" % (e.args[0] if e.args else "unknown")
 
 
-def _remove(kept, file):
-    if kept._folder is not None:
-        kept._remove(file)
+def _remove(experiments, file):
+    if experiments._folder is not None:
+        experiments._remove(file)
 
 
-def ask(kept, name, payload):
-    """Keep a payload in kept.asking, and raise, unless the last consent was to its question and epsilon."""
-    new, agreed = _question(payload), kept._agreed.get(name, b"")
+def ask(experiments, name, payload):
+    """Keep a payload in asking, and raise, unless the last consent was to its question and epsilon."""
+    new, agreed = _question(payload), experiments._agreed.get(name, b"")
     if new[:8] != agreed[:8] or new[8:] > agreed[8:]:
-        if kept.asking.get(name) != payload:
-            kept.asking[name] = payload
-            _write(kept, name + _ASKING_FILE, payload)
+        if experiments.asking.get(name) != payload:
+            experiments.asking[name] = payload
+            _write(experiments, name + _ASKING_FILE, payload)
         raise ldp_client.ExperimentRefused("nobody has said yes to it: agree(name) says it")
 
 
-def agree(kept, name, payload):
+def agree(experiments, name, payload):
     """Accept the question that waits; after an opt-out someone must opt in first."""
-    ldp_client.check(kept._client.consent is not False, "someone said no to everything")
-    ldp_client.check(name in kept.asking, "no question waits")
-    ldp_client.check(payload in (None, kept.asking[name]), "another question waits now")
-    kept._refused.pop(name, None)
-    _remove(kept, name + _ASKING_FILE)
-    kept.take(name, kept.asking.pop(name), True)
+    ldp_client.check(experiments._client.consent is not False, "someone said no to everything")
+    ldp_client.check(name in experiments.asking, "no question waits")
+    ldp_client.check(payload in (None, experiments.asking[name]), "another question waits now")
+    experiments._refused.pop(name, None)
+    _remove(experiments, name + _ASKING_FILE)
+    experiments.take(name, experiments.asking.pop(name), True)
 
 
-def settle(kept, name, payload):
+def settle(experiments, name, payload):
     """Let no question wait any longer, since an experiment is in force; keep the consent to a payload.
 
     None as the payload keeps no consent.
@@ -289,28 +292,33 @@ def settle(kept, name, payload):
     Raises:
         ldp_client.ExperimentRefused: If someone has opted out in the meantime.
     """
-    if kept._client._no is not kept._no:
-        kept._client._experiments.pop(name, None)
+    if experiments._client._no is not experiments._no:
+        experiments._client._experiments.pop(name, None)
         raise ldp_client.ExperimentRefused("someone said no meanwhile")
-    if kept.asking.pop(name, None):
-        kept._refused.pop(name, None)  # the same bytes may be asked about again
-        _remove(kept, name + _ASKING_FILE)
+    if experiments.asking.pop(name, None):
+        experiments._refused.pop(name, None)  # the same bytes may be asked about again
+        _remove(experiments, name + _ASKING_FILE)
     if payload is None:
         return
-    kept._agreed[name] = _question(payload)
-    _write(kept, name + _YES_FILE, kept._agreed[name])
+    experiments._agreed[name] = _question(payload)
+    _write(experiments, name + _YES_FILE, experiments._agreed[name])
 
 
-def forget(kept, name):
+def forget(experiments, name):
     """Forget the last consent for a name, and the question that waits: it was withdrawn."""
-    kept._agreed.pop(name, None)
+    experiments._agreed.pop(name, None)
     for file in (_YES_FILE, _ASKING_FILE):
-        _remove(kept, name + file)
+        _remove(experiments, name + file)
 
 
-def forget_all(kept):
+def forget_all(experiments):
     """Forget all consent, since someone opted out: repeated experiments need new consent."""
-    for table in (kept._client._experiments, kept.digests, kept._last, kept._refused):
+    for table in (
+        experiments._client._experiments,
+        experiments.digests,
+        experiments._last,
+        experiments._refused,
+    ):
         table.clear()
-    for name in kept._client._policy["experiments"]:
-        forget(kept, name)
+    for name in experiments._client._policy["experiments"]:
+        forget(experiments, name)

@@ -92,7 +92,7 @@ def _find(wlan, ssid, ap):
     """Put the channel and BSSID of a network's strongest access point into ap."""
     heard = [network for network in wlan.scan() if network[0] == ssid.encode()]
     if heard:
-        best = max(heard, key=lambda found: found[3])
+        best = max(heard, key=lambda network: network[3])
         ap[:] = best[2], best[1]
 
 

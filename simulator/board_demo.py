@@ -67,7 +67,7 @@ cap = 4.0
 """
 # What device/main.py prints.
 _REPORT = re.compile(rf"hushmote: {NAME}: code (\d+) of (\d+), (\d+) bytes, epsilon \S+; (.*)")
-_MADE = re.compile(rf"hushmote: {NAME}: (\d+) reports made, \d+ left")
+_REPORTS_MADE = re.compile(rf"hushmote: {NAME}: (\d+) reports made, \d+ left")
 _SPENT = re.compile(rf"hushmote: {NAME}: silent: its budget is spent, after (\d+) reports")
 _SENT = re.compile(r"hushmote: \d+ sent, (\d+) waiting")
 _SILENT = re.compile(r"hushmote: silent, as (nobody has said yes yet|someone said no)")
@@ -304,7 +304,7 @@ class _Trial:
         """Print what a line of the board means; return whether the board has finished."""
         if report := _REPORT.match(line):
             self._report = report
-        elif total := _MADE.match(line) or _SPENT.match(line):
+        elif total := _REPORTS_MADE.match(line) or _SPENT.match(line):
             self.reports = int(total[1])
             self._print_report()
             if total.re is _SPENT:

@@ -139,8 +139,8 @@ def split(lifetime: int, domain: int, kind: Kind) -> Row:
     question = Question(kind, {"frequency": 1 / domain, "range": None, "quantile": 0.5}[kind])
     variances = [variance(best_design(domain, lifetime * MICRO // m, question), question) for m in SPLITS]
     errors = [math.sqrt(v / m) for m, v in zip(SPLITS, variances, strict=True)]
-    drawn = [math.sqrt(v / best_last_day(m)) for m, v in zip(SPLITS, variances, strict=True)]
-    relative, coin = ([e / each[0] for e in each] for each in (errors, drawn))
+    last_day_errors = [math.sqrt(v / best_last_day(m)) for m, v in zip(SPLITS, variances, strict=True)]
+    relative, coin = ([e / each[0] for e in each] for each in (errors, last_day_errors))
     best, best_coin = (SPLITS[int(np.argmin(each))] for each in (relative, coin))
     row: Row = {"lifetime": lifetime, "domain": domain, "kind": kind, "relative": relative, "coin": coin}
     return row | {"best": best, "best_coin": best_coin}

@@ -68,9 +68,9 @@ def _describe_reporting(estimate: SimulatedEstimate, reporting: Reporting) -> st
         each = usual_reports(estimate.experiment)
         reports = f"the {counted(each)} that its budget holds" if reporting.spent else counted(each)
         return f"each makes {reports}, in {times} to report() on average"
-    drawn = f": one in {every} makes a report" if every > 1 else ""
+    sampling = f": one in {every} makes a report" if every > 1 else ""
     spent = f"; {reporting.spent:,} used up their budget" if reporting.spent else ""
-    return f"{reporting.spoke:,} devices reported, in {times} to report(){drawn}{spent}"
+    return f"{reporting.spoke:,} devices reported, in {times} to report(){sampling}{spent}"
 
 
 def too_few(estimate: SimulatedEstimate, answers: Answers) -> str:

@@ -69,7 +69,7 @@ def _raw_paste():
     """Receive a program in windows of bytes, as mpremote prefers; return it."""
     _out.write(b"R\x01" + _WINDOW_BYTES.to_bytes(2, "little") + b"\x01")
     source = bytearray()
-    left = _WINDOW_BYTES
+    window_left = _WINDOW_BYTES
     while True:
         c = _read(1)
         if c == b"\x04":
@@ -79,9 +79,9 @@ def _raw_paste():
             _out.write(b"\x04")
             return None
         source.extend(c)
-        left -= 1
-        if not left:
-            left = _WINDOW_BYTES
+        window_left -= 1
+        if not window_left:
+            window_left = _WINDOW_BYTES
             _out.write(b"\x01")
 
 

@@ -105,11 +105,11 @@ class SnapshotReader:
 
 def _privacy(facts: Facts, results: Mapping[tuple[str, str], Result]) -> str:
     """Return what a device's reports to one experiment reveal at most; "" without a report."""
+    allowed = {fleet: most_reports(facts.versions(fleet)) for fleet in {fleet for fleet, _ in results}}
     kinds = set[tuple[float, int | None]]()
     for (fleet, name), result in results.items():
         if result.reports:
-            allowed = most_reports(facts.versions(fleet))
-            numbers = [allowed[v.id] for v in facts.versions(fleet) if v.experiment.name == name]
+            numbers = [allowed[fleet][v.id] for v in facts.versions(fleet) if v.experiment.name == name]
             most = None if None in numbers else max(filter(None, numbers), default=1)
             kinds.add((result.epsilon.report, most))
     return belief_of_all(*kinds) if kinds else ""

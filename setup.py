@@ -1,4 +1,4 @@
-"""Each top-level folder is a sub-package of `hushmote`, and a wheel has the board in the browser.
+"""Maps each top-level folder to a sub-package of `hushmote`, and adds the browser board to wheels.
 
 Everything else is in pyproject.toml.
 """
@@ -13,15 +13,15 @@ from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).parent
 FOLDERS = ("device", "server", "planning", "fleet", "simulator", "studies", "web", "cli")
-# What the browser board runs to check itself; in a clone it is taken from here.
+# Files that the browser board runs to check itself; in a clone, it loads them from here.
 CHECKS = ("tests/vectors.json", "tests/vectors_further.json", "firmware_tests/check_vectors.py")
 
 
 class BuildWithBoard(build_py):
-    """Fetches MicroPython for browsers, unless it is there.
+    """Fetches MicroPython for browsers if it is missing.
 
-    A server that installs from a clone may have no npm, and needs no board in a browser: the build says what
-    is left out, and goes on.
+    A server that installs from a clone may not have npm, and does not need a board in the browser: the build
+    prints what it leaves out, and continues.
     """
 
     def run(self) -> None:
@@ -29,7 +29,7 @@ class BuildWithBoard(build_py):
             try:
                 runpy.run_path(str(ROOT / "web/board/fetch.py"))["main"]()
             except SystemExit as e:
-                print(f"warning: {e} It is left out here.", file=sys.stderr)
+                print(f"warning: {e} This build leaves it out.", file=sys.stderr)
         super().run()
         if not self.editable_mode:
             for file in CHECKS:

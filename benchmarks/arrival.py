@@ -1,14 +1,15 @@
-"""Boards that all return at once: the simulation beside the real reporter and a real broker.
+"""Boards that all reconnect at once: the simulation compared with the real reporter and a real broker.
 
     python benchmarks/arrival.py [--quick]
 
-300 and 200 boards, mosquitto and a NATS server: ten minutes. --quick: 60 boards, mosquitto.
+Runs 300 and then 200 boards against mosquitto and a NATS server, which takes ten minutes. --quick: 60 boards,
+mosquitto only.
 
-The boards are the shipped AsyncReporter with its own back-off and time-outs, in one process; the broker
-speaks TLS 1.2 with certificates on either side. To make a few hundred boards too many for it, a control group
-of Linux lets the broker run for a small part of a core only (it needs root). First, boards that connect to
-the whole broker measure the cost of one of them; then all come at once, and then within spread_s. The
-simulation gets those costs and that part of a core. Loopback only.
+The boards are the shipped AsyncReporter with its real back-off and time-outs, in one process; the broker
+uses TLS 1.2 with certificates on both sides. So that a few hundred boards overload it, a Linux control group
+limits the broker to a small fraction of a core (this needs root). First, boards connect to the unlimited
+broker to measure the cost per board; then all connect at once, and finally within spread_s. The simulation
+uses those costs and that fraction of a core. Loopback only.
 
 Writes benchmarks/results/arrival.json.
 """
@@ -35,13 +36,13 @@ from hushmote.studies.power_cut import Boards, Server, simulate, spread_for
 
 POLICY = {"sum": 8_000_000, "squares": 0, "epsilon": 1_000_000}
 POLICY |= {"rules": ("sum",), "experiments": ("room_temp",)}
-SHARES = {"half_s": 0.5, "all_s": 1.0}  # of the boards that are connected
-MOST_S = 900.0
-BACKLOG = {"mosquitto": 100, "nats 1": None}  # of listen(); NATS accepts connections at any time
+SHARES = {"half_s": 0.5, "all_s": 1.0}  # shares of connected boards whose times are measured
+MAX_S = 900.0
+BACKLOG = {"mosquitto": 100, "nats 1": None}  # argument of listen(); NATS accepts connections at any time
 
 
 class Counted(AsyncReporter):
-    """The shipped reporter, which counts its attempts and records when it was first connected."""
+    """The shipped reporter, extended to count its attempts and record when it first connected."""
 
     attempts = 0
     connected_at: float | None = None
@@ -53,7 +54,7 @@ class Counted(AsyncReporter):
 
 
 def reporters(count: int, port: int, context: ssl.SSLContext, **settings: int) -> list[Counted]:
-    """Return boards that have a ledger and have not started yet."""
+    """Return boards with a ledger, not yet started."""
     boards = []
     for number in range(count):
         storage = MemoryStorage()
@@ -65,13 +66,13 @@ def reporters(count: int, port: int, context: ssl.SSLContext, **settings: int) -
 
 
 async def arrive(boards: list[Counted], pids: list[int]) -> dict[str, float]:
-    """Start all at once; run until all are connected, or MOST_S. cpu_s is the broker's until then."""
+    """Start all boards at once; wait until all are connected, or MAX_S. cpu_s is the broker's CPU time."""
     before, start = cpu_s(pids), time.perf_counter()
     tasks = [asyncio.create_task(board.run()) for board in boards]
-    while time.perf_counter() - start < MOST_S and any(board.connected_at is None for board in boards):
+    while time.perf_counter() - start < MAX_S and any(board.connected_at is None for board in boards):
         await asyncio.sleep(0.02)
     used = cpu_s(pids) - before
-    at = np.array([MOST_S if b.connected_at is None else b.connected_at - start for b in boards])
+    at = np.array([MAX_S if b.connected_at is None else b.connected_at - start for b in boards])
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -80,11 +81,11 @@ async def arrive(boards: list[Counted], pids: list[int]) -> dict[str, float]:
 
 
 def rows_of(kind: str) -> list[dict]:
-    """Return the measurements of a broker by handshakes.py, without TLS and with it."""
+    """Return handshakes.py's measurements of a broker, without TLS and with TLS."""
     rows = read("handshakes.json")["rows"]
-    own = [row for row in rows if row["broker"] == kind and row["connections"] == 500]
+    matches = [row for row in rows if row["broker"] == kind and row["connections"] == 500]
     return [
-        min(own, key=lambda r: (r["tls"] != tls, r["qos"] if kind != "mosquitto" else 0))
+        min(matches, key=lambda r: (r["tls"] != tls, r["qos"] if kind != "mosquitto" else 0))
         for tls in (False, True)
     ]
 
@@ -94,11 +95,11 @@ def server_of(kind: str, cost: float, hello: float, share: float) -> Server:
 
     Args:
         kind: "mosquitto" or "nats".
-        cost: Processor seconds of a board.
-        hello: Processor seconds of a first answer.
-        share: The part of them until the first answer.
+        cost: CPU seconds per board.
+        hello: CPU seconds for the first answer.
+        share: Share of a core that the broker gets.
     """
-    # Division of the work after the broker's signature, in µs: TLS, CONNECT, SUBSCRIBE, status.
+    # How the work after the broker's signature is divided, in µs: TLS, CONNECT, SUBSCRIBE, status.
     plain, tls = rows_of(kind)
     parts = [tls["connect_us"] - tls["hello_us"] - plain["connect_us"], plain["connect_us"]]
     parts += [tls["subscribe_us"], tls["status_us"]]
@@ -107,17 +108,17 @@ def server_of(kind: str, cost: float, hello: float, share: float) -> Server:
 
 
 def simulated(server: Server, count: int, spread: int | None) -> dict[str, float]:
-    """Return medians of 20 simulations, and the first and the last of them."""
+    """Return medians over 20 simulations, and the lowest and highest time until all are connected."""
     boards = Boards(count, spread, boot_s=(0.0, 0.0), crypto_s=0.0, round_trip_s=0.001, asyncio=True)
-    runs = [simulate(boards, server, seed, most_s=MOST_S) for seed in range(20)]
+    runs = [simulate(boards, server, seed, max_s=MAX_S) for seed in range(20)]
     times = {name: [run.share_s(share) for run in runs] for name, share in SHARES.items()}
-    medians = {name: float(np.median(of)) for name, of in times.items()}
+    medians = {name: float(np.median(seconds)) for name, seconds in times.items()}
     medians |= {"all_s_low": min(times["all_s"]), "all_s_high": max(times["all_s"])}
     return medians | {"attempts": float(np.mean([run.attempts.mean() for run in runs]))}
 
 
 def compare(kind: str, count: int, load_s: float, certificates: Certificates) -> list[dict]:
-    """Return the rows of one broker; all boards keep it busy for load_s seconds."""
+    """Return a broker's rows; together, the boards keep it busy for load_s seconds."""
     rows = []
     context = certificates.context()
     with broker(kind, certificates) as (_, ports, pids):
@@ -141,7 +142,7 @@ def compare(kind: str, count: int, load_s: float, certificates: Certificates) ->
 
 
 def arrivals(options: Options) -> list[dict]:
-    # The first size chose the order in which the simulated brokers work; the second checks it.
+    # The simulated brokers' order of work was chosen with the first size; the second size checks it.
     cases = [(kind, *size) for size in ((300, 40.0), (200, 25.0)) for kind in BACKLOG]
     with tempfile.TemporaryDirectory() as folder:
         certificates = Certificates(Path(folder))
@@ -150,6 +151,6 @@ def arrivals(options: Options) -> list[dict]:
 
 
 if __name__ == "__main__":
-    if not core_parts.possible():
+    if not core_parts.is_supported():
         sys.exit(f"skipped: {core_parts.NEEDS}")
     run(__doc__, "arrival.json", {"rows": arrivals})

@@ -1,14 +1,14 @@
-"""Reports that mosquitto and NATS servers lose on SIGKILL, by their settings, and the cost of these.
+"""Reports that mosquitto and NATS servers lose on SIGKILL, by setting, and each setting's cost.
 
     python benchmarks/broker_kills.py [--broker nats] [--kills 15] [--quick]
 
-30 boards publish at QoS 1, 1,500 reports a second together, and mosquitto is killed again and again: while
+30 boards publish a total of 1,500 reports per second at QoS 1, and mosquitto is killed repeatedly: both while
 the aggregator is offline, so that all reports wait in its queue, and while it is connected. A report is lost
-if its board got an acknowledgement (a PUBACK, or a PINGRESP after it) and it is not in the store at the end.
-With --broker nats three servers are killed, and lose their power at once with all that was not synced, beside
-one of mosquitto's cases. Then the cost is measured: the largest number of reports per second that 40 boards
-get acknowledged, while many wait in the queue already. Writes benchmarks/results/broker_kills.json or
-broker_kills_nats.json.
+if its board got an acknowledgement (a PUBACK, or a PINGRESP after it) but the store does not contain it at
+the end. With --broker nats, three servers are killed, or all lose power and their unsynced data at once, and
+one mosquitto case is run for comparison. Then the cost is measured: the highest rate at which 40 boards'
+reports are acknowledged while many others already wait in the queue. Writes
+benchmarks/results/broker_kills.json or broker_kills_nats.json.
 """
 
 import asyncio
@@ -36,12 +36,12 @@ _ROUNDS = 3
 
 @dataclass(frozen=True)
 class Case:
-    """A broker's settings, and the boards' wait for it.
+    """A broker's settings, and how long boards wait for it.
 
     Attributes:
         settings: Lines of mosquitto.conf.
-        hold_s: A board's wait beyond the PUBACK, see Board.
-        sync: How often NATS servers sync; None: it is mosquitto.
+        hold_s: Time that a board waits after the PUBACK; see Board.
+        sync: Interval at which NATS servers sync, or "always"; None for mosquitto.
     """
 
     name: str
@@ -51,14 +51,14 @@ class Case:
 
     @property
     def setting(self) -> Setting:
-        """The disturbances of this case."""
+        """The broker and board settings to disturb."""
         setting = Setting(hold_s=self.hold_s, broker_settings=self.settings, options=("--batch", "0.1s"))
         return setting if self.sync is None else replace(setting, cluster=True, sync=self.sync)
 
     @property
     def queues(self) -> tuple[int, ...]:
         """Queue lengths at which the cost is measured."""
-        # Saved on changes, 100,000 would be written 100,000 times while they are published.
+        # When saving on changes, a queue of 100,000 would be written 100,000 times while it is filled.
         return (0, 10_000) if "autosave_on_changes true" in self.settings else (0, 10_000, 100_000)
 
 
@@ -88,13 +88,13 @@ def faults(kills: int, away: bool, seed: int, nats: bool) -> list[Fault]:
             plan.append(Fault("kill broker", rng.uniform(2.0, 3.0), 0.0))
         else:
             plan.append(Fault("kill broker", rng.uniform(6.0, 7.0), 0.0))
-            # Restarted, so that the next kill does not come while it waits to retry.
+            # Restart the aggregator, so that it is not waiting to retry at the next kill.
             plan.append(Fault("stop aggregator", 0.5, 0.0))
     return plan
 
 
 def lost(setting: Setting, plan: list[Fault]) -> dict:
-    """Kill the broker again and again, and count the lost reports."""
+    """Kill the broker repeatedly, and count the lost reports."""
     with tempfile.TemporaryDirectory() as folder:
         verdict = chaos_run.run(Path(folder), f"sqlite:///{folder}/store.sqlite", plan, setting)
     assert not verdict.strange, verdict
@@ -112,7 +112,7 @@ async def rate(port: int, hold_s: float | None, seconds: float) -> float:
         topic = topics.report_topic("rate", f"d{i}")
         boards.append(Board(topic, (port,), source, np.random.default_rng(i), hold_s=hold_s))
     living = [asyncio.create_task(board.live()) for board in boards]
-    # Until reports are acknowledged at the rate at which they are published.
+    # Wait until reports are acknowledged at the rate at which they are published.
     await asyncio.sleep(1 + (hold_s or 0))
     rates = []
     for _ in range(_ROUNDS):
@@ -122,11 +122,11 @@ async def rate(port: int, hold_s: float | None, seconds: float) -> float:
         rates.append(acknowledged / took)
     for task in living:
         task.cancel()
-    return max(rates)  # other load on the machine only reduces it
+    return max(rates)  # other load on the machine only reduces the rate
 
 
 def cost(case: Case, queued: int, seconds: float) -> float:
-    """Return the acknowledged reports per second while `queued` wait for an absent subscriber."""
+    """Return the acknowledged reports per second while `queued` reports wait for an absent subscriber."""
     with case.setting.broker() as broker:
         asyncio.run(keep_reports(broker.port, None))
         publish(broker.port, [(topics.report_topic("rate", f"q{i}"), bytes(19)) for i in range(queued)])
@@ -142,7 +142,7 @@ def cases(options: Options) -> dict:
         row: dict = {"case": case.name, "settings": case.settings, "hold_s": case.hold_s}
         for when, away in (("away", True), ("connected", False)):
             row[when] = lost(case.setting, faults(kills, away, 1, case.sync is not None))
-        if case.sync is not None:  # all servers and their disks lose their power at once
+        if case.sync is not None:  # all servers and their disks lose power at once
             row["power"] = lost(replace(case.setting, sites=True), [Fault("unplug all nodes", 1.0, 0.0)])
         row["per_s"] = {q: round(cost(case, q, seconds)) for q in queues if q in case.queues}
         rows.append(row)

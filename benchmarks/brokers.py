@@ -1,4 +1,4 @@
-"""Brokers, queues and aggregators of the benchmarks: functions that fill and drain a queue, and their cost.
+"""Brokers, queues and aggregators for the benchmarks: fill and drain a queue, and measure the cost.
 
 Publishers and aggregators take turns, each in its own process, so that they do not share a core.
 """
@@ -49,7 +49,7 @@ COUNTING = Counting(fleets=[FLEET], fleet_keys=FLEET_KEYS)
 SHARE = "count"
 # With its defaults, mosquitto would save 200,000 queued messages every second and do little else.
 NO_SAVING = ("autosave_interval 3600",)
-_WINDOW = 1000  # of the publisher, in messages
+_WINDOW = 1000  # the publisher's window, in messages
 _DEADLINE_S = 240.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -65,25 +65,27 @@ class SecureNatsServers(NatsServers):
 
 @contextmanager
 def brokers(
-    kind: str, settings: tuple[str, ...] = NO_SAVING, ca: Path | None = None, own: Path | None = None
+    kind: str, settings: tuple[str, ...] = NO_SAVING, ca: Path | None = None, credential: Path | None = None
 ) -> Iterator[tuple[int | str, list[int], list[int]]]:
     """Run a broker; yield its address for an aggregator, and the servers' MQTT ports and process ids.
 
     Args:
         kind: "mosquitto", or "nats" and the number of servers.
         settings: Lines of mosquitto's configuration.
-        ca: The authority's certificate, if the broker requires certificates from boards; None without TLS.
-        own: The broker's certificate and key in one file; None without TLS.
+        ca: File with the authority's certificate, with which boards' certificates are checked; None without
+            TLS.
+        credential: File with the broker's certificate and key; None without TLS.
     """
     if kind == "mosquitto":
-        lines = (f"cafile {ca}", f"certfile {own}", f"keyfile {own}", "require_certificate true")
-        with MosquittoBroker(settings=settings if own is None else (*lines, *settings)) as broker:
+        tls_lines = (f"cafile {ca}", f"certfile {credential}", f"keyfile {credential}")
+        tls_lines += ("require_certificate true",)
+        with MosquittoBroker(settings=settings if credential is None else (*tls_lines, *settings)) as broker:
             assert broker.pid is not None
             yield broker.port, [broker.port], [broker.pid]
         return
     servers = SecureNatsServers(int(kind.split()[1].rstrip(",")), sync="always" if "always" in kind else "2m")
-    if own is not None:
-        files = f"cert_file: '{own}', key_file: '{own}', ca_file: '{ca}'"
+    if credential is not None:
+        files = f"cert_file: '{credential}', key_file: '{credential}', ca_file: '{ca}'"
         servers.tls = f"tls {{ {files}, verify: true, timeout: 60 }}, "
     with servers:
         pids = [pid for i in range(len(servers.nodes)) if (pid := servers.pid(i)) is not None]
@@ -94,13 +96,17 @@ def brokers(
 
 
 def counted(
-    out: Connection, run: Callable[[], object], stop: Callable[[], object], counter: Callable[[], int], there
+    out: Connection,
+    run: Callable[[], object],
+    stop: Callable[[], object],
+    counter: Callable[[], int],
+    is_subscribed: Callable[[], bool],
 ) -> float:
-    """Run on command; report the count and the subscription until stopped; return CPU seconds."""
+    """Run on command; send the count and whether it is subscribed until stopped; return CPU seconds."""
 
     def answer() -> None:
         while out.recv() != "stop":
-            out.send((counter(), there()))
+            out.send((counter(), is_subscribed()))
         stop()
 
     answering = threading.Thread(target=answer)
@@ -114,7 +120,7 @@ def counted(
 
 
 def bare(port: int, out: Connection, number: int) -> None:
-    """Only count the messages of a persistent session of mosquitto."""
+    """Count the messages of a persistent mosquitto session and do nothing else."""
     client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="bare", protocol=MQTTProtocolVersion.MQTTv5)
     messages, subscribed, stopped = 0, threading.Event(), threading.Event()
 
@@ -148,7 +154,7 @@ def aggregate(
     counting: Counting = COUNTING,
     **hooks: Any,
 ) -> None:
-    """Run an aggregator on mosquitto's port, or on the URL of NATS servers, where all share one client id."""
+    """Run an aggregator on mosquitto's port, or on a NATS URL, where all members share one client id."""
     if isinstance(broker, int):
         address = BrokerAddress("127.0.0.1", broker)
         counting = dataclasses.replace(counting, client_id=f"member-{number}", share=share)
@@ -157,8 +163,9 @@ def aggregate(
     commits_s = []
     with Store(url) as store:
         committed = lambda _size, seconds: commits_s.append(seconds)  # noqa: E731
-        own = Aggregator(store, address, counting, on_commit=committed, **hooks)
-        used = counted(out, own.run, own.stop, lambda: own.counters.accepted, own.ready.is_set)
+        aggregator = Aggregator(store, address, counting, on_commit=committed, **hooks)
+        accepted = lambda: aggregator.counters.accepted  # noqa: E731
+        used = counted(out, aggregator.run, aggregator.stop, accepted, aggregator.ready.is_set)
     out.send({"cpu_s": used, "peak_mib": memory_mib(field="VmHWM"), "commit_s": sum(commits_s)})
 
 
@@ -170,26 +177,26 @@ def drain(
     members: int = 1,
     part: float | None = None,
 ) -> dict[str, Any]:
-    """Run bare(), aggregate() or similar until they have counted `count`.
+    """Run bare(), aggregate() or a similar function in each member until `count` reports are counted.
 
     Args:
         target: The function that each process runs.
-        broker: Its address: a port, or a URL of NATS servers.
-        count: How many reports they have to count together.
-        *rest: Further arguments of the function.
-        members: How many processes run it.
-        part: Largest share of a core for each; None for no limit.
+        broker: The broker's address: a port, or a NATS URL.
+        count: Total number of reports to count.
+        *rest: Further arguments for the function.
+        members: Number of processes.
+        part: Maximum share of a core per process; None for no limit.
 
     Returns:
-        Seconds, CPU seconds, and for aggregators the peak memory and the seconds of commits.
+        Seconds and CPU seconds, and for aggregators also the peak memory and the seconds spent in commits.
     """
     context = multiprocessing.get_context("spawn")
     pipes, processes = [], []
     for number in range(members):
-        here, there = context.Pipe()
-        processes.append(context.Process(target=target, args=(broker, there, number, *rest)))
+        pipe, child_pipe = context.Pipe()
+        processes.append(context.Process(target=target, args=(broker, child_pipe, number, *rest)))
         processes[-1].start()
-        pipes.append(here)
+        pipes.append(pipe)
 
     def answers_to(word: str) -> list[Any]:
         for pipe in pipes:
@@ -214,13 +221,13 @@ def drain(
     done = answers_to("stop")
     for process in processes:
         process.join(30)
-    of = {key: [row[key] for row in done] for key in done[0]}
-    sums = {key: sum(of[key]) for key in ("cpu_s", "commit_s") if key in of}
-    return {"seconds": seconds, "peak_mib": max(of.get("peak_mib", [0.0]))} | sums
+    columns = {key: [row[key] for row in done] for key in done[0]}
+    sums = {key: sum(columns[key]) for key in ("cpu_s", "commit_s") if key in columns}
+    return {"seconds": seconds, "peak_mib": max(columns.get("peak_mib", [0.0]))} | sums
 
 
 def cpu_s(pid: int) -> float:
-    """Return the CPU seconds of a process and of its children, including those that have ended."""
+    """Return the CPU seconds of a process and its children, including children that have ended."""
 
     def fields(path: Path) -> list[str]:
         return path.read_text().rpartition(")")[2].split()
@@ -241,7 +248,7 @@ def device_name(index: int) -> str:
 
 
 class Reports:
-    """Reports of a fleet of n devices, with tags if it has keys, and the next number at every call."""
+    """Reports from a fleet of n devices, tagged if the fleet has keys."""
 
     def __init__(self, devices: int, *, fleet: str = FLEET, keyed: bool = True) -> None:
         self.payload = payload("hh", 256, 1_000_000)
@@ -250,7 +257,12 @@ class Reports:
         self._rng = np.random.default_rng()
 
     def messages(self, devices: np.ndarray, number: int) -> list[tuple[str, bytes]]:
-        """Return one report of each of the devices, given by index."""
+        """Return one report from each device.
+
+        Args:
+            devices: The devices' indices.
+            number: The reports' number.
+        """
         codes = vectorised.codes(self._experiment, self._rng.integers(0, 256, len(devices)), self._rng)
         pairs = []
         for name, code in zip(map(device_name, devices), codes.tolist(), strict=True):
@@ -261,7 +273,7 @@ class Reports:
 
 
 def set_up(url: str, payload: bytes, keyed: bool = True) -> None:
-    """Make a store with a fleet and its experiment."""
+    """Create a store with a fleet and its experiment."""
     with Store(url) as store:
         store.add_fleet(FLEET, keyed=keyed)
         store.add_experiment(FLEET, payload)
@@ -269,7 +281,7 @@ def set_up(url: str, payload: bytes, keyed: bool = True) -> None:
 
 @contextmanager
 def database(kind: str, folder: str, name: str) -> Iterator[tuple[str, int | None]]:
-    """Yield the URL of a new store, and the process id of its server."""
+    """Yield a new store's URL and its server's process id, or None for SQLite."""
     if kind == "sqlite":
         yield f"sqlite:///{folder}/{name}.sqlite", None
         return
@@ -288,7 +300,7 @@ def fill(
     reports=1,
     name="bench",
 ) -> None:
-    """Count in one experiment this many reports of each device, and of each code in each window."""
+    """Add reports to an experiment: `reports` per device, and each window's count of each code."""
     (version,) = (v for v in store.experiments(fleet) if v.experiment.name == name)
     for start in range(0, len(devices), 50_000):
         numbers = {(fleet, name, device): NumberSet(reports) for device in devices[start : start + 50_000]}
@@ -306,10 +318,11 @@ def fill(
 
 
 def publish(port: int, messages: list[tuple[str, bytes]], window: int = _WINDOW) -> float:
-    """Publish all at QoS 1, `window` at a time; return the seconds until the broker acknowledged all."""
+    """Publish all messages at QoS 1, `window` at a time; return the seconds until all are acknowledged."""
     client = mqtt.Client(CallbackAPIVersion.VERSION2, protocol=MQTTProtocolVersion.MQTTv311)
     client.max_inflight_messages_set(window)
-    # Far fewer at a time than packet ids: paho also gives ids to waiting messages.
+    # Limit the messages in flight to far fewer than there are packet ids, since paho also assigns ids to
+    # waiting messages.
     slots = threading.Semaphore(window)
     client.on_publish = lambda *_: slots.release()
     client.connect("127.0.0.1", port)
@@ -330,14 +343,14 @@ def publish(port: int, messages: list[tuple[str, bytes]], window: int = _WINDOW)
 
 
 class Process:
-    """A hushmote command that serves HTTP at `port`, ready when entered."""
+    """A running hushmote command that serves HTTP at `port`; entering waits until it is ready."""
 
     def __init__(self, command: str, *arguments: str, keyed: bool = False) -> None:
         self.port = free_port()
         http = ("--http", f"127.0.0.1:{self.port}")
         self._command = [sys.executable, "-m", "hushmote", command, *http, *arguments]
-        own = {keys.ENVIRONMENT_VARIABLE: f"{MASTER.hex()},signing:{MASTER.hex()}"} if keyed else {}
-        self._environment = os.environ | own
+        fleet_keys = {keys.ENVIRONMENT_VARIABLE: f"{MASTER.hex()},signing:{MASTER.hex()}"}
+        self._environment = os.environ | (fleet_keys if keyed else {})
 
     def __enter__(self) -> "Process":
         self.process = subprocess.Popen(
@@ -354,7 +367,7 @@ class Process:
             raise SystemExit(f"{' '.join(self._command)} ended with status {self.process.returncode}")
 
     def memory_mib(self, field: str) -> float:
-        """Return VmRSS, or VmHWM for its peak."""
+        """Return the process's current memory (field VmRSS) or its peak (VmHWM)."""
         return memory_mib(self.process.pid, field)
 
     def get(self, path: str) -> tuple[int, str]:
@@ -365,7 +378,7 @@ class Process:
             return e.code, e.read().decode()
 
     def metric(self, name: str) -> float:
-        """Return the sum over a metric's labels."""
+        """Return a metric's sum over all its labels."""
         return sum(
             map(float, re.findall(rf"^{name}(?:{{.*}})? (\S+)$", self.get("/metrics")[1], re.MULTILINE))
         )

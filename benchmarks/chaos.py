@@ -1,11 +1,11 @@
-"""Hundreds of kills; after each series the store is compared with the acknowledgements that boards got.
+"""Kill processes hundreds of times and compare the store with the acknowledgements that boards received.
 
     python benchmarks/chaos.py [--broker nats] [--kills 240] [--seed 1] [--jobs 1] [--quick]
 
 The long form of tests/whole/test_chaos.py; tests/support/chaos_run.py defines the disturbances and
-conditions. Each campaign runs series of faults against new stores, with other seeds and batch sizes, until it
-has had its share of the kills. A kill is a SIGKILL of an aggregator, of mosquitto, of PostgreSQL or of NATS
-servers, of several at once too, or their power cut; other disturbances are counted apart. Writes
+conditions. Each campaign runs series of faults against new stores, with varying seeds and batch sizes, until
+it has reached its share of the kills. A kill is a SIGKILL of an aggregator, mosquitto, PostgreSQL or NATS
+servers, alone or several at once, or a power cut; other disturbances are counted separately. Writes
 benchmarks/results/chaos.json or chaos_nats.json, and exits with 1 if anything was lost or counted twice.
 """
 
@@ -27,7 +27,7 @@ from chaos_plan import Setting, plan  # pyright: ignore[reportMissingImports]
 from chaos_verdict import Verdict  # pyright: ignore[reportMissingImports]
 from postgres import Cluster  # pyright: ignore[reportMissingImports]
 
-_SERIES = 20  # faults
+_SERIES = 20  # faults per series
 _BATCHES = (("--batch", "50", "--batch", "0.05s"), ("--batch", "0.3s"), ("--batch", "500", "--batch", "1s"))
 _STOPS = {"stop aggregator": 1, "pause aggregator": 1, "stop broker": 2}
 _CUTS = {"cut aggregators": 2, "swallow aggregators": 1, "cut boards": 1, "swallow boards": 1}
@@ -52,13 +52,13 @@ _AT_SITES = replace(_CLUSTER, sites=True, sync="always")
 
 @dataclass(frozen=True)
 class Campaign:
-    """A part of the kills: their faults, and the setting that they disturb.
+    """A share of the kills, with the faults to inject and the setting that they disturb.
 
     Attributes:
-        share: Of the kills.
-        weights: Of the faults.
-        postgres: Whether the store is PostgreSQL, otherwise SQLite.
-        promised: Whether nothing may be lost.
+        share: Share of all kills.
+        weights: Relative frequency of each fault.
+        postgres: Whether the store is PostgreSQL rather than SQLite.
+        promised: Whether the documentation promises that no report is lost.
     """
 
     name: str
@@ -74,7 +74,8 @@ CAMPAIGNS = (
     Campaign("PostgreSQL", 0.2, _ANY | _DATABASE, True),
     Campaign("SQLite, 2 aggregators", 0.15, _SHARED_ANY | _COMMITS, False, _SHARED),
     Campaign("PostgreSQL, 2 aggregators", 0.15, _SHARED_ANY | _DATABASE, True, _SHARED),
-    # Here "told" is a PINGRESP 3 s after the PUBACK: what is only acknowledged a killed broker may lose.
+    # Here a report counts as acknowledged only after a PINGRESP 3 s after the PUBACK, because a killed broker
+    # may lose reports for which it has only sent a PUBACK.
     Campaign("broker killed at any time", 0.15, _SQLITE | {"kill broker": 12}, False, _HOLDING),
 )
 _DISKS = {"wipe node": 20}
@@ -83,7 +84,8 @@ NATS_CAMPAIGNS = (
     Campaign("SQLite, 2 aggregators", 0.35, _SHARED_ANY | _COMMITS | _NODES, False, _CLUSTER),
     Campaign("PostgreSQL, 2 aggregators", 0.3, _SHARED_ANY | _DATABASE | _NODES, True, _CLUSTER),
     Campaign("SQLite, disks replaced", 0.05, _NODES | _DISKS, False, _REPLACED),
-    # The stream in the servers' default form may miss reports on a new disk: docs/survives.md.
+    # With the servers' default settings, the stream may lose reports when a disk is replaced, as
+    # docs/survives.md explains.
     Campaign("disks replaced, stream as made", 0.05, _NODES | _DISKS, False, _CLUSTER, False),
     # Split networks, full disks, power cuts; the servers sync before they acknowledge.
     Campaign("SQLite, split, full, unplugged", 0.25, _SHARED_ANY | _NODES | _SITES, False, _AT_SITES),
@@ -103,7 +105,7 @@ def series(campaign: Campaign, seed: int, count: int) -> Verdict:
 
 
 def sums(case: tuple[Campaign, int, int, int]) -> dict:
-    """Run series of `count` faults until `kills` kills are done; return the sum of their results."""
+    """Run series of `count` faults until there were `kills` kills; return the summed results."""
     campaign, kills, seed, count = case
     done: list[Verdict] = []
     while sum(verdict.kills for verdict in done) < kills:
@@ -114,8 +116,8 @@ def sums(case: tuple[Campaign, int, int, int]) -> dict:
     faults, numbers = Counter[str](), Counter[str]()
     for verdict in done:
         faults.update(verdict.faults)
-        own = asdict(verdict) | {"kills": verdict.kills}
-        numbers.update({name: n for name, n in own.items() if isinstance(n, int)})
+        fields = asdict(verdict) | {"kills": verdict.kills}
+        numbers.update({name: n for name, n in fields.items() if isinstance(n, int)})
     row = {"campaign": campaign.name, "series": len(done), "first_seed": seed}
     row |= {"faults": dict(sorted(faults.items()))} | dict(numbers)
     return row | {"seconds": round(sum(verdict.seconds for verdict in done))}
@@ -137,7 +139,7 @@ if __name__ == "__main__":
     more: dict[str, Any] = {
         name: {"type": int, "default": default} for name, default in (("kills", 240), ("seed", 1))
     }
-    more["jobs"] = {"type": int, "default": 1, "help": "campaigns at once"}
+    more["jobs"] = {"type": int, "default": 1, "help": "campaigns to run at once"}
     more["broker"] = {"choices": ["mosquitto", "nats"], "default": "mosquitto"}
     name = "chaos_nats.json" if "nats" in sys.argv else "chaos.json"
     rows = run(__doc__, name, {"": campaigns}, **more)[""]["campaigns"]

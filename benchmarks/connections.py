@@ -1,12 +1,12 @@
-"""How often a sleeping board wakes up and connects, and how much of an ESP32's battery that uses in a year.
+"""Count a sleeping board's wake-ups and connections, and estimate the charge that an ESP32 uses in a year.
 
-    python benchmarks/connections.py              a year, hourly: half a minute
+    python benchmarks/connections.py              an hourly reading for a year; takes half a minute
     python benchmarks/connections.py --quick      ten days
     python benchmarks/connections.py --awake-s 2 --connected-s 5
 
-device/main.py's real wake-ups, its Wi-Fi counted. Every wake-up is a start, as on an ESP32: a new client on
-the same flash, the shipped generator on os.urandom. The experiment's budget does not end. The energy is
-arithmetic on the inputs below, each with its source.
+This runs the real wake-ups of device/main.py and counts Wi-Fi connections. Every wake-up is a fresh start, as
+on an ESP32, with a new client on the same flash and the shipped generator seeded by os.urandom. The
+experiment's budget is unlimited. The charge is computed from the constants below, each with its source.
 """
 
 import tempfile
@@ -30,7 +30,7 @@ PICO_SLEEP_MA = 1.5  # lightsleep(5000): MicroPython's pull request 8832
 
 
 def count(every: int, hours: int) -> tuple[int, int, int]:
-    """Return wake-ups, connections and reports of a board with one reading an hour."""
+    """Return the wake-ups, connections and reports of a board that takes one reading an hour."""
     payload = number_json(
         8, name="room_temp", high=40_000, every=every, budget={"rule": "unlimited"}, window="day"
     )
@@ -52,15 +52,15 @@ def count(every: int, hours: int) -> tuple[int, int, int]:
 
 
 def year_mah(wake_ups: float, connections: float, settings: Options) -> dict[str, float]:
-    """Return a year's charge while asleep, awake, and with the radio on."""
+    """Return a year's charge, in mAh, for sleep, wake-ups and radio."""
     awake, radio = AWAKE_MA * settings.awake_s / 3600, RADIO_MA * settings.connected_s / 3600
     parts = {"sleep": SLEEP_MA * YEAR_H, "awake": awake * wake_ups, "radio": radio * connections}
     return parts | {"all": sum(parts.values()), "a_report": awake + radio}
 
 
 if __name__ == "__main__":
-    awake_s = {"type": float, "default": 1, "help": "of a wake-up, without radio: assumed"}
-    connected_s = {"type": float, "default": 3, "help": "of a connection: assumed"}
+    awake_s = {"type": float, "default": 1, "help": "assumed seconds awake per wake-up, without radio"}
+    connected_s = {"type": float, "default": 3, "help": "assumed seconds of radio per connection"}
     settings = options(__doc__, awake_s=awake_s, connected_s=connected_s)
     hours, rows, energy = YEAR_H * 10 // 365 if settings.quick else YEAR_H, [], {}
     for every in (1, 10, 90, 1000):
@@ -69,5 +69,5 @@ if __name__ == "__main__":
         rows.append(row | {"a_day": wake_ups / hours * 24, "fewer_by": hours / wake_ups})
         for way, starts in ((f"every = {every}", wake_ups), (f"{every}, a wake-up for each reading", hours)):
             energy[way] = year_mah(starts * YEAR_H / hours, connections * YEAR_H / hours, settings)
-    show("a reading an hour: once each had a wake-up", rows)
-    show(f"mAh a year; a Pico W's light sleep takes {PICO_SLEEP_MA * YEAR_H:,.0f}", energy)
+    show("one reading an hour, where each reading used to cause a wake-up", rows)
+    show(f"mAh a year (a Pico W's light sleep alone uses {PICO_SLEEP_MA * YEAR_H:,.0f})", energy)

@@ -1,26 +1,26 @@
-"""Limit processes to a share of a core, to measure few of them on a small machine."""
+"""Limit processes to a share of a core, to simulate a larger machine."""
 
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-# Control groups of Linux, version 1 or 2.
+# Linux control groups, version 1 or 2.
 _V1, _V2 = Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")
-NEEDS = "it needs root, and control groups of Linux at /sys/fs/cgroup"
+NEEDS = "this needs root and Linux control groups at /sys/fs/cgroup"
 
 
-def possible() -> bool:
-    """Return whether this machine supports it."""
-    if _old():
+def is_supported() -> bool:
+    """Return whether this process may limit CPU time on this machine."""
+    if _is_version_1():
         return os.access(_V1, os.W_OK)
     return os.access(_V2, os.W_OK) and "cpu" in _read(_V2 / "cgroup.subtree_control").split()
 
 
 @contextmanager
 def limited(pids: Sequence[int], part: float, period_us: int = 100_000) -> Iterator[None]:
-    """Limit these processes together to this share of a core in every period, 1 ms of it or more."""
-    root = _V1 if _old() else _V2
+    """Limit these processes, in total, to a share of a core, but at least 1 ms, in every period."""
+    root = _V1 if _is_version_1() else _V2
     group = root / f"hushmote-{os.getpid()}-{pids[0]}"
     group.mkdir()
     quota_us = max(1_000, round(part * period_us))
@@ -39,7 +39,7 @@ def limited(pids: Sequence[int], part: float, period_us: int = 100_000) -> Itera
         group.rmdir()
 
 
-def _old() -> bool:
+def _is_version_1() -> bool:
     return (_V1 / "tasks").exists()
 
 

@@ -1,12 +1,13 @@
-"""pgr and olh, each with the parameter of least variance: errors, codes, decoding, drawing on a board.
+"""Compare pgr and olh at their lowest-variance parameters: error, codes, and decoding and drawing time.
 
     python benchmarks/design_codes.py [--quick]
 
-Both take turns in one run. Variance: of the frequency of a value that nobody holds, times reports, by the
-exact formula; codes and code bytes of a report; processor time from a histogram of 1,000,000 reports to all
-frequencies, and to all frequencies, the distribution function and the errors of both; time of one randomize()
-on this machine, on CPython and on MicroPython for 32 bits, as boards have it. Times are the least of several
-rounds, as others may be using the machine. Writes benchmarks/results/design_codes.json.
+Both take turns in one run. It measures the variance of the frequency of a value that nobody holds, times
+reports, by the exact formula; the number of codes and the code bytes of a report; the processor time from a
+histogram of 1,000,000 reports to all frequencies, and to all frequencies, the distribution function and both
+their errors; and the time of one randomize() on this machine, on CPython and on 32-bit MicroPython, which
+boards use. Times are the lowest of several rounds, because the machine may be busy. Writes
+benchmarks/results/design_codes.json.
 """
 
 import shutil
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 from published import payload
-from results_file import Options, least_cpu_s, run
+from results_file import Options, min_cpu_s, run
 
 from hushmote.device import ldp_client, ldp_pgr
 from hushmote.device.ldp_client import Experiment
@@ -32,7 +33,7 @@ DOMAINS = (64, 256, 1024, 4096, 65_536)
 EPSILONS = (1, 2, 3, 4, 5, 6, 7)
 REPORTS = 1_000_000
 
-# Runs on CPython and on MicroPython alike: microseconds of one call, the least of several rounds.
+# Runs on both CPython and MicroPython; prints microseconds per call, the lowest of several rounds.
 BOARD = """
 import json, sys, time
 import ldp_client, ldp_pgr
@@ -51,7 +52,7 @@ for line in open("experiments.txt"):
 
 
 def designs(domain: int, epsilon: int) -> list[str]:
-    """Return experiments of olh and of pgr, each of least variance."""
+    """Return the lowest-variance experiments of olh and pgr."""
     texts = []
     for name in ("olh", "pgr"):
         offered = oracle.designs(domain, epsilon * 1_000_000, FREQUENCIES, name)
@@ -74,7 +75,7 @@ def measure(published: str, rounds: int) -> dict:
         assert decoded.frequency_spread.variance[0] > 0
         assert decoded.cdf_spread.variance[0] > 0
 
-    everything()  # compute everything that is cached per domain
+    everything()  # fill the caches that depend only on the domain
     return {
         "mechanism": experiment.mechanism,
         "domain": experiment.domain,
@@ -83,13 +84,13 @@ def measure(published: str, rounds: int) -> dict:
         "variance": mechanism.frequency_variance(0.0),
         "codes": experiment.code_count,
         "code_bytes": experiment.code_bytes,
-        "decode": least_cpu_s(lambda: mechanism.decode(counts).frequencies, rounds),
-        "everything": least_cpu_s(everything, rounds),
+        "decode": min_cpu_s(lambda: mechanism.decode(counts).frequencies, rounds),
+        "everything": min_cpu_s(everything, rounds),
     }
 
 
 def draw_times(published: list[str]) -> list[list[float]]:
-    """Return microseconds of a randomize() of each experiment, on CPython and on MicroPython."""
+    """Return the microseconds per randomize() call for each experiment, on CPython and on MicroPython."""
     times = []
     with tempfile.TemporaryDirectory() as folder:
         for module in (ldp_client, ldp_pgr):
@@ -106,7 +107,7 @@ def draw_times(published: list[str]) -> list[list[float]]:
 
 def rows(options: Options) -> dict:
     if not MICROPYTHON.exists():
-        sys.exit("no MicroPython for 32 bits here: python firmware_tests/runtimes.py --install")
+        sys.exit("32-bit MicroPython is missing; run python firmware_tests/runtimes.py --install")
     domains, epsilons = (DOMAINS[:2], EPSILONS[:5:3]) if options.quick else (DOMAINS, EPSILONS)
     published = [text for d in domains for e in epsilons for text in designs(d, e)]
     measurements = [measure(text, 3) for text in published]

@@ -1,7 +1,7 @@
-"""Newly drawn fleets and the counts over them: the shared loop of the benchmarks of estimates.
+"""Draw fleets and tally their results: shared by the benchmarks of estimates.
 
-A fleet is a histogram of codes drawn from a population. `estimates` returns those of many fleets; `Tally`
-counts how many intervals contain the truth; `mean_and_error` summarizes errors.
+A fleet is a histogram of codes drawn from a population. `estimates` yields many fleets' estimates, `Tally`
+counts the intervals that contain the truth, and `mean_and_error` summarizes errors.
 """
 
 import math
@@ -29,7 +29,7 @@ QUANTILES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 
 
 def concentrated(n: int) -> Floats:
-    """Return three quarters on one value, a fifth on one beside it, the rest anywhere."""
+    """Return a population with three quarters on one value, a fifth on a nearby one, the rest even."""
     out = np.full(n, 0.05 / n)
     out[n // 3] += 0.75
     out[min(n // 3 + 2, n - 1)] += 0.2
@@ -37,7 +37,7 @@ def concentrated(n: int) -> Floats:
 
 
 def sparse(n: int) -> Floats:
-    """Return equal shares of five values."""
+    """Return a population that is concentrated on five values."""
     at = (np.array([0.05, 0.2, 0.45, 0.7, 0.95]) * n).astype(int)
     return np.bincount(at, [0.1, 0.3, 0.05, 0.35, 0.2], n)
 
@@ -47,7 +47,7 @@ def spikes(n: int, *at: int) -> Floats:
 
 
 def real(n: int) -> Floats:
-    """Return air temperatures of 0 to 128."""
+    """Return a histogram of real air temperatures over 0 to 128."""
     readings = np.array([float(cast(float, x)) for x in temperatures() if x is not None])
     return np.bincount(np.clip(readings * n / 128, 0, n - 1).astype(int), minlength=n)
 
@@ -66,7 +66,7 @@ POPULATIONS: dict[str, Callable[[int], Floats]] = {
 
 
 def shares(name: str, domain: int) -> Floats:
-    """Return a population's shares of the values, shape (domain,)."""
+    """Return the values' shares in a population, shape (domain,)."""
     out = POPULATIONS[name](domain)
     return out / out.sum()
 
@@ -80,7 +80,7 @@ def counts(exp: Experiment, f: Floats, reports: int, rng: np.random.Generator) -
 
 
 def counts_by_law(exp: Experiment, f: Floats, reports: int, rng: np.random.Generator) -> Floats:
-    """Return the same drawn from the law of the codes, at a cost independent of the number of reports."""
+    """Return a fleet's histogram drawn from the code law, at a cost independent of the report count."""
     law = mechanism_of(exp).code_law(f)
     return rng.multinomial(reports, law / law.sum())
 
@@ -88,18 +88,23 @@ def counts_by_law(exp: Experiment, f: Floats, reports: int, rng: np.random.Gener
 def estimates(
     exp: Experiment, f: Floats, reports: int, fleets: int, rng: np.random.Generator, draw=counts
 ) -> Iterator[Estimate]:
-    """Yield the estimates of this many fleets."""
+    """Yield the estimates of `fleets` fleets."""
     return (estimate(exp, draw(exp, f, reports, rng)) for _ in range(fleets))
 
 
 def mean_and_error(values: Iterable[float]) -> tuple[float, float]:
-    """Return a mean over fleets and its standard error."""
+    """Return the mean over fleets and its standard error."""
     x = np.array([*values])
     return float(x.mean()), float(x.std(ddof=1)) / math.sqrt(len(x)) if len(x) > 1 else math.nan
 
 
 def mean_over_ranges(error: Floats, width: int = 1) -> float:
-    """Return the mean square error over ranges of at least `width` (1 or 2) values, from single ones."""
+    """Return the mean squared error over ranges of at least `width` (1 or 2) values.
+
+    Args:
+        error: The values' errors.
+        width: 1 or 2.
+    """
     prefix = np.append(0.0, np.cumsum(error))
     n = len(prefix)
     total, number = n * (prefix**2).sum() - prefix.sum() ** 2, n * (n - 1) / 2
@@ -119,10 +124,10 @@ def variance_over_ranges(variances: Callable[[Floats], Floats], domain: int) -> 
 
 
 class Tally(dict[Any, Floats]):
-    """Intervals that contain the truth, and all intervals, by kind."""
+    """The numbers of intervals that contain the truth, and of all intervals, by kind."""
 
     def count(self, kind: Any, ends: tuple[Any, Any], truth: Any) -> None:
-        """Count intervals: their lower and upper ends, and the true values, of one shape."""
+        """Count intervals, given by their lower and upper ends; all arrays have the same shape."""
         low, high, true = (np.asarray(x) for x in (*ends, truth))
         inside = (low <= true + 1e-9) & (true <= high + 1e-9)
         self[kind] = self.get(kind, np.zeros(2)) + np.array([inside.sum(), inside.size])
@@ -139,14 +144,14 @@ class Tally(dict[Any, Floats]):
 
 
 def band(rows: int, fleets: int, confidence: float = 0.95, chance: float = 1e-9) -> tuple[float, float]:
-    """Return the range of coverage for correct intervals: any row is outside with this chance (binomial)."""
+    """Return the coverage range that correct intervals leave in any row with only this chance (binomial)."""
     tails = chance / rows / 2
     low, high = stats.binom.ppf((tails, 1 - tails), fleets, confidence) / fleets
     return float(low), float(high)
 
 
 def some_ranges(domain: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Return ranges inside the domain, and those that reach to an end."""
+    """Return ranges inside the domain, and ranges that touch one of its ends."""
     if domain == 2:
         return [(0, 1), (1, 2)], [(1, 2)]
     inner = [(domain // 4, domain // 3 + 1), (domain // 3 - 1, domain // 3 + 2), (1, domain - 1)]

@@ -1,10 +1,10 @@
-"""Time and memory of all statistics of an estimate over about a million codes or values.
+"""Time and memory of an estimate's statistics over about a million codes or values.
 
     python benchmarks/estimation.py [--quick]
 
-1,000,000 reports, already counted; each of the widest alphabets of every mechanism in a process of its own:
-frequencies with all their errors, then the distribution function, a quantile and a range. The time of the
-server's work beside the peers' is in peers.py. Writes its part of benchmarks/results/estimation.json.
+The 1,000,000 reports are already counted. Each mechanism's largest alphabets run in their own processes:
+first all frequencies and their errors, then the distribution function, a quantile and a range. peers.py
+compares the server's time with the peers'. Writes its part of benchmarks/results/estimation.json.
 """
 
 import multiprocessing

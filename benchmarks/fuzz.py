@@ -2,10 +2,10 @@
 
     python benchmarks/fuzz.py [--inputs 10000000] [--seed 1] [--quick]
 
-The long form of tests/device/test_fuzz.py and tests/fleet/door/test_fuzz.py: the inputs and checks of
-tests/support/fuzz_inputs.py and fuzz_requests.py, from a generator's choices. One in twenty is a request to
-the HTTP door. Prints outcomes, exceptions and growth of memory, writes benchmarks/results/fuzz.json, and
-exits with 1 if there was an undocumented exception.
+The long form of tests/device/test_fuzz.py and tests/fleet/door/test_fuzz.py. It uses the inputs and checks of
+tests/support/fuzz_inputs.py and fuzz_requests.py with a seeded random generator. One input in twenty is a
+request to the HTTP door. Prints outcomes, exceptions and memory growth, writes benchmarks/results/fuzz.json,
+and exits with status 1 after an undocumented exception.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ import fuzz_requests
 
 
 def fuzzed(options: Options) -> dict:
-    """Make and check inputs in turn; a message of the ingest path is an input."""
+    """Make and check inputs for each target in turn; every message to the ingest path counts as an input."""
     inputs, door = 20_000 if options.quick else options.inputs, fuzz_requests.Asked()
     rng = Random(options.seed)  # noqa: S311
 

@@ -1,16 +1,16 @@
-"""The cost of a board's connection for a broker: processor time of a TLS handshake, memory while it lasts.
+"""A broker's cost per board connection: CPU time for the TLS handshake, and memory while connected.
 
     python benchmarks/handshakes.py [--quick] [rows | retained]
 
-rows: up to 2,000 connections to mosquitto, 1 and 3 NATS servers: minutes. retained: the memory for a board's
-status while it is offline. --quick: 100 connections.
+rows: up to 2,000 connections to mosquitto and to 1 and 3 NATS servers; this takes minutes. retained: the
+memory for an offline board's status. --quick: 100 connections.
 
-Each client does what a board does at a start: TCP, TLS 1.2 with P-256 certificates on both sides and without
-session resumption, CONNECT with a last will, SUBSCRIBE to one retained experiment, its status at QoS 1 and
-retained. Then it sends pings, and reports at QoS 1 that the broker keeps for an absent aggregator: in a
-session (mosquitto), for a durable pull consumer (NATS, streams on all servers). Eight boards work at a time.
-The processor time is that of all servers together. hello: a board that leaves after the first answer of the
-broker, whose signature was wasted. Loopback only.
+Each client behaves like a board that has just started: TCP, TLS 1.2 with P-256 certificates on both sides and
+without session resumption, CONNECT with a last will, SUBSCRIBE to one retained experiment, and a retained
+status at QoS 1. Then it sends pings, and reports at QoS 1 that the broker queues for an absent aggregator: in
+a session (mosquitto) or for a durable pull consumer (NATS, streams on all servers). Eight boards work at a
+time. The CPU time is the total over all servers. hello: a board that leaves after the broker's first answer,
+so that the broker's signature is wasted. Loopback only.
 
 Writes benchmarks/results/handshakes.json.
 """
@@ -34,25 +34,25 @@ from hushmote.server.ingest.broker_url import parse_nats_url
 from hushmote.server.wire import topics
 
 FLEET = "home"
-EXPERIMENT = b'{"v":1,"name":"room_temp"}'.ljust(420)  # as long as a signed one of a tree is
+EXPERIMENT = b'{"v":1,"name":"room_temp"}'.ljust(420)  # as long as a signed tree experiment
 EXPERIMENT_TOPIC = f"hushmote/v1/{FLEET}/experiment/room_temp".encode()
 _AT_ONCE = 8
 BROKERS = ("mosquitto", "nats 1", "nats 3")
 
 
 def cpu_s(pids: list[int]) -> float:
-    """Return the processor seconds of these processes' threads so far."""
+    """Return the CPU seconds used by these processes' threads so far."""
     threads = [path for pid in pids for path in Path(f"/proc/{pid}/task").glob("*/schedstat")]
     return sum(int(path.read_text().split()[0]) for path in threads) / 1e9
 
 
 def memory(pids: list[int]) -> float:
-    """Return the resident private memory of these processes in bytes."""
+    """Return these processes' resident private memory in bytes."""
     return 2**20 * sum(memory_mib(pid, "RssAnon") for pid in pids)
 
 
 class Certificates:
-    """A broker's and a board's certificate of one authority, as files, and contexts for a client."""
+    """A broker's and a board's certificate, as files, from one authority, and a client's TLS context."""
 
     def __init__(self, folder: Path) -> None:
         now = datetime.datetime.now(datetime.UTC)
@@ -74,7 +74,7 @@ class Certificates:
 
 
 def broker(kind: str, certificates: Certificates | None):
-    """Return a context with a broker for many boards, with TLS if there are certificates."""
+    """Return a context manager with a broker for many boards, with TLS if certificates are given."""
     files = () if certificates is None else (certificates.ca, certificates.broker)
     return brokers(kind, ("max_connections -1",), *files)
 
@@ -84,7 +84,7 @@ class Board:
 
     def __init__(self, number: int, flags: int = 0x2E) -> None:
         self.name = f"board{number:06}".encode()
-        self._flags = flags  # of CONNECT: a clean session, a last will
+        self._flags = flags  # CONNECT flags: clean session, last will
         self.status = f"hushmote/v1/{FLEET}/status/".encode() + self.name
         self.topic = f"hushmote/v1/{FLEET}/report/".encode() + self.name
 
@@ -131,22 +131,22 @@ class Board:
             await self.writer.wait_closed()
 
 
-async def each(boards: list[Board], what) -> None:
-    """Call a function for each board, some at a time."""
+async def for_each(boards: list[Board], step) -> None:
+    """Call a function for each board, _AT_ONCE boards at a time."""
     waiting = iter(boards)
 
-    async def one() -> None:
+    async def run_next() -> None:
         for board in waiting:
-            await what(board)
+            await step(board)
 
-    await asyncio.gather(*(one() for _ in range(_AT_ONCE)))
+    await asyncio.gather(*(run_next() for _ in range(_AT_ONCE)))
 
 
 async def keep_reports(where: int | str, context: ssl.SSLContext | None) -> None:
-    """Let the broker keep reports for an absent aggregator.
+    """Make the broker keep reports for an absent aggregator.
 
     Args:
-        where: An MQTT port, or NATS' URL.
+        where: An MQTT port, or a NATS URL.
         context: TLS with the aggregator's certificate, or None.
     """
     if isinstance(where, int):
@@ -169,22 +169,25 @@ async def keep_reports(where: int | str, context: ssl.SSLContext | None) -> None
 async def measure(
     where: int | str, ports: list[int], pids: list[int], context, count: int, qos: int
 ) -> dict[str, float]:
-    """Return the processor µs of each step of a connection, and the bytes of an open one."""
+    """Return the CPU µs of each step of a connection, and the memory, in bytes, after each step."""
     first = Board(count)
     await first.connect(ports[0], context)
     await first.publish(EXPERIMENT_TOPIC, EXPERIMENT)
     await keep_reports(where, context)
     boards = [Board(i) for i in range(count)]
     result: dict[str, float] = {"connections": count}
-    ways = {board.name: ports[i % len(ports)] for i, board in enumerate(boards)}
+    port_of = {board.name: ports[i % len(ports)] for i, board in enumerate(boards)}
     await asyncio.sleep(1)
     empty = memory(pids)
-    steps = {"connect": lambda b: b.connect(ways[b.name], context), "subscribe": lambda b: b.subscribe(qos)}
+    steps = {
+        "connect": lambda b: b.connect(port_of[b.name], context),
+        "subscribe": lambda b: b.subscribe(qos),
+    }
     steps |= {"status": Board.online, "ping": Board.ping, "report": Board.reports}
-    for name, what in steps.items():
+    for name, step in steps.items():
         per = 5 if name in ("ping", "report") else 1
         before = cpu_s(pids)
-        await each(boards, what)
+        await for_each(boards, step)
         await asyncio.sleep(1)  # include the server's work after its answer
         result[f"{name}_us"] = 1e6 * (cpu_s(pids) - before) / (count * per)
         result[f"{name}_bytes"] = (memory(pids) - empty) / count
@@ -194,45 +197,46 @@ async def measure(
 
 
 async def handshake(port: int, context: ssl.SSLContext, *, whole: bool = True) -> dict[str, int]:
-    """Return the bytes of a handshake, without TCP and IP, or of its part up to the broker's signature."""
+    """Return a handshake's bytes, without TCP and IP; only up to the broker's signature unless `whole`."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    come, go = ssl.MemoryBIO(), ssl.MemoryBIO()
-    tls, sent, received, done = context.wrap_bio(come, go, server_hostname="127.0.0.1"), 0, 0, False
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls, sent, received = context.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1"), 0, 0
+    done = False
     while not done:
         with suppress(ssl.SSLWantReadError):
             tls.do_handshake()
             done = True
-        writer.write(data := go.read())
+        writer.write(data := outgoing.read())
         sent += len(data)
         if not done:
-            come.write(data := await reader.read(16_384))
+            incoming.write(data := await reader.read(16_384))
             received, done = received + len(data), not whole
     writer.close()
     return {"sent": sent, "received": received}
 
 
 async def retained_bytes(port: int, pids: list[int], count: int) -> float:
-    """Return the bytes of memory, in all servers, for the status of an absent board; the broker is new."""
+    """Return the memory, in bytes over all servers of a new broker, for an absent board's status."""
     boards = [Board(10**6 + i) for i in range(_AT_ONCE)]
     for board in boards:
         await board.connect(port, None)
     await asyncio.sleep(1)
     before, numbers = memory(pids), iter(range(count))
 
-    async def one(board: Board) -> None:
+    async def publish_statuses(board: Board) -> None:
         for number in numbers:
             board.status = f"hushmote/v1/{FLEET}/status/away{number:07}".encode()
             await board.online()
 
-    await asyncio.gather(*map(one, boards))
+    await asyncio.gather(*map(publish_statuses, boards))
     await asyncio.sleep(2)
     return (memory(pids) - before) / count
 
 
 async def hello_us(port: int, pids: list[int], context: ssl.SSLContext, count: int) -> float:
-    """Return the processor µs for a board that leaves once the broker has signed its answer."""
+    """Return the CPU µs for a board that leaves once the broker has signed its answer."""
     before = cpu_s(pids)
-    await each([Board(i) for i in range(count)], lambda _: handshake(port, context, whole=False))
+    await for_each([Board(i) for i in range(count)], lambda _: handshake(port, context, whole=False))
     await asyncio.sleep(1)
     return 1e6 * (cpu_s(pids) - before) / count
 
@@ -253,7 +257,7 @@ def rows(options: Options) -> list[dict]:
     few, many = (100, 0) if options.quick else (500, 2000)
     sizes = [(tls, count) for tls, count in ((False, few), (True, few), (True, many)) if count]
     cases = [(kind, tls, int(kind == "mosquitto"), count) for kind in BROKERS for tls, count in sizes]
-    # Each subscription at QoS 1 is a NATS consumer: 2,000 on three servers take some minutes.
+    # Each subscription at QoS 1 is a NATS consumer; creating 2,000 on three servers takes a few minutes.
     cases += [("nats 1", True, 1, few), ("nats 3", True, 1, few)]
     with tempfile.TemporaryDirectory() as folder:
         certificates = Certificates(Path(folder))
@@ -261,12 +265,12 @@ def rows(options: Options) -> list[dict]:
 
 
 def retained(options: Options) -> list[dict]:
-    rows_found = []
+    results = []
     for kind, count in product(BROKERS, (2_000, 4_000) if options.quick else (10_000, 20_000)):
         with broker(kind, None) as (_, ports, pids):
             size = asyncio.run(retained_bytes(ports[0], pids, count))
-        rows_found.append({"broker": kind, "boards": count, "bytes": size})
-    return rows_found
+        results.append({"broker": kind, "boards": count, "bytes": size})
+    return results
 
 
 if __name__ == "__main__":

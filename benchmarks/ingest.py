@@ -1,28 +1,28 @@
-"""Reports per second: one aggregator beside a bare subscriber, and several of a share.
+"""Reports per second of an aggregator compared with a bare subscriber, and of several that share the work.
 
     python benchmarks/ingest.py [--quick] [--reports N] [part ...]
 
-A fleet with keys has sent one authenticated report of each device, at QoS 1, while all counting processes
-were offline. Then they connect at once, each in a process of its own, and drain the queue. Nobody publishes
-meanwhile: the publishers take no share of the cores.
+Each device of a fleet with keys has sent one authenticated report at QoS 1 while all counting processes were
+offline. Then they connect at once, each in its own process, and drain the queue. Nothing is published in the
+meantime, so publishers take no CPU time.
 
-bare: a paho subscriber of mosquitto that only counts and acknowledges, and the whole aggregator on SQLite
-(WAL, synchronous=FULL), which decodes, checks tags, deduplicates, counts, commits, then acknowledges. In
-turn, from the subscription to the last message.
-sqlite, postgresql: 1, 2 and 4 members of a shared subscription of mosquitto, on one store. CPU seconds are
-those of all servers, of all aggregators and of the database. What the cores of this machine hide is modelled
-from them, see modelled().
-members: the same on NATS servers beside mosquitto, on PostgreSQL with fsync on. Three processes publish, each
-1,000 at a time, to one server each if there are three. `sync` is how often a server syncs its files: with
-"always", which `hushmote provision fleet` writes, a PUBACK outlives a power cut.
-parts: on three servers, where each aggregator has a tenth of a core and no more. So the machine has cores to
-spare for four of them, and servers and database have their relation to one another as on a machine with ten
-times as many: this shows how much two and four aggregators slow each other down at the consumer and in the
-store.
-publishing: the store has ten experiments with 30 days each. `--publish` looks once in the time;
-`--publish-live 1` computes the results all the time, in the process that `hushmote serve` uses. Three rounds;
-medians of the ratios to the same round without. CPU seconds are the aggregator's own process's. On a busy
-machine only these can be compared.
+bare: a paho subscriber to mosquitto that only counts and acknowledges, and the complete aggregator on SQLite
+(WAL, synchronous=FULL), which decodes, checks tags, deduplicates, counts, commits, and then acknowledges.
+They take turns, timed from the subscription to the last message.
+sqlite, postgresql: 1, 2 and 4 members of a shared mosquitto subscription, on one store. CPU seconds are
+totals over all servers, all aggregators and the database. modelled() uses them to predict the rate on a
+machine with a core for each process.
+members: the same on NATS servers and mosquitto, on PostgreSQL with fsync on. Three processes publish, each
+with 1,000 messages in flight, to one server each if there are three. `sync` is the interval at which a server
+syncs its files: with "always", which `hushmote provision fleet` writes, an acknowledged report survives a
+power cut.
+parts: three servers, where each aggregator is limited to a tenth of a core. The machine then has enough cores
+for four aggregators, which load servers and database as on a machine with ten times as many cores, so that
+this shows how much two and four aggregators slow each other down at the consumer and in the store.
+publishing: the store has ten experiments with 30 days each. `--publish` reads the store once during a run;
+`--publish-live 1` computes the results continuously, in the process that `hushmote serve` uses. Results are
+medians, over three rounds, of the ratios to the same round without publishing. CPU seconds are those of the
+aggregator's process alone; on a busy machine, only these can be compared.
 
 Writes benchmarks/results/ingest.json, ingest_scale.json, ingest_nats.json and publishing.json.
 """
@@ -61,7 +61,7 @@ from hushmote.simulator import vectorised
 
 PUBLISHERS = 3
 MEMBERS = {"nats 3, sync always": (1,), "nats 3": (1, 2, 4), "mosquitto": (1, 2, 4), "nats 1": (1,)}
-PART = 0.1  # of a core
+PART = 0.1  # share of a core
 
 Row = dict[str, Any]
 
@@ -84,9 +84,9 @@ def measure(
 
     Args:
         kind: The broker, as for brokers().
-        members: How many aggregators count as one consumer group.
+        members: Number of aggregators that count as one consumer group.
         reports: The fleet and its reports.
-        folder: Where a store's file may be written.
+        folder: Folder for the store's file.
         store: The kind of database.
         part: Largest share of a core for each aggregator; None for no limit.
     """
@@ -94,7 +94,7 @@ def measure(
     with database(store, folder, f"members{members}") as (url, server), brokers(kind) as (where, ports, pids):
 
         def busy() -> np.ndarray:
-            """Return the CPU seconds of each server of the broker so far."""
+            """Return the CPU seconds that each of the broker's servers has used so far."""
             return np.array([cpu_s(pid) for pid in pids])
 
         set_up(url, reports.payload)
@@ -115,10 +115,10 @@ def measure(
 
 
 def modelled(one: dict[str, float], members: int) -> float:
-    """Return the reports per second of k members if each process has its own core.
+    """Return the predicted reports per second of k members if each process has its own core.
 
-    k members do k times the work of one, whose own time and its database's are sequential, until the busiest
-    server uses a core fully, or SQLite's commits, which are sequential, do.
+    k members count k times as fast as one, whose own work and database work alternate, until the busiest
+    server fills a core or, with SQLite, the commits do, which are sequential.
     """
     most = min(members * 1e6 / (one["aggregator_us"] + one["database_us"]), 1e6 / one["delivery_busiest_us"])
     return most if one["database_us"] else min(most, 1e6 / one["commit_us"])
@@ -156,7 +156,7 @@ def beside_bare(options: Options) -> Row:
     with tempfile.TemporaryDirectory() as folder, brokers("mosquitto") as (where, ports, _):
         url = f"sqlite:///{folder}/store.sqlite"
         set_up(url, reports.payload)
-        # Both subscribe once, so that the broker keeps messages while they are away.
+        # Both subscribe once, so that the broker queues messages while they are away.
         drain(aggregate, where, 0, url)
         drain(bare, where, 0)
         for number in range(1, 2 if options.quick else 4):
@@ -202,7 +202,7 @@ def publishing(options: Options) -> Row:
         url = f"sqlite:///{folder}/store.sqlite"
         set_up(url, reports.payload)
         with_days(url, np.random.default_rng(1))
-        drain(serving, where, 0, url, "without")  # it subscribes
+        drain(serving, where, 0, url, "without")  # creates the subscription
         for _ in range(1 if options.quick else 3):
             row = {}
             for way in WAYS:
@@ -217,15 +217,15 @@ def publishing(options: Options) -> Row:
 
 
 def make_reports(options: Options, usual: int = 0) -> Reports:
-    """Return a fleet's reports: the usual number, or as many as requested."""
+    """Return a fleet's reports: `usual` devices if given, otherwise --reports."""
     return Reports(2_000 if options.quick else usual or options.reports)
 
 
 if __name__ == "__main__":
-    reports = {"type": int, "default": 60_000, "help": "of each case on NATS servers"}
-    which = {kind: partial(beside_mosquitto, kind) for kind in ("sqlite", "postgresql")}
-    which |= {"members": members, "parts": parts, "bare": beside_bare, "publishing": publishing}
+    reports = {"type": int, "default": 60_000, "help": "reports per case on NATS servers"}
+    functions = {kind: partial(beside_mosquitto, kind) for kind in ("sqlite", "postgresql")}
+    functions |= {"members": members, "parts": parts, "bare": beside_bare, "publishing": publishing}
     files = dict.fromkeys(("sqlite", "postgresql"), "ingest_scale.json")
     files |= {"bare": "ingest.json", "publishing": "publishing.json"}
     keys = {"bare": "bare, mosquitto", "publishing": ""}
-    run(__doc__, "ingest_nats.json", which, files=files, keys=keys, reports=reports)
+    run(__doc__, "ingest_nats.json", functions, files=files, keys=keys, reports=reports)

@@ -7,11 +7,11 @@ olh and hh (4,096) at ε 1 to 4 with 1,000 and 3,000 reports. Populations unifor
 concentrated, sparse (five values), two spikes, a sawtooth, all in the last bin and real (air temperatures).
 Every fleet is drawn from the population, so the intervals are compared with the population.
 
-A configuration has few fleets, so that some of its kinds of intervals fall below 92% by chance. Those are
-drawn again with fresh seeds, lowest first, until 92% are clearly reached (2.6 standard errors) or 600 fleets
-are drawn, for as long as --minutes allow; only the fresh fleets count there.
+Each configuration has few fleets, so some kinds of intervals fall below 92% by chance. Those configurations
+are drawn again with fresh seeds, lowest first, until coverage is clearly above 92% (2.6 standard errors),
+600 fleets are drawn, or --minutes have passed; their coverage then counts only the fresh fleets.
 
-Writes benchmarks/results/interval_coverage.json; --quick takes a tenth of the fleets and draws none again.
+Writes benchmarks/results/interval_coverage.json; --quick uses a tenth of the fleets and redraws none.
 """
 
 import time
@@ -43,9 +43,9 @@ FLEETS = {1_000: 16, 10_000: 12, 100_000: 8, 1_000_000: 4}
 DESIGNS = (("rr", 2), ("grr", 16), ("olh", 128), ("hh", 128))
 WIDE, WIDE_FLEETS = (("olh", 4096), ("hh", 4096)), 4
 WIDE_EPSILONS, WIDE_SIZES = (1.0, 2.0, 3.0, 4.0), (1_000, 3_000)
-LEAST = 0.92  # coverage of each kind in each configuration
-CLEARLY = 2.6  # standard errors above it at which no more fleets are drawn again
-CHUNK, MOST_AGAIN = 40, 600
+MIN_COVERAGE = 0.92  # required coverage for each kind in each configuration
+CLEARLY = 2.6  # standard errors above MIN_COVERAGE at which redrawing stops
+CHUNK, MAX_AGAIN = 40, 600
 DISCRETE = ("quantile", "change of a quantile")
 KINDS = ("frequency", "range", "above or below", "cdf", "quantile", "mean", "standard deviation")
 KINDS += ("change of a share", "change of the mean", "change of a quantile", "sum of two windows")
@@ -54,7 +54,7 @@ KINDS += ("pool of two versions",)
 
 def tallies(exp: Experiment, f: np.ndarray, reports: int, fleets: int, rng: np.random.Generator):
     """Yield the intervals of each fleet."""
-    # The other side of a comparison: the same shape, shifted by one value for a part of the fleet.
+    # The comparison's other population has the same shape, but 30% of the fleet is shifted by one value.
     g = 0.7 * f + 0.3 * np.roll(f, 1)
     weaker = experiment(exp.mechanism, exp.domain, exp.epsilon // 2)
     quantiles, x = clear_quantiles(f, g), units.bin_middles(exp)
@@ -64,7 +64,7 @@ def tallies(exp: Experiment, f: np.ndarray, reports: int, fleets: int, rng: np.r
     every = [units.IndexRange(a, b, "") for a, b in ranges]
 
     def draw(f: np.ndarray, e: Experiment = exp) -> Estimates:
-        # The same distribution, code by code if that is cheaper than board by board.
+        # Draw from the same distribution code by code if that is cheaper than board by board.
         way = by_law if reports > 2 * e.code_count else counts
         return estimate(e, way(e, f, reports, rng))
 
@@ -103,8 +103,8 @@ class Configuration:
         return tallies(exp, shares(self.population, self.domain), self.reports, fleets, rng)
 
 
-def first(case: tuple[Configuration, int, np.random.SeedSequence]) -> Tally:
-    """Return all fleets of a case together."""
+def tally_first(case: tuple[Configuration, int, np.random.SeedSequence]) -> Tally:
+    """Return the combined tally of a case's fleets."""
     configuration, fleets, seed = case
     total = Tally()
     for tally in configuration.tallies(fleets, np.random.default_rng(seed)):
@@ -112,10 +112,10 @@ def first(case: tuple[Configuration, int, np.random.SeedSequence]) -> Tally:
     return total
 
 
-def again(case: tuple[Configuration, list[str], np.random.SeedSequence], until: float) -> list[dict]:
-    """Return for each kind the fleets drawn again, their coverage and its standard error.
+def draw_again(case: tuple[Configuration, list[str], np.random.SeedSequence], until: float) -> list[dict]:
+    """Return each kind's number of new fleets, their coverage and its standard error.
 
-    At `until`, in seconds of time.time(), the remaining work is skipped, and there are none.
+    After `until`, a time.time(), return an empty list.
     """
     configuration, kinds, seed = case
     rng, rates = np.random.default_rng(seed), []
@@ -123,7 +123,7 @@ def again(case: tuple[Configuration, list[str], np.random.SeedSequence], until: 
         rates += [[tally.of(kind) for kind in kinds] for tally in configuration.tallies(CHUNK, rng)]
         n, mean = len(rates), np.mean(rates, axis=0)
         error = np.maximum(np.std(rates, axis=0), 1 / n) / np.sqrt(n)
-        if n >= MOST_AGAIN or (mean - CLEARLY * error > LEAST).all():
+        if n >= MAX_AGAIN or (mean - CLEARLY * error > MIN_COVERAGE).all():
             statistics = zip(kinds, mean.tolist(), error.tolist(), strict=True)
             about = asdict(configuration) | {"fleets": n}
             return [about | {"kind": kind, "coverage": m, "error": e} for kind, m, e in statistics]
@@ -139,7 +139,7 @@ def configurations(part: float) -> Iterator[tuple[Configuration, int]]:
 
 
 def mixture(rng: np.random.Generator, fleets: int) -> dict[str, float]:
-    """Return the coverage of frequencies in thin histograms by the source of the variance."""
+    """Return the coverage of frequency intervals over sparse histograms, by the variance's source."""
     exp = experiment("hh", 1024, 4_000_000)
     f, coverage, saved_share = shares("skewed", exp.domain), Tally(), decoded_histogram.IMPLIED_SHARE
     names = {"histogram alone": 0.0, "half of each": 0.5, "implied alone": 1.0}
@@ -151,7 +151,7 @@ def mixture(rng: np.random.Generator, fleets: int) -> dict[str, float]:
 
 
 def mapped(worker_pool: Workers, function: Callable, cases: list, *more: object) -> list:
-    """Return the function's result for each case, from the workers, with a progress bar."""
+    """Return the function's result for each case, computed by workers, with a progress bar."""
     with Progress(console=CONSOLE) as bar:
         task = bar.add_task(function.__name__, total=len(cases))
         return list(worker_pool.map(function, cases, *more, advance=lambda case: bar.advance(task)))
@@ -165,27 +165,27 @@ def rates(pooled: dict[str, Tally], kinds: Sequence[str]) -> dict[str, dict[str,
 def covered(
     todo: list[tuple[Configuration, int]], kinds: Sequence[str], options: Options
 ) -> tuple[dict[str, Tally], list[list[str]], list[dict]]:
-    """Draw all fleets; unless --quick, draw again what fell below 92%, the lowest first.
+    """Draw all fleets; unless --quick, redraw the configurations below 92%, lowest first.
 
     Returns:
-        All together, and by population, N, ε and design; the kinds of each configuration that fell below; and
-        what was drawn again.
+        Tallies in total and by population, N, ε and design; the kinds below 92% in each configuration; and
+        the rows that were drawn again.
     """
     until, seeds = time.time() + 60 * options.minutes, np.random.SeedSequence(20_262).spawn(2 * len(todo))
     cases = [(*case, seed) for case, seed in zip(todo, seeds, strict=False)]
-    pooled, low, again_ = defaultdict(Tally), [], []
+    pooled, low, redrawn = defaultdict(Tally), [], []
     with workers(options.workers, cores=True) as worker_pool:
-        for (c, _), tally in zip(todo, mapped(worker_pool, first, cases), strict=True):
+        for (c, _), tally in zip(todo, mapped(worker_pool, tally_first, cases), strict=True):
             design = c.mechanism if c.domain < 4096 else f"{c.mechanism} {c.domain:,}"
             for group in ("all", c.population, f"N = {c.reports:,}", f"ε = {c.epsilon:g}", design):
                 pooled[group].add(tally)
-            if wrong := [kind for kind in kinds if tally.of(kind) < LEAST]:
+            if wrong := [kind for kind in kinds if tally.of(kind) < MIN_COVERAGE]:
                 low.append((min(map(tally.of, wrong)), c, wrong))
         low = [(c, wrong) for _, c, wrong in sorted(low, key=lambda row: row[0])]
         if not options.quick:
             doubtful = [(*case, seed) for case, seed in zip(low, seeds[len(todo) :], strict=False)]
-            again_ = [row for some in mapped(worker_pool, again, doubtful, until) for row in some]
-    return pooled, [wrong for _, wrong in low], sorted(again_, key=lambda row: row["coverage"])
+            redrawn = [row for some in mapped(worker_pool, draw_again, doubtful, until) for row in some]
+    return pooled, [wrong for _, wrong in low], sorted(redrawn, key=lambda row: row["coverage"])
 
 
 def coverage(options: Options) -> dict:
@@ -193,7 +193,7 @@ def coverage(options: Options) -> dict:
     pooled, low, drawn_again = covered(todo, KINDS, options)
     table = rates(pooled, KINDS)
     columns = ("all", *POPULATIONS)
-    show("95 % intervals that hold", [{"of": k} | {n: table[n][k] for n in columns} for k in KINDS])
+    show("coverage of 95% intervals", [{"kind": k} | {n: table[n][k] for n in columns} for k in KINDS])
     result = {"seconds": time.perf_counter() - start, "confidence": 0.95, "discrete": DISCRETE}
     result |= {"configurations": len(todo), "below_at_first": len(low)}
     result["pairs"] = {kind: int(pooled["all"][kind][1]) for kind in KINDS}
@@ -203,9 +203,9 @@ def coverage(options: Options) -> dict:
 
 def worker_options() -> dict[str, Any]:
     """Return the options of the benchmarks that draw intervals."""
-    minutes = {"type": float, "default": 20.0, "help": "after which nothing is drawn again"}
-    where = "processes (without it one for each core), or a Dask scheduler's URL, whose workers have "
-    processes = {"metavar": "N|URL", "help": where + "benchmarks/ in PYTHONPATH; the numbers are the same"}
+    minutes = {"type": float, "default": 20.0, "help": "time limit for redrawing"}
+    text = "number of processes (default: one per core), or the URL of a Dask scheduler whose workers have "
+    processes = {"metavar": "N|URL", "help": text + "benchmarks/ in PYTHONPATH; the results are the same"}
     return {"minutes": minutes, "workers": processes}
 
 
@@ -214,6 +214,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    import interval_coverage  # workers find its functions by this name
+    import interval_coverage  # workers import this module by its name
 
     interval_coverage.main()

@@ -1,32 +1,33 @@
-"""Texts: shares by a list, and discovery without one, beside the sketches that others use.
+"""Texts: shares of listed texts, and discovery without a list, compared with the sketches that others use.
 
     python benchmarks/labels.py [--quick] [methods | mistaken | lists]
 
-The words are 2,000 of 6 letters, drawn for each fleet out of 64 letters (36 bits), by Zipf's law of
-exponent 1.2. Two methods get all of them as a list, two know nothing but the letters:
+Each fleet draws 2,000 words of 6 letters from an alphabet of 64 (36 bits), with shares by Zipf's law with
+exponent 1.2. Two methods get a list of all words; the other two know only the letters:
 
-    text    slots, a salted hash; 65,536 of them by pgr (server/estimate/candidates.py)
+    text    65,536 slots by a salted hash, with pgr (server/estimate/candidates.py)
     hcms    Apple's Hadamard count mean sketch (examples/channels)
-    prefix  levels of beginnings (server/estimate/discovery.py)
+    prefix  levels of prefixes (server/estimate/discovery.py)
     sfp     Apple's sequence-fragment puzzle over Hadamard sketches (examples/channels)
 
-Each lists a word if it is above the noise, with a chance of 4% at most that any word is listed which nobody
-sent (Bonferroni for the sketches, Holm for text). Recall is the part of the true 20 most common that is
-listed; the error is the root mean square over the listed words. Time is that of a histogram's answer.
+Each lists the words that are above the noise, where the chance of listing any word that nobody sent is at
+most 4% (Bonferroni for the sketches, Holm for text). Recall is the listed share of the 20 most common words;
+the error is the root mean square over the listed words. The time is from a histogram to the list.
 
-A second table counts the fleets, out of 2,000 each, in which discovery lists a text that nobody sent:
-supports of slots are drawn as binomials, which they are one by one; words have 6 of 8 letters, in 8,192 slots
-or fewer, where more of them share one. It also has the part of the texts with at least the promised share
-that are listed (found_from_least), and how many texts are left out of a list because they share a slot.
+mistaken: in how many of 2,000 fleets per row discovery lists a text that nobody sent. The slots' supports are
+drawn as independent binomials, which matches each slot's distribution; words have 6 letters from an alphabet
+of 8, in at most 8,192 slots, so that more of them share a slot. The table also has the listed share of the
+texts whose share is at min_share the promised one (found_from_least), and the number of texts left out of a
+list because they share a slot.
 
-lists: errors of shares by a list beside theory's, and how often intervals contain the truth, over salts. The
-list has all words, or lacks some of the most common, whose slots are then unknown: the worst case of an
-incomplete list. The error is the root mean square over rows; noise and hash are its two parts in theory:
-sqrt(q (1 - q) / N) / (p - q), and the root of the sum of f^2 / m over the words that are not listed
-(hash_of_all: over all, as for a list of one word). Coverage is of intervals of 95% for the population's
-shares: of all rows, and of all other words together.
+lists: the errors of listed texts' shares compared with theory, and the coverage of their intervals, over
+salts. The list has all words, or lacks some of the most common ones, whose slots are then unknown, which is
+the worst case of an incomplete list. The error is the root mean square over rows; in theory it consists of
+the noise, sqrt(q (1 - q) / N) / (p - q), and the hash error, the root of the sum of f^2 / m over the unlisted
+words (hash_of_all: over all words, as for a list with one word). Coverage is that of the 95% intervals for
+the population's shares, of all rows and of all unlisted words together.
 
-Writes benchmarks/results/labels.json and, for the third, candidates.json.
+Writes benchmarks/results/labels.json and, for lists, candidates.json.
 """
 
 import sys
@@ -42,7 +43,7 @@ from results_file import Options, run
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.estimate import discovery, estimate
-from hushmote.server.estimate.candidates import place, shares_of
+from hushmote.server.estimate.candidates import place_candidates, shares_of
 from hushmote.server.experiments.payload import chosen_fields, payload
 from hushmote.server.mechanisms import mechanism_of
 from hushmote.server.mechanisms.choose import choose
@@ -62,13 +63,13 @@ WORDS, LENGTH, TOP = 2000, 6, 20
 SLOTS = 1 << 16
 PREFIXES = [2, 3, 4, 5, 6, 6]
 POINTS = ((10**6, 4.0), (10**6, 2.0), (10**5, 4.0), (10**5, 2.0), (26_000, 4.0))
-MISTAKEN = discovery.MISTAKEN
+MISTAKEN = discovery.MAX_FALSE_CHANCE
 
 Listing = dict[str, float]
 
 
 Answered = tuple[Listing, int, float]
-"""Words listed with their shares, bytes of a code, seconds from the histogram to the list."""
+"""The listed words with their shares, a code's bytes, and the seconds from the histogram to the list."""
 
 
 def make_experiment(reading: dict[str, Any], mechanism: dict[str, Any], epsilon: float) -> Experiment:
@@ -95,34 +96,34 @@ def timed(experiment: Experiment, answer: Callable[[], Listing]) -> Answered:
 
 def by_text(names: list[str], word_counts: np.ndarray, epsilon: float, rng: np.random.Generator) -> Answered:
     reading = {"type": "text", "salt": "labels", "slots": SLOTS}
-    of = make_experiment(reading, choose(SLOTS, round(epsilon * 1e6), FREQUENCIES).fields(), epsilon)
-    slots = np.bincount([of.bucket(name) or 0 for name in names], word_counts, SLOTS).astype(np.int64)
-    counts = vectorised.histogram(of, slots, rng)
+    experiment = make_experiment(reading, choose(SLOTS, round(epsilon * 1e6), FREQUENCIES).fields(), epsilon)
+    slots = np.bincount([experiment.bucket(name) or 0 for name in names], word_counts, SLOTS).astype(np.int64)
+    counts = vectorised.histogram(experiment, slots, rng)
 
     def answer() -> Listing:
-        shares = shares_of(estimate(of, counts), place(names, [of]))
+        shares = shares_of(estimate(experiment, counts), place_candidates(names, [experiment]))
         sure = shares.p_values < MISTAKEN / shares.candidates.rows
         rows = zip(shares.candidates.members, shares.listed.value.tolist(), sure, strict=True)
-        # Words of the list that share a slot are only known together.
+        # For words that share a slot, only the sum of their shares is known.
         return {members[0]: value for members, value, above in rows if above and len(members) == 1}
 
-    return timed(of, answer)
+    return timed(experiment, answer)
 
 
 def by_hcms(names: list[str], word_counts: np.ndarray, epsilon: float, rng: np.random.Generator) -> Answered:
     reading = {"type": "text", "salt": "labels", "slots": 1 << 20}
     fields = {"mechanism": "hcms:HadamardSketch", "hashes": 128, "width": 1 << 16}
-    of = make_experiment(reading, fields, epsilon)
-    sketch = hcms.HadamardSketch(of).sketch
-    items = np.array([of.bucket(name) for name in names])
-    counts = np.bincount(sketch.draw(np.repeat(items, word_counts), rng), minlength=of.code_count)
+    experiment = make_experiment(reading, fields, epsilon)
+    sketch = hcms.HadamardSketch(experiment).sketch
+    items = np.array([experiment.bucket(name) for name in names])
+    counts = np.bincount(sketch.draw(np.repeat(items, word_counts), rng), minlength=experiment.code_count)
 
     def answer() -> Listing:
         shares = sketch.shares(counts, items)
-        least = NormalDist().inv_cdf(1 - MISTAKEN / len(names)) * sketch.stderr(int(word_counts.sum()))
-        return {name: share for name, share in zip(names, shares.tolist(), strict=True) if share > least}
+        min_share = NormalDist().inv_cdf(1 - MISTAKEN / len(names)) * sketch.stderr(int(word_counts.sum()))
+        return {name: share for name, share in zip(names, shares.tolist(), strict=True) if share > min_share}
 
-    return timed(of, answer)
+    return timed(experiment, answer)
 
 
 def prefix_experiment(epsilon: float, slots: int = SLOTS) -> Experiment:
@@ -134,26 +135,28 @@ def prefix_experiment(epsilon: float, slots: int = SLOTS) -> Experiment:
 def by_prefix(
     names: list[str], word_counts: np.ndarray, epsilon: float, rng: np.random.Generator
 ) -> Answered:
-    of = prefix_experiment(epsilon)
-    counts = vectorised.histogram(of, word_counts, rng, of=[of.bucket(name) or 0 for name in names])
+    experiment = prefix_experiment(epsilon)
+    counts = vectorised.histogram(
+        experiment, word_counts, rng, of=[experiment.bucket(name) or 0 for name in names]
+    )
 
     def answer() -> Listing:
-        listed = discovery.discover(of, counts, LETTERS).texts
+        listed = discovery.discover(experiment, counts, LETTERS).texts
         return {one.text: one.share.value for one in listed}
 
-    return timed(of, answer)
+    return timed(experiment, answer)
 
 
 def by_sfp(names: list[str], word_counts: np.ndarray, epsilon: float, rng: np.random.Generator) -> Answered:
     reading = {"type": "letters", "alphabet": LETTERS, "length": LENGTH}
     fields = {"mechanism": "sfp:FragmentPuzzle", "hashes": 16, "width": 1 << 17, "weights": [1, 1, 1, 1]}
-    of = make_experiment(reading, fields, epsilon)
-    puzzle = sfp.FragmentPuzzle(of)
-    pieces = puzzle.pieces([of.bucket(name) for name in names])
+    experiment = make_experiment(reading, fields, epsilon)
+    puzzle = sfp.FragmentPuzzle(experiment)
+    pieces = puzzle.pieces([experiment.bucket(name) for name in names])
     counts = np.bincount(
-        puzzle.draw_pieces(np.repeat(pieces, word_counts, axis=0), rng), minlength=of.code_count
+        puzzle.draw_pieces(np.repeat(pieces, word_counts, axis=0), rng), minlength=experiment.code_count
     )
-    return timed(of, lambda: dict(puzzle.solve(counts, mistaken=MISTAKEN)))
+    return timed(experiment, lambda: dict(puzzle.solve(counts, mistaken=MISTAKEN)))
 
 
 METHODS: dict[str, Callable[[list[str], np.ndarray, float, np.random.Generator], Answered]] = {
@@ -200,18 +203,18 @@ def by_zipf(rng: np.random.Generator) -> tuple[list[str], np.ndarray]:
 
 
 def alike(rng: np.random.Generator) -> tuple[list[str], np.ndarray]:
-    """Return ten prefixes of four letters, with fifty texts each."""
+    """Return ten prefixes of four letters, each the beginning of fifty texts."""
     names = [a + b for a in words(FEW_LETTERS, 10, rng, 4) for b in words(FEW_LETTERS, 50, rng, 2)]
     return [names[i] for i in rng.permutation(len(names))], zipf(len(names), 0.8)
 
 
 def dense(rng: np.random.Generator) -> tuple[list[str], np.ndarray]:
-    """Return equal shares of 110 texts: nearly as many as discovery compares."""
+    """Return equal shares of 110 texts, nearly the maximum that discovery compares."""
     return words(FEW_LETTERS, 110, rng), np.full(110, 1 / 110)
 
 
 def hidden(rng: np.random.Generator) -> tuple[list[str], np.ndarray]:
-    """Return twenty texts of 3% beside eight of 5% with letters that are not tried."""
+    """Return twenty texts of 3%, and eight texts of 5% with letters that discovery does not try."""
     names = words(FEW_LETTERS, 20, rng) + words(FEW_LETTERS.upper(), 8, rng)
     return names, np.repeat([0.03, 0.05], [20, 8])
 
@@ -267,13 +270,15 @@ def mistaken(options: Options) -> list[dict[str, Any]]:
             texts = {one.text for one in answer.texts}
             false += bool(texts - truth.keys())
             listed += len(texts)
-            promised = {t for t, share in truth.items() if share >= answer.least and t == t.lower()}
+            promised = {t for t, share in truth.items() if share >= answer.min_share and t == t.lower()}
             nameable, promised_found = nameable + len(promised), promised_found + len(promised & texts)
             left_out += answer.left_out
             for one, ends in zip(answer.texts, answer.intervals(), strict=True):
                 if one.text in truth:
                     covered.count("", ends, truth[one.text])
-            sure = {text for text, share in truth.items() if answer.least <= share <= 1.3 * answer.least}
+            sure = {
+                text for text, share in truth.items() if answer.min_share <= share <= 1.3 * answer.min_share
+            }
             near, near_found = near + len(sure), near_found + len(sure & texts)
         row = {"population": name, "reports": reports, "epsilon": epsilon, "slots": slots_of_it}
         row |= {"fleets": fleets, "mistaken": false / fleets, "listed": listed / fleets}
@@ -288,7 +293,7 @@ def mistaken(options: Options) -> list[dict[str, Any]]:
 
 # --- Lists ----------------------------------------------------------------------------------------
 
-# Words with a Zipf exponent, how many of the most common are not listed, slots, reports and ε.
+# Words, Zipf exponent, number of the most common words that are not listed, slots, reports and ε.
 CASES = (
     (10_000, 1.0, 0, 65_536, 100_000, 2.0),
     (10_000, 1.2, 0, 65_536, 100_000, 2.0),
@@ -314,7 +319,7 @@ def measured(
         slot_counts = np.bincount(places, rng.multinomial(reports, f), slots).astype(np.int64)
         histogram = vectorised.histogram(e, slot_counts, rng)
         start = time.perf_counter()
-        shares = shares_of(estimate(e, histogram), place(names[unlisted:], [e]))
+        shares = shares_of(estimate(e, histogram), place_candidates(names[unlisted:], [e]))
         seconds.append(time.perf_counter() - start)
         truth = np.bincount(shares.candidates.row, f[unlisted:], shares.candidates.rows)
         low, high = shares.listed.interval()

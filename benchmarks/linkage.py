@@ -1,16 +1,18 @@
-"""Reports that PostgreSQL's own transaction records link to devices, by the number committed together.
+"""How many reports PostgreSQL's transaction records link to their devices, by batch size.
 
     python benchmarks/linkage.py [--quick]
 
-Devices report once each, uniform readings of 64 bins by grr at epsilon 1, in batches of n reports through the
-real ingest into a real PostgreSQL. Two observers guess each device's code:
+Each device reports once, with uniform readings of 64 bins and grr at epsilon 1, in batches of n reports
+through the real ingest path into a real PostgreSQL. Two observers guess each device's code:
 
-    rows      reads the database once, afterwards: a device's row and the counts that carry the same xmin
-    journal   sees every commit separately, as someone with the log of transactions or its archive does: the
-              devices that changed in it, and by how much each count grew
+    rows      reads the database once, afterwards, and compares a device's row with the counts that have the
+              same xmin
+    journal   sees every commit separately, like someone with the transaction log or its archive: the devices
+              that changed, and by how much each count grew
 
-"guessed" is the share of devices whose code the observer gets right by its best guess, "certain" the share
-that it knows for sure. A code is not a reading: epsilon still bounds what it reveals about one.
+"guessed" is the share of devices whose code the observer's best guess gets right; "certain" is the share
+whose code it knows for sure. A code is not a reading: epsilon still bounds how much it reveals about the
+reading.
 
 Writes benchmarks/results/linkage.json.
 """
@@ -39,7 +41,7 @@ ROWS = text("SELECT d.device, h.code FROM dedupe d LEFT JOIN histogram h ON d.xm
 
 
 def measure(cluster: Cluster, batch: int, devices: int, rng: np.random.Generator) -> dict:
-    """Ingest in batches and let both observers guess."""
+    """Ingest in batches, then have both observers guess."""
     with Store(cluster.url(cluster.create())) as store:
         store.add_fleet(FLEET, keyed=False)
         exp = store.add_experiment(FLEET, PAYLOAD)
@@ -50,14 +52,14 @@ def measure(cluster: Cluster, batch: int, devices: int, rng: np.random.Generator
         with store.engine.connect() as connection:
             for device, code in connection.execute(ROWS):
                 candidates[device] |= set() if code is None else {code}
-    # Without a candidate, any of the 64 is an equally good guess.
+    # Without a candidate, all 64 codes are equally good guesses.
     chances = [(sent[d] in f) / len(f) if f else 1 / exp.code_count for d, f in candidates.items()]
     row = {"batch": batch, "devices": devices, "rows_guessed": float(np.mean(chances))}
     return row | {"journal_guessed": guessed / devices, "journal_certain": certain / devices}
 
 
 def journal(store: Store, exp: Experiment, sent: dict[str, int], batch: int) -> tuple[int, int]:
-    """Ingest batch by batch; return how many codes each commit's own changes reveal, and the guesses."""
+    """Ingest batch by batch; return the number of codes that commits reveal, and of correct guesses."""
     fleets = ingest.fleets(store)
     certain = guessed = 0
     before = store.histogram(FLEET, exp.digest)
@@ -86,6 +88,6 @@ def linked(options: Options) -> list[dict]:
 
 if __name__ == "__main__":
     if find_postgres() is None:
-        print("PostgreSQL is not installed: nothing is measured")
+        print("skipped: PostgreSQL is not installed")
     else:
         run(__doc__, "linkage.json", {"linked": linked}, head=machine() | {"bins": 64, "epsilon": 1.0})

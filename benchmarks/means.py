@@ -1,23 +1,24 @@
-"""Means: the square wave beside trees, one bit, the piecewise mechanism, and no privacy at all.
+"""Means: the square wave compared with trees, one bit, the piecewise mechanism, and no privacy.
 
     python benchmarks/means.py [table|fleets|coverage|distributions|times ...] [--quick]
 
-table          standard deviation of the mean times the root of the reports, a part of the range: exact, from
-               the law of each mechanism's codes or from its formula. 16 to 4,096 values, ε 0.5 to 4, three
-               populations: normal (mean 0.45, deviation 1/16 of the range), beta(5, 2), skewed (the 1.1th
-               power of 1/rank). Trees are the planner's, of least error for ranges, quantiles and the mean.
-               reports_saved: of the better tree for ranges or quantiles, for the same error, times sw's.
-fleets         the same measured, at 64 values: fleets of 10,000 boards, drawn with the boards' own channel or
-               by the peer's published algorithm; 1,000 fleets of each, 250 of trees.
-coverage       95 % intervals of the mean: of a window, of two versions with other reaches in one pool, of a
-               change; also where 98 of 100 readings are 0. 2,000 fleets a row. Where intervals are right, one
-               of all rows lies outside of the band that is printed with a chance below 1e-9.
-distributions  error of all ranges of the distribution from the same codes: smooth of the square wave and of a
-               tree. 256 values, ε = 1, 100,000 reports, 40 fleets.
+table          standard deviation of the mean times the root of the reports, relative to the range; exact,
+               from each mechanism's code law or formula. 16 to 4,096 values, ε 0.5 to 4, three populations:
+               normal (mean 0.45, deviation 1/16 of the range), beta(5, 2), skewed (the 1.1th power of
+               1/rank). Trees are the planner's choices for ranges, quantiles and the mean. reports_saved: how
+               many times more reports the better tree for ranges or quantiles needs than sw for the same
+               error.
+fleets         the same, measured at 64 values: fleets of 10,000 boards, drawn with the boards' real channel
+               or by the peer's published algorithm; 1,000 fleets per row, 250 for trees.
+coverage       95% intervals of the mean: over a window, over a pool of two versions with different reaches,
+               and for a change; also where 98 of 100 readings are 0. 2,000 fleets per row. If the intervals
+               are right, the chance that any row lies outside the printed band is below 1e-9.
+distributions  error of all ranges after smoothing, for the square wave and a tree. 256 values, ε = 1, 100,000
+               reports, 40 fleets.
 times          from a histogram to a mean with its interval.
 
 Peers: one bit (Duchi, Jordan, Wainwright, JASA 2018), piecewise (Wang et al., ICDE 2019). Writes its parts of
-benchmarks/results/means.json; --quick draws a tenth.
+benchmarks/results/means.json; --quick draws a tenth of the fleets.
 """
 
 import math
@@ -26,7 +27,7 @@ from typing import Any
 
 import numpy as np
 from draws import Tally, band, counts_by_law, estimates, mean_and_error, mean_over_ranges
-from results_file import CONSOLE, Options, least_cpu_s, run
+from results_file import CONSOLE, Options, min_cpu_s, run
 from scipy import stats
 
 from hushmote.device.ldp_client import Experiment
@@ -66,14 +67,14 @@ def populations(domain: int) -> dict[str, np.ndarray]:
 
 
 def mostly_zero(domain: int) -> np.ndarray:
-    """Return 98 of 100 in the lowest bin, the rest anywhere."""
+    """Return a population with 98% in the lowest bin and the rest spread evenly."""
     shares = np.full(domain, 0.02 / domain)
     shares[0] += 0.98
     return shares
 
 
 def made_for(workload: Workload, domain: int, epsilon: float, mechanism: str | None = None) -> Experiment:
-    """Return the planner's choice for a workload, of all mechanisms or of one."""
+    """Return the planner's choice for a workload, among all mechanisms or for a given one."""
     micro = round(epsilon * MICRO)
     if mechanism is None:
         return experiment_over(domain, micro, choose(domain, micro, workload).fields())
@@ -88,21 +89,21 @@ def deviation(experiment: Experiment, shares: np.ndarray) -> float:
 
 
 def spread(shares: np.ndarray) -> tuple[float, float]:
-    """Return mean and variance of a population, as parts of the range."""
+    """Return a population's mean and variance, relative to the range."""
     x = positions(len(shares))
     mean = float(shares @ x)
     return mean, float(shares @ (x - mean) ** 2)
 
 
 def one_bit(epsilon: float, shares: np.ndarray) -> float:
-    """Return the deviation of Duchi's: -C or C, with mean t for a reading t in -1..1."""
+    """Return the deviation for Duchi's mechanism: -C or C, with mean t for a reading t in -1..1."""
     mean, _ = spread(shares)
     c = 1 / math.tanh(epsilon / 2)
     return math.sqrt(c * c - (2 * mean - 1) ** 2) / 2
 
 
 def piecewise(epsilon: float, shares: np.ndarray) -> float:
-    """Return the deviation of Wang et al.'s, from their variance for a reading t in -1..1."""
+    """Return the deviation for Wang et al.'s mechanism, from their variance for a reading t in -1..1."""
     mean, variance = spread(shares)
     a = math.exp(epsilon / 2)
     square = 4 * variance + (2 * mean - 1) ** 2
@@ -130,17 +131,17 @@ def table(options: Options) -> list[Row]:
 
 
 def fleet_of(experiment: Experiment) -> Fleets:
-    """Return a function from a fleet's codes to its mean."""
+    """Return a function that draws a fleet and estimates its mean."""
 
     def mean(shares: np.ndarray, boards: int, rng: np.random.Generator) -> float:
-        (one,) = estimates(experiment, shares, boards, 1, rng)
-        return one.linear(positions(experiment.domain)).value
+        (result,) = estimates(experiment, shares, boards, 1, rng)
+        return result.linear(positions(experiment.domain)).value
 
     return mean
 
 
 def peers(epsilon: float) -> dict[str, Fleets]:
-    """Return the means of fleets by the peers' published algorithms, of readings in -1..1."""
+    """Return functions that estimate a fleet's mean by the peers' published algorithms."""
     bit, a = 1 / math.tanh(epsilon / 2), math.exp(epsilon / 2)
     c = (a + 1) / (a - 1)
 
@@ -154,18 +155,18 @@ def peers(epsilon: float) -> dict[str, Fleets]:
         outside += (c - 1) * (outside > lower)
         return np.where(rng.random(len(t)) < a / (a + 1), inside, outside)
 
-    def of(draw: Callable[[np.ndarray, np.random.Generator], np.ndarray]) -> Fleets:
+    def mean_of(draw: Callable[[np.ndarray, np.random.Generator], np.ndarray]) -> Fleets:
         def mean(shares: np.ndarray, boards: int, rng: np.random.Generator) -> float:
             t = 2 * positions(len(shares))[rng.choice(len(shares), boards, p=shares)] - 1
             return float(draw(t, rng).mean() + 1) / 2
 
         return mean
 
-    return {"one bit": of(one_bit), "piecewise": of(piecewise)}
+    return {"one bit": mean_of(one_bit), "piecewise": mean_of(piecewise)}
 
 
 def fleets(options: Options) -> list[Row]:
-    """Return measured over predicted errors, for each mechanism."""
+    """Return each mechanism's predicted and measured errors."""
     rng, rows = np.random.default_rng(16), []
     for epsilon in EPSILONS:
         wave, tree = made_for(MEAN, 64, epsilon), made_for(PREFIXES, 64, epsilon)
@@ -191,7 +192,7 @@ COVERED += ((64, 4.0, 10_000), (16, 1.0, 1_000), (1024, 1.0, 1_000))
 
 
 def coverage(options: Options) -> list[Row]:
-    """Return how often intervals contain the population's mean, or its change."""
+    """Return the share of intervals that contain the population's mean or its change."""
     rng, rows, many = np.random.default_rng(16), [], 200 if options.quick else 2000
     for domain, epsilon, reports in COVERED:
         named = populations(domain) | {"mostly 0": mostly_zero(domain)}
@@ -221,7 +222,7 @@ def coverage(options: Options) -> list[Row]:
 def distributions(options: Options) -> list[Row]:
     """Return the root mean squared error over all ranges after post-processing."""
     domain, epsilon, many, rng = 256, 1.0, 4 if options.quick else 40, np.random.default_rng(16)
-    # The reach that is best for distributions, by Li et al.'s formula.
+    # The best reach for distributions, by Li et al.'s formula.
     e = math.exp(epsilon)
     reach = round(domain * (epsilon * e - e + 1) / (2 * e * (e - 1 - epsilon)))
     mean = made_for(MEAN, domain, epsilon)
@@ -246,14 +247,14 @@ def distributions(options: Options) -> list[Row]:
 
 
 def times(options: Options) -> list[Row]:
-    """Return the processor seconds, the least of several runs."""
+    """Return the lowest CPU seconds of several runs."""
     rows = []
     for domain in (64, 1024) if options.quick else (64, 1024, 4096):
         row: Row = {"domain": domain, "epsilon": 1.0}
         for name, of in (("sw", made_for(MEAN, domain, 1.0)), ("tree", made_for(PREFIXES, domain, 1.0))):
             even = np.full(domain, 1 / domain)
             histogram = counts_by_law(of, even, 1_000_000, np.random.default_rng(1))
-            row[name] = least_cpu_s(lambda of=of, h=histogram: moments.mean(estimate(of, h)).interval(), 5)
+            row[name] = min_cpu_s(lambda of=of, h=histogram: moments.mean(estimate(of, h)).interval(), 5)
         rows.append(row)
     return rows
 

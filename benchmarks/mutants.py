@@ -1,8 +1,8 @@
-"""Check that the tests notice small errors: mutants of the product, which their tests should kill.
+"""Check that the tests notice small errors, by applying mutants that they should kill.
 
-A mutant is one small change that a tired engineer could make. `mutants.toml` lists them by file. Each is made
-in a copy of this tree and tested there. A test that fails or takes too long kills it. Exit status: 1 if fewer
-than 95% die, 2 if the table is stale or its tests do not pass without any mutant.
+A mutant is a small change that a tired engineer could make. `mutants.toml` lists them by file. Each is
+applied to a copy of this tree and tested there. A mutant dies if a test fails or takes too long. The exit
+status is 1 if fewer than 95% die, and 2 if the table is stale or the tests do not pass without any mutant.
 """
 
 import argparse
@@ -24,18 +24,18 @@ from results_file import machine, write
 
 ROOT = Path(__file__).parents[1]
 TABLE = Path(__file__).with_name("mutants.toml")
-LEAST_SHARE = 0.95
-_LIMIT_S = 400.0  # the slowest of these tests take a tenth of it
+MIN_SHARE = 0.95
+_LIMIT_S = 400.0  # the slowest of these tests take a tenth of this
 _PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider")
 
 
 class Stale(Exception):
-    """An entry of the table does not fit the code any more."""
+    """An entry in the table no longer matches the code."""
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A change of one place in a file, and the tests that should notice it."""
+    """A change to a single place in a file, and the tests that should notice it."""
 
     file: str
     function: str
@@ -50,10 +50,10 @@ class Mutant:
         return f"{self.file} {self.function}: {old!r} -> {new!r}"
 
     def applied(self, source: str) -> str:
-        """Return the source with the change; raises Stale unless the old text is there exactly once."""
+        """Return the source with the change; raise Stale unless the old text occurs exactly once."""
         times = source.count(self.old)
         if times != 1:
-            raise Stale(f"the old text must be in the file once, and is there {times} times: {self.words}")
+            raise Stale(f"the old text must occur in the file once, not {times} times: {self.words}")
         start = source.index(self.old) + len(self.old) - len(self.old.lstrip())
         line = source[:start].count("\n") + 1
         if self.function not in _around(source, line):
@@ -62,16 +62,18 @@ class Mutant:
         try:
             before, after = ast.parse(source), ast.parse(mutated)
         except SyntaxError:
-            raise Stale(f"the new text makes it no Python: {self.words}") from None
+            raise Stale(f"the new text is not valid Python: {self.words}") from None
         if ast.dump(after) == ast.dump(before):
-            raise Stale(f"it changes nothing: {self.words}")
+            raise Stale(f"the new text changes nothing: {self.words}")
         if unknown := _names(after) - _names(before) - set(dir(builtins)):
-            raise Stale(f"the new text has a name that is not in the file, {min(unknown)}: {self.words}")
+            raise Stale(
+                f"the new text uses a name that the file does not define, {min(unknown)}: {self.words}"
+            )
         return mutated
 
 
 def _names(tree: ast.AST) -> set[str]:
-    """Return the names in a module, and the attributes of self: any test notices an undefined one."""
+    """Return a module's names and the attributes of self; any test would notice an undefined one."""
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     fields = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
     return names | {f.attr for f in fields if isinstance(f.value, ast.Name) and f.value.id == "self"}
@@ -89,7 +91,7 @@ def _around(source: str, line: int) -> set[str]:
 
 
 def read_table(path: Path = TABLE) -> list[Mutant]:
-    """Read the table: for each file its tests, and function, old text and new text of each mutant."""
+    """Read the table, which lists each file's tests and its mutants' function, old text and new text."""
     table = tomllib.loads(path.read_text("utf-8"))
     return [
         Mutant(entry["file"], function, old, new, tuple(entry["tests"]))
@@ -99,7 +101,7 @@ def read_table(path: Path = TABLE) -> list[Mutant]:
 
 
 class Copy:
-    """A copy of the tree, without what Git ignores; Python imports its packages as `hushmote` there."""
+    """A copy of the tree without ignored files; Python imports its packages as `hushmote`."""
 
     def __init__(self, folder: Path):
         self.root = folder / "tree"
@@ -114,16 +116,16 @@ class Copy:
         self._environment = os.environ | {"PYTHONPATH": str(self._finder(folder))}
         where = self._python("-c", "from hushmote.server import errors; print(errors.__file__)")
         if not where or Path(where).parents[1] != self.root:
-            raise SystemExit(f"import hushmote does not give the copy, but {where or 'an error'}")
+            raise SystemExit(f"import hushmote must find the copy, but finds {where or 'nothing'}")
 
     def _finder(self, folder: Path) -> Path:
-        """Make a folder for the path: in it, pip's finder of the editable install has the copy's paths."""
-        own = folder / "path"
-        own.mkdir()
+        """Make a folder for PYTHONPATH, in which pip's editable-install finder has the copy's paths."""
+        finders = folder / "path"
+        finders.mkdir()
         for path in map(Path, reversed(sys.path)):  # the first of several finders on the path counts
             for finder in path.glob("__editable___hushmote_*_finder.py"):
-                (own / finder.name).write_text(finder.read_text().replace(str(ROOT), str(self.root)))
-        return own
+                (finders / finder.name).write_text(finder.read_text().replace(str(ROOT), str(self.root)))
+        return finders
 
     def _python(self, *arguments: str) -> str:
         done = subprocess.run(
@@ -135,9 +137,9 @@ class Copy:
         """Run tests; return None if all pass, else their output.
 
         Args:
-            tests: Files and names of tests.
-            slow: Also run slow tests of whole files.
-            keep: Keep compiled files. A mutant's must not be kept: the next could be taken for it.
+            tests: Test files and test names.
+            slow: Also run the slow tests when a whole file is given.
+            keep: Keep compiled files, which must not be done for a mutant, since the next run could use them.
         """
         quick = () if slow or all("::" in test for test in tests) else ("-m", "not slow")
         environment = self._environment | ({} if keep else {"PYTHONDONTWRITEBYTECODE": "1"})
@@ -150,7 +152,7 @@ class Copy:
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
-            return "they take too long"
+            return "the tests take too long"
         return output if process.returncode else None
 
     def survives(self, mutant: Mutant) -> bool:
@@ -162,7 +164,7 @@ class Copy:
             return all(self.check(mutant.tests, slow=slow) is None for slow in (False, True))
         finally:
             path.write_text(source, "utf-8")
-            os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # its compiled file is valid again
+            os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # keep its compiled file valid
 
 
 def survivors(copy: Copy, mutants: Sequence[Mutant]) -> Iterator[Mutant]:
@@ -206,7 +208,7 @@ def main() -> int:
     if not options.only:
         row = {"mutants": len(mutants), "died": share, "lived": [[m.words] for m in living]}
         write("mutants.json", {"machine": machine(), **row})
-    return 0 if share >= LEAST_SHARE else 1
+    return 0 if share >= MIN_SHARE else 1
 
 
 def _stale(table: Sequence[Mutant]) -> Iterator[str]:

@@ -1,12 +1,12 @@
-"""The cost of the list of boards for a NATS server set up by `hushmote provision fleet --broker nats`.
+"""The cost of the board list for a NATS server set up by `hushmote provision fleet --broker nats`.
 
     python benchmarks/nats_fleet.py [--quick]
 
-One server with that many boards in users.conf, of which one connects: the cost of the start, of reading the
-list again at SIGHUP, and of each connection. Beside it the same list with users named as their certificates'
-subjects, which NATS also accepts: it compares a subject with every entry. --quick: up to 1,000 boards.
-handshakes.py measures the cost of a subscription, ingest.py and broker_kills.py that of syncing.
-Writes benchmarks/results/nats_fleet.json.
+One server has many boards in users.conf, of which one connects. This measures the cost of starting, of
+rereading the list on SIGHUP, and of each connection. For comparison, it repeats this with users named by
+their certificates' subjects, which NATS also accepts but compares with every entry. --quick: up to 1,000
+boards. handshakes.py measures the cost of a subscription; ingest.py and broker_kills.py measure the cost of
+syncing. Writes benchmarks/results/nats_fleet.json.
 """
 
 import datetime
@@ -35,7 +35,7 @@ _END_S = 300
 
 
 def client(folder: FleetFolder, name: str, client_id: str) -> paho.Client:
-    """Return a client with a board's certificate, after connect() was called."""
+    """Return a client with a board's certificate that has started to connect."""
     connection = paho.Client(CallbackAPIVersion.VERSION2, client_id, protocol=paho.MQTTv311)
     pem = folder.path / f"{name}.pem"
     connection.tls_set_context(client_context(folder.path / "aggregator/ca.pem", pem, pem))
@@ -44,7 +44,7 @@ def client(folder: FleetFolder, name: str, client_id: str) -> paho.Client:
 
 
 def list_boards(folder: FleetFolder, boards: int, *, by_subject: bool) -> float:
-    """Write a list of further boards, without the one called unknown; return its megabytes."""
+    """Write a list of further boards, without the board called unknown; return its size in MB."""
     journal = folder.journal().credentials
     root, later = journal[0].authority, now_utc() + datetime.timedelta(days=1)
     others = [Credential(f"b{i:07}", "device", f"{i:040x}", root, later) for i in range(boards)]
@@ -72,7 +72,7 @@ def connecting(folder: FleetFolder, name: str) -> float:
 
 
 def reloading(servers: FleetServers) -> tuple[float, float]:
-    """Return the seconds of a SIGHUP, and the longest wait of a report for its PUBACK meanwhile."""
+    """Return the seconds that a SIGHUP takes, and the longest wait for a PUBACK in the meantime."""
     board = client(servers.folder, "known", "busy")
     board.loop_start()
     begin, longest, took = time.perf_counter(), 0.0, None
@@ -89,7 +89,7 @@ def reloading(servers: FleetServers) -> tuple[float, float]:
 
 
 def listed(boards: int, *, by_subject: bool) -> dict[str, Any]:
-    """Measure one row: the cost of a list of this many boards."""
+    """Measure the cost of a list of this many boards."""
     with tempfile.TemporaryDirectory() as path:
         folder = make_nats_fleet(Path(path) / "fleet")
         for name in ("known", "unknown"):
@@ -112,6 +112,6 @@ def users(options: Options) -> list[dict[str, Any]]:
 
 if __name__ == "__main__":
     if find_nats_server() is None:
-        print("skipped: it needs nats-server: pip install 'hushmote[nats]'")
+        print("skipped: nats-server is missing; run pip install 'hushmote[nats]'")
     else:
         run(__doc__, "nats_fleet.json", {"users": users})

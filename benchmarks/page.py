@@ -2,19 +2,19 @@
 
     python benchmarks/page.py [--quick]
 
-The store is that of `hushmote simulate`: a number over 1,024 bins (hh, ε = 1), a report or a few of each of
-4.1 million boards on 30 days. First view: a new Chromium each time, with nothing in its cache, opens the
-experiment with all 1,024 bins; from the start of the navigation to the end of the histogram's drawing, by the
-browser's own clock. The first of them opens a page that has just started, with nothing computed. The same is
-measured for the page's first view, to the findings of all its tiles, and the CPU seconds that a finding takes
-after a commit into its newest window. Beside it is the time that Chromium needs for a page of NiceGUI with
-only a word on it.
+The store is made by `hushmote simulate`: a number over 1,024 bins (hh, ε = 1), with a few reports from each
+of 4.1 million boards over 30 days. First view: a new Chromium with an empty cache opens the experiment with
+all 1,024 bins, timed by the browser's clock from the start of the navigation until the histogram is drawn.
+The first Chromium opens a page that has just started and has computed nothing yet. The same is measured for
+the start page, until all its tiles have their findings, together with the CPU seconds that a finding takes
+after a commit to its newest window. For comparison, it also measures how long Chromium needs for a NiceGUI
+page with a single word.
 
-Readers: an aggregator drains a queue of the broker into another experiment of that fleet and store, alone,
-then while 20 readers follow the view over WebSockets as browsers do; four rounds, alternating which is first;
-each reader's updates are counted, so that readers who see nothing do not pass for cheap ones. The result is
-the median ratio of the aggregator's rates. It runs on this machine together with the broker, the page and the
-readers, so that with 2 cores they share what the aggregator needs.
+Readers: an aggregator drains a broker's queue into another experiment in the same fleet and store, first
+alone and then while 20 readers follow the view over WebSockets as browsers do. There are four drains, in
+alternating order. Each reader's updates are counted, so that readers that receive nothing are not taken for
+cheap ones. The result is the ratio of the aggregator's median rates. The broker, the page and the readers run
+on the same machine, so that with 2 cores they compete with the aggregator.
 
 Writes benchmarks/results/page.json.
 """
@@ -74,14 +74,14 @@ def paged(url: str) -> Iterator[tuple[str, int]]:
 
 
 def first_view(url: str, done: str) -> float:
-    """Return the seconds that a Chromium with an empty cache takes until a script returns a number, ms."""
+    """Return the seconds until a script returns its time (in ms), in a Chromium with an empty cache."""
     with tempfile.TemporaryDirectory() as folder, contextlib.closing(Browser(Path(folder))) as browser:
         browser.open(url)
         return browser.until(lambda: browser.script(done), "it is not drawn") / 1000
 
 
 def finding_cpu_s(url: str, commits: int) -> list[float]:
-    """Return the CPU seconds of the finding at first, and after each commit."""
+    """Return the CPU seconds for the first finding, and for a finding after each commit."""
     cache, selection, rows = ResultCache(), Selection("room_temp", FLEET), list[float]()
     with Store(url) as store:
         (version,) = (v for v in store.experiments(FLEET) if v.experiment.name == "room_temp")
@@ -102,7 +102,7 @@ async def _reader(base: str, path: str, stop: asyncio.Event, ready: asyncio.Sema
     async with aiohttp.ClientSession(headers={"accept": "text/html"}) as session:
         async with session.get(base + path) as answer:
             match = re.search(r"query: (\{.*?\})", (await answer.text()).replace("\n", " "))
-        assert match, "NiceGUI has another page"
+        assert match, "NiceGUI's page format has changed"
         connection_query = ast.literal_eval(match[1])
         client = socketio.AsyncClient(http_session=session, reconnection=False)
 
@@ -144,7 +144,7 @@ def readers(base: str, path: str) -> Iterator[list[int]]:
     yield updates
     loop.call_soon_threadsafe(stop.set)
     thread.join()
-    assert min(updates) > 1, "a reader saw nothing of it"
+    assert min(updates) > 1, "a reader received no updates"
 
 
 def drains(url: str, base: str, messages: int, rounds: int) -> list[dict]:

@@ -1,15 +1,17 @@
-"""Pairs: the cost and gain of views beside the alternatives, and the coverage of intervals.
+"""Pairs: the cost and gain of views compared with the alternatives, and the intervals' coverage.
 
     python benchmarks/pairs.py [--quick] [--processes 2]
 
-The first table is computed, not drawn: variance per report over 16 x 16 values at ε = 2, of an even
-population and of a cell that nobody has. The second is coverage of 95% intervals over newly drawn fleets:
-crashes by version (5 versions and "other", crash rates from 2 to 12%) and delay by airline (8 airlines and
-"other", 16 bins), each with the mechanism planned for the joint table, for one part given the other, and for
-all tables alike; ε 1, 2 and 4; 3,000, 30,000 and 300,000 reports. Ratios are grouped by how many standard
-errors their denominator is above 0; those below the bound are never shown, and counted separately.
+The first table is computed, not simulated: the variance per report over 16 x 16 values at ε = 2, for an even
+population and for a cell that nobody has. The second is the coverage of 95% intervals over newly drawn
+fleets: crashes by version (5 versions and "other", crash rates from 2 to 12%) and delay by airline (8
+airlines and "other", 16 bins), each with the mechanisms planned for the joint table, for one part given the
+other, and for all tables at once; ε 1, 2 and 4; 3,000, 30,000 and 300,000 reports. Ratios are grouped by the
+number of standard errors by which their denominator exceeds 0; those below the lowest bound are never shown
+to users, and are counted separately.
 
-Writes benchmarks/results/pairs.json; --quick takes a twentieth of the fleets of a sixth of them.
+Writes benchmarks/results/pairs.json; --quick runs a sixth of the configurations with a twentieth of the
+fleets.
 """
 
 import json
@@ -28,7 +30,7 @@ from hushmote.server.answers import pair_tables
 from hushmote.server.answers.pair_tables import PairStatistic, PairTable
 from hushmote.server.arrays import Floats
 from hushmote.server.estimate import estimate
-from hushmote.server.estimate.conditional import LEAST_ERRORS, Ratio, RatioDifference, difference_apart
+from hushmote.server.estimate.conditional import MIN_ERRORS, Ratio, RatioDifference, independent_difference
 from hushmote.server.estimate.estimate import Estimates
 from hushmote.server.estimate.pooling import pool
 from hushmote.server.estimate.statistic import Statistic
@@ -41,8 +43,8 @@ from hushmote.server.mechanisms.workload import FREQUENCIES, Workload
 EPSILONS = (1.0, 2.0, 4.0)
 SIZES = (3_000, 30_000, 300_000)
 FLEETS = 200
-BANDS = (LEAST_ERRORS, 6.0, 10.0)
-"""Standard errors of a denominator above 0, at which ratios are counted apart."""
+BANDS = (MIN_ERRORS, 6.0, 10.0)
+"""Bounds, in standard errors of the denominator above 0, between the groups of ratios."""
 
 VERSIONS = {"name": "version", "type": "choice", "labels": ["1.0", "1.1", "1.2", "1.3", "1.4"]}
 CRASHED = {"name": "crashed", "type": "bool"}
@@ -57,13 +59,13 @@ def pair(of: tuple[dict, dict], mechanism: dict, epsilon: float) -> Experiment:
     return Experiment.parse(json.dumps(fields, separators=(",", ":")).encode())
 
 
-# --- What it costs --------------------------------------------------------------------------------
+# --- Cost -----------------------------------------------------------------------------------------
 
 
 def costs() -> list[dict]:
-    """Return the variance per report of a joint cell and of a marginal, 16 x 16 at ε = 2, for each design."""
+    """Return each design's variance per report for a joint cell and a marginal, 16 x 16 at ε = 2."""
     number = {"type": "number", "low": 0, "high": 16_000, "bins": 16}
-    of = ({"name": "a", **number}, {"name": "b", **number})
+    readings = ({"name": "a", **number}, {"name": "b", **number})
     shape = (16, 16)
     statistics = {
         "joint table alone": FREQUENCIES,
@@ -75,7 +77,7 @@ def costs() -> list[dict]:
     rows = []
     for name, workload in statistics.items():
         mechanism = chosen_fields(256, 2_000_000, workload)
-        experiment = pair(of, mechanism, 2.0)
+        experiment = pair(readings, mechanism, 2.0)
         row = {"asked": name, "design": mechanism_of(experiment).words(), "codes": experiment.code_count}
         rows.append(row | _variances(experiment, shape))
     fields = chosen_fields(16, 1_000_000, FREQUENCIES)
@@ -102,12 +104,12 @@ def _variances(experiment: Experiment, shape: tuple[int, ...]) -> dict[str, floa
     return {name: variance(*of) for name, of in statistics.items()}
 
 
-# --- Whether intervals hold -----------------------------------------------------------------------
+# --- Coverage -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """A fleet that is drawn repeatedly."""
+    """A kind of fleet to draw repeatedly."""
 
     question: str
     design: str
@@ -132,7 +134,7 @@ class Configuration:
         return pair(self.of, mechanism, self.epsilon)
 
     def population(self) -> Floats:
-        """Return the shares of the joint table, shape (domain,)."""
+        """Return the joint table's shares, shape (domain,)."""
         if self.question == "crashes":
             versions = np.array([0.03, 0.12, 0.25, 0.35, 0.2, 0.05])
             rates = np.array([0.12, 0.08, 0.05, 0.02, 0.03, 0.05])
@@ -146,25 +148,27 @@ class Configuration:
 
 
 def _tables(experiment: Experiment, question: str) -> dict[str, PairTable]:
-    of = "crashed=yes" if question == "crashes" else "delay"
+    statistic = "crashed=yes" if question == "crashes" else "delay"
     part = parts_of(experiment)[0]
     first, second = (f"{part.name}={label}" for label in part.labels[:2])
-    _, less = pair_tables.difference(experiment, of, (first, second))
+    _, less = pair_tables.difference(experiment, statistic, (first, second))
     return {
         "joint cell": pair_tables.joint(experiment, 16),
         "marginal": pair_tables.marginal(experiment, part.name, 16),
-        "given" if question == "crashes" else "mean given": pair_tables.conditional(experiment, of, "", 16),
+        "given" if question == "crashes" else "mean given": pair_tables.conditional(
+            experiment, statistic, "", 16
+        ),
         "difference" if question == "crashes" else "difference of means": less,
     }
 
 
 def _band(statistic: Statistic) -> str:
-    """Return the band of the smallest denominator; "" if there is none."""
+    """Return the band of the smallest denominator, or "" for a statistic without one."""
     if isinstance(statistic, RatioDifference):
         return min(_band(statistic.first), _band(statistic.second), key=_NAMES.index)
     if not isinstance(statistic, Ratio):
         return ""
-    errors = statistic.below.value / statistic.below.stderr
+    errors = statistic.denominator.value / statistic.denominator.stderr
     return _NAMES[sum(errors > bound for bound in BANDS)]
 
 
@@ -172,7 +176,7 @@ _NAMES = [f"below {BANDS[0]:g}", *(f"{a:g} to {b:g}" for a, b in pairwise(BANDS)
 
 
 def cover(configuration: Configuration) -> Tally:
-    """Return the tally by kind and band, over the fleets of a configuration."""
+    """Return a configuration's tally by kind and band."""
     experiment, shares = configuration.experiment(), configuration.population()
     words = [len(configuration.design), len(configuration.question)]
     rng = np.random.default_rng([round(configuration.epsilon * 10), configuration.reports, *words])
@@ -198,13 +202,13 @@ def cover(configuration: Configuration) -> Tally:
                 for one, a, b, both in zip(table.statistics, statistics, again, pooled, strict=True):
                     assert isinstance(a, Ratio)
                     assert isinstance(b, Ratio)
-                    count(f"{kind}, change", one, difference_apart(a, b), 0.0)
+                    count(f"{kind}, change", one, independent_difference(a, b), 0.0)
                     count(f"{kind}, two versions pooled", one, both)
     return tally
 
 
 def coverage(options: Options) -> list[dict]:
-    """Return the coverage of each kind, over all configurations, by how far the denominator is above 0."""
+    """Return each kind's coverage over all configurations, by how far the denominator is above 0."""
     grid = product(("crashes", "delays"), ("flat", "views", "marginals too"), EPSILONS, SIZES)
     fleets = FLEETS // 20 if options.quick else FLEETS
     configurations = [Configuration(*one, fleets) for one in grid][:: 6 if options.quick else 1]
@@ -229,9 +233,9 @@ def coverage(options: Options) -> list[dict]:
 
 
 def _hits(tally: Tally, kind: str) -> tuple[float, float]:
-    """Return a kind's intervals that contain the truth, and all; of all bands that are shown."""
-    own = [both for (of, band), both in tally.items() if of == kind and band != _NAMES[0]]
-    hits, n = np.sum([np.zeros(2), *own], axis=0)
+    """Return how many of a kind's intervals contain the truth, and how many there are, in shown bands."""
+    rows = [both for (name, band), both in tally.items() if name == kind and band != _NAMES[0]]
+    hits, n = np.sum([np.zeros(2), *rows], axis=0)
     return hits, n
 
 

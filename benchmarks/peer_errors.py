@@ -1,11 +1,11 @@
-"""Errors of Hushmote's mechanisms beside those of published mechanisms that it lacks, by formula.
+"""Compare the errors of Hushmote's mechanisms with those of published mechanisms that it lacks, by formula.
 
     python benchmarks/peer_errors.py [--quick]
 
-Writes the errors to benchmarks/README.md, and why each of the others is missing. All errors of a question
-are for one population, so that they can be compared: nobody holds the values that are asked for one by one,
-and for ranges, quantiles and means all values are equally common. The choice of a mechanism uses the same
-population. peer_formulas.py has the others' formulas.
+Writes the errors to benchmarks/README.md, with the reason why Hushmote lacks each of the others. All errors
+for a question are for the same population, so that they can be compared: for shares of single values, nobody
+holds the value in question, and for ranges, quantiles and means, all values are equally common. The choice of
+a mechanism uses the same population. peer_formulas.py has the others' formulas.
 """
 
 import math
@@ -38,7 +38,7 @@ _PART = re.compile(
 
 @dataclass(frozen=True)
 class Question:
-    """A question in words and as a workload, with its number of values."""
+    """A question's title, number of values and workload."""
 
     title: str
     domain: int
@@ -62,7 +62,7 @@ QUESTIONS: dict[Asked, Question] = {
 
 
 def population(kind: Asked) -> Floats:
-    """Return the population behind all errors: nobody holds value 0, the others are alike; or all are."""
+    """Return the population for a question: even, but without value 0 for shares of single values."""
     shares = np.ones(QUESTIONS[kind].domain)
     if kind in ("frequency", "labels"):
         shares[0] = 0
@@ -70,7 +70,7 @@ def population(kind: Asked) -> Floats:
 
 
 def best_designs(kind: Asked, epsilon: float) -> dict[str, Choice]:
-    """Return the design of least variance of each mechanism that answers the question."""
+    """Return each mechanism's lowest-variance design for the question."""
     question = QUESTIONS[kind]
     values = math.prod(question.workload.shape or (question.domain,))
     best: dict[str, Choice] = {}
@@ -93,13 +93,13 @@ def experiment(kind: Asked, epsilon: float, choice: Choice) -> Experiment:
 
 
 def half_width(variance: float) -> str:
-    """Format the half-width of the 95% interval in points, or in percent of the readings' range."""
+    """Format the 95% interval's half-width in points, or in percent of the readings' range."""
     error = 100 * Z * math.sqrt(variance / DEVICES)
     return f"{error:.3g}" if math.isfinite(error) else "–"
 
 
 def our_rows(kind: Asked) -> Iterator[tuple[float, list[str]]]:
-    """Yield variance and cells of each of our mechanisms."""
+    """Yield the variance and table cells of each of our mechanisms."""
     by_epsilon = {epsilon: best_designs(kind, epsilon) for epsilon in EPSILONS}
     for word in dict.fromkeys(word for best in by_epsilon.values() for word in best):
         errors = [half_width(best[word].variance) if word in best else "–" for best in by_epsilon.values()]
@@ -110,7 +110,7 @@ def our_rows(kind: Asked) -> Iterator[tuple[float, list[str]]]:
 
 
 def peer_row(peer: Peer) -> tuple[float, list[str]]:
-    """Return variance and cells of another project's mechanism."""
+    """Return the variance and table cells of a mechanism that we lack."""
     shares = population(peer.asked)
     errors = [half_width(peer.variance(shares, epsilon)) for epsilon in EPSILONS]
     bits = f"{math.ceil(peer.bits(len(shares), BITS_AT)):,}"
@@ -125,7 +125,7 @@ def table(*rows: list[str]) -> Iterator[str]:
 
 
 def errors() -> Iterator[str]:
-    """Yield the lines of a table for each question, sorted by the error at ε = 2."""
+    """Yield the lines of each question's table, sorted by the error at ε = 2."""
     for kind, question in QUESTIONS.items():
         rows = [*our_rows(kind), *(peer_row(peer) for peer in PEERS if peer.asked == kind)]
         rows.sort(key=lambda row: row[0])
@@ -137,7 +137,7 @@ def errors() -> Iterator[str]:
 
 
 def missing() -> Iterator[str]:
-    """Yield the lines of the table that says why mechanisms are missing."""
+    """Yield the lines of the table of reasons why mechanisms are missing."""
     rows: dict[str, list[str]] = {}
     for peer in PEERS:
         row = rows.setdefault(peer.name, [f"*{peer.name}*", peer.asked, peer.missing, peer.citation])

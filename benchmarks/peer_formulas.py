@@ -1,8 +1,9 @@
-"""Published mechanisms that Hushmote does not have, with comparable formulas, and why it lacks them.
+"""Published mechanisms that Hushmote lacks, with comparable formulas and the reasons why it lacks them.
 
-peer_formulas.toml lists them; here are their errors and codes, by the formulas of their papers. A variance is
-times reports, of a population of shares, shape (D,), and ε in nats, the population's sampling included; of
-shares it is that of value 0. tests/benchmarks/test_peer_formulas.py enumerates the channels.
+peer_formulas.toml lists them; this module has their errors and code sizes, by their papers' formulas. A
+variance is multiplied by the number of reports and includes the sampling of the population; it is a function
+of the population's shares, shape (D,), and of ε in nats. For shares, it is the variance of value 0's share.
+tests/benchmarks/test_peer_formulas.py enumerates the channels.
 """
 
 import math
@@ -22,17 +23,18 @@ Asked = Literal["frequency", "range", "quantile", "mean", "labels", "pairs"]
 
 @dataclass(frozen=True)
 class Peer:
-    """A mechanism that is not here.
+    """A mechanism that Hushmote lacks.
 
     Attributes:
-        name: As papers call it.
+        name: The name that papers use.
         asked: The question that it answers.
-        variance: A function of a population's shares, shape (D,), and ε in nats, to the variance times
-            reports: of the share of value 0; of the mean, readings from 0 to 1; of ranges and quantiles the
-            mean over all of them; of pairs, two such independent readings, the mean over both and over pairs.
-        bits: Of a report, by D and ε.
+        variance: A function from a population's shares, shape (D,), and ε in nats to the variance times
+            reports: of value 0's share; of the mean, for readings from 0 to 1; for ranges and quantiles, the
+            average over all of them; for pairs of two such independent readings, the average over both
+            readings' shares and the pair's.
+        bits: A report's bits, as a function of D and ε.
         citation: Paper and section.
-        missing: Why it is not here.
+        missing: Why Hushmote lacks it.
     """
 
     name: str
@@ -47,7 +49,7 @@ class Peer:
 
 
 def supported(p: float, q: float, share: float) -> float:
-    """Return the variance of a share if a report supports its own value with chance p and others with q."""
+    """Return a share's variance if a report supports its true value with chance p and others with q."""
     support = q + (p - q) * share
     return support * (1 - support) / (p - q) ** 2
 
@@ -62,14 +64,14 @@ def oue(shares: Floats, epsilon: float) -> float:
 
 
 def she(shares: Floats, epsilon: float) -> float:
-    """Return the variance for Laplace noise of scale 2/ε on each of the D numbers, for value 0."""
+    """Return the variance for value 0 with Laplace noise of scale 2/ε on each of the D numbers."""
     return 8 / epsilon**2 + shares[0] * (1 - shares[0])
 
 
 @cache
 def threshold(epsilon: float) -> tuple[float, float]:
-    """Return p and q of THE: Laplace noise of scale 2/ε on 1, and on 0, above the best threshold."""
-    at = np.linspace(0.5, 1, 100_001)[1:]  # finer than the last digit of the least variance
+    """Return THE's p and q: the chances that 1 and 0 with Laplace noise of scale 2/ε exceed a threshold."""
+    at = np.linspace(0.5, 1, 100_001)[1:]  # a grid finer than the lowest variance's last digit
     p, q = 1 - np.exp(epsilon / 2 * (at - 1)) / 2, np.exp(-epsilon / 2 * at) / 2
     best = np.argmin(q * (1 - q) / (p - q) ** 2)
     return float(p[best]), float(q[best])
@@ -80,7 +82,7 @@ def the(shares: Floats, epsilon: float) -> float:
 
 
 def subset(domain: int, epsilon: float) -> tuple[int, float, float]:
-    """Return the size k of a report's subset, and the resulting p and q of subset selection."""
+    """Return the size k of a report's subset in subset selection, and the resulting p and q."""
 
     def chances(k: int) -> tuple[float, float]:
         p = k * math.exp(epsilon) / (k * math.exp(epsilon) + domain - k)
@@ -103,13 +105,13 @@ def subset_bits(domain: int, epsilon: float) -> float:
 
 
 def hadamard(domain: int, epsilon: float) -> tuple[int, int]:
-    """Return the blocks B and their size b of Hadamard response: the codes are B matrices of b columns."""
+    """Return Hadamard response's block number B and block size b: codes are B matrices of b columns."""
     blocks = 1 << (math.ceil(math.log2(min(math.exp(epsilon), 2 * domain))) - 1)
     return blocks, 1 << math.ceil(math.log2(domain / blocks + 1))
 
 
 def hadamard_response(shares: Floats, epsilon: float) -> float:
-    """Return the variance: a code is +1 or -1 for the values of its block, a run of b - 1 values."""
+    """Return the variance if a code is +1 or -1 for the values of its block, a run of b - 1 values."""
     blocks, size = hadamard(len(shares), epsilon)
     odds = math.exp(epsilon) - 1
     scale = odds + 2 * blocks
@@ -126,7 +128,7 @@ def hadamard_bits(domain: int, epsilon: float) -> float:
 
 
 def haar(shares: Floats, epsilon: float, prefixes: bool = False) -> float:
-    """Return the mean over all ranges, or all prefixes for a quantile, for a population of equal shares.
+    """Return the mean variance over all ranges, or all prefixes for a quantile, for an even population.
 
     A report is about one coefficient of one level: the difference of a node's halves, whose weight in the
     share below t falls from 1/2 in the node's middle to 0 at its ends.
@@ -161,7 +163,7 @@ def haar_bits(domain: int, epsilon: float) -> float:
 
 
 def _moments(shares: Floats) -> tuple[float, float]:
-    """Return mean and mean square of readings spread evenly from -1 to 1."""
+    """Return the mean and the mean square of readings whose values are spaced evenly from -1 to 1."""
     at = np.linspace(-1, 1, len(shares))
     return float(shares @ at), float(shares @ at**2)
 
@@ -184,19 +186,19 @@ def piecewise(shares: Floats, epsilon: float) -> float:
 
 
 def hybrid(shares: Floats, epsilon: float) -> float:
-    """Return the variance of piecewise with chance 1 - e^(-ε/2), else one bit; one bit below ε = 0.61."""
-    if epsilon <= _LEAST_HYBRID:
+    """Return the variance of piecewise with chance 1 - e^(-ε/2), otherwise (or if ε < 0.61) one bit."""
+    if epsilon <= _MIN_HYBRID:
         return one_bit(shares, epsilon)
     part = -math.expm1(-epsilon / 2)
     return part * piecewise(shares, epsilon) + (1 - part) * one_bit(shares, epsilon)
 
 
-def _least_hybrid() -> float:
+def _min_hybrid() -> float:
     root = 405 * math.sqrt(241)
     return math.log((2 * math.cbrt(6353 - root) + 2 * math.cbrt(6353 + root) - 5) / 27)
 
 
-_LEAST_HYBRID = _least_hybrid()  # about 0.61
+_MIN_HYBRID = _min_hybrid()  # about 0.61
 
 
 # --- Labels that nobody listed -------------------------------------------------------------------
@@ -206,9 +208,9 @@ SKETCH_WIDTH = 1024
 
 
 def bloom(epsilon: float, share: float, hashes: int) -> float:
-    """Return the least variance of RAPPOR, reported once, for a candidate that shares no bit."""
-    each = epsilon / (2 * hashes)  # two values differ in at most 2 h bits
-    return 1 / (4 * math.sinh(each / 2) ** 2) / hashes + share * (1 - share)
+    """Return the lowest variance of RAPPOR, reported once, for a candidate that does not share any bit."""
+    bit_epsilon = epsilon / (2 * hashes)  # two values differ in at most 2 h bits
+    return 1 / (4 * math.sinh(bit_epsilon / 2) ** 2) / hashes + share * (1 - share)
 
 
 def rappor(shares: Floats, epsilon: float) -> float:
@@ -216,9 +218,9 @@ def rappor(shares: Floats, epsilon: float) -> float:
 
 
 def sketch(epsilon: float, share: float, width: int, one_bit: bool) -> float:
-    """Return the variance of a count mean sketch of this width, with a hash function per report."""
+    """Return the variance of a count mean sketch of this width, with a new hash function for each report."""
     support = share + (1 - share) / width
-    # The mean square of a report's weight in a candidate's cell.
+    # The mean squared weight of a report in a candidate's cell.
     square = 1 / math.tanh(epsilon / 2) ** 2 if one_bit else 1 / (4 * math.sinh(epsilon / 4) ** 2) + support
     return (square - support**2) * (width / (width - 1)) ** 2
 
@@ -235,7 +237,7 @@ def hcms(shares: Floats, epsilon: float) -> float:
 
 
 def split(shares: Floats, epsilon: float) -> float:
-    """Return the variance of OUE of each reading at half of ε; a share of both multiplies the supports."""
+    """Return the variance of OUE on each reading with half of ε, where pairs multiply the supports."""
     p, q = 0.5, 1 / (math.exp(epsilon / 2) + 1)
     domain = len(shares)
     square = (q * (1 - q) + (p * (1 - p) + (p - q) ** 2 - q * (1 - q)) / domain) / (p - q) ** 2
@@ -243,20 +245,20 @@ def split(shares: Floats, epsilon: float) -> float:
 
 
 def joint(shares: Floats, epsilon: float) -> float:
-    """Return the variance of OUE of both readings together; a share of one is a sum of cells."""
+    """Return the variance of OUE on both readings jointly, where a reading's share is a sum of cells."""
     p, q = 0.5, 1 / (math.exp(epsilon) + 1)
     domain = len(shares)
-    own = p * (1 - p) - q * (1 - q)  # what the reading's own bit varies by more than another
-    summed = (domain * q * (1 - q) + own / domain) / (p - q) ** 2 + (1 - 1 / domain) / domain
+    excess = p * (1 - p) - q * (1 - q)  # variance of the true cell's bit in excess of another bit's
+    summed = (domain * q * (1 - q) + excess / domain) / (p - q) ** 2 + (1 - 1 / domain) / domain
     return (2 * summed + supported(p, q, domain**-2)) / 3
 
 
 def one_of_two(shares: Floats, epsilon: float) -> float:
-    """Return the variance if a report is about one reading, so that none is about both."""
+    """Return the variance if each report is about a single reading, so that no pair can be estimated."""
     return math.inf
 
 
-# --- The list of them ------------------------------------------------------------------------------
+# --- List of mechanisms ----------------------------------------------------------------------------
 
 
 def _peer(fields: dict[str, Any]) -> Peer:
@@ -265,7 +267,7 @@ def _peer(fields: dict[str, Any]) -> Peer:
 
 
 def _bits(formula: str | list[int]) -> Callable[[int, float], float]:
-    """Return a formula of this module, or of bits per report, per value, and per pair of values."""
+    """Return a formula from this module, or a polynomial of bits per report, value and pair of values."""
     if isinstance(formula, str):
         return cast(Callable[[int, float], float], globals()[formula])
     return lambda domain, epsilon: float(sum(n * domain**power for power, n in enumerate(formula)))
@@ -274,4 +276,4 @@ def _bits(formula: str | list[int]) -> Callable[[int, float], float]:
 PEERS: tuple[Peer, ...] = tuple(
     map(_peer, tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))["peer"])
 )
-"""All of them, by question."""
+"""All mechanisms, by question."""

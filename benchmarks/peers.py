@@ -1,23 +1,24 @@
-"""Frequencies side by side with pure-ldp and multi-freq-ldpy: squared error and time.
+"""Compare frequency estimates with pure-ldp and multi-freq-ldpy: squared error and time.
 
     python benchmarks/peers.py [--quick] [errors | times]
 
 N in 10^4, 10^5, 10^6; D in 16, 128, 1024; ε in 0.5, 1, 2, 4. Every method sees the same sample: the counts of
-a Zipf population (exponent 1.3), in every run the same but in a new random order of the values, so that an
-error is due to the mechanism and not to a value. Each library's own clients make the reports and its own
-server reads them, one core, in memory.
+a Zipf population (exponent 1.3), with the values in a new random order in each run, so that an error is due
+to the mechanism rather than to a particular value. Each library's clients make the reports and its server
+reads them, on one core, in memory.
 
-errors: squared error, a mean over all D values against the sample's frequencies. The number of runs is fixed
-beforehand: as many as a relative Monte Carlo error of 4% takes in theory, if the D errors of a run are
-normal and independent (2 / (D 0.04²)), and at least 20. Its standard error is that of the runs. Beside it
-is the formula's. What is not measured in full is marked:
+errors: the squared error against the sample's frequencies, averaged over all D values. The number of runs is
+fixed beforehand: enough for a relative Monte Carlo error of 4% if a run's D errors are normal and independent
+(2 / (D 0.04²)), and at least 20. The standard error is computed from the runs. The formula's value is listed
+alongside. Results that are not fully measured are marked:
 
     *  an unbiased estimator's error on fewer reports, scaled by 1/N (exact for such an estimator)
-    ~  support counts or reports drawn from the mechanism's distribution, read by the peer's own estimator
+    ~  support counts or reports drawn from the mechanism's distribution, read by the peer's real estimator
 
-times: all methods in turn, round after round, so that a busy machine slows all of them; the median round.
+times: the median over several rounds, in which all methods take turns, so that a busy machine slows all of
+them.
 
-    >  a time on fewer reports, scaled linearly: each report is hashed against each value
+    >  a time on fewer reports, scaled linearly, because each report is hashed against each value
 
 Writes benchmarks/results/peers.json; results/peers.md describes its numbers.
 """
@@ -52,11 +53,11 @@ DOMAINS = (16, 128, 1024)
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 TIMED_EPSILON = 1.0
 WANTED_ERROR = 0.04  # relative Monte Carlo error for which the number of runs is chosen
-LEAST_RUNS = 20
-ROUNDS = 5  # of timing
-MOST_PAIRS = 26_000_000  # reports times values times runs, up to which every pair is hashed
-MOST_TIMED_PAIRS = 2_000_000  # up to which it is timed
-CLIENTS_TIMED = 2_000  # reports
+MIN_RUNS = 20
+ROUNDS = 5  # timing rounds
+MAX_PAIRS = 26_000_000  # maximum reports times values times runs for which every pair is hashed
+MAX_TIMED_PAIRS = 2_000_000  # maximum reports times values for which hashing is timed
+CLIENTS_TIMED = 2_000  # reports per client timing
 
 Reports = list
 Floats = np.ndarray
@@ -65,15 +66,16 @@ Work = Callable[[], object]
 
 @dataclass(frozen=True)
 class Method:
-    """A library's mechanism: reports from values, and frequencies from reports.
+    """A library's mechanism, which makes reports from values and estimates frequencies from reports.
 
     Attributes:
-        server: Makes the function that turns reports into frequencies; its set-up is not timed.
-        draw: Returns frequencies drawn from the mechanism's distribution for sizes[v] people, or None.
-        theory: Returns the mean squared error for sizes[v] people, in random order over the values; None
-            without a formula.
-        unbiased: Whether its error scales with 1/N.
-        quadratic: Whether its time is reports times values.
+        server: Returns a function that turns reports into frequencies; the set-up is not timed.
+        draw: Returns frequencies drawn from the mechanism's distribution for sizes[v] people with value v;
+            None if every report is simulated.
+        theory: Returns the mean squared error for sizes in random order over the values; None without a
+            formula.
+        unbiased: Whether the error scales with 1/N.
+        quadratic: Whether the time grows with reports times values.
     """
 
     name: str
@@ -86,18 +88,24 @@ class Method:
 
 
 def pure_mse(p: float, q: float, domain: int) -> float:
-    """Return the squared error against the sample, times reports; p supports the own value, q others."""
+    """Return the squared error against the sample, times reports.
+
+    Args:
+        p: Chance that a report supports its true value.
+        q: Chance that a report supports another value.
+        domain: Number of values.
+    """
     return q * (1 - q) / (p - q) ** 2 + (1 - p - q) / ((p - q) * domain)
 
 
 def pool_mse(matrix: np.ndarray, cells: int, truth_probability: float, shares: np.ndarray) -> float:
-    """Return the squared error of a fixed pool of hash functions that no number of reports reduces.
+    """Return the squared error from a fixed pool of hash functions, which more reports do not reduce.
 
     Args:
-        matrix: Cell of each value, shape (functions, domain).
+        matrix: Each value's cell, shape (functions, domain).
         cells: Number of cells.
-        truth_probability: Chance of the true cell.
-        shares: In random order over the values.
+        truth_probability: Chance that a report has the true cell.
+        shares: The population's shares, in random order over the values.
     """
     domain = matrix.shape[1]
     together = np.zeros((domain, domain))
@@ -140,8 +148,8 @@ def pure_ldp(domain: int, epsilon: float) -> list[Method]:
     def method(name: str, client: Any, server: Callable[[], Any], p: float, q: float, **more: Any) -> Method:
         def theory(sizes: np.ndarray) -> float:
             n = int(sizes.sum())
-            own = pool_mse(matrix, cells, truth_probability, sizes / n) if name == "FLH" else 0.0
-            return pure_mse(p, q, domain) / n + own
+            pool_error = pool_mse(matrix, cells, truth_probability, sizes / n) if name == "FLH" else 0.0
+            return pure_mse(p, q, domain) / n + pool_error
 
         def privatise(values: np.ndarray) -> Reports:
             return [client.privatise(int(v)) for v in values]
@@ -151,7 +159,8 @@ def pure_ldp(domain: int, epsilon: float) -> list[Method]:
 
     two = (epsilon, domain)
     direct = e / (e + domain - 1)
-    # One bit of a Hadamard code up to ε = 1; above, blocks of a code, whose error is not as simple.
+    # Up to ε = 1, a report is a single bit of a Hadamard code; above, it is a block, whose error has no
+    # simple formula.
     one_bit = e / (e + 1) if epsilon <= 1 else math.nan
     client = {
         "GRR": pure.DEClient(*two, **same),
@@ -186,7 +195,7 @@ def _server(server: Any) -> Callable[[Reports], Floats]:
 
 
 def multi_freq(domain: int, epsilon: float) -> list[Method]:
-    """Return multi-freq-ldpy: its estimators always clip at zero and normalise, which has no formula."""
+    """Return multi-freq-ldpy's methods, which always clip at zero and normalise and thus have no formula."""
     e = math.exp(epsilon)
     cells = round(e) + 1
 
@@ -220,7 +229,7 @@ def multi_freq(domain: int, epsilon: float) -> list[Method]:
 
 
 def zipf_sample(domain: int, people: int) -> np.ndarray:
-    """Return how many of n people hold each value: Zipf shares (exponent 1.3), rounded to their sum."""
+    """Return the number of people with each value: Zipf shares (exponent 1.3), rounded to add up."""
     shares = 1 / (1 + np.arange(domain)) ** 1.3
     shares *= people / shares.sum()
     sizes = np.floor(shares).astype(np.int64)
@@ -244,22 +253,22 @@ def our_experiments(domain: int, epsilon: float) -> dict[str, Experiment]:
 def exact_mse(exp: Experiment) -> float:
     """Return the squared error against the sample, times reports, in random order over the values.
 
-    It enumerates every class of codes: a weight's second moment under an even population, less that of what a
-    report's owner contributes to the sample itself.
+    It enumerates every class of codes and subtracts the owner's own contribution to the sample from the
+    weights' second moment under an even population.
     """
     mechanism = mechanism_of(exp)
     law = mechanism.law(np.full(exp.domain, 1 / exp.domain))[0]
     second = 0.0
     for _, alone in mechanism.columns():
         weights, constant = mechanism.weights(alone, [1.0])
-        (one,) = weights
-        assert one is not None
-        second += float((law @ (one + constant) ** 2).sum())
+        (level_weights,) = weights
+        assert level_weights is not None
+        second += float((law @ (level_weights + constant) ** 2).sum())
     return (second - 1) / exp.domain
 
 
 def runs_for(domain: int) -> int:
-    return max(LEAST_RUNS, math.ceil(2 / (domain * WANTED_ERROR**2)))
+    return max(MIN_RUNS, math.ceil(2 / (domain * WANTED_ERROR**2)))
 
 
 def squared(estimates: Floats, sizes: np.ndarray) -> float:
@@ -267,7 +276,7 @@ def squared(estimates: Floats, sizes: np.ndarray) -> float:
 
 
 def clipped(frequencies: Floats) -> Floats:
-    """Return an estimate clipped and normalised as in multi-freq-ldpy."""
+    """Clip and normalise an estimate as multi-freq-ldpy does."""
     nonnegative = frequencies.clip(0)
     return nonnegative / nonnegative.sum()
 
@@ -304,21 +313,21 @@ def peer_errors(
     runs: int,
     rng: np.random.Generator,
 ) -> list[dict]:
-    # This many people are simulated; for more, the error is scaled or drawn.
-    asked = min(sizes_of[0], MOST_PAIRS // (domain * runs)) if method.quadratic else sizes_of[0]
+    # Simulate this many people; for more, scale or draw the error.
+    simulated = min(sizes_of[0], MAX_PAIRS // (domain * runs)) if method.quadratic else sizes_of[0]
     scaled, rows = [], []
     for people in sizes_of:
         sample = zipf_sample(domain, people)
         theory = method.theory(sample) if method.theory else None
-        if people == asked or (method.unbiased and not scaled):
-            smaller = zipf_sample(domain, asked)
+        if people == simulated or (method.unbiased and not scaled):
+            smaller = zipf_sample(domain, simulated)
             measured = []
             for _ in range(runs):
                 sizes = rng.permutation(smaller)
                 reports = method.client(rng.permutation(np.repeat(np.arange(domain), sizes)))
                 measured.append(squared(method.server()(reports), sizes))
-            scaled = [x * asked for x in measured] if method.unbiased else []
-        if people == asked:
+            scaled = [x * simulated for x in measured] if method.unbiased else []
+        if people == simulated:
             errors, mark = measured, ""
         elif scaled:
             errors, mark = [x / people for x in scaled], "*"
@@ -326,7 +335,9 @@ def peer_errors(
             assert method.draw is not None
             orders = (rng.permutation(sample) for _ in range(runs))
             errors, mark = [squared(method.draw(sizes, rng), sizes) for sizes in orders], "~"
-        rows.append(row(method.name, people, domain, epsilon, errors, theory=theory, mark=mark, asked=asked))
+        rows.append(
+            row(method.name, people, domain, epsilon, errors, theory=theory, mark=mark, asked=simulated)
+        )
     return rows
 
 
@@ -337,7 +348,7 @@ def errors(options: Options) -> dict:
     rows = []
     for domain in DOMAINS[:2] if quick else DOMAINS:
         for epsilon in (1.0,) if quick else EPSILONS:
-            runs = LEAST_RUNS if quick else runs_for(domain)
+            runs = MIN_RUNS if quick else runs_for(domain)
             for people in sizes:
                 rows += our_errors(domain, epsilon, people, runs, rng)
             for method in [*pure_ldp(domain, epsilon), *multi_freq(domain, epsilon)]:
@@ -347,10 +358,11 @@ def errors(options: Options) -> dict:
 
 
 def check(rows: list[dict]) -> None:
-    """Assert that peers' errors follow their formulas, with at most one false alarm in 10^5."""
+    """Assert that the peers' errors follow their formulas, with a false-alarm chance of at most 10^-5."""
     with_theory = [r for r in rows if r["theory"] is not None]
     for r in with_theory:
-        # Student's t, both sides, with a margin of four for the skew of a mean square of few values.
+        # Student's t, two-sided, with a factor of four as a margin for the skew of a mean square of few
+        # values.
         limit = stats.t.isf(1e-5 / len(with_theory) / 8, r["runs"] - 1) * r["mse_error"]
         assert abs(r["mse"] - r["theory"]) < limit, r
 
@@ -362,7 +374,7 @@ def about(start: float) -> dict:
 
 
 def our_work(exp: Experiment, people: int, rng: np.random.Generator) -> dict[str, Work]:
-    """Return the work on the list of reports that a peer's server gets, and on our store's histogram."""
+    """Return our work on a list of reports, which is what a peer's server gets, and on a stored histogram."""
     values = np.repeat(np.arange(exp.domain), zipf_sample(exp.domain, people))
     received = vectorised.codes(exp, rng.permutation(values), rng)
     listed = received.tolist()
@@ -391,9 +403,9 @@ def server_times(domain: int, sizes: tuple[int, ...], rounds: int, rng: np.rando
             kinds = our_work(exp, people, rng).items()
             work |= {name + kind: one for kind, one in kinds if not kind or name == "hushmote"}
         for m in peers:
-            timed = min(people, MOST_TIMED_PAIRS // domain) if m.quadratic else people
+            timed = min(people, MAX_TIMED_PAIRS // domain) if m.quadratic else people
             scale[m.name] = people / timed
-            # The server's work does not depend on the reports' content, so they are repeated.
+            # Repeat the reports, since the server's work does not depend on their content.
             many = (reports[m.name] * math.ceil(timed / base))[:timed]
             work[m.name] = lambda m=m, many=many: m.server()(many)
         rows += in_turn(work, scale, rounds, {"reports": people, "domain": domain})
@@ -414,14 +426,14 @@ def client_times(domain: int, rounds: int, rng: np.random.Generator) -> list[dic
 
 
 def in_turn(work: dict[str, Work], scale: dict[str, float], rounds: int, more: dict) -> list[dict]:
-    """Return each median CPU time over rounds with all in turn, and its ratio to ours."""
-    for one in work.values():
-        one()  # exclude one-time work, such as numba's compiling
+    """Return each method's median CPU time over rounds in which all take turns, and its ratio to ours."""
+    for call in work.values():
+        call()  # exclude one-time work, such as numba's compilation
     times = {name: np.empty(rounds) for name in work}
     for number in range(rounds):
-        for name, one in work.items():
+        for name, call in work.items():
             start = time.process_time()
-            one()
+            call()
             times[name][number] = (time.process_time() - start) * scale.get(name, 1.0)
     rows = []
     for name, seconds in times.items():

@@ -1,15 +1,15 @@
-"""Compare errors of plans with `hushmote plan`: a grid of plans, each with tens of thousands of fleets.
+"""Compare the errors that `hushmote plan` predicts with those of tens of thousands of fleets per plan.
 
     python benchmarks/plans.py [--quick]
 
-Questions of a value, a range (all, of a width, a list) and a quantile, at stated and at worst shares; 2 to
-1,024 values, powers and others; ε 0.5 to 7; rr, grr, olh and trees, each also asked a question that it was
-not chosen for; as many devices as the plan asks for at ±0.5 to ±3%. A fleet is asked at one of the places
-that the question is about, in the population that is stated there. Its levels' numbers of reports are drawn,
-then its histogram of classes of codes from the channel's exact law. The estimate is made from that with the
-estimator's own weights for these numbers; tests/contracts check that estimate() uses the same. The squared
-error is taken in parts of the variance that is predicted at the fleet's place.
-Writes benchmarks/results/plans.json; --quick takes a tenth of the plans and a fifth of the fleets.
+The grid covers questions about a value, a range (any, of a given width, or a list) and a quantile, at stated
+and at worst-case shares; 2 to 1,024 values, powers and others; ε 0.5 to 7; rr, grr, olh and trees, including
+questions for which the design was not chosen; and the number of devices that the plan states for ±0.5 to ±3%.
+For each fleet, one of the places that the question covers is drawn, with the population assumed there. Then
+the number of reports per level is drawn, and the histogram of code classes from the channel's exact law. The
+estimate uses the estimator's weights for these numbers; tests/contracts checks that estimate() uses the same
+ones. The squared error is divided by the variance predicted for that place. Writes
+benchmarks/results/plans.json; --quick uses a tenth of the plans and a fifth of the fleets.
 """
 
 import math
@@ -27,14 +27,14 @@ from hushmote.server.epsilon import MICRO
 DOMAINS = (3, 5, 10, 16, 27, 37, 64, 100, 128, 200, 256, 300, 513, 1000, 1024)
 EPSILONS = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 7.0)
 ERRORS = (0.01, 0.005, 0.02, 0.03)
-EACH = 6  # plans of each question
-GROUPS = 50  # of fleets whose levels have the same numbers of reports
-PLACES = 5  # of a group
-FLEETS = 160  # of a group at each place
+PLANS_PER_QUESTION = 6
+GROUPS = 50  # groups of fleets with the same numbers of reports per level
+PLACES = 5  # places per group
+FLEETS = 160  # fleets per group and place
 
 
 def questions(domain: int) -> list[tuple[str, Question, Question]]:
-    """Return the words, the question that a design is chosen for, and the one that is asked."""
+    """Return each question's words, the question that a design is chosen for, and the question asked."""
     third, width = domain // 3, max(1, domain // 7)
     pieces = ((third, domain - third // 2), (0, max(1, third)))
     plain = {
@@ -57,13 +57,13 @@ def questions(domain: int) -> list[tuple[str, Question, Question]]:
 
 
 def grid() -> list[tuple[str, Plan]]:
-    """Return the plans: yes or no at every ε, and each question at six of the domains and ε, in turn."""
+    """Return the plans: yes or no at every ε, and each question at six combinations of domain and ε."""
     plans: list[tuple[str, Plan]] = []
     for epsilon, share in zip(EPSILONS, (None, 0.05, 0.3, 0.5, 0.01, None, 0.2), strict=True):
         question = Question("frequency", share)
         plans.append(("yes or no", _plan(2, epsilon, question, question, 0.01)))
     for number in range(len(questions(10))):
-        for turn in range(EACH):
+        for turn in range(PLANS_PER_QUESTION):
             domain = DOMAINS[(2 * number + 4 * turn) % len(DOMAINS)]
             epsilon = EPSILONS[(number + 3 * turn) % len(EPSILONS)]
             words, chosen_for, stated = questions(domain)[number]
@@ -78,10 +78,10 @@ def _plan(domain: int, epsilon: float, chosen_for: Question, question: Question,
 
 
 def measure(words: str, plan: Plan, groups: int, rng: np.random.Generator) -> dict:
-    """Draw a plan's fleets; half-widths are shares of devices.
+    """Draw a plan's fleets and return a row; half-widths are shares of devices.
 
-    In the row, fewest is the expected number of reports of the level that gets the fewest; uncertainty is the
-    standard error of measured.
+    In the row, `fewest` is the expected number of reports of the level with the fewest reports, and
+    `uncertainty` is the standard error of `measured`.
     """
     design, mechanism = plan.design, plan.design.mechanism
     places = expected_error.question_places(design, plan.question)
@@ -110,7 +110,10 @@ def measure(words: str, plan: Plan, groups: int, rng: np.random.Generator) -> di
 
 
 def _means(law: np.ndarray, weights: np.ndarray, reports: int, rng: np.random.Generator) -> np.ndarray:
-    """Return the means of a weight over the reports of FLEETS fleets; classes alike in both are merged."""
+    """Return a weight's mean over each fleet's reports, for FLEETS fleets.
+
+    Classes with the same law and weight are merged.
+    """
     scale = np.abs(weights).max() or 1.0
     alike = np.round(law / law.max(), 12) + 1j * np.round(weights / scale, 12)
     _, first, number = np.unique(alike, return_index=True, return_inverse=True)
@@ -123,12 +126,12 @@ def planned(options: Options) -> dict:
     groups = GROUPS // 5 if options.quick else GROUPS
     plans = plans[:: 10 if options.quick else 1]
     rows = [measure(words, plan, groups, rng) for words, plan in track(plans, "plans", console=CONSOLE)]
-    of = {key: np.array([row[key] for row in rows]) for key in ("measured", "predicted", "uncertainty")}
-    off = of["measured"] / of["predicted"] - 1
+    columns = {key: np.array([row[key] for row in rows]) for key in ("measured", "predicted", "uncertainty")}
+    off = columns["measured"] / columns["predicted"] - 1
     summary = {"plans": len(rows), "fewest_fleets": min(row["fleets"] for row in rows)}
     summary |= {"worst_off": float(np.abs(off).max()), "mean_off": float(off.mean())}
     summary |= {"root_mean_square_off": float(np.sqrt((off**2).mean()))}
-    summary |= {"largest_standard_error": float((of["uncertainty"] / of["predicted"]).max())}
+    summary |= {"largest_standard_error": float((columns["uncertainty"] / columns["predicted"]).max())}
     summary |= {"fewest_reports_of_a_level": min(row["fewest"] for row in rows)}
     return {"summary": summary | {"seconds": time.monotonic() - start}, "rows": rows}
 

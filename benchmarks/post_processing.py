@@ -1,13 +1,13 @@
-"""Gains and distortions of post-processing, and gains of forged reports; top_k.py has the top k.
+"""Benefit and distortion of post-processing, and the effect of forged reports; top_k.py covers the top k.
 
     python benchmarks/post_processing.py [--quick] [part ...]
 
 1. Ten populations. distortion: bias on empty bins and on the most common one, squared errors and Wasserstein
-   distance of raw, nonnegative and smooth, against the population. ranges: squared error of all ranges of
-   hierarchies, of nonnegative and of two rejected methods: the projection on the simplex, which ignores the
-   tree, and least squares in the tree's metric with no share below zero.
-2. Part of a fleet forges reports that support one value: what that value gains and what the others lose.
-   Cao, Jia, Gong, "Data poisoning attacks to local differential privacy protocols", USENIX Security 2021.
+   distance of raw, nonnegative and smooth, against the population. ranges: squared error over all ranges of
+   hierarchies, for nonnegative and two rejected methods: projection onto the simplex, which ignores the tree,
+   and least squares in the tree's metric without negative shares.
+2. Some devices forge reports to support one value: the value's gain and the others' loss. Cao, Jia, Gong,
+   "Data poisoning attacks to local differential privacy protocols", USENIX Security 2021.
 
 Writes benchmarks/results/post_processing.json.
 """
@@ -61,14 +61,14 @@ FIELDS = ("bias_empty", "bias_mode", "mse", "range_mse", "wasserstein")
 
 
 def measures(values: np.ndarray, f: np.ndarray) -> list[float]:
-    """Return bias on empty bins and the mode, MSE, MSE of ranges, Wasserstein distance (part of range)."""
+    """Return bias on empty bins and on the mode, MSE, range MSE, and Wasserstein distance over the range."""
     error, empty = values - f, f < 1e-4 / len(f)
     biases = [error[empty].mean() if empty.any() else np.nan, error[np.argmax(f)]]
     return [*biases, (error**2).mean(), mean_over_ranges(error), np.abs(np.cumsum(error)).mean()]
 
 
 def over_fleets(ways: dict[str, Way], exp: Experiment, f: np.ndarray, reports: int, fleets: int, rng: Rng):
-    """Return measures() of each way's estimates of the same fleets, shape (fleets, 5)."""
+    """Return measures() for each way of processing the same fleets' estimates, shape (fleets, 5)."""
     values_by_way = {way: [] for way in ways}
     for e in estimates(exp, f, reports, fleets, rng, fleet):
         for way, process in ways.items():
@@ -81,7 +81,7 @@ REPORTS = (1_000, 10_000, 100_000, 1_000_000)
 
 
 def cells(options: Options, *designs: tuple[str, int]) -> Iterator[tuple]:
-    """Yield the experiments of all ε with their populations, numbers of reports, and descriptions."""
+    """Yield each experiment, population and row description for all ε and numbers of reports."""
     sizes = [(1.0, 10_000)] if options.quick else [(e, n) for e in EPSILONS for n in REPORTS]
     for (mechanism, domain), (epsilon, reports) in product(designs, sizes):
         exp = experiment(mechanism, domain, round(epsilon * 1e6))
@@ -91,7 +91,7 @@ def cells(options: Options, *designs: tuple[str, int]) -> Iterator[tuple]:
 
 
 def distortion(options: Options) -> list[dict]:
-    """Return the errors of each method beside raw; print the ratios, the worst, and how many are above 1."""
+    """Return each method's errors; print their ratios to raw, the worst, and how many are above 1."""
     rng, rows, groups = np.random.default_rng(11), [], defaultdict(list)
     ways = {name: lambda e, process=process: process(e).frequencies for name, process in METHODS.items()}
     for exp, f, row in cells(options, ("olh", 64), ("hh", 64), ("hh", 256)):
@@ -102,8 +102,8 @@ def distortion(options: Options) -> list[dict]:
             rows.append(row | {"method": way} | dict(zip(FIELDS, values.tolist(), strict=True)))
             if way != "raw":
                 few = "few values" if row["population"] in FEW else "spread"
-                for of in (f"{exp.mechanism} {exp.domain}", f"{exp.mechanism}, {few}"):
-                    groups[of, f"{row['epsilon']:g}", way].append(values[2:] / means["raw"][2:])
+                for group in (f"{exp.mechanism} {exp.domain}", f"{exp.mechanism}, {few}"):
+                    groups[group, f"{row['epsilon']:g}", way].append(values[2:] / means["raw"][2:])
     table_rows = []
     for key, ratios in sorted(groups.items()):
         x = np.array(ratios)
@@ -117,12 +117,12 @@ FEW = ("concentrated", "sparse", "two spikes", "all in the last")
 
 
 def in_the_metric(tree: Tree, leaves: np.ndarray) -> np.ndarray:
-    """Return least squares with the tree's level weights, no leaf below zero, sum 1."""
-    rows, width = [np.full((1, tree.domain), 1e4)], 1  # the sum counts for all others
-    most = max(float(own[0] / v[0]) for own, v in zip(tree.own, tree.variance, strict=True))
-    for nodes, own, v in zip(tree.nodes[::-1], tree.own[::-1], tree.variance[::-1], strict=True):
+    """Return the least-squares solution with the tree's level weights, nonnegative leaves, and sum 1."""
+    rows, width = [np.full((1, tree.domain), 1e4)], 1  # a dominant weight that forces the sum
+    max_weight = max(float(alone[0] / v[0]) for alone, v in zip(tree.own, tree.variance, strict=True))
+    for nodes, alone, v in zip(tree.nodes[::-1], tree.own[::-1], tree.variance[::-1], strict=True):
         member = np.arange(nodes)[:, None] == np.arange(tree.domain) // width
-        rows.append(member * np.sqrt(own[0] / v[0] / most))
+        rows.append(member * np.sqrt(alone[0] / v[0] / max_weight))
         width *= tree.fanout
     design = np.vstack(rows)
     return nnls(design, design @ leaves)[0]
@@ -138,7 +138,7 @@ _KEYS = ("ranges", "se", "bins")
 
 
 def ranges(options: Options) -> list[dict]:
-    """Return ratios to raw of hierarchies, 40 fleets a cell."""
+    """Return hierarchies' errors relative to raw, with 40 fleets per cell."""
     rng, rows = np.random.default_rng(11), []
     domains = (64,) if options.quick else (64, 100, 256)
     for exp, f, row in cells(options, *(("hh", domain) for domain in domains)):
@@ -146,17 +146,18 @@ def ranges(options: Options) -> list[dict]:
     table_rows = []
     for name, way in product((*dict.fromkeys(row["population"] for row in rows), "all"), [*WAYS][1:]):
         group = [row for row in rows if name in (row["population"], "all")]
-        of = {key: np.array([row[f"{way}_{key}"] for row in group]) for key in _KEYS}
-        means = {key: float(np.exp(np.log(of[key]).mean())) for key in ("ranges", "bins")}
-        worst = f"{of['ranges'].max():.2f} ± {of['se'][np.argmax(of['ranges'])]:.2f}"
-        above = int((of["ranges"] > 1.05).sum())
+        columns = {key: np.array([row[f"{way}_{key}"] for row in group]) for key in _KEYS}
+        means = {key: float(np.exp(np.log(columns[key]).mean())) for key in ("ranges", "bins")}
+        ratios = columns["ranges"]
+        worst = f"{ratios.max():.2f} ± {columns['se'][np.argmax(ratios)]:.2f}"
+        above = int((ratios > 1.05).sum())
         table_rows.append({"population": name, "way": way} | means | {"worst": worst, "above 1.05": above})
     show("over raw: geometric means of ranges and bins, worst ranges", table_rows)
     return rows
 
 
 def _ratios(exp: Experiment, f: np.ndarray, reports: int, fleets: int, rng: Rng) -> dict:
-    """Return for each way its squared errors over raw's, and the standard error for ranges."""
+    """Return each way's squared errors relative to raw's, and the standard error for ranges."""
     values_by_way = over_fleets(WAYS, exp, f, reports, fleets, rng)
     raw = values_by_way.pop("raw")
     row = {"raw_range_mse": raw[:, 3].mean()}
@@ -169,7 +170,7 @@ def _ratios(exp: Experiment, f: np.ndarray, reports: int, fleets: int, rng: Rng)
 
 
 def poisoning(options: Options) -> list[dict]:
-    """Return gains of forged reports, a share of all, against the same fleet with honest ones instead."""
+    """Return the effect of forged reports, compared with the same fleet with honest reports instead."""
     rng, rows, target, honest = np.random.default_rng(11), [], DOMAIN * 3 // 4 + 1, 100_000
     designs = (("grr", 1.0), ("olh", 1.0), ("hh", 1.0), ("olh", 4.0))
     attack = Attack("promote", target, target + 1, "one value")

@@ -1,4 +1,4 @@
-"""The experiments of the benchmarks, as they are published."""
+"""The benchmarks' experiments, in their published form."""
 
 import json
 from functools import cache
@@ -11,7 +11,14 @@ from hushmote.server.mechanisms.workload import ALL_RANGES
 
 
 def payload(mechanism: str, domain: int, epsilon: int, **fields: Any) -> bytes:
-    """Return an experiment over domain bins; epsilon in micro-nats; parameters by the variance formulas."""
+    """Return an experiment's JSON over `domain` bins.
+
+    Args:
+        mechanism: The mechanism's name.
+        domain: Number of bins.
+        epsilon: Privacy parameter in micro-nats.
+        **fields: Further fields; missing parameters of olh and hh are chosen by the variance formulas.
+    """
     base = {"v": 1, "name": "bench", "type": "number", "low": 0, "high": 1_000_000, "bins": domain}
     base |= {"mechanism": mechanism, "epsilon": epsilon, "budget": {"rule": "unlimited"}, "window": "all"}
     if mechanism == "olh" and "g" not in fields:
@@ -29,5 +36,5 @@ def _experiment(text: bytes) -> Experiment:
 
 
 def experiment(mechanism: str, domain: int, epsilon: int, **fields: Any) -> Experiment:
-    """Return an experiment over domain bins, the same object each time; see payload."""
+    """Return an experiment over `domain` bins, cached; see payload."""
     return _experiment(payload(mechanism, domain, epsilon, **fields))

@@ -1,10 +1,11 @@
-"""How often a median is reported as changed, with a change (power) and without (false alarms).
+"""The rate at which a median is reported as changed, with a change (power) and without (false alarms).
 
     python benchmarks/quantile_change.py [--quick]
 
-A number of 64 bins at ε = 2, a bell of 8 bins' standard deviation whose centre is anywhere between two edges;
-without a change also a flat population, two bells far apart, and sides of different ε. A median counts as
-changed if p is below 5%. Writes benchmarks/results/quantile_change.json; --quick draws a tenth.
+It uses a number with 64 bins at ε = 2 and a bell with a standard deviation of 8 bins, centred anywhere within
+a bin; without a change also a flat population, two bells far apart, and sides with different ε. A median
+counts as changed if p is below 5%. Writes benchmarks/results/quantile_change.json; --quick draws a tenth of
+the pairs.
 """
 
 import numpy as np
@@ -21,9 +22,9 @@ PAIRS = 800
 Rng = np.random.Generator
 
 
-SAME, OTHER = (2.0, 2.0), (0.5, 4.0)  # ε of each side
+SAME, OTHER = (2.0, 2.0), (0.5, 4.0)  # each side's ε
 MOVES = ((1, 20_000), (2, 5_000), (3, 5_000), (0, 20_000), (0, 5_000))
-# A population, the bins that it moves, reports of each side.
+# Population, bins by which it moves, reports per side, and each side's ε.
 CASES = (
     *(("bell", moved, n, SAME) for moved, n in MOVES),
     ("bell", 0, 5_000, OTHER),
@@ -46,7 +47,7 @@ def shares(population: str, centre: float) -> np.ndarray:
 def result(
     population: str, moved: int, reports: int, epsilons: tuple[float, float], pairs: int, rng: Rng
 ) -> dict:
-    """Return how many pairs were called changed, and how many of these have an interval of both signs."""
+    """Return the share of pairs reported as changed, and how many of these have an interval around 0."""
     called = both_signs = 0
     for _ in range(pairs):
         centre, sides = 31.5 + rng.random(), []

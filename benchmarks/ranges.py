@@ -1,11 +1,12 @@
-"""Errors of ranges: the chosen trees against published ones.
+"""Errors of ranges: the chosen trees compared with published ones.
 
     nice python benchmarks/ranges.py [--quick] [part ...]
 
-published: mean squared error over all ranges, D = 256, e^ε = 3: published trees with equal weights, Haar
-wavelets (Cormode, Kulkarni, Srivastava 2019) and the chosen tree, three populations, Monte Carlo and exact.
-gains, measured_gains: the chosen tree over fanout 4 with equal weights, by formula, and by Monte Carlo.
-beside_powers: domains beside powers of two.
+published: mean squared error over all ranges at D = 256 and e^ε = 3, for published trees with equal weights,
+Haar wavelets (Cormode, Kulkarni, Srivastava 2019) and the chosen tree; three populations, Monte Carlo and
+exact. gains, measured_gains: the chosen tree compared with fanout 4 and equal weights, by formula and by
+Monte Carlo.
+beside_powers: domains near powers of two.
 
 Writes benchmarks/results/ranges.json.
 """
@@ -32,14 +33,14 @@ from hushmote.simulator import vectorised
 Floats = np.ndarray
 PUBLISHED = {2: 0.617, 4: 0.552, 16: 0.686, "Haar": 0.499}
 PUBLISHED_CELLS = {2: (2, 4, 5, 5, 5, 5, 5, 5), 4: (4, 5, 5, 5), 16: (5, 5)}
-SCALE = 1e6 / 2**26  # of a variance times reports: units of 1e-6 at 2^26 reports
+SCALE = 1e6 / 2**26  # from a variance times reports to units of 1e-6 at 2^26 reports
 REPORTS = 1 << 14
 DOMAINS = (16, 64, 100, 256, 1000, 1024, 4096)
 EPSILONS = (500_000, 1_000_000, 1_100_000, 2_000_000, 4_000_000)
 
 
 def tree(domain: int, epsilon: int, fanout: int, cells: Sequence[int], **more: object) -> Experiment:
-    """Return a tree over domain bins, with equal weights by default."""
+    """Return a tree over `domain` bins, with equal weights by default."""
     return published.experiment("hh", domain, epsilon, fanout=fanout, cells=list(cells), **more)
 
 
@@ -65,7 +66,7 @@ Fleet = Callable[[Floats, np.random.Generator], Floats]
 
 
 def fleet_of(exp: Experiment) -> Fleet:
-    """Return the estimates from the reports of this many devices of each value."""
+    """Return a function from the number of devices with each value to the estimates from their reports."""
     return lambda sizes, rng: estimate(exp, vectorised.histogram(exp, sizes, rng)).frequencies
 
 
@@ -74,23 +75,23 @@ def haar(sizes: Floats, rng: np.random.Generator) -> Floats:
     domain, truth_probability = len(sizes), 1 / (1 + np.exp(-LN_3 / 1e6))
     values = rng.permutation(np.repeat(np.arange(domain), sizes))
     estimates = np.full(domain, 1 / domain)
-    # Whole groups of devices, as drawing levels independently gives on average.
-    for level, here in enumerate(np.array_split(values, domain.bit_length() - 1)):
+    # Assign equal groups of devices to the levels, which matches the average of independent draws.
+    for level, group in enumerate(np.array_split(values, domain.bit_length() - 1)):
         half = domain >> (level + 1)
-        position, sign = here // (2 * half), 1 - 2 * (here // half % 2)
+        position, sign = group // (2 * half), 1 - 2 * (group // half % 2)
         table = hadamard(1 << level)
-        row = rng.integers(0, 1 << level, len(here))
-        reported = sign * table[position, row] * np.where(rng.random(len(here)) < truth_probability, 1, -1)
+        row = rng.integers(0, 1 << level, len(group))
+        reported = sign * table[position, row] * np.where(rng.random(len(group)) < truth_probability, 1, -1)
         sums = np.bincount(row, reported, minlength=1 << level)
-        difference = table @ sums / ((2 * truth_probability - 1) * len(here))
+        difference = table @ sums / ((2 * truth_probability - 1) * len(group))
         estimates += np.repeat(np.stack([difference, -difference], axis=1).ravel() / (2 * half), half)
     return estimates
 
 
 def measure(fleet: Fleet, shares: Floats, runs: int, rng: np.random.Generator) -> Floats:
-    """Return the mean squared error over all ranges of two and more values, times reports, shape (3,).
+    """Return the mean squared error over all ranges of at least two values, times reports, shape (3,).
 
-    The three are against the sample, against the population, and the first one's standard error.
+    The entries are the errors against the sample and the population, and the first error's standard error.
     """
     errors = np.empty((runs, 2))
     for row in errors:
@@ -102,7 +103,7 @@ def measure(fleet: Fleet, shares: Floats, runs: int, rng: np.random.Generator) -
 
 
 def exact(exp: Experiment, shares: Floats) -> float:
-    """Return the mean variance over all ranges, times reports, by the law of the codes."""
+    """Return the mean variance over all ranges, times reports, from the code law."""
     mechanism = mechanism_of(exp)
     return variance_over_ranges(lambda statistics: mechanism.variances(statistics, shares), exp.domain)
 
@@ -111,7 +112,7 @@ def exact(exp: Experiment, shares: Floats) -> float:
 
 
 def over_published(options: Options) -> list[dict]:
-    """Return errors of the published trees and of the chosen one, for D = 256, e^ε = 3."""
+    """Return the errors of the published trees and the chosen tree for D = 256, e^ε = 3."""
     runs, rng = 40 if options.quick else 4000, np.random.default_rng(20_261)
     plans = {f"fanout {f}, equal": tree(256, LN_3, f, PUBLISHED_CELLS[f]) for f in (2, 4, 16)}
     plans |= {"Haar wavelet, equal": None, "chosen": chosen(256, LN_3)}
@@ -123,20 +124,20 @@ def over_published(options: Options) -> list[dict]:
             row |= {"weights": [level.weight for level in exp.levels]}
             row["published_1e-6"] = None if name == "chosen" else PUBLISHED[exp.fanout]
             row["formula_1e-6"] = formula(exp, ALL_RANGES) * SCALE
-        for of in ("even", "skewed", "concentrated"):
-            shares = population("uniform" if of == "even" else of, 256)
-            here = runs if name == "chosen" else runs // 2 if of == "even" else runs // 4
-            got = measure(haar if exp is None else fleet_of(exp), shares, here, rng) * SCALE
-            row[of] = {"against_sample_1e-6": got[0], "runs": here, "reports": REPORTS}
-            row[of] |= {"monte_carlo_error_1e-6": got[2], "against_population_1e-6": got[1]}
+        for kind in ("even", "skewed", "concentrated"):
+            shares = population("uniform" if kind == "even" else kind, 256)
+            count = runs if name == "chosen" else runs // 2 if kind == "even" else runs // 4
+            got = measure(haar if exp is None else fleet_of(exp), shares, count, rng) * SCALE
+            row[kind] = {"against_sample_1e-6": got[0], "runs": count, "reports": REPORTS}
+            row[kind] |= {"monte_carlo_error_1e-6": got[2], "against_population_1e-6": got[1]}
             if exp is not None:
-                row[of]["exact_1e-6"] = exact(exp, shares) * SCALE
+                row[kind]["exact_1e-6"] = exact(exp, shares) * SCALE
         rows.append(row)
     return rows
 
 
 def gains(options: Options) -> list[dict]:
-    """Return the variance of the chosen tree over that of fanout 4 with equal weights, by formula."""
+    """Return the chosen tree's variance relative to that of fanout 4 with equal weights, by formula."""
     rows = []
     for workload in (ALL_RANGES, PREFIXES):
         for domain in DOMAINS[: 3 if options.quick else None]:

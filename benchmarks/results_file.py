@@ -1,6 +1,6 @@
-"""Shared parts of the benchmarks: options, tables, and files in benchmarks/results with one line per row.
+"""The benchmarks' shared helpers: options, tables, and result files with one line per row.
 
-After importing it, modules of tests/support can be imported by name.
+After importing this module, modules in tests/support and rigs can be imported by name.
 """
 
 import argparse
@@ -26,7 +26,7 @@ CONSOLE = Console(width=180)
 
 
 def machine() -> dict:
-    """Return the date and the machine of this run."""
+    """Describe this run's date and machine."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     cpu = next((line for line in lines if line.startswith("model name")), ": unknown")
@@ -34,7 +34,7 @@ def machine() -> dict:
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "cpu": cpu.partition(":")[2].strip(),
         "cores": os.cpu_count(),
-        "load_average": os.getloadavg()[0],  # well above 1: the machine was busy, and times are too long
+        "load_average": os.getloadavg()[0],  # if well above 1, the machine was busy and times are too long
         "system": platform.platform(),
         "python": platform.python_version(),
         "numpy": np.__version__,
@@ -48,13 +48,13 @@ def read(name: str) -> dict[str, Any]:
 
 
 def write(name: str, value: dict[str, Any]) -> None:
-    """Write a benchmark's result as results/name; NumPy's numbers become floats."""
+    """Write a benchmark's result to results/name; NumPy numbers become floats."""
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / name).write_text(_text(value) + "\n")
 
 
 def _text(value: Any, indent: str = "") -> str:
-    """Return JSON with one line for each row of a list, and for each object of plain values."""
+    """Return JSON with one line per list row and per object of plain values."""
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
     if not any(isinstance(item, dict | list | tuple) for item in items):
         return json.dumps(value, default=float)
@@ -67,15 +67,15 @@ def _text(value: Any, indent: str = "") -> str:
 
 
 def memory_mib(pid: int | str = "self", field: str = "VmRSS") -> float:
-    """Return resident memory of a process, or with VmHWM its peak.
+    """Return a process's resident memory, or its peak with VmHWM.
 
-    Not getrusage(): its maximum includes the parent's memory when it made this process.
+    getrusage() is unsuitable, because its maximum includes the parent's memory at the time of the fork.
     """
     return int(Path(f"/proc/{pid}/status").read_text().partition(f"{field}:")[2].split()[0]) / 1024
 
 
-def least_cpu_s(work: Callable[[], object], rounds: int) -> float:
-    """Return the least CPU time of several calls, since other load on the machine only adds to it."""
+def min_cpu_s(work: Callable[[], object], rounds: int) -> float:
+    """Return the lowest CPU time of several calls, since other load on the machine only adds to it."""
     times = []
     for _ in range(rounds):
         start = time.process_time()
@@ -88,13 +88,13 @@ def least_cpu_s(work: Callable[[], object], rounds: int) -> float:
 
 
 def options(doc: str | None, parts: Mapping[str, Any] | None = None, **more: dict[str, Any]):
-    """Return a script's options: --quick, its parts if it has several, and --name for each of `more`."""
+    """Parse a script's options: --quick, its parts if it has several, and --name for each of `more`."""
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=doc, formatter_class=form)
-    parser.add_argument("--quick", action="store_true", help="its smallest form; writes nothing")
+    parser.add_argument("--quick", action="store_true", help="run a minimal version and write nothing")
     names = tuple(parts or ())
     if len(names) > 1:
-        help_text = f"of {', '.join(names)}; without any: all. What is left out stays as it was measured"
+        help_text = f"any of {', '.join(names)}; default: all. The other parts keep their last results"
         parser.add_argument("parts", nargs="*", choices=(*names, []), metavar="part", help=help_text)
     for name, settings in more.items():
         parser.add_argument("--" + name.replace("_", "-"), **settings)
@@ -112,18 +112,19 @@ def run(
     keys: Mapping[str, str] | None = None,
     **more: dict[str, Any],
 ) -> dict[str, Any]:
-    """Run a benchmark: each requested part, its table, and results/name after each of them.
+    """Run a benchmark's requested parts; after each, print its table and write results/name.
 
-    A part gets the options and returns rows, or a dict. The part "" returns the file's own fields.
+    A part is called with the options and returns rows, or a dict. The part "" returns the file's top-level
+    fields.
 
     Args:
         doc: The script's docstring.
         name: The result file.
-        parts: Functions by name.
-        own_machine: Each part has its own machine and seconds.
-        head: The file's first fields, in place of its machine.
-        files: Parts that are not in `name`.
-        keys: Names of parts in the file, if different.
+        parts: The parts' functions by name.
+        own_machine: Whether to record the machine and the seconds separately for each part.
+        head: The file's first fields, instead of its machine.
+        files: Result files of parts that are not written to `name`.
+        keys: The parts' keys in the file, if they differ from their names.
         more: Further options.
 
     Returns:
@@ -143,15 +144,15 @@ def run(
                     rows = value if isinstance(value, dict) else {"rows": value}
                     about = {part: about | {"seconds": round(seconds)} | rows}
                 else:
-                    own = (keys or {}).get(part, part)
-                    about |= {own: value} if own else value
+                    key = (keys or {}).get(part, part)
+                    about |= {key: value} if key else value
                 file = (files or {}).get(part, name)
                 write(file, read(file) | about)
     return results
 
 
 def show(title: str, result: Any) -> None:
-    """Print rows as a table with a column for each field; for a dict, each table in it."""
+    """Print rows as a table with a column per field; for a dict, print each of its tables."""
     if (
         isinstance(result, Mapping)
         and result
@@ -178,12 +179,12 @@ def _has_rows(value: Any) -> bool:
     return any(isinstance(item, Mapping) for item in items)
 
 
-def _cells(row: Mapping[str, Any], of: str = ""):
+def _cells(row: Mapping[str, Any], prefix: str = ""):
     for key, value in row.items():
         if isinstance(value, Mapping):
-            yield from _cells(value, f"{of}{key} ")
+            yield from _cells(value, f"{prefix}{key} ")
         else:
-            yield f"{of}{key}".replace("_", " "), _cell(value)
+            yield f"{prefix}{key}".replace("_", " "), _cell(value)
 
 
 def _cell(value: Any) -> str:

@@ -1,10 +1,10 @@
-"""The model of `hushmote study scale`: its constants, its checks, and the tables of its two pages.
+"""The constants and checks of `hushmote study scale`'s model, and the tables on its two pages.
 
     python benchmarks/scale.py              write studies/scale.csv and the tables; print the checks
-    python benchmarks/scale.py --quick      print the checks; write nothing
+    python benchmarks/scale.py --quick      print the checks and write nothing
 
-Nothing is typed twice: each constant is read from a file of benchmarks/results, or docs/reporter.md. The
-model is checked against runs that provided no constant.
+No number is entered by hand: each constant is read from a file in benchmarks/results, or from
+docs/reporter.md. The model is checked against runs that did not provide any constant.
 """
 
 import csv
@@ -26,10 +26,10 @@ CSV = ROOT / "studies" / "scale.csv"
 PAGES = (ROOT / "docs" / "scale.md", ROOT / "benchmarks" / "results" / "scale.md")
 COST = ROOT / "docs" / "reporter.md"
 BROKERS = ("mosquitto", "nats 1", "nats 3")
-FEW, MANY = 500, 2000  # connections: for the constants, for the check
+FEW, MANY = 500, 2000  # connections for the constants, and for the check
 AWAY = 20_000
 BINS, DAYS = 1024, 50
-STORE_FEW, STORE_MANY = 50_000, 200_000  # devices: for the constants, for the check
+STORE_FEW, STORE_MANY = 50_000, 200_000  # devices for the constants, and for the check
 LISTED = (10_000, 100_000)
 ARRIVED = {"half_s": "half are back, s", "all_s": "all are back, s"}
 
@@ -38,7 +38,7 @@ ARRIVED = {"half_s": "half are back, s", "all_s": "all are back, s"}
 
 
 def row_of(rows: list[dict], **fields: Any) -> dict:
-    """Return the one row with these fields."""
+    """Return the only row with these fields."""
     matches = [row for row in rows if all(row.get(key) == value for key, value in fields.items())]
     assert len(matches) == 1, (fields, len(matches))
     return matches[0]
@@ -54,7 +54,7 @@ def million_rounds(ingest: dict) -> list[dict]:
 
 
 def collect() -> Iterator[tuple[str, float, str, str, str]]:
-    """Yield name, value, unit, source and conditions of each constant."""
+    """Yield each constant's name, value, unit, source and conditions."""
     ingest, hands, nats = read("ingest_scale.json"), read("handshakes.json"), read("ingest_nats.json")
     waiting = "96,000 authenticated reports that waited, one member, 2 cores"
     for store in ("sqlite", "postgresql"):
@@ -64,7 +64,7 @@ def collect() -> Iterator[tuple[str, float, str, str, str]]:
             names["aggregator"] = f"aggregator mosquitto {store}"
         for key, name in names.items():
             yield name, one[f"{key}_us"], "us", "ingest_scale.json", waiting
-    # In a large fleet, SQLite takes a quarter more time per report.
+    # SQLite needs a quarter more time per report in a large fleet.
     million = median(row["cpu_us"] for row in million_rounds(ingest))
     conditions = "100,000 authenticated reports that waited, a million devices, one member, 2 cores"
     yield "aggregator mosquitto sqlite", million, "us", "ingest_scale.json", conditions
@@ -125,7 +125,7 @@ def text() -> str:
 
 @dataclass(frozen=True)
 class Check:
-    """A run that did not provide a constant: the model's prediction, and the measurement."""
+    """The model's prediction and the measurement, for a run that did not provide any constant."""
 
     what: str
     predicted: float
@@ -140,7 +140,7 @@ class Check:
 def checks() -> Iterator[Check]:
     """Yield all checks."""
     ingest, hands = read("ingest_scale.json"), read("handshakes.json")["rows"]
-    of = {name: constant.value for name, constant in scale.constants().items()}
+    value_of = {name: constant.value for name, constant in scale.constants().items()}
     for store, label in (("sqlite", "SQLite"), ("postgresql", "PostgreSQL")):
         for members in (2, 4):
             predicted = scale.throughput("mosquitto", store, members, cores=2)
@@ -156,14 +156,16 @@ def checks() -> Iterator[Check]:
     yield Check(what, alone, soak["per_s"], "soak.json")
     for kind in BROKERS:
         many, steps = connection(hands, kind, MANY), ("connect", "subscribe", "status")
-        predicted = sum(of[f"{kind} {name}"] for name in steps) * MANY / 1e6
+        predicted = sum(value_of[f"{kind} {name}"] for name in steps) * MANY / 1e6
         run = sum(many[f"{name}_us"] for name in steps) * MANY / 1e6
         yield Check(f"{label_of(kind)}: CPU s of {MANY:,} boards", predicted, run, "handshakes.json")
-        predicted, run = (x * MANY / 2**20 for x in (of[f"{kind} connection"], many["subscribe_bytes"]))
+        predicted, run = (x * MANY / 2**20 for x in (value_of[f"{kind} connection"], many["subscribe_bytes"]))
         yield Check(f"{label_of(kind)}: MiB of {MANY:,}", predicted, run, "handshakes.json")
     for row in read("store_bytes.json")["rows"]:
         if row["devices"] == STORE_MANY:
-            predicted, run = (x * STORE_MANY / 2**20 for x in (of[f"{row['store']} device"], row["device"]))
+            predicted, run = (
+                x * STORE_MANY / 2**20 for x in (value_of[f"{row['store']} device"], row["device"])
+            )
             yield Check(f"MiB of {STORE_MANY:,} devices, {row['store']}", predicted, run, "store_bytes.json")
     for row in read("arrival.json")["rows"]:
         if row["way"] == "spread":
@@ -173,7 +175,7 @@ def checks() -> Iterator[Check]:
 
 
 def at_once_table() -> str:
-    """Return the table of boards that returned at once to a slow broker, real and simulated."""
+    """Return the table of boards that reconnect at once to a slow broker, measured and simulated."""
     rows = []
     for row in read("arrival.json")["rows"]:
         if row["way"] == "at once":
@@ -190,7 +192,7 @@ def label_of(kind: str) -> str:
 
 
 def arrivals_table() -> str:
-    """Return the table of simulations."""
+    """Return the table of simulated arrivals."""
     rows = []
     for row in read("arrival_simulated.json")["rows"]:
         cores = f"{row['cores']} core{'s' if row['cores'] > 1 else ''}"
@@ -219,14 +221,14 @@ def checks_table() -> str:
 
 
 def short(x: float) -> str:
-    """Return three digits, with commas; tiny values are marked."""
+    """Format a number with three digits and commas, and a tiny one as "< 0.01"."""
     if 0 < x < 0.01:
         return "< 0.01"
     return f"{x:,.0f}" if x >= 100 else f"{x:.3g}"
 
 
 def big(n: float) -> str:
-    """Return 1,000 and more in words: 4.4 M."""
+    """Format a number with an SI prefix from 1,000 upwards, such as 4.4 M."""
     for unit, name in ((1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k")):
         if n >= 0.9995 * unit:
             return f"{n / unit:.3g}{name}"
@@ -234,7 +236,7 @@ def big(n: float) -> str:
 
 
 def fleets_table() -> str:
-    """Return a table of 8 reports in 5 years, for boards that sleep and boards that stay, with set-ups."""
+    """Return the table of fleets with 8 reports per board in 5 years, with sleeping and connected boards."""
     rows = []
     for stays, boards in product((False, True), (10**6, 10**8, 10**9)):
         n = scale.smallest(scale.Fleet(boards, 5 * scale.YEAR_S / 8, stays=stays))
@@ -257,7 +259,7 @@ TABLES = {
 
 
 def page(content: str) -> str:
-    """Return a page with regenerated tables."""
+    """Regenerate a page's tables."""
     for name, make in TABLES.items():
         begin, end = f"<!-- {name}: made by benchmarks/scale.py -->\n", "\n<!-- end -->"
         head, mark, rest = content.partition(begin)

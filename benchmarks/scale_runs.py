@@ -1,10 +1,10 @@
-"""Two runs for docs/scale.md: stores' sizes on disk, and simulated boards that all return at once.
+"""Two runs for docs/scale.md: the stores' size on disk, and simulated boards that all reconnect at once.
 
     python benchmarks/scale_runs.py [--quick] [stores | arrivals]
 
-It takes some minutes and needs PostgreSQL.
-Writes benchmarks/results/store_bytes.json, benchmarks/results/arrival_simulated.json and docs/scale.png. Then
-`python benchmarks/scale.py` makes the page's tables.
+This takes a few minutes and needs PostgreSQL. It writes benchmarks/results/store_bytes.json,
+benchmarks/results/arrival_simulated.json and docs/scale.png. Afterwards, `python benchmarks/scale.py` updates
+the page's tables.
 """
 
 import tempfile
@@ -31,7 +31,7 @@ PICTURE = Path(__file__).resolve().parents[1] / "docs" / "scale.png"
 
 
 def store_bytes(url: str, devices: int) -> dict[str, float]:
-    """Fill a new store; return bytes per known device, and per code of a window."""
+    """Fill a new store; return its bytes per known device, and per code in a window."""
     with Store(url) as store:
         store.add_fleet("home", keyed=True)
         store.add_experiment("home", experiment_payload("hh", 256, 1_000_000))
@@ -40,12 +40,12 @@ def store_bytes(url: str, devices: int) -> dict[str, float]:
         with_devices = size(store)
         days = (f"2026-{1 + day // 28:02}-{1 + day % 28:02}" for day in range(DAYS))
         fill(store, "home", [], {day: np.full(BINS, 1000) for day in days})
-        each = (size(store) - with_devices) / (BINS * DAYS)
-        return {"device": (with_devices - empty) / devices, "bin": each}
+        per_bin = (size(store) - with_devices) / (BINS * DAYS)
+        return {"device": (with_devices - empty) / devices, "bin": per_bin}
 
 
 def size(store: Store) -> int:
-    """Return the bytes of the store without its log."""
+    """Return the store's size in bytes, without its log."""
     with store.engine.connect() as connection:
         if store.engine.dialect.name == "sqlite":
             connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -65,11 +65,11 @@ def stores(options: Options) -> list[dict]:
     return rows
 
 
-# --- Boards that come back at once ----------------------------------------------------------------
+# --- Boards that reconnect at once ----------------------------------------------------------------
 
 
 def ways(count: int, server: Server) -> dict[str, Boards]:
-    """Return the possible behaviours of boards at a start."""
+    """Return the possible ways to reconnect."""
     shipped = Boards(count)
     spread = spread_for(count, server)
     return {
@@ -80,16 +80,17 @@ def ways(count: int, server: Server) -> dict[str, Boards]:
 
 
 def arrivals(options: Options) -> list[dict]:
-    """Simulate boards, and draw the picture of the last case."""
+    """Simulate all cases, and draw a picture of the last one."""
     rows, runs = [], {}
     cases = (("mosquitto", 1, 20_000), ("nats 3", 6, 60_000))
     for kind, cores, count in (("mosquitto", 1, 500),) if options.quick else cases:
         server = scale.server(kind, cores)
         boards_of = ways(count, server)
-        runs = {way: simulate(boards, server, seed=1, most_s=300.0) for way, boards in boards_of.items()}
-        for way, one in runs.items():
-            there = float(np.isfinite(one.connected_s).mean())
-            rows.append({"broker": kind, "cores": cores, "way": way, "there": there} | numbers_of(one))
+        runs = {way: simulate(boards, server, seed=1, max_s=300.0) for way, boards in boards_of.items()}
+        for way, arrival in runs.items():
+            connected = float(np.isfinite(arrival.connected_s).mean())
+            row = {"broker": kind, "cores": cores, "way": way, "there": connected}
+            rows.append(row | numbers_of(arrival))
     if not options.quick:
         plot(PICTURE, runs)
     return rows

@@ -1,11 +1,11 @@
-"""Reports per second of the simulator's quick path, and the memory of 10^8 devices; workers.py has the other.
+"""Reports per second of the simulator's vectorised path, and its memory for 10^8 devices.
 
     python benchmarks/simulator.py [--quick]
 
-1. Vectorised, one core: codes drawn one by one for given indices, ε = 1.
-2. Peak memory of a process that simulates 10^8 devices, by its own VmHWM.
+1. Vectorised, on one core: a code drawn for each of the given indices, ε = 1.
+2. The peak memory (VmHWM) of a process that simulates 10^8 devices.
 
-Writes benchmarks/results/simulator.json.
+workers.py measures the simulator's other path. Writes benchmarks/results/simulator.json.
 """
 
 import multiprocessing
@@ -13,7 +13,7 @@ import time
 
 import numpy as np
 from published import experiment
-from results_file import Options, least_cpu_s, memory_mib, run
+from results_file import Options, memory_mib, min_cpu_s, run
 
 from hushmote.simulator import vectorised
 
@@ -25,13 +25,13 @@ def fast(options: Options) -> list[dict]:
         domain = 2 if mechanism == "rr" else 1024
         exp = experiment(mechanism, domain, 1_000_000)
         indices = rng.integers(0, domain, reports)
-        seconds = least_cpu_s(lambda e=exp, i=indices: vectorised.codes(e, i, rng), 5)
+        seconds = min_cpu_s(lambda e=exp, i=indices: vectorised.codes(e, i, rng), 5)
         rows.append({"mechanism": mechanism, "domain": domain, "codes_per_s": reports / seconds})
     return rows
 
 
 def simulate_alone(devices: int) -> dict:
-    """Simulate a fleet, in a process of its own."""
+    """Simulate a fleet; call this in a fresh process, since it measures peak memory."""
     exp = experiment("olh", 1024, 1_000_000)
     rng = np.random.default_rng(2)
     before, start = memory_mib(field="VmHWM"), time.perf_counter()

@@ -1,15 +1,15 @@
-"""An aggregator at full rate for an hour: memory, descriptors and the write-ahead log must stay constant.
+"""Run an aggregator at full rate for an hour; memory, descriptors and write-ahead log must stay constant.
 
     python benchmarks/soak.py [--minutes 60] [--quick]
 
-A real `hushmote serve` on SQLite and a real mosquitto. 50,000 devices of a fleet with keys report round after
-round, one report each, signed, at QoS 1, through a connection that publishes whenever fewer than BACKLOG
-reports wait: the queue is never empty, so that the aggregator is always fully busy. Every 5 seconds (--quick:
-every second) the process's private memory, its descriptors and the log's size are read.
+A real `hushmote serve` on SQLite reads from a real mosquitto. In each round, 50,000 devices from a fleet with
+keys send an authenticated report each at QoS 1, through a connection that publishes whenever fewer than
+BACKLOG reports wait, so that the queue is never empty and the aggregator is always busy. Every 5 seconds
+(--quick: every second), the process's private memory and descriptors and the log's size are read.
 
-The trend is the least squares line through the second half's samples, averaged in 12 blocks so that they are
-nearly independent; its 95% interval is in MiB per hour. At the end everything published must be counted,
-once. Writes benchmarks/results/soak.json; --quick runs a minute and writes nothing.
+The trend, in MiB per hour, is a least-squares line through the second half's samples, averaged in 12 blocks
+that are nearly independent, with a 95% interval. At the end, every published report must have been counted
+exactly once. Writes benchmarks/results/soak.json; --quick runs for a minute and writes nothing.
 """
 
 import socket
@@ -62,12 +62,12 @@ class Publisher:
 
 
 def handled(serve: Process) -> int:
-    """Return the reports accepted and rejected so far."""
+    """Return the number of reports accepted or rejected so far."""
     return int(sum(serve.metric(f"hushmote_reports_{what}_total") for what in ("accepted", "rejected")))
 
 
 def sample(serve: Process, store: Path) -> dict:
-    """Return private memory in KiB, descriptors, bytes of the write-ahead log."""
+    """Return the private memory in KiB, the number of descriptors, and the write-ahead log's bytes."""
     proc, log = Path(f"/proc/{serve.process.pid}"), Path(f"{store}-wal")
     rollup = (line.split() for line in (proc / "smaps_rollup").read_text().splitlines()[1:])
     kib = {fields[0].rstrip(":"): int(fields[1]) for fields in rollup}
@@ -77,7 +77,7 @@ def sample(serve: Process, store: Path) -> dict:
 
 
 def trend(seconds: np.ndarray, values: np.ndarray) -> tuple[float, float]:
-    """Return the slope of values per hour and the half width of its 95% interval, from block means."""
+    """Return the hourly slope and the half-width of its 95% interval, from block means."""
     x, y = (np.array([part.mean() for part in np.array_split(z, _BLOCKS)]) for z in (seconds / 3600, values))
     line: Any = stats.linregress(x, y)
     return float(line.slope), float(stats.t.ppf(0.975, _BLOCKS - 2) * line.stderr)
@@ -112,15 +112,15 @@ def soak(minutes: float, devices: int, sample_s: float) -> dict:
             histogram = int(store.histogram(FLEET, version.experiment.digest).sum())
             rejected = store.rejects()
     half = samples[len(samples) // 2 :]
-    of = {key: np.array([s[key] for s in half]) for key in half[0]}
-    slope = [round(x / 1024, 3) for x in trend(of["seconds"], of["private_kib"])]
+    columns = {key: np.array([s[key] for s in half]) for key in half[0]}
+    slope = [round(x / 1024, 3) for x in trend(columns["seconds"], columns["private_kib"])]
     result = {"minutes": minutes, "devices": devices, "published": publisher.published, "counted": counted}
     result |= {"histogram": histogram, "rejected": rejected, "exit_status": serve.process.returncode}
-    result["per_s"] = round(float(np.ptp(of["handled"]) / np.ptp(of["seconds"])))
-    result["least_waiting"] = int(of["waiting"].min())
-    result["private_mib"] = [round(of["private_kib"][i] / 1024, 2) for i in (0, -1)]
+    result["per_s"] = round(float(np.ptp(columns["handled"]) / np.ptp(columns["seconds"])))
+    result["least_waiting"] = int(columns["waiting"].min())
+    result["private_mib"] = [round(columns["private_kib"][i] / 1024, 2) for i in (0, -1)]
     result["trend_and_95_percent"] = {"private_mib_per_hour": slope}
-    result["descriptors"] = [int(of["descriptors"].min()), int(of["descriptors"].max())]
+    result["descriptors"] = [int(columns["descriptors"].min()), int(columns["descriptors"].max())]
     result["wal_mib_most"] = round(max(s["wal_bytes"] for s in samples) / 2**20, 1)
     return result | {"samples": samples[:: max(1, len(samples) // 120)]}
 

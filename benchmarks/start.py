@@ -1,16 +1,16 @@
-"""Time from the start of an aggregator's process to subscribed, and the CPU that commands take for a start.
+"""The time from an aggregator's start until it is subscribed, and the CPU time that commands take to start.
 
     python benchmarks/start.py [--quick] [serve | commands]
 
-serve: the store (SQLite) holds ten reports each of 10^6 devices, 10^7 in all: a dedupe row for each device, a
-histogram of `hh` with a day's window for each of 30 days, 10,000 revoked devices, a fleet with keys.
-`hushmote serve` is started as a command and ended by SIGTERM, 15 times with the file in memory and 15 times
-after the system was asked to forget it; the clock runs from before the start to the line `ready`, which
-follows the broker's answer to the subscription and the publication of the experiment.
-commands: help, an estimate, a status and refusals, with budgets, each a process of its own, in turn with
-`python -c pass`; user and system time of each, the least of 15 runs: a busy machine makes a run slower.
-Compiled modules are in Python's cache, as after a first start. The store (SQLite) holds 30 days of 20,000
-devices' reports to `hh` over 1,024 values.
+serve: the store (SQLite) holds ten reports from each of 10^6 devices, 10^7 in total: a dedupe row per device,
+an `hh` histogram with 30 daily windows, 10,000 revoked devices, and a fleet with keys. `hushmote serve` is
+started as a command and stopped by SIGTERM, 15 times with the file in memory and 15 times after the system
+was asked to drop it from its cache. The time runs from before the start until the line `ready`, which is
+printed once the broker has confirmed the subscription and the experiment is published.
+commands: the help, an estimate, a status and rejected commands, with CPU budgets. Each runs in its own
+process, in turn with `python -c pass`; the result is the lowest user and system time of 15 runs, since a busy
+machine only makes runs slower. Compiled modules are in Python's cache, as after a first start. The store
+(SQLite) holds 30 days of reports to `hh` over 1,024 values from 20,000 devices.
 
 Writes benchmarks/results/start.json and start_up.json.
 """
@@ -42,7 +42,7 @@ REFUSALS += ("experiment show nothing.toml", "simulate nothing.toml", "status --
 
 
 def make_store(url: str, devices: int) -> int:
-    """Make a store as after n devices' reports; return how many reports it has counted."""
+    """Make a store that has counted n devices' reports; return the number of reports."""
     rng = np.random.default_rng(1)
     with Store(url) as store:
         store.add_fleet(FLEET, keyed=True)
@@ -61,7 +61,7 @@ def _children_cpu_s() -> float:
 
 
 def start(url: str, port: int) -> tuple[float, float]:
-    """Return seconds from the start of `hushmote serve` to subscribed, and CPU seconds until its end."""
+    """Return the seconds until `hushmote serve` is subscribed, and its CPU seconds until it ends."""
     before, begin = _children_cpu_s(), time.perf_counter()
     with Process("serve", "--store", url, "--broker", f"mqtt://127.0.0.1:{port}", keyed=True):
         seconds = time.perf_counter() - begin
@@ -78,7 +78,7 @@ def forget(path: Path) -> None:
 
 
 def alone(*command: str, refused: bool) -> float:
-    """Return the CPU seconds of a process."""
+    """Run a command; return its CPU seconds."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     before = _children_cpu_s()
     subprocess.run(

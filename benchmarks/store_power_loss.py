@@ -1,11 +1,12 @@
-"""Thousands of power cuts below the file system, and the content of a SQLite store after each.
+"""Simulate thousands of power cuts below the file system and check the SQLite store after each.
 
     python benchmarks/store_power_loss.py [--draws 4] [--jobs 1] [--quick]
 
 The long form of tests/server/store/test_power_loss.py; tests/support/write_log.py defines what may be lost.
-Here a cut comes at every write, truncation, name and sync of a process that makes a store and counts, with a
-checkpoint each 4, 8 and 1,000 pages; of one that upgrades a store; and of one that backs it up. Writes
-benchmarks/results/store_power_loss.json, and exits with 1 if anything was lost, counted twice or damaged.
+Here, the power is cut at every write, truncation, rename and sync of a process that makes a store and counts
+reports, with a checkpoint every 4, 8 or 1,000 pages, of a process that upgrades a store, and of a process
+that backs it up. Writes benchmarks/results/store_power_loss.json, and exits with status 1 if anything was
+lost, counted twice or damaged.
 """
 
 import argparse
@@ -41,7 +42,7 @@ def _failure(name: str, cut: PowerCut) -> str | None:
 
 
 def _states(run: tuple[str, ...], draws: int, more: float) -> tuple[int, Iterator[PowerCut]]:
-    """Return a run's operations, and the states of the disk after cuts between them."""
+    """Return a run's number of operations, and the disk's states after power cuts between them."""
     with tempfile.TemporaryDirectory() as folder:
         recording = recorded(run[0], Path(folder) / "disk", *run[1:])
     return len(recording.operations), power_cuts(recording, np.random.default_rng(_SEED), draws, more)
@@ -65,7 +66,7 @@ def runs(options: argparse.Namespace) -> dict:
 
 
 if __name__ == "__main__":
-    draws = {"type": int, "default": 4, "help": "losses of each random kind at each cut"}
-    jobs = {"type": int, "default": 1, "help": "processes that look at what is left"}
+    draws = {"type": int, "default": 4, "help": "random losses of each kind per cut"}
+    jobs = {"type": int, "default": 1, "help": "number of processes that check the states"}
     results = results_file.run(__doc__, "store_power_loss.json", {"": runs}, draws=draws, jobs=jobs)
     sys.exit(any(row["failures"] for row in results[""]["runs"]))

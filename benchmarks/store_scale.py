@@ -2,11 +2,11 @@
 
     python benchmarks/store_scale.py [--quick] [million | devices]
 
-Stores of different sizes take turns within one run; the devices that report are drawn from all. Authenticated
-reports wait at mosquitto, one aggregator counts them; its memory is the peak of its own process.
+Stores of different sizes take turns within a run; the reporting devices are drawn from all devices.
+Authenticated reports wait at mosquitto until an aggregator counts them; its memory is its process's peak.
 
-million: SQLite with 100,000 and 1,000,000 devices. devices: PostgreSQL with ten times as many, fsync on;
-its CPU seconds are those of all its processes. Then reading the whole table is timed.
+million: SQLite with 100,000 and 1,000,000 devices. devices: PostgreSQL with ten times as many and fsync on;
+CPU seconds are totals over all PostgreSQL processes. Afterwards, reading the whole table is timed.
 
 Writes its part of benchmarks/results/ingest_scale.json, and benchmarks/results/store_scale.json.
 """
@@ -28,7 +28,7 @@ from hushmote.server.store import Store
 from hushmote.server.store.check import check
 from hushmote.server.store.seal import seal
 
-# Settings of a server with a few GB: the table stays in memory, and full pages are rarely logged.
+# Settings for a server with a few GB, so that the table stays in memory and full pages are rarely logged.
 SETTINGS = {"shared_buffers": "1GB", "max_wal_size": "4GB", "checkpoint_timeout": "15min"}
 _FILL = f"""INSERT INTO dedupe SELECT '{FLEET}', 'bench', 'd' || lpad(i::text, 7, '0'), '1-1', 1
     FROM generate_series(0, %s) AS i"""
@@ -39,26 +39,26 @@ Row = dict[str, Any]
 
 
 def in_turn(
-    urls: dict[int, str], count: int, rounds: int, also: Callable[[], np.ndarray] = lambda: np.zeros(2)
+    urls: dict[int, str], count: int, rounds: int, meter: Callable[[], np.ndarray] = lambda: np.zeros(2)
 ) -> Iterator[tuple[Row, dict[str, float], np.ndarray]]:
-    """Count so many reports in each store; yield its row, drain()'s result, and the cost of `also`."""
+    """Count `count` reports in each store in turn; yield its row, drain()'s result and meter()'s increase."""
     reports, rng = Reports(0), np.random.default_rng()
     order = {size: rng.permutation(size)[: rounds * count] for size in urls}
     for number in range(rounds):
         for size, url in urls.items():
-            # If the fleet is larger than the count, different devices each time.
+            # Use different devices each time if the fleet is larger than the count.
             chosen = np.take(order[size], range(number * count, (number + 1) * count), mode="wrap")
             with brokers("mosquitto") as (_, (port,), _):
                 drain(aggregate, port, 0, url)
                 publish(port, reports.messages(chosen, 2 + number * count // size))
-                before = also()
+                before = meter()
                 drained = drain(aggregate, port, count, url)
-                spent = also() - before
+                spent = meter() - before
             yield {"devices": size, "per_s": count / drained["seconds"]}, drained, spent
 
 
 def ratio(rows: list[Row]) -> float:
-    """Return the larger store's median rate over the smaller one's."""
+    """Return the larger store's median rate relative to the smaller one's."""
     few, *_, many = sorted({row["devices"] for row in rows})
     one, other = (statistics.median(r["per_s"] for r in rows if r["devices"] == n) for n in (few, many))
     return other / one
@@ -83,7 +83,7 @@ def million(options: Options) -> Row:
 
 
 def make_store(cluster: Cluster, devices: int) -> tuple[str, Row]:
-    """Make a store with this many devices; return its URL, and the cost per device."""
+    """Make a store with this many devices; return its URL, and its bytes per device."""
     name = f"devices{devices}"
     cluster.execute(f"CREATE DATABASE {name}")
     set_up(url := cluster.url(name), Reports(0).payload)
@@ -96,7 +96,7 @@ def make_store(cluster: Cluster, devices: int) -> tuple[str, Row]:
 
 
 def read_all(url: str, devices: int) -> dict[str, float]:
-    """Return the seconds of reading every device's row, and this process's peak memory."""
+    """Return the seconds for each command that reads every device's row, and this process's peak memory."""
     seconds: dict[str, float] = {"devices": devices}
     checked: list[Any] = []
 

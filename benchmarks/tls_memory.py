@@ -39,14 +39,14 @@ def publish(folder: fleet_folder.FleetFolder, signing_key: bytes) -> None:
 
 
 def measure(path: Path) -> dict[str, dict[str, int]]:
-    """Return step -> mbedTLS's bytes, their peak, and the heap's, all above the baseline."""
+    """Return each step's mbedTLS bytes, their peak, and the heap's bytes, all above the baseline."""
     folder = make_fleet(path / "fleet")
     fleet_keys = master_key.load_keys(folder.master_file())
     assert fleet_keys is not None
     settings, authority = path / "settings.json", folder.path / "broker/ca.pem"
-    own = folder.issue_device("k3f9", fleet_folder.now_utc())
+    certificate = folder.issue_device("k3f9", fleet_folder.now_utc())
     where = {"mqtt_host": "localhost", "mqtt_port": folder.fleet.port, "mqtt_ca": authority}
-    network = provision.Network(**where, certificate=own)
+    network = provision.Network(**where, certificate=certificate)
     provision.provision_device(fleet_keys, FLEET, "k3f9", network, path=settings)
     with running(folder):
         publish(folder, master_key.load_signing_key(folder.signing_file()))
@@ -70,7 +70,7 @@ def measure(path: Path) -> dict[str, dict[str, int]]:
 if __name__ == "__main__":
     options(__doc__)
     if find_mosquitto() is None or not RUNTIME.exists() or not (UMQTT / "umqtt/simple.py").exists():
-        print("skipped: it needs mosquitto and `python firmware_tests/runtimes.py --install`")
+        print("skipped: this needs mosquitto and `python firmware_tests/runtimes.py --install`")
     else:
         with tempfile.TemporaryDirectory() as folder:
             show("bytes above those before", measure(Path(folder)))

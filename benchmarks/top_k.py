@@ -1,11 +1,11 @@
-"""Reliability of top k: of the values to which top() gives a probability, the share that belongs.
+"""Reliability of top k: how well the probabilities that top() states match the true top k.
 
     python benchmarks/top_k.py [--quick]
 
-Fleets of random mechanism (grr, olh, hh), D (16, 64, 256), ε (0.5, 1, 2, 3, 4) and N (10^3 to 10^6), over
-populations that nothing in server/estimate/top_k.py was chosen on. The probabilities of the listed values are
-put into bins; each bin's mean is compared with the share that belongs to the population's true top k. Answers
-about one fleet are correlated: a standard error is that of a ratio of sums over fleets.
+Each fleet has a random mechanism (grr, olh, hh), D (16, 64, 256), ε (0.5, 1, 2, 3, 4) and N (10^3 to 10^6),
+with populations that were not used to develop server/estimate/top_k.py. The listed values' probabilities are
+put into bins, and each bin's mean is compared with the share of its values that are in the population's true
+top k. Because a fleet's answers are correlated, the standard error is that of a ratio of sums over fleets.
 
 Writes benchmarks/results/top_k.json.
 """
@@ -24,31 +24,31 @@ from hushmote.server.estimate.top_k import top
 from hushmote.simulator import vectorised
 
 KS = (1, 3, 5, 10)
-EACH = 75  # fleets of each population
+FLEETS_PER_POPULATION = 75
 MECHANISMS = ("grr", "olh", "hh")
-DOMAINS = {16: 0.4, 64: 0.4, 256: 0.2}  # with their sampling frequencies
+DOMAINS = {16: 0.4, 64: 0.4, 256: 0.2}  # numbers of values, with their sampling probabilities
 EPSILONS = (0.5, 1.0, 2.0, 3.0, 4.0)
 BINS = np.array([0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 1.0])
-TOLERANCE = 0.04  # allowed error of a bin, beside three standard errors
+TOLERANCE = 0.04  # allowed error of a bin, in addition to three standard errors
 
 Shares = np.ndarray
 Population = Callable[[np.ndarray, np.random.Generator], Shares]
 
 
 def bells(i: np.ndarray, *parts: tuple[float, float, float]) -> Shares:
-    """Return weights from middles and standard deviations, as parts of the domain."""
+    """Return a mixture of bells, given by weight, centre and standard deviation, relative to the domain."""
     return np.sum([w * np.exp(-0.5 * ((i / len(i) - m) / s) ** 2) for w, m, s in parts], axis=0)
 
 
 def spikes(i: np.ndarray, *parts: tuple[float, float]) -> Shares:
-    """Return places, as parts of the domain, with shares; the rest is spread evenly."""
+    """Return an even population with spikes, given by place, relative to the domain, and share."""
     places, shares = np.array(parts).T
     spiked = np.bincount((places * len(i)).astype(int), shares, len(i))
     return spiked + (1 - shares.sum()) / len(i)
 
 
 def real_flights(i: np.ndarray, _: np.random.Generator) -> Shares:
-    """Return the flights of each day of a year, with adjacent days put together."""
+    """Return the number of flights on each day of a year, with adjacent days merged."""
     text = resources.files("hushmote.studies").joinpath("flights_2013.csv").read_text()
     days = np.array([int(row["count"]) for row in csv.DictReader(text.splitlines())], float)
     return np.add.reduceat(days, np.arange(len(i)) * len(days) // len(i))
@@ -76,18 +76,18 @@ POPULATIONS: dict[str, Population] = {
 
 
 def membership(f: Shares, k: int) -> np.ndarray:
-    """Return which values are in the true top k; equal ones around rank k belong with an equal chance."""
+    """Return each value's chance of being in the true top k; ties at rank k share the remaining places."""
     last = np.sort(f)[-k]
     more, same = f > last, f == last
     return more + same * ((k - more.sum()) / same.sum())
 
 
 Key = tuple[str, str]
-Cells = dict[Key, np.ndarray]  # for each bin: number, sum of probabilities, and number that belong
+Cells = dict[Key, np.ndarray]  # per bin: number of values, sum of probabilities, number in the top k
 
 
 def answers(name: str, population: Population, rng: np.random.Generator) -> Cells:
-    """Return the answers of top() about one fleet."""
+    """Return top()'s answers about a random fleet."""
     mechanism = str(rng.choice(MECHANISMS))
     domain = int(rng.choice(list(DOMAINS), p=list(DOMAINS.values())))
     exp = experiment(mechanism, domain, round(rng.choice(EPSILONS) * 1e6))
@@ -101,13 +101,13 @@ def answers(name: str, population: Population, rng: np.random.Generator) -> Cell
             continue
         result, truth = top(e, k), membership(f, k)
         for one in (*result.listed, *result.near):
-            at = min(int(np.searchsorted(BINS, one.probability, side="right")), len(BINS) - 1) - 1
+            place = min(int(np.searchsorted(BINS, one.probability, side="right")), len(BINS) - 1) - 1
             keys = [("all", "not listed")]
             if one in result.listed:
                 keys = [("all", "all"), ("k", str(k)), ("mechanism", mechanism), ("population", name)]
             for key in keys:
                 cell = cells.setdefault(key, np.zeros((len(BINS) - 1, 3)))
-                cell[at] += (1, one.probability, truth[one.index])
+                cell[place] += (1, one.probability, truth[one.index])
     return cells
 
 
@@ -130,10 +130,14 @@ def rows_of(fleets: list[Cells]) -> list[dict]:
 
 
 def unseen(options: Options) -> dict:
-    start, rng, each = time.process_time(), np.random.default_rng(31), 2 if options.quick else EACH
-    rows = rows_of([answers(name, of, rng) for _ in range(each) for name, of in POPULATIONS.items()])
+    start, rng, count = (
+        time.process_time(),
+        np.random.default_rng(31),
+        2 if options.quick else FLEETS_PER_POPULATION,
+    )
+    rows = rows_of([answers(name, f, rng) for _ in range(count) for name, f in POPULATIONS.items()])
     spent = time.process_time() - start
-    return {"fleets": each * len(POPULATIONS), "cpu_seconds": spent, "rows": rows}
+    return {"fleets": count * len(POPULATIONS), "cpu_seconds": spent, "rows": rows}
 
 
 if __name__ == "__main__":

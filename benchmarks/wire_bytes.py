@@ -1,12 +1,13 @@
-"""Bytes of a report, open and authenticated, against JSON of the same content, and inside MQTT.
+"""A report's size, open and authenticated, compared with equivalent JSON, and inside MQTT.
 
     python benchmarks/wire_bytes.py [--quick]
 
-Every payload is made by a real client. JSON: the same fields with the shortest usual names, no spaces, digest
-and tag in hexadecimal; its length varies with code and number, so the mean over reports is given. MQTT: a
-QoS 1 PUBLISH with a 10-character device id and a fleet called "home", and the PUBACK that answers it (OASIS
-MQTT 3.1.1, sections 3.3 and 3.4); TCP, TLS and keep-alives come on top. --quick takes fewer reports for the
-means; else it writes benchmarks/results/wire_bytes.json.
+Every payload is made by a real client. The JSON has the same fields with the shortest usual names, without
+spaces, and with digest and tag in hexadecimal; its length varies with code and number, so the mean over
+reports is given. The MQTT size is that of a QoS 1 PUBLISH with a 10-character device id and a fleet called
+"home", and of the PUBACK that answers it (OASIS MQTT 3.1.1, sections 3.3 and 3.4), without TCP, TLS and
+keep-alives. --quick uses fewer reports for the means and writes nothing; otherwise the results go to
+benchmarks/results/wire_bytes.json.
 """
 
 import json
@@ -34,7 +35,7 @@ PUBACK_BYTES = 4
 
 
 def reports(published: bytes, count: int, key: bytes | None) -> list[bytes]:
-    """Return reports of one real client with readings all over the range."""
+    """Return reports from a real client with readings spread over the whole range."""
     policy = {"sum": 2**47, "squares": 0, "epsilon": 4_000_000, "rules": ("count",), "experiments": ("e",)}
     rng = np.random.default_rng(1)
     device_key = None if key is None else lambda _device: key

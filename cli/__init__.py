@@ -1,1 +1,1 @@
-"""The command line: a file or folder for each command; the only place that knows typer."""
+"""The command line, with one file or folder per command; the only package that imports typer."""

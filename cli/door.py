@@ -28,22 +28,23 @@ def door_command(
     fleet: Annotated[
         list[str] | None,
         typer.Option(
-            help="Take reports of this fleet only; may be repeated. Else of every fleet that has an "
-            "experiment at the broker."
+            help="Accept reports only for this fleet; may be repeated. Default: every fleet that has an "
+            "experiment on the broker."
         ),
     ] = None,
-    http: Annotated[str, typer.Option(help="Where the door listens.", metavar="HOST:PORT")] = DEFAULT_HTTP,
+    http: Annotated[str, typer.Option(help="Address to listen on.", metavar="HOST:PORT")] = DEFAULT_HTTP,
     token_file: Annotated[
         Path | None,
         typer.Option(
-            help="File with a token, or NAME TOKEN on each line; every request must carry one: "
-            "Authorization: Bearer TOKEN. A change holds at once.",
+            help="File with a token, or NAME TOKEN on each line; every request must include one as "
+            "Authorization: Bearer TOKEN. Changes take effect immediately.",
             envvar="HUSHMOTE_DOOR_TOKEN_FILE",
             metavar="FILE",
         ),
     ] = None,
     open_door: Annotated[
-        bool, typer.Option("--open", help="Let anyone send reports; in an open fleet, forged ones too.")
+        bool,
+        typer.Option("--open", help="Let anyone send reports, which in an open fleet includes forged ones."),
     ] = False,
     origin: Annotated[
         list[str] | None,
@@ -55,25 +56,25 @@ def door_command(
     trust_proxy: Annotated[
         bool,
         typer.Option(
-            "--trust-proxy", help="A reverse proxy is in front: take a client's address from X-Forwarded-For."
+            "--trust-proxy", help="A reverse proxy is in front: read client addresses from X-Forwarded-For."
         ),
     ] = False,
     rate: Annotated[
         list[str] | None,
         typer.Option(
-            help="Reports a second of all devices, requests of one address, or reports of one device and "
-            "address. May be repeated.  [default: 1000, address=200, device=1]",
+            help="Reports per second from all devices, requests from one address, or reports from one device "
+            "and address. May be repeated.  [default: 1000, address=200, device=1]",
             metavar="[address=|device=]N",
         ),
     ] = None,
 ) -> None:
     """Accept reports over HTTP and publish them: for LoRaWAN servers, scripts and browsers.
 
-    POST /v1/FLEET/report/DEVICE takes the bytes that a board sends by MQTT, and is answered 204 once the
+    POST /v1/FLEET/report/DEVICE accepts the bytes that a board sends over MQTT, and returns 204 once the
     broker has them.
     """
     require("uvicorn", "the door")
-    # Imported here because they take a tenth of a second to load.
+    # Imported lazily because they take a tenth of a second to load.
     from ..fleet.door import process
     from ..fleet.door.access import LOOPBACK, Access
     from ..fleet.door.app import door_application
@@ -86,17 +87,17 @@ def door_command(
     host, port = parse_endpoint(http)
     local = is_loopback(host)
     if token_file is not None and open_door:
-        raise UsageError("--token-file requires a token and --open none: give one of the two")
+        raise UsageError("--token-file requires a token but --open does not; give only one of them")
     if not local and token_file is None and not open_door:
         raise UsageError(
             f"{host} can be reached from other machines: give --token-file FILE, or --open to accept reports "
-            "from anyone (in an open fleet, forged ones too)"
+            "from anyone (which in an open fleet includes forged ones)"
         )
     tokens = None if token_file is None else TokenFile(token_file)
-    checked = local and tokens is None and not open_door
+    checks_host = local and tokens is None and not open_door
     access = Access(
         tokens,
-        LOOPBACK | {host} if checked else None,
+        LOOPBACK | {host} if checks_host else None,
         frozenset(map(_origin, origin or ())),
         trust_proxy,
     )
@@ -110,16 +111,18 @@ def door_command(
 def _rates(texts: Sequence[str]) -> Rates:
     from ..fleet.door.limits import Rate, Rates
 
-    usual = Rates()
-    rates = {"device": usual.device, "address": usual.address, "": usual.total}
+    defaults = Rates()
+    rates = {"device": defaults.device, "address": defaults.address, "": defaults.total}
     for text in texts:
-        whose, _, number = text.rpartition("=")
+        scope, _, number = text.rpartition("=")
         per_s = 0.0
         with contextlib.suppress(ValueError):
             per_s = float(number)
-        if whose not in rates or not 0.01 <= per_s < float("inf"):
-            raise UsageError(f"--rate must be N, address=N or device=N, 0.01 or more a second, not {text}")
-        rates[whose] = Rate(per_s, rates[whose].burst)
+        if scope not in rates or not 0.01 <= per_s < float("inf"):
+            raise UsageError(
+                f"--rate must be N, address=N or device=N with N at least 0.01 a second, not {text}"
+            )
+        rates[scope] = Rate(per_s, rates[scope].burst)
     return Rates(rates["device"], rates["address"], rates[""])
 
 

@@ -1,4 +1,4 @@
-"""`hushmote estimate`: estimates for a fleet, their changes and their course over the windows."""
+"""`hushmote estimate`: estimates for a fleet, with changes and trends."""
 
 import inspect
 from pathlib import Path
@@ -30,11 +30,13 @@ if TYPE_CHECKING:
 
 _Candidates = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="For texts: a file of texts to look for, one a line."),
+    typer.Option(metavar="FILE", help="For texts: file with the texts to look for, one per line."),
 ]
 _AgainstLast = Annotated[
     str,
-    typer.Option(metavar="LENGTH", help="Compare the last 7d, 12h or 2w with as long before."),
+    typer.Option(
+        metavar="LENGTH", help="Compare the last 7d, 12h or 2w with the same length of time before."
+    ),
 ]
 _OPTION_SETTINGS: dict[str, dict[str, Any]] = {
     "last": {"metavar": "LENGTH"},
@@ -57,9 +59,9 @@ def estimate_command(
 ) -> None:
     """Estimate frequencies, ranges, quantiles, mean, trends and changes, with intervals.
 
-    --trend shows how the fleet changed, --against what differs from another window, fleet or version. A
-    picture shows all that was asked for, or else the histogram. Missing readings are spread over all values
-    unless the experiment sets missing.
+    --trend shows how the fleet changed; --against compares it with another window, fleet or version. A
+    picture shows everything that was requested, or the histogram by default. Missing readings are spread over
+    all values unless the experiment sets missing.
     """
     paths = output.check_paths(outputs, ".csv", ".json", *PICTURES)
     options = {name: value for name, value in fields.items() if value is not None}
@@ -71,7 +73,7 @@ def estimate_command(
         question = Question(fleet=name, **options)
         if against_last:
             question = _against_last(question, against_last)
-        # Imported here so that the errors above do not wait for it.
+        # Imported lazily so that the errors above appear quickly.
         from ..server.answers import second_epsilon, tables
         from ..server.answers.ask import ask
         from ..server.answers.query import Facts
@@ -98,8 +100,8 @@ def estimate_command(
         count = f"{reply.estimate.reports:,} reports"
         tables.out.print(f"{question.experiment}: {count}, {reply.estimate.which}{comparison}")
         by_window = question.is_trend and not question.rows
-        tables_to_print = reply.to_print if privacy else second_epsilon.without(reply.to_print)
-        tables.answers(tables_to_print, tables.over_time if by_window else tables.answer)
+        printable = reply.to_print if privacy else second_epsilon.remove_epsilons(reply.to_print)
+        tables.print_answers(printable, tables.trend_table if by_window else tables.answer)
         if verbose:
             tables.out.print("\n" + "\n".join(_method(reply)))
         if privacy:
@@ -110,18 +112,18 @@ def estimate_command(
 
 
 def _against_last(question: Question, length: str) -> Question:
-    """Return the question as a comparison of the last 7d, 12h or 2w with the same time before."""
+    """Return the question as a comparison of the last 7d, 12h or 2w with the period before."""
     if question.windows:
-        raise UsageError("--window and --against-last name different periods: give only one")
+        raise UsageError("--window and --against-last set different periods: give only one")
     if question.last not in ("", length):
-        raise UsageError("--last and --against-last name different periods: give only one")
+        raise UsageError("--last and --against-last set different periods: give only one")
     if question.against:
-        raise UsageError("--against-last and --against are two comparisons: leave one out")
+        raise UsageError("--against-last and --against are two comparisons: give only one")
     return question.replace(last=length, against=(BEFORE,))
 
 
 def _method(reply: "Reply") -> list[str]:
-    """Return the mechanism of each version, and how the numbers come from their reports."""
+    """Return lines that name each version's mechanism and describe how the estimates are computed."""
     from ..server.words.experiment import mechanism
 
     estimates, lines = reply.estimate.estimates, list[str]()
@@ -131,22 +133,22 @@ def _method(reply: "Reply") -> list[str]:
     if len(lines) > 1:
         lines.append(f"Versions are weighed by {reply.question.weigh}.")
     lines.append(f"Standard errors are {estimates.stderr_method}.")
-    if any(getattr(row, "p_adjusted", None) is not None for one in reply.answers for row in one.rows):
-        lines.append("The p-values of a table are adjusted together by Holm's method.")
+    if any(getattr(row, "p_adjusted", None) is not None for answer in reply.answers for row in answer.rows):
+        lines.append("The p-values in a table are adjusted jointly by Holm's method.")
     return lines
 
 
 def _with_candidates(question: Question, file: Path, versions: "tuple[Version, ...]") -> Question:
-    """Return the question with the texts of a file; raise NotAnswered if the experiment has no texts."""
+    """Return the question with a file's texts; raise NotAnswered if the experiment has no texts."""
     from ..server.experiments.answerable import require
     from .candidates import read_candidates
 
-    require([version.experiment for version in versions], "candidates", "leave --candidates out")
+    require([version.experiment for version in versions], "candidates", "omit --candidates")
     return question.replace(ranges=(*question.ranges, *read_candidates(file)))
 
 
 def _parameters() -> list[inspect.Parameter]:
-    beside: dict[str, list[inspect.Parameter]] = {
+    extra_parameters: dict[str, list[inspect.Parameter]] = {
         "experiment": [keyword("store", StoreUrl, DEFAULT_STORE)],
         "post": [keyword("candidates", _Candidates, None)],
         "by": [keyword("against_last", _AgainstLast, "")],
@@ -159,15 +161,15 @@ def _parameters() -> list[inspect.Parameter]:
             argument = typer.Argument(metavar="name", help=field.description)
             parameters.append(keyword(name, Annotated[str, argument]))
         else:
-            several = get_origin(field.annotation) is tuple
-            kind = list[get_args(field.annotation)[0]] | None if several else field.annotation
+            is_list = get_origin(field.annotation) is tuple
+            kind = list[get_args(field.annotation)[0]] | None if is_list else field.annotation
             option = typer.Option(
                 f"--{field.serialization_alias or name}",
                 help=field.description,
                 **_OPTION_SETTINGS.get(name, {}),
             )
-            parameters.append(keyword(name, Annotated[kind, option], None if several else field.default))
-        parameters += beside.get(name, [])
+            parameters.append(keyword(name, Annotated[kind, option], None if is_list else field.default))
+        parameters += extra_parameters.get(name, [])
     return [
         *parameters,
         keyword("outputs", Results, None),

@@ -1,4 +1,4 @@
-"""Examples for each help page: commands to paste, by the path of their command."""
+"""Examples for each help page: command lines to paste, by command path."""
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "demo": (

@@ -15,10 +15,12 @@ from .options import AsJson, print_json
 def flash_command(
     port: Annotated[
         str,
-        typer.Argument(help="The board's serial port: /dev/ttyACM0, COM3, or what `hushmote board` says."),
+        typer.Argument(
+            help="The board's serial port: /dev/ttyACM0, COM3, or the port that `hushmote board` prints."
+        ),
     ],
     settings: Annotated[
-        Path, typer.Argument(help="The board's settings file, which `hushmote provision device` wrote.")
+        Path, typer.Argument(help="The board's settings file, written by `hushmote provision device`.")
     ],
     source: Annotated[
         bool, typer.Option("--source", help="Copy .py files instead of compiled ones, which load faster.")
@@ -26,19 +28,19 @@ def flash_command(
     provision_again: Annotated[
         bool,
         typer.Option(
-            "--provision-again", help="Make a new, empty ledger: the board's privacy bound starts again."
+            "--provision-again", help="Create a new, empty ledger, which restarts the board's privacy bound."
         ),
     ] = False,
     main: Annotated[
         Path | None,
-        typer.Option(help="An application to put on the board as main.py, instead of the example."),
+        typer.Option(help="Application to install on the board as main.py instead of the example."),
     ] = None,
     further: Annotated[
         list[str] | None,
         typer.Option(
             "--with",
-            help="A further mechanism for it: a word such as sw, your my_channel.py or package.module:Class; "
-            "or a umqtt/simple.py, where the firmware has none. Repeat it for several.",
+            help="Additional mechanism to install: a name such as sw, your my_channel.py or "
+            "package.module:Class; or a umqtt/simple.py if the firmware lacks one. May be repeated.",
         ),
     ] = None,
     yes: Annotated[
@@ -46,8 +48,8 @@ def flash_command(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Put Hushmote on a board over USB; a ledger that is there is kept."""
-    done = flash(
+    """Put Hushmote on a board over USB; an existing ledger is kept."""
+    result = flash(
         port,
         settings,
         Load(source, provision_again, main, further or (), yes),
@@ -55,11 +57,11 @@ def flash_command(
         say=(lambda _line: None) if as_json else (lambda line: show.out.print(line, soft_wrap=True)),
     )
     if as_json:
-        print_json(dataclasses.asdict(done))
+        print_json(dataclasses.asdict(result))
 
 
 def _ask() -> bool:
-    """Ask whether the people at the board take part; without a terminal the answer is no."""
+    """Ask whether the people at the board agree to take part; without a terminal, return False."""
     if not sys.stdin.isatty():
         return False
     return typer.confirm("Do the people whom this board measures agree to take part?", err=True)

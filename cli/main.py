@@ -1,4 +1,4 @@
-"""The command line: its commands, loaded when they are called, and its error messages.
+"""The command line: its lazily loaded commands and its error messages.
 
 Every command that prints a result takes --json. An error prints one line on standard error and exits with
 status 1. A usage error exits with status 2, and a second line points to the help.
@@ -22,21 +22,21 @@ from ..server.wire.experiments import FOLDERS
 from ..server.wrong_value import wrong_value
 from .examples import EXAMPLES
 
-# Every version of typer has BadParameter; its base comes from click or from a copy of click in typer.
+# Every version of typer has BadParameter, whose base class comes from click or from typer's copy of click.
 _UsageMistake = cast(type[typer.BadParameter], typer.BadParameter.__base__)
 
 
-# The panels of `hushmote --help` in order, each with its commands and their lines of help.
+# The panels of `hushmote --help` in order, with each command's help line.
 _PANELS = {
     "Start": {
         "demo": (
             "Watch thousands of devices report real readings through a real broker, and see what is learned."
         ),
-        "simulate": "Simulate a fleet before it is built, and compare its estimates with the truth.",
+        "simulate": "Simulate a fleet before it is built and compare its estimates with the truth.",
     },
     "Plan": {
         "plan": "Plan an experiment: devices, ε, error, and how to spend a lifetime budget.",
-        "mechanisms": 'List the mechanisms: what each is for, and when "auto" picks it.',
+        "mechanisms": 'List the mechanisms: what each is for and when "auto" picks it.',
         "epsilon": "Choose ε from a disclosure risk: what an attacker may come to believe.",
         "budget": "Privacy budgets: what each composition theorem allows, and what it guarantees.",
     },
@@ -48,11 +48,11 @@ _PANELS = {
         "status": "Show a store's health, each experiment's finding, and the rejected reports.",
     },
     "Boards": {
-        "flash": "Put Hushmote on a board over USB; a ledger that is there is kept.",
-        "board": "Run a board in software, to try everything without hardware.",
+        "flash": "Put Hushmote on a board over USB; an existing ledger is kept.",
+        "board": "Run a software board, to try everything without hardware.",
         "check-mechanism": (
-            "Prove a mechanism's ε over every branch, and check all else that it must keep. "
-            "Exit 1 if it fails."
+            "Prove a mechanism's ε over every branch, and check its other properties. "
+            "Exit 1 if a check fails."
         ),
         "ledger": "Show devices' remaining budgets, and when they run out at the current rate.",
     },
@@ -73,15 +73,15 @@ COMMANDS = {name: (panel, line) for panel, lines in _PANELS.items() for name, li
 
 
 def module_name(name: str) -> str:
-    """Return the name of the module of a command in COMMANDS."""
+    """Return the name of the module that defines a command in COMMANDS."""
     word = name.replace("-", "_")
-    # A folder alone does not prove it: a deleted package may leave one with only __pycache__.
+    # Checking for the folder is not enough because a deleted package may leave one with only __pycache__.
     is_package = (Path(__file__).with_name(word) / "command.py").exists()
     return f"{__package__}.{word}" + ".command" * is_package
 
 
 def load(name: str) -> Any:
-    """Import a command of COMMANDS, and add EXAMPLES to its help and its subcommands' help."""
+    """Import a command in COMMANDS, and add EXAMPLES to its help and its subcommands' help."""
     module, word = import_module(module_name(name)), name.replace("-", "_")
     command = getattr(module, f"{word}_app", None) or getattr(module, f"{word}_command")
     group = typer.Typer(rich_markup_mode=None)  # help texts are printed as written
@@ -93,16 +93,15 @@ def load(name: str) -> Any:
     for path, member in walk_commands(name, loaded):
         for parameter in member.params:
             parameter.process_value = _reject_decimals(parameter, parameter.process_value)
-        member.short_help = " ".join(
-            (member.help or "").partition("\n\n")[0].split()
-        )  # click would truncate it
+        # Click would truncate it.
+        member.short_help = " ".join((member.help or "").partition("\n\n")[0].split())
         if lines := EXAMPLES.get(path):
             member.epilog = "\b\n" + "\n".join(["Examples:", *(f"  {line}" for line in lines)])
     return loaded
 
 
 def _reject_decimals(parameter: Any, process: Callable[..., Any]) -> Callable[..., Any]:
-    """Make an integer parameter reject 20.000, which some versions of typer accept: 20 or 20000?"""
+    """Make an integer parameter reject the ambiguous 20.000, which some versions of typer accept."""
 
     def process_whole(context: Any, value: Any) -> Any:
         number = process(context, value)
@@ -122,7 +121,7 @@ def walk_commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 
 class _Commands(TyperGroup):
-    """COMMANDS, each only a help line until it is called, because its imports take long to load."""
+    """COMMANDS as help lines; a command is imported only when it is called, because that is slow."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -165,7 +164,7 @@ def hushmote(
 ) -> None:
     """Private telemetry for fleets of microcontrollers.
 
-    Settings that are the same each time can be HUSHMOTE_* variables: docs/commands-fleet.md lists them all.
+    Recurring settings can be HUSHMOTE_* variables, which docs/commands-fleet.md lists.
     """
 
 
@@ -196,10 +195,12 @@ def _run() -> int:
     except (typer.Abort, KeyboardInterrupt):
         _print_error("interrupted")
     except (MemoryError, OverflowError):
-        _print_error("a number is too large for this machine: use a smaller one")
+        _print_error("a number is too large for this machine; use a smaller one")
     except UnicodeEncodeError as e:
-        letter = e.object[e.start]
-        _print_error(f"the output's encoding, {e.encoding}, has no {letter}: set PYTHONIOENCODING=utf-8")
+        character = e.object[e.start]
+        _print_error(
+            f"the output encoding {e.encoding} cannot represent {character}; set PYTHONIOENCODING=utf-8"
+        )
     except BrokenPipeError:  # `hushmote status | head -1`: the reader has closed the pipe
         _drop_output()
     except OSError as e:
@@ -212,8 +213,8 @@ def _run() -> int:
     return 1
 
 
-def _print_error(text: str, *more: str) -> None:
-    print("\n".join([f"hushmote: {one_line(text)}", *more]), file=sys.stderr)
+def _print_error(text: str, *further_lines: str) -> None:
+    print("\n".join([f"hushmote: {one_line(text)}", *further_lines]), file=sys.stderr)
 
 
 def _drop_output() -> None:

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from ..server.store.store import Store
 
 StoreUrl = Annotated[str, typer.Option(help="SQLAlchemy URL of the store.", envvar="HUSHMOTE_STORE")]
-FleetName = Annotated[str | None, typer.Option(help="Name of the fleet; needed if there are several.")]
+FleetName = Annotated[str | None, typer.Option(help="Name of the fleet; required if there are several.")]
 AggregatorUrl = Annotated[
     str | None,
     typer.Option(
-        help="Address of serve --http, to show the aggregator's health: http://127.0.0.1:9417.",
+        help="Address given to serve --http, such as http://127.0.0.1:9417, to show the aggregator's health.",
         envvar="HUSHMOTE_AGGREGATOR",
         metavar="URL",
     ),
@@ -29,42 +29,46 @@ AggregatorUrl = Annotated[
 Folder = Annotated[
     Path | None,
     typer.Option(
-        help="The fleet's folder, made by `hushmote provision fleet`; else the current folder.",
+        help="The fleet's folder, created by `hushmote provision fleet`; default: the current folder.",
         envvar="HUSHMOTE_FOLDER",
         metavar="FOLDER",
     ),
 ]
 FolderFleet = Annotated[
-    str | None, typer.Option(help="Name of the fleet; else the folder's, or the only one.")
+    str | None, typer.Option(help="Name of the fleet; default: the folder's fleet, or the only one.")
 ]
 MasterKey = Annotated[
     Path | None,
     typer.Option(
-        help="Master key file; else the folder's; or set HUSHMOTE_MASTER_KEY to the keys.", metavar="FILE"
+        help="Master key file; default: the folder's. Or set HUSHMOTE_MASTER_KEY to the keys.", metavar="FILE"
     ),
 ]
 SigningKey = Annotated[
     Path | None,
     typer.Option(
-        help="File of the key that signs experiments, where the master key's file lacks it.", metavar="FILE"
+        help="File of the key that signs experiments, if the master key file does not contain it.",
+        metavar="FILE",
     ),
 ]
 PolicyFile = Annotated[
-    Path | None, typer.Option("--policy", help="Firmware file with the devices' POLICY, or its .json.")
+    Path | None,
+    typer.Option(
+        "--policy", help="Firmware file that contains the devices' POLICY, or a .json of that policy."
+    ),
 ]
 WorkersOption = Annotated[
     str | None,
     typer.Option(
         "--workers",
-        help="Divide the work among processes of this machine, or a Dask scheduler's workers: 4, "
-        "tcp://10.0.0.5:8786. The numbers stay the same.",
+        help="Divide the work among processes on this machine or a Dask scheduler's workers, such as 4 or "
+        "tcp://10.0.0.5:8786. The results do not change.",
         metavar="N|URL",
     ),
 ]
 ExperimentName = Annotated[str, typer.Argument(help="Name of the experiment.")]
 ExperimentFile = Annotated[Path, typer.Argument(help="TOML file of the experiment.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
-Privacy = Annotated[bool, typer.Option("--privacy", help="Also show each ε, and whom it protects against.")]
+Privacy = Annotated[bool, typer.Option("--privacy", help="Also show each ε and whom it protects against.")]
 Verbose = Annotated[
     bool, typer.Option("--verbose", help="Also show the method and the details of each version.")
 ]
@@ -72,13 +76,13 @@ DEFAULT_STORE = "sqlite:///hushmote.sqlite"
 
 
 def check_exists(file: Path) -> None:
-    """Raise UsageError if the file does not exist, before the code that reads it is loaded."""
+    """Raise UsageError if the file does not exist, before loading the code that reads it."""
     with refusing(UsageError, f"read {file}"):
         file.stat()
 
 
 def read_store(url: str) -> Store:
-    """Open a store to read it; reject a missing file before SQLAlchemy is loaded."""
+    """Open a store for reading; reject a missing file before loading SQLAlchemy."""
     plain = re.fullmatch("sqlite:///([^?:]+)", url)  # Database reports errors in any other URL
     if plain and not (file := Path(plain[1])).exists() and file.parent.is_dir():
         raise UsageError(NO_STORE.format(plain[1], "path"))
@@ -88,7 +92,7 @@ def read_store(url: str) -> Store:
 
 
 def choose_fleet(store: Store, name: str | None) -> str:
-    """Return the named fleet of a store, or its only one; otherwise raise UsageError with the names."""
+    """Return the named fleet, or the store's only fleet; otherwise raise UsageError with the names."""
     return choose_name("fleet", name, tuple(store.fleets()), f"in {store.where}")
 
 
@@ -98,9 +102,9 @@ def print_json(value: Any) -> None:
 
 
 def set_parameters(call: Callable[..., Any], parameters: Sequence[inspect.Parameter]) -> None:
-    """Replace the parameters of a command whose options are the fields of a model."""
+    """Replace the parameters of a command whose options are a model's fields."""
     setattr(call, "__signature__", inspect.Signature(parameters))  # noqa: B010 (type checkers do not know the attribute)
-    call.__annotations__ = {one.name: one.annotation for one in parameters}
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
 
 
 def keyword(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
@@ -109,6 +113,6 @@ def keyword(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> ins
 
 
 def on_command_line(context: typer.Context, option: str) -> bool:
-    """Return whether an option was typed, rather than read from the environment or left out."""
+    """Return whether an option was typed, rather than read from the environment or omitted."""
     source = context.get_parameter_source(option)
     return source is not None and source.name == "COMMANDLINE"

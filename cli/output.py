@@ -1,4 +1,4 @@
-"""The files that commands write: the option --output, and OVERWRITE. The suffix selects the format."""
+"""Output files: the --output option and the OVERWRITE variable. The suffix selects the format."""
 
 import os
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ OVERWRITE = "HUSHMOTE_OVERWRITE"
 
 
 def output_option(kinds: str) -> typer.models.OptionInfo:
-    """Return the option --output of a command that writes these kinds of files; --plot is its older name."""
+    """Return the --output option for these kinds of files; --plot is its older name."""
     return typer.Option(
         "--output",
         "--plot",
@@ -28,7 +28,7 @@ def output_option(kinds: str) -> typer.models.OptionInfo:
 
 def describe_suffixes(*suffixes: str) -> str:
     """Return the help text for files whose suffix selects the format, for output_option."""
-    return f"{', '.join(suffixes)}, by its suffix"
+    return f"{', '.join(suffixes)}, chosen by the suffix"
 
 
 Pictures = Annotated[list[Path] | None, output_option(describe_suffixes(*PICTURES))]
@@ -39,15 +39,16 @@ def check_paths(paths: Iterable[Path] | None, *suffixes: str) -> tuple[Path, ...
     """Return the paths to write; call this before computing anything.
 
     Raises:
-        UsageError: A path has another suffix or no folder, or exists and OVERWRITE is not set.
-        ExtraMissing: A path is a picture, and Matplotlib is not installed.
+        UsageError: If a path has another suffix, is in a folder that does not exist, or exists while
+            OVERWRITE is not set.
+        ExtraMissing: If a path is a picture, but Matplotlib is not installed.
     """
     files = tuple(paths or ())
     for path in files:
         if path.suffix.lower() not in suffixes:
-            raise UsageError(f"{path} must end in {' or '.join(suffixes)}: the suffix selects the format")
+            raise UsageError(f"{path} must end in {' or '.join(suffixes)}, which selects the format")
         if not path.parent.is_dir():
-            raise UsageError(f"cannot write {path}: there is no folder {path.parent}")
+            raise UsageError(f"cannot write {path}: folder {path.parent} does not exist")
         if path.is_dir():
             raise UsageError(f"cannot write {path}: it is a folder")
         if path.exists() and not os.environ.get(OVERWRITE):

@@ -26,13 +26,13 @@ DEFAULT_HTTP = "127.0.0.1:9419"
 def page_command(
     context: typer.Context,
     store: StoreUrl = DEFAULT_STORE,
-    fleet: Annotated[str | None, typer.Option(help="Only this fleet; else all.")] = None,
-    http: Annotated[str, typer.Option(help="Where the page listens.", metavar="HOST:PORT")] = DEFAULT_HTTP,
+    fleet: Annotated[str | None, typer.Option(help="Show only this fleet; default: all fleets.")] = None,
+    http: Annotated[str, typer.Option(help="Address to listen on.", metavar="HOST:PORT")] = DEFAULT_HTTP,
     token_file: Annotated[
         Path | None,
         typer.Option(
-            help="File with the token that readers have to know, or NAME TOKEN on each line; needed where "
-            "other machines reach the page. A change holds at once.",
+            help="File with a token that readers must give, or NAME TOKEN on each line; required if "
+            "other machines can reach the page. Changes take effect immediately.",
             envvar="HUSHMOTE_PAGE_TOKEN_FILE",
             metavar="FILE",
         ),
@@ -42,14 +42,14 @@ def page_command(
     what_is_asked: Annotated[
         Path | None,
         typer.Option(
-            help="Show anyone, without a token, what is asked: a statement of `statement write --public`.",
+            help="File from `statement write --public`; anyone can read it on the page without a token.",
             metavar="FILE.json",
         ),
     ] = None,
     broker: Annotated[
         str | None,
         typer.Option(
-            help=f"Publish what the board in the browser reports at this broker: {URLS}; {FILE}",
+            help=f"Publish the in-browser board's reports to this broker: {URLS}; {FILE}",
             envvar="HUSHMOTE_BROKER",
             metavar="URL|FILE.toml",
         ),
@@ -57,7 +57,7 @@ def page_command(
 ) -> None:
     """Show a store in a browser, live and read-only.
 
-    Fleets, experiments, budgets, plans, and a board to try.
+    The page shows fleets, experiments, budgets and plans, and runs a board in the browser to try.
     """
     require("nicegui", "the page")
     from ..fleet.statement import document
@@ -75,12 +75,12 @@ def page_command(
     tokens = None if token_file is None else TokenFile(token_file)
     if tokens is None and not is_loopback(host):
         raise UsageError(
-            f"{host} can be reached from other machines: give --token-file FILE to admit only people who "
-            "know the token; or listen on 127.0.0.1"
+            f"{host} can be reached from other machines; give --token-file FILE to admit only people who "
+            "know the token, or listen on 127.0.0.1"
         )
     public = None if what_is_asked is None else document.read_public(what_is_asked)
     if public and fleet not in (None, public["statement"]["fleet"]):
-        raise UsageError(f"{what_is_asked} is not a statement of fleet {fleet}: write one for that fleet")
+        raise UsageError(f"{what_is_asked} is not a statement for fleet {fleet}; write one for that fleet")
     board_policy = None if policy_file is None else policy.read(policy_file)
     aggregator_url = None if aggregator is None else check_url(aggregator)
     set_up_log(as_json=False)
@@ -90,12 +90,12 @@ def page_command(
             from ..fleet.door.app import door_application
             from ..fleet.door.publisher import ReportPublisher
 
-            typed = on_command_line(context, "broker")
-            broker_connection = connection(broker, typed=typed)
-            reports_to = None if typed else _without_login(broker_connection[0])
+            is_typed = on_command_line(context, "broker")
+            broker_connection = connection(broker, typed=is_typed)
+            reports_to = None if is_typed else _without_login(broker_connection[0])
             publisher = ReportPublisher(*broker_connection, fleets=None if fleet is None else [fleet])
             door = door_application(stack.enter_context(publisher))
-        os.nice(5)  # on a shared machine the aggregator takes precedence
+        os.nice(5)  # an aggregator on the same machine takes precedence
         settings = PageSettings(
             store,
             host,
@@ -126,4 +126,4 @@ def _print_link(url: str, reports_to: str | None, tokens: Tokens | None) -> None
     link = f"{url.rstrip('/')}/?token={quote(token)}" if token and sys.stdout.isatty() else url
     typer.echo(f"the page is at {link}")
     if reports_to is not None:
-        typer.echo(f"its board in the browser reports to {reports_to} (HUSHMOTE_BROKER)")
+        typer.echo(f"its in-browser board reports to {reports_to} (HUSHMOTE_BROKER)")

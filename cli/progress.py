@@ -9,14 +9,14 @@ from ..server.answers import tables as show
 
 
 @contextmanager
-def progress(doing: str, total: float | None) -> Iterator[Callable[[float], None]]:
-    """Yield a function to call with each further part of the total that is done.
+def progress(label: str, total: float | None) -> Iterator[Callable[[float], None]]:
+    """Yield a function that advances the bar by an amount of work.
 
-    It shows nothing if standard error is not a terminal.
+    Nothing is shown if standard error is not a terminal.
 
     Args:
-        doing: The label, such as "Simulating".
-        total: The whole work, or None if it is unknown.
+        label: The label, such as "Simulating".
+        total: The total amount of work, or None if unknown.
     """
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -25,5 +25,5 @@ def progress(doing: str, total: float | None) -> Iterator[Callable[[float], None
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=show.err, transient=True, disable=not show.err.is_terminal) as bar:
-        task = bar.add_task(doing, total=total)
-        yield lambda more: bar.advance(task, more)
+        task = bar.add_task(label, total=total)
+        yield lambda amount: bar.advance(task, amount)

@@ -33,7 +33,7 @@ Url = Annotated[str, typer.Argument(metavar="URL", help=_HELP, envvar="HUSHMOTE_
 
 @store_app.command("upgrade")
 def store_upgrade(url: Url, as_json: AsJson = False) -> None:
-    """Upgrade a store from an earlier Hushmote to the current schema, completely or not at all.
+    """Upgrade a store from an earlier version of Hushmote to the current schema, completely or not at all.
 
     Stop its aggregators and back it up first; only the backup can undo the upgrade.
     """
@@ -42,11 +42,11 @@ def store_upgrade(url: Url, as_json: AsJson = False) -> None:
     if as_json:
         print_json({"store": database.where, "from": database.version_before, "to": schema.VERSION})
     elif database.version_before == schema.VERSION:
-        _say(f"{database.where} already has schema version {schema.VERSION}: nothing was changed")
+        _say(f"{database.where} already has schema version {schema.VERSION}; nothing was changed")
     else:
         _say(f"{database.where} now has schema version {schema.VERSION}, up from {database.version_before}")
         if database.engine.dialect.name == "postgresql":
-            _say("Recreated tables have no grants: grant the roles their rights again (docs/store.md).")
+            _say("Recreated tables have no grants; grant the roles their privileges again (docs/store.md).")
 
 
 @store_app.command("backup")
@@ -55,7 +55,7 @@ def store_backup(
     file: Annotated[Path, typer.Argument(help="File to write; it must not exist.")],
     as_json: AsJson = False,
 ) -> None:
-    """Copy an SQLite store as of one moment, while aggregators keep running.
+    """Copy a consistent snapshot of an SQLite store while aggregators keep running.
 
     The copy is a store. To restore it, stop the aggregators, move the old store away with its -wal and -shm,
     and put the copy in its place.
@@ -72,7 +72,7 @@ def store_backup(
 def store_check(url: Url, as_json: AsJson = False) -> None:
     """Check that every counted report was accepted once and that every row can be read.
 
-    Print a line for each contradiction, and exit with status 1 if there are any.
+    Print a line for each violation, and exit with status 1 if there are any.
     """
     with Store(url, create=False) as store, progress("checking", 1.0) as advance:
         soundness = check(store, advance)
@@ -96,7 +96,9 @@ def store_seal(
     url: Url,
     name: ExperimentName,
     fleet: FleetName = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Seal it; else only show what would be done.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Seal it; default: only show what would be done.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Reduce the report numbers of each device to the highest one and a count, permanently.
@@ -125,12 +127,12 @@ def _print_sealing(sealing: Sealing, done: bool) -> None:
         _say("There is nothing to seal.")
         return
     if sealing.over:
-        _say("No version of it is counted any more, so sealing loses no reports.")
+        _say("None of its versions is counted any more, so sealing does not lose any reports.")
     else:
-        _say(f"It is still counted: sealing can lose {sealing.gaps:,} reports that are in transit.")
-    _say("Once it is sealed, a report that arrives for a gap is rejected as a duplicate.")
-    _say("Merge stores first: afterwards, a store with the same devices is refused.")
-    _say("It is sealed." if done else "Nothing was changed: add --yes to seal it.")
+        _say(f"It is still counted, so sealing can lose {sealing.gaps:,} reports that are in transit.")
+    _say("After sealing, a report that arrives for a gap is rejected as a duplicate.")
+    _say("Merge stores first, because a store with the same devices is refused afterwards.")
+    _say("It is sealed." if done else "Nothing was changed; add --yes to seal it.")
 
 
 @store_app.command("erase")
@@ -153,22 +155,22 @@ def store_erase(
     """Erase a device, an experiment or a fleet permanently, and rewrite the database's files.
 
     --fleet alone erases the whole fleet; the URL alone finishes an interrupted erasure. With an SQLite store,
-    stop the aggregators first, or add --queue. A device's contribution to the counts stays, because it cannot
-    be told apart; its old reports are not counted again. The command lists what remains elsewhere: in
-    backups, in logs and at the broker.
+    stop the aggregators first, or add --queue. A device's contribution to the counts remains, because it
+    cannot be separated; its old reports are not counted again. The command lists what remains elsewhere: in
+    backups, in logs and on the broker.
     """
     if device is experiment is fleet is None:
         with Store(url, create=False) as store:
             if _finish_rewrite(store):
                 return
     if (device is None) == (experiment is None) and (device or experiment or fleet is None):
-        raise UsageError("say what to erase: --device ID, --experiment NAME, or --fleet NAME alone")
+        raise UsageError("give --device ID, --experiment NAME, or --fleet NAME alone")
     if queue and device is None:
         raise UsageError(
-            "--queue is for one device: add --device ID, or leave it out and stop the aggregators"
+            "--queue requires a device; add --device ID, or omit --queue and stop the aggregators"
         )
     if not yes and not sys.stdin.isatty():
-        raise UsageError("cannot ask without a terminal, so nothing was erased: add --yes to erase")
+        raise UsageError("cannot ask without a terminal, so nothing was erased; add --yes to erase")
 
     def agree(erasure: Erasure) -> None:
         show.out.print(_describe_erasure(erasure), markup=False)
@@ -183,42 +185,42 @@ def store_erase(
             # The log never names the device.
             log.note(system_user(), "queue erasure", what="device", fleet=fleet_name)
             show.out.print(
-                "It is queued: a running aggregator will erase it soon. `hushmote status` lists "
+                "It is queued, and a running aggregator will erase it soon. `hushmote status` lists "
                 "pending erasures."
             )
             return
         _finish_rewrite(store)
-        done = erase(
-            store, fleet_name, experiment=experiment, device=device, fleet_keys=fleet_keys, agree=agree
+        erasure = erase(
+            store, fleet_name, experiment=experiment, device=device, fleet_keys=fleet_keys, confirm=agree
         )
         what = "device" if device else "experiment" if experiment else "fleet"  # never the device's id
         log.note(system_user(), "erase", what=what, fleet=fleet_name, experiment=experiment)
         sqlite = store.engine.dialect.name == "sqlite"
     _say("Erased.")
-    for notice in done.notices:
+    for notice in erasure.notices:
         show.out.print(
-            f"The server did not rewrite all files; the owner of the database can: {notice}", markup=False
+            f"The server did not rewrite all files; the database's owner can do so: {notice}", markup=False
         )
-    show.out.print(_remaining_copies(done, sqlite))
+    show.out.print(_remaining_copies(erasure, sqlite))
 
 
 def _describe_erasure(erasure: Erasure) -> str:
     subject = f"of fleet {erasure.fleet}, {erasure.reports:,} reports"
     if erasure.device is not None:
-        repeats = "They cannot be counted again: their numbers are sealed with the master key."
+        repeats = "They cannot be counted again because their numbers are sealed with the master key."
         if not erasure.sealed:
             repeats = "Without --master-key, an open fleet counts them again if someone sends them again."
-        counts = "Their contribution to the counts stays, because it cannot be told apart."
+        counts = "Their contribution to the counts remains, because it cannot be separated."
         return f"device {erasure.device} {subject}. {counts} {repeats}"
     what = "all" if erasure.experiment is None else f"experiment {erasure.experiment}"
-    again = "Do not add the same file again: its old reports would be counted again."
+    again = "Do not add the same file again, or its old reports would be counted again."
     return f"{what} {subject} of {erasure.devices:,} devices, with all counts. {again}"
 
 
 def _remaining_copies(erasure: Erasure, sqlite: bool) -> str:
     broker = "the messages that the broker retains; documents and exports"
     if erasure.device is not None:
-        broker = "its status at the broker, and the fleet's folder: `hushmote provision forget` clears both"
+        broker = "its status on the broker and the fleet's folder, which `hushmote provision forget` clears"
     return f"It may remain in backups and copies of the store; {residual_files(sqlite)}; {broker}."
 
 
@@ -240,33 +242,33 @@ def store_clock(
     """Check this machine's clock against the store's last time, or accept the clock.
 
     Aggregators count nothing while their clock is behind the store's last time, or more than 31 days ahead of
-    it. --accept corrects a time that a wrong clock left in the store: first set or stop that clock. Exit with
-    status 1 if the clock cannot be right.
+    it. --accept corrects a time that a wrong clock left in the store; first set or stop that clock. Exit with
+    status 1 if the clock is wrong.
     """
     with Store(url, create=False) as store:
-        now, before = datetime.datetime.now(datetime.UTC), store.last_time()
+        now, last_s = datetime.datetime.now(datetime.UTC), store.last_time()
         if accept:
             store.accept_clock(now)
-            wrong = None
+            fault = None
         else:
-            wrong = clock_fault(now, before)
+            fault = clock_fault(now, last_s)
         where = store.where
-    last = None if before is None else datetime.datetime.fromtimestamp(before, datetime.UTC)
+    last = None if last_s is None else datetime.datetime.fromtimestamp(last_s, datetime.UTC)
     if as_json:
         times = {"clock": now.isoformat(timespec="seconds"), "last": last and last.isoformat()}
-        print_json({"store": where} | times | {"accepted": accept, "fault": wrong and str(wrong)})
-        if wrong:
+        print_json({"store": where} | times | {"accepted": accept, "fault": fault and str(fault)})
+        if fault:
             raise typer.Exit(1)
         return
-    if wrong:
-        raise wrong
+    if fault:
+        raise fault
     minute = "%Y-%m-%d %H:%M UTC"
-    at = f"{last:{minute}}" if last else "not set yet"
-    _say(f"The last time in {where} {'was' if accept else 'is'} {at}.")
+    last_words = f"{last:{minute}}" if last else "not set yet"
+    _say(f"The last time in {where} {'was' if accept else 'is'} {last_words}.")
     if accept:
-        _say(f"Clocks are checked against {now:{minute}} from now on. Aggregators resume by themselves.")
+        _say(f"Clocks are checked against {now:{minute}} from now on. Aggregators resume automatically.")
     else:
-        _say(f"This machine's clock can be right: it shows {now:{minute}}.")
+        _say(f"This machine's clock, which shows {now:{minute}}, is plausible.")
 
 
 @store_app.command("merge")
@@ -278,7 +280,7 @@ def store_merge(
 ) -> None:
     """Merge stores from sites without a network; refuse if a report was counted twice.
 
-    Either all of them are added or none. Stop the aggregators of INTO first: they cannot write meanwhile.
+    Either all of them are added or none. Stop INTO's aggregators first; they cannot write during a merge.
     """
     with ExitStack() as stack:
         target = stack.enter_context(Store(into, create=False))
@@ -306,29 +308,29 @@ def _print_merge(added: MergeResult, where: str, dry_run: bool) -> None:
         show.out.print(f"new fleets: {', '.join(added.fleets)}")
     show.out.print(f"rejected reports: {added.rejects:,}")
     if added.named or added.revoked:
-        show.out.print(f"devices named: {added.named:,} new, {added.revoked:,} revoked")
+        show.out.print(f"devices listed: {added.named:,} new, {added.revoked:,} revoked")
     unchanged = [f"{line.experiment} of {line.fleet}" for line in added.experiments if line.kept]
     if unchanged:
         show.out.print(
-            f"published or described differently there, and not changed here: {', '.join(unchanged)}"
+            f"published or described differently in a source, and not changed here: {', '.join(unchanged)}"
         )
 
 
 def _finish_rewrite(store: Store) -> bool:
-    """Finish an interrupted erasure; return whether there was one and it is now finished.
+    """Finish an interrupted erasure; return whether one was pending and is now finished.
 
-    A failure does not stop the command, because the rewrite stays due.
+    A failure does not stop the command, because the rewrite remains pending.
     """
     try:
-        done = finish_rewrite(store)
+        is_finished = finish_rewrite(store)
     except StoreError as e:
         show.err.print(f"An interrupted erasure is not finished yet: {e}", markup=False)
         return False
-    if done:
+    if is_finished:
         show.err.print(
-            "An erasure had been interrupted: the files have now been rewritten without the erased data."
+            "An erasure had been interrupted; the files have now been rewritten without the erased data."
         )
-    return done
+    return is_finished
 
 
 def _say(text: str) -> None:

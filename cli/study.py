@@ -1,4 +1,4 @@
-"""`hushmote study NAME`: every study of studies/; its options are the fields of its parameters' model."""
+"""`hushmote study NAME` for every study in studies/; its parameter model's fields are the options."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +18,9 @@ from .progress import progress
 
 Seed = Annotated[
     int | None,
-    typer.Option(help="Repeat a run exactly, with simulated noise; else OpenDP draws the noise.", min=0),
+    typer.Option(
+        help="Repeat a run exactly, with simulated noise; by default OpenDP draws the noise.", min=0
+    ),
 ]
 
 study_app = typer.Typer()
@@ -44,7 +46,7 @@ def _run(name: str, values: dict[str, Any]) -> None:
 
 
 def _option(key: str, field: FieldInfo) -> Any:
-    """Return the option of a parameter; it takes a text, which the model validates."""
+    """Return the option for a parameter, which accepts text that the model validates."""
     kinds = {field.annotation, *get_args(field.annotation)}
     kind: Any = str | None
     metavar = "NUMBER" if kinds & {int, float} else "TEXT"

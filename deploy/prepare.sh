@@ -1,22 +1,22 @@
 #!/bin/sh
-# Make the folder that deploy/compose.yaml takes: the broker's files, and secrets that only their containers read.
+# Create the folder for deploy/compose.yaml: the broker's files, and secrets that only their containers can read.
 #   deploy/prepare.sh /root/home /srv/hushmote     from a fleet's folder, as root
-# Run it again after a renewal of certificates or a rotation of keys: passwords and tokens stay as they are.
+# Run it again after renewing certificates or rotating keys; passwords and tokens are not changed.
 set -eu
 umask 077
 fleet=${1:?"the fleet's folder"} state=${2:?"the folder to make"}
 
-# mosquitto, PostgreSQL and Hushmote in their images, and Grafana: the user that each runs as.
+# The users as which mosquitto, PostgreSQL, Hushmote and Grafana run in their images.
 broker=1883 postgres=999 hushmote=10001 grafana=472
 
 mkdir -p "$state/broker/data" "$state/secrets"
-chmod 711 "$state" "$state/secrets" # the containers' users pass through; nobody else can list them
+chmod 711 "$state" "$state/secrets" # the containers' users can traverse these folders, but not list them
 for file in "$fleet"/broker/*; do
     [ -d "$file" ] || install -m 600 "$file" "$state/broker/"
 done
 chown -R "$broker:$broker" "$state/broker"
 
-give() { # NAME OWNER: what comes in is the secret
+give() { # NAME OWNER: the secret is read from standard input
     cat > "$state/secrets/$1.new"
     chmod 400 "$state/secrets/$1.new"
     chown "$2" "$state/secrets/$1.new"
@@ -25,7 +25,7 @@ give() { # NAME OWNER: what comes in is the secret
 random() { # NAME OWNER...: 160 bits, once
     [ -e "$state/secrets/$1" ] || head -c 20 /dev/urandom | od -An -v -tx1 | tr -d ' \n' | give "$1" "$2"
 }
-login() { # NAME ROLE PASSWORD: a password file of PostgreSQL
+login() { # NAME ROLE PASSWORD: write a PostgreSQL password file
     printf 'store:5432:hushmote:%s:%s\n' "$2" "$(cat "$state/secrets/$3")" | give "$1" "$hushmote"
 }
 

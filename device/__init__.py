@@ -1,4 +1,4 @@
-"""The code that runs on boards. On CPython, importing it imports every `ldp_*.py`, and so all mechanisms."""
+"""The code that runs on boards. On CPython, importing it also imports every `ldp_*.py`, so all mechanisms."""
 
 from importlib import import_module
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Hushmote's reporter for applications on asyncio: mqtt_reporter's work, as a task beside yours.
+"""Hushmote's reporter for asyncio applications: does what mqtt_reporter does, as a task alongside yours.
 
     reporter = AsyncReporter(client, "broker.example.org", user=DEVICE_ID, password=PASSWORD)
     asyncio.create_task(reporter.run())
@@ -6,9 +6,9 @@
         reporter.report("room_temp", read())   on a fixed rhythm, never because a reading changed
         await asyncio.sleep(3600)
 
-umqtt.simple blocks in its calls, which an application on asyncio cannot afford. So this file has the part of
-MQTT 3.1.1 that Hushmote needs: one packet of its own in flight, QoS 1, clean sessions. Other tasks wait only
-for the firmware's name look-up, for the arithmetic of TLS and signatures, and for the flash.
+umqtt.simple's calls block, which an asyncio application cannot afford. So this file implements the part of
+MQTT 3.1.1 that Hushmote needs: one outgoing packet in flight, QoS 1, clean sessions. Other tasks wait only
+for the firmware's name look-up, for TLS and signature arithmetic, and for the flash.
 """
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
@@ -24,8 +24,8 @@ else:
 NOT_MQTT, const, reason = base.NOT_MQTT, base.const, base.reason
 left_ms, ticks_add, ticks_ms = base.left_ms, base.ticks_add, base.ticks_ms
 
-_SLICE_MS = const(500)  # how often to look for reports if nothing comes in
-_MAX_BODY_BYTES = const(1300)  # an experiment with its topic; the end of a longer packet is not stored
+_SLICE_MS = const(500)  # how often to check for reports if nothing arrives
+_MAX_BODY_BYTES = const(1300)  # fits an experiment with its topic; the rest of a longer packet is skipped
 
 _CONNACK = const(0x20)
 _PUBLISH = const(0x30)
@@ -59,25 +59,25 @@ async def _within(ms, awaitable):
 
 
 class _Packets:
-    """A splitter of a byte stream into whole packets."""
+    """Splits a byte stream into complete packets."""
 
     def __init__(self):
         self._data = b""
-        self._skip = 0  # bytes of a packet that is too long, still to come
+        self._skip = 0  # remaining bytes of an oversized packet
         self.since_ms = None  # when the incomplete packet began
 
     def feed(self, data):
         skipped = min(self._skip, len(data))
         self._skip -= skipped
         self._data += data[skipped:]
-        if self.since_ms is None or (skipped and not self._skip):  # at rest, or a packet too long has ended
+        if self.since_ms is None or (skipped and not self._skip):  # idle, or an oversized packet has ended
             self.since_ms = ticks_ms() if self._data or self._skip else None
 
     def next(self):
-        """Return the next packet's (first byte, body), or None before it is whole.
+        """Return the next packet's (first byte, body), or None if it is still incomplete.
 
         Raises:
-            ValueError: If it is not MQTT.
+            ValueError: If the data is not MQTT.
         """
         data = self._data
         if data and data[0] & 0xF0 != _PUBLISH and data[0] not in _ANSWERS:
@@ -105,16 +105,16 @@ class _Packets:
 
 
 class AsyncReporter(base.BaseReporter):
-    """One board's connection to the broker, for asyncio.
+    """A board's connection to the broker, for asyncio.
 
     Args:
         client: As for BaseReporter.
-        host: The broker's, or all of a cluster's that serve boards, as "a,b:1884,c": each attempt to connect
-            takes the next.
-        port: The broker's, where host has none; by default 1883, or 8883 with ssl.
-        user: The login, if the broker requires one.
-        password: The login's password.
-        ssl: An SSLContext that checks the broker's certificate for host; None without TLS.
+        host: The broker's host, or all hosts in a cluster that serve boards, such as "a,b:1884,c"; each
+            connection attempt uses the next one.
+        port: The port where host does not include one; by default 1883, or 8883 with ssl.
+        user: The user name, if the broker requires one.
+        password: The password that goes with user.
+        ssl: An SSLContext that checks the broker's certificate against host; None for no TLS.
         kept: As for BaseReporter.
         **settings: As for BaseReporter.
     """
@@ -131,9 +131,9 @@ class AsyncReporter(base.BaseReporter):
         self._stopping = False
 
     async def run(self):
-        """Connect and report until stop(), while there is consent.
+        """Connect and report until stop() is called, as long as there is consent.
 
-        If the task is cancelled, the broker publishes "offline" by the last will.
+        If the task is cancelled, the broker publishes the last will, "offline".
         """
         self._stopping = False
         try:
@@ -149,8 +149,8 @@ class AsyncReporter(base.BaseReporter):
                     await self._publish(self._status_topic, self._health("offline"), True)
                     await self._write(b"\xe0\x00")
                     self._next_ms = ticks_ms()
-                except Exception as e:  # whatever it is, this connection is over, and nothing is lost
-                    self._is_lost(reason(e))
+                except Exception as e:  # whatever happened, this connection is over, and no data is lost
+                    self._mark_lost(reason(e))
                 await self._shut()
         finally:
             await self._shut()
@@ -177,16 +177,16 @@ class AsyncReporter(base.BaseReporter):
             raise ValueError(NOT_MQTT)
         if answer[1]:
             raise base.ConnectionRefused(answer[1])
-        self._heard.clear()
+        self._seen_names.clear()
         self._kept.waiting.clear()
         for name in self._names:
             topic = _text(self._experiment_prefix + name.encode())
-            answer = await self._exchange(0x82, _SUBACK, b"", topic + b"\x00")  # QoS 0, as mqtt_reporter says
+            answer = await self._exchange(0x82, _SUBACK, b"", topic + b"\x00")  # QoS 0: see mqtt_reporter
             if answer[2:] == b"\x80":
                 self.refused[name] = base.FORBIDDEN
         self._last_status = self._health("online")
         await self._publish(self._status_topic, self._last_status, True)
-        self._is_connected()
+        self._start_session()
 
     async def _step(self):
         wait_ms = 0 if self._kept.waiting else _SLICE_MS
@@ -194,20 +194,20 @@ class AsyncReporter(base.BaseReporter):
             wait_ms = min(wait_ms, left_ms(self._due_ms, self._delay_ms))
         packet = await self._receive(wait_ms)
         if packet is not None and packet[0] != _PINGRESP:
-            raise ValueError(NOT_MQTT)  # nothing else is due
+            raise ValueError(NOT_MQTT)  # no other packet is expected
         if self._must_ping():
             await self._write(b"\xc0\x00")
         self._settle()
         if self._kept.waiting:
-            await asyncio.sleep(0)  # a turn for the other tasks, such as one that feeds a watchdog
-            self._consider()
-        news = self._news()
-        if news is not None:
-            await self._publish(self._status_topic, news, True)
-        report = self._due(False)
+            await asyncio.sleep(0)  # let other tasks run, such as one that feeds a watchdog
+            self._process_message()
+        health = self._changed_health()
+        if health is not None:
+            await self._publish(self._status_topic, health, True)
+        report = self._due_report(False)
         while report is not None:
             await self._publish(self._report_topic, report, False)
-            report = self._due(False) if self._delivered(report) else None
+            report = self._due_report(False) if self._handle_ack(report) else None
 
     # Packets
 
@@ -219,7 +219,7 @@ class AsyncReporter(base.BaseReporter):
         await self._exchange(0x33 if retain else 0x32, _PUBACK, _text(topic), message)
 
     async def _exchange(self, kind, answer, before, after):
-        """Send a packet with an id, which goes between two parts; return the body of its acknowledgement."""
+        """Send a packet, with its id between two parts; return the acknowledgement's body."""
         self._pid = self._pid % 65_535 + 1
         pid = self._pid.to_bytes(2, "big")
         await self._write(_packet(kind, before, pid, after))
@@ -240,7 +240,7 @@ class AsyncReporter(base.BaseReporter):
                 raise ValueError(NOT_MQTT)
 
     async def _receive(self, ms):
-        """Return the next packet that is not a message, (kind, body), or None if none comes within ms."""
+        """Return the next packet that is not a message as (kind, body), or None if none arrives within ms."""
         until_ms = ticks_add(ticks_ms(), ms)
         while True:
             packet = self._packets.next()
@@ -251,9 +251,9 @@ class AsyncReporter(base.BaseReporter):
                 await self._message(*packet)
             since_ms = self._packets.since_ms
             if since_ms is not None and not left_ms(ticks_add(since_ms, self._timeout_ms), self._timeout_ms):
-                raise OSError(errno.ETIMEDOUT)  # the rest of a packet is missing
+                raise OSError(errno.ETIMEDOUT)  # the rest of a packet never arrived
             still_ms = left_ms(until_ms, ms)
-            if not still_ms:  # even where messages keep coming: reports are due as well
+            if not still_ms:  # return even if messages keep arriving: reports must be sent as well
                 return None
             if packet is None:
                 try:
@@ -262,7 +262,7 @@ class AsyncReporter(base.BaseReporter):
                     return None
 
     async def _fetch(self):
-        """Read and keep the result in one step: MicroPython's wait_for() drops a result at its deadline."""
+        """Read and store in one step: MicroPython's wait_for() drops a result at its deadline."""
         data = await self._reader.read(512)
         if not data:
             raise OSError(errno.ECONNRESET)
@@ -281,7 +281,7 @@ class AsyncReporter(base.BaseReporter):
     # The end of a connection
 
     async def _shut(self):
-        """Forget the connection. A socket that is not closed stays in use until the board restarts."""
+        """Drop the connection. A socket that is not closed remains in use until the board restarts."""
         writer = self._writer
         self._reader = self._writer = None
         self.connected = False
@@ -289,5 +289,5 @@ class AsyncReporter(base.BaseReporter):
             try:
                 writer.close()
                 await writer.wait_closed()
-            except Exception:  # it may be closed already, which is fine
+            except Exception:  # it may already be closed, which is fine
                 pass

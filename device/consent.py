@@ -1,9 +1,9 @@
 """Consent: how someone at a board opts in or out, and what the network may change.
 
-attend(client, 14, "LED", feed)     the button on a pin is pressed, or nobody has opted in
-offer(experiments, 14, "LED", feed)        a question waits for consent of its own
-from_network(client, False)         an opt-out that came over the network
-question(fields)                    what consent covers under the policy's "ask": "each"
+attend(client, 14, "LED", feed)     handle a pressed button, or ask if nobody has opted in
+offer(experiments, 14, "LED", feed) ask about a question that needs its own consent
+from_network(client, False)         apply an opt-out that came over the network
+question(fields)                    return what consent covers if the policy has "ask": "each"
 """
 
 # pyright: reportMissingImports=false, reportOptionalMemberAccess=false
@@ -24,23 +24,23 @@ except ImportError:  # CPython
     machine = None
 
 _HOLD_MS = 3_000
-_ASKS = (80, 120, 80, 0)  # on, off, on, off
-_LOOKS, _LOOK_MS = 86, 20  # polls of the button between two rounds of flashes
-_OFFERS = 5  # how many times it flashes for a question that waits
+_PROMPT = (80, 120, 80, 0)  # on, off, on, off
+_CHECKS, _CHECK_MS = 86, 20  # button checks between two rounds of flashes, and their interval
+_OFFER_ROUNDS = 5  # how many times it flashes for a question that is waiting
 _YES = (1_000, 0)
 _NO = (120, 120, 120, 120, 120, 0)
 
 
-def _dark(on):
+def _no_light(on):
     pass
 
 
 class Button:
-    """A button that pulls its pin to 0. A stuck one, or one wired the other way round, is never pressed.
+    """A button that pulls its pin to 0. If it is stuck or wired the other way round, it never counts.
 
     Args:
-        pin: Its number, or None if there is no button.
-        released: Whether it was seen released since it was last pressed.
+        pin: The button's pin, or None if there is no button.
+        released: Whether the button was seen released since it was last pressed.
     """
 
     def __init__(self, pin, released):
@@ -48,9 +48,9 @@ class Button:
         self._released = released
 
     def was_held(self, feed):
-        """Return whether the button is pressed now and for 3 s; True once for each press.
+        """Return whether the button is pressed now and held for 3 s; True only once per press.
 
-        A pin that reads "down" counts only after it was seen released.
+        A press counts only if the button was seen released before.
         """
         if self._pin is None:
             return False
@@ -69,7 +69,7 @@ class Button:
 
 
 def blink(light, pattern, feed):
-    """Switch the light on and off in turn, for each of the pattern's times in ms, and leave it off."""
+    """Switch the light on and off alternately for the pattern's times in ms, and leave it off."""
     on = 1
     for ms in pattern:
         light(on)
@@ -79,44 +79,44 @@ def blink(light, pattern, feed):
     light(0)
 
 
-def asks(button, light, feed):
-    """Flash the light, and watch the button until it is time to flash again; return whether it was held."""
-    blink(light, _ASKS, feed)
-    for _ in range(_LOOKS):
+def flash_and_watch(button, light, feed):
+    """Flash the light and watch the button until the next flash is due; return whether it was held."""
+    blink(light, _PROMPT, feed)
+    for _ in range(_CHECKS):
         if button.was_held(feed):
             return True
         feed()
-        sleep_ms(_LOOK_MS)
+        sleep_ms(_CHECK_MS)
     return False
 
 
-def turn(client, light, feed):
-    """Opt out if there is consent, else opt in."""
+def toggle_consent(client, light, feed):
+    """Opt out if there is consent, otherwise opt in."""
     client.consent = not client.consent
     print("hushmote: this board %s part" % ("takes" if client.consent else "no longer takes"))
     blink(light, _YES if client.consent else _NO, feed)
 
 
 def offer(experiments, button, led, feed):
-    """Flash the light for 10 s about a question that waits: a hold that begins meanwhile consents to it.
+    """Flash the light for 10 s for a waiting question; holding the button in that time consents to it.
 
-    A hold at any other time opts out, as always: nobody consents to a question that the light has not shown.
+    Holding it at any other time opts out, as always, so nobody consents to a question that was not signalled.
     """
     light = machine.Pin(led, machine.Pin.OUT).value
     button = Button(machine.Pin(button, machine.Pin.IN, machine.Pin.PULL_UP), False)
     name = list(experiments.asking)[0]
     payload = experiments.asking[name]
-    print("hushmote: %s waits for a yes of its own: hold the button for 3 s" % name)
-    button.was_held(feed)  # a button that is down now was pressed before
-    for _ in range(_OFFERS):
-        if asks(button, light, feed):
+    print("hushmote: %s needs its own consent: hold the button for 3 s" % name)
+    button.was_held(feed)  # a button that is down now was pressed before the light flashed
+    for _ in range(_OFFER_ROUNDS):
+        if flash_and_watch(button, light, feed):
             agreed = accept(experiments, name, payload)
             blink(light, _YES if agreed else _NO, feed)
             return
 
 
 def accept(experiments, name, payload=None):
-    """Consent to the question that waits for a name, and print the result; return whether it counts."""
+    """Consent to the question waiting under a name, and print the result; return whether it was accepted."""
     try:
         experiments.agree(name, payload)
     except ldp_client.LDPError as e:
@@ -127,25 +127,25 @@ def accept(experiments, name, payload=None):
 
 
 def attend(client, button, led, feed, released=False):
-    """Serve someone at a board: its button is pressed, or nobody has opted in.
+    """Handle a pressed button, or the case that nobody has opted in.
 
-    If there is a button, wait until someone opts in; else return a text that says what to do.
+    If there is a button, wait until someone opts in; otherwise return a text that says what to do.
 
     Args:
         client: The board's Client.
         button: The button's pin, or None.
         led: The light's pin, or None.
-        feed: Called while it waits, to feed a watchdog.
+        feed: Called while waiting, to feed a watchdog.
         released: Whether the button was seen released since it was last pressed.
     """
-    light, pin = _dark, None
+    light, pin = _no_light, None
     if led is not None:
         light = machine.Pin(led, machine.Pin.OUT).value
     if button is not None:
         pin = machine.Pin(button, machine.Pin.IN, machine.Pin.PULL_UP)
     button = Button(pin, released)
     if client.consent and button.was_held(feed):
-        turn(client, light, feed)
+        toggle_consent(client, light, feed)
     if client.consent:
         return None
     why = "someone said no" if client.consent is False else "nobody has said yes yet"
@@ -155,38 +155,38 @@ def attend(client, button, led, feed, released=False):
         return text + ": yes() says it"
     print("hushmote: %s: hold the button for 3 s" % text)
     while not client.consent:
-        if asks(button, light, feed):
-            turn(client, light, feed)
+        if flash_and_watch(button, light, feed):
+            toggle_consent(client, light, feed)
     return None
 
 
 def answer(client, value):
-    """Set the consent that someone gave or withdrew at the prompt."""
+    """Store the consent that someone gave or withdrew at the prompt."""
     client.consent = value
-    print("hushmote: " + ("yes: ctrl-D starts the board" if value else "no: this board is silent"))
+    print("hushmote: " + ("yes: Ctrl-D starts the board" if value else "no: this board is silent"))
 
 
 def from_network(client, value):
-    """Set consent by a message from the network.
+    """Set consent in response to a message from the network.
 
-    False always stops a board. True starts one only if its policy has "consent_from": "network".
+    False always stops a board. True starts it only if its policy has "consent_from": "network".
 
     Raises:
-        ldp_client.SettingsError: For True under any other policy: only someone at the board can opt in.
+        ldp_client.SettingsError: For True under any other policy, as only someone at the board can opt in.
     """
     allowed = value is False or client._policy.get("consent_from") == "network"
     ldp_client.check(allowed, "only someone at the board can say yes", ldp_client.SettingsError)
     client.consent = value
 
 
-_YES_FILE, _ASKING_FILE = ".yes", ".ask"  # no name of an experiment has a dot
-# Fields of an experiment that do not change its question: how often it is asked, what it may cost, how its
-# codes are laid out. Epsilon is compared as a number.
+_YES_FILE, _ASKING_FILE = ".yes", ".ask"  # experiment names contain no dots
+# Experiment fields that do not change its question: how often it is asked, what it may cost, how its codes
+# are laid out. Epsilon is compared as a number.
 _NO_QUESTION = ("v", "epsilon", "every", "budget", "window", "g", "q", "reach", "fanout", "cells", "weights")
 
 
 def _canonical(value):
-    """Return a JSON value as text, names sorted, without spaces; its strings need no escapes."""
+    """Return a JSON value as text, with sorted names and no spaces; its strings need no escapes."""
     if isinstance(value, dict):
         pairs = ['"%s":%s' % (name, _canonical(value[name])) for name in sorted(value)]
         return "{" + ",".join(pairs) + "}"
@@ -202,16 +202,16 @@ def _canonical(value):
 def question(fields):
     """Return 12 bytes: the first 8 of the question's SHA-256, and its epsilon.
 
-    The hash is over the experiment's JSON without the fields of _NO_QUESTION, names sorted, without spaces.
+    The hash covers the experiment's JSON without the _NO_QUESTION fields, with sorted names and no spaces.
 
     Raises:
-        ldp_client.ExperimentRefused: If no experiment has such fields.
+        ldp_client.ExperimentRefused: If an experiment cannot have such fields.
     """
     content = {name: fields[name] for name in fields if name not in _NO_QUESTION}
     try:
         digest = hashlib.sha256(_canonical(content).encode()).digest()
         return digest[:8] + ldp_client.take_int(dict(fields), "epsilon", 0, 0xFFFFFFFF).to_bytes(4, "big")
-    except (TypeError, RuntimeError):  # no experiment has such a value
+    except (TypeError, RuntimeError):  # an experiment cannot have such a value
         raise ldp_client.ExperimentRefused("its fields cannot be read")
 
 
@@ -219,18 +219,18 @@ def _question(payload):
     end = payload.find(b"\x00")
     try:
         fields = json.loads(payload if end < 0 else payload[:end])
-    except (ValueError, TypeError, RuntimeError):  # the last: nested too deep
+    except (ValueError, TypeError, RuntimeError):  # RuntimeError: nested too deeply
         fields = None
     ldp_client.check(isinstance(fields, dict), "not a JSON object")
     return question(fields)
 
 
-# What KeptExperiments uses under the policy's "ask": "each".
+# KeptExperiments uses the following if the policy has "ask": "each".
 
 
 def load(experiments, names):
-    """Read the last consent for each name, and the question that waits; an opt-out clears both."""
-    experiments._client._on_no = lambda: forget_all(experiments)
+    """Read each name's last consent and waiting question; an opt-out clears both."""
+    experiments._client._on_opt_out = lambda: forget_all(experiments)
     if experiments._client.consent is False:
         forget_all(experiments)
     if experiments._folder is None:
@@ -243,20 +243,20 @@ def load(experiments, names):
             try:
                 with open(experiments._folder + "/" + file, "rb") as f:
                     data = f.read()
-            except OSError:  # there is none
+            except OSError:  # the file does not exist
                 continue
             if experiments._seal(file, data[:-4]) == int.from_bytes(data[-4:], "big"):
                 table[name] = data[:-4]
 
 
 def _write(experiments, file, data):
-    """Write data into a file of the folder, if there is one; set fault if that fails."""
+    """Write data to a file in the folder, if there is a folder; set fault if that fails."""
     if experiments._folder is None:
         return
     try:
         experiments._put(file, data)
-    except OSError as e:  # full, or worn: the question is asked again after the next start
-        experiments.fault = "a yes cannot be kept: errno %s" % (e.args[0] if e.args else "unknown")
+    except OSError as e:  # flash full or worn out: the question is asked again after the next start
+        experiments.fault = "cannot store consent: errno %s" % (e.args[0] if e.args else "unknown")
 
 
 def _remove(experiments, file):
@@ -265,38 +265,38 @@ def _remove(experiments, file):
 
 
 def ask(experiments, name, payload):
-    """Keep a payload in asking, and raise, unless the last consent was to its question and epsilon."""
+    """Store the payload in `asking` and raise, unless the last consent covers its question and epsilon."""
     new, agreed = _question(payload), experiments._agreed.get(name, b"")
     if new[:8] != agreed[:8] or new[8:] > agreed[8:]:
         if experiments.asking.get(name) != payload:
             experiments.asking[name] = payload
             _write(experiments, name + _ASKING_FILE, payload)
-        raise ldp_client.ExperimentRefused("nobody has said yes to it: agree(name) says it")
+        raise ldp_client.ExperimentRefused("nobody has consented to it: call agree(name)")
 
 
 def agree(experiments, name, payload):
-    """Accept the question that waits; after an opt-out someone must opt in first."""
+    """Accept the waiting question; after an opt-out, someone must opt in first."""
     ldp_client.check(experiments._client.consent is not False, "someone said no to everything")
-    ldp_client.check(name in experiments.asking, "no question waits")
-    ldp_client.check(payload in (None, experiments.asking[name]), "another question waits now")
+    ldp_client.check(name in experiments.asking, "no question is waiting")
+    ldp_client.check(payload in (None, experiments.asking[name]), "another question is waiting now")
     experiments._refused.pop(name, None)
     _remove(experiments, name + _ASKING_FILE)
     experiments.take(name, experiments.asking.pop(name), True)
 
 
 def settle(experiments, name, payload):
-    """Let no question wait any longer, since an experiment is in force; keep the consent to a payload.
+    """Remove the waiting question, because an experiment is now in force; store the consent to a payload.
 
-    None as the payload keeps no consent.
+    If the payload is None, no consent is stored.
 
     Raises:
         ldp_client.ExperimentRefused: If someone has opted out in the meantime.
     """
-    if experiments._client._no is not experiments._no:
+    if experiments._client._opt_out is not experiments._opt_out:
         experiments._client._experiments.pop(name, None)
         raise ldp_client.ExperimentRefused("someone said no meanwhile")
     if experiments.asking.pop(name, None):
-        experiments._refused.pop(name, None)  # the same bytes may be asked about again
+        experiments._refused.pop(name, None)  # the same payload may be asked about again
         _remove(experiments, name + _ASKING_FILE)
     if payload is None:
         return
@@ -305,14 +305,14 @@ def settle(experiments, name, payload):
 
 
 def forget(experiments, name):
-    """Forget the last consent for a name, and the question that waits: it was withdrawn."""
+    """Forget a withdrawn experiment's last consent and waiting question."""
     experiments._agreed.pop(name, None)
     for file in (_YES_FILE, _ASKING_FILE):
         _remove(experiments, name + file)
 
 
 def forget_all(experiments):
-    """Forget all consent, since someone opted out: repeated experiments need new consent."""
+    """Forget all consent, as someone opted out; repeated experiments then need new consent."""
     for table in (
         experiments._client._experiments,
         experiments.digests,

@@ -1,24 +1,24 @@
-"""A ledger's folder where processes share a disk, as on CPython: a lock, and durable writes.
+"""Locking and durable writes for a ledger's folder where processes share a disk, as on CPython.
 
-ldp_client.FileStorage uses it wherever there is os.fsync, which boards lack.
+ldp_client.FileStorage uses this module wherever os.fsync exists, which it does not on boards.
 """
 
 import os
 
 try:
     import fcntl
-except ImportError:  # Windows, where two clients on one ledger are noticed only at the next write
+except ImportError:  # on Windows, two clients sharing a ledger are noticed only on the next write
     fcntl = None
 
 
 class Disk:
-    """A folder, locked for the process that made this object, as long as the object exists."""
+    """A folder, locked for the process that created this object for as long as the object exists."""
 
     def __init__(self, folder: str) -> None:
-        """Raise OSError if the folder cannot be opened, or another client has it."""
+        """Raise OSError if the folder cannot be opened or another client has locked it."""
         self._folder, self._process = folder, os.getpid()
         self._lock = None
-        if fcntl and os.path.isdir(folder):  # a missing one has no ledger, and makes no report
+        if fcntl and os.path.isdir(folder):  # a missing folder has no ledger, so no reports can be made
             self._lock = os.open(folder, os.O_RDONLY)
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -30,9 +30,9 @@ class Disk:
             os.close(self._lock)
 
     def replace(self, path: str, data: bytes) -> None:
-        """Replace a file's bytes, by way of a new file: opening the old one for writing would empty it."""
+        """Replace a file's content using a new file, as opening the old one for writing would empty it."""
         if os.getpid() != self._process:
-            raise OSError("1, a forked process has no client")
+            raise OSError("1, a forked process cannot use its parent's client")
         with open(path + ".new", "wb") as f:
             f.write(data)
             f.flush()

@@ -6,7 +6,7 @@ distribution of draws that are made at each wake-up. Draws are independent: afte
 experiment has changed, discard the draw and draw again.
 
     calls, digests = gap.draw(client, 144)      after the report of one call, for those that follow
-    ...                                         sleep for so many intervals
+    ...                                         sleep for that many intervals
     for name in digests:                        nothing is drawn here, if the version is still the same:
         client.report(name, read(name), digests[name])
 

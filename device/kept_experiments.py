@@ -1,22 +1,22 @@
-"""The experiments that a board takes part in, kept in flash from one start to the next.
+"""The experiments that a board takes part in, kept in flash across restarts.
 
-A board that knows its experiments draws for `every` in advance, and needs its radio only when there
-is something to send. A message that the broker repeats byte by byte costs nothing: no parsing, no
-verification of a signature, no write.
+A board that knows its experiments draws for `every` in advance, and needs its radio only when there is
+something to send. A message that the broker repeats unchanged costs nothing: no parsing, no signature
+verification, no write.
 
-    kept = KeptExperiments(client, "/experiments")      takes part in what the folder holds
-    kept.take("room_temp", payload)                     a retained message of the experiment's topic
+    kept = KeptExperiments(client, "/experiments")      takes part in the experiments stored in the folder
+    kept.take("room_temp", payload)                     handles a retained message on an experiment's topic
 
-A file has the experiment's name and holds, big-endian:
-    4 least serial that is accepted   the payload, an experiment or its withdrawal   4 CRC-32
-The CRC covers the fleet and its announce key as well, so that another fleet's files are ignored. So is a
-damaged file; the broker's next message makes a new one.
+Each file is named after its experiment and holds, big-endian:
+    4 lowest accepted serial   the payload, an experiment or its withdrawal   4 CRC-32
+The CRC also covers the fleet and its announce key, so another fleet's files are ignored. Damaged files are
+ignored as well; the broker's next message replaces them.
 
-With "ask": "each" in the policy, consent covers one question. The name's file with ".yes" appended holds it:
+With "ask": "each" in the policy, consent covers one question. The file name.yes stores it:
     8 first bytes of the question's SHA-256   4 epsilon   4 CRC-32
-question() in consent.py makes the first two from an experiment's JSON. New consent is needed if the question
-changes or epsilon is above that of the last consent, after a withdrawal, after an opt-out, and after damage
-to the file. With ".ask" appended, the file holds the payload that waits for consent, and its CRC-32.
+question() in consent.py derives the first two from an experiment's JSON. New consent is needed if the
+question changes or epsilon exceeds that of the last consent, after a withdrawal, after an opt-out, and if the
+file is damaged. The file name.ask stores the payload that is waiting for consent, and its CRC-32.
 """
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportOptionalOperand=false
@@ -34,9 +34,9 @@ else:
 
 
 def load_further(names):
-    """Import files with further mechanisms; return a text for each that fails.
+    """Import modules with further mechanisms; return a text for each one that fails.
 
-    Experiments that need it are then refused by name, and the others continue.
+    Experiments that need a missing mechanism are then refused by name, and the others continue.
     """
     faults = []
     for name in names or ():
@@ -48,65 +48,65 @@ def load_further(names):
 
 
 def _name_in(payload):
-    """Return the name in an experiment's JSON, or None if it cannot be read, which enroll() refuses."""
+    """Return the name in an experiment's JSON, or None for JSON that enroll() will refuse."""
     end = payload.find(b"\x00")
     try:
         name = json.loads(payload if end < 0 else payload[:end])["name"]
-    except (ValueError, KeyError, TypeError, RuntimeError):  # the last: nested too deep
+    except (ValueError, KeyError, TypeError, RuntimeError):  # RuntimeError: nested too deeply
         return None
     return name if isinstance(name, str) else None
 
 
-def beside_ledger(client):
-    """Return a client's KeptExperiments in the folder "experiments" of its storage, which is a folder."""
+def kept_in_ledger_folder(client):
+    """Return a client's KeptExperiments in the subfolder "experiments" of its storage folder."""
     storage = client._ledger._storage
     folder = storage if isinstance(storage, str) else getattr(storage, "_folder", None)
     ldp_client.check(
-        folder, "the storage is no folder: give kept, a KeptExperiments", ldp_client.SettingsError
+        folder, "the storage is not a folder: pass kept, a KeptExperiments", ldp_client.SettingsError
     )
     return KeptExperiments(client, folder + "/experiments")
 
 
 def tidy():
-    """Collect garbage on a board, so that free memory is in one piece."""
+    """Collect garbage on a board, so that free memory is contiguous."""
     if hasattr(gc, "mem_free"):  # MicroPython
         gc.collect()
 
 
 class KeptExperiments:
-    """A client's experiments and, in a folder, their state when the power went.
+    """A client's experiments, stored in a folder so that they survive a power cut.
 
     Args:
         client: The board's Client.
-        folder: Made if missing; None to keep nothing in flash.
+        folder: Created if missing; None to keep nothing in flash.
 
     Attributes:
         digests: name -> SHA-256 of the payload in force.
         fault: None, or why the flash could not be written; the board continues without it.
-        asking: name -> payload that waits for consent of its own.
-        waiting: [name, payload], the newest message of each topic, until consider() takes it.
+        asking: name -> payload that is waiting for its own consent.
+        waiting: A list of [name, payload], the newest message on each topic that consider() has not taken.
     """
 
     def __init__(self, client, folder: "str | None" = "/experiments"):
         self._client = client
         self._folder = folder
         self.digests = {}
-        self._last = {}  # like digests, but withdrawals as well
+        self._last = {}  # like digests, but including withdrawals
         self.fault = None
-        self.waiting = []  # [name, payload]: the newest message of each topic, until consider() takes it
-        self._refused = {}  # name -> SHA-256 of the last payload that was refused, and the reason
+        self.waiting = []
+        self._refused = {}  # name -> SHA-256 of the last refused payload, and the reason
         self._each = client._policy.get("ask") == "each"
         self._agreed = {}  # name -> consent.question() of the last consent
-        self.asking = {}  # name -> payload that waits for consent of its own
-        self._no = None  # the client's last opt-out when a message was taken
+        self.asking = {}
+        self._opt_out = None  # the client's last opt-out at the time of the last take()
         names = client._policy["experiments"]
         if self._each:
-            ldp_client._beside("consent").load(self, names)
+            ldp_client._import_sibling("consent").load(self, names)
         if folder is None:
             return
         try:
             files = os.listdir(folder)
-        except OSError:  # there is none yet
+        except OSError:  # the folder does not exist yet
             return
         for name in files:
             if name in names:
@@ -115,57 +115,57 @@ class KeptExperiments:
                 self._remove(name)
 
     def take(self, name, payload, agreed=False):
-        """Take part in the experiment of a retained message, or stop: it may be a withdrawal.
+        """Take part in a retained message's experiment, or stop if the message is a withdrawal.
 
         Args:
-            name: The experiment's name, of its topic.
-            payload: The message.
-            agreed: Whether someone has consented to this very question.
+            name: The experiment's name, from its topic.
+            payload: The message's bytes.
+            agreed: Whether someone has consented to this exact question.
 
         Raises:
-            ldp_client.ExperimentRefused: With the reason; the version before it then stays in force.
+            ldp_client.ExperimentRefused: With the reason; the previous version then remains in force.
         """
-        self._no = self._client._no
+        self._opt_out = self._client._opt_out
         digest = hashlib.sha256(payload).digest()
         if self._last.get(name) == digest:
-            self._client._refusals.pop(name, None)  # of another version, meanwhile
+            self._client._refusals.pop(name, None)  # another version may have been refused in the meantime
             if self._each:
-                ldp_client._beside("consent").settle(self, name, None)
+                ldp_client._import_sibling("consent").settle(self, name, None)
             return
-        if payload[:1] <= b"\x00":  # a withdrawal has no JSON: it is empty, or a serial and a signature
+        if payload[:1] <= b"\x00":  # a withdrawal has no JSON: it is empty or only a serial and signature
             self._client.withdraw(name, payload)
             for table in (self.digests, self.asking, self._refused):
                 table.pop(name, None)
             if self._each:
-                ldp_client._beside("consent").forget(self, name)
+                ldp_client._import_sibling("consent").forget(self, name)
         else:
-            called = _name_in(payload)
-            if called is not None and called != name:
-                # Otherwise it could replace another one, and outlive its own topic.
-                raise ldp_client.ExperimentRefused("it calls itself %s" % called)
+            stated_name = _name_in(payload)
+            if stated_name is not None and stated_name != name:
+                # Otherwise it could replace another experiment, and outlive its own topic.
+                raise ldp_client.ExperimentRefused("its name is %s" % stated_name)
             if self._each and not agreed:
-                ldp_client._beside("consent").ask(self, name, payload)
+                ldp_client._import_sibling("consent").ask(self, name, payload)
             self._enroll(name, payload, False)
             if self._each:
-                ldp_client._beside("consent").settle(self, name, payload if agreed else None)
+                ldp_client._import_sibling("consent").settle(self, name, payload if agreed else None)
             self.digests[name] = digest
         self._last[name] = digest
         self._write(name, payload)
 
     def agree(self, name, payload=None):
-        """Consent to a question that waits in asking, for someone at the board.
+        """Consent to a question in asking, on behalf of someone at the board.
 
         Args:
             name: The experiment's name.
-            payload: What was shown, which must still wait; None for whatever waits.
+            payload: The payload that was shown, which must still be waiting; None for any waiting payload.
 
         Raises:
             ldp_client.ExperimentRefused: As for take().
         """
-        ldp_client._beside("consent").agree(self, name, payload)
+        ldp_client._import_sibling("consent").agree(self, name, payload)
 
     def put_aside(self, name, payload):
-        """Let a message wait for consider(), replacing an older one; quick, however many come."""
+        """Store a message for consider(), replacing an older one; fast, however many arrive."""
         for message in self.waiting:
             if message[0] == name:
                 message[1] = payload
@@ -173,12 +173,12 @@ class KeptExperiments:
         self.waiting.append([name, payload])
 
     def consider(self):
-        """Take the message that has waited longest; return its name, and why it is refused or None.
+        """Take the message that has waited longest; return its name, and why it was refused or None.
 
-        A signature takes a Pico more than a second. Refused bytes are not looked at again.
+        Verifying a signature takes a Pico more than a second. Refused payloads are not verified again.
         """
         name, payload = self.waiting.pop(0)
-        tidy()  # a signature's numbers need room
+        tidy()  # verifying a signature needs memory
         digest = hashlib.sha256(payload).digest()
         before, why = self._refused.get(name, (None, None))
         if digest != before:
@@ -193,10 +193,10 @@ class KeptExperiments:
         return name, why
 
     def absent(self, name):
-        """Remove an experiment that the broker does not repeat, and return True, if the fleet is open.
+        """Remove an experiment that the broker did not repeat, and return True, if the fleet is open.
 
-        In an open fleet that is how an experiment is withdrawn, also one that waits for consent. One that the
-        application enrolled by itself stays in force.
+        In an open fleet, this is how experiments are withdrawn, including those waiting for consent. An
+        experiment that the application enrolled itself stays in force.
         """
         if self._client._announce_key is not None:
             return False
@@ -208,20 +208,20 @@ class KeptExperiments:
         try:
             self._client.enroll(payload, verified)
         except ldp_client.ExperimentRefused as e:
-            # Under the topic's name: the client has none for an experiment that it cannot read.
+            # Use the topic's name: the client has no name for an experiment that it cannot read.
             self._client._refusals[name] = str(e)
             raise
 
     def _seal(self, name, data):
-        """Return CRC-32 of data and of the fleet, the key and the name that it belongs to."""
-        whose = (self._client.fleet + "/" + name).encode() + (self._client._announce_key or b"")
-        return binascii.crc32(data, binascii.crc32(whose))
+        """Return the CRC-32 of data together with its fleet, announce key and name."""
+        owner = (self._client.fleet + "/" + name).encode() + (self._client._announce_key or b"")
+        return binascii.crc32(data, binascii.crc32(owner))
 
     def _load(self, name):
         try:
             with open(self._folder + "/" + name, "rb") as f:
                 data = f.read()
-        except OSError:  # it cannot be read: the broker will bring it again
+        except OSError:  # unreadable, but the broker will send it again
             return
         if len(data) < 8 or self._seal(name, data[:-4]) != int.from_bytes(data[-4:], "big"):
             return
@@ -229,10 +229,10 @@ class KeptExperiments:
         least = int.from_bytes(data[:4], "big")
         if least:
             self._client.serials[name] = least
-        if payload[:1] > b"\x00":  # no withdrawal
+        if payload[:1] > b"\x00":  # not a withdrawal
             try:
                 if self._each:
-                    ldp_client._beside("consent").ask(self, name, payload)
+                    ldp_client._import_sibling("consent").ask(self, name, payload)
                 self._enroll(name, payload, True)
             except ldp_client.LDPError:  # the policy has changed; status() has the reason
                 return
@@ -249,14 +249,14 @@ class KeptExperiments:
         try:
             self._put(name, least.to_bytes(4, "big") + payload)
             self.fault = None
-        except OSError as e:  # full, or worn: in force until the next start, or kept when it comes again
+        except OSError as e:  # full or worn out: in force until the next start, and stored if it comes again
             self._last.pop(name, None)
-            self.fault = "experiments cannot be kept: errno %s" % (e.args[0] if e.args else "unknown")
+            self.fault = "cannot store experiments: errno %s" % (e.args[0] if e.args else "unknown")
 
     def _put(self, file, data):
         try:
             os.mkdir(self._folder)  # pyright: ignore[reportArgumentType]
-        except OSError:  # it is there; or open() says what is wrong
+        except OSError:  # it exists, or open() will raise the reason
             pass
         with open(self._folder + "/" + file, "wb") as f:
             f.write(data + self._seal(file, data).to_bytes(4, "big"))
@@ -264,5 +264,5 @@ class KeptExperiments:
     def _remove(self, name):
         try:
             os.remove(self._folder + "/" + name)
-        except OSError:  # there is none
+        except OSError:  # the file does not exist
             pass

@@ -1,16 +1,16 @@
 """Hushmote's board side: randomize a reading, debit the privacy budget, return a report.
 
-Only this file sees a reading, and the files beside it that the application imports: ldp_*.py. Read it from
-top to bottom: arithmetic, randomness, experiments (value -> index -> code), the budget ledger, the client.
-It does no networking, needs only modules of stock MicroPython, and runs unchanged on CPython.
+Only this file and the ldp_*.py modules that the application imports ever see a reading. Read it from top to
+bottom: arithmetic, randomness, experiments (value -> index -> code), the budget ledger, the client. It does
+no networking, needs only the modules of stock MicroPython, and runs unchanged on CPython.
 
-Units: epsilon is an integer number of micro-nats (1_000_000 is epsilon = 1), its squares are micro-nats
-squared, numbers are in milli-units. There is no float from index to code, nor in the budget.
+Units: epsilon is an integer number of micro-nats (1_000_000 is epsilon = 1), its squares are in micro-nats
+squared, and numbers are in milli-units. No floats are used between index and code, or in the budget.
 
-    provision("/ldp")                      once, by someone who has the board in hand
+    provision("/ldp")                      once, by someone with physical access to the board
     client = Client(POLICY, "/ldp", device_id="k3f9x1")
     client.consent = True                  someone at the board opts in; until then it is silent
-    client.enroll(payload)                 an experiment, as the server published it
+    client.enroll(payload)                 an experiment as published by the server
     report = client.report("room_temp", 21.4)      bytes to publish, or None
     client.sent(report)                    the broker acknowledged it
 """
@@ -30,15 +30,15 @@ except ImportError:  # CPython
 
 try:
     from machine import unique_id
-except ImportError:  # CPython, or a port without one
+except ImportError:  # CPython, or a port without unique_id()
     unique_id = bytes
 
 try:
     from _thread import allocate_lock  # pyright: ignore[reportAssignmentType]
-except ImportError:  # a port without threads: a callback that interrupts a call ends before it continues
+except ImportError:  # a port without threads: a callback returns before the call that it interrupted resumes
 
     class allocate_lock:
-        """A lock for a port without threads: a nested call is refused, since waiting would never end."""
+        """A lock for ports without threads: it refuses nested calls, which would otherwise wait forever."""
 
         locked = False
 
@@ -57,31 +57,31 @@ EPSILON_MAX = const(16_000_000)
 _MAX_CODES = const(1 << 24)
 _MAX_G = const(1 << 16)
 _MAX_MILLI = const(1 << 40)
-_MAX_CAP = const(1 << 54)  # what a ledger entry can hold
+_MAX_CAP = const(1 << 54)  # the limit of a ledger entry's field
 _NAME_CHARS = "abcdefghijklmnopqrstuvwxyz0123456789-_"
 _NAME_TEXT = " must be 1 to 32 of a-z, 0-9, _ and -"
-_RULES = ("unlimited", "sum", "squares", "count")  # the order is the ledger's encoding
+_RULES = ("unlimited", "sum", "squares", "count")  # the ledger stores a rule's index in this tuple
 
 
-def _beside(name):
-    """Return a module beside this file: in its package on CPython, in the same folder on a board."""
+def _import_sibling(name):
+    """Import a module that is next to this file: in its package on CPython, in the same folder on a board."""
     path = __name__[:-10] + name  # without "ldp_client"
     module = __import__(path, None, None, ("*",))
     if path == name:
-        sys.modules.pop(name, 0)  # a board needs it for a moment, then its memory
+        sys.modules.pop(name, 0)  # a board needs the module only briefly, and then needs its memory back
     return module
 
 
 class LDPError(Exception):
-    """Base of all errors that this file raises, except TypeError for a reading of the wrong type."""
+    """The base class of this file's errors, except TypeError for a reading of the wrong type."""
 
 
 class ExperimentRefused(LDPError):
-    """The experiment is malformed, unsigned, or outside the policy; the text gives the reason."""
+    """The experiment is malformed, unsigned or not allowed by the policy; the message says why."""
 
 
 class SettingsError(LDPError):
-    """The firmware's own settings (policy, device id, keys) are wrong; the text names the one."""
+    """One of the firmware's own settings (policy, device id, keys) is wrong; the message says which."""
 
 
 class EntropyError(LDPError):
@@ -89,7 +89,7 @@ class EntropyError(LDPError):
 
 
 class LedgerExists(LDPError):
-    """provision() found a ledger, whole or damaged, and did not change it."""
+    """provision() found a ledger, intact or damaged, and did not change it."""
 
 
 class LedgerError(LDPError):
@@ -111,7 +111,7 @@ def _exp_bounds(epsilon, bits):
         i += 1
         term = (term * x >> bits) // i
         total += -term if i & 1 else term
-    # Each term is less than 2 units too small, and so are x and the sum of the terms left out.
+    # Each term is less than 2 units too small, and so are x and the sum of the omitted terms.
     low, high = total - 2 * i - 4, total + 2 * i + 4
     for _ in range(halvings):
         low = low * low >> bits
@@ -122,8 +122,8 @@ def _exp_bounds(epsilon, bits):
 def truth_threshold(epsilon, g, inside=1):  # type: (int, int, int) -> int
     """Return floor(p * ONE) for p = inside e^eps / (inside e^eps + g - 1), exactly, on every runtime.
 
-    inside codes share p, the other g - 1 share the rest: rounding p down keeps the ratio below e^eps. p is
-    irrational, so the bounds agree once they have enough bits.
+    `inside` codes share p, and the other g - 1 codes share the rest. Rounding p down keeps the ratio below
+    e^eps. p is irrational, so the two bounds agree once they have enough bits.
 
     Args:
         epsilon: In micro-nats, 1_000 to 16_000_000.
@@ -169,27 +169,27 @@ def _valid_name(name, chars):
 
 # --- Randomness -----------------------------------------------------------------------------------
 
-# os.urandom is not enough by itself: it returns raw ring-oscillator bits on a Pico W before MicroPython 1.28,
-# and a plain generator's on an ESP32 whose radio is off. So a lot of it is hashed, together with a seed that
-# is kept in the ledger and the board's id, and a little more is mixed in at every call.
+# os.urandom is not good enough by itself: it returns raw ring-oscillator bits on a Pico W before MicroPython
+# 1.28, and the output of a plain generator on an ESP32 whose radio is off. So we hash a lot of it together
+# with the board's id and a seed kept in the ledger, and mix in a little more on every call.
 _ENTROPY_BYTES = const(384)
 _RESEED_BYTES = const(128)
-# With 1 bit of entropy per byte, a source repeats a piece of this length, where it is looked for, in less
-# than one of 2^22 calls, and that call makes no report; a good source never repeats one.
+# Even a source with only 1 bit of entropy per byte fails this repetition check in fewer than one of 2^22
+# calls, and such a call just makes no report; a good source never repeats a piece of this length.
 _PIECE_BYTES = const(32)
 
 
 def _entropy(n):
     """Return n bytes of os.urandom; raise EntropyError if the source is missing or stuck.
 
-    A stuck source repeats itself, but not necessarily every byte: an RP2040 whose oscillator has stopped
-    returns a cycle of 93 bytes. So the first piece must not occur again, nor the last one earlier.
+    A stuck source repeats itself, though not necessarily every byte: an RP2040 whose oscillator has stopped
+    returns a cycle of 93 bytes. So the first piece must not occur again, and the last must not occur earlier.
     """
     try:
         data = os.urandom(n)
-    except (AttributeError, OSError, RuntimeError):  # the last is NotImplementedError's base
+    except (AttributeError, OSError, RuntimeError):  # RuntimeError is the base class of NotImplementedError
         data = b""
-    check(len(data) == n, "no os.urandom in this firmware", EntropyError)
+    check(len(data) == n, "this firmware has no os.urandom", EntropyError)
     last = n - _PIECE_BYTES
     good = data.find(data[:_PIECE_BYTES], 1) < 0 and data.find(data[last:]) == last
     check(good, "os.urandom is stuck: power-cycle the board", EntropyError)
@@ -197,13 +197,13 @@ def _entropy(n):
 
 
 class DRBG:
-    """A deterministic random bit generator: SHA-256 with fast key erasure, and two primitives on top.
+    """A deterministic random bit generator: SHA-256 with fast key erasure, plus two primitives.
 
-    The state is a 32-byte key. SHA-256 of byte 1 and the key is the next key, which replaces it; SHA-256 of
-    byte 2, 3, ... and the key is the output; SHA-256 of byte 0, the key and entropy is the key after a
-    reseed. The first byte and the length keep these inputs apart, so SHA-256 acts as a keyed random function.
-    The guarantees are those of HMAC-DRBG (SP 800-90A), for a fifth of the hashing: earlier output cannot be
-    computed from the state, and entropy makes a known state unknown again.
+    The state is a 32-byte key. SHA-256 of byte 1 and the key is the next key; SHA-256 of byte 2, 3, ... and
+    the key is the output; SHA-256 of byte 0, the key and new entropy is the key after a reseed. These inputs
+    differ in their first byte or their length, so SHA-256 acts as a keyed random function. The guarantees are
+    those of HMAC-DRBG (SP 800-90A) with a fifth of the hashing: earlier output cannot be computed from the
+    state, and new entropy makes a compromised state secret again.
     Citation: Bernstein, "Fast-key-erasure random-number generators", 2017.
     """
 
@@ -212,7 +212,7 @@ class DRBG:
         self.reseed(seed)
 
     def reseed(self, entropy):
-        """Mix entropy into the state, and discard the bits drawn ahead."""
+        """Mix entropy into the state, and discard any bits that were generated but not used."""
         self._key = _sha256(b"\x00" + self._key + entropy)
         self._pool = b""
 
@@ -238,9 +238,9 @@ class DRBG:
         return self._bits() < threshold
 
     def below(self, n):
-        """Return a number uniform over range(n), 1 <= n <= 2**24, exactly: by rejection, never by modulo."""
+        """Return an exactly uniform number from range(n), 1 <= n <= 2**24, by rejection, never by modulo."""
         if not 1 <= n <= _MAX_CODES:
-            raise ValueError("n is 1 to 16777216")
+            raise ValueError("n must be 1 to 16777216")
         mask = 0
         while mask < n - 1:
             mask = mask << 1 | 1
@@ -289,12 +289,12 @@ def take_choice(fields, name, choices):
     """Take a field that must be one of the texts in choices."""
     value = take(fields, name)
     value = value if type(value) is str else "?"  # formatting a deeply nested value would raise RuntimeError
-    check(value in choices, "no %s %s on this board" % (name, value))
+    check(value in choices, "this board does not support %s %s" % (name, value))
     return value
 
 
 def take_no_more(fields, where=""):
-    """Refuse the experiment if a field is left that nothing has taken."""
+    """Refuse the experiment if any field is left over."""
     for name in fields:
         raise ExperimentRefused("unknown field %s%s" % (name, where))
 
@@ -306,15 +306,15 @@ def _take_type(reading, fields):
         for label in good or ():
             good = good and type(label) is str and 1 <= len(label) <= 64
         good = good and len(set(labels)) == len(labels)
-        check(good, "labels must be different, of 1 to 64 characters")
+        check(good, "labels must differ and have 1 to 64 characters")
         reading.labels = tuple(labels)
-        reading.domain = len(labels) + 1  # the last label is "other": whatever is not listed
+        reading.domain = len(labels) + 1  # the last index is "other": any label that is not listed
     elif reading.type == "number":
         reading.low = take_int(fields, "low", -_MAX_MILLI, _MAX_MILLI)
         reading.high = take_int(fields, "high", -_MAX_MILLI, _MAX_MILLI)
         check(reading.low < reading.high, "low must be less than high")
         reading.domain = take_int(fields, "bins", 2, _MAX_CODES)
-    if "missing" in fields:  # one more index, the last one: no reading
+    if "missing" in fields:  # add one more index, the last, for "no reading"
         reading.missing = reading.domain
         reading.domain += take_int(fields, "missing", 1, 1)
 
@@ -330,8 +330,8 @@ def _bucket(reading, value):
             return 1 if value else 0
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         value *= 1000
-        if isinstance(value, float) and low <= value < high:  # which infinities are not
-            value += 0.5  # to the nearest milli-unit, so that 1.001 is 1001 in single precision too
+        if isinstance(value, float) and low <= value < high:  # excludes infinities
+            value += 0.5  # round to the nearest milli-unit, so that 1.001 is 1001 in single precision too
             milli = int(value)
             value = milli - 1 if milli > value else milli
         bins = reading.missing or reading.domain
@@ -346,13 +346,13 @@ class Level:
 
     Attributes:
         domain: Number of nodes.
-        width: How many neighbouring indices a node stands for; 1 except in hh.
+        width: Number of neighbouring indices that a node covers; 1 except in hh.
         g: Number of cells.
         t: Number of base-g digits of the hash; 0 if the node itself is the cell (g == domain).
         seeds: Number of nonzero hash seeds, g**t - 1; 1 if there is no hash.
         threshold: The code tells the truth with probability threshold / ONE.
         offset: Index of the level's first code among the experiment's codes.
-        weight: How often the level is drawn, out of the experiment's weight_sum.
+        weight: How many times the level is drawn, on average, out of weight_sum.
     """
 
     def __init__(self, epsilon, domain, g, width, offset, weight):
@@ -371,7 +371,7 @@ class Level:
         self.seeds = size - 1 if t else 1  # type: int
         self.code_count = self.seeds * g  # type: int
         self.threshold = truth_threshold(epsilon, g)  # type: int
-        # At or below 1/g the truth is not likelier than each lie: e^eps would bound the wrong ratio.
+        # At or below 1/g the truth is no likelier than any single lie, so e^eps would bound the wrong ratio.
         check(self.threshold * g > ONE, "epsilon is too small for so many cells")
 
     def respond(self, node, rng):
@@ -387,14 +387,14 @@ class Level:
                 cell += node % g * (seed % g)
                 node //= g
                 seed //= g
-        # Both are always drawn and one expression takes either, so timing does not tell a lie from the truth.
+        # Both are always drawn, and one expression covers both cases, so timing does not reveal a lie.
         lie = not rng.bernoulli(self.threshold)
         other = 1 + rng.below(g - 1)  # one of the g - 1 *other* cells: with all g, epsilon would be larger
         return code + (cell + lie * other) % g
 
 
 def pick(exp, rng):
-    """Return the level of the report, drawn by weight without looking at the reading."""
+    """Return the report's level, drawn by weight and independently of the reading."""
     level = exp.levels[0]
     if len(exp.levels) > 1:
         draw = rng.below(exp.weight_sum)
@@ -408,7 +408,7 @@ def pick(exp, rng):
 def _take_levels(exp, fields):
     domain = exp.domain
     cells, weights = [domain], [1]
-    check(exp.mechanism != "rr" or domain == 2, "rr is for two values")
+    check(exp.mechanism != "rr" or domain == 2, "rr requires two values")
     if exp.mechanism == "olh":
         cells = [take_int(fields, "g", 2, domain - 1)]
     elif exp.mechanism == "hh":
@@ -419,7 +419,7 @@ def _take_levels(exp, fields):
             height += 1
         cells = take_ints(fields, "cells", height, 2, _MAX_CODES)
         weights = take_ints(fields, "weights", height, 0, 65535, [1] * height)
-        check(weights[-1], "the last of the weights must not be 0")
+        check(weights[-1], "the last weight must not be 0")
     width = exp.fanout ** (len(cells) - 1)
     for g, weight in zip(cells, weights):
         level = Level(exp.epsilon, (domain + width - 1) // width, g, width, exp.code_count, weight)
@@ -432,35 +432,36 @@ def _take_levels(exp, fields):
 def _randomize(exp, index, rng):
     """Randomize an index by rr, grr, olh or hh.
 
-    Privacy: for every code and every two indices (None included), the ratio of the probabilities is at most
-    e^epsilon. Utility: docs/mathematics.md; local hashing is best for g near e^epsilon + 1. Cost: at most
-    5 draws and t multiplications of numbers below g, whatever the index. Citation: Wang, Blocki, Li, Jha,
-    "Locally Differentially Private Protocols for Frequency Estimation", USENIX Security 2017, 4.1, 4.4; for
-    hh Cormode, Kulkarni, Srivastava, "Answering Range Queries Under Local Differential Privacy", VLDB 2019.
+    Privacy: for every code and any two indices (including None), the ratio of the code's probabilities is at
+    most e^epsilon. Utility: docs/mathematics.md; local hashing is best with g near e^epsilon + 1. Cost: at
+    most 5 draws and t multiplications of numbers below g, whatever the index. Citation: Wang, Blocki, Li,
+    Jha, "Locally Differentially Private Protocols for Frequency Estimation", USENIX Security 2017, 4.1, 4.4;
+    for hh Cormode, Kulkarni, Srivastava, "Answering Range Queries Under Local Differential Privacy", VLDB
+    2019.
     """
     level = pick(exp, rng)
     return level.respond(index // level.width, rng)
 
 
-# The types of readings and the mechanisms of this board, by their words in experiments. Further files add
-# theirs when they are imported. Types: take(exp, fields) sets domain, and missing if no reading has an index
-# of its own; bucket(exp, value) returns an index, None for no reading, -1 for a wrong type. Mechanisms:
-# take(exp, fields) sets code_count; randomize(exp, index, rng) returns a code.
+# The reading types and mechanisms that this board supports, by their names in experiments. Other modules add
+# theirs when they are imported. Types: take(exp, fields) sets domain, and also missing if "no reading" has
+# its own index; bucket(exp, value) returns an index, None for no reading, or -1 for a wrong type.
+# Mechanisms: take(exp, fields) sets code_count; randomize(exp, index, rng) returns a code.
 TYPES = dict.fromkeys(["bool", "choice", "number"], (_take_type, _bucket))
 MECHANISMS = dict.fromkeys(["rr", "grr", "olh", "hh"], (_take_levels, _randomize))
 
 
 class Experiment:
-    """An experiment's question, its randomization and its cost; immutable, made by Experiment.parse().
+    """An experiment's question, randomization and cost. Immutable; use Experiment.parse() to create one.
 
     Attributes:
-        name, type, labels, mechanism, every, window, rule, cap: The fields of the JSON.
+        name, type, labels, mechanism, every, window, rule, cap: The JSON fields of the same names.
         low, high: The range of a number, in milli-units.
         epsilon: Per report, in micro-nats.
         domain: Number of indices.
-        missing: The index of no reading, or None if the experiment does not set it.
+        missing: The index for no reading, or None if the experiment does not set it.
         levels, weight_sum: The levels of randomized response, and the sum of their weights.
-        code_count, code_bytes: Number of codes, and how many bytes a code takes in a report.
+        code_count, code_bytes: Number of codes, and number of bytes per code in a report.
         sha256, digest: SHA-256 of the JSON as it was published, and its first 4 bytes.
     """
 
@@ -481,10 +482,10 @@ class Experiment:
         for c in payload:
             check(32 <= c < 127 and c != 92, "must be printable ASCII without a backslash")
         # MicroPython's json accepts more than JSON (missing commas, numbers as keys). That does no harm: each
-        # field is checked below, and no server counts under the digest of bytes that it did not write.
+        # field is checked below, and a server only counts reports under digests of bytes that it wrote.
         try:
             fields = json.loads(payload.decode())
-        except (ValueError, TypeError, RuntimeError):  # TypeError: a list as a key. RuntimeError: too deep
+        except (ValueError, TypeError, RuntimeError):  # TypeError: list as a key; RuntimeError: too deep
             fields = None
         check(type(fields) is dict, "not a JSON object")
         self.sha256 = _sha256(payload)
@@ -513,32 +514,32 @@ class Experiment:
 
     def cost(self):
         """Return the cost of one report against the cap: micro-nats, micro-nats squared, or 1."""
-        return self.epsilon ** (_RULES.index(self.rule) % 3)  # its place in _RULES, but for count
+        return self.epsilon ** (_RULES.index(self.rule) % 3)  # the index in _RULES, except 0 for count
 
     def bucket(self, value):
         """Return the index of a reading, in range(domain), or None.
 
-        A bool takes a bool or an int (a pin's value), a choice a str, a number an int or float in whole
-        units. Numbers outside of low to high, infinities included, are counted in the end bins; a label that
-        is not listed is "other". No reading (None, NaN) is the last index if the experiment sets missing,
-        else None.
+        A bool accepts a bool or an int (a pin's value), a choice accepts a str, and a number accepts an int
+        or float in whole units. Numbers outside low to high, including infinities, are counted in the end
+        bins; an unlisted label counts as "other". No reading (None, NaN) returns the last index if the
+        experiment sets missing, else None.
 
         Raises:
-            TypeError: If the reading is of another type, and in no other case.
+            TypeError: If, and only if, the reading is of another type.
         """
         if value is None or (isinstance(value, float) and value != value):
             return self.missing
         index = self._bucket(self, value)
-        if index == -1:  # of the wrong type: a mistake in the application
-            raise TypeError("%s takes a %s or None" % (self.name, self.type))
+        if index == -1:  # the wrong type, which is a bug in the application
+            raise TypeError("%s must be a %s or None" % (self.name, self.type))
         return index
 
     def randomize(self, index, rng):
         """Return a code in range(code_count).
 
         Args:
-            index: In range(domain); None for no reading, for which an index is drawn evenly, by the mechanism
-                itself if the domain is too large for below().
+            index: In range(domain), or None for no reading. An index is then drawn uniformly, by the
+                mechanism itself if the domain is too large for below().
             rng: An object with bernoulli(threshold) and below(n).
         """
         if index is None:
@@ -551,7 +552,7 @@ class Experiment:
 
 # --- The budget ledger ----------------------------------------------------------------------------
 
-# Storage has two slots, written in turn, so a write that fails does not touch the record in force. A record
+# Storage has two slots, written alternately, so a failed write does not touch the record in force. A record
 # is big-endian:
 #     1 format + consent (0 not asked, 1 no, 2 yes)   1 number of experiments   4 sequence number
 #     16 seed   6 sum of epsilon   8 sum of epsilon**2, over the board's lifetime
@@ -559,10 +560,10 @@ class Experiment:
 #                     7 rule << 54 | pinned cap   7 spent (rule count: the pinned epsilon)
 #     per unsent report, oldest first: 1 length   the report
 #     4 CRC-32
-# Format - 1 was written by clients that did not ask for consent: its second byte is enabled << 7 | number. An
-# opt-out is kept; others are asked again.
-# A record has 127 bytes with 3 experiments and one unsent report. littlefs stores up to 128 inline, which
-# wears the flash 20 to 40 times less than a block of its own; in an outage the record is longer.
+# Format - 1 was written by clients that did not ask for consent: its second byte is enabled << 7 | number of
+# experiments. A stored opt-out is kept; everyone else is asked again.
+# A record with 3 experiments and one unsent report has 127 bytes. littlefs stores up to 128 bytes inline,
+# which causes 20 to 40 times less flash wear than a separate block; during an outage the record is longer.
 _FORMAT = const(0x4E)
 _CONSENT = (None, False, True)
 _HEAD_BYTES = const(36)
@@ -575,15 +576,15 @@ _MAX_UINT32 = const((1 << 32) - 1)
 
 
 class FileStorage:
-    """Two slots, as files in a folder.
+    """Two slots, stored as files in a folder.
 
-    Where processes share a disk, the object locks the folder as long as it exists; making one raises OSError
-    if another client has the lock.
+    Where processes share a disk, the object locks the folder for as long as it exists, and the constructor
+    raises OSError if another client has the lock.
     """
 
     def __init__(self, folder):
         self._folder = folder
-        self._disk = _beside("disk").Disk(folder) if hasattr(os, "fsync") else None
+        self._disk = _import_sibling("disk").Disk(folder) if hasattr(os, "fsync") else None
 
     def read(self, slot):
         """Return the slot's bytes, or None if it was never written; raise OSError if it cannot be read."""
@@ -591,7 +592,7 @@ class FileStorage:
             with open("%s/ledger%d" % (self._folder, slot), "rb") as f:
                 return f.read()
         except OSError as e:
-            if e.args and e.args[0] in (2, 44):  # ENOENT, and WebAssembly's: no other error is an empty slot
+            if e.args and e.args[0] in (2, 44):  # ENOENT (44 in WebAssembly); only this means an empty slot
                 return None
             raise
 
@@ -601,7 +602,7 @@ class FileStorage:
         if self._disk:
             self._disk.replace(path, data)
         else:
-            with open(path, "wb") as f:  # littlefs keeps the old bytes until a file is closed
+            with open(path, "wb") as f:  # littlefs keeps the old bytes until the file is closed
                 f.write(data)
 
 
@@ -614,18 +615,18 @@ def _uint(data, at, n):
 
 
 def _key(name):
-    """Return the ledger's key of an experiment. Two names with one key would share an entry, not split it."""
+    """Return an experiment's ledger key. Two names with the same key would share one entry's budget."""
     return _sha256(name.encode())[:4]
 
 
 class _State:
-    """The content of a ledger record. Changes are made to a copy, and hold once that is in flash."""
+    """The content of a ledger record. Changes are made to a copy, and take effect once it is in flash."""
 
     def __init__(self, seed):
         self.consent = None
         self.seed = seed
         self.sequence = self.sum = self.squares = 0
-        # key -> (number of the last report, rule, pinned cap, spent)
+        # key -> (last report's number, rule, pinned cap, spent)
         self.entries = {}
         self.unsent = ()  # reports, oldest first
 
@@ -648,12 +649,12 @@ class _State:
 
     @classmethod
     def decode(cls, record):
-        """Return the state in a record, or None unless every byte of it is right."""
+        """Return the state in a record, or None if any byte of it is wrong."""
         if len(record) < _HEAD_BYTES + 4 or _crc(record[:-4]) != record[-4:]:
             return None
         consent, count = record[0] - _FORMAT, record[1]
-        before = consent == -1
-        if before:
+        is_older = consent == -1
+        if is_older:
             consent, count = 1 - (count >> 7), count & 127
         if not 0 <= consent < 3:
             return None
@@ -670,7 +671,7 @@ class _State:
             report = record[at + 1 : at + 1 + record[at]]
             self.unsent += (report,)
             at += 1 + len(report) if report else end
-        if before:  # reports made before anyone consented are not sent
+        if is_older:  # do not send reports that were made before anyone consented
             self.unsent = ()
         return self if at == end else None
 
@@ -682,24 +683,24 @@ def _crc(data):
 class _Ledger:
     """The two slots: the record with the higher sequence number is in force, the other is overwritten next.
 
-    Both must be whole, and one commit apart: a slot that is lost or damaged could be the newest, and to
-    continue from the other would undo a debit. littlefs leaves no such slot after a power cut.
+    Both must be intact and one commit apart: a lost or damaged slot could have been the newer one, and
+    continuing from the other would undo a debit. littlefs never leaves such a slot after a power cut.
 
     Attributes:
         state: The state in force.
         locked: None, or the reason why nothing may be spent.
-        unfinished: Whether there is at most what an interrupted provision() leaves; None if unreadable.
+        unfinished: Whether the slots hold no more than an interrupted provision() leaves; None if unreadable.
     """
 
     def __init__(self, storage: object):
-        self._tried = ()  # the last record that was written, whether or not it arrived
+        self._tried = ()  # the last record passed to write(), whether or not it was stored
         self.state = _State(bytes(_SEED_BYTES))
         self.locked = self.unfinished = None
         self._storage = storage
         try:
             if isinstance(storage, str):
                 self._storage = storage = FileStorage(storage)
-            self._slots = [storage.read(0), storage.read(1)]  # what the slots held last
+            self._slots = [storage.read(0), storage.read(1)]  # the slots' last known contents
         except OSError as e:
             self.locked = "locked: %s" % _storage_failed(e)
             return
@@ -713,37 +714,37 @@ class _Ledger:
             self.state = odd if odd.sequence > even.sequence else even
 
     def commit(self, state):
-        """Put a state in force; if storage fails or forgets, raise LedgerError and keep the old state."""
+        """Put a state in force; if storage fails or loses it, raise LedgerError and keep the old state."""
         check(not self.locked, self.locked, LedgerError)
-        slot = self.state.sequence & 1  # odd numbers are in slot 0
+        slot = self.state.sequence & 1  # odd sequence numbers go into slot 0
         state.sequence = self.state.sequence + 1
         check(state.sequence <= _MAX_UINT32, "the ledger is worn out", LedgerError)
         record = state.encode()
         storage, slots = self._storage, self._slots
         try:
-            there = storage.read(slot)
-            if storage.read(1 - slot) != slots[1 - slot] or there not in (slots[slot], self._tried):
+            current = storage.read(slot)
+            if storage.read(1 - slot) != slots[1 - slot] or current not in (slots[slot], self._tried):
                 self.locked = "locked: another client wrote this ledger"
                 raise LedgerError(self.locked)
             self._tried = record
             try:
                 storage.write(slot, record)
             finally:
-                slots[slot] = storage.read(slot)  # also what a failed write has left
+                slots[slot] = storage.read(slot)  # includes whatever a failed write left behind
         except OSError as e:
             raise _storage_failed(e)
-        check(slots[slot] == record, "storage failed: it reads back otherwise", LedgerError)
+        check(slots[slot] == record, "storage failed: the data read back differs", LedgerError)
         self.state = state
 
 
 def provision(storage: object, replace=False, consent=None):
-    """Make the empty ledger, once, with the board in hand.
+    """Create the empty ledger, once, by someone with physical access to the board.
 
     Args:
         storage: As for Client.
-        replace: Overwrite a ledger, whole or damaged. This restarts the privacy bound of the people whom the
-            board measures, so it needs a new device id and a reason.
-        consent: True if they have consented already, as on a signed form.
+        replace: Overwrite an existing ledger, intact or damaged. This restarts the privacy bound for the
+            people whom the board measures, so it needs a new device id and a good reason.
+        consent: True if they have already consented, for example on a signed form.
 
     Raises:
         LedgerExists: If there is a ledger, and replace is False.
@@ -754,14 +755,15 @@ def provision(storage: object, replace=False, consent=None):
         try:
             os.mkdir(storage)
         except OSError:
-            pass  # it exists; or it cannot be made, and the first write raises the reason
+            pass  # it exists, or it cannot be created, in which case the first write raises the reason
     state = _State(DRBG(_entropy(_ENTROPY_BYTES) + unique_id()).generate(_SEED_BYTES))
     ledger = _Ledger(storage)
     check(ledger.unfinished is not None, ledger.locked, LedgerError)
     if not (replace or ledger.unfinished):
-        ledger = None  # unlock the folder: whoever catches the error may use it
-        raise LedgerExists("a ledger is there; replace=True starts its bound again")
-    # Write both slots, as numbers 1 and 2: the first report has 3, so a ledger that lost it is not a new one.
+        ledger = None  # unlock the folder, so that whoever catches the error can use it
+        raise LedgerExists("a ledger exists; replace=True would restart its privacy bound")
+    # Write both slots, with sequence numbers 1 and 2. The first report's commit has number 3, so a ledger
+    # that lost that commit cannot pass for a new one.
     ledger.locked = None
     ledger.state = _State(b"")
     state.consent = consent
@@ -773,33 +775,33 @@ def provision(storage: object, replace=False, consent=None):
 
 
 class Client:
-    """One board: its experiments, its budget, its unsent reports.
+    """One board: its experiments, budget and unsent reports.
 
-    One client uses a ledger, from one thread. A call of report() or sent(), or an opt-in, that comes during
-    another call (from a timer's callback, a second thread) spends nothing and does nothing; an opt-out is
-    written by that other call before it ends. Where processes share a disk, a folder has one client at a
-    time; elsewhere, of two clients the one that notices the other locks itself.
+    Each ledger has one client, used from one thread. A report(), sent() or opt-in that is called during
+    another call (from a timer callback or a second thread) spends nothing and does nothing; an opt-out is
+    written by that other call before it returns. Where processes share a disk, a folder can have only one
+    client at a time; elsewhere, if two clients share a ledger, the one that notices the other locks itself.
 
     Args:
         policy: A dict of what this firmware allows, whatever a server publishes. sum and squares: reports
             continue while the lifetime sum of epsilon <= sum, or that of epsilon**2 <= squares; epsilon: the
-            highest cost of one report; rules and experiments: the allowed names. The files beside this one
-            read its optional ask and consent_from.
+            highest cost of one report; rules and experiments: the allowed names. Other modules read its
+            optional fields ask and consent_from.
         storage: A folder, or an object with read(slot) and write(slot, data), slots 0 and 1.
-        device_id: 1 to 32 of a-z, 0-9 and -; new whenever the board is provisioned, never a MAC.
+        device_id: 1 to 32 of a-z, 0-9 and -; new each time the board is provisioned, never a MAC address.
         key: The device's 32-byte key; None in an open fleet.
-        announce_key: The fleet's 64-byte public key, which verifies signed experiments; it needs fleet.
+        announce_key: The fleet's 64-byte public key, which verifies signed experiments; requires fleet.
         fleet: The fleet's name.
 
     Attributes:
-        rng: Draws for reports, with bernoulli and below; only tests and simulations replace it.
-        serials: The lowest serial number accepted of each signed experiment, by name. The application that
-            keeps experiments in flash must keep it, too.
+        rng: The random source for reports, with bernoulli and below; only tests and simulations replace it.
+        serials: The lowest serial number accepted for each signed experiment, by name. An application that
+            keeps experiments in flash must keep these as well.
 
     Raises:
         SettingsError: If an argument is wrong.
-        EntropyError: If the random source is missing or stuck. A ledger that is missing or damaged raises
-            nothing: the client is locked (status() gives the reason) and the application continues.
+        EntropyError: If the random source is missing or stuck. A missing or damaged ledger does not raise an
+            error: the client is locked (status() gives the reason) and the application continues.
     """
 
     def __init__(
@@ -808,15 +810,15 @@ class Client:
         good = type(policy) is dict and len(policy) - ("ask" in policy) - ("consent_from" in policy) == 5
         for name in ("sum", "squares", "epsilon"):
             good = good and type(policy.get(name)) is int
-        for name in ("rules", "experiments"):  # in ("bath"), a str by a forgotten comma, "at" would be found
+        for name in ("rules", "experiments"):  # not str: ("bath") lacks a comma, and "at" would be in it
             good = good and type(policy.get(name)) in (tuple, list)
-        text = "policy: int sum, squares, epsilon; tuple rules, experiments; no more"
+        text = "policy must have int sum, squares, epsilon and tuple rules, experiments, no more"
         check(good, text, SettingsError)
         good = _valid_name(device_id, _NAME_CHARS[:-1])
         check(good, "device_id must be 1 to 32 of a-z, 0-9 and -", SettingsError)
         for k, size in ((key, 32), (announce_key, 64)):
             good = k is None or (type(k) is bytes and len(k) == size)
-            check(good, "key is 32 bytes, announce_key 64, or None", SettingsError)
+            check(good, "key must be 32 bytes, announce_key 64, or None", SettingsError)
         good = fleet is announce_key is None or _valid_name(fleet, _NAME_CHARS)
         check(good, "fleet" + _NAME_TEXT, SettingsError)
         self._policy = policy
@@ -828,9 +830,11 @@ class Client:
         self._refusals = {}
         self.serials = {}
         self._error = None
-        # The last opt-out since the start, each its own object, and the last one in flash.
-        self._no = self._stored_no = None
-        self._on_no = None  # called as an opt-out is written, or an opt-in after one that could not be
+        # The last opt-out since startup, and the last one written to flash; each opt-out is a new object.
+        self._opt_out = self._stored_opt_out = None
+        self._on_opt_out = (
+            None  # called when an opt-out is written, or an opt-in after an opt-out that failed
+        )
         self._lock = allocate_lock()  # held during a call
         self._ledger = _Ledger(storage)
         seed = _entropy(_ENTROPY_BYTES) + self._ledger.state.seed + unique_id()
@@ -844,12 +848,12 @@ class Client:
 
         Args:
             payload: The message's bytes.
-            verified: This payload was kept in flash after enroll() had accepted it: its signature is not
-                verified again.
-            parsed: The result of Experiment.parse() for this JSON; ignored if it is of another.
+            verified: Whether this payload was kept in flash after enroll() had accepted it; its signature is
+                then not verified again.
+            parsed: The result of Experiment.parse() for this JSON; ignored if it is for another.
 
         Raises:
-            ExperimentRefused: With the reason, which status() shows as well; the version before stays in
+            ExperimentRefused: With the reason, which status() also shows; the previous version stays in
                 force.
         """
         payload = bytes(payload)
@@ -872,7 +876,7 @@ class Client:
     def _check(self, exp):
         most = self._policy["epsilon"]
         check(exp.epsilon <= most, "epsilon is above the policy's %d" % most)
-        check(exp.rule in self._policy["rules"], "the policy has no budget rule " + exp.rule)
+        check(exp.rule in self._policy["rules"], "the policy forbids budget rule " + exp.rule)
         _, rule, _, spent = self._entry(exp)
         check(exp.rule == rule, "its budget rule was pinned as " + rule)
         good = rule != "count" or exp.epsilon == spent
@@ -881,8 +885,8 @@ class Client:
     def _check_signature(self, name, payload, end, verified=False):
         """Check the serial and the signature of a message.
 
-        After the JSON and a zero byte come 4 bytes of serial number and 64 of signature over all before. The
-        serial is compared first: a replayed old message costs no verification.
+        The JSON and a zero byte are followed by a 4-byte serial number and a 64-byte signature over all that
+        precedes it. The serial is compared first, so a replayed old message costs no verification.
         """
         key = self._announce_key
         good = key is not None and payload[end : end + 1] == b"\x00" and len(payload) == end + 69
@@ -891,19 +895,19 @@ class Client:
         if good and not verified:
             text = "hushmote/v1/%s/experiment/%s\x00" % (self.fleet, name)
             digest = _sha256(text.encode() + payload[:-64])
-            good = _beside("ldp_p256").verify(key, digest, payload[-64:])
+            good = _import_sibling("ldp_p256").verify(key, digest, payload[-64:])
         check(good, "its signature is missing or wrong")
         self.serials[name] = serial
 
     def withdraw(self, name, payload=None):
-        """Stop taking part. Spent budget stays spent; unsent reports stay in the outbox.
+        """Stop taking part. Spent budget remains spent; unsent reports remain in the outbox.
 
-        Versions of a signed experiment that were published earlier are refused from then on.
+        From then on, earlier versions of a signed experiment are refused.
 
         Args:
             name: The experiment's name.
-            payload: The retained message that withdraws it: empty in an open fleet, else a signed experiment
-                without JSON. None for the application's own decision, which holds until the next start.
+            payload: The retained message that withdraws it: empty in an open fleet, otherwise a signed
+                experiment without JSON. None if the application decided, which lasts until the next start.
 
         Raises:
             ExperimentRefused: If the payload is not a withdrawal of this experiment.
@@ -927,8 +931,8 @@ class Client:
 
         Args:
             name: The experiment's name.
-            value: The reading, or None for no reading.
-            drawn: The digest of the version for which gap.py drew a report at this call in advance.
+            value: The reading, or None if there is none.
+            drawn: The digest of the version for which gap.py drew a report for this call in advance.
 
         Raises:
             TypeError: If the value is of the wrong type; nothing was spent.
@@ -966,30 +970,30 @@ class Client:
             self._release()
 
     def _entry(self, exp):
-        """Return the experiment's entry in the ledger, or the one that its first report will write."""
+        """Return the experiment's ledger entry, or the one that its first report will write."""
         new = (0, exp.rule, exp.cap, exp.epsilon if exp.rule == "count" else 0)
         return self._ledger.state.entries.get(exp.key, new)
 
     def _remaining(self, exp):
-        """Return how many more reports at this epsilon keep every bound.
+        """Return the number of further reports at this epsilon that every bound allows.
 
-        That is the largest n with spent + n * cost <= cap, for every cap.
+        That is the largest n with spent + n * cost <= cap for every cap.
         """
         state = self._ledger.state
         epsilon = exp.epsilon
         square = epsilon * epsilon
         number, rule, cap, spent = self._entry(exp)
         full = len(state.entries) >= _MAX_ENTRIES and exp.key not in state.entries
-        # A call that was under way may have pinned another rule since this version was checked.
+        # A concurrent call may have pinned another rule since this version was checked.
         if self._ledger.locked or full or rule != exp.rule or (rule == "count" and spent != epsilon):
             return 0
         # For the board's lifetime: while the sum or the squares are within their bound.
         count = (self._policy["sum"] - state.sum) // epsilon
         count = max(count, (self._policy["squares"] - state.squares) // square)
-        # For this experiment: within the smaller of the pinned cap and the version's.
+        # For this experiment: within the smaller of the pinned cap and this version's cap.
         if rule != "unlimited":
             count = min(count, (min(cap, exp.cap) - (number if rule == "count" else spent)) // exp.cost())
-        # At most what the ledger's fields can hold.
+        # Within the range of the ledger's fields.
         count = min(
             count, (_MAX_SUM - 1 - state.sum) // epsilon, (_MAX_SQUARES - 1 - state.squares) // square
         )
@@ -1004,11 +1008,11 @@ class Client:
         return report
 
     def outbox(self):
-        """Return the reports that no broker has acknowledged, oldest first; send them again as they are."""
+        """Return the reports that no broker has acknowledged, oldest first; send them again unchanged."""
         return list(self._ledger.state.unsent) if self.consent and not self._ledger.locked else []
 
     def sent(self, report):
-        """Drop a report that the broker acknowledged; if the storage fails, keep it and raise LedgerError."""
+        """Delete a report that the broker acknowledged; if storage fails, keep it and raise LedgerError."""
         if self._lock.acquire(False):
             try:
                 new = self._ledger.state.copy()
@@ -1024,62 +1028,62 @@ class Client:
 
     @property
     def consent(self):
-        """Whether this board takes part: None if nobody was asked, else True or False. Kept in flash.
+        """Whether this board takes part: None if nobody was asked, else True or False. Stored in flash.
 
-        Only with True are reports made. Someone at the board sets it, to True or False, which drops unsent
-        reports. A False that comes during another call is written by that call. If a False could not be
-        written, the client is silent all the same, and its next calls try to write it again.
+        Reports are made only while this is True. Someone at the board sets it to True or to False; False also
+        deletes unsent reports. If False is set during another call, that call writes it. If False cannot be
+        written, the client is silent all the same, and later calls try again to write it.
 
         Raises:
-            LedgerError: If the ledger is locked or cannot be written, or for a True during another call.
+            LedgerError: If the ledger is locked or cannot be written, or if True is set during another call.
         """
-        return self._no is self._stored_no and self._ledger.state.consent
+        return self._opt_out is self._stored_opt_out and self._ledger.state.consent
 
     @consent.setter
     def consent(self, value):
-        check(type(value) is bool, "consent is True or False", SettingsError)
+        check(type(value) is bool, "consent must be True or False", SettingsError)
         if not value:
-            self._no = object()
-        no = self._no
+            self._opt_out = object()
+        opt_out = self._opt_out
         if not self._lock.acquire(False):
-            check(not value, "another call is under way", LedgerError)
+            check(not value, "another call is in progress", LedgerError)
             return  # the call that holds the lock writes the opt-out
         try:
-            if value and self._no is no:  # no opt-out has come since
-                self._answer(True, no)
+            if value and self._opt_out is opt_out:  # no opt-out has come since
+                self._write_answer(True, opt_out)
         finally:
             self._release()
-        check(value or self._no is self._stored_no, self._error, LedgerError)
+        check(value or self._opt_out is self._stored_opt_out, self._error, LedgerError)
 
-    def _answer(self, value, no):
-        """Write an answer that is newer than this opt-out, or is this opt-out."""
-        if self._on_no and no is not self._stored_no:
-            self._on_no()
+    def _write_answer(self, value, opt_out):
+        """Write an opt-in that is newer than this opt-out, or the opt-out itself."""
+        if self._on_opt_out and opt_out is not self._stored_opt_out:
+            self._on_opt_out()
         new = self._ledger.state.copy()
         new.consent = value
         if not value:
             new.unsent = ()
         self._ledger.commit(new)
-        self._stored_no = no
+        self._stored_opt_out = opt_out
         self._error = None
 
     def _release(self):
-        """Write an opt-out that came during this call, or could not be written before; release the lock."""
+        """Write any opt-out that came during this call or could not be written earlier; release the lock."""
         while True:
-            no = self._no
+            opt_out = self._opt_out
             try:
-                if no is not self._stored_no:
-                    self._answer(False, no)
+                if opt_out is not self._stored_opt_out:
+                    self._write_answer(False, opt_out)
             except LedgerError as e:
                 self._error = str(e)
             finally:
                 self._lock.release()
-            # An opt-out that came after it was read above, but before the release, relies on this call.
-            if self._no is no or not self._lock.acquire(False):
+            # An opt-out that came after self._opt_out was read, but before the release, relies on this call.
+            if self._opt_out is opt_out or not self._lock.acquire(False):
                 return
 
     def status(self):
-        """Return the board's state and its reasons, as a dict of plain values.
+        """Return the board's state, with reasons, as a dict of plain values.
 
         Returns:
             locked, error: None or a line of text; consent; pending: unsent reports; sum, squares: spent in

@@ -1,12 +1,12 @@
-"""ECDSA signatures over P-256 with SHA-256, verified on a board: who signs a fleet's experiments.
+"""Verification of ECDSA signatures (P-256, SHA-256) on a board, to authenticate a fleet's experiments.
 
-All numbers here are public, so their timing need not be constant. A point is (x, y, z), which stands for
+All numbers here are public, so the timing need not be constant. A point is (x, y, z), which represents
 (x / z**2, y / z**3); z is 0 for the point at infinity. References: FIPS 186-5, 6.4.2, and SEC 1, 4.1.4, for
 the scheme; hyperelliptic.org/EFD, "Jacobian coordinates with a4=-3 for short Weierstrass curves", for the
 formulas.
 """
 
-# The curve is y**2 = x**3 - 3*x + _B modulo the prime _P; its base point _G has the prime order _N.
+# The curve is y**2 = x**3 - 3*x + _B modulo the prime _P; its base point _G has prime order _N.
 _P = 0xFFFFFFFF00000001000000000000000000000000FFFFFFFFFFFFFFFFFFFFFFFF
 _N = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 _B = 0x5AC635D8AA3A93E7B3EBBD55769886BC651D06B0CC53B0F63BCE3C3E27D2604B
@@ -18,10 +18,10 @@ _INFINITY = (1, 1, 0)
 
 
 def verify(public_key, digest, signature):
-    """Return whether a signature is the key's for a digest; it never raises on bytes.
+    """Return whether the signature of a digest is valid under a key; never raises if given bytes.
 
-    All numbers are big-endian. s must be in the lower half of its range, so that nobody can make a second
-    signature from a first one.
+    All numbers are big-endian. s must be in the lower half of its range, so that nobody can derive a second
+    valid signature from an existing one.
 
     Args:
         public_key: x and y, 64 bytes.
@@ -36,7 +36,7 @@ def verify(public_key, digest, signature):
         return False
     if not 0 < r < _N or not 0 < s <= _N // 2:
         return False
-    inverse = pow(s, _N - 2, _N)  # by Fermat, as _N is prime
+    inverse = pow(s, _N - 2, _N)  # by Fermat's little theorem, as _N is prime
     u = int.from_bytes(digest, "big") * inverse % _N
     v = r * inverse % _N
     # u * _G + v * key in one pass over the bits of both.
@@ -68,7 +68,7 @@ def _affine(point):
 
 def _double(x, y, z):
     # Reduce after each product: on a board with fragmented memory, products of three factors did not fit.
-    # No point of this curve has y = 0; infinity stays infinity, as its z is 0.
+    # No point on this curve has y = 0; infinity remains infinity because its z is 0.
     zz = z * z % _P
     slope = 3 * (x - zz) * (x + zz) % _P
     yy = y * y % _P
@@ -78,7 +78,7 @@ def _double(x, y, z):
 
 
 def _add(point, other):
-    """Return the sum of a point and an affine one, (x, y)."""
+    """Return the sum of a point and an affine point, (x, y)."""
     x, y, z = point
     if not z:
         return other + (1,)
@@ -86,7 +86,7 @@ def _add(point, other):
     dx = (other[0] * zz - x) % _P
     dy = (other[1] * z % _P * zz - y) % _P
     if not dx:
-        # The same point, for which the formula below is wrong, or its opposite.
+        # Either the same point, for which the formula below is wrong, or its negative.
         return _INFINITY if dy else _double(x, y, z)
     square = dx * dx % _P
     cube = square * dx % _P

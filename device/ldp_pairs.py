@@ -1,9 +1,9 @@
-"""Readings of several parts, `report("crash_by_version", (version, crashed))`, and views, their mechanism.
+"""Readings with several parts, `report("crash_by_version", (version, crashed))`, and the views mechanism.
 
-This file goes beside ldp_client.py. The type "pair" has 2 or 3 parts, each a bool, a choice or a number;
-a tuple or list of their readings is the index (a * D_B + b) * D_C + c. grr, olh and pgr report this joint
-table as it is; "views" also reports tables of some of the parts. A part that sets `missing` has one more
-value, no reading; if a part without it has no reading, the whole pair has none.
+Copy this file next to ldp_client.py. The type "pair" has 2 or 3 parts, each a bool, a choice or a number;
+the index of a tuple or list of their readings is (a * D_B + b) * D_C + c. grr, olh and pgr report this joint
+table as it is; "views" also reports tables over some of the parts. A part that sets `missing` has one extra
+value for "no reading"; if a part without it has no reading, the whole pair counts as no reading.
 """
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
@@ -23,7 +23,7 @@ class Part:
     """One of a pair's readings, with the fields of an Experiment.
 
     Attributes:
-        name, type, labels, low, high, domain, missing: As of an Experiment.
+        name, type, labels, low, high, domain, missing: As in Experiment.
     """
 
     labels = ()  # type: tuple[str, ...]
@@ -42,14 +42,14 @@ class Part:
 
 def take(reading, fields):
     """Set parts (a tuple of Part), domain and missing, or raise ExperimentRefused."""
-    of = ldp_client.take(fields, "of")
-    _check(type(of) is list and 2 <= len(of) <= 3, "of must be 2 or 3 objects")
+    definitions = ldp_client.take(fields, "of")
+    _check(type(definitions) is list and 2 <= len(definitions) <= 3, "of must be 2 or 3 objects")
     parts = ()
     names = []
     domain = 1
-    for own in of:
-        _check(type(own) is dict, "of must be 2 or 3 objects")
-        part = Part(own)
+    for definition in definitions:
+        _check(type(definition) is dict, "of must be 2 or 3 objects")
+        part = Part(definition)
         good = ldp_client._valid_name(part.name, ldp_client._NAME_CHARS) and part.name not in names
         domain *= part.domain
         _check(good and domain <= 1 << 24, "of has a wrong name or too many values")
@@ -57,18 +57,18 @@ def take(reading, fields):
         parts += (part,)
     reading.parts = parts
     reading.domain = domain
-    reading.missing = bucket(reading, [None] * len(of))  # None for the pair means None for every part
+    reading.missing = bucket(reading, [None] * len(parts))  # None for the pair means None for every part
 
 
 def bucket(reading, value):
-    """Return the index of a tuple or list: None if a part has no reading, -1 for another type or length."""
+    """Return a tuple's or list's index: None if a part has no reading, -1 for the wrong type or length."""
     parts = reading.parts
     if not isinstance(value, (tuple, list)) or len(value) != len(parts):
         return -1
     index = 0
     missing = False
-    for part, own in zip(parts, value):
-        i = part.bucket(own)
+    for part, part_value in zip(parts, value):
+        i = part.bucket(part_value)
         missing |= i is None
         index = index * part.domain + (i or 0)
     return None if missing else index
@@ -95,10 +95,10 @@ def take_views(exp, fields):
                 numbers.append(i)
             steps.append((stride, size))
             nodes *= size
-        # Only rising numbers of parts are valid; "true" is 1 in Python, but not a number here.
-        # They are compared before they are formatted: deeply nested values would raise RuntimeError.
+        # Part indices must be ascending; "true" equals 1 in Python, but is not an index here.
+        # Compare before calling repr(), which would raise RuntimeError for deeply nested values.
         good = numbers and view == numbers and repr(view) == repr(numbers) and view not in earlier
-        _check(good, "views must differ and rise")
+        _check(good, "views must differ and ascend")
         earlier.append(view)
         level = ldp_client.Level(exp.epsilon, nodes, g, 1, exp.code_count, weight)
         level.steps = steps
@@ -110,16 +110,16 @@ def take_views(exp, fields):
 
 
 def randomize_views(exp, index, rng):
-    """Return the code of the cell of one view in which an index lies.
+    """Draw a view and return a randomized code for the index's cell in it.
 
-    Privacy: each view is randomized response at e^epsilon over its cells, and the draw of the view does not
-    depend on the index. Utility: docs/estimates.md. Cost: at most 5 draws, a step for each part and one for
-    each digit of the hash, whatever the index. Citation: Yang, Wang, Li, Cheng, Su, "Answering
+    Privacy: each view is randomized response at e^epsilon over its cells, and the view is drawn
+    independently of the index. Utility: docs/estimates.md. Cost: at most 5 draws, one step per part and one
+    per digit of the hash, whatever the index. Citation: Yang, Wang, Li, Cheng, Su, "Answering
     Multi-Dimensional Range Queries under Local Differential Privacy", VLDB 2021.
     """
     level = ldp_client.pick(exp, rng)
     node = 0
-    for stride, size in level.steps:  # a part outside of the view has size 1, which adds 0
+    for stride, size in level.steps:  # a part outside the view has size 1, which adds 0
         node = node * size + index // stride % size
     return level.respond(node, rng)
 

@@ -1,15 +1,15 @@
-"""pgr: local hashing with the fewest codes, by projective geometry.
+"""pgr: local hashing with as few codes as possible, using projective geometry.
 
-A value is a point of the projective space over the integers mod q, q prime, and so is a code: a vector of t
-digits whose highest nonzero digit is 1, so that no point is a multiple of another. A code is likelier, by
-e^epsilon, for the values whose dot product with it is 0: they are *inside*.
+Both values and codes are points in the projective space over the integers mod q, q prime: vectors of t
+digits whose highest nonzero digit is 1, so that no point is a multiple of another. A code is e^epsilon times
+as likely for the values whose dot product with it is 0; the code is *inside* for these values.
 
-Privacy: a code's chance inside is at most e^epsilon times that outside; threshold / ONE is the chance of all
-inside, rounded down. tests/device/test_pgr.py enumerates it. Utility: any two values are inside together for
-the same number of codes, so that estimates are unbiased; their errors are those of olh. Cost:
-(q**t - 1) / (q - 1) codes, q - 1 times fewer than an olh that distinguishes as many values; 3 draws, and
-steps whose number depends on q and t alone. Citation: Feldman, Nelson, Nguyen, Talwar, "Private Frequency
-Estimation via Projective Geometry", ICML 2022.
+Privacy: the probability of a code that is inside is at most e^epsilon times that of a code outside;
+threshold / ONE is the total probability of all codes inside, rounded down. tests/device/test_pgr.py verifies
+this by enumeration. Utility: any two values share the same number of codes inside, so estimates are unbiased;
+their errors match those of olh. Cost: (q**t - 1) / (q - 1) codes, q - 1 times fewer than an olh that
+distinguishes as many values; 3 draws, and a number of steps that depends only on q and t. Citation: Feldman,
+Nelson, Nguyen, Talwar, "Private Frequency Estimation via Projective Geometry", ICML 2022.
 """
 
 # pyright: reportMissingImports=false
@@ -21,18 +21,18 @@ else:
 
 
 class Points:
-    """A domain and its randomized response over the points: all of pgr, or one level of several.
+    """A domain and its randomized response over the points: all of pgr, or one of several levels.
 
     Attributes:
         domain: Number of nodes, which are the first points.
         q: The prime modulus.
-        t: Number of a point's digits mod q, as few as possible.
+        t: Number of digits mod q in a point, as few as possible.
         code_count: Number of codes.
-        offset: Index of the first code among the experiment's.
-        inside: Number of codes inside for a node; the others are outside.
-        seeds: The same as inside, by the name that other levels have for it.
+        offset: Index of the level's first code among the experiment's codes.
+        inside: Number of codes that are inside for a node; the others are outside.
+        seeds: Same as inside, under the name that other levels use.
         threshold: The code is inside with probability threshold / ONE.
-        weight: How often the level is drawn, out of the experiment's weight_sum.
+        weight: How many times the level is drawn, on average, out of weight_sum.
     """
 
     def __init__(self, epsilon, domain, q, offset, weight):
@@ -57,22 +57,22 @@ class Points:
     def respond(self, node, rng):
         """Return a code for a node in range(domain)."""
         q = self.q
-        # Everything is always drawn: timing does not tell whether the code is inside.
+        # Everything is always drawn, so timing does not reveal whether the code is inside.
         out = 1 - rng.bernoulli(self.threshold)
-        rest = 1 + rng.below(self.outside - 1)  # digits but the one solved for; inside, not all are 0
+        rest = 1 + rng.below(self.outside - 1)  # all digits except the one solved for; inside, not all are 0
         rest += out * (rng.below(self.outside) - rest)
         digits = []
         at = dot = 0
         for _ in range(self.t):
             digit = rest % q
             rest //= q
-            # The node's digits, lowest first: its number with digits 1 to q, less 1 each; a 1 on top; zeros.
+            # The node's digits, lowest first: the node written with digits 1 to q, minus 1 each; a 1; zeros.
             dot += digit * ((node - 1) % q * (node > 0) + (node == 0))
             digits.append(digit)
             at += node > 0
             node = (node - 1) // q
-        # The digit where the node has its 1 goes on top, where rest had none; in its place is what makes the
-        # product 0 inside and 1 outside.
+        # Move the digit at the position of the node's leading 1 to the top, where rest had none, and put in
+        # its place the digit that makes the product 0 inside and 1 outside.
         digit = digits[at]
         digits[-1] = digit
         digits[at] = (digit + out - dot) % q
@@ -96,8 +96,9 @@ class Points:
 
 
 def _take(exp, fields):
-    # Then products of two digits, and sums of t of them, are small integers on every board, and threshold is
-    # so large that rounding it down leaves a code inside likelier than one outside at every epsilon.
+    # With q up to 4096, products of two digits and sums of t such products are small integers on every board,
+    # and threshold is so large that even rounded down, a code inside is likelier than one outside at every
+    # epsilon.
     exp.points = Points(exp.epsilon, exp.domain, ldp_client.take_int(fields, "q", 2, 4096), 0, 1)
     exp.code_count = exp.points.code_count
 

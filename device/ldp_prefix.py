@@ -1,12 +1,12 @@
-"""prefix: levels of a text's beginnings, one of which a report is about, to discover unlisted texts.
+"""prefix: each report covers one prefix of a text, so that a server can discover unlisted texts.
 
-This file goes beside ldp_client.py, ldp_text.py and ldp_pgr.py. The index has a slot for each of the text's
-`prefixes`; a level is drawn by `weights`, and its slot is reported by pgr.
+Copy this file next to ldp_client.py, ldp_text.py and ldp_pgr.py. The index has a slot for each of the text's
+`prefixes`; a level is drawn according to `weights`, and its slot is reported using pgr.
 
-Privacy: that of pgr over one level's slots; the level is drawn without looking at the reading, so that a
-report is about one prefix alone. tests/device/test_prefix.py enumerates it. Utility: a server that knows a
-prefix tries each character after it, so that it discovers common texts without a list. Cost: the codes of
-all levels; 2 draws more than pgr. Citation: Wang, Li, Jha, "Locally Differentially Private Heavy Hitter
+Privacy: the same as pgr over one level's slots; the level is drawn independently of the reading, so a report
+covers only one prefix. tests/device/test_prefix.py verifies this by enumeration. Utility: a server that knows
+a prefix tries each possible next character, and so discovers common texts without a list. Cost: the codes of
+all levels; 2 more draws than pgr. Citation: Wang, Li, Jha, "Locally Differentially Private Heavy Hitter
 Identification", IEEE TDSC 2021; Bassily, Nissim, Stemmer, Thakurta, "Practical Locally Private Heavy
 Hitters", NIPS 2017.
 """
@@ -23,7 +23,7 @@ else:
 def _take(exp, fields):
     prefixes = getattr(exp, "prefixes", ())
     if not prefixes:
-        raise ldp_client.ExperimentRefused("prefix is for a text with prefixes")
+        raise ldp_client.ExperimentRefused("prefix requires a text with prefixes")
     q = ldp_client.take_int(fields, "q", 2, 4096)
     count = len(prefixes)
     weights = ldp_client.take_ints(fields, "weights", count, 1, 65535, [1] * count)
@@ -33,7 +33,7 @@ def _take(exp, fields):
         bits += 1
     for weight in weights:
         level = ldp_pgr.Points(exp.epsilon, exp.slots, q, offset, weight)
-        level.shift = shift  # bits of the index below the level's slot
+        level.shift = shift  # number of index bits below the level's slot
         levels.append(level)
         offset += level.code_count
         shift += bits

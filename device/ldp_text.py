@@ -1,15 +1,15 @@
-"""Texts that nobody listed beforehand: the index of a text is its slot, a salted hash of its bytes.
+"""Texts that need not be listed beforehand: a text's index is its slot, a salted hash of its bytes.
 
-This file goes beside ldp_client.py. It adds the type "text", for labels such as firmware versions:
+Copy this file next to ldp_client.py. It adds the type "text", for labels such as firmware versions:
 
     slot   first 8 bytes of SHA-256(salt, byte 0, text), an integer, modulo `slots`, a power of 2
-    text   a str in UTF-8, or bytes; only the first 255 bytes of a longer one
+    text   a str in UTF-8, or bytes; only the first 255 bytes are used
 
 With `prefixes`, lengths in bytes, a text has a slot for each: level l, from 1, hashes salt, byte l and the
 text's first bytes, padded with zeros. The index is the sum of slot_l * slots**(l - 1).
 
-Every text has a slot, so that whether a report is made never depends on the text. Texts that share a slot
-cannot be told apart; which ones do differs from one salt to the next.
+Every text has a slot, so whether a report is made never depends on the text. Texts that share a slot cannot
+be distinguished; which texts share one differs from salt to salt.
 """
 
 # pyright: reportMissingImports=false
@@ -25,7 +25,7 @@ else:
 def take(reading, fields):
     """Set salt, slots, prefixes (a tuple, usually empty) and domain, or raise ExperimentRefused."""
     if "missing" in fields:
-        raise ldp_client.ExperimentRefused("a text cannot have missing")
+        raise ldp_client.ExperimentRefused("a text does not support missing readings")
     salt = ldp_client.take(fields, "salt")
     if type(salt) is not str or not 1 <= len(salt) <= 32:
         raise ldp_client.ExperimentRefused("salt must be 1 to 32 characters")
@@ -37,7 +37,7 @@ def take(reading, fields):
         count = min(len(prefixes), 16) if type(prefixes) is list else 1
         prefixes = ldp_client.take_ints(fields, "prefixes", max(count, 1), 1, 16)
         if prefixes != sorted(prefixes):
-            raise ldp_client.ExperimentRefused("prefixes must not fall")
+            raise ldp_client.ExperimentRefused("prefixes must not decrease")
     reading.salt = salt.encode()
     reading.slots = slots
     reading.prefixes = tuple(prefixes)
@@ -45,7 +45,7 @@ def take(reading, fields):
 
 
 def bucket(reading, value):
-    """Return the index of a str or bytes, or -1 for another type."""
+    """Return the index of a str or bytes, or -1 for any other type."""
     if isinstance(value, str):
         value = value[:255]
         try:
@@ -66,7 +66,7 @@ def bucket(reading, value):
 
 
 def _slot(reading, level, text):
-    # slots is at most 2**20: the last three of the eight bytes hold the remainder, in a small integer.
+    # slots is at most 2**20, so the last three of the eight bytes suffice, and fit into a small integer.
     digest = hashlib.sha256(reading.salt + bytes((level,)) + text).digest()
     return int.from_bytes(digest[5:8], "big") & (reading.slots - 1)
 

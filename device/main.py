@@ -3,9 +3,9 @@
 It sleeps until a report is due, or a draw that succeeds about once a day: then it switches its radio on,
 fetches experiments and publishes its status.
 
-Copy it and adapt it: POLICY, INTERVAL_S and READINGS are all that most boards need to change. The settings
-that differ from board to board (fleet, keys, Wi-Fi, broker) are in /settings.json, written by
-`hushmote provision` and `hushmote flash`; the privacy budget is in /ldp and is never copied.
+Copy and adapt it: for most boards you only need to change POLICY, INTERVAL_S and READINGS. The settings that
+differ from board to board (fleet, keys, Wi-Fi, broker) are in /settings.json, written by `hushmote provision`
+and `hushmote flash`; the privacy budget is in /ldp and is never copied.
 """
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
@@ -29,14 +29,18 @@ else:
     from reporter_base import Brokers, sleep_ms, ticks_diff, ticks_ms
 
 
-def _where_there(name):
+def _import_if_present(name):
     try:
         return __import__(name)
     except ImportError:
         return None
 
 
-machine, esp32, network = _where_there("machine"), _where_there("esp32"), _where_there("network")
+machine, esp32, network = (
+    _import_if_present("machine"),
+    _import_if_present("esp32"),
+    _import_if_present("network"),
+)
 
 # What this firmware allows, whatever a server asks: micro-nats, for the board's lifetime. Reports continue
 # while the sum of epsilon <= sum or the sum of epsilon**2 <= squares; both together give (8, 1e-6)-LDP.
@@ -49,15 +53,15 @@ POLICY = {
 }
 BUTTON = None  # pin of a button to ground: hold it for 3 s to opt in, and again to opt out
 LED = None  # pin of a light: two flashes ask for consent; a long one confirms it, three short ones an opt-out
-# ID_AT = "on the sticker underneath"  # where people find the board's id: for the label, not for the board
-INTERVAL_S = 3600  # from one reading to the next: by the clock, never because something changed
-REFRESH_S = 86_400  # mean time between connections that have nothing to send
-START_DELAY_S = 10  # after power-up, so that Ctrl-C and `hushmote flash` can interrupt the board
-MOST_SLEEP_S = 500_000  # the chips' millisecond counters wrap after 6 days
-START_SPREAD_S = 60  # a board without experiments starts at a random moment within these seconds
+# ID_AT = "on the sticker underneath"  # where people find the board's id; used by the label, not by the board
+INTERVAL_S = 3600  # time between readings: go by the clock, never read because something changed
+REFRESH_S = 86_400  # mean time between connections when there is nothing to send
+START_DELAY_S = 10  # wait after power-up, so that Ctrl-C and `hushmote flash` can interrupt the board
+MAX_SLEEP_S = 500_000  # the chips' millisecond counters wrap after 6 days
+START_SPREAD_S = 60  # a board without experiments starts at a random moment within this many seconds
 
 SETTINGS = "/settings.json"
-LEDGER = "/ldp"  # `hushmote flash` makes it, once
+LEDGER = "/ldp"  # created once by `hushmote flash`
 EXPERIMENTS = "/experiments"
 
 
@@ -73,41 +77,41 @@ def chip_thermometer():
     return None
 
 
-# Kept from one reading to the next, also during deep sleep: a broker's name -> its last address; "rssi" ->
-# dBm of the last connection; "cause" -> machine.reset_cause() of the last start that was not the end of a
-# sleep; "up" -> seconds slept since; "released" -> True if the button was seen released since its last press.
+# Kept between readings, even during deep sleep: a broker's name -> its last address; "rssi" -> the last
+# connection's dBm; "cause" -> machine.reset_cause() of the last start that was not the end of a sleep;
+# "up" -> seconds slept since then; "released" -> True if the button was seen released since its last press.
 _last = {}
 
 
 def board_health():
-    """Return the reading of examples/board_health.toml: cause of the start, last dBm, KiB of free heap."""
-    return beside("station").health(machine, _last)
+    """Return the reading for examples/board_health.toml: reset cause, last dBm, free heap in KiB."""
+    return import_sibling("station").health(machine, _last)
 
 
-# Experiment's name -> the function that reads its sensor. An error counts as no reading.
+# An experiment's name -> the function that reads its sensor. An error counts as no reading.
 READINGS = {"room_temp": chip_thermometer()}
 
 
-def beside(name):
-    """Import a module that is needed only for a moment, after collecting garbage to make room for it."""
+def import_sibling(name):
+    """Import a module that is needed only briefly, after collecting garbage to make room for it."""
     tidy()
-    return ldp_client._beside(name)
+    return ldp_client._import_sibling(name)
 
 
-NeedsPerson = ldp_client.SettingsError  # only a person can help: the board stops and prints what to do
+NeedsPerson = ldp_client.SettingsError  # only a person can fix this: the board prints what to do and stops
 
 
 class Outage(Exception):
-    """A problem that may have gone by the next wake-up; the text says what is missing."""
+    """A problem that may be gone by the next wake-up; the message says what is missing."""
 
 
 def load_settings():
-    """Return the settings that `hushmote flash` has written."""
+    """Return the settings that `hushmote flash` wrote."""
     try:
         blocks = os.statvfs("/")[2]
     except OSError:
         blocks = 0
-    if not blocks:  # a root folder without a file system has none
+    if not blocks:  # a root folder without a file system has no blocks
         raise NeedsPerson("no file system: erase the flash, install MicroPython again, then `hushmote flash`")
     try:
         with open(SETTINGS) as f:
@@ -132,7 +136,7 @@ def key_bytes(settings, name, size):
     except (ValueError, TypeError):
         key = b""
     if len(key) != size:
-        text = "%s must be %d hex digits: flash the settings of `hushmote provision`"
+        text = "%s must be %d hex digits: flash the settings that `hushmote provision` wrote"
         raise NeedsPerson(text % (name, 2 * size))
     return key
 
@@ -154,45 +158,45 @@ def make_client(settings):
 
 
 def yes():
-    """Opt in, for someone at the prompt: this board takes part."""
-    beside("consent").answer(make_client(load_settings()), True)
+    """Opt in, for someone at the prompt; this board then takes part."""
+    import_sibling("consent").answer(make_client(load_settings()), True)
 
 
 def no():
-    """Opt out, for someone at the prompt: unsent reports are dropped, and the board is silent."""
-    beside("consent").answer(make_client(load_settings()), False)
+    """Opt out, for someone at the prompt; unsent reports are deleted, and the board is silent."""
+    import_sibling("consent").answer(make_client(load_settings()), False)
 
 
 def agree(name):
-    """Consent to the question that waits for a name, for someone at the prompt, under "ask": "each"."""
-    beside("consent").accept(KeptExperiments(make_client(load_settings()), EXPERIMENTS), name)
+    """Consent to the question waiting under a name, for someone at the prompt, with "ask": "each"."""
+    import_sibling("consent").accept(KeptExperiments(make_client(load_settings()), EXPERIMENTS), name)
 
 
-_reports = []  # the last 8 reports: the time, and the words on it
+_reports = []  # the last 8 reports: time and description
 
 
 def show_report(words):
-    """Print a report as it is made, and keep the line for last()."""
+    """Print a report's description as it is made, and keep the line for last()."""
     print("hushmote: " + words)
     _reports[:] = _reports[-7:] + [(time.time(), words)]
 
 
 def last():
-    """Print the last 8 reports since the power came, or since a deep sleep, for someone at the prompt."""
-    timed = beside("preview").timed
+    """Print the last 8 reports since power-up or the last deep sleep, for someone at the prompt."""
+    timed = import_sibling("preview").timed
     for at, words in _reports:
         print(timed(words, at))
 
 
 def button():
-    """Return the pin of the button, which is low while it is pressed."""
+    """Return the button's pin, which is low while the button is pressed."""
     return machine.Pin(BUTTON, machine.Pin.IN, machine.Pin.PULL_UP)
 
 
-def pressed():
+def is_pressed():
     """Return whether the button is down and was seen released before; None while it is up.
 
-    A button that was never seen released is stuck, or wired the other way round.
+    A button that was never seen released is stuck or wired the other way round.
     """
     if BUTTON is None:
         return False
@@ -208,7 +212,7 @@ def make_mqtt_maker(settings):
         from umqtt.simple import MQTTClient
     except ImportError:
         raise NeedsPerson("no umqtt.simple: run `hushmote flash` again")
-    context = beside("station").make_tls(settings)
+    context = import_sibling("station").make_tls(settings)
     brokers = Brokers(settings["mqtt_host"], settings.get("mqtt_port") or 0)
 
     def make_mqtt():
@@ -222,7 +226,7 @@ def make_mqtt_maker(settings):
             ssl=context,
         )
         if context is not None and hasattr(mqtt, "ssl_params"):
-            # umqtt.simple before 1.4 passes these on, but not the server's name.
+            # umqtt.simple before 1.4 passes these parameters on, but not the server's name.
             mqtt.ssl_params = {"server_hostname": host}
         return mqtt
 
@@ -233,8 +237,8 @@ def look_up(getaddrinfo, host, *more):
     """Return getaddrinfo(host, *more), or its last answer if no name server responds."""
     timer = None
     if sys.platform == "rp2":
-        # lwIP asks each of two servers for 7 s, and the watchdog waits for 8. So a timer feeds it meanwhile,
-        # but not for ever, so that the watchdog can still end a look-up that hangs.
+        # lwIP queries two servers for 7 s each, and the watchdog waits for 8 s. So a timer feeds it
+        # meanwhile, but not forever, so that the watchdog can still end a look-up that hangs.
         seconds = [30]
 
         def tick(_):
@@ -257,10 +261,10 @@ def look_up(getaddrinfo, host, *more):
 
 
 def read(name):
-    """Return a sensor's reading, or None if it failed: the report is then made of no reading."""
+    """Return a sensor's reading, or None if it failed; the report is then made for no reading."""
     try:
         return READINGS[name]()
-    except Exception as e:  # drivers raise anything; whether a report is made must not depend on a reading
+    except Exception as e:  # drivers may raise anything, and reporting must not depend on a reading
         text = e.args[0] if e.args and type(e.args[0]) in (int, str) else ""
         print("hushmote: %s: the sensor failed: %s %s" % (name, type(e).__name__, text))
         return None
@@ -270,7 +274,7 @@ class Application:
     """The board's application: its client, experiments and reporter.
 
     Raises:
-        NeedsPerson: If one of them cannot be made.
+        NeedsPerson: If any of them cannot be created.
     """
 
     def __init__(self):
@@ -282,7 +286,7 @@ class Application:
             raise NeedsPerson("this firmware has no Wi-Fi: install the one for your board (Pico W, not Pico)")
         for name in POLICY["experiments"]:
             if READINGS.get(name) is None:
-                raise NeedsPerson("no sensor for %s: write a function that reads yours into READINGS" % name)
+                raise NeedsPerson("no sensor for %s: add a function that reads it to READINGS" % name)
         self.client = make_client(self.settings)
         self.kept = KeptExperiments(self.client, EXPERIMENTS)
         self.make_mqtt = None
@@ -290,28 +294,28 @@ class Application:
         self.reporter = Reporter(self.client, lambda: self.make_mqtt(), self.kept, feed, brokers)
         self.reporter.on_report = show_report
         self.reporter.look_up = look_up
-        self.due = None  # plan()'s result, until that reading has come
+        self.due = None  # plan()'s result, until that reading has been made
         self.access_point = []
 
     def attend(self):
-        """Serve someone at the board: a button that is held, and whether anyone has opted in."""
-        if not self.client.consent or pressed():  # otherwise the module is not needed
+        """Handle a held button, and the case that nobody has opted in."""
+        if not self.client.consent or is_pressed():  # otherwise the module is not needed
             was_up = _last.pop("released", False)  # once for each press
-            text = beside("consent").attend(self.client, BUTTON, LED, feed, was_up)
+            text = import_sibling("consent").attend(self.client, BUTTON, LED, feed, was_up)
             if text:
                 raise NeedsPerson(text)
 
     def ask(self):
-        """Ask at the board about a question that waits for consent of its own."""
+        """Ask someone at the board about a question that is waiting for its own consent."""
         if self.client.consent and self.kept.asking and BUTTON is not None and LED is not None:
-            beside("consent").offer(self.kept, BUTTON, LED, feed)
-            _last.pop("released", None)  # it may be down still
-            pressed()
+            import_sibling("consent").offer(self.kept, BUTTON, LED, feed)
+            _last.pop("released", None)  # the button may still be down
+            is_pressed()
 
     def first_wait_s(self):
-        """Return how long an unplanned start waits for its first reading, in seconds."""
-        # At a random moment of an interval: however often the power fails, there is on average at most one
-        # reading per interval, and a fleet does not restart in step.
+        """Return the seconds that an unplanned start waits before its first reading."""
+        # Read at a random moment of an interval: however often the power fails, there is on average at most
+        # one reading per interval, and a fleet does not restart in step.
         if not self.kept.digests:
             return self.client.rng.below(START_SPREAD_S)
         if machine.reset_cause() == getattr(machine, "WDT_RESET", None):
@@ -327,7 +331,7 @@ class Application:
             refresh = INTERVAL_S >= REFRESH_S or self.client.rng.bernoulli(
                 INTERVAL_S * ldp_client.ONE // REFRESH_S
             )
-        first, digests = beside("gap").draw(self.client, calls)
+        first, digests = import_sibling("gap").draw(self.client, calls)
         self.due = digests, refresh and first == calls
         return first
 
@@ -343,32 +347,32 @@ class Application:
         for name in digests:
             self.reporter.report(name, read(name), digests[name])
         if refresh or not self.kept.digests or client.outbox():
-            # The broker may have the experiments that are still unknown.
+            # The broker may have the experiments that this board does not know yet.
             self.connect(
                 {name: read(name) for name in POLICY["experiments"] if name not in self.kept.digests}
             )
-        self.tell()
+        self.print_results()
         self.ask()
 
     def sleep_s(self):
         """Return the seconds to the next reading that is needed, as drawn; without a draw, INTERVAL_S."""
         if (
-            not beside("station").remembers(machine)
+            not import_sibling("station").remembers(machine)
             or not self.client.consent
             or not self.kept.digests
             or self.client.outbox()
         ):
             return INTERVAL_S
         feed()
-        return INTERVAL_S * self.plan(max(min(MOST_SLEEP_S // INTERVAL_S, 1_000), 1))
+        return INTERVAL_S * self.plan(max(min(MAX_SLEEP_S // INTERVAL_S, 1_000), 1))
 
     def connect(self, unknown):
-        """Fetch experiments, report these readings, send what waits."""
+        """Fetch experiments, report these readings, and send all waiting reports."""
         if self.make_mqtt is None:
             self.make_mqtt = make_mqtt_maker(self.settings)
         wlan = network.WLAN(network.STA_IF)
         try:
-            station = beside("station")
+            station = import_sibling("station")
             why = station.connect(wlan, network, self.settings, self.access_point, feed)
             if not why and self.settings.get("mqtt_ca"):
                 feed()
@@ -376,19 +380,19 @@ class Application:
             if why:
                 raise Outage(why)
             station.listen(wlan, _last)
-            station = None  # its memory is needed
+            station = None  # free its memory
             feed()
             tidy()
             self.reporter.flush(30_000, unknown)
         finally:
             try:
                 wlan.disconnect()
-            except OSError:  # it was not connected
+            except OSError:  # not connected
                 pass
             wlan.active(False)
 
-    def tell(self):
-        """Print the results of this wake-up, one line per experiment and problem."""
+    def print_results(self):
+        """Print this wake-up's results, one line per experiment and problem."""
         status = self.client.status()
         reporter = self.reporter
         for name, line in status["experiments"].items():
@@ -401,7 +405,7 @@ class Application:
                 if "signature" in text:
                     text += ": is announce_key this fleet's?"
             else:
-                text = "no such experiment at the broker yet: `hushmote experiment add`"
+                text = "the broker has no such experiment yet: run `hushmote experiment add`"
             if line["state"] != "absent" or reporter.error is None:
                 print("hushmote: %s: %s" % (name, text))
         problems = [reporter.error, reporter.fault, self.kept.fault, status["error"]]
@@ -417,45 +421,46 @@ _watchdog = []
 
 
 def watch(timeout_ms=60_000):
-    """Start the watchdog, or change its time; an RP2040's takes 8.388 s at most and never stops again."""
+    """Start the watchdog, or change its timeout; an RP2040's allows at most 8.388 s and cannot be stopped."""
     for ms in (timeout_ms, 8_388):
         try:
             _watchdog[:] = [machine.WDT(timeout=ms)]
             return
-        except AttributeError:  # no machine, or one without a watchdog
+        except AttributeError:  # no machine module, or no watchdog
             return
         except ValueError:
             pass
 
 
 def feed():
-    """Feed the watchdog; whatever waits calls this at least once a second."""
+    """Feed the watchdog; any code that waits calls this at least once a second."""
     for dog in _watchdog:
         dog.feed()
 
 
-def planned():
-    """Return whether this start is the end of a sleep that lasted its time."""
+def woke_as_planned():
+    """Return whether this start is the end of a sleep that lasted as long as planned."""
     woke = machine.reset_cause() == getattr(machine, "DEEPSLEEP_RESET", None)
     return woke and (not hasattr(machine, "wake_reason") or machine.wake_reason() == machine.TIMER_WAKE)
 
 
 def sleep(ms, board=None):
-    """Sleep; a board that can restart from deep sleep does not return."""
+    """Sleep. On a board that can restart from deep sleep, this does not return."""
     if "up" in _last:
         _last["up"] += ms // 1000
     if hasattr(machine, "DEEPSLEEP_RESET"):
-        if pressed() is None and hasattr(esp32, "wake_on_ext0"):  # a stuck one would wake it at once
+        # A stuck button would wake it immediately.
+        if is_pressed() is None and hasattr(esp32, "wake_on_ext0"):
             esp32.wake_on_ext0(button(), esp32.WAKEUP_ALL_LOW)
         if board is not None:
-            beside("station").keep(machine, board.due, _last)
+            import_sibling("station").keep(machine, board.due, _last)
         machine.deepsleep(ms)
-    # An RP2040 cannot tell such a start from others, and sleeps 4,294 s at most, less if its radio wakes it.
+    # An RP2040 cannot tell such a start from others, and sleeps at most 4,294 s, less if its radio wakes it.
     while ms > 0:
         feed()
-        if board is not None and pressed():
+        if board is not None and is_pressed():
             board.attend()
-            board.ask()  # after a touch, and after an opt-in
+            board.ask()  # after a press, and after an opt-in
         since = ticks_ms()
         nap_ms = min(ms, 5_000 if BUTTON is None else 1_000)
         machine.lightsleep(nap_ms)
@@ -467,10 +472,10 @@ def sleep(ms, board=None):
 def main():
     """Wake up, then sleep until the next reading; return to the REPL if a person is needed."""
     board = None
-    first = not planned()
-    due = beside("station").recall(machine, _last, first)
-    if first and START_DELAY_S and not pressed():
-        print("hushmote: starts in %d s; ctrl-C stops it" % START_DELAY_S)
+    first = not woke_as_planned()
+    due = import_sibling("station").recall(machine, _last, first)
+    if first and START_DELAY_S and not is_pressed():
+        print("hushmote: starts in %d s; Ctrl-C stops it" % START_DELAY_S)
         time.sleep(START_DELAY_S)
     while True:
         since = ticks_ms()
@@ -479,7 +484,7 @@ def main():
             if board is None:
                 board = Application()
                 board.due = due
-                board.attend()  # before the watchdog, which would restart a board while someone types
+                board.attend()  # before watch(): the watchdog would restart the board while someone types
                 watch()
                 if first:
                     board.ask()
@@ -497,9 +502,9 @@ def main():
             return
         except KeyboardInterrupt:
             watch(3_600_000)
-            print("hushmote: if the watchdog restarts the board, press ctrl-C within %d s" % START_DELAY_S)
+            print("hushmote: if the watchdog restarts the board, press Ctrl-C within %d s" % START_DELAY_S)
             raise
-        except Exception as e:  # nobody is there to restart a board in the field
+        except Exception as e:  # keep going, as nobody can restart a board in the field
             why = e if isinstance(e, Outage) else "%s: %s" % (type(e).__name__, e)
             print("hushmote: %s; next try in %d s" % (why, next_s))
         sleep(max(next_s * 1000 - ticks_diff(ticks_ms(), since), 1000), board)

@@ -1,6 +1,6 @@
 """Freeze Hushmote into the firmware: make BOARD=RPI_PICO_W FROZEN_MANIFEST=/path/to/device/manifest.py.
 
-main.py and the settings stay in the file system: they differ from board to board.
+main.py and the settings remain in the file system because they differ from board to board.
 """
 
 import os
@@ -8,12 +8,12 @@ import os
 # ruff: noqa: F821
 # pyright: reportUndefinedVariable=false
 
-# library=False: where MicroPython's sources came without micropython-lib, the modules below and no others.
+# library=False is for MicroPython sources without micropython-lib; it freezes only the modules below.
 options.defaults(library=True)
 if options.library:
     include("$(PORT_DIR)/boards/manifest.py")
     require("umqtt.simple")
-for name in sorted(os.listdir(".")):  # the client, and what enters further mechanisms
+for name in sorted(os.listdir(".")):  # the client and the modules that add further mechanisms
     if name.startswith("ldp_") and name.endswith(".py"):
         module(name, opt=3)
 module("consent.py", opt=3)

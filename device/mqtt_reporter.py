@@ -1,24 +1,24 @@
 """Hushmote's reporter: carry a client's experiments and reports over MQTT, through every outage.
 
-It joins an ldp_client.Client to a client object with umqtt.simple's interface. Experiments come in as
-retained messages, reports go out at QoS 1, oldest first, and leave the flash only once the broker has
-acknowledged them. It only passes readings on to Client.report(), makes no report bytes of its own, and never
-touches Wi-Fi: bring the network up, and keep it up, beside it.
+It connects an ldp_client.Client to a client object with umqtt.simple's interface. Experiments arrive as
+retained messages; reports are sent at QoS 1, oldest first, and removed from flash only once the broker has
+acknowledged them. The reporter only passes readings on to Client.report(), never creates report bytes itself,
+and never touches Wi-Fi: the application brings the network up and keeps it up.
 
     def make_mqtt():
         return MQTTClient(DEVICE_ID, "broker.example.org")
 
     reporter = Reporter(client, make_mqtt)
-    while True:                                always on: a step now and then, at least every 20 s
+    while True:                                always on: call poll() at least every 20 s
         reporter.poll()
         reporter.report("room_temp", read())   on a fixed rhythm, never because a reading changed
 
     reporter.flush(20_000, {"room_temp": read()})        deep sleep: one call between two sleeps
 
-Topics: hushmote/v1/<fleet>/experiment/<name>, .../report/<device>, .../status/<device>. The last one holds
-"online" or "offline" and the board's problems, retained; "offline" is also the last will.
+Topics: hushmote/v1/<fleet>/experiment/<name>, .../report/<device>, .../status/<device>. The status topic
+holds "online" or "offline" and the board's problems, retained; "offline" is also the last will.
 
-An application on asyncio uses async_reporter instead.
+Asyncio applications use async_reporter instead.
 """
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
@@ -36,28 +36,28 @@ else:
 NOT_MQTT, const, reason = base.NOT_MQTT, base.const, base.reason
 sleep_ms, ticks_add, ticks_diff, ticks_ms = base.sleep_ms, base.ticks_add, base.ticks_diff, base.ticks_ms
 
-# An experiment has at most 1024 bytes, a zero byte, a serial and a signature.
+# An experiment has at most 1024 bytes, plus a zero byte, a serial and a signature.
 _MAX_MESSAGE_BYTES = const(1100)
-_QUIET_MS = const(500)  # flush(): after this long without a message, no more are expected
+_QUIET_MS = const(500)  # flush() expects no more messages after this long without one
 _MESSAGES_PER_POLL = const(8)  # a flood of messages must not starve the application
-_SLICE_MS = const(1000)  # a wait is interrupted this often, to feed a watchdog
-# umqtt.simple numbers its QoS 1 packets with a counter that only grows. MQTT's packet ids have 16 bits:
-# after 65,535 packets of one client object the id on the wire starts again at 0, which MQTT forbids, and
-# the id that comes back never equals the counter again, so publish() waits for ever. One packet is in
-# flight at a time, so an id may be used again as soon as publish() or subscribe() has returned.
+_SLICE_MS = const(1000)  # waits are interrupted this often, to feed a watchdog
+# umqtt.simple numbers its QoS 1 packets with a counter that only grows, but MQTT packet ids have 16 bits:
+# after 65,535 packets from one client object, the id on the wire wraps to 0, which MQTT forbids, and the id
+# in the reply never equals the counter again, so publish() waits forever. Only one packet is in flight at a
+# time, so an id may be reused as soon as publish() or subscribe() has returned.
 _LAST_PACKET_ID = 65_000
 
 
 class _Link:
-    """A socket as umqtt.simple uses it, which gives up where umqtt.simple would wait for ever.
+    """A socket for umqtt.simple that times out where umqtt.simple would wait forever.
 
-    The socket below never blocks: the link waits instead, in slices, until deadline(), a value of the
-    millisecond counter, as it was at the last begin(). TLS shakes hands at the first write, in slices as
-    well.
+    The underlying socket never blocks. Instead, the link waits in slices until the deadline(), a value of the
+    millisecond counter, that was read at the last begin(). The TLS handshake happens on the first write, also
+    in slices.
 
-    The link also gathers umqtt.simple's five writes per packet, and sends them when an answer is read: one
-    TCP segment and one TLS record per packet. In pieces, each publication took 44 ms on one machine: Nagle's
-    algorithm at one end waits for the acknowledgement that the other end delays.
+    The link also buffers umqtt.simple's five writes per packet, and sends them when an answer is read: one
+    TCP segment and one TLS record per packet. Sent separately, each publication took 44 ms on one machine:
+    Nagle's algorithm at one end waits for the acknowledgement that the other end delays.
     """
 
     def __init__(self, sock, feed, deadline):
@@ -68,14 +68,14 @@ class _Link:
         self._until_ms = deadline()
         self._blocking = True
         self._out = bytearray()
-        self.heard = False  # something came in since this was last set to False
+        self.has_received = False  # whether anything arrived since this was last set to False
 
     def begin(self):
-        """Note the deadline, before every exchange."""
+        """Read the deadline; call this before every exchange."""
         self._until_ms = self._deadline()
 
     def settimeout(self, seconds):
-        """Do nothing: the deadline takes the place of umqtt.simple's timeout."""
+        """Do nothing: the deadline replaces umqtt.simple's timeout."""
 
     def connect(self, address):
         try:
@@ -86,19 +86,19 @@ class _Link:
         self._wait(select.POLLOUT)
 
     def secure(self, context, more):
-        """Continue in TLS."""
+        """Switch to TLS."""
         self.begin()
         raw = self._sock
         try:
             self._sock = context.wrap_socket(raw, do_handshake_on_connect=False, **more)
-        except TypeError:  # not an SSLContext: it shakes hands at once
+        except TypeError:  # not an SSLContext: it performs the handshake immediately
             raw.settimeout(max(ticks_diff(self._until_ms, ticks_ms()), 1) / 1000)
             self._sock = context.wrap_socket(raw, **more)
             raw.setblocking(False)
         return self
 
     def _wait(self, event):
-        """Wait until the socket is ready for the event, or raise at the deadline."""
+        """Wait until the socket is ready for the event, or raise OSError at the deadline."""
         poller = select.poll()
         poller.register(self._sock, event)
         while True:
@@ -126,13 +126,13 @@ class _Link:
 
     def read(self, n):
         self._send()
-        # A second wait in one exchange: the broker keeps sending, but not the expected answer.
+        # Later reads in one exchange: the broker keeps sending, but not the expected answer.
         if ticks_diff(self._until_ms, ticks_ms()) < 0:
             raise OSError(errno.ETIMEDOUT)
-        if n < 0:  # a contradictory length; read(-1) would wait for the end of the stream
+        if n < 0:  # a contradictory length; read(-1) would wait until the stream ends
             raise ValueError(NOT_MQTT)
         if n > _MAX_MESSAGE_BYTES:
-            # No message of ours is so long: its start is enough to refuse it, and the rest gets no memory.
+            # None of our messages is this long. Its start is enough to refuse it; the rest is not stored.
             data = self.read(_MAX_MESSAGE_BYTES)
             n -= _MAX_MESSAGE_BYTES
             while n:
@@ -151,7 +151,7 @@ class _Link:
                 data += part
             else:
                 raise OSError(errno.ECONNRESET)
-        self.heard = True
+        self.has_received = True
         return data
 
     def write(self, data, n=-1):
@@ -159,9 +159,9 @@ class _Link:
 
     def close(self):
         sock = self._sock
-        if sock is not None:  # only once: a second close could hit another socket
+        if sock is not None:  # close only once: a second close could hit another socket
             try:
-                if self._out[-2:] == b"\xe0\0":  # DISCONNECT; anything else is half a packet
+                if self._out[-2:] == b"\xe0\0":  # DISCONNECT; anything else is an incomplete packet
                     self._send()
             finally:
                 self._sock = None
@@ -169,22 +169,22 @@ class _Link:
 
 
 class _Sockets:
-    """A replacement for umqtt.simple's socket module during connect(), whose sockets are links."""
+    """A replacement for umqtt.simple's socket module during connect(); its sockets are links."""
 
-    def __init__(self, module, look_up, *how):
+    def __init__(self, module, look_up, *link_args):
         self._module = module
         self._look_up = look_up
-        self._how = how
+        self._link_args = link_args
 
     def __getattr__(self, name):
         return getattr(self._module, name)
 
     def socket(self, *args):
-        return _Link(self._module.socket(*args), *self._how)
+        return _Link(self._module.socket(*args), *self._link_args)
 
-    def getaddrinfo(self, *where):
+    def getaddrinfo(self, *args):
         real = self._module.getaddrinfo
-        return self._look_up(real, *where) if self._look_up else real(*where)
+        return self._look_up(real, *args) if self._look_up else real(*args)
 
 
 class _Tls:
@@ -202,18 +202,18 @@ def _no_watchdog():
 
 
 class Reporter(base.BaseReporter):
-    """One board's connection to the broker, over umqtt.simple.
+    """A board's connection to the broker, over umqtt.simple.
 
     Args:
         client: As for BaseReporter.
-        make_mqtt: A function without arguments that returns a new client object with umqtt.simple's
-            interface, not yet connected; called once per attempt. umqtt.robust's will not do: it retries for
-            ever inside one call.
+        make_mqtt: A function without arguments that returns a new, unconnected client object with
+            umqtt.simple's interface; called once per attempt. umqtt.robust does not work here: it retries
+            forever inside one call.
         feed: A function without arguments, called at least once a second during waits, except during the name
             look-up.
         kept: As for BaseReporter.
-        brokers: How many brokers make_mqtt goes through, such as by reporter_base.Brokers: if one does not
-            answer, flush() tries the next.
+        brokers: Number of brokers that make_mqtt cycles through, for example using reporter_base.Brokers: if
+            one does not answer, flush() tries the next.
         **settings: As for BaseReporter.
     """
 
@@ -226,16 +226,16 @@ class Reporter(base.BaseReporter):
         self._link = None
         self._packets = 0
         self._end_ms = None  # of flush()
-        self.look_up = None  # called in place of getaddrinfo, with it and its arguments
+        self.look_up = None  # called instead of getaddrinfo, with getaddrinfo and its arguments
 
     # The application's side
 
     def poll(self):
-        """Do what is due: connect, receive, keep alive, send one report; return whether connected.
+        """Do whatever is due: connect, receive, keep alive, send one report; return whether connected.
 
-        Call it in the main loop. Without work it takes well under a millisecond; a publication waits one
-        round trip, and a broker that has become silent may hold it up for timeout_s, once per outage. Without
-        consent it only publishes "offline" if it is connected.
+        Call it in the main loop. With nothing to do it takes well under a millisecond; a publication waits
+        for one round trip, and a broker that stops answering may block it for timeout_s, once per outage.
+        Without consent it only publishes "offline", if connected.
         """
         if not self._client.consent:
             if self.connected:
@@ -244,33 +244,34 @@ class Reporter(base.BaseReporter):
         if not self.connected and self._wait_ms() > 0:
             return False
         # On unexpected input umqtt.simple raises AssertionError, IndexError or TypeError as well as OSError
-        # and its MQTTException. Whatever it is, this connection is over, and nothing is lost.
+        # and its MQTTException. Whatever happened, this connection is over, and no data is lost.
         try:
             if not self.connected:
                 self._connect()
             self._receive()
             self._keep_alive()
             self._settle()
-            self._look()
-            self._tell()
+            self._process_waiting()
+            self._publish_health()
             self._send(False)
         except Exception as e:
-            self._lost(reason(e))
+            self._end_connection(reason(e))
         return self.connected
 
     def flush(self, timeout_ms=20_000, readings=None):
-        """Connect, fetch the experiments, report the readings, send all, disconnect: between two sleeps.
+        """Connect, fetch the experiments, report the readings, send everything and disconnect.
 
-        There is no random delay here: a report's arrival tells when the board woke, so wake it by the clock,
-        never by what it measures. Without consent it does nothing. Unsent reports stay in flash.
+        Call it between two sleeps. There is no random delay here, so a report's arrival reveals when the
+        board woke up: wake it by the clock, never in response to what it measures. Without consent it does
+        nothing. Unsent reports remain in flash.
 
         Args:
             timeout_ms: The limit for everything except the name look-up and the connection itself, which
                 takes at most timeout_s.
-            readings: Experiment's name -> value.
+            readings: An experiment's name -> value.
 
         Returns:
-            Whether nothing is left to send.
+            Whether all reports were sent.
         """
         if not self._client.consent:
             self.close()
@@ -280,18 +281,18 @@ class Reporter(base.BaseReporter):
             if not self.connected:
                 self._connect_any()
             quiet_ms = ticks_add(ticks_ms(), _QUIET_MS)
-            while len(self._heard) < len(self._names) and ticks_diff(quiet_ms, ticks_ms()) > 0:
+            while len(self._seen_names) < len(self._names) and ticks_diff(quiet_ms, ticks_ms()) > 0:
                 if self._receive():
                     quiet_ms = ticks_add(ticks_ms(), _QUIET_MS)
                 else:
                     self._feed()
                     sleep_ms(5)
-            while ticks_diff(self._end_ms, ticks_ms()) > 0 and self._look():
+            while ticks_diff(self._end_ms, ticks_ms()) > 0 and self._process_waiting():
                 pass
             self._settle(True)
         except Exception as e:  # as in poll()
-            self._lost(reason(e))
-        # Even without a connection: a board after light sleep still knows its experiments.
+            self._end_connection(reason(e))
+        # Report even without a connection: a board still knows its experiments after a light sleep.
         readings = readings or {}
         for name in readings:
             self.report(name, readings[name])
@@ -299,7 +300,7 @@ class Reporter(base.BaseReporter):
             while self.connected and self._send(True):
                 pass
         except Exception as e:  # as in poll()
-            self._lost(reason(e))
+            self._end_connection(reason(e))
         self.close()
         self._end_ms = None
         return not self._client.outbox()
@@ -313,21 +314,21 @@ class Reporter(base.BaseReporter):
             except Exception as e:  # as in poll(); the last will takes its place
                 self.error = reason(e)
             else:
-                self._mqtt = None  # it is closed
+                self._mqtt = None  # already closed
         self._drop()
         self._next_ms = ticks_ms()
 
     # The broker's side
 
     def _connect_any(self):
-        """Connect to the next broker that answers, while flush() has time."""
+        """Connect to the next broker that answers, as long as flush() has time left."""
         for attempts_left in range(self._brokers, 0, -1):
             try:
                 return self._connect()
             except Exception as e:  # as in poll()
                 if attempts_left == 1 or ticks_diff(self._end_ms, ticks_ms()) <= 0:
                     raise
-                self._lost(reason(e))
+                self._end_connection(reason(e))
 
     def _connect(self):
         mqtt = self._make_mqtt()
@@ -338,14 +339,14 @@ class Reporter(base.BaseReporter):
         self._link = None
         self._packets = 0
         self._open(mqtt)
-        # The broker keeps no session: everything that matters is retained there, or in this flash.
-        self._heard.clear()
+        # The broker keeps no session: everything that matters is retained there or stored in flash here.
+        self._seen_names.clear()
         self._kept.waiting.clear()
         for name in self._names:
             self._subscribe(name)
         self._last_status = self._health("online")
         self._publish(self._status_topic, self._last_status, True)
-        self._is_connected()
+        self._start_session()
 
     def _open(self, mqtt):
         module = sys.modules.get("umqtt.simple")
@@ -355,13 +356,13 @@ class Reporter(base.BaseReporter):
         if sockets is not None:
             module.socket = _Sockets(sockets, self.look_up, self._feed, self._deadline)
             if hasattr(tls, "wrap_socket"):
-                # An SSLContext; umqtt.simple before 1.4 imports ussl instead, which checks no certificate.
+                # An SSLContext; umqtt.simple before 1.4 uses ussl instead, which does not check certificates.
                 mqtt.ssl = stand_ins["ussl"] = _Tls(tls)
             elif tls:
                 for name in ("ussl", "ssl"):
                     try:
                         stand_ins[name] = _Tls(__import__(name))
-                    except ImportError:  # one of the two is there
+                    except ImportError:  # only one of the two exists
                         pass
         real = {name: sys.modules.get(name) for name in stand_ins}
         try:
@@ -371,7 +372,7 @@ class Reporter(base.BaseReporter):
                 mqtt.connect(True, timeout=self._timeout_ms // 1000)
             except TypeError:  # umqtt.simple 1.3.4 has no timeout
                 if getattr(mqtt, "sock", None) is not None:
-                    raise  # another TypeError
+                    raise  # the TypeError has another cause
                 mqtt.connect(True)
         finally:
             if sockets is not None:
@@ -404,7 +405,7 @@ class Reporter(base.BaseReporter):
     def _publish(self, topic, message, retain):
         self._begin()
         self._mqtt.publish(topic, message, retain, 1)
-        self._pinged = False  # the ping's answer may have been read with this one
+        self._pinged = False  # the ping's answer may have been read along with this one
 
     def _subscribe(self, name):
         self._begin()
@@ -413,24 +414,24 @@ class Reporter(base.BaseReporter):
             # cluster of NATS servers would keep a queue for each board.
             self._mqtt.subscribe(self._experiment_prefix + name.encode(), 0)
         except Exception as e:
-            # 0x80 in the broker's answer, which was read to its end: only this name is forbidden.
+            # The broker answered 0x80, and the answer was read completely: only this name is forbidden.
             if isinstance(e, OSError) or not e.args or e.args[0] != 0x80:
                 raise
             self.refused[name] = base.FORBIDDEN
 
     def _receive(self):
-        """Take the messages that have arrived; return whether there were any."""
+        """Handle the messages that have arrived; return whether there were any."""
         link = self._link
         if link is None:
-            self._mqtt.check_msg()  # it does not tell whether there was one, so one per poll
+            self._mqtt.check_msg()  # does not say whether there was a message, so call it once per poll
             return False
         link.begin()
         for i in range(_MESSAGES_PER_POLL):
-            link.heard = False
+            link.has_received = False
             kind = self._mqtt.check_msg()
             if type(kind) is int and kind & 0xF0 != 0x30:
-                raise ValueError(NOT_MQTT)  # no other packet is due, and the rest of it was not read
-            if not link.heard:
+                raise ValueError(NOT_MQTT)  # no other packet is expected, and the rest of it was not read
+            if not link.has_received:
                 return i > 0
             self._pinged = False
         return True
@@ -438,38 +439,38 @@ class Reporter(base.BaseReporter):
     def _keep_alive(self):
         if self._must_ping():
             self._mqtt.ping()
-            self._pinged = self._link is not None  # without the link the answer goes unnoticed
+            self._pinged = self._link is not None  # without the link, the answer would go unnoticed
 
-    def _look(self):
-        """Take one experiment that came, and no more: the signatures of others wait for the next poll()."""
+    def _process_waiting(self):
+        """Process one waiting experiment only; verifying further signatures is left to the next poll()."""
         if not self._kept.waiting:
             return False
         self._feed()
-        self._consider()
+        self._process_message()
         return True
 
-    def _tell(self):
-        news = self._news()
-        if news is not None:
-            self._publish(self._status_topic, news, True)
+    def _publish_health(self):
+        health = self._changed_health()
+        if health is not None:
+            self._publish(self._status_topic, health, True)
 
     def _send(self, now):
         """Send the oldest report if it is due; return whether another may follow."""
-        report = self._due(now)
+        report = self._due_report(now)
         if report is None:
             return False
         if self._packets >= _LAST_PACKET_ID and type(getattr(self._mqtt, "pid", None)) is not int:
-            self.close()  # the client object hides its counter, so start with a new one
+            self.close()  # the client object hides its counter, so start over with a new one
             return False
         self._publish(self._report_topic, report, False)
-        return self._delivered(report)
+        return self._handle_ack(report)
 
-    def _lost(self, why):
-        self._is_lost(why)
+    def _end_connection(self, why):
+        self._mark_lost(why)
         self._drop()
 
     def _drop(self):
-        """Forget the connection. A socket that is not closed stays in use until the board restarts."""
+        """Drop the connection. A socket that is not closed remains in use until the board restarts."""
         mqtt = self._mqtt
         self._mqtt = self._link = None
         self.connected = False
@@ -479,5 +480,5 @@ class Reporter(base.BaseReporter):
                 sock.close()
             elif mqtt is not None:
                 mqtt.disconnect()
-        except Exception:  # it may be closed already, or never have been open
+        except Exception:  # it may already be closed, or may never have been open
             pass

@@ -1,8 +1,8 @@
-"""What a board would send and what it has sent, in words for people at the board. Spends nothing.
+"""Describe what a board would send and what it has sent, for people at the board. Spends nothing.
 
 print(preview(client, "room_temp", 21.4))
-shown = LastReports()
-reporter.on_report = shown          shown.lines has the last 8 reports from then on
+last_reports = LastReports()
+reporter.on_report = last_reports       last_reports.lines then has the last 8 reports
 """
 
 # pyright: reportMissingImports=false
@@ -41,40 +41,40 @@ def preview(client, name, reading):
     """Return what report(name, reading) would send, in lines of text; draw and spend nothing.
 
     Raises:
-        TypeError: For a reading of the wrong type.
-        ldp_client.SettingsError: For a name that is not in the policy.
+        TypeError: If the reading is of the wrong type.
+        ldp_client.SettingsError: If the name is not in the policy.
     """
     ldp_client.check(
         name in client._policy["experiments"], "%s is not in the policy" % name, ldp_client.SettingsError
     )
     exp = client._experiments.get(name)
     if exp is None:
-        return "%s: nothing is asked yet." % name
+        return "%s: there is no such experiment yet." % name
     index = exp.bucket(reading)
     size = 9 + exp.code_bytes + (8 if client._device_key else 0)
     lines = ["%s: one of %d codes, in %d bytes." % (name, exp.code_count, size)]
     if index is None:
-        lines.append("No reading: a value drawn evenly takes its place.")
+        lines.append("No reading: a uniformly drawn value takes its place.")
     elif exp.levels:
-        # Each of a level's seeds has one code that is the truth, drawn with the level's threshold.
-        speak = sum(level.seeds for level in exp.levels if level.weight)
+        # Each of a level's seeds has one truthful code, sent with the level's probability.
+        count = sum(level.seeds for level in exp.levels if level.weight)
         truth = sum(level.weight * level.threshold for level in exp.levels)
-        whole = exp.weight_sum * ldp_client.ONE
-        odds = 10 * truth // (whole - truth)
-        text = "One code speaks for %s. It" if speak == 1 else "%d codes speak for %%s. One of these" % speak
+        total = exp.weight_sum * ldp_client.ONE
+        odds = 10 * truth // (total - truth)
+        text = "One code stands for %s. It" if count == 1 else "%d codes stand for %%s. One of these" % count
         value = "no reading" if index == exp.missing else reading
         lines.append((text + " is sent with odds %s to 1.") % (value, _tenths(odds)))
     lines.append("No code is more than %s times as likely at one reading as at another." % _times(exp))
     if exp.every > 1:
-        lines.append("One reading in %d is reported, drawn before anything looks at it." % exp.every)
+        lines.append("One reading in %d is reported, chosen before anything looks at it." % exp.every)
     lines.append("A report costs epsilon %s; %s." % (_epsilon(exp), _remaining_words(client, exp)))
     if not client.consent:
-        lines.append("Nothing is sent: nobody at this board has said yes.")
+        lines.append("Nothing is sent: nobody at this board has opted in.")
     return "\n".join(lines)
 
 
 def words(client, report):
-    """Return one line on a report: its question, code, bytes and cost, and what is left of the budget."""
+    """Return one line about a report: its question, code, size and cost, and the remaining budget."""
     for name, exp in client._experiments.items():
         if exp.digest == report[1:5]:
             code = int.from_bytes(report[9 : 9 + exp.code_bytes], "big")
@@ -91,7 +91,7 @@ def words(client, report):
 
 
 def show(on_report, client, report):
-    """Call an application's function with words(); return the error that it raised, in one line, or None."""
+    """Call an application's function with words(); return the error it raised as one line, or None."""
     try:
         on_report(words(client, report))
     except Exception as e:  # a failed display must not change what is sent
@@ -100,23 +100,23 @@ def show(on_report, client, report):
 
 
 def timed(text, at=None):
-    """Return a text followed by a time (UTC), if the clock is right.
+    """Return a text preceded by a time (UTC), if the clock is set.
 
     Args:
         text: The text.
         at: The time as time.time() returns it; None for now.
     """
-    then = time.gmtime(at)
-    if then[0] < 2025:
+    fields = time.gmtime(at)
+    if fields[0] < 2025:
         return text
-    return "%04d-%02d-%02d %02d:%02d " % tuple(then[:5]) + text
+    return "%04d-%02d-%02d %02d:%02d " % tuple(fields[:5]) + text
 
 
 class LastReports:
-    """The last 8 reports in words, newest last; an object for a reporter's on_report.
+    """Descriptions of the last 8 reports, newest last; for use as a reporter's on_report.
 
     Attributes:
-        lines: A list of text, with the time (UTC) if the board's clock is set.
+        lines: A list of texts, with the time (UTC) if the board's clock is set.
     """
 
     def __init__(self):

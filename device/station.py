@@ -1,4 +1,4 @@
-"""Hushmote's station, for main.py: memory during sleep, Wi-Fi, clock, TLS. Imported only while it is needed.
+"""Memory during sleep, Wi-Fi, clock and TLS for main.py. Imported only while it is needed.
 
 why = connect(wlan, network, settings, ap, feed)     None, or a line that says what is missing
 """
@@ -26,12 +26,12 @@ def _rtc(machine):
 
 
 def remembers(machine):
-    """Return whether the board knows after a sleep why it was to wake up."""
+    """Return whether the board still knows after a sleep why it was supposed to wake up."""
     return not hasattr(machine, "DEEPSLEEP_RESET") or _rtc(machine) is not None
 
 
 def keep(machine, due, last):
-    """Store a plan's result (or None) and `last`, of JSON, where they survive a deep sleep."""
+    """Store a plan's result (or None) and `last`, a JSON dict, where they survive a deep sleep."""
     clock = _rtc(machine)
     if clock is not None:
         digests, refresh = due or ({}, None)
@@ -40,12 +40,12 @@ def keep(machine, due, last):
 
 
 def recall(machine, last, unplanned):
-    """Restore `last` at a start; return the plan's result, which can be had once, or None.
+    """Restore `last` on startup; return the stored plan's result, only once, or None.
 
     Args:
         machine: The module.
-        last: The dict to restore.
-        unplanned: Whether this start is not the end of a sleep that lasted its time: draws that were made
+        last: The dict to restore into.
+        unplanned: Whether this start is not the end of a sleep that lasted as planned: draws that were made
             for another moment do not count.
     """
     clock, due = _rtc(machine), None
@@ -55,7 +55,7 @@ def recall(machine, last, unplanned):
             last.update(values)
             if refresh is not None and not unplanned:
                 due = {name: digests[name].to_bytes(4, "big") for name in digests}, refresh
-        except (ValueError, TypeError, AttributeError):  # empty, or another program's
+        except (ValueError, TypeError, AttributeError):  # empty, or written by another program
             pass
         clock.memory(b"")
     if unplanned:
@@ -67,23 +67,23 @@ def listen(wlan, last):
     """Store the network's signal strength."""
     try:
         last["rssi"] = wlan.status("rssi")
-    except (TypeError, ValueError, OSError):  # a port whose radio cannot tell
+    except (TypeError, ValueError, OSError):  # this port's radio does not report it
         pass
 
 
 def health(machine, last):
-    """Return (cause of the start, dBm of the last connection or None, KiB of free heap)."""
+    """Return (reset cause, last connection's dBm or None, free heap in KiB)."""
     gc.collect()
     causes = {getattr(machine, "PWRON_RESET", -1): "power", getattr(machine, "WDT_RESET", -2): "watchdog"}
     return causes.get(last.get("cause"), "other"), last.get("rssi"), gc.mem_free() / 1024
 
 
 _WAIT_MS = 20_000
-_DIRECT_MS = 6_000  # part of that time, for the last access point alone
+_DIRECT_MS = 6_000  # the part of that time in which only the last access point is tried
 
 
 def _join(wlan, settings, ap):
-    """Start to connect by way of one access point, or of any if ap is empty."""
+    """Start connecting to one access point, or to any if ap is empty."""
     where = {"channel": ap[0], "bssid": ap[1]} if ap else {}
     wlan.connect(settings["wifi_ssid"], settings.get("wifi_password") or None, **where)
 
@@ -103,10 +103,10 @@ def connect(wlan, network, settings, ap, feed):
         wlan: The interface.
         network: The module.
         settings: The board's settings.
-        ap: A list that is kept from one call to the next, first empty: with it a Pico W connects without a
-            scan, as long as that access point answers. An ESP32 takes no channel; its scan ends at the first
+        ap: A list that is initially empty and kept between calls. It lets a Pico W connect without a scan as
+            long as that access point answers. An ESP32 does not accept a channel; its scan ends at the first
             answer.
-        feed: Called while it waits, to feed a watchdog.
+        feed: Called while waiting, to feed a watchdog.
     """
     if settings.get("wifi_country") and hasattr(network, "country"):
         network.country(settings["wifi_country"])
@@ -137,17 +137,17 @@ def connect(wlan, network, settings, ap, feed):
         return "Wi-Fi %s: the radio failed, errno %s" % (ssid, e.args[0] if e.args else "unknown")
     status = wlan.status()
     if status == wrong_password:
-        return "Wi-Fi %s: wrong password, or a weak signal: see wifi_password" % ssid
+        return "Wi-Fi %s: wrong password or weak signal: check wifi_password" % ssid
     if status == getattr(network, "STAT_NO_AP_FOUND", None):
-        return "Wi-Fi %s: not found (boards hear 2.4 GHz only): see wifi_ssid" % ssid
+        return "Wi-Fi %s: not found (boards support only 2.4 GHz): check wifi_ssid" % ssid
     return "Wi-Fi %s: no connection in %d s" % (ssid, _WAIT_MS // 1000)
 
 
 def set_clock(look_up):
-    """Set the clock, which only certificates need; return None, or a line that says what is missing.
+    """Set the clock, which is needed only for certificates; return None, or a line that says what is missing.
 
     Args:
-        look_up: Replaces getaddrinfo, and feeds the watchdog while name servers are silent.
+        look_up: A replacement for getaddrinfo that feeds the watchdog while name servers do not answer.
     """
     if time.gmtime()[0] >= 2025:
         return None
@@ -159,11 +159,11 @@ def set_clock(look_up):
         ntptime.host = look_up(socket.getaddrinfo, ntptime.host, 123)[0][-1][0]
         ntptime.settime()
     except (ImportError, OSError):
-        return "the clock is at %d and no time server answered: allow NTP" % time.gmtime()[0]
+        return "the clock says %d and no time server answered: allow NTP" % time.gmtime()[0]
 
 
 def make_tls(settings):
-    """Return the SSLContext that checks the broker and has the board's certificate; None without TLS."""
+    """Return an SSLContext that checks the broker and has the board's certificate; None without TLS."""
     if not settings.get("mqtt_ca"):
         if settings.get("mqtt_cert"):
             raise SettingsError("mqtt_cert without mqtt_ca: flash what `hushmote provision` wrote")
@@ -175,11 +175,11 @@ def make_tls(settings):
     try:
         context.load_verify_locations(binascii.a2b_base64(settings["mqtt_ca"]))
     except ValueError:
-        raise SettingsError("mqtt_ca is not a certificate: `hushmote provision` takes it as a PEM file")
+        raise SettingsError("mqtt_ca is not a certificate: give it to `hushmote provision` as a PEM file")
     certificate, key = settings.get("mqtt_cert"), settings.get("mqtt_key")
     if certificate or key:
         try:
             context.load_cert_chain(binascii.a2b_base64(certificate), binascii.a2b_base64(key))
         except (ValueError, TypeError):  # TypeError: only one of the two is set
-            raise SettingsError("mqtt_cert and mqtt_key are no pair: flash what `hushmote provision` wrote")
+            raise SettingsError("mqtt_cert and mqtt_key do not match: flash what `hushmote provision` wrote")
     return context

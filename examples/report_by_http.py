@@ -1,9 +1,10 @@
-"""A board that reports by HTTP: the client that boards run, on a computer, and the door in place of MQTT.
+"""Report over HTTP: the boards' client on a computer, using the door in place of MQTT.
 
     python examples/report_by_http.py URL FLEET DEVICE NAME VALUE
 
-URL: of the door, http://127.0.0.1:9418. NAME: of an experiment of an open fleet. VALUE: true or false, or a
-number; it stays here. The ledger is in the folder ledger-DEVICE: keep it, since it bounds the privacy loss.
+URL: the door's address, such as http://127.0.0.1:9418. NAME: an experiment in an open fleet. VALUE: true or
+false, or a number; the value never leaves this computer. The ledger is in the folder ledger-DEVICE: keep it,
+because it bounds the privacy loss.
 """
 
 import os
@@ -21,7 +22,7 @@ if not os.path.isdir(folder):
     os.mkdir(folder)
     ldp_client.provision(folder, consent=True)
 
-# What this board allows, whatever a server asks: a sum of ε of 8 in its lifetime, 4 in one report.
+# The board's limits, regardless of the server: ε of at most 4 in one report, and 8 over its lifetime.
 policy = {
     "sum": 8_000_000,
     "squares": 0,
@@ -33,13 +34,14 @@ board = ldp_client.Client(policy, folder, device)
 with urllib.request.urlopen(f"{url}/v1/{fleet}/experiment/{name}", timeout=10) as answer:
     board.enroll(answer.read())
 
-board.report(name, reading)  # None if the draw of `every` skips it, or the budget is spent
-for report in board.outbox():  # what could not be sent before is among them
+board.report(name, reading)  # None if the draw for `every` skips it, or the budget is spent
+for report in board.outbox():  # including earlier reports that could not be sent
     headers = {"Content-Type": "application/octet-stream"}
     request = urllib.request.Request(f"{url}/v1/{fleet}/report/{device}", report, headers)
     try:
         urllib.request.urlopen(request, timeout=10).close()
     except urllib.error.HTTPError as e:
-        sys.exit(f"{e.code}: {e.read().decode().strip()}")  # it stays in the outbox: call this again later
+        # The report stays in the outbox; run this again later.
+        sys.exit(f"{e.code}: {e.read().decode().strip()}")
     board.sent(report)
 print(board.status())

@@ -1,7 +1,7 @@
-"""A board's lifetime, interrupted anywhere, and the conditions that must hold when its power returns.
+"""A board's lifetime with interruptions at any point, and the conditions that must hold when power returns.
 
-lifetime() is the sequence; Witness records what leaves the board; check() boots the board again and compares.
-every_cut() does this for every operation of the chip.
+lifetime() runs the sequence, Witness records what leaves the board, and check() reboots the board and
+compares. every_cut() does this for every operation of the chip.
 """
 
 import ldp_client
@@ -24,23 +24,23 @@ def remember_thresholds():
     ldp_client.truth_threshold = threshold
 
 
-# Number of calls that a board makes when its flash has lost power but its processor still runs.
+# Number of calls that a board makes after its flash has lost power while its processor still runs.
 _CALLS_AFTER_THE_CUT = 3
 
 
 class Witness:
-    """A record of a board from outside: every report that it handed out, and every message that it got."""
+    """A board as seen from outside: every report that it handed out, and every message that it received."""
 
     def __init__(self, chip=None):
         self.chip = chip
         self.calls = _CALLS_AFTER_THE_CUT
         self.provisioned = False
-        self.reports = {}  # name, number -> bytes
+        self.reports = {}  # (name, number) -> the report's bytes
         self.last = dict.fromkeys(EXPERIMENTS, 0)  # name -> highest number seen
-        self.unsent = []  # handed out, without a call of sent()
-        self.dropped = []  # all reports made before an opt-out came into force
+        self.unsent = []  # handed out, but sent() not yet called
+        self.dropped = []  # all reports made before an opt-out took effect
         self.consent = None  # as client.consent; "changing" during an answer
-        self.refused = False  # whether an opt-out has ever begun
+        self.refused = False  # whether an opt-out has ever started
         self.names = {}
         for name, text in EXPERIMENTS.items():
             self.names[ldp_client.Experiment.parse(text.encode()).digest] = name
@@ -71,7 +71,7 @@ class Witness:
             self.unsent.remove(report)
 
     def answering(self, value):
-        """Record that an answer to the question for consent has begun."""
+        """Record that changing consent has started."""
         self.consent = "changing"
         if not value:
             self.refused = True
@@ -144,7 +144,7 @@ class Board:
 
 
 def lifetime(client_class, storage, witness):
-    """Provision, enroll, report, send, have an outage, an opt-out and an opt-in, reboot, report more."""
+    """Provision, enroll, report, send; then an outage, an opt-out, an opt-in, a reboot, and more reports."""
     try:
         ldp_client.provision(storage)
     except LedgerError:
@@ -158,7 +158,7 @@ def lifetime(client_class, storage, witness):
     board.report("temperature", "mode")
     board.send_all()
     board = Board(client_class, storage, witness)
-    board.report("door", "temperature", "door", "mode")  # the broker is away
+    board.report("door", "temperature", "door", "mode")  # the broker is unavailable
     board = Board(client_class, storage, witness)
     board.report("temperature")
     reports = board.see_outbox()
@@ -180,7 +180,7 @@ def check(client_class, storage, witness):
     """Boot after the power cut, compare with the witness's record, then use up the budget.
 
     Raises:
-        AssertionError: With the condition that does not hold.
+        AssertionError: The message names the condition that does not hold.
     """
     locked = client_class(POLICY, storage, "board-1", KEY).status()["locked"]
     if locked:
@@ -256,8 +256,8 @@ class Tally:
         return sum(self.broken.values())
 
 
-def _one(medium, client_class, tally, **fault):
-    """Run one lifetime with one fault, then the check; return whether the lifetime was completed."""
+def _run_one(medium, client_class, tally, **fault):
+    """Run one life with one fault, then check it; return whether the life was completed."""
     chip = medium.chip(medium.blank_image)
     witness = Witness(chip)
     storage = medium.mount(chip)
@@ -267,7 +267,7 @@ def _one(medium, client_class, tally, **fault):
         lifetime(client_class, storage, witness)
     except PowerCut:
         pass
-    except AssertionError as e:  # the check failed already during the lifetime
+    except AssertionError as e:  # a condition already failed during the life
         reason = str(e)
     done = not chip.dead
     chip.stop()
@@ -307,7 +307,7 @@ def operations(medium, client_class):
     lifetime(client_class, storage, Witness())
     medium.umount()
     count = chip.ops
-    _one(medium, client_class, tally)
+    _run_one(medium, client_class, tally)
     return count, tally
 
 
@@ -316,7 +316,7 @@ MODES = ("raise", "silent", "eio")
 
 
 def every_cut(medium, client_class, mode, shares=SHARES, step=1):
-    """Cut the power at every operation: before, in the middle of and after it; return a Tally.
+    """Cut the power before, during and after every operation; return a Tally.
 
     With `step`, cut only at every step-th operation, at different ones in each mode and share.
     """
@@ -324,7 +324,7 @@ def every_cut(medium, client_class, mode, shares=SHARES, step=1):
     tally = Tally()
     for i in range(len(shares)):
         cut = (MODES.index(mode) + len(MODES) * i) % step
-        while not _one(medium, client_class, tally, cut=cut, share=shares[i], mode=mode):
+        while not _run_one(medium, client_class, tally, cut=cut, share=shares[i], mode=mode):
             cut += step
     return tally
 
@@ -342,5 +342,5 @@ def every_blip(medium, client_class, window, shares=SHARES, step=1):
         for blip in range(i % step, count, step):
             for cut in range(blip + 1, blip + 1 + window):
                 share = "half" if cut & 1 else "none"
-                _one(medium, client_class, tally, cut=cut, share=share, blip=blip, blip_share=blip_share)
+                _run_one(medium, client_class, tally, cut=cut, share=share, blip=blip, blip_share=blip_share)
     return tally

@@ -1,4 +1,4 @@
-"""Clients with mistakes that the power-cut test must find."""
+"""Deliberately broken clients whose mistakes the power-cut tests must find."""
 
 import ldp_client
 from ldp_client import Client, LedgerError
@@ -50,13 +50,13 @@ class TrustAfterFailure(Client):
 
 
 class CountAfterFailure(Client):
-    """A client that counts a failed commit, and writes the other slot next: over the record in force."""
+    """A client that counts a failed commit as done, and so overwrites the record in force."""
 
     def __init__(self, policy, storage, *args):
         super().__init__(policy, storage, *args)
         self._ledger = _CountAfterFailure(storage)
 
 
-# Found by a cut alone, and by a write that fails once before it.
+# Clients that a power cut alone exposes, and clients that need a failed write before the cut.
 CUT_CONTROLS = (DebitAfterSending,)
 BLIP_CONTROLS = (TrustAfterFailure, CountAfterFailure)

@@ -31,7 +31,7 @@ class Target:
     """A compiler, its options, and the command that runs its programs; `package` lists the Debian packages.
 
     Attributes:
-        probe: A file that must exist, for the compiler's -print-file-name, or None.
+        probe: A file that the compiler's -print-file-name must find, or None.
     """
 
     name: str
@@ -42,16 +42,16 @@ class Target:
     package: str = "gcc libc6-dev"
     probe: str | None = None
 
-    def lacks(self) -> str | None:
+    def missing(self) -> str | None:
         """Return why the target cannot be used, with the remedy, or None if it can."""
         for tool in (self.compiler, *self.runner[:1]):
             if shutil.which(tool) is None:
-                return f"there is no {tool}: apt-get install {self.package}"
+                return f"{tool} is missing: apt-get install {self.package}"
         if (
             self.probe is not None
             and not Path(self._query_compiler(f"-print-file-name={self.probe}")).is_absolute()
         ):
-            return f"{self.compiler} lacks {self.probe}: apt-get install {self.package}"
+            return f"{self.compiler} does not have {self.probe}: apt-get install {self.package}"
         if self is PICO_CHIP:
             try:
                 pico_build.install_emulator(runtimes.RIG)
@@ -64,7 +64,7 @@ class Target:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     def build(self, program: Path, sources: Sequence[Path], *flags: str) -> Path:
-        """Compile and link; messages go to standard error, a failure raises CalledProcessError."""
+        """Compile and link; print messages to standard error and raise CalledProcessError on failure."""
         command = [self.compiler, *STRICT, *self.chip, f"-I{CORE}", *flags, *map(str, sources), *self.flags]
         subprocess.run([*command, "-lm", "-o", str(program)], check=True, timeout=runtimes.TIMEOUT_S)
         if self is PICO_CHIP:
@@ -82,7 +82,7 @@ class Target:
 
 
 def core(without: Sequence[str] = ()) -> list[Path]:
-    """Return the client's files without some."""
+    """Return the client's files, except for the given ones."""
     return [p for p in sorted(CORE.glob("*.c")) if p.name not in (*NOT_CORE, *without)]
 
 

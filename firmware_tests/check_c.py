@@ -1,4 +1,4 @@
-"""Run the C client's check of all test vectors on every target that this machine can build for and run.
+"""Check the C client against all test vectors on every target that this machine can build for and run.
 
     python firmware_tests/check_c.py                  everything
     python firmware_tests/check_c.py --target RISC    targets whose name contains this
@@ -24,18 +24,18 @@ _VERDICT = re.compile(r"^hushmote: (\d+) vectors, 0 wrong\s*$", re.MULTILINE)
 
 
 def check_target(target: c_targets.Target, folder: Path) -> str | None:
-    """Return the failure with the vectors in vectors.h of a folder, or None."""
+    """Check a target against a folder's vectors.h; return the failure, or None."""
     sources = c_targets.core(without=("drbg.c",))  # check.c includes it
     sources += [c_targets.CORE / "check.c", c_targets.CORE / "question.c"]
     try:
         flags = ("-DHUSHMOTE_ROOM_BYTES=1024", f"-I{folder}")
         program = target.build(folder / f"check{c_targets.TARGETS.index(target)}", sources, *flags)
     except subprocess.CalledProcessError:
-        return "it is not compiled"
+        return "it does not compile"
     try:
         done = target.run(program)
     except subprocess.TimeoutExpired:
-        return f"no end after {runtimes.TIMEOUT_S} s"
+        return f"still running after {runtimes.TIMEOUT_S} s"
     output = done.stdout + done.stderr  # QEMU's semihosting writes to the latter
     if done.returncode or not _VERDICT.search(output):
         return f"exit status {done.returncode}\n{output}"
@@ -43,12 +43,12 @@ def check_target(target: c_targets.Target, folder: Path) -> str | None:
 
 
 def run_target(target: c_targets.Target, folder: Path) -> tuple[c_targets.Target, str, str]:
-    """Return a target, the word for its result, and the reason or duration."""
+    """Return the target, its result as a word, and the reason or duration."""
     start = time.monotonic()
-    lacks = target.lacks()
-    wrong = None if lacks else check_target(target, folder)
-    word = "skipped" if lacks else "failed" if wrong else "passed"
-    return target, word, lacks or wrong or f"{time.monotonic() - start:.1f} s"
+    missing = target.missing()
+    wrong = None if missing else check_target(target, folder)
+    word = "skipped" if missing else "failed" if wrong else "passed"
+    return target, word, missing or wrong or f"{time.monotonic() - start:.1f} s"
 
 
 def main() -> int:

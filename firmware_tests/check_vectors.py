@@ -1,7 +1,7 @@
 """Check ldp_client against vectors.json, on a board or on CPython, using only ldp_client, json and binascii.
 
-Files beside it that add further mechanisms, ldp_NAME.py, are imported if they exist. Reads the vectors line
-by line (one case per line), to need little memory.
+It imports the further mechanisms in ldp_NAME.py if they exist, and reads the vectors one line, and thus one
+case, at a time to save memory.
 
     micropython check_vectors.py vectors.json
 """
@@ -27,7 +27,7 @@ def load_further():
     for folder in sys.path:
         try:
             files = os.listdir(folder or ".")
-        except OSError:  # it does not exist, or is frozen
+        except OSError:  # the folder does not exist, or is frozen
             continue
         for file in files:
             if file.startswith("ldp_") and file.endswith((".py", ".mpy")):
@@ -46,7 +46,7 @@ class Storage:
 
 
 class Script:
-    """An rng that plays back draws, and fails at a call that is not the next one."""
+    """An rng that plays back draws, and fails at an unexpected call."""
 
     def __init__(self, draws):
         self.draws = draws
@@ -94,7 +94,7 @@ def check_experiments(case, experiments):
         same(getattr(exp, name), case[name], name)
     same(binascii.hexlify(exp.sha256).decode(), case["sha256"], "sha256")
     same(exp.digest, exp.sha256[:4], "digest")
-    if case["levels"]:  # otherwise they are of another kind, which the codes distinguish
+    if case["levels"]:  # otherwise the levels are of another kind, which the codes distinguish
         same(len(exp.levels), len(case["levels"]), "number of levels")
     for i, want in enumerate(case["levels"]):
         x = exp.levels[i]
@@ -150,7 +150,7 @@ def check_reports(case, experiments):
     client.rng = Script(case["draws"])
     report = client.report(exp.name, None)
     same(report and binascii.hexlify(report).decode(), case["report"], "report")
-    # The seed is random: replace it with the vector's zeros, and seal the record again.
+    # Replace the random seed with the vector's zeros, and recompute the record's checksum.
     newer, older = storage.slots
     want = binascii.unhexlify(case["after"])[:-4]
     want = want[:6] + newer[6:22] + want[22:]
@@ -179,12 +179,16 @@ def check_withdrawals(case, experiments):
     payload = binascii.unhexlify(case["withdrawal"])
     if case["refused"] is None:
         client.withdraw(name, payload)
-        same(client._experiments, {}, "what is in force")
+        same(client._experiments, {}, "the experiments in force")
         same(client.serials[name], int.from_bytes(payload[1:5], "big"), "the serial")
     else:
         refused(lambda: client.withdraw(name, payload), "ExperimentRefused", case["refused"])
-        same((client._experiments, client.serials), ({name: True}, {name: case["least"]}), "what changed")
-    # It is not an experiment: boards without signed withdrawals treated it as invalid.
+        same(
+            (client._experiments, client.serials),
+            ({name: True}, {name: case["least"]}),
+            "the experiments and serials",
+        )
+    # Boards without support for signed withdrawals treat the payload as an invalid experiment.
     refused(lambda: client.enroll(payload), "ExperimentRefused", "not a JSON object")
 
 

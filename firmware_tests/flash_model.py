@@ -1,7 +1,7 @@
 """Flash chips and disks in memory whose power fails at a chosen operation, and the file systems on them.
 
-Runs on MicroPython with littlefs and FAT. An operation is an erase or a program of the chip, or a
-sector write of the disk. What happens at operation `cut` (and `blip`) is set by arm():
+Runs on MicroPython with littlefs and FAT. An operation is an erase or a program operation on the chip, or a
+sector write on the disk. arm() sets what happens at operation `cut` (and `blip`):
 
     share   of that operation: "none", "half" or "whole" is done
     mode    afterwards: "raise"   PowerCut stops the code at once
@@ -47,7 +47,8 @@ class _Faulty:
     def _begin(self, size):
         """Return how many bytes of an operation are completed.
 
-        Allocates nothing: it is called when the collector closes files that a cut left open, without heap.
+        It must not allocate, since the collector calls it without free heap when it closes files that a cut
+        left open.
         """
         op = self.ops
         self.ops = op + 1
@@ -59,7 +60,7 @@ class _Faulty:
         return _part(size, self.blip_share) if op == self.blip else size
 
     def _end(self):
-        """Return the result of an operation that was begun: 0 or an errno."""
+        """Return the result of a started operation: 0 or an errno."""
         if self.dead:
             if self.mode == "raise":
                 raise _CUT

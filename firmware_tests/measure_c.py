@@ -1,9 +1,9 @@
 # ruff: noqa: E501 (lines of prose)
-"""Measure what the C client costs a chip, and write its part of clients/c/README.md.
+"""Measure the C client's cost on chips, and write its section of clients/c/README.md.
 
-The sizes are the compilers', time and stack those of the emulated RP2040.
+Sizes come from the compilers, and time and stack from the emulated RP2040.
 
-python firmware_tests/measure_c.py      prints the targets; exits 1 where one is missed
+python firmware_tests/measure_c.py      prints the targets; exits 1 if one is missed
 """
 
 import json
@@ -39,9 +39,10 @@ class Sizes:
     """Bytes of flash on one chip.
 
     Attributes:
-        files: Each file with everything.
-        whole: The core with everything, and without LEAN and LEANEST; then all of these with the reporter.
-        linked: The same with what they take of the C library and the compiler's own.
+        files: Each file's size with all parts.
+        whole: The core's size with all parts, without LEAN, and without LEANEST; then the same three with
+            the reporter.
+        linked: The same sizes including the used parts of the C library and the compiler's library.
     """
 
     files: dict[str, int]
@@ -51,7 +52,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Times:
-    """Milliseconds at 125 MHz of one mechanism's calls."""
+    """Milliseconds at 125 MHz for a mechanism's calls."""
 
     keyed: float
     open: float
@@ -66,7 +67,7 @@ class Costs:
     Attributes:
         ram: Number of experiments -> bytes of static RAM on Cortex-M0+, by unsent reports.
         reporter_ram: Static RAM that the reporter adds.
-        stack: Call -> bytes at the deepest point.
+        stack: Each call's stack bytes at the deepest point.
         reporter_stack: The same for the reporter's calls.
     """
 
@@ -87,7 +88,7 @@ def left_out(parts: Sequence[str]) -> list[str]:
 
 
 def size_of(file: Path, target: Target) -> int:
-    """Return the flash of an object or a program: code, constants, and initial values other than zero."""
+    """Return an object's or a program's flash: code, constants, and nonzero initial values."""
     tool = target.compiler.replace("gcc", "size")
     done = subprocess.run([tool, str(file)], capture_output=True, text=True, check=True)
     text, data, _ = done.stdout.splitlines()[1].split()[:3]
@@ -102,7 +103,7 @@ def compiled(target: Target, folder: Path, source: Path, parts: Sequence[str]) -
 
 
 def linked(target: Target, folder: Path, objects: Sequence[Path]) -> int:
-    """Return the flash of a program with all public functions of these objects, and their libraries."""
+    """Return the flash of a program with all public functions of these objects and their libraries."""
     defined = subprocess.run(
         [target.compiler.replace("gcc", "nm"), "--defined-only", *map(str, objects)],
         capture_output=True,
@@ -192,8 +193,8 @@ def run_cost(experiments: dict[str, bytes]) -> str:
 
 def measure() -> Costs:
     for target in CHIPS.values():
-        if lacks := target.lacks():
-            sys.exit(f"{target.name}: {lacks}; nothing is written")
+        if missing := target.missing():
+            sys.exit(f"{target.name}: {missing}; nothing is written")
     experiments = write_cost.experiments()
     output = run_cost(experiments)
     stack: dict[str, int] = {}
@@ -210,10 +211,13 @@ def measure() -> Costs:
         for i, name in enumerate(experiments)
     }
     memory = {count: {unsent: client_ram(count, unsent) for unsent in (4, 16)} for count in (1, 5)}
-    of_reporter = {count: reporter_ram(count) for count in memory}
-    of_chips = {name: sizes(target) for name, target in CHIPS.items()}
-    stacks = [{call: n for call, n in stack.items() if ("reporter" in call) == its} for its in (False, True)]
-    return Costs(of_chips, memory, of_reporter, times, ms[1], ms[3], ms[4], ms[2], *stacks)
+    reporter_memory = {count: reporter_ram(count) for count in memory}
+    chip_sizes = {name: sizes(target) for name, target in CHIPS.items()}
+    stacks = [
+        {call: n for call, n in stack.items() if ("reporter" in call) == reporter}
+        for reporter in (False, True)
+    ]
+    return Costs(chip_sizes, memory, reporter_memory, times, ms[1], ms[3], ms[4], ms[2], *stacks)
 
 
 def targets(costs: Costs) -> list[tuple[str, str, str, bool]]:
@@ -244,8 +248,8 @@ def _listed(stack: dict[str, int]) -> str:
 def part(costs: Costs) -> str:
     """Return the page's part."""
     text = [
-        "Every number is measured: sizes with `-Os -ffunction-sections` by the compilers of Debian 12, time in cycles of the emulated RP2040 as milliseconds at 125 MHz"
-        " (the emulator does not wait for the external flash, so a chip takes longer), stack as the deepest byte that a call wrote there. The ledger is in memory.",
+        "All numbers are measured: sizes with `-Os -ffunction-sections` and Debian 12's compilers, times as cycles of the emulated RP2040 converted to milliseconds at 125 MHz"
+        " (real chips are slower, because the emulator does not wait for external flash), and stack as the deepest byte that a call writes. The ledger is in memory.",
         "",
         "| flash, bytes | " + " | ".join(costs.sizes) + " |",
         "|---" * (1 + len(costs.sizes)) + "|",
@@ -267,7 +271,7 @@ def part(costs: Costs) -> str:
         text.append(f"| {name} | " + " | ".join(cells) + " |")
     text += [
         "",
-        "In brackets: linked, with every public function and what they take of the C library and the compiler's own routines (division, 64-bit products, `memcpy`).",
+        "In parentheses: size when linked with every public function, including the required C library and compiler routines (division, 64-bit products, `memcpy`).",
         "",
         "| static RAM on Cortex-M0+, bytes | 4 unsent reports | 16 unsent reports | the reporter adds |",
         "|---|---|---|---|",
@@ -276,8 +280,8 @@ def part(costs: Costs) -> str:
             for count, by in costs.ram.items()
         ),
         "",
-        f"No heap. The deepest stack without the reporter: {_listed(costs.stack)} bytes. With it: {_listed(costs.reporter_stack)} bytes."
-        " The callbacks are included, but they do nothing here: add what your flash and your MQTT need.",
+        f"The client uses no heap. Maximum stack without the reporter: {_listed(costs.stack)} bytes; with it: {_listed(costs.reporter_stack)} bytes."
+        " The callbacks are included but empty; add the needs of your flash and MQTT functions.",
         "",
         "| mechanism | `hushmote_report()`, keyed | open | `hushmote_sent()` | `hushmote_enroll()` |",
         "|---|---|---|---|---|",
@@ -286,7 +290,7 @@ def part(costs: Costs) -> str:
             for name, t in costs.times.items()
         ),
         "",
-        f"Of a report {costs.entropy_ms:.2f} ms are the random source, without a wait between its bits. A signed experiment takes {costs.signed_ms:.0f} ms, once for each version;"
+        f"Reading the random source takes {costs.entropy_ms:.2f} ms of each report, without waiting between bits. A signed experiment takes {costs.signed_ms:.0f} ms, once for each version;"
         f" `hushmote_begin()` {costs.begin_ms:.1f} ms; one SHA-256 of 64 bytes {costs.sha256_ms:.2f} ms.",
     ]
     return "\n".join(["", *text, "", ""])

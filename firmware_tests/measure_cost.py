@@ -1,12 +1,12 @@
-"""Measure what the client costs a board, on the board; write_cost.py runs this with compiled modules.
+"""Measure the client's cost on the board itself; write_cost.py runs this with compiled modules.
 
 micropython -m measure_cost import NAME...
     Heap kept by each module.
 micropython -m measure_cost report NAME VALUE MODULES
-    Memory and SHA-256s of report(), experiment in NAME.json, value as JSON, modules with commas that its
-    mechanism needs.
+    Memory and SHA-256 computations of report(), with the experiment in NAME.json, a value as JSON, and the
+    modules that its mechanism needs, separated by commas.
 micropython -m measure_cost lifetime [reporter]
-    Provision, enroll three experiments, report, send; in any heap.
+    Provision, enroll three experiments, report and send, in the current heap.
 
 Each prints one line of fields separated by "|", or ends in an error.
 """
@@ -76,7 +76,8 @@ def report_once(client, name, value):
 def passes(name, value, hole_bytes):
     """Return whether reports succeed when a single hole of hole_bytes is all the free memory.
 
-    It uses its own client: one whose commit ran out of memory does not know the flash's state, and locks.
+    It uses a separate client, because a client whose commit runs out of memory does not know the flash's
+    state and locks.
     """
     client = board("ledger_of_" + name, (name,))
     for report in client.outbox():
@@ -117,8 +118,8 @@ def smallest_hole(name, value):
     return high * 16
 
 
-def most_sha256(client, name, value):
-    """Return how often SHA-256 is computed for a report and its acknowledgement, the most of TURNS."""
+def max_sha256(client, name, value):
+    """Return the maximum number of SHA-256 computations, over TURNS, for a report and its acknowledgement."""
     import ldp_client
 
     sha256 = ldp_client._sha256
@@ -129,13 +130,13 @@ def most_sha256(client, name, value):
         return sha256(data)
 
     ldp_client._sha256 = counted
-    most = 0
+    max_count = 0
     for _ in range(TURNS):
         count[0] = 0
         report_once(client, name, value)
-        most = max(most, count[0])
+        max_count = max(max_count, count[0])
     ldp_client._sha256 = sha256
-    return most
+    return max_count
 
 
 def cost_of_report(name, text, modules):
@@ -158,7 +159,7 @@ def cost_of_report(name, text, modules):
     storage = Memory()
     ldp_client.provision(storage, consent=True)
     client = board(storage, (name,))
-    sha256 = most_sha256(client, name, value)
+    sha256 = max_sha256(client, name, value)
     length = len(report_once(client, name, value))
     garbage = 0
     for _ in range(TURNS):
@@ -182,14 +183,14 @@ def power_up(folder, with_reporter):
 
 
 def lifetime(with_reporter):
-    """Run a board's lifetime from provisioning on, in the present heap."""
-    own = allocated()
+    """Run a board's lifetime, starting with provisioning, in the current heap."""
+    measuring_bytes = allocated()
     import ldp_client
 
     folder = "ledger_of_lifetime"
     ldp_client.provision(folder, consent=True)
     running = power_up(folder, with_reporter)
-    for turn in range(16):  # the broker is away
+    for turn in range(16):  # the broker is unavailable
         if running[0].report(NAMES[turn % 3], VALUES[turn % 3]) is None:
             raise RuntimeError(running[0].status())
     for report in running[0].outbox():
@@ -198,7 +199,7 @@ def lifetime(with_reporter):
     running = power_up(folder, with_reporter)
     for turn in range(60):
         report_once(running[0], NAMES[turn % 3], VALUES[turn % 3])
-    print("LIFETIME", own, sep="|")
+    print("LIFETIME", measuring_bytes, sep="|")
 
 
 if __name__ == "__main__":

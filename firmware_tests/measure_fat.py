@@ -1,4 +1,4 @@
-"""Measure the effect of power cuts on a ledger on FAT, and on clients with mistakes on littlefs."""
+"""Measure the effect of power cuts on a ledger on FAT, and on deliberately broken clients on littlefs."""
 
 import board_lifetime
 import broken_clients

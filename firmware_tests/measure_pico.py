@@ -1,6 +1,6 @@
-"""Measure what the client costs the emulated Pico; write_cost.py runs this and reads the emulator's marks.
+"""Measure the client's cost on the emulated Pico; write_cost.py runs this and reads the emulator's marks.
 
-A number written to a register that the chip does not have marks a moment, with the cycles so far.
+Writing a number to a register that the real chip does not have marks a moment, with the cycles so far.
 """
 
 import gc
@@ -22,7 +22,7 @@ class Memory:
 
 
 def timed(number, call):
-    """Call between two marks of that number, after running the collector."""
+    """Run the collector, then call the function between two marks with this number."""
     import machine
 
     gc.collect()
@@ -33,7 +33,7 @@ def timed(number, call):
 
 
 def imports():
-    """Measure the heap that each module keeps, and print it with its name."""
+    """Measure the heap that each module keeps, and print it with the module's name."""
     heap_kept = []
     with open("modules.json") as f:
         names = json.loads(f.read())
@@ -47,7 +47,7 @@ def imports():
 
 
 def reports():
-    """Mark report() of each mechanism, keyed and open (100 and up); one SHA-256 (1); a signature (2)."""
+    """Mark each mechanism's report(), keyed and open (100 and up), a SHA-256 (1) and a signature (2)."""
     import hashlib
 
     import ldp_client

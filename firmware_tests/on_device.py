@@ -1,7 +1,7 @@
-"""Shared parts of the on-device tests: the loop over test functions, and the line that the runner reads.
+"""The on-device tests' shared helpers: the loop over test functions, and the line that the runner reads.
 
 A test file is a plain script of functions called test_*; its last line is on_device.run(globals()).
-MicroPython's unittest exits with 0 on failure, and a board's exit status is lost on the way, so the verdict
+MicroPython's unittest exits with 0 on failure, and a board's exit status is not passed on, so the verdict
 is a printed line. A file declares its requirements (see run.py):
 
     NEEDS = ("littlefs", "folder")
@@ -10,7 +10,7 @@ is a printed line. A file declares its requirements (see run.py):
 import sys
 
 try:
-    from long_form import LONG  # run.py copies it beside this file
+    from long_form import LONG  # run.py copies it next to this file
 except ImportError:
     LONG = True
 
@@ -38,7 +38,7 @@ def run(names):
 
 
 def raises(error, call, *args):
-    """Call, and return the error's text; raise AssertionError if it raises another error or none."""
+    """Call a function that must raise `error`; return the error's text, or raise AssertionError."""
     try:
         call(*args)
     except error as e:

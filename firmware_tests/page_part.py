@@ -1,4 +1,4 @@
-"""The part of a page that a measurement rewrites, and its targets."""
+"""Rewrite a page's measured section, and judge the measurements' targets."""
 
 import textwrap
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ def _wrap(line: str) -> str:
 
 
 def judge(rows: Sequence[tuple[str, str, str, bool]]) -> int:
-    """Print each (what, target, measured, whether it is reached); return the exit status."""
+    """Print each row of (what, target, measured, whether it is reached); return the exit status."""
     for what, target, measured, good in rows:
         print(f"{'reached' if good else 'MISSED':8} {what}: {measured} ({target})")
     return 0 if all(row[3] for row in rows) else 1

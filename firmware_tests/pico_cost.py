@@ -27,7 +27,7 @@ IN_ORDER = tuple(sorted(MODULES, key="consent".__eq__))  # consent imports repor
 
 @dataclass(frozen=True)
 class PicoReport:
-    """Milliseconds at 125 MHz of one mechanism's calls, the ledger in memory."""
+    """Milliseconds at 125 MHz for a mechanism's calls, with the ledger in memory."""
 
     mechanism: str
     keyed_ms: float
@@ -41,7 +41,7 @@ class PicoCosts:
     """The measurements.
 
     Attributes:
-        imports: Kind -> module -> bytes of heap kept, and milliseconds.
+        imports: For each kind and module, the heap bytes kept and the milliseconds.
     """
 
     turns: int
@@ -54,7 +54,7 @@ class PicoCosts:
 
 
 def measure(experiments: dict[str, bytes]) -> PicoCosts:
-    """Run measure_pico on the board, for reports and for each way of importing."""
+    """Run measure_pico on the emulated board, for reports and for each way of importing."""
     if not board.FIRMWARE.exists():
         sys.exit("the emulated Pico is needed: make pico; nothing is written")
     build.freeze(runtimes.RIG, runtimes.ROOT / "device")
@@ -93,7 +93,7 @@ def measure(experiments: dict[str, bytes]) -> PicoCosts:
 
 
 def _signed() -> list[str]:
-    """Return public key, digest and signature of an experiment, in hex."""
+    """Return an experiment's public key, digest and signature, in hex."""
     signing_key = bytes(range(32))
     topic = "hushmote/v1/house/experiment/temperature"
     payload = keys.sign_experiment(signing_key, topic, b"{}", 1)
@@ -122,7 +122,7 @@ def _run(folder: Path, kind: str, function: str, firmware: Path) -> board.Run:
 
 
 def _times(log: dict[str, Any]) -> dict[int, list[float]]:
-    """Return milliseconds between the two marks of each number."""
+    """Return the milliseconds between each number's two marks."""
     times: dict[int, list[float]] = {}
     marks = log["marks"]
     for start, end in zip(marks[::2], marks[1::2], strict=True):
@@ -136,7 +136,12 @@ def _median(times: dict[int, list[float]], number: int) -> float:
 
 
 def part(pico: PicoCosts, smallest: dict[str, int]) -> list[str]:
-    """Return the part of docs/reporter.md; `smallest`: KiB of heap for importing ldp_client, by kind."""
+    """Return the section for docs/reporter.md.
+
+    Args:
+        pico: The measurements.
+        smallest: Smallest heap, in KiB, for importing ldp_client, by kind.
+    """
     text = [
         "### Time on a Pico",
         "",

@@ -1,7 +1,7 @@
-"""A board's lifetime recorded on the emulated Pico, then cut at each operation of its flash.
+"""Record a board's lifetime on the emulated Pico, then cut the power at each operation of its flash.
 
-record() runs on the Pico: it writes a number to a register at each event, so that the emulator's log shows
-how many flash operations came before it. cuts() runs on the unix port, from that log.
+record() runs on the Pico and writes a number to a register at each event, so that the emulator's log shows
+how many flash operations preceded it. cuts() runs on the unix port and uses that log.
 """
 
 import binascii
@@ -63,7 +63,7 @@ def record(client_class=Client):
 
 
 def replay(events):
-    """Return a witness with a record of these events."""
+    """Return a witness that has recorded these events."""
     witness = board_lifetime.Witness()
     for method, argument in events:
         if argument is None:
@@ -75,7 +75,7 @@ def replay(events):
 
 
 def _apply(image, operation, share):
-    """Apply the first bytes of an operation, by share, to an image {block: bytearray}."""
+    """Apply a share of an operation's bytes, from its start, to an image {block: bytearray}."""
     block, off = divmod(operation["at"], 4096)
     done = int(operation["size"] * share)
     if done:

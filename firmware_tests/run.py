@@ -3,15 +3,15 @@
     python firmware_tests/run.py                  installs missing runtimes, runs everything
     python firmware_tests/run.py --runtime mp32   on one runtime
     python firmware_tests/run.py --port PORT      on a board, over mpremote
-    python firmware_tests/run.py --list           what would run
+    python firmware_tests/run.py --list           list what would run
 
-A test file declares what it needs in a line, read without importing it:
+A test file declares its requirements in lines that are read without importing it:
 
-    NEEDS = ("littlefs", "heap")    features of the runtime (runtimes.py), or its name; "compiled": no source
-    HEAP = "64k"                    run it with so much heap
-    HOST = True                     it runs on this computer and drives the board itself
+    NEEDS = ("littlefs", "heap")    the runtime's features (runtimes.py) or name; "compiled" excludes source
+    HEAP = "64k"                    the heap size to run with
+    HOST = True                     the file runs on this computer and drives the board itself
 
-With LONG=1 every cut of power, all signatures and long lifetimes; else the short form of these.
+With LONG=1, it tests every power cut, all signatures and long lifetimes; otherwise a short form of these.
 
 The last line is `N passed, N failed, N skipped`, counting test files on runtimes.
 """
@@ -81,7 +81,7 @@ class TestFile:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of one file on one runtime.
+    """A file's result on a runtime.
 
     Attributes:
         word: "passed", "failed" or "skipped".
@@ -93,7 +93,7 @@ class Outcome:
 
 
 def stage(folder: Path, architecture: str | None, *, long: bool = True) -> None:
-    """Fill a folder with the flashed files (as source, or compiled for an architecture) and the tests."""
+    """Fill a folder with the tests and the flashed files, as source or compiled for an architecture."""
     folder.mkdir()
     (folder / "long_form.py").write_text(f"LONG = {long}\n")
     for path in [*(DEVICE / name for name in BOARD_FILES), *(HERE / name for name in SUPPORT)]:
@@ -113,7 +113,7 @@ def stage(folder: Path, architecture: str | None, *, long: bool = True) -> None:
 
 
 def variants(folder: Path, long: bool) -> dict[str, Path]:
-    """Return staged folders by variant of the client; architectures with the same bytes share one."""
+    """Return the client's staged folders by variant; architectures with the same bytes share a folder."""
     folders = {"source": folder / "source"}
     stage(folders["source"], None, long=long)
     bytes_of: dict[bytes, str] = {}
@@ -131,7 +131,7 @@ def variants(folder: Path, long: bool) -> dict[str, Path]:
 
 
 def run_file(runtime: Runtime, test: TestFile, variant: str, folder: Path) -> Outcome:
-    """Run one file on one runtime and read its verdict."""
+    """Run a file on a runtime and read its verdict."""
     offered = runtime.features | {runtime.name} | (set() if variant == "source" else {"compiled"})
     lacking = test.needs - offered
     if runtime.name == "pico" and "armv6m" not in variant:
@@ -140,11 +140,11 @@ def run_file(runtime: Runtime, test: TestFile, variant: str, folder: Path) -> Ou
         lacking |= {"mpy"}
     if lacking:
         return Outcome("skipped", "needs " + ", ".join(sorted(lacking)))
-    # A separate copy: tests write files, and two may run at once.
+    # Use a separate copy, since tests write files and two may run at once.
     with tempfile.TemporaryDirectory() as parent:
-        own = Path(parent) / "board"
-        shutil.copytree(folder, own)
-        command = runtime.command(own, test.path.name, test.heap)
+        board = Path(parent) / "board"
+        shutil.copytree(folder, board)
+        command = runtime.command(board, test.path.name, test.heap)
         environment = None
         if test.host:
             command = [sys.executable, test.path.name]
@@ -153,7 +153,7 @@ def run_file(runtime: Runtime, test: TestFile, variant: str, folder: Path) -> Ou
         try:
             result = subprocess.run(
                 command,
-                cwd=own,
+                cwd=board,
                 env=environment,
                 capture_output=True,
                 text=True,
@@ -163,7 +163,7 @@ def run_file(runtime: Runtime, test: TestFile, variant: str, folder: Path) -> Ou
             )
         except subprocess.TimeoutExpired as e:
             partial = e.stdout.decode(errors="replace") if isinstance(e.stdout, bytes) else ""
-            return Outcome("failed", f"no end after {TIMEOUT_S} s", partial)
+            return Outcome("failed", f"still running after {TIMEOUT_S} s", partial)
     took = f"{time.monotonic() - start:.1f} s"
     lines = (result.stdout + result.stderr).splitlines()
     output = "\n".join(line for line in lines if not _NOISE.match(line))
@@ -191,7 +191,7 @@ def _problem(
         return "no MicroPython runtime ran anything"
     covered = frozenset().union(*(r.features for r in available if r.name in ran))
     if os.environ.get("CI") and port is None and CI_NEEDS - covered:
-        return "CI has to cover " + ", ".join(sorted(CI_NEEDS - covered)) + " and does not"
+        return "CI must cover " + ", ".join(sorted(CI_NEEDS - covered)) + ", but does not"
     return None
 
 
@@ -200,7 +200,7 @@ def main() -> int:
     parser.add_argument("--port", help="a board's serial port, for mpremote")
     parser.add_argument("--runtime", help="only this runtime")
     parser.add_argument("--file", help="only test files whose name contains this")
-    parser.add_argument("--list", action="store_true", help="what would run")
+    parser.add_argument("--list", action="store_true", help="list what would run")
     arguments = parser.parse_args()
     available, missing = runtimes.find(install=not arguments.list, port=arguments.port, pico=True)
     if arguments.runtime:

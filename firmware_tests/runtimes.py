@@ -1,11 +1,11 @@
-"""Real MicroPython runtimes: those installed here, their features, and how to install the others.
+"""Real MicroPython runtimes: find the installed ones and their features, and install the others.
 
-python firmware_tests/runtimes.py             what is here
-python firmware_tests/runtimes.py --install   get what is missing, into .rig/ of this checkout
-python firmware_tests/runtimes.py --pico      build the emulated Pico as well (some minutes)
+python firmware_tests/runtimes.py             list what is installed
+python firmware_tests/runtimes.py --install   install what is missing into .rig/ of this checkout
+python firmware_tests/runtimes.py --pico      build the emulated Pico as well (a few minutes)
 
 env       $HUSHMOTE_MICROPYTHON, a command line
-unix32f   the unix port built as a board is: 32 bits, 31-bit small integers, single floats
+unix32f   the unix port built like a board's: 32 bits, 31-bit small integers, single floats
 mp32      Debian's 32-bit build: double floats, TLS; needs neither a compiler nor root
 path      micropython on PATH
 wasm      the WebAssembly port in Node.js
@@ -52,7 +52,7 @@ remove(here)
 
 @dataclass(frozen=True)
 class Runtime:
-    """A working runtime: name, the command that takes a script, version, features."""
+    """A working runtime, with the command that runs a script, its version and its features."""
 
     name: str
     argv: tuple[str, ...]
@@ -60,11 +60,11 @@ class Runtime:
     features: frozenset[str]
 
     def command(self, folder: Path, script: str, heap: str | None = None) -> list[str]:
-        """Return the command that runs a script of a folder, in that folder; `heap` as in "64k"."""
+        """Return the command that runs a folder's script in that folder; `heap` is a size such as "64k"."""
         if self.name == "board":
-            # Copied, not mounted: a mounted folder is read over the wire while the test runs.
-            there = "/" + folder.name
-            enter = f"import os, sys; os.chdir({there!r}); sys.path.insert(0, {there!r})"
+            # Copy the folder instead of mounting it: a mounted folder is read over the wire during the test.
+            target = "/" + folder.name
+            enter = f"import os, sys; os.chdir({target!r}); sys.path.insert(0, {target!r})"
             copy = ["fs", "cp", "-r", str(folder), ":/"]
             return [
                 *self.argv,
@@ -84,7 +84,7 @@ class Runtime:
 
 @dataclass(frozen=True)
 class Missing:
-    """A runtime that is not available: why, and the command that would install it."""
+    """An unavailable runtime, with the reason and the command that would install it."""
 
     name: str
     reason: str
@@ -145,7 +145,7 @@ _OWN: dict[str, tuple[str, Callable[[Path], None]]] = {
 
 
 def _own(name: str, install: bool) -> Runtime | Missing:
-    """Return a runtime of the .rig folder, installed on request."""
+    """Return a runtime from the .rig folder, installing it if requested."""
     file, get = _OWN[name]
     path = RIG / file
     if not path.exists() and install:
@@ -165,7 +165,7 @@ def _own(name: str, install: bool) -> Runtime | Missing:
         return _probe(name, (str(path),))
     node = shutil.which("node")
     if node is None:
-        return Missing(name, "there is no Node.js", "apt-get install nodejs npm")
+        return Missing(name, "Node.js is missing", "apt-get install nodejs npm")
     if path.read_bytes() != wasm.LAUNCHER.read_bytes():
         shutil.copy(wasm.LAUNCHER, path)
     return _probe(name, (node, str(path)))
@@ -179,7 +179,7 @@ def find(
     Args:
         install: Install missing ones, except for the emulated Pico.
         port: A board's serial port; then only the board is checked.
-        pico: Look for the emulated Pico too, whose probe takes seconds.
+        pico: Also look for the emulated Pico, whose probe takes seconds.
     """
     candidates: list[Runtime | Missing] = []
     if port is not None:
@@ -203,9 +203,9 @@ def find(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Real MicroPython runtimes that are here.")
-    parser.add_argument("--install", action="store_true", help="get those that are missing, into .rig/")
-    parser.add_argument("--pico", action="store_true", help="the same, and build the emulated Pico")
+    parser = argparse.ArgumentParser(description="List the installed MicroPython runtimes.")
+    parser.add_argument("--install", action="store_true", help="install missing runtimes into .rig/")
+    parser.add_argument("--pico", action="store_true", help="also build the emulated Pico")
     parser.add_argument("--port", help="a board's serial port, for mpremote")
     arguments = parser.parse_args()
     if arguments.pico:

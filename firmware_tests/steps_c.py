@@ -1,9 +1,9 @@
-"""Check that all branches of the C client's draws take equally many cycles of the emulated RP2040.
+"""Check that all branches of the C client's draws take the same number of cycles on the emulated RP2040.
 
     python firmware_tests/steps_c.py
 
-The compiled code is run with every reading's index and both outcomes of the truth, and the cycles are
-compared exactly. A chip's flash has a cache besides, which is emptied and filled by addresses alone.
+The compiled code runs with every reading's index and both outcomes of the truth draw, and the cycles are
+compared exactly. A real chip's flash also has a cache, whose state depends only on addresses.
 """
 
 import json
@@ -58,9 +58,9 @@ def cycles(output: str) -> dict[int, list[int]]:
 
 
 def main() -> int:
-    lacks = PICO_CHIP.lacks()
-    if lacks:
-        print(f"0 passed, 0 failed, 1 skipped: {lacks}")
+    missing = PICO_CHIP.missing()
+    if missing:
+        print(f"0 passed, 0 failed, 1 skipped: {missing}")
         return 0
     with tempfile.TemporaryDirectory() as parent:
         folder = Path(parent)
@@ -75,7 +75,7 @@ def main() -> int:
         failed += not good
         word = SHAPES[number // 1000][1]["mechanism"]
         print(f"{word} level {number % 1000}: {len(counts)} branches, {min(counts)} to {max(counts)} cycles")
-    print(f"{len(SHAPES)} experiments, {failed} levels whose cycles tell something")
+    print(f"{len(SHAPES)} experiments, {failed} levels whose cycles reveal something")
     return failed > 0
 
 

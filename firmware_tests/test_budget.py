@@ -1,7 +1,7 @@
-"""Budgets that the server derives from theorems: how many reports a board makes, and how ε may change.
+"""Test budgets that the server derives from theorems: the number of reports, and changes of ε.
 
-CASES, VERSIONS and PAYLOAD are literals, so that this file runs on a board without others;
-tests/server/experiments/test_budget_agreement.py recomputes every one of them from the server's theorems.
+CASES, VERSIONS and PAYLOAD are literals, so that this file runs on a board without further files;
+tests/server/experiments/test_budget_agreement.py recomputes all of them from the server's theorems.
 """
 
 import ldp_client
@@ -15,7 +15,7 @@ PAYLOAD = (
     '{"v":1,"name":"door","type":"bool","mechanism":"rr","epsilon":%d,"every":1,"budget":{%s},"window":"day"}'
 )
 
-# The budget in the analyst's file; micro-nats of a report; the budget on the board; reports that it allows.
+# The budget in the analyst's file, a report's micro-nats, the budget on the board, and the allowed reports.
 CASES = (
     ('theorem = "basic"\nepsilon = 8', 500000, '"rule":"sum","cap":8000000', 16),
     ('theorem = "basic"\nepsilon = 8', 300000, '"rule":"sum","cap":8000000', 26),
@@ -35,8 +35,9 @@ CASES = (
     ('theorem = "none"', 500000, '"rule":"unlimited"', None),
 )
 
-# Versions of one experiment in the order in which boards get them: the budget in the analyst's file, then for
-# each version micro-nats of a report, how often the board is asked (99: until long silent), reports it makes.
+# An experiment's versions in the order in which boards get them: the budget in the analyst's file and on the
+# board, then for each version a report's micro-nats, the number of calls (99: beyond the budget's end), and
+# the number of reports made.
 VERSIONS = (
     (
         'theorem = "basic"\nepsilon = 8',
@@ -85,7 +86,7 @@ def enroll(client, epsilon, budget):
 
 
 def ask(client, calls):
-    """Call report() `calls` times, acknowledging every report; return how many there were."""
+    """Call report() `calls` times and acknowledge every report; return the number of reports."""
     reports = 0
     for i in range(calls):
         report = client.report("door", i % 3 == 0)
@@ -103,13 +104,13 @@ def test_report_count_matches_theorem():
     for text, epsilon, budget, reports in CASES:
         client, storage = new_board()
         enroll(client, epsilon, budget)
-        if reports is None:  # no theorem: only the policy would end it
+        if reports is None:  # without a theorem, only the policy limits reports
             assert ask(client, 40) == 40, text
             continue
         assert reports_left(client) == reports, (text, reports_left(client))
         first = reports // 2
         assert ask(client, first) == first, text
-        client = boot(storage)  # the budget outlives a restart
+        client = boot(storage)  # the budget survives a restart
         enroll(client, epsilon, budget)
         assert reports_left(client) == reports - first, (text, reports_left(client))
         reports_made = first + ask(client, reports - first + 10)

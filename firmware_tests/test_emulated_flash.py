@@ -1,4 +1,4 @@
-"""Test `hushmote flash` through the emulated Pico's USB port, with mpremote, twice; then the board."""
+"""Test `hushmote flash` twice through the emulated Pico's USB port with mpremote, and the resulting board."""
 
 import json
 import tempfile

@@ -1,7 +1,7 @@
-"""Power cuts of the emulated Pico at every operation of its flash, between and within operations.
+"""Test power cuts on the emulated Pico between and within all operations of its flash.
 
-One lifetime is recorded on the board: up to the cut, an interrupted lifetime is the same. Every image that a
-cut leaves is then mounted like the firmware does, and some are booted by the firmware itself.
+A lifetime is recorded on the board, since an interrupted lifetime is the same up to the cut. Every resulting
+image is then mounted like the firmware does, and some are booted by the firmware itself.
 """
 
 import ast
@@ -28,7 +28,7 @@ def boot(folder, script, image, **options):
 
 
 def lost(client):
-    """Record a lifetime with a client, cut it everywhere, and return how many cuts broke a condition."""
+    """Record a client's lifetime, cut the power everywhere, and return the number of broken conditions."""
     with tempfile.TemporaryDirectory() as folder:
         image = Path(folder) / "flash.img"
         board.make_image(image, Path.cwd(), FILES)
@@ -71,7 +71,7 @@ def test_board_restarts_after_power_failure():
         with tempfile.TemporaryDirectory() as folder:
             image = Path(folder) / "flash.img"
             board.make_image(image, Path.cwd(), FILES)
-            # Its output before the power failed is the record.
+            # The output before the power failed is the record.
             lifetime = """
 import board_lifetime, ldp_client, recorded_lifetime
 class Loud(recorded_lifetime.Journal):

@@ -1,4 +1,4 @@
-"""An hour of sleep on the RP2040, whose deepsleep() rejects long ones, with its watchdog running."""
+"""Test hours of sleep on the RP2040, whose deepsleep() rejects long times, with its watchdog running."""
 
 import json
 import tempfile

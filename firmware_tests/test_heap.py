@@ -1,4 +1,4 @@
-"""The compiled client with three experiments in 64 KiB; a report must not leave anything in memory."""
+"""Test the compiled client with three experiments in 64 KiB; reports must not leave anything in memory."""
 
 import gc
 
@@ -46,7 +46,8 @@ def allocated():
 
 def test_three_experiments_report_and_survive_an_outage():
     assert gc.mem_free() + gc.mem_alloc() < 66000
-    # In files, as on a board: reading them back needs contiguous memory between what reports leave.
+    # Use files, as on a board, because reading them back needs contiguous memory despite the reports'
+    # garbage.
     client = board("ledger")
     for _ in range(10):
         for _ in range(5):
@@ -58,7 +59,7 @@ def test_three_experiments_report_and_survive_an_outage():
         assert client.outbox() == []
 
 
-# A mean, a number by design codes, and a text, in place of the three.
+# A mean, a number with design codes, and a text replace the three experiments.
 FURTHER = {
     "temperature": (21.4, '"type":"number","low":0,"high":50000,"bins":1024,"mechanism":"sw","reach":461'),
     "door": (True, '"type":"bool","mechanism":"rr"'),
@@ -91,7 +92,7 @@ def test_report_leaves_no_memory_allocated():
             before = allocated()
         else:
             after = allocated()
-    # 600 reports; one word kept by each would be 9,600 bytes (a heap block has 16).
+    # If each of the 600 reports kept a word, that would be 9,600 bytes (a heap block has 16).
     assert after - before <= 64, after - before
 
 

@@ -1,4 +1,4 @@
-"""A report in a callback while another is being made: it returns None, and nothing is spent twice."""
+"""Test report() in a callback during another report(): it returns None, and no budget is spent twice."""
 
 import os
 
@@ -15,7 +15,7 @@ _count = [0]
 
 
 class Slots(ldp_client.FileStorage):
-    """A ledger in files; calls between() before each write, where a callback could run."""
+    """A ledger in files that calls between() before each write, where a callback could run."""
 
     def __init__(self):
         _count[0] += 1
@@ -36,11 +36,11 @@ def board(storage):
 
 
 def use_up(storage, start, stop):
-    """Report and send until long silent, with reports in callbacks too; compare with the ledger."""
+    """Report and send beyond the budget's end, with reports in callbacks too; compare with the ledger."""
     ldp_client.provision(storage, consent=True)
     client = board(storage)
     handed_out = []
-    answers = [0, 0]  # results in callbacks: None, a report
+    answers = [0, 0]  # number of None results and of reports in callbacks
 
     def call_back(_):
         report = client.report("door", True)

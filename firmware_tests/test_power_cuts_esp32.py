@@ -5,7 +5,7 @@ import littlefs_cuts
 import on_device
 from ldp_client import Client
 
-# Hundreds of lifetimes: compiled for boards only.
+# Hundreds of lifetimes, so run only code compiled for boards.
 NEEDS = ("urandom", "fast", "littlefs", "memory", "compiled")
 HEAP = "512k"
 

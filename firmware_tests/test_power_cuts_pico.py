@@ -5,7 +5,7 @@ import littlefs_cuts
 import on_device
 from ldp_client import Client
 
-# Hundreds of lifetimes: compiled for boards only, on the runtime that is most like one.
+# Hundreds of lifetimes, so run only code compiled for boards, on the runtime that is most like a board.
 NEEDS = ("urandom", "fast", "littlefs", "memory", "compiled", "float32")
 HEAP = "512k"
 

@@ -7,7 +7,7 @@ import on_device
 from ldp_client import Client
 from littlefs_cuts import STEP
 
-# Some thousand lifetimes: compiled for boards only, on the runtime that is most like one.
+# Thousands of lifetimes, so run only code compiled for boards, on the runtime that is most like a board.
 NEEDS = ("urandom", "fast", "littlefs", "memory", "compiled", "float32")
 HEAP = "512k"
 

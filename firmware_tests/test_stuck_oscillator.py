@@ -1,4 +1,4 @@
-"""If the RP2040's ring oscillator is stuck, os.urandom cycles through 93 bytes, and nothing is reported."""
+"""Test that a board whose ring oscillator is stuck, so that os.urandom repeats, does not report."""
 
 import tempfile
 from pathlib import Path

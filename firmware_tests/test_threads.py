@@ -1,4 +1,4 @@
-"""Two threads report and acknowledge at the same time: no budget is spent twice, and nothing crashes."""
+"""Test two threads that report and acknowledge at the same time: no budget is spent twice."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Every vector of tests/vectors.json and tests/vectors_further.json, bit for bit."""
+"""Test every vector in tests/vectors.json and tests/vectors_further.json bit for bit."""
 
 import check_vectors
 import on_device

@@ -1,4 +1,4 @@
-"""Erases per report, sending included, on littlefs with the boards' geometries."""
+"""Test the number of erases per report, including sending, on littlefs with the boards' geometries."""
 
 import flash_model
 import ldp_client
@@ -14,7 +14,7 @@ _REPORTS = 1500 if on_device.LONG else 300
 
 
 def wear(medium, limit):
-    """Report and send, three experiments in turn; print and check erases per report."""
+    """Report and send with three experiments in turn; print and check the erases per report."""
     chip = medium.chip()
     folder = medium.mount(chip)
     ldp_client.provision(folder, consent=True)

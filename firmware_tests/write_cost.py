@@ -1,10 +1,10 @@
 # ruff: noqa: E501 (lines of prose)
-"""Measure what the client costs a board, and write its part of docs/reporter.md.
+"""Measure the client's cost on a board, and write its section of docs/reporter.md.
 
 Memory is measured on the runtime that is most like a board's, time and frozen modules on the emulated Pico
 (make pico).
 
-python firmware_tests/write_cost.py      prints the targets; exits 1 where one is missed
+python firmware_tests/write_cost.py      prints the targets; exits 1 if one is missed
 """
 
 import contextlib
@@ -36,9 +36,9 @@ TARGET = runtimes.ROOT / "docs" / "reporter.md"
 _BEGIN, _END = "<!-- cost: written by firmware_tests/write_cost.py -->\n", "<!-- end of the cost -->"
 DOMAIN = 1024
 EPSILON = 1_000_000  # micro-nats
-CAP = 10**16  # no budget ends during the measurement
+CAP = 10**16  # no budget runs out during the measurement
 HEAPS_KIB = range(24, 129)
-LIFETIMES = 3  # in each heap: the position of objects depends on the draws
+LIFETIMES = 3  # lifetimes per heap size, because the objects' positions depend on the draws
 ROOMY = "256k"  # heap for measurements that are not about the smallest one
 _KIB = 1024
 _MPY_6 = 6  # sys.implementation._mpy of a runtime without native code
@@ -47,11 +47,11 @@ _BY_ITSELF = tuple(m for m in pico_cost.IN_ORDER if m != "async_reporter")  # it
 
 @dataclass(frozen=True)
 class Report:
-    """The cost of report() with one mechanism; sizes in bytes; sha256 counts its computations."""
+    """The cost of a mechanism's report(): sizes in bytes, and the number of SHA-256 computations."""
 
     mechanism: str
     domain: int
-    modules: str  # the files beside ldp_client.py that it needs, separated by commas
+    modules: str  # the files that it needs in addition to ldp_client.py, separated by commas
     kept: int
     hole: int
     garbage: int
@@ -80,16 +80,16 @@ class Lifetime:
     """Heaps in which a lifetime succeeds.
 
     Attributes:
-        own: Heap of the measuring code.
-        heaps_kib: Every heap size in which a whole lifetime succeeded.
+        measuring_bytes: Heap of the measuring code.
+        heaps_kib: The heap sizes in which a whole lifetime succeeded.
     """
 
-    own: int
+    measuring_bytes: int
     heaps_kib: frozenset[int]
 
     @property
     def smallest_kib(self) -> int | None:
-        """The smallest heap from which all larger ones succeeded; None if the largest failed."""
+        """The smallest heap such that it and all larger ones succeeded; None if the largest failed."""
         smallest = None
         for heap in reversed(HEAPS_KIB):
             if heap not in self.heaps_kib:
@@ -100,7 +100,7 @@ class Lifetime:
 
 @dataclass(frozen=True)
 class Costs:
-    """The content of the page's part."""
+    """The measurements for the page's section."""
 
     version: str
     lines: int  # of ldp_client.py
@@ -116,7 +116,7 @@ class Costs:
 def experiments() -> dict[str, bytes]:
     """Return an experiment for each mechanism to measure, with the parameters that the server chooses.
 
-    A mechanism whose examples are not numbers, or which is for fewer values, uses the last of its examples.
+    A mechanism whose examples are not numbers, or that supports fewer values, uses its last example.
     """
     number = {"type": "number", "low": -20_000, "high": 50_000, "bins": DOMAIN}
     kinds = {}
@@ -124,7 +124,7 @@ def experiments() -> dict[str, bytes]:
         examples = [example for example in mechanism.examples if example.get("mechanism", word) == word]
         kinds[word] = dict(examples[-1])
         if any(example["type"] == "number" for example in examples):
-            with contextlib.suppress(NoMechanism):  # it is for fewer values
+            with contextlib.suppress(NoMechanism):  # it supports fewer values
                 kinds[word] = number | chosen_fields(DOMAIN, EPSILON, ALL_RANGES, word)
     ends = {"epsilon": EPSILON, "budget": {"rule": "sum", "cap": CAP}, "window": "day"}
     payloads = {}
@@ -153,11 +153,11 @@ def stage(folder: Path) -> None:
 def ask(runtime: runtimes.Runtime, staged: Path, heap: str, *arguments: str) -> list[str] | str:
     """Return the fields of the line that measure_cost prints, or the last line of its error."""
     with tempfile.TemporaryDirectory() as parent:
-        own = Path(parent) / "board"
-        shutil.copytree(staged, own)
+        board_folder = Path(parent) / "board"
+        shutil.copytree(staged, board_folder)
         command = [*runtime.argv, "-X", f"heapsize={heap}", "-m", "measure_cost", *arguments]
         done = subprocess.run(
-            command, cwd=own, capture_output=True, text=True, timeout=runtimes.TIMEOUT_S, check=False
+            command, cwd=board_folder, capture_output=True, text=True, timeout=runtimes.TIMEOUT_S, check=False
         )
     lines = (done.stdout + done.stderr).splitlines()
     if done.returncode == 0 and lines and "|" in lines[-1]:
@@ -270,7 +270,7 @@ def smallest_imports(runtime: runtimes.Runtime) -> dict[str, int]:
                     smallest[kind] = heap
                     break
             else:
-                sys.exit(f"ldp_client as {kind} is not imported in 256 KiB; nothing is written")
+                sys.exit(f"ldp_client as {kind} cannot be imported in 256 KiB; nothing is written")
     return smallest
 
 
@@ -283,8 +283,8 @@ def targets(costs: Costs) -> list[tuple[str, str, str, bool]]:
     for name in ("ldp_p256.py", *(path.name for path in shipped_files().values())):
         size = max(costs.sizes[name][1].values())
         rows.append((f"`{name[:-3]}.mpy`", "at most 1,500 bytes", f"{size:,} bytes", size <= 1500))
-    most = max(r.sha256 for r in costs.reports)
-    rows.append(("SHA-256 for a report", "at most 25 times", f"{most} times", most <= 25))
+    hashes = max(r.sha256 for r in costs.reports)
+    rows.append(("SHA-256 for a report", "at most 25 times", f"{hashes} times", hashes <= 25))
     verify_s = costs.pico.verify_ms / 1000
     rows.append(("verifying an experiment on a Pico", "at most 2 s", f"{verify_s:.2f} s", 0 < verify_s <= 2))
     heap_bytes = costs.kept["ldp_client.py"]
@@ -329,7 +329,7 @@ def part(costs: Costs) -> str:
         f"**A whole lifetime works in a heap of {_from(smallest[False])}, with the reporter in {_from(smallest[True])}**: import,"
         " provision a folder, enroll three experiments, 16 reports without a broker, acknowledgements, a restart, 60 more reports."
         f" Every heap size from {HEAPS_KIB[0]} to {HEAPS_KIB[-1]} KiB was tried {LIFETIMES} times, without a connection;"
-        f" {' and '.join(f'{lifetime.own:,}' for lifetime in costs.lifetimes.values())} bytes are the measuring code.",
+        f" {' and '.join(f'{lifetime.measuring_bytes:,}' for lifetime in costs.lifetimes.values())} bytes are the measuring code.",
         "",
         "| file | source | `.mpy`, armv6m (Pico) | `.mpy`, xtensawin (ESP32) | heap kept after import |",
         "|---|---|---|---|---|",

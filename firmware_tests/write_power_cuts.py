@@ -71,18 +71,18 @@ def measure() -> tuple[str, dict[str, list[list[str]]]]:
 
 
 def part(version: str, lines: dict[str, list[list[str]]]) -> str:
-    """Return the page's part, from the lines that the on-device files printed."""
+    """Return the page's section, from the on-device files' printed lines."""
     text = [
         f"Measured with `ldp_client`, compiled for boards, on MicroPython {version} (32 bits, single floats). The file systems are"
-        " MicroPython's own, over a NOR flash or disk in memory whose power the test cuts.",
+        " MicroPython's, on a NOR flash or disk in memory whose power the test cuts.",
         "",
-        "The board provisions, enrolls three experiments, reports, sends, has an outage with unsent reports and a reboot,"
-        " gets acknowledgements out of order, a no and a yes with a reboot between them, and reports again. The power fails at **every** erase and"
+        "The board provisions, enrolls three experiments, reports, sends, goes through an outage with unsent reports and a reboot,"
+        " gets acknowledgements out of order, an opt-out and an opt-in with a reboot in between, and reports again. The power fails at **every** erase and"
         " program operation: before it, half-way through, and right after it. Afterwards:",
         "",
         "* the ledger has no more budget than before, and every report that was handed out is debited;",
         "* no report number is used for different bytes, and no unsent report is lost;",
-        "* a no is kept, and the reports that it dropped never come back;",
+        "* an opt-out is stored, and the reports that it dropped never reappear;",
         "* the board is not locked, and reports for exactly as long as its budget lasts.",
         "",
         "| storage | after the cut | operations in the lifetime | cuts | lost |",
@@ -91,18 +91,18 @@ def part(version: str, lines: dict[str, list[list[str]]]) -> str:
     text += [_cut_row(fields) for fields in lines["CUTS"]]
     for name, cuts, broken in lines["BLIPS"]:
         text.append(
-            f"| {name} | an operation fails once, the power one or two operations later | | {cuts} | {broken} |"
+            f"| {name} | an operation fails once, and the power fails one or two operations later | | {cuts} | {broken} |"
         )
     in_place = lines["IN PLACE"][0]
     text += [
         "",
-        "* The emulated Pico runs MicroPython's own firmware for the RP2040 with its flash in a file (`make pico`).",
-        "* `report()` reads the record back before it returns, so a board whose flash has no power makes no report.",
-        "* **FAT does not keep writes in order, so there is no promise.** Use littlefs, which ESP32 and Pico firmware format"
-        f" by themselves. What broke there: {_broken(lines['BROKEN'])}.",
-        "* littlefs replaces a file as a whole, so a damaged slot is not the result of a power cut and could be the newest: the board locks"
-        f" instead of taking a debit back. On raw flash whose slots are overwritten in place, {in_place[1]} of {in_place[0]} cuts"
-        " lock the board, and none gives budget back.",
+        "* The emulated Pico runs MicroPython's real firmware for the RP2040 with its flash in a file (`make pico`).",
+        "* `report()` reads the record back before it returns, so a board whose flash has lost power does not report.",
+        "* **FAT does not write in order, so it gives no guarantee.** Use littlefs, which ESP32 and Pico firmware create"
+        f" automatically. The failures on FAT: {_broken(lines['BROKEN'])}.",
+        "* littlefs replaces a file as a whole, so a damaged slot is not the result of a power cut and could be the newest; the board locks"
+        f" instead of reverting a debit. On raw flash whose slots are overwritten in place, {in_place[1]} of {in_place[0]} cuts"
+        " lock the board, and none restores budget.",
         "",
         "The same test detects faulty clients:",
         "",
@@ -111,28 +111,28 @@ def part(version: str, lines: dict[str, list[list[str]]]) -> str:
     ]
     mistakes = {
         "DebitAfterSending": "debit after sending",
-        "TrustAfterFailure": "going on from what the flash did not take",
-        "CountAfterFailure": "a failed commit is counted",
+        "TrustAfterFailure": "continuing from a state that the flash rejected",
+        "CountAfterFailure": "counting a failed commit",
     }
     text += [f"| {mistakes[f[0]]} | {f[1]} | {f[2]} | {f[3]} |" for f in lines["CONTROL"]]
     text += [
         "",
-        "**Wear**, three experiments in turn; a report is `report()` and `sent()`, two commits of the ledger. Flash is usually"
+        "**Wear**, with three experiments in turn; a report means `report()` and `sent()`, two commits of the ledger. Flash is usually"
         " rated for 100,000 erases per block.",
         "",
         "| storage | reports | erases | erases per report | most-worn block | bytes programmed per report | record |",
         "|---|---|---|---|---|---|---|",
     ]
     for name, reports, erases, worst, programmed, longest in lines["WEAR"]:
-        each = int(erases) / int(reports)
+        per_report = int(erases) / int(reports)
         text.append(
-            f"| {name} | {reports} | {erases} | {each:.3f} | {worst} erases | {programmed} | {longest} bytes |"
+            f"| {name} | {reports} | {erases} | {per_report:.3f} | {worst} erases | {programmed} | {longest} bytes |"
         )
     return "\n".join(["", *text, "", ""])
 
 
 def _broken(lines: list[list[str]]) -> str:
-    """Return each reason once, with its count over all storages."""
+    """Return the reasons with their counts over all storages."""
     counts: Counter[str] = Counter()
     for _, _, count, reason in lines:
         counts[reason.rpartition(": ")[2]] += int(count)

@@ -3,8 +3,8 @@
     home = hushmote.open("sqlite:///hushmote.sqlite").fleet("home")
     home.experiment("room_temp").estimate().quantile(0.5, 0.95)
 
-docs/python.md has the rest. A name is loaded when it is first used: importing hushmote alone loads none of
-NumPy, SciPy, SQLAlchemy and matplotlib.
+See docs/python.md for the rest. Names are loaded on first use, so importing hushmote alone does not load
+NumPy, SciPy, SQLAlchemy or matplotlib.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The entry of the command line: `hushmote` and `python -m hushmote`."""
+"""The command-line entry point: `hushmote` and `python -m hushmote`."""
 
 import os
 import sys
@@ -6,7 +6,7 @@ import sys
 
 def main() -> None:
     """Run the command line."""
-    # numpy's library starts a thread for each core, which costs a command more than it ever gains it.
+    # NumPy's BLAS starts a thread per core, which costs a command more time than it saves.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
         from hushmote.cli.main import main as run

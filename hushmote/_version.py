@@ -1,3 +1,3 @@
-"""The version, in one place; `hushmote --version`, `hushmote.__version__` and the wheel have it from here."""
+"""The single source of the version for `hushmote --version`, `hushmote.__version__` and the wheel."""
 
 VERSION = "0.1.0"

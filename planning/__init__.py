@@ -1,1 +1,1 @@
-"""Plans a fleet before there is one: how many devices, which ε, and what an attacker learns."""
+"""Plans a fleet before it exists: the number of devices, ε, and an attacker's possible beliefs."""

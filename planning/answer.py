@@ -1,4 +1,4 @@
-"""A plan's answer: sentences, facts, tables, JSON and the experiment file; other modules render it."""
+"""A plan's answer, with its sentences, facts, tables, JSON and experiment file; other modules render it."""
 
 import math
 import shlex
@@ -11,10 +11,17 @@ from ..server.epsilon import MICRO
 from ..server.estimate.shuffled import LIMITS
 from ..server.plain import plain
 from ..server.words.epsilon import rounded_up
-from ..server.words.numbers import MAX_HALF_WIDTH, counted, expected, is_too_wide, length, with_unit
+from ..server.words.numbers import (
+    MAX_HALF_WIDTH,
+    counted,
+    format_expected_count,
+    is_too_wide,
+    length,
+    with_unit,
+)
 from ..server.words.text_table import TextTable
 from . import json_values
-from .devices import MOST_RANGE_VALUES, Plan, PlanError, half_width, missing_half_width, solve
+from .devices import MAX_RANGE_VALUES, Plan, PlanError, half_width, missing_half_width, solve
 from .expected_error import Question
 from .experiment_file import ExperimentInfo, file_text, nats
 from .lifetime import LifetimePlan, plan_lifetime
@@ -78,11 +85,11 @@ class PlanAnswer:
 
     Attributes:
         request: The request.
-        reading: What devices read.
-        plan: One report of each device, or how a device spends its lifetime.
-        target_error: The half-width that was asked for, as in Plan.error, or None.
-        unit: The part of the range or, for a quantile, the share of devices that one unit stands for, or None
-            if it is not known.
+        reading: The possible readings.
+        plan: The plan for one report per device, or for a device's lifetime budget.
+        target_error: The requested half-width, as in Plan.error, or None.
+        unit: The fraction of the range that one unit covers or, for a quantile, the share of devices; None
+            if unknown.
     """
 
     request: PlanRequest
@@ -100,7 +107,7 @@ class PlanAnswer:
 
     @property
     def solved(self) -> str:
-        """Which of devices, epsilon, domain and error was solved; for a lifetime, devices or error."""
+        """The solved quantity: devices, epsilon, domain or error; for a lifetime, devices or error."""
         if isinstance(self.plan, Plan):
             return self.plan.solved
         return "devices" if self.request.devices is None else "error"
@@ -111,23 +118,23 @@ class PlanAnswer:
 
     @cached_property
     def sentences(self) -> tuple[str, str, str]:
-        """The plan's advice: what to do, how exact that is, and how private."""
+        """The plan's advice, its precision and its privacy, one sentence each."""
         devices_solved = self.solved == "devices"
         return sentences(self.plan, self.target_error, self.reading.yes_no, devices_solved)
 
     @property
     def not_met(self) -> str:
-        """A sentence if a lifetime is less exact than was asked for, otherwise ""."""
+        """A sentence if a lifetime plan is less precise than requested, otherwise ""."""
         return "" if isinstance(self.plan, Plan) else not_met(self.plan, self.target_error)
 
     @property
     def cost(self) -> str:
-        """A sentence on what a lifetime costs a device, or "" for one report."""
+        """A sentence on what a device sends over its lifetime, or "" for one report."""
         return "" if isinstance(self.plan, Plan) else cost(self.plan)
 
     @cached_property
     def fixed_limit(self) -> str:
-        """A sentence on what a fixed limit would save if any range is asked for, otherwise ""."""
+        """A sentence on the saving from a fixed limit if any range may be asked for, otherwise ""."""
         target = self.target_error if self.solved == "devices" else self.error
         if self.plan.question.kind != "range" or target is None or is_too_wide(target):
             return ""
@@ -136,22 +143,22 @@ class PlanAnswer:
                 values=YES_NO, epsilon=self.plan.epsilon, error=target, missing=self.request.missing
             )
         else:
-            spent = {name: getattr(self.request, name) for name in _LIFETIME_FIELDS}
-            other = PlanRequest(values=YES_NO, error=target, missing=self.request.missing, **spent)
+            lifetime_fields = {name: getattr(self.request, name) for name in _LIFETIME_FIELDS}
+            other = PlanRequest(values=YES_NO, error=target, missing=self.request.missing, **lifetime_fields)
         needed = answer(other).plan.devices
         if needed >= self.plan.devices:
             return ""
-        return f"Is your limit fixed? Asked as yes or no, the same takes {needed:,} devices."
+        return f"Is your limit fixed? Asked as a yes-or-no question, it needs only {needed:,} devices."
 
     @property
     def lines(self) -> tuple[str, ...]:
         """The sentences, each on its own line."""
-        take, exact, private = self.sentences
-        return (f"{take} {exact}", private) if isinstance(self.plan, Plan) else self.sentences
+        advice, accuracy, privacy = self.sentences
+        return (f"{advice} {accuracy}", privacy) if isinstance(self.plan, Plan) else self.sentences
 
     @cached_property
     def histograms(self) -> Mapping[str, HistogramEpsilon]:
-        """The ε of histograms, by the window of a lifetime, and of all reports."""
+        """The ε of histograms, for each window of a lifetime and for all reports."""
         if isinstance(self.plan, Plan):
             return {
                 "all of it": histogram(self.plan.design, self.plan.devices, 1, histogram_delta(self.request))
@@ -176,7 +183,7 @@ class PlanAnswer:
 
     @cached_property
     def facts(self) -> tuple[tuple[str, str], ...]:
-        """Facts about the plan in a few words each, as a name and a text; a long text continues under ""."""
+        """Short facts about the plan, each a name and a text; a long text continues under ""."""
         question, design = self.plan.question, self.plan.design
         about = (
             ("asked", f"{describe_question(question)} ({describe_population(question, design)})"),
@@ -192,7 +199,7 @@ class PlanAnswer:
 
     @property
     def _missing(self) -> tuple[tuple[str, str], ...]:
-        """The fact on devices without a reading, if a missing reading has an index."""
+        """A fact about devices without a reading, if a missing reading has an index."""
         plan = self.plan
         if plan.design.missing is None:
             return ()
@@ -201,17 +208,17 @@ class PlanAnswer:
             reports = plan.devices * plan.best.used * plan.best.cap
         half_width = format_half_width(missing_half_width(plan.design, reports), Question("frequency"))
         share = f"{100 * plan.design.missing:.3g}% of the devices, known to {half_width}"
-        return (("no reading", f"{share}; errors are of the others"),)
+        return (("no reading", f"{share}; errors apply to the others"),)
 
     @cached_property
     def tables(self) -> tuple[TextTable, ...]:
-        """Tables of what else the plan shows, and of what it was compared with."""
+        """Tables of other answers from the same plan, and of the alternatives."""
         if isinstance(self.plan, Plan):
             return (_other_answers_table(self.plan, self.reading),)
         return _spendings_table(self.plan), _accuracy_table(self, self.plan)
 
     def in_unit(self, error: float) -> dict[str, float]:
-        """Return a quantile's or a mean's half-width in the reading's unit, and half of a bin."""
+        """Return the half-width of a quantile or a mean in the reading's unit, and half of a bin."""
         if self.unit is None:
             return {}
         assert self.reading.span is not None
@@ -223,9 +230,11 @@ class PlanAnswer:
         plan, lines = self.plan, {"answer": list(self.lines)}
         if isinstance(plan, Plan):
             target = {"wanted": self.request.histogram_epsilon}
-            one = {"histogram": plain(self.histograms["all of it"]) | target}
-            return json_values.plan_values(plan) | self.in_unit(plan.error) | one | lines
-        windows = [{"window": name, **plain(one)} for name, one in self.histograms.items()]
+            histogram_values = {"histogram": plain(self.histograms["all of it"]) | target}
+            return json_values.plan_values(plan) | self.in_unit(plan.error) | histogram_values | lines
+        windows = [
+            {"window": name, **plain(histogram_values)} for name, histogram_values in self.histograms.items()
+        ]
         values = json_values.lifetime_values(plan) | {"histograms": windows}
         if (error := self.target_error) is not None:
             needed = {name: plan.devices_for(days, error) for name, days in plan.windows().items()}
@@ -233,27 +242,27 @@ class PlanAnswer:
         return values | lines
 
     def command(self, name: str) -> str:
-        """Return the shell command for the same plan, and for NAME.toml without owner and purpose."""
+        """Return the shell command that writes the same plan to NAME.toml, without owner and purpose."""
         return shlex.join(["hushmote", "plan", *self.request.words(), "--output", f"./{name}.toml"])
 
-    def file(self, named: ExperimentInfo) -> str:
+    def file(self, info: ExperimentInfo) -> str:
         """Return the text of the experiment file.
 
         Raises:
-            PlanError: If the plan has none.
+            PlanError: If the plan cannot be written as an experiment file.
         """
-        return file_text(self.plan, self.reading, named)
+        return file_text(self.plan, self.reading, info)
 
 
 def answer(request: PlanRequest, before_each: Callable[[], object] = object) -> PlanAnswer:
-    """Return the answer to a request; this takes up to seconds if there are many designs.
+    """Return the answer to a request; this can take seconds if there are many designs.
 
     Args:
         request: The request.
-        before_each: Called before each design; an exception in it ends the work.
+        before_each: Called before each design; an exception from it stops the work.
 
     Raises:
-        PlanError: If the request contradicts itself or cannot be fulfilled; it names the field to change, if
+        PlanError: If the request is contradictory or cannot be fulfilled; it names the field to change, if
             there is one.
     """
     reading = reading_of(request)
@@ -266,10 +275,9 @@ def answer(request: PlanRequest, before_each: Callable[[], object] = object) -> 
         return PlanAnswer(request, reading, solve(question, **parts, before_each=before_each), error, unit)
     spent = lifetime_of(request)
     if reading.domain is None or (request.devices is None and error is None):
-        raise PlanError("--lifetime needs --values, and --devices or --error")
-    lifetime = plan_lifetime(
-        question, 2 if request.devices is None else request.devices, reading.domain, *spent
-    )
+        raise PlanError("--lifetime requires --values, and --devices or --error")
+    devices = 2 if request.devices is None else request.devices
+    lifetime = plan_lifetime(question, devices, reading.domain, *spent)
     if request.devices is None and error is not None:
         lifetime = lifetime.with_enough_devices(error)
     return PlanAnswer(request, reading, lifetime, error, unit)
@@ -277,11 +285,11 @@ def answer(request: PlanRequest, before_each: Callable[[], object] = object) -> 
 
 def _single_report_facts(a: PlanAnswer, plan: Plan) -> list[tuple[str, str]]:
     histogram, target = a.histograms["all of it"], a.request.histogram_epsilon
-    largest = "" if target is None else f", the largest with which the histogram stays at {target:g};"
+    largest = "" if target is None else f", the largest that keeps the histogram at {target:g};"
     histogram_words = f"{rounded_up(histogram.epsilon)} of the histogram (δ = {histogram.delta:g}), {LIMITS}"
     rows = {
         "devices": ("devices", f"{plan.devices:,}", "" if plan.solved == "devices" else ", one report each"),
-        "epsilon": ("ε", f"{plan.epsilon:g}", f" of a report{largest or ','} against everybody"),
+        "epsilon": ("ε", f"{plan.epsilon:g}", f" of a report{largest or ','} against everyone"),
         "histogram": ("", histogram_words, ""),
         "domain": ("values", f"{plan.design.domain:,}", ""),
         "error": ("error", with_unit(f"±{100 * plan.error:.3f}", unit_of(plan.question)), ""),
@@ -293,35 +301,35 @@ def _single_report_facts(a: PlanAnswer, plan: Plan) -> list[tuple[str, str]]:
     facts.append(("", f"half-width of the 95% interval; standard error {100 * plan.stderr:.3f}"))
     widths = a.in_unit(plan.error)
     if widths:
-        dense = "" if plan.question.kind == "mean" else " where devices are as dense as stated"
+        condition = "" if plan.question.kind == "mean" else " at the stated density of devices"
         text = f"±{widths[_UNIT]:.3g} {a.reading.unit}".rstrip()
-        facts.append(("in unit", f"{text}{dense}; half a bin is {widths['half_bin_in_unit']:.3g}"))
+        facts.append(("in unit", f"{text}{condition}; half a bin is {widths['half_bin_in_unit']:.3g}"))
     return facts
 
 
 def _cell(error: float) -> str:
-    """Return a half-width for a table whose heading has its unit, or a dash if it would say nothing."""
+    """Return a half-width for a table whose heading gives the unit, or a dash if it is too wide to use."""
     return "—" if is_too_wide(error) else f"±{100 * error:.3g}"
 
 
 def _other_answers_table(plan: Plan, reading: Reading) -> TextTable:
-    wide = "An interval this wide says nothing: take more devices, a larger ε or fewer values."
+    warning = "An interval this wide is useless; use more devices, a larger ε or fewer values."
     rows = [
         (text, _cell(half_width(plan.devices, plan.design, question)))
         for text, question in _OTHER_QUESTIONS.items()
-        if 2 < plan.design.domain <= MOST_RANGE_VALUES
+        if 2 < plan.design.domain <= MAX_RANGE_VALUES
         and question != plan.question
         and _fits(question, reading)
         and plan.design.answers(question)
     ]
-    notes = (wide,) if is_too_wide(plan.error) else ()
+    notes = (warning,) if is_too_wide(plan.error) else ()
     return TextTable(
-        "what the same reports show besides", ("asked", "error, points"), tuple(rows), notes=notes
+        "other answers from the same reports", ("asked", "error, points"), tuple(rows), notes=notes
     )
 
 
 def _fits(question: Question, reading: Reading) -> bool:
-    """Return whether a question makes sense for a reading: labels have no order."""
+    """Return whether a question makes sense for a reading, because labels have no order."""
     return question.kind == "frequency" or not reading.labels
 
 
@@ -329,25 +337,25 @@ def _lifetime_facts(
     a: PlanAnswer, lifetime: LifetimePlan, about: tuple[tuple[str, str], ...]
 ) -> tuple[tuple[str, str], ...]:
     best, rhythm, budget = lifetime.best, lifetime.rhythm, lifetime.budget
-    spent = f"ε = {budget.epsilon / MICRO:g}" + (f", δ = {budget.delta:g}" if budget.delta else "")
+    total = f"ε = {budget.epsilon / MICRO:g}" + (f", δ = {budget.delta:g}" if budget.delta else "")
     calls = f"{length(rhythm.horizon_s)}, a call every {length(rhythm.call_s).removeprefix('1 ')}"
-    rarely = "every call" if best.every == 1 else f"one call in {best.every:,}"
-    added = "" if best.composition == "basic" else " (optimal composition)"
+    frequency = "every call" if best.every == 1 else f"one call in {best.every:,}"
+    composition = "" if best.composition == "basic" else " (optimal composition)"
     note = _ANSWER if a.solved == "devices" else ""
-    allowed = f'"sum" {best.cap * best.epsilon:,}'
+    policy = f'"sum" {best.cap * best.epsilon:,}'
     if best.composition == "optimal":
-        allowed += f' or "squares" {best.cap * best.epsilon**2:,}'
+        policy += f' or "squares" {best.cap * best.epsilon**2:,}'
     return (
         ("devices", f"{lifetime.devices:,}{note}, {best.design.domain:,} values"),
-        ("budget", f"{spent} for life; {calls}"),
+        ("budget", f"{total} per lifetime; {calls}"),
         *about,
-        ("best", f"{counted(best.cap)} of ε = {nats(best.epsilon)}{added}; {rarely} makes one"),
-        ("policy", f'must allow rule "{best.rule}", "epsilon" {best.epsilon:,}, {allowed}'),
+        ("best", f"{counted(best.cap)} of ε = {nats(best.epsilon)}{composition}; {frequency} makes one"),
+        ("policy", f'must allow rule "{best.rule}", "epsilon" {best.epsilon:,}, {policy}'),
     )
 
 
 def _spendings_table(lifetime: LifetimePlan) -> TextTable:
-    """Return a table of the compared ways to spend the budget, and of those that no device accepts."""
+    """Return a table of the compared ways to spend the budget, and notes on those that no device accepts."""
     windows = lifetime.windows()
 
     def count(cap: int, composition: str) -> str:
@@ -364,21 +372,21 @@ def _spendings_table(lifetime: LifetimePlan) -> TextTable:
         for s in lifetime.spendings
     )
     refused = (
-        f"  {count(r.cap, r.composition)}: ε would be {r.epsilon / MICRO:.2g}, and no device takes one below"
-        " 0.001"
+        f"  {count(r.cap, r.composition)}: ε would be {r.epsilon / MICRO:.2g}, and no device accepts an "
+        "ε below 0.001"
         for r in lifetime.refused
     )
-    optimal = "; optimal: by optimal composition at δ" if lifetime.budget.delta else ""
+    optimal = "; optimal: with optimal composition at δ" if lifetime.budget.delta else ""
     return TextTable(
-        f"ways to spend the budget, and their errors at the end, {unit_of(lifetime.question)}",
+        f"ways to spend the budget, with their errors at the end, {unit_of(lifetime.question)}",
         ("reports for life", "ε each", "every", "used", *windows),
         rows,
-        notes=(*refused, f"  used: of a device's budget, at the end{optimal}"),
+        notes=(*refused, f"  used: share of a device's budget used at the end{optimal}"),
     )
 
 
 def _accuracy_table(a: PlanAnswer, lifetime: LifetimePlan) -> TextTable:
-    """Return a table of what the best way shows, at first and at the end, and what its histograms reveal."""
+    """Return a table of the best spending's accuracy, first and last, with a note on its histograms' ε."""
     best, windows, target = lifetime.best, lifetime.windows(), a.target_error
     questions = [q for q in lifetime.questions().values() if q == lifetime.question or _fits(q, a.reading)]
     rows: list[tuple[str, ...]] = []
@@ -387,7 +395,7 @@ def _accuracy_table(a: PlanAnswer, lifetime: LifetimePlan) -> TextTable:
             cells = [_cell(lifetime.error(best, days, q, first=first)) for q in questions]
             needed = "" if target is None or first else f"{lifetime.devices_for(days, target):,}"
             place = f"{name}, {'first' if first else 'last'}"
-            reports = expected(lifetime.devices * best.per_device(days, first))
+            reports = format_expected_count(lifetime.devices * best.per_device(days, first))
             rows.append((place, reports, *cells, *([] if target is None else [needed])))
     errors = lifetime.errors
     notes: list[str] = []
@@ -397,15 +405,16 @@ def _accuracy_table(a: PlanAnswer, lifetime: LifetimePlan) -> TextTable:
             f"  {describe_question(lifetime.question)} in {a.reading.unit or 'its unit'}, last: {half_widths}"
         )
     if is_too_wide(min(errors.values())):
-        wide = f"More than ±{100 * MAX_HALF_WIDTH:g} points say nothing"
-        notes.append(f"{wide}: take more devices, a larger budget or fewer values.")
+        warning = f"Errors above ±{100 * MAX_HALF_WIDTH:g} points are useless"
+        notes.append(f"{warning}; use more devices, a larger budget or fewer values.")
     epsilons = ", ".join(
-        f"{rounded_up(one.epsilon)} of {_WINDOW_WORDS[name]}" for name, one in a.histograms.items()
+        f"{rounded_up(histogram.epsilon)} of {_WINDOW_WORDS[name]}"
+        for name, histogram in a.histograms.items()
     )
     notes.append(f"  ε of the histogram (δ = {a.histograms['all of it'].delta:g}): {epsilons}; {LIMITS}")
     heads = ["window", "reports", *map(_heading, questions)]
     heads += [] if target is None else [f"devices for {_cell(target)}"]
-    title = "what the best way shows, at first and at the end, points"
+    title = "accuracy of the best way, first and last, points"
     return TextTable(title, tuple(heads), tuple(rows), notes=tuple(notes))
 
 

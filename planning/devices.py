@@ -1,9 +1,9 @@
-"""Solves for one of devices, epsilon, domain and error, given the other three, and chooses the mechanism.
+"""Solves for one of devices, epsilon, domain and error, given the other three, and chooses a mechanism.
 
 Every device reports once. The error is the half-width of the 95% interval: 1.96 standard errors, from
 `expected_error.variance`. No formula is inverted: the number of devices follows from the variance, and
 bisection finds the others among the possible values, so the result itself meets the target error. If the
-choice of cells makes a step, the answer is on its safe side.
+choice of cells causes a jump, the answer errs on the safe side.
 """
 
 import contextlib
@@ -21,27 +21,27 @@ from ..server.mechanisms.workload import ALL_RANGES, FREQUENCIES, MEAN, PREFIXES
 from ..server.words.numbers import MAX_HALF_WIDTH
 from .expected_error import Design, Question, missing_variance, variance, well_sampled
 
-EPSILON_STEP = 1_000  # micro-nats: planned epsilons have three decimals
-MOST_DEVICES = 1 << 40
+EPSILON_STEP = 1_000  # micro-nats, because planned epsilons have three decimals
+MAX_DEVICES = 1 << 40
 _USUAL = {
     "devices": "devices",
     "epsilon": "epsilon (2 is a common choice)",
     "domain": "values",
     "error": "error (0.01 is ±1 point)",
 }
-MOST_MISSING = 0.99
-LEAST_ERROR = 1e-9  # MOST_DEVICES reach at best an error thousands of times as large
-_MOST_TOLD = 1 << 53  # from here on, floats cannot count single devices
-MOST_VALUES = 1 << 16  # a plan considers larger domains only if asked to
-MOST_RANGE_VALUES = 1 << 12  # the same for ranges and quantiles
-_MOST_PLACES = 64  # ranges of one width for which a mechanism is chosen
+MAX_MISSING = 0.99
+MIN_ERROR = 1e-9  # even MAX_DEVICES cannot reach an error within a factor of thousands of this
+_MAX_EXACT_COUNT = 1 << 53  # above this, floats cannot represent every count
+MAX_VALUES = 1 << 16  # a plan considers larger domains only on request
+MAX_RANGE_VALUES = 1 << 12  # the same for ranges and quantiles
+_MAX_PLACES = 64  # ranges of one width over which a mechanism is optimized
 
 CONFIDENCE = 0.95
 Z = normal_quantile(CONFIDENCE)
 
 
 class PlanError(HushmoteError):
-    """Raised if a plan cannot be made; the text says what is possible.
+    """Raised if a plan is impossible; the message says what is possible.
 
     Attributes:
         field: The field of the request to change, or "".
@@ -60,7 +60,7 @@ class Plan:
         question: The question.
         devices: The number of devices.
         design: The mechanism.
-        solved: Which of devices, epsilon, domain and error was solved.
+        solved: The quantity that was solved for: devices, epsilon, domain or error.
         target_error: The requested half-width, or None if the error was solved.
     """
 
@@ -82,7 +82,7 @@ class Plan:
 
     @property
     def error(self) -> float:
-        """The half-width of the 95% interval: a share of devices or, for a mean, a part of the range."""
+        """The half-width of the 95% interval: a share of devices or, for a mean, a fraction of the range."""
         return Z * self.stderr
 
 
@@ -98,7 +98,7 @@ def workload_of(question: Question, domain: int) -> Workload:
         return Workload.of(question.ranges)
     if question.width:
         places = domain - question.width + 1
-        step = -(-places // _MOST_PLACES) | 1  # odd, so that it is not a step of a tree
+        step = -(-places // _MAX_PLACES) | 1  # odd, so that it does not align with a tree's nodes
         return Workload.of((low, low + question.width) for low in range(0, places, step))
     return ALL_RANGES
 
@@ -108,8 +108,8 @@ def best_design(domain: int, epsilon: int, question: Question) -> Design:
     """Return the design with the least error for a question.
 
     The design that `choose` finds is best for a population without common values. If a value is common, or
-    half of the devices are in a range, other cells may be better, or asking for the value itself: this tries
-    both.
+    half of the devices are in a range, other cells or asking for the value itself may be better, so this
+    tries both.
 
     Args:
         domain: The number of values.
@@ -129,12 +129,12 @@ def best_design(domain: int, epsilon: int, question: Question) -> Design:
     if design.indices == 2:
         return design
     exact = [d for d in _flat_designs(domain, epsilon, question) if well_sampled(d, question)]
-    # Of two with equal error, prefer the one that asks for the value itself, as a tree of one level does.
+    # In a tie, prefer the design that asks for the value itself, as a one-level tree also does.
     return min([*exact, design], key=lambda d: float(f"{variance(d, question):.9g}"))
 
 
 def _flat_designs(domain: int, epsilon: int, question: Question) -> list[Design]:
-    """Return the best designs that ask for the value itself, for the question's share or some shares."""
+    """Return the best designs that ask for the value itself, at the question's share or at sample shares."""
     shares = (question.share,) if question.kind == "frequency" else (0.0, 0.5)
     choices = []
     for share in shares:
@@ -163,9 +163,9 @@ def missing_half_width(design: Design, n: float) -> float:
 
 
 def devices_for(design: Design, question: Question, error: float, reports_each: float = 1.0) -> int:
-    """Return the fewest devices, at least 2, each with `reports_each` reports, that reach this half-width."""
+    """Return the smallest number of devices (at least 2) with `reports_each` reports that reach `error`."""
     n = max(2, math.ceil(variance(design, question) * (Z / error) ** 2 / reports_each))
-    if n > _MOST_TOLD:
+    if n > _MAX_EXACT_COUNT:
         return n
     while n > 2 and half_width((n - 1) * reports_each, design, question) <= error:
         n -= 1
@@ -191,18 +191,18 @@ def solve(
         epsilon: ε of a report, in micro-nats.
         domain: The number of values.
         error: The half-width, as in Plan.error.
-        before_each: Called before each design of a search; an exception in it ends the search.
+        before_each: Called before each design of a search; an exception from it ends the search.
 
     Raises:
-        PlanError: If not exactly three are given, one is out of range, or the fourth does not exist.
+        PlanError: If not exactly three are given, one is out of range, or the fourth has no solution.
     """
     values = {"devices": devices, "epsilon": epsilon, "domain": domain, "error": error}
     missing = [name for name, value in values.items() if value is None]
     if len(missing) != 1:
-        text = "give three of devices, epsilon, values and error, to get the fourth"
-        many = {3: "two of ", 4: "three of "}.get(len(missing), "")
-        wrong = f"add {many}{' or '.join(_USUAL[name] for name in missing)}"
-        raise PlanError(f"{text}: {wrong if missing else 'one must be left open'}")
+        text = "give three of devices, epsilon, values and error to get the fourth"
+        quantifier = {3: "two of ", 4: "three of "}.get(len(missing), "")
+        advice = f"add {quantifier}{' or '.join(_USUAL[name] for name in missing)}"
+        raise PlanError(f"{text}: {advice if missing else 'omit one of them'}")
     check_sizes(question, devices, domain)
     if epsilon is not None:
         check_epsilon(epsilon, PlanError)
@@ -213,9 +213,9 @@ def solve(
         assert error is not None
         design = best_design(domain, epsilon, question)
         count = devices_for(design, question, error)
-        if count > MOST_DEVICES:
+        if count > MAX_DEVICES:
             raise PlanError(
-                f"±{error:g} takes {count:.2g} devices at epsilon {epsilon / MICRO:g}: ask for less"
+                f"±{error:g} takes {count:.2g} devices at epsilon {epsilon / MICRO:g}; allow a larger error"
             )
         return Plan(question, count, design, "devices", error)
     if error is None:
@@ -230,44 +230,46 @@ def solve(
 
 def check_sizes(question: Question, devices: int | None, domain: int | None) -> None:
     """Raise PlanError for an unsupported fleet, domain or question; None is not checked."""
-    if devices is not None and not 2 <= devices <= MOST_DEVICES:
-        raise PlanError(f"devices must be from 2 to {MOST_DEVICES}, not {devices}", "devices")
+    if devices is not None and not 2 <= devices <= MAX_DEVICES:
+        raise PlanError(f"devices must be from 2 to {MAX_DEVICES}, not {devices}", "devices")
     if question.kind == "quantile" and question.share is not None and not 0 < question.share < 1:
-        raise PlanError(f"a quantile is between 0 and 1, not {question.share:g}")
+        raise PlanError(f"a quantile must be between 0 and 1, not {question.share:g}")
     if question.share is not None and not 0 <= question.share <= 1:
         raise PlanError(f"share must be from 0 to 1, not {question.share:g}")
     if question.spread is not None and not 0 <= question.spread <= 0.5:
-        raise PlanError(f"a standard deviation is from 0 to half of the range, not {question.spread:g} of it")
-    if question.missing is not None and not 0 <= question.missing <= MOST_MISSING:
         raise PlanError(
-            f"the share without a reading is from 0 to {MOST_MISSING:g}, not {question.missing:g}", "missing"
+            f"a standard deviation must be from 0 to half of the range, not {question.spread:g} of it"
+        )
+    if question.missing is not None and not 0 <= question.missing <= MAX_MISSING:
+        raise PlanError(
+            f"the share without a reading must be from 0 to {MAX_MISSING:g}, not {question.missing:g}",
+            "missing",
         )
     if domain is None:
         if question.ranges:
-            raise PlanError(
-                "a list of ranges needs its domain: leave another of the four open, or take a width"
-            )
+            raise PlanError("a list of ranges requires --values; omit another of the four, or give a width")
         return
     if not 2 <= domain <= 1 << 24:
-        raise PlanError(f"a domain has from 2 to 16777216 values, not {domain}", "domain")
+        raise PlanError(f"a domain must have from 2 to 16777216 values, not {domain}", "domain")
     check_ranges(question, domain)
 
 
 def check_error(question: Question, error: float | None) -> None:
-    """Raise PlanError for an error that says nothing; None is not checked."""
-    if error is not None and not LEAST_ERROR <= error <= MAX_HALF_WIDTH:
-        of = "a part of the range" if question.kind == "mean" else "a share of devices"
-        least = f", at least {LEAST_ERROR:g}" if 0 < error < LEAST_ERROR else ""
+    """Raise PlanError for an error that is out of range; None is not checked."""
+    if error is not None and not MIN_ERROR <= error <= MAX_HALF_WIDTH:
+        meaning = "a part of the range" if question.kind == "mean" else "a share of devices"
+        minimum = f", at least {MIN_ERROR:g}" if 0 < error < MIN_ERROR else ""
         raise PlanError(
-            f"error must be {of} between 0 and {MAX_HALF_WIDTH:g}{least} (0.01 is ±1 point), not {error:g}",
+            f"error must be {meaning} between 0 and {MAX_HALF_WIDTH:g}{minimum} (0.01 is ±1 point), not "
+            f"{error:g}",
             "error",
         )
 
 
 def check_ranges(question: Question, domain: int) -> None:
-    """Raise PlanError unless the question lies inside range(domain) and is not all of it."""
-    if question.kind != "frequency" and domain > MOST_VALUES:
-        text = f"{question.kind}s are planned over up to {MOST_VALUES} values, not {domain}"
+    """Raise PlanError unless the question's ranges lie within range(domain) and do not cover all of it."""
+    if question.kind != "frequency" and domain > MAX_VALUES:
+        text = f"{question.kind}s can be planned over at most {MAX_VALUES} values, not {domain}"
         raise PlanError(text, "domain")
     if question.width is not None and not 1 <= question.width < domain:
         raise PlanError(
@@ -275,7 +277,9 @@ def check_ranges(question: Question, domain: int) -> None:
         )
     for low, high in question.ranges:
         if not 0 <= low < high <= domain or high - low == domain:
-            raise PlanError(f"a range lies within 0:{domain} and is not all of it, unlike {low}:{high}")
+            raise PlanError(
+                f"a range must lie within 0:{domain} and not cover all of it, unlike {low}:{high}"
+            )
 
 
 def _solve_epsilon(
@@ -285,21 +289,22 @@ def _solve_epsilon(
         before_each()
         return half_width(devices, best_design(domain, steps * EPSILON_STEP, question), question)
 
-    most = EPSILON_MAX // EPSILON_STEP
+    max_steps = EPSILON_MAX // EPSILON_STEP
     steps = MICRO // EPSILON_STEP
-    while steps < most and error_at(steps) > error:  # so that large domains are not tried in vain
-        steps = min(2 * steps, most)
+    # Grow gradually to avoid slow searches in large domains.
+    while steps < max_steps and error_at(steps) > error:
+        steps = min(2 * steps, max_steps)
     if error_at(steps) > error:
         best = best_design(domain, EPSILON_MAX, question)
         raise PlanError(
-            f"no epsilon up to 16 gives ±{error:g} with {devices:,} devices: 16 leaves"
+            f"no epsilon up to 16 gives ±{error:g} with {devices:,} devices; 16 gives"
             f" ±{half_width(devices, best, question):.2g};"
             f" {devices_for(best, question, error):,} devices would do"
         )
-    least = steps // 2
-    while least and error_at(least) <= error:
-        steps, least = least, least // 4
-    steps = _search(error_at, error, steps, least)
+    lower_steps = steps // 2
+    while lower_steps and error_at(lower_steps) <= error:
+        steps, lower_steps = lower_steps, lower_steps // 4
+    steps = _search(error_at, error, steps, lower_steps)
     return Plan(question, devices, best_design(domain, steps * EPSILON_STEP, question), "epsilon", error)
 
 
@@ -310,41 +315,41 @@ def _solve_domain(
         before_each()
         return half_width(devices, best_design(domain, epsilon, question), question)
 
-    least = 2 if question.width is None else question.width + 1
-    most = MOST_VALUES if question.kind == "frequency" else MOST_RANGE_VALUES
-    if error_at(least) > error:
-        design = best_design(least, epsilon, question)
+    min_domain = 2 if question.width is None else question.width + 1
+    max_domain = MAX_VALUES if question.kind == "frequency" else MAX_RANGE_VALUES
+    if error_at(min_domain) > error:
+        design = best_design(min_domain, epsilon, question)
         raise PlanError(
-            f"not even {least} values can be known to ±{error:g} with {devices:,} devices at epsilon"
+            f"not even {min_domain} values can be known to ±{error:g} with {devices:,} devices at epsilon"
             f" {epsilon / MICRO:g}: that gives ±{half_width(devices, design, question):.2g};"
             f" {devices_for(design, question, error):,} devices would do"
         )
-    good = least
-    while good < most and error_at(min(2 * good, most)) <= error:
-        good = min(2 * good, most)
-    if good < most:
-        good = _search(error_at, error, good, min(2 * good, most))
+    good = min_domain
+    while good < max_domain and error_at(min(2 * good, max_domain)) <= error:
+        good = min(2 * good, max_domain)
+    if good < max_domain:
+        good = _search(error_at, error, good, min(2 * good, max_domain))
     return Plan(question, devices, best_design(good, epsilon, question), "domain", error)
 
 
 def _search(error_at: Callable[[int], float], target: float, good: int, bad: int) -> int:
-    """Return a number that meets the target error, while its neighbour towards `bad` (0: no error) does not.
+    """Return a number that meets the target error but whose neighbour towards `bad` (0: no error) does not.
 
-    It interpolates between the logarithms, and bisects if that does not narrow the range down.
+    It interpolates between the logarithms and falls back to bisection if that does not narrow the range.
     """
     error_good, error_bad = error_at(good), error_at(bad) if bad else math.inf
-    halve = math.isinf(error_bad)
+    bisect = math.isinf(error_bad)
     while abs(good - bad) > 1:
         gap = abs(good - bad)
         middle = (good + bad) // 2
-        if not halve and error_bad > error_good:
-            part = math.log(target / error_good) / math.log(error_bad / error_good)
-            middle = round(good * (bad / good) ** min(max(part, 0.0), 1.0))
+        if not bisect and error_bad > error_good:
+            fraction = math.log(target / error_good) / math.log(error_bad / error_good)
+            middle = round(good * (bad / good) ** min(max(fraction, 0.0), 1.0))
             middle = min(max(middle, min(good, bad) + 1), max(good, bad) - 1)
         error = error_at(middle)
         if error <= target:
             good, error_good = middle, error
         else:
             bad, error_bad = middle, error
-        halve = abs(good - bad) > gap // 2 and not halve
+        bisect = abs(good - bad) > gap // 2 and not bisect
     return good

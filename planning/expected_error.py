@@ -1,4 +1,4 @@
-"""Predicts the errors of an experiment's estimates before the first report: exact variances, times reports.
+"""Predicts the errors of an experiment's estimates before the first report, as exact variances times reports.
 
 A statistic r·x is a constant plus, for each stratum of the mechanism, the mean of a weight w(code) over its
 reports (docs/mathematics.md). A given population determines the distribution of the codes, and with it the
@@ -6,7 +6,7 @@ variance of w: this includes correlations between values, common values and the 
 
 One number describes the population: the share f of the values that the question is about. f is spread evenly
 over these values, the rest evenly over all others. As a function of f a variance is a concave parabola, so
-its worst case is exact too. A mean's population has a standard deviation, or is the worst of all populations.
+its worst case is also exact. A mean's population has a given standard deviation or is the worst case.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from ..device.ldp_client import Experiment
 from ..server.arrays import Floats
-from ..server.estimate.reports_needed import bell
+from ..server.estimate.reports_needed import bell_population
 from ..server.experiments.payload import experiment_over
 from ..server.mechanisms import Mechanism, mechanism_of
 from ..server.mechanisms.choice import Choice
@@ -39,29 +39,30 @@ ANSWERS: dict[Kind, str] = {
 }
 """The answer that a mechanism must support for each kind of question."""
 
-_MAX_PAIRS = 2_000_000  # pairs of a class of codes and a statistic; with more, sample the statistics
+_MAX_PAIRS = 2_000_000  # pairs of a code class and a statistic above which the statistics are sampled
 _CHUNK = 1 << 21  # pairs in memory at once
-_FEWEST = 32  # smallest number of statistics in a sample
+_MIN_SAMPLE = 32  # smallest number of statistics in a sample
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 @dataclass(frozen=True)
 class Question:
-    """The question whose error is wanted.
+    """A question whose error is to be predicted.
 
     The error is the root of the mean square over all values, ranges or places that the quantile may have; for
-    a list of ranges it is the largest. It is a share of the devices or, for a mean, a fraction of the range.
+    a list of ranges it is the largest error. It is a share of the devices or, for a mean, a fraction of the
+    range.
 
     Attributes:
         kind: "frequency" of one value, "range" of a run of values, "quantile" (the share below it), or "mean"
             of a number.
         share: The population's share of the value or range, or the quantile; None for the share with the
             largest error.
-        width: The number of values of the ranges, wherever they lie; None, without `ranges`, for all ranges.
-        ranges: These ranges, half-open pairs of indices (low, high).
-        spread: The standard deviation of the readings of a mean, as a fraction of the range, for a bell
-            around its middle; None for the population with the largest error.
-        missing: The share of the devices without a reading, which has an index of its own; the question is
+        width: The number of values in each range, at any position; None, without `ranges`, for all ranges.
+        ranges: Specific ranges, as half-open pairs of indices (low, high).
+        spread: For a mean, the standard deviation of readings in a bell curve around the middle of the range,
+            as a fraction of the range; None for the population with the largest error.
+        missing: The share of the devices without a reading, which has a separate index; the question is
             about the others. None if a missing reading has no index.
     """
 
@@ -86,7 +87,8 @@ class Design:
         domain: The number of values.
         epsilon: ε of a report, in micro-nats.
         choice: The mechanism and its parameters.
-        missing: The share of the devices without a reading, which has one more index; None if it has none.
+        missing: The share of the devices without a reading, which has an additional index; None without such
+            an index.
     """
 
     domain: int
@@ -111,7 +113,7 @@ class Design:
 
     @cached_property
     def classes(self) -> int:
-        """The number of classes of codes with different meanings."""
+        """The number of code classes with different meanings."""
         return self.mechanism.class_count
 
     def answers(self, question: Question) -> bool:
@@ -121,14 +123,14 @@ class Design:
 
 @dataclass(frozen=True)
 class Parabola:
-    """Variances of statistics as a + b f + c f² of their share f; arrays of shape (n,)."""
+    """Variances of statistics as a + b f + c f², where f is their share; arrays of shape (n,)."""
 
     a: Floats
     b: Floats
     c: Floats
 
     def at(self, share: float | None) -> Floats:
-        """Return variances at a share, or at each statistic's own worst share."""
+        """Return variances at a share, or at each statistic's worst share."""
         f = self.worst_share if share is None else share
         return self.a + f * (self.b + f * self.c)
 
@@ -142,27 +144,27 @@ class Parabola:
         """Return the parabola of the mean over the statistics."""
         return Parabola(*(np.atleast_1d(x.mean()) for x in (self.a, self.b, self.c)))
 
-    def select(self, numbers: list[int]) -> Parabola:
+    def select(self, indices: list[int]) -> Parabola:
         """Return the parabolas of some of the statistics."""
-        return Parabola(self.a[numbers], self.b[numbers], self.c[numbers])
+        return Parabola(self.a[indices], self.b[indices], self.c[indices])
 
 
-def well_sampled(design: Design, question: Question, most_pairs: int = _MAX_PAIRS) -> bool:
+def well_sampled(design: Design, question: Question, max_pairs: int = _MAX_PAIRS) -> bool:
     """Return whether variance() covers all statistics of the question, or as many as there are values.
 
     Args:
         design: The mechanism.
         question: The question.
-        most_pairs: As in places().
+        max_pairs: The limit, as in places().
     """
     if question.kind == "mean" or _closed_form(design, question) is not None:
         return True
-    return design.classes * (len(question.ranges) or design.domain) <= most_pairs
+    return design.classes * (len(question.ranges) or design.domain) <= max_pairs
 
 
 @dataclass(frozen=True)
 class Places:
-    """The places over which a question's error is a root mean square: runs of values, arrays of shape (n,).
+    """The runs of values over which a question's error is a root mean square, as arrays of shape (n,).
 
     Attributes:
         low: The first index of each run.
@@ -183,7 +185,7 @@ class Places:
         return self.share * inside / width + (1 - self.share) * (1 - inside) / (domain - width)
 
     def statistic(self, domain: int, place: int) -> Floats:
-        """Return the question at one place: a weight for each value, shape (domain,)."""
+        """Return the question at one place as a weight for each value, shape (domain,)."""
         inside = np.zeros(domain)
         inside[self.low[place] : self.high[place]] = 1
         return inside
@@ -198,7 +200,7 @@ def missing_variance(design: Design) -> float:
 
 @dataclass(frozen=True)
 class MeanPopulation:
-    """The one population behind a mean's error, shape (domain,), and the variance there, shape (1,)."""
+    """The population that determines a mean's error, shape (domain,), and its variance, shape (1,)."""
 
     shares: Floats
     variance: Floats
@@ -208,19 +210,19 @@ class MeanPopulation:
         return self.shares
 
     def statistic(self, domain: int, place: int) -> Floats:
-        """Return each value's place in its range, shape (domain,)."""
+        """Return each value's position in the range, shape (domain,)."""
         return positions(domain)
 
 
 @lru_cache(maxsize=4096)
 def variance(design: Design, question: Question) -> float:
-    """Return the variance, times reports, of what the question asks, including population sampling.
+    """Return the variance, times reports, of the question's statistic, including population sampling.
 
-    It is exact while there are few enough pairs of a class of codes and a statistic; with more, the mean over
-    statistics uses an evenly spread sample of them.
+    It is exact up to a limit on pairs of a code class and a statistic, above which the mean over statistics
+    uses an evenly spread sample of them.
     """
-    short = _closed_form(design, question)
-    return float(question_places(design, question).variance.mean()) if short is None else short
+    closed_form = _closed_form(design, question)
+    return float(question_places(design, question).variance.mean()) if closed_form is None else closed_form
 
 
 def _closed_form(design: Design, question: Question) -> float | None:
@@ -237,34 +239,34 @@ def question_places(design: Design, question: Question) -> Places | MeanPopulati
 @lru_cache(maxsize=64)
 def mean_population(design: Design, spread: float | None) -> MeanPopulation:
     """Return the population with a spread (a fraction of the range) or the worst one, and its error."""
-    where = positions(design.domain)
+    value_positions = positions(design.domain)
     if design.missing is not None:
         if spread is None:
-            shares, variance = worst_mean(design.mechanism, where, design.missing)
+            shares, variance = worst_mean(design.mechanism, value_positions, design.missing)
         else:
-            shares = bell(design.domain, spread)
-            variance = ratio_error.mean_variance(design.mechanism, where, shares, design.missing)
+            shares = bell_population(design.domain, spread)
+            variance = ratio_error.mean_variance(design.mechanism, value_positions, shares, design.missing)
         return MeanPopulation(shares, np.array([variance]))
     if spread is None:
-        shares, variance = worst_population(design.mechanism, where)
+        shares, variance = worst_population(design.mechanism, value_positions)
         return MeanPopulation(shares, np.array([variance]))
-    shares = bell(design.domain, spread)
-    return MeanPopulation(shares, design.mechanism.variances(where[:, None], shares))
+    shares = bell_population(design.domain, spread)
+    return MeanPopulation(shares, design.mechanism.variances(value_positions[:, None], shares))
 
 
-def places(design: Design, question: Question, most_pairs: int = _MAX_PAIRS) -> Places:
-    """Return all places of a question, or an even sample of them; for a list of ranges the worst one.
+def places(design: Design, question: Question, max_pairs: int = _MAX_PAIRS) -> Places:
+    """Return all places of a question or an even sample of them; for a list of ranges, only the worst place.
 
     Args:
         design: The mechanism.
         question: The question.
-        most_pairs: The largest number of pairs of a class of codes and a place without sampling.
+        max_pairs: The largest number of pairs of a code class and a place to use without sampling.
     """
     domain = design.domain
     if question.ranges:
         low, high = np.array(question.ranges).T
     else:
-        low, high = _places(domain, question, max(_FEWEST, most_pairs // design.classes))
+        low, high = _places(domain, question, max(_MIN_SAMPLE, max_pairs // design.classes))
     index = np.arange(domain)[:, None]
     step = max(1, _CHUNK // max(design.classes, domain))
     indicators = (
@@ -272,11 +274,11 @@ def places(design: Design, question: Question, most_pairs: int = _MAX_PAIRS) -> 
     )
     joined: Parabola | ShareCurves
     if design.missing is None:
-        parts = [parabola(design, one) for one in indicators]
+        parts = [parabola(design, part) for part in indicators]
         joined = Parabola(*(np.concatenate([getattr(p, name) for p in parts]) for name in "abc"))
     else:
-        curves = [share_curves(design.mechanism, one.astype(float), design.missing) for one in indicators]
-        joined = ShareCurves(np.concatenate([each.values for each in curves], axis=1))
+        curves = [share_curves(design.mechanism, part.astype(float), design.missing) for part in indicators]
+        joined = ShareCurves(np.concatenate([curve.values for curve in curves], axis=1))
     if question.ranges:
         worst = [int(np.argmax(joined.at(question.share)))]
         low, high, joined = low[worst], high[worst], joined.select(worst)
@@ -284,26 +286,27 @@ def places(design: Design, question: Question, most_pairs: int = _MAX_PAIRS) -> 
     return Places(low, high, share, joined.at(share))
 
 
-def _places(domain: int, question: Question, most: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Return the half-open ends of a question's ranges, all of them or an even sample of `most`."""
+def _places(domain: int, question: Question, max_count: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Return the half-open ends of all of a question's ranges, or of an even sample of `max_count` ranges."""
     prefixes = question.kind == "quantile" or domain == 2
     all_ranges = question.all_ranges and not prefixes
     width = question.width if question.kind == "range" and question.width else 1
-    up_to = np.cumsum(domain + 1 - np.arange(1, domain))  # the number of ranges with at most 1, 2, ... values
-    count = int(up_to[-1]) if all_ranges else domain - 1 if prefixes else domain - width + 1
-    number = np.arange(min(count, most))
-    if count > most:
-        # Multiples of the golden ratio are spread evenly, and never in step with the tree's nodes.
-        number = np.unique((number * _GOLDEN % 1 * count).astype(np.int64))
+    # The number of ranges with at most 1, 2, ... values.
+    cumulative_counts = np.cumsum(domain + 1 - np.arange(1, domain))
+    count = int(cumulative_counts[-1]) if all_ranges else domain - 1 if prefixes else domain - width + 1
+    sample = np.arange(min(count, max_count))
+    if count > max_count:
+        # Multiples of the golden ratio are spread evenly and never align with the tree's nodes.
+        sample = np.unique((sample * _GOLDEN % 1 * count).astype(np.int64))
     if domain == 2:
         return np.array([1]), np.array([2])
     if prefixes:
-        return np.zeros_like(number), number + 1
+        return np.zeros_like(sample), sample + 1
     if all_ranges:
-        length = np.searchsorted(up_to, number, side="right")
-        low = number - np.append(0, up_to)[length]
+        length = np.searchsorted(cumulative_counts, sample, side="right")
+        low = sample - np.append(0, cumulative_counts)[length]
         return low, low + length + 1
-    return number, number + width
+    return sample, sample + width
 
 
 def parabola(design: Design, weights: npt.ArrayLike) -> Parabola:
@@ -311,22 +314,22 @@ def parabola(design: Design, weights: npt.ArrayLike) -> Parabola:
 
     Args:
         design: The mechanism.
-        weights: Indicators of the values, shape (domain, n), none of them empty or whole.
+        weights: Indicators of the values, shape (domain, n), each neither empty nor covering all values.
     """
     indicators = np.asarray(weights, float)
     inside = indicators.sum(axis=0)
     outside = design.domain - inside
     a, b, c = np.zeros((3, indicators.shape[1]))
     mechanism = design.mechanism
-    of_all = mechanism.law(np.ones((design.domain, 1)))
-    weights_of, _ = mechanism.weights(indicators, mechanism.stratum_chances)
-    for w, chance, of_asked, whole in zip(
-        weights_of, mechanism.stratum_chances, mechanism.law(indicators), of_all, strict=True
+    law_of_all = mechanism.law(np.ones((design.domain, 1)))
+    stratum_weights, _ = mechanism.weights(indicators, mechanism.stratum_chances)
+    for w, chance, law_of_selection, total_law in zip(
+        stratum_weights, mechanism.stratum_chances, mechanism.law(indicators), law_of_all, strict=True
     ):
         if w is None:
             continue
         first, second = [], []
-        for law in (of_asked / inside, (whole - of_asked) / outside):
+        for law in (law_of_selection / inside, (total_law - law_of_selection) / outside):
             law *= w
             first.append(law.sum(axis=0))
             law *= w

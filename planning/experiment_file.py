@@ -1,4 +1,4 @@
-"""Writes an experiment file from a plan, with its mechanism spelled out, so that the plan's errors hold."""
+"""Writes an experiment file that states the mechanism explicitly, so that the plan's errors hold."""
 
 import datetime
 import json
@@ -17,7 +17,8 @@ from .request import Reading
 from .sentences import describe_question, format_half_width
 
 NEEDS_RANGE = (
-    "an experiment's file needs a number's range: add --low and --high, for example --low -30 --high 34"
+    "an experiment file for a number requires its range; add --low and --high, for example "
+    "--low -30 --high 34"
 )
 
 
@@ -26,11 +27,11 @@ class FileRefused(PlanError):
 
     Attributes:
         field: The file's invalid field, or "".
-        reason: Why it is invalid.
+        reason: The reason it is invalid.
     """
 
     def __init__(self, error: DefinitionError) -> None:
-        super().__init__(f"this plan makes no experiment: {error}", error.field)
+        super().__init__(f"this plan is not a valid experiment: {error}", error.field)
         self.reason = str(error).removeprefix(f"{error.field}: ")
 
 
@@ -39,12 +40,12 @@ _NOT_A_NAME = re.compile(r"[^a-z0-9_-]+")
 
 @dataclass(frozen=True)
 class ExperimentInfo:
-    """The texts of an experiment that starts today.
+    """The descriptive fields of an experiment that starts today.
 
     Attributes:
-        name: Its name.
-        purpose: Its purpose, or None for the plan's.
-        owner: Its owner.
+        name: The experiment's name.
+        purpose: The experiment's purpose, or None for the plan's description.
+        owner: The person or team responsible.
         today: The first day.
     """
 
@@ -65,12 +66,12 @@ def nats(micro: int) -> str:
     return text if "." in text else f"{text}.0"
 
 
-def file_text(plan: Plan | LifetimePlan, reading: Reading, named: ExperimentInfo) -> str:
-    """Return the text of an experiment file, for one report of each device in a year or a planned lifetime.
+def file_text(plan: Plan | LifetimePlan, reading: Reading, info: ExperimentInfo) -> str:
+    """Return an experiment file's text, for one report per device within a year or a planned lifetime.
 
     Raises:
         PlanError: If the plan is for a number without its range.
-        FileRefused: If a device would refuse the experiment.
+        FileRefused: If a device would reject the experiment.
     """
     if not reading.yes_no and not reading.labels and reading.span is None:
         raise PlanError(NEEDS_RANGE, "low")
@@ -85,15 +86,15 @@ def file_text(plan: Plan | LifetimePlan, reading: Reading, named: ExperimentInfo
         cap = nats(best.cap * best.epsilon) if rule == "sum" else str(best.cap)
     lines = [
         "# Written by `hushmote plan`; check it with `hushmote experiment show`.",
-        f"name = {_text(named.name)}",
-        f"purpose = {_text(named.purpose or purpose)}",
-        f"owner = {_text(named.owner)}",
-        f"expires = {named.today + datetime.timedelta(days=math.ceil(days))}",
+        f"name = {_text(info.name)}",
+        f"purpose = {_text(info.purpose or purpose)}",
+        f"owner = {_text(info.owner)}",
+        f"expires = {info.today + datetime.timedelta(days=math.ceil(days))}",
         "",
         *_reading(reading, design.domain),
         *(["missing = true"] if design.missing is not None else []),
         "",
-        "# What the plan's errors were computed for; without these lines a mechanism is chosen anew.",
+        "# The mechanism that the plan's errors assume; without these lines, it would be chosen again.",
         *(f"{key} = {json.dumps(value)}" for key, value in design.choice.fields().items()),
         "",
         f"epsilon = {nats(design.epsilon)}",

@@ -1,4 +1,4 @@
-"""hushmote.plan(): solves for one of devices, ε, values and error, given the other three."""
+"""hushmote.plan(), which solves for one of devices, ε, values and error, given the other three."""
 
 import functools
 import inspect
@@ -25,14 +25,14 @@ class FleetPlan(Printable):
     """A plan for a fleet; printing it gives the output of `hushmote plan`.
 
     Attributes:
-        answer: Its sentences, facts and tables, and the experiment's file.
+        answer: The plan's sentences, facts, tables and experiment file.
     """
 
     answer: PlanAnswer
 
     @property
     def plan(self) -> Plan | LifetimePlan:
-        """The plan: question, mechanism and standard error, or how a lifetime budget is spent."""
+        """The plan itself, with its question, mechanism and standard error, or its lifetime budget."""
         return self.answer.plan
 
     @property
@@ -47,12 +47,12 @@ class FleetPlan(Printable):
 
     @property
     def values(self) -> int:
-        """The number of values: a number's bins, labels with "other", or 2 for yes and no."""
+        """The number of values: a number's bins, labels including "other", or 2 for yes and no."""
         return self.plan.design.domain
 
     @property
     def error(self) -> float:
-        """The half-width of the 95% interval: a share of devices or, for a mean, a part of the range.
+        """The half-width of the 95% interval: a share of devices or, for a mean, a fraction of the range.
 
         For a lifetime, it is over the longest window at the end.
         """
@@ -80,20 +80,20 @@ class FleetPlan(Printable):
 
 
 def _from_request(request: Callable[_P, PlanRequest]) -> Callable[_P, FleetPlan]:
-    """Return a function that takes the fields of a request, with their help in its docstring."""
+    """Return a function that accepts the fields of a request, with their help texts in its docstring."""
 
     @functools.wraps(request, assigned=(), updated=())
-    def plan(*arguments: _P.args, **named: _P.kwargs) -> FleetPlan:
+    def plan(*arguments: _P.args, **keywords: _P.kwargs) -> FleetPlan:
         """Solve for one of devices, epsilon, values and error, given the other three.
 
-        With lifetime, horizon and call in place of epsilon, the plan says how a board best spends its
-        lifetime budget.
+        With lifetime, horizon and call instead of epsilon, the plan describes the best way for a board to
+        spend its lifetime budget.
 
         Raises:
-            PlanError: If that cannot be planned; one line.
+            PlanError: If there is no such plan; the message is one line.
         """
         try:
-            return FleetPlan(answer(request(*arguments, **named)))
+            return FleetPlan(answer(request(*arguments, **keywords)))
         except PlanError as e:
             raise PlanError(in_python(str(e)), e.field) from None
 

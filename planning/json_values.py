@@ -36,10 +36,10 @@ def missing_values(design: Design, reports: float) -> dict[str, Any]:
 
 
 def lifetime_values(lifetime: LifetimePlan) -> dict[str, Any]:
-    """Return the values of a lifetime: the ways to spend it, and the accuracy of the best one."""
+    """Return a lifetime plan's values: the ways to spend the budget, and the best one's accuracy."""
     windows, question = lifetime.windows().values(), lifetime.question
 
-    def spent(s: Spending) -> dict[str, Any]:
+    def spending_values(s: Spending) -> dict[str, Any]:
         return {
             "composition": s.composition,
             "reports_per_device": s.cap,
@@ -71,12 +71,12 @@ def lifetime_values(lifetime: LifetimePlan) -> dict[str, Any]:
         "lifetime_delta": lifetime.budget.delta,
         "calls_per_device": lifetime.rhythm.calls,
         "days": lifetime.rhythm.days,
-        "best": spent(lifetime.best),
+        "best": spending_values(lifetime.best),
         "shows": [
             {"days": days} | {kind: lifetime.error(lifetime.best, days, q) for kind, q in questions}
             for days in windows
         ],
-        "compared": [spent(s) for s in lifetime.spendings],
+        "compared": [spending_values(s) for s in lifetime.spendings],
         "refused": [
             {"composition": r.composition, "reports_per_device": r.cap, "epsilon": r.epsilon / MICRO}
             for r in lifetime.refused

@@ -1,13 +1,13 @@
-"""Plans a lifetime budget: how many reports at which ε, and the accuracy of each day.
+"""Plans a lifetime budget: the number of reports, their ε, and the accuracy of each day.
 
-A device calls report() at a fixed rhythm, makes a report with probability 1/every at each call, and is silent
-for good once it has made as many reports as its cap allows: of n calls min(Binomial(n, 1/every), cap) become
-reports. So the first day is the most exact and the last day the least; `every` is chosen so that the last day
-is as exact as possible.
+A device calls report() at a fixed rhythm, makes a report with probability 1/every at each call, and stops
+permanently once it has made as many reports as its cap allows: of n calls, min(Binomial(n, 1/every), cap)
+become reports. Therefore the first day is the most precise and the last day the least; `every` is chosen to
+make the last day as precise as possible.
 
 Few large reports are better than many small ones: a report's variance grows like 1/ε² or faster, while
-splitting a budget in m gains only a factor m in reports. Better composition than adding up (Kairouz, Oh,
-Viswanath, ICML 2015) helps for many reports, which is rare.
+splitting a budget in m gains only a factor m in reports. Composition that improves on summation (Kairouz, Oh,
+Viswanath, ICML 2015) helps only with many reports, which is rare.
 """
 
 import math
@@ -24,8 +24,8 @@ from ..server import special
 from ..server.accounting import AccountingError, optimal_epsilon, optimal_reports
 from ..server.epsilon import MICRO, check_epsilon
 from .devices import (
-    MOST_DEVICES,
-    MOST_RANGE_VALUES,
+    MAX_DEVICES,
+    MAX_RANGE_VALUES,
     PlanError,
     Z,
     best_design,
@@ -35,7 +35,7 @@ from .devices import (
 )
 from .expected_error import Design, Question, variance
 
-MOST_EVERY = 1 << 24
+MAX_EVERY = 1 << 24
 DEFAULT_LIMIT = 4 * MICRO  # the limit for one report in the example firmware's policy
 DAY_S = 86_400
 WINDOWS = {"a day": 1.0, "a week": 7.0, "30 days": 30.0}
@@ -54,7 +54,7 @@ def parse_duration(text: str, field: str = "") -> float:
 
     Args:
         text: The duration.
-        field: The field of the request that it is from.
+        field: The request field that it comes from.
 
     Raises:
         PlanError: If the text is malformed, or the duration is 0 or more than 100 years.
@@ -62,15 +62,15 @@ def parse_duration(text: str, field: str = "") -> float:
     match = _DURATION.fullmatch(text.lower())
     unit = match and _SHORT.get(match[2], match[2])
     if not match or unit not in _UNITS_S:
-        raise PlanError(f"a time reads 10min, hour, 1d, 26 weeks or 2y, not {text!r}", field)
+        raise PlanError(f"a duration must be like 10min, hour, 1d, 26 weeks or 2y, not {text!r}", field)
     seconds = float(match[1] or 1) * _UNITS_S[unit]
     if not 0 < seconds <= 100 * _UNITS_S["year"]:
-        raise PlanError(f"a time must be above 0 and up to 100 years, not {text!r}", field)
+        raise PlanError(f"a duration must be above 0 and at most 100 years, not {text!r}", field)
     return seconds
 
 
 def reports_made(calls: npt.ArrayLike, every: npt.ArrayLike, cap: int) -> npt.NDArray[np.float64]:
-    """Return a device's expected reports, the mean of min(Binomial(calls, 1/every), cap).
+    """Return a device's expected number of reports, the mean of min(Binomial(calls, 1/every), cap).
 
     Args:
         calls: The number of calls, at least 0.
@@ -108,17 +108,17 @@ class Rhythm:
         return self.horizon_s / DAY_S
 
     def calls_in(self, days: float) -> float:
-        """Return the calls of one device in some days, which are below 1 if it calls less often."""
+        """Return one device's mean number of calls in some days, which may be below 1."""
         return days * DAY_S / self.call_s
 
     def in_window(self, days: float, every: int, cap: int, end: int | None = None) -> float:
-        """Return the expected reports of one board in a number of days.
+        """Return the expected number of reports from one board in a number of days.
 
         Args:
             days: The number of days.
             every: The mean number of calls for one report.
             cap: The largest number of reports.
-            end: The number of the last call of these days; by default the last call of the horizon.
+            end: The 1-based index of the last call in these days; by default the last call of the horizon.
         """
         end = self.calls if end is None else end
         calls = self.calls_in(days)
@@ -140,8 +140,8 @@ class Spending:
     """One way to spend a budget.
 
     Attributes:
-        composition: How the ε of reports add up.
-        cap: The largest number of reports of a board.
+        composition: The composition theorem for the ε of reports.
+        cap: The largest number of reports per board.
         epsilon: ε of each report, in micro-nats.
         every: One call in `every` makes a report.
         rhythm: The rhythm of the calls.
@@ -166,7 +166,7 @@ class Spending:
         return float(reports_made(self.rhythm.calls, self.every, self.cap)) / self.cap
 
     def per_device(self, days: float, first: bool = False) -> float:
-        """Return the expected reports of one board in the last (or first) days of the horizon."""
+        """Return the expected number of reports from one board in the last (or first) days of the horizon."""
         end = min(max(1, round(self.rhythm.calls_in(days))), self.rhythm.calls) if first else None
         return self.rhythm.in_window(days, self.every, self.cap, end)
 
@@ -176,8 +176,8 @@ class RefusedSpending:
     """A way to spend the budget that devices do not accept, because its ε is below 0.001.
 
     Attributes:
-        composition: How the ε of reports add up.
-        cap: The largest number of reports of a board.
+        composition: The composition theorem for the ε of reports.
+        cap: The largest number of reports per board.
         epsilon: ε of each report, in micro-nats.
     """
 
@@ -188,7 +188,7 @@ class RefusedSpending:
 
 @dataclass(frozen=True)
 class LifetimePlan:
-    """Ways to spend a budget, of which the one with the least error on the last day is best."""
+    """Ways to spend a budget; the best is the one with the least error on the last day."""
 
     question: Question
     devices: int
@@ -200,8 +200,8 @@ class LifetimePlan:
     @cached_property
     def best(self) -> Spending:
         """The spending with the least half-width on the last day, preferring basic composition within 1%."""
-        least = min(self.error(s, 1) for s in self.spendings)
-        near = [s for s in self.spendings if self.error(s, 1) <= 1.01 * least]
+        min_error = min(self.error(s, 1) for s in self.spendings)
+        near = [s for s in self.spendings if self.error(s, 1) <= 1.01 * min_error]
         return min(near, key=lambda s: (s.composition != "basic", self.error(s, 1)))
 
     @property
@@ -210,22 +210,22 @@ class LifetimePlan:
         return self.best.design
 
     def devices_for(self, days: float, error: float) -> int:
-        """Return the fewest devices with which the last days reach an error."""
+        """Return the smallest number of devices with which the last days reach an error."""
         return devices_for(self.best.design, self.question, error, self.best.per_device(days))
 
     def with_enough_devices(self, error: float) -> "LifetimePlan":
-        """Return the same plan with the fewest devices whose longest window at the end reaches an error.
+        """Return the same plan with the fewest devices that reach an error in the longest window at the end.
 
-        How a device spends its lifetime does not depend on their number.
+        How a device spends its budget does not depend on the number of devices.
 
         Raises:
             PlanError: If it takes more devices than are allowed.
         """
         longest = [*self.windows().values()][-1]
         needed = variance(self.design, self.question) * (Z / error) ** 2
-        if needed > self.best.per_device(longest) * MOST_DEVICES:
+        if needed > self.best.per_device(longest) * MAX_DEVICES:
             raise PlanError(
-                f"±{error:g} takes more than {MOST_DEVICES:,} devices: ask for less, or allow more"
+                f"±{error:g} takes more than {MAX_DEVICES:,} devices; allow a larger error or a larger budget"
             )
         return replace(self, devices=self.devices_for(longest, error))
 
@@ -237,7 +237,7 @@ class LifetimePlan:
         return half_width(reports, spending.design, question or self.question)
 
     def windows(self) -> dict[str, float]:
-        """Return names and days of the windows that fit into the horizon, or the whole one if none does."""
+        """Return the names and days of windows that fit into the horizon, or the whole horizon."""
         fitting = {name: days for name, days in WINDOWS.items() if days <= self.rhythm.days}
         return fitting or {"all of it": self.rhythm.days}
 
@@ -254,7 +254,7 @@ class LifetimePlan:
     def questions(self) -> dict[str, Question]:
         """Return the questions for which a plan shows errors: its own and some others."""
         kinds: dict[str, Question] = {"frequency": Question("frequency")}
-        if 2 < self.best.design.domain <= MOST_RANGE_VALUES:
+        if 2 < self.best.design.domain <= MAX_RANGE_VALUES:
             kinds |= {"range": Question("range"), "quantile": Question("quantile", 0.5)}
         kinds = {kind: q for kind, q in kinds.items() if self.best.design.answers(q)}
         kinds[self.question.kind] = self.question
@@ -262,16 +262,16 @@ class LifetimePlan:
 
 
 def choose_every(rhythm: Rhythm, cap: int) -> int:
-    """Return in how many calls one should make a report, so that the last day has most reports."""
+    """Return the `every` with which the last day has the most reports."""
     calls = rhythm.calls
     if cap >= calls:
         return 1
-    fewest = max(1.0, calls / (cap + 10 * math.sqrt(cap) + 10))
-    most = min(2.0 * calls, MOST_EVERY)
-    tried = np.unique(np.geomspace(min(fewest, most), most, 4000).astype(np.int64))
-    before = calls - min(max(1, round(rhythm.calls_in(1))), calls)
-    last_day = reports_made(calls, tried, cap) - reports_made(before, tried, cap)
-    return int(tried[np.argmax(last_day)])
+    min_every = max(1.0, calls / (cap + 10 * math.sqrt(cap) + 10))
+    max_every = min(2.0 * calls, MAX_EVERY)
+    candidates = np.unique(np.geomspace(min(min_every, max_every), max_every, 4000).astype(np.int64))
+    calls_before = calls - min(max(1, round(rhythm.calls_in(1))), calls)
+    last_day = reports_made(calls, candidates, cap) - reports_made(calls_before, candidates, cap)
+    return int(candidates[np.argmax(last_day)])
 
 
 def plan_lifetime(
@@ -284,8 +284,8 @@ def plan_lifetime(
 ) -> LifetimePlan:
     """Compare the ways to spend a budget.
 
-    The ways are one to four reports, or as few as the limit allows if that is more, one a day, and one a
-    call; by adding up, and with a delta also by optimal composition.
+    The ways are one to four reports, the fewest that the limit allows if that is more, one per day, and one
+    per call; with basic composition, and with a delta also optimal composition.
 
     Args:
         question: The question.
@@ -296,7 +296,7 @@ def plan_lifetime(
         limit: The largest ε of one report, in micro-nats.
 
     Raises:
-        PlanError: If a number is out of range, or there is no way.
+        PlanError: If a number is out of range, or no way to spend the budget exists.
     """
     check_sizes(question, devices, domain)
     if not EPSILON_MIN <= budget.epsilon <= 1000 * MICRO:
@@ -304,13 +304,15 @@ def plan_lifetime(
         raise PlanError(text, "lifetime")
     if not 0 <= budget.delta < 1:
         raise PlanError(f"a lifetime delta must be from 0 to below 1 (1e-6, say), not {budget.delta:g}")
-    check_epsilon(limit, PlanError, "the most that one report may cost")
+    check_epsilon(limit, PlanError, "the limit for one report")
     if not rhythm.calls:
-        raise PlanError("the horizon holds no call: take a longer one, or call report() more often")
-    if rhythm.calls > 2 * MOST_EVERY:
         raise PlanError(
-            f"{rhythm.calls:,} calls are too many, as `every` is at most {MOST_EVERY:,}: let devices call"
-            f" report() every {math.ceil(rhythm.horizon_s / (2 * MOST_EVERY))} seconds or more rarely"
+            "the horizon contains no call; use a longer horizon, or call report() more frequently"
+        )
+    if rhythm.calls > 2 * MAX_EVERY:
+        raise PlanError(
+            f"{rhythm.calls:,} calls are too many, because `every` is at most {MAX_EVERY:,}: let devices call"
+            f" report() every {math.ceil(rhythm.horizon_s / (2 * MAX_EVERY))} seconds or less frequently"
         )
     spendings: list[Spending] = []
     refused: list[RefusedSpending] = []
@@ -323,13 +325,13 @@ def plan_lifetime(
         every = choose_every(rhythm, cap)
         spendings.append(Spending(composition, cap, min(epsilon, limit), every, rhythm, design))
     if not spendings:
-        raise PlanError("no report fits: its ε would be below 0.001")
+        raise PlanError("no report fits because its ε would be below 0.001")
     return LifetimePlan(question, devices, budget, rhythm, tuple(spendings), tuple(refused))
 
 
 def _ways(budget: LifetimeBudget, rhythm: Rhythm, limit: int) -> list[tuple[Composition, int, int]]:
     """Return composition, reports and epsilon of each way; epsilon in micro-nats, rounded down."""
-    within = -(-budget.epsilon // limit)  # the number of reports that each cost the limit
+    within = -(-budget.epsilon // limit)  # the fewest reports that can use the whole budget
     daily = int(rhythm.days) if rhythm.calls_in(1) >= 1 else rhythm.calls
     few = {*FEW, within, max(1, budget.epsilon // limit)}
     caps = sorted(m for m in {*few, daily, rhythm.calls} if 1 <= m <= rhythm.calls)

@@ -1,4 +1,4 @@
-"""Predicts the errors of estimates among the devices with a reading, if a share of the devices has none.
+"""Predicts the errors of estimates among the devices with a reading, if some devices have none.
 
 A statistic of devices with a reading is a ratio X / Y of two linear statistics, where Y is the share with a
 reading. To first order its error is that of (X - θ Y) / Y with the statistic's true value θ
@@ -29,7 +29,7 @@ class ShareCurves:
         self.values = values
 
     def at(self, share: float | None) -> Floats:
-        """Return variances at a share, or at each statistic's own worst share, shape (n,)."""
+        """Return variances at a share, or at each statistic's worst share, shape (n,)."""
         if share is None:
             return self._fine().max(axis=0)
         return self._interpolate(np.array([share]))[0]
@@ -43,19 +43,19 @@ class ShareCurves:
         """Return the curve of the mean over the statistics."""
         return ShareCurves(self.values.mean(axis=1, keepdims=True))
 
-    def select(self, numbers: list[int]) -> ShareCurves:
+    def select(self, indices: list[int]) -> ShareCurves:
         """Return the curves of some of the statistics."""
-        return ShareCurves(self.values[:, numbers])
+        return ShareCurves(self.values[:, indices])
 
     def _fine(self) -> Floats:
         return self._interpolate(_FINE)
 
     def _interpolate(self, shares: Floats) -> Floats:
-        """Return Lagrange's polynomials through the five values, shape (shares, n)."""
+        """Return the Lagrange polynomials through the five values, shape (shares, n)."""
         weights = np.ones((len(shares), len(_SHARES)))
-        for i, own in enumerate(_SHARES):
-            for other in np.delete(_SHARES, i):
-                weights[:, i] *= (shares - other) / (own - other)
+        for i, node in enumerate(_SHARES):
+            for other_node in np.delete(_SHARES, i):
+                weights[:, i] *= (shares - other_node) / (node - other_node)
         return weights @ self.values
 
 
@@ -63,18 +63,18 @@ def share_curves(mechanism: Mechanism, inside: Floats, missing: float) -> ShareC
     """Return the variances of shares of ranges among the devices with a reading.
 
     Args:
-        mechanism: The mechanism, whose last index is that of a missing reading.
-        inside: Indicators of the ranges, shape (values, n), none of them empty or whole.
+        mechanism: The mechanism, whose last index is for a missing reading.
+        inside: Indicators of the ranges, shape (values, n), each neither empty nor covering all values.
         missing: The share of the devices without a reading.
     """
     n = inside.shape[1]
-    nobody = np.zeros((1, n))
-    indicators = np.append(inside, nobody, axis=0)
-    having = np.append(np.ones_like(inside), nobody, axis=0)
+    no_reading = np.zeros((1, n))
+    indicators = np.append(inside, no_reading, axis=0)
+    has_reading = np.append(np.ones_like(inside), no_reading, axis=0)
     within = indicators / indicators.sum(axis=0)
-    outside = (having - indicators) / (having - indicators).sum(axis=0)
+    outside = (has_reading - indicators) / (has_reading - indicators).sum(axis=0)
     values = [
-        mechanism_variances(mechanism, indicators - f * having, within * f + outside * (1 - f), missing)
+        mechanism_variances(mechanism, indicators - f * has_reading, within * f + outside * (1 - f), missing)
         for f in _SHARES
     ]
     return ShareCurves(np.array(values))
@@ -83,7 +83,7 @@ def share_curves(mechanism: Mechanism, inside: Floats, missing: float) -> ShareC
 def mechanism_variances(
     mechanism: Mechanism, statistics: Floats, with_reading: Floats, missing: float
 ) -> Floats:
-    """Return the variances of X - θ Y over Y, times reports, each in its own population, shape (n,).
+    """Return the variances of X - θ Y over Y, times reports, each in a separate population, shape (n,).
 
     Args:
         mechanism: The mechanism.
@@ -117,13 +117,13 @@ def mean_variance(mechanism: Mechanism, where: Floats, shares: Floats, missing: 
 def worst_mean(mechanism: Mechanism, where: Floats, missing: float) -> tuple[Floats, float]:
     """Return the shares of the values with the largest error of a mean, and its variance, times reports.
 
-    The population is searched with θ in the middle of the values, where the mean of the worst one is: half of
-    the devices at each end, or nearly so.
+    The population is searched with θ in the middle of the values, which is the mean of the worst population:
+    half of the devices at each end, or nearly so.
     """
     middle = (float(where.min()) + float(where.max())) / 2
     squares, means = moments(mechanism, np.append(where - middle, 0.0))
     fixed = missing * means[:, -1]
-    rest = 1 - missing
-    linear = rest * squares[:-1] - 2 * rest * (fixed @ means[:, :-1])
-    shares, _ = climb(linear, rest * means[:, :-1])
+    with_reading = 1 - missing
+    linear = with_reading * squares[:-1] - 2 * with_reading * (fixed @ means[:, :-1])
+    shares, _ = climb(linear, with_reading * means[:, :-1])
     return shares, mean_variance(mechanism, where, shares, missing)

@@ -11,7 +11,7 @@ from pathlib import Path
 from ..server.errors import HushmoteError, refusing
 
 Reading = float | int | str | bool | tuple["Reading", ...] | None
-"""What a device may read: a tuple for a pair, and None if there is no reading."""
+"""A device's reading: a tuple for a pair, or None if there is no reading."""
 
 _TRUE = ("1", "true", "yes")
 _FALSE = ("0", "false", "no")
@@ -31,23 +31,23 @@ def is_blank(reading: Reading) -> bool:
 def read_column(path: Path | str, column: str, type: str, error: type[HushmoteError]) -> tuple[Reading, ...]:
     """Return the readings in a CSV file's column.
 
-    A blank, NA or NaN is a missing reading. A bool is 1, true, yes, 0, false or no.
+    A blank, NA or NaN cell is a missing reading. A bool is 1, true, yes, 0, false or no.
 
     Args:
         path: The file.
         column: The column's name.
-        type: The type of the experiment.
-        error: The class of the error to raise, with one line, if there is no such file or column, or a text
-            does not have the type.
+        type: The experiment's type.
+        error: The class of the one-line error to raise if there is no such file or column, or a text does not
+            have the type.
     """
     readings: list[Reading] = []
     numbers = (column,) if type == "number" else ()
-    for where, (cell,) in csv_rows(path, (column,), error, numbers=numbers):
+    for position, (cell,) in csv_rows(path, (column,), error, numbers=numbers):
         text = (cell or "").strip()
         try:
             readings.append(read_cell(text, type))
         except ValueError as e:
-            raise error(f"{where}: {column} is {text!r}, {e}") from None
+            raise error(f"{position}: {column} is {text!r}, {e}") from None
     return tuple(readings)
 
 
@@ -58,49 +58,52 @@ def csv_rows(
     optional: Sequence[str] = (),
     numbers: Sequence[str] = (),
 ) -> Iterator[tuple[str, list[str | None]]]:
-    """Yield where each row of a CSV file is (file and line), and its cells in the named columns.
+    """Yield the position of each row of a CSV file (file and line) and its cells in the named columns.
 
     Cells are separated by commas, semicolons or tabs, as in the heading.
 
     Args:
         path: The file.
         columns: The columns to return.
-        error: The class of the error to raise, with one line, if there is no such file or column, or no row.
-        optional: Columns that may be missing, with None in each row.
+        error: The class of the one-line error to raise if there is no such file, column or row.
+        optional: Columns that may be missing, which yield None in each row.
         numbers: Columns of numbers; if the separator is not a comma, 1.234,5 is read as 1234.5.
     """
-    empty = True
+    is_empty = True
     with csv_table(path, error) as rows:
-        names, commas = rows.fieldnames or [], rows.reader.dialect.delimiter == ","
+        column_names, is_comma_separated = rows.fieldnames or [], rows.reader.dialect.delimiter == ","
         for column in columns:
-            if column not in names and column not in optional:
-                raise error(f"{path} has no column {column!r}; it has {', '.join(names) or 'none'}")
-        decimal = [name in numbers and not commas for name in columns]
+            if column not in column_names and column not in optional:
+                raise error(f"{path} has no column {column!r}; it has {', '.join(column_names) or 'none'}")
+        has_decimal_commas = [name in numbers and not is_comma_separated for name in columns]
         for row in rows:
-            empty = False
+            is_empty = False
             cells = [row.get(column) for column in columns]
             yield (
                 f"{path}, line {rows.line_num}",
-                [_point(cell) if comma else cell for cell, comma in zip(cells, decimal, strict=True)],
+                [
+                    _point(cell) if comma else cell
+                    for cell, comma in zip(cells, has_decimal_commas, strict=True)
+                ],
             )
-    if empty:
+    if is_empty:
         raise error(f"{path} has no rows below its heading")
 
 
 @contextmanager
 def csv_table(path: Path | str, error: type[HushmoteError]) -> Iterator["csv.DictReader[str]"]:
-    """Open a CSV file with the separator of its heading; raise `error` if that fails."""
+    """Open a CSV file with the delimiter used in its heading; raise `error` if that fails."""
     try:
         with refusing(error, f"read {path}"), open(path, newline="", encoding="utf-8-sig") as file:
             heading = file.readline()
-            between = max(",;\t", key=_QUOTED.sub("", heading).count)
-            yield csv.DictReader(chain([heading], file), delimiter=between)
+            delimiter = max(",;\t", key=_QUOTED.sub("", heading).count)
+            yield csv.DictReader(chain([heading], file), delimiter=delimiter)
     except (UnicodeDecodeError, csv.Error) as e:
-        raise error(f"{path} is not a CSV file in UTF-8: {e}") from None
+        raise error(f"{path} is not a UTF-8 CSV file: {e}") from None
 
 
 def _point(cell: str | None) -> str | None:
-    """Return a number with a point for its decimal comma, and any other text unchanged."""
+    """Return a number with its decimal comma replaced by a point, and any other text unchanged."""
     return cell.replace(".", "").replace(",", ".") if cell and _DECIMAL_COMMA.fullmatch(cell) else cell
 
 

@@ -1,7 +1,7 @@
-"""Computes the ε of a plan's histograms, and the ε of a report that keeps a target ε for them.
+"""Computes the ε of a plan's histograms, and the per-report ε that keeps a target ε for them.
 
-The ε of a report protects against everyone. That of a histogram protects only against people who see nothing
-but histograms, not against the broker, the aggregator's operator or the database's journal.
+The ε of a report protects against everyone. The ε of a histogram protects only against people who see
+nothing but histograms, not against the broker, the aggregator's operator or the database's journal.
 """
 
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ class HistogramEpsilon:
     """The ε of a histogram, in nats: it is (epsilon, delta)-DP.
 
     Attributes:
-        reports: The number of reports in it.
-        own_reports: The largest number of reports of one board.
+        reports: The number of reports in the histogram.
+        own_reports: The largest number of reports from one board.
         epsilon: ε of the histogram, in nats.
         delta: δ of the histogram.
-        holds: Whom it protects against.
+        holds: The observers that it protects against.
     """
 
     reports: int
@@ -38,12 +38,12 @@ class HistogramEpsilon:
 def histogram(
     design: Design, reports: float, own: int = 1, delta: float = USUAL_HISTOGRAM_DELTA
 ) -> HistogramEpsilon:
-    """Return what a histogram of an expected number of reports reveals.
+    """Return the ε of a histogram with an expected number of reports.
 
     Args:
         design: The mechanism.
         reports: The expected number of reports.
-        own: The largest number of reports of one board.
+        own: The largest number of reports from one board.
         delta: δ, from 0 to below 1.
 
     Raises:
@@ -71,7 +71,7 @@ def lifetime_histograms(lifetime: LifetimePlan) -> dict[str, HistogramEpsilon]:
 def epsilon_for_histogram(
     question: Question, devices: int, domain: int, target: float, delta: float = USUAL_HISTOGRAM_DELTA
 ) -> int:
-    """Return the largest ε of a report, in steps of 0.001, that keeps a histogram at a target ε.
+    """Return the largest per-report ε, in steps of 0.001, that keeps a histogram at a target ε.
 
     Every device sends one report, with the best mechanism for the question. The result is in micro-nats, and
     at most the largest ε of an experiment.
@@ -84,7 +84,7 @@ def epsilon_for_histogram(
         delta: δ of the histogram.
 
     Raises:
-        PlanError: If not even 0.001 keeps the target.
+        PlanError: If even 0.001 does not keep the target.
     """
     if not target > 0:
         raise PlanError(f"the ε of a histogram must be above 0, not {target:g}")
@@ -95,7 +95,7 @@ def epsilon_for_histogram(
 
     if not keeps(1):
         raise PlanError(
-            f"no ε of a report keeps the histogram of {devices:,} at ε = {target:g} with δ = {delta:g}: take"
+            f"no per-report ε keeps the histogram of {devices:,} at ε = {target:g} with δ = {delta:g}; use"
             " more devices"
         )
     return largest(keeps, EPSILON_MAX // EPSILON_STEP) * EPSILON_STEP

@@ -1,4 +1,4 @@
-"""Describes a plan in words: question, mechanism, advice, accuracy, privacy and cost."""
+"""Describes a plan's question, mechanism, advice, accuracy, privacy and cost in words."""
 
 from ..server.epsilon import MICRO, nats
 from ..server.words.epsilon import ALL_SEEN, ITS_REPORT, belief
@@ -9,13 +9,13 @@ from .lifetime import LifetimePlan
 
 
 def mechanism(design: Design) -> str:
-    """Return a mechanism and its numbers in a few words."""
+    """Describe a mechanism and its parameters in a few words."""
     weights = dict(design.choice.parameters).get("weights", ())
     return design.mechanism.words() + (f", weights {' '.join(map(str, weights))}" if weights else "")
 
 
 def describe_question(question: Question) -> str:
-    """Return what the error is about."""
+    """Describe the quantity that the error applies to."""
     if question.kind == "frequency":
         return "share of one value"
     if question.kind == "quantile":
@@ -24,31 +24,31 @@ def describe_question(question: Question) -> str:
         return "mean"
     if question.ranges:
         text = ", ".join(f"{low}:{high}" for low, high in question.ranges[:3])
-        many = ", ..." if len(question.ranges) > 3 else ""
-        return f"share of bins {text}{many}"
+        more = ", ..." if len(question.ranges) > 3 else ""
+        return f"share of bins {text}{more}"
     return f"share of {question.width} neighbouring bins" if question.width else "share of any range of bins"
 
 
 def describe_population(question: Question, design: Design) -> str:
-    """Return which population, and which mean, the error is for."""
+    """Describe the population, and the kind of average, that the error applies to."""
     if question.kind == "quantile":
-        return "mean over where it may lie; share of devices below it"
+        return "mean over its possible positions; share of devices below it"
     if question.kind == "mean":
         if question.spread is None:
-            return "whatever the readings are: the worst case"
+            return "worst case over all readings"
         return f"of readings with a standard deviation of {question.spread:.3g} of the range"
     share = f"holding {question.share:.3g} of the devices" if question.share is not None else None
     if question.all_ranges and design.domain > 2:
         return f"root mean square over all of them, {share or 'at the worst share'}"
     if question.ranges and len(question.ranges) > 1:
         return f"the largest of them, {share or 'each at its worst share'}"
-    return share or "whatever it holds: the worst case"
+    return share or "worst case over all shares"
 
 
 def sentences(
     plan: Plan | LifetimePlan, error: float | None, yes_no: bool = False, devices_solved: bool = False
 ) -> tuple[str, str, str]:
-    """Return sentences on what to do, how exact that is, and how private.
+    """Return sentences on what to do, how precise that is and how private.
 
     Args:
         plan: The plan.
@@ -56,37 +56,40 @@ def sentences(
         yes_no: Whether readings are yes or no.
         devices_solved: Whether a lifetime's devices were solved.
     """
-    what = "share of yes" if yes_no else describe_question(plan.question)
+    quantity = "share of yes" if yes_no else describe_question(plan.question)
     if isinstance(plan, Plan):
-        return _take(plan), _expected_accuracy(plan, what), belief(plan.epsilon)
+        return _advice(plan), _expected_accuracy(plan, quantity), belief(plan.epsilon)
     best = plan.best
-    rarely = "Every call makes one" if best.every == 1 else f"One call in {best.every:,} makes one"
-    take = f"Take {plan.devices:,} devices. " if devices_solved else ""
-    spends = (
-        f"{take}Let a device make {counted(best.cap)} of ε = {nats(best.epsilon)} in its lifetime. {rarely}."
+    frequency_sentence = (
+        "Every call makes one" if best.every == 1 else f"One call in {best.every:,} makes one"
     )
-    return spends, _exactness(plan, error, what), _privacy(plan)
+    devices_sentence = f"Use {plan.devices:,} devices. " if devices_solved else ""
+    spends = (
+        f"{devices_sentence}Let a device make {counted(best.cap)} of ε = {nats(best.epsilon)} in "
+        f"its lifetime. {frequency_sentence}."
+    )
+    return spends, _exactness(plan, error, quantity), _privacy(plan)
 
 
-def _take(plan: Plan) -> str:
+def _advice(plan: Plan) -> str:
     epsilon, devices = f"{plan.epsilon:g}", f"{plan.devices:,}"
     from_all = f"one report of ε = {epsilon} from each of {devices} devices"
     return {
-        "devices": f"Take {devices} devices, each with one report of ε = {epsilon}.",
-        "epsilon": f"Take ε = {epsilon} for one report of each of {devices} devices.",
-        "domain": f"Tell {plan.design.domain:,} values apart, with {from_all}.",
-        "error": f"Take {from_all}.",
+        "devices": f"Use {devices} devices, each with one report of ε = {epsilon}.",
+        "epsilon": f"Use ε = {epsilon} for one report from each of {devices} devices.",
+        "domain": f"Distinguish {plan.design.domain:,} values, with {from_all}.",
+        "error": f"Use {from_all}.",
     }[plan.solved]
 
 
 def _expected_accuracy(plan: Plan, what: str) -> str:
     if is_too_wide(plan.error):
-        return f"The {what} is not known then: take more devices, a larger ε or fewer values."
+        return f"The {what} cannot be estimated then; use more devices, a larger ε or fewer values."
     return f"The {what} is then known to {_within(plan.error, plan.question)}."
 
 
 def _privacy(lifetime: LifetimePlan) -> str:
-    """Say what all reports of a device reveal at most, and whom that protects against."""
+    """Describe how much all of a device's reports can reveal at most, and against whom that protects."""
     best, budget = lifetime.best, lifetime.budget
     if best.composition == "basic":
         return belief(best.cap * best.epsilon / MICRO, reports=ITS_REPORT if best.cap == 1 else ALL_SEEN)
@@ -95,7 +98,7 @@ def _privacy(lifetime: LifetimePlan) -> str:
 
 
 def _exactness(lifetime: LifetimePlan, error: float | None, what: str) -> str:
-    """Say what the last windows and all reports show, and how many devices it takes if that is not enough."""
+    """Describe the accuracy of the last windows and of all reports, and how many devices would be enough."""
     half_widths = lifetime.errors
     everything = lifetime.all_reports
     useful = [
@@ -104,39 +107,39 @@ def _exactness(lifetime: LifetimePlan, error: float | None, what: str) -> str:
         if not is_too_wide(half)
     ]
     if is_too_wide(everything):
-        return f"The {what} is not known at all: take more devices, or allow more."
+        return f"The {what} cannot be estimated at all; use more devices or a larger budget."
     text = f"The {what} is then known to {_within(everything, lifetime.question)}"
     text += f", with all reports of {length(lifetime.rhythm.horizon_s)}"
     if "all of it" not in half_widths:
-        few = f"{list(half_widths)[-1]} has too few reports to show it"
-        text += f"; at the end, {', '.join(useful) or few}"
+        message = f"{list(half_widths)[-1]} has too few reports to show it"
+        text += f"; at the end, {', '.join(useful) or message}"
     text += "."
     if error is None:
         return text
     meets = next((name for name, half in half_widths.items() if half <= error), None)
-    met = f"{format_half_width(error, lifetime.question)} are met from {meets} of reports on."
+    met = f"{format_half_width(error, lifetime.question)} is met with at least {meets} of reports."
     return f"{text} {not_met(lifetime, error) or met}"
 
 
 def not_met(lifetime: LifetimePlan, error: float | None) -> str:
-    """Say that no window at the end is as exact as wanted, or return "" if one is."""
+    """Describe how far the windows at the end miss the target error, or return "" if one meets it."""
     if error is None or min(lifetime.errors.values()) <= error:
         return ""
     longest, days = [*lifetime.windows().items()][-1]
     needed = lifetime.devices_for(days, error)
     target = format_half_width(error, lifetime.question)
-    return f"{target} are not met by {longest} alone: that takes {needed:,} devices."
+    return f"{target} is not met by {longest} alone; that would take {needed:,} devices."
 
 
 def cost(lifetime: LifetimePlan) -> str:
-    """Say what a device sends in its lifetime, and how its reports are spread."""
+    """Describe what a device sends over its lifetime, and how its reports are spread."""
     best, size = lifetime.best, 9 + lifetime.design.experiment.code_bytes
     text = f"a device sends {counted(best.cap)} of {size} bytes ({size + 8} in a keyed fleet)"
     text += f" in {length(lifetime.rhythm.horizon_s)}"
     if best.every == 1:
-        return f"{text}, one at every look, and is silent then."
-    chance = f"each look makes a report with 1 chance in {best.every:,}"
-    return f"{text}: {chance}, and {best.used:.0%} of all these reports are made by the end."
+        return f"{text}, one at every call, and then stops."
+    thinning = f"each call makes a report with probability 1 in {best.every:,}"
+    return f"{text}; {thinning}, and {best.used:.0%} of these reports are made by the end."
 
 
 def unit_of(question: Question) -> str:

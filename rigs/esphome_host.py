@@ -1,9 +1,9 @@
-"""ESPHome, if it is installed: host firmware from a YAML file, and a Home Assistant that connects to it.
+"""Build ESPHome host firmware from a YAML file, and control it with a Home Assistant client, if installed.
 
-    make esphome    # PyPI's esphome in .rig/esphome; HUSHMOTE_ESPHOME names another Python that has it
+    make esphome    # installs PyPI's esphome in .rig/esphome; HUSHMOTE_ESPHOME can name another Python
 
-`esphome compile` would download PlatformIO's platform for the host; the sources that it generates also build
-with plain gcc and g++.
+`esphome compile` would download PlatformIO's platform for the host, but its generated sources also build with
+plain gcc and g++.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ COMPONENTS = ROOT / "clients" / "esphome" / "components"
 _PYTHON = Path(os.environ.get("HUSHMOTE_ESPHOME", ROOT / ".rig" / "esphome" / "bin" / "python"))
 _OBJECTS = _PYTHON.parent.parent / "objects"
 _LIBRARY = Path("/usr/include/mosquitto.h")
-needs_esphome = pytest.mark.skipif(not _PYTHON.exists(), reason="ESPHome is not set up: `make esphome`")
+needs_esphome = pytest.mark.skipif(not _PYTHON.exists(), reason="ESPHome is missing; run `make esphome`")
 needs_esphome_build = pytest.mark.skipif(
-    not (shutil.which("g++") and _LIBRARY.exists()), reason="g++ or libmosquitto-dev is not there"
+    not (shutil.which("g++") and _LIBRARY.exists()), reason="g++ or libmosquitto-dev is not installed"
 )
 
 
 def esphome(*arguments: str, folder: Path, status: int = 0) -> str:
-    """Run the command in a folder; return its output."""
+    """Run an esphome command in a folder; return its output."""
     done = subprocess.run(
         [_PYTHON, "-m", "esphome", *arguments],
         cwd=folder,
@@ -50,7 +50,7 @@ def esphome(*arguments: str, folder: Path, status: int = 0) -> str:
 
 
 def build(folder: Path, name: str) -> Path:
-    """Build the host firmware of folder/name.yaml; return its path. Objects are kept from run to run."""
+    """Build the host firmware of folder/name.yaml; return its path. Object files are cached between runs."""
     esphome("compile", "--only-generate", f"{name}.yaml", folder=folder)
     base = folder / ".esphome" / "build" / name
     sources = base / "src"
@@ -62,7 +62,7 @@ def build(folder: Path, name: str) -> Path:
     libraries = [flag for flag in flags if flag.startswith("-l")]
     headers = hashlib.sha256(" ".join(flags).encode())
     for path in sorted(sources.rglob("*.h")):
-        if path.name != "build_info_data.h":  # it has the time
+        if path.name != "build_info_data.h":  # it contains the build time
             headers.update(path.read_bytes())
     _OBJECTS.mkdir(exist_ok=True)
 
@@ -133,7 +133,7 @@ class Device:
     """A host firmware as a process, its flash in a folder, and a Home Assistant client.
 
     Attributes:
-        history: An entity's name -> its states so far.
+        history: Each entity's states so far, by its name.
     """
 
     def __init__(self, firmware: Path, flash: Path, api_port: int) -> None:
@@ -178,8 +178,8 @@ class Device:
             lambda: f"{name}: {self.history.get(name)}, not {state}\n{self.log()}",
         )
 
-    def lives(self, name: str, states: int) -> None:
-        """Wait for this many further states, which takes as many seconds of the device's own."""
+    def wait_for_states(self, name: str, states: int) -> None:
+        """Wait for this many further states, one per second of the device's time."""
         before = len(self.history.get(name, ()))
         until(lambda: len(self.history.get(name, ())) >= before + states, self.log)
 

@@ -1,18 +1,18 @@
-/* A flash in RAM whose power can fail before any operation, for the models of storage. */
+/* A flash in RAM that can lose power before any operation, for the storage models. */
 #pragma once
 #include <setjmp.h>
 #include <stdbool.h>
 
-extern long flash_operations; /* since the flash was new */
+extern long flash_operations; /* number since the flash was new */
 extern long flash_cut;        /* the operation before which the power fails; -1: never */
-extern jmp_buf flash_power;   /* where it goes on without power */
+extern jmp_buf flash_power;   /* where execution continues when the power fails */
 
-/* Before each write or erase. */
+/* Called before each write or erase. */
 static inline void flash_operation(void) {
     if (flash_operations++ == flash_cut)
         longjmp(flash_power, 1);
 }
 
-/* Of the model that is linked: a new flash, and a start from what the flash holds. */
+/* Defined by the linked model: create a new flash, and start from the current contents of the flash. */
 void storage_new(void);
 void storage_start(void);

@@ -22,7 +22,7 @@ class HomeAssistant:
     def __init__(self, broker: MosquittoBroker) -> None:
         python = get_home_assistant.python()
         if python is None:
-            pytest.skip("Home Assistant is not installed: python rigs/get_home_assistant.py")
+            pytest.skip("Home Assistant is not installed; run python rigs/get_home_assistant.py")
         self._folder = tempfile.TemporaryDirectory()
         script = Path(__file__).with_name("home_assistant_run.py")
         self._log = open(Path(self._folder.name) / "log", "w+", encoding="utf-8")  # noqa: SIM115
@@ -46,23 +46,23 @@ class HomeAssistant:
         self._folder.cleanup()
 
     def log(self) -> str:
-        """Return its warnings so far."""
+        """Return the warnings logged so far."""
         return Path(self._log.name).read_text(encoding="utf-8")
 
     def sensors(self) -> dict[str, Mapping[str, Any]]:
-        """Return unique id -> sensor: entity_id, state, attributes, device."""
+        """Return each sensor's entity_id, state, attributes and device, by unique id."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()
-        return {one["unique_id"]: one for one in json.loads(self._process.stdout.readline())}
+        return {sensor["unique_id"]: sensor for sensor in json.loads(self._process.stdout.readline())}
 
     def until(self, unique_id: str, state: str | None) -> Mapping[str, Any]:
-        """Wait until a sensor has a state, or with None is gone; return it."""
+        """Wait until a sensor has a state, or if that is None, has disappeared; return it."""
 
-        def there() -> bool:
+        def has_state() -> bool:
             sensor = self.sensors().get(unique_id)
             return (None if sensor is None else sensor["state"]) == state
 
-        until(there, lambda: (unique_id, state, self.sensors(), self.log()))
+        until(has_state, lambda: (unique_id, state, self.sensors(), self.log()))
         return self.sensors().get(unique_id, {})

@@ -1,8 +1,8 @@
 """Run Home Assistant's core and its MQTT integration, without the web interface.
 
-Run with the Python of the rig (get_home_assistant.py): PORT of the broker, a free PORT for its other
-services, and a FOLDER for its files. It answers each line of input with a line of JSON, all sensors, and
-stops at the end of the input.
+Run it with the rig's Python (get_home_assistant.py). Arguments: the broker's port, a free port for its other
+services, and a folder for its files. It answers each line of input with a line of JSON that lists all
+sensors, and stops at the end of the input.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ async def start(port: int, own_port: int, folder: str) -> core.HomeAssistant:
 
 
 def states(hass: core.HomeAssistant) -> list[dict]:
-    """Return every sensor: its state, attributes, unique id and device."""
+    """Return each sensor's state, attributes, unique id and device."""
     entities, devices = entity_registry.async_get(hass), device_registry.async_get(hass)
     sensors = []
     for state in hass.states.async_all("sensor"):
@@ -59,7 +59,7 @@ def states(hass: core.HomeAssistant) -> list[dict]:
 
 
 async def main(port: int, own_port: int, folder: str) -> None:
-    """Answer until the input ends."""
+    """Answer each line of input until the input ends."""
     hass = await start(port, own_port, folder)
     print("ready", flush=True)
     while await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline):

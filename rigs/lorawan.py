@@ -1,4 +1,4 @@
-"""Uplinks in the JSON that LoRaWAN servers post, after the examples in their documentation."""
+"""Uplinks in the JSON format that LoRaWAN servers post, based on the examples in their documentation."""
 
 import base64
 import json
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def things_stack(payload: bytes | None, device: str = "d1") -> dict[str, Any]:
-    """Return an uplink as The Things Stack posts it, without parts that are not read."""
+    """Return an uplink as The Things Stack posts it, without unused parts."""
     uplink: dict[str, Any] = {
         "session_key_id": "AXA50tHUJ/lFBLWzQSSvJg==",
         "f_port": 1,

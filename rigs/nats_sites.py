@@ -1,7 +1,7 @@
-"""Three NATS servers on separate sites: networks that can be split, disks that fill up, power that fails.
+"""Three NATS servers on separate sites with networks that can be split, disks that can fill and power cuts.
 
-Needs root, `ip` (iproute2) and ext4 on loop devices. Everything that it creates has this process's number in
-its name and is removed at the end.
+This needs root, `ip` (iproute2) and ext4 on loop devices. Everything created has this process's id in its
+name and is removed at the end.
 """
 
 import contextlib
@@ -20,13 +20,13 @@ import pytest
 from hushmote.simulator.nats_servers import NatsServers
 
 _MIB = 1 << 20
-_SHUTDOWN = 0x8004587D  # ioctl: from now on nothing reaches this file system's disk
-_NO_LOG_FLUSH = 2  # nor does the part of its journal in memory
+_SHUTDOWN = 0x8004587D  # ioctl that blocks all further writes to a file system's disk
+_NO_LOG_FLUSH = 2  # flag that also discards the journal's part in memory
 
 
 @pytest.fixture
 def needs_sites() -> None:
-    """Skip the test, with the reason, if separate networks and disks are not available."""
+    """Skip the test, stating the reason, if separate networks or disks are not available."""
     if (why := _why_no_sites()) is not None:
         pytest.skip(why)
 
@@ -48,7 +48,7 @@ def _why_no_sites() -> str | None:
 class SiteServers(NatsServers):
     """NATS servers, each in its own network namespace and on its own file system of `mib` MiB.
 
-    A router in a further namespace joins the networks with each other and with this machine.
+    A router in another namespace connects the networks with each other and with this machine.
     """
 
     def __init__(self, count: int = 3, *, mib: int = 256, sync: str = "2m") -> None:
@@ -61,11 +61,11 @@ class SiteServers(NatsServers):
         self.host = self.host_of(0)
 
     def host_of(self, number: int) -> str:
-        """Return the address of a server in its own network."""
+        """Return a server's address in its network."""
         return f"{self._net}.{number}.2"
 
     def start(self) -> None:
-        """Create the networks and disks, then start as NatsServers."""
+        """Create the networks and disks, then start the servers."""
         if self._place is None:
             self._place = Path(tempfile.mkdtemp(prefix=self._name))
             self._make(self._place)
@@ -84,7 +84,7 @@ class SiteServers(NatsServers):
                 _ip("netns", "del", f"{self._name}-{site}")
 
     def cut(self, *numbers: int) -> None:
-        """Block all packets between these servers and the others; boards and aggregators still reach all."""
+        """Block packets between these servers and the others; boards and aggregators still reach them all."""
         pairs = {(a, b) for a in numbers for b in range(self._sites) if a != b}
         for a, b in pairs | {(b, a) for a, b in pairs}:
             where = ("from", self.host_of(a), "to", self.host_of(b), "blackhole")
@@ -106,12 +106,12 @@ class SiteServers(NatsServers):
                             pass
 
     def free(self, *numbers: int) -> None:
-        """Delete the files of fill()."""
+        """Delete the files that fill() wrote."""
         for number in numbers:
             (self._disk(number) / "ballast").unlink(missing_ok=True)
 
     def cut_power(self, *numbers: int) -> None:
-        """Cut the power of these servers and their disks at one instant: unsynced data is lost."""
+        """Cut the power of these servers and their disks simultaneously; unsynced data is lost."""
         for number in numbers:
             disk = os.open(self._disk(number), os.O_RDONLY)
             fcntl.ioctl(disk, _SHUTDOWN, struct.pack("I", _NO_LOG_FLUSH))
@@ -119,17 +119,17 @@ class SiteServers(NatsServers):
         self.kill(*numbers)
         for number in numbers:
             _run("umount", str(self._disk(number)))
-            # The same disk, still mounted, has no power.
+            # While the old disk is still attached, it has no power.
             while _run("losetup", "-j", str(self._disk(number).with_suffix(".ext4"))):
                 time.sleep(0.01)
             self._mount(number)
 
     def store(self, number: int) -> Path:
-        """Return the folder of a server's streams, on its own disk."""
+        """Return the folder with a server's streams, on its disk."""
         return self._disk(number) / "kept"
 
     def _prefix(self, number: int) -> tuple[str, ...]:
-        # Not `ip netns exec`: it copies all mounts, which keeps a disk from being unmounted.
+        # `ip netns exec` would copy all mounts, which prevents unmounting a disk.
         return ("nsenter", f"--net=/run/netns/{self._name}-{number}")
 
     def _disk(self, number: int) -> Path:
@@ -158,10 +158,10 @@ class SiteServers(NatsServers):
         self._join(None, 9)
 
     def _join(self, site: str | None, number: int) -> None:
-        """Connect a namespace, or with None this machine, to the router: .2 there, .1 at the router.
+        """Connect a namespace, or this machine if None, to the router; its address is .2, the router's .1.
 
-        This machine's end has no address, and sends from another: Chromium, in a test beside this one, drops
-        requests when the machine gets an address.
+        This machine's end has no address and sends from another one, because Chromium, in a concurrent test,
+        drops requests when the machine gets a new address.
         """
         router, near, far = f"{self._name}-router", f"{self._name}n{number}", f"{self._name}f{number}"
         inside = ("-n", site) if site is not None else ()

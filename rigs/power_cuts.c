@@ -1,10 +1,10 @@
 /* A device's lifetime over a model of its storage, with a power cut before each flash operation.
 
-   With -DASK_EACH=2 each question needs its own opt-in, which it gets at once.
+   With -DASK_EACH=2, each question needs its own opt-in, which it gets immediately.
 
-   power_cuts [STEP [AGAIN]]: lose power at every STEP-th operation, and AGAIN operations later once more. Prints a line
-   of JSON: operations of a lifetime, lifetimes, and how many of them ended locked, lost a serial, sent a number twice
-   with other bytes, or spent what no ledger shows. */
+   power_cuts [STEP [AGAIN]] cuts the power at every STEP-th operation, and once more AGAIN operations later. It prints a
+   line of JSON: operations per run, runs, and the number of runs that ended locked, lost a serial, sent a report number
+   twice with different bytes, or spent budget that the ledger does not show. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #include "storage_port.h"
 
 #define REPORTS 40u
-#define VERSIONS 4u /* of each experiment */
+#define VERSIONS 4u /* versions of each experiment */
 #define NAMES 3
 #define UNSENT 4
 #define EPSILON 1000000u
@@ -27,7 +27,7 @@ HUSHMOTE_POLICY(policy, 40000000, 0, 1000000, HUSHMOTE_SUM, ASK_EACH, "room_temp
 long flash_operations, flash_cut = -1;
 jmp_buf flash_power;
 
-static struct { /* what the world outside has seen of a lifetime */
+static struct { /* what the outside world has seen during a run */
     unsigned step;
     uint32_t serials[NAMES];
     uint8_t reports[NAMES][REPORTS + 1][HUSHMOTE_REPORT_BYTES];
@@ -79,7 +79,7 @@ static int subscribe(void *context, const char *topic) {
     return 0;
 }
 
-/* The number of an experiment by a report's digest. */
+/* Return an experiment's index by a report's digest. */
 static unsigned experiment_of(const uint8_t *report) {
     unsigned at = 0;
     while (at < NAMES - 1 && memcmp(experiments[at].sha256, report + 1, 4) != 0)
@@ -87,7 +87,7 @@ static unsigned experiment_of(const uint8_t *report) {
     return at;
 }
 
-/* A name's reports are told apart by their number alone: versions of it differ in their digest. */
+/* An experiment's reports are identified by their number alone; its versions differ in their digest. */
 static void see(unsigned at, const uint8_t *report, size_t bytes) {
     unsigned number = (unsigned)report[5] << 24 | (unsigned)report[6] << 16 | (unsigned)report[7] << 8 | report[8];
     if (number == 0 || number > REPORTS) {
@@ -105,7 +105,7 @@ static void see(unsigned at, const uint8_t *report, size_t bytes) {
 static long publish(void *context, const char *topic, const uint8_t *payload, size_t bytes, bool retain) {
     (void)context;
     (void)topic;
-    if (!retain && world.step >= NAMES) { /* of an older version: the digest names none, and its number tells */
+    if (!retain && world.step >= NAMES) { /* a report of an older version matches no digest and is ignored */
         unsigned at = experiment_of(payload);
         if (memcmp(experiments[at].sha256, payload + 1, 4) == 0)
             see(at, payload, bytes);
@@ -163,7 +163,7 @@ static void step(void) {
         hushmote_reporter_acknowledged(&reporter, reporter.flights[i].id);
 }
 
-/* Start the device, with RAM that holds nothing. */
+/* Start the device with empty RAM. */
 static void start(void) {
     struct hushmote_status status;
     storage_start();
@@ -203,7 +203,7 @@ static void live(long cut, long again) {
     flash_operations = 0;
     flash_cut = cut;
     storage_new();
-    if (setjmp(flash_power) != 0) { /* static: what longjmp() leaves of the others is undefined */
+    if (setjmp(flash_power) != 0) { /* only static variables keep their values after longjmp() */
         flash_cut = again > 0 && flash_cut == cut ? cut + again : -1;
         clock_ms += 5000;
     }

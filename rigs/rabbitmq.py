@@ -13,7 +13,8 @@ from running_aggregator import WAIT_S, until
 
 from hushmote.simulator.broker import Broker, free_port
 
-_SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")  # the script in sbin changes the user
+# Unlike this one, the script in sbin switches the user.
+_SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 
 
 def find_rabbitmq() -> bool:
@@ -35,15 +36,14 @@ class RabbitMq(Broker):
         self._environment: dict[str, str] = {}
 
     def start(self) -> None:
-        """Return once it accepts MQTT connections."""
+        """Start RabbitMQ; return once it accepts MQTT connections."""
         if self._folder is None:
             self._configure()
         assert self._folder is not None
         with open(self._folder / "log", "ab") as output:
             options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
             if self._names is None:
-                # Otherwise it would start a name service that outlives it, on a port shared by the whole
-                # machine.
+                # Otherwise it would start a name service that outlives it, on a machine-wide port.
                 port = self._environment["ERL_EPMD_PORT"]
                 self._names = subprocess.Popen(["epmd", "-port", port, "-address", "127.0.0.1"], **options)
             self._process = process = subprocess.Popen(
@@ -53,15 +53,15 @@ class RabbitMq(Broker):
         assert process.poll() is None, f"RabbitMQ did not start: see {self._folder}"
 
     def terminate(self) -> None:
-        """Stop it cleanly."""
+        """Stop RabbitMQ cleanly."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Kill it."""
+        """Kill RabbitMQ."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """Stop it and remove its folder."""
+        """Stop RabbitMQ and remove its folder."""
         self._end(signal.SIGKILL)
         if self._names is not None:
             self._names.kill()
@@ -97,7 +97,7 @@ class RabbitMq(Broker):
     def _end(self, number: int) -> None:
         if self._process is None:
             return
-        # A shell and the Erlang machine under it, in a separate session.
+        # The process is a shell with the Erlang machine under it, in a separate session.
         os.killpg(self._process.pid, number)
         self._process.wait(WAIT_S)
         self._process = None

@@ -1,5 +1,5 @@
-/* Runs a port's sample over its models in virtual time: sample SECONDS [FROM TO]..., where from FROM to TO the button is
-   down. */
+/* Run a port's sample on its models in virtual time: sample SECONDS [FROM TO]...; the button is down between FROM and
+   TO. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,10 +1,10 @@
-/* A port's storage as power_cuts.c runs it: one file of each defines storage_port. */
+/* A port's storage as power_cuts.c uses it; one file per port defines storage_port. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
 
 struct storage_port {
-    int (*open)(void); /* after each start; 0, or anything else where it fails */
+    int (*open)(void); /* called after each start; returns 0, or another value if it fails */
     long (*read)(void *context, int slot, uint8_t *data, size_t bytes);
     int (*write)(void *context, int slot, const uint8_t *data, size_t bytes);
     long (*read_kept)(void *context, const char *name, uint8_t *data, size_t bytes);

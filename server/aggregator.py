@@ -42,9 +42,9 @@ __all__ = ["CLIENT_ID", "Aggregator", "BrokerRefused", "Counters", "Counting"]
 CLIENT_ID = "hushmote-aggregator"
 
 _HERE = BrokerAddress("127.0.0.1")
-_TURN_S = 0.2  # how long run() takes at most to notice stop()
-_MOST_IN_FLIGHT = 65_535
-_MOST_UNCOMMITTED = 20  # batches in memory while the store fails; then nothing more is read
+_TURN_S = 0.2  # maximum delay before run() notices stop()
+_MAX_IN_FLIGHT = 65_535
+_MAX_UNCOMMITTED = 20  # batches to hold in memory while the store fails before reading stops
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,22 +52,22 @@ class Counting:
     """The fleets to count, the client id to use, and when to commit.
 
     Attributes:
-        fleets: Names to subscribe to; None for all. Every fleet must be in the store.
-        fleet_keys: Needed for keyed fleets.
-        client_id: Names the session that the broker keeps while the aggregator is away; one aggregator at a
-            time may use it. On NATS servers it names their consumer, and any number of aggregators on one
-            store divide its reports.
-        share: Name of a group of aggregators on one store, among whom an MQTT 5 broker divides the reports;
-            each has its own client_id.
-        retire: Count what the broker has kept for the session, end the session, and return from run(); MQTT
-            5.
-        rate: Most reports of one device that are counted within an hour; None for any number. Each aggregator
-            of a group counts for itself.
+        fleets: The fleets to subscribe to; None for all. Each fleet must be in the store.
+        fleet_keys: The keys of keyed fleets, if there are any.
+        client_id: The name of the session that the broker keeps while the aggregator is away; only one
+            aggregator at a time may use it. On NATS servers, it names the consumer, and any number of
+            aggregators on the same store share its reports.
+        share: The name of a group of aggregators on the same store, among which an MQTT 5 broker distributes
+            the reports; each has its own client_id.
+        retire: Whether to count the reports that the broker has queued for the session, end the session, and
+            return from run(); requires MQTT 5.
+        rate: The maximum number of reports per device counted within an hour; None for no limit. Each
+            aggregator in a group counts separately.
         protocol: "auto" tries MQTT 5 and falls back to 3.1.1; NATS servers ignore it.
-        batch_reports: Reports after which a batch is committed, 1 to 30,000.
-        batch_s: Seconds after which a batch is committed, above 0.
-        clock: Decides the window of a report, UTC.
-        give_up_s: Seconds of failing batches after which run() raises CountingGivenUp.
+        batch_reports: The number of reports after which a batch is committed, 1 to 30,000.
+        batch_s: The number of seconds after which a batch is committed, above 0.
+        clock: The clock, UTC, that determines each report's window.
+        give_up_s: The number of seconds of failing batches after which run() raises CountingGivenUp.
 
     Raises:
         ValueError: If a value is out of range, or MQTT 3.1.1 is combined with share or retire.
@@ -91,25 +91,26 @@ class Counting:
         if not (1 <= self.batch_reports <= 30_000 and self.batch_s > 0):
             raise ValueError("batch_reports must be 1 to 30000 and batch_s above 0")
         if self.protocol == "3.1.1" and (self.share is not None or self.retire):
-            raise ValueError("groups and sessions that end need MQTT 5")
+            raise ValueError("share and retire require MQTT 5")
 
 
 class Aggregator:
     """Counts a broker's reports into a store until it is stopped.
 
-    run() blocks; stop(), ready, counters and condition may be used from other threads, stop() in signal
-    handlers too.
+    run() blocks; stop(), ready, counters and condition may be used from other threads, and stop() also in
+    signal handlers.
 
     Args:
         store: The store.
         broker: The broker's address.
-        counting: What to count and how.
-        tls: How to check the broker; None for plain TCP.
+        counting: The fleets to count, and how to count them.
+        tls: How to verify the broker; None for plain TCP.
         on_ready: Called whenever the subscription is active and the experiments are published.
         on_commit: Called after each commit, with its messages and seconds.
-        retained_messages: Returns further payloads to retain at the broker, by topic, empty to clear one; the
-            same object as long as nothing changed.
-        again_s: Seconds until everything is published again, which a NATS server may miss while it starts.
+        retained_messages: Returns additional payloads to retain at the broker, by topic, where an empty
+            payload clears a topic; it must return the same object as long as nothing has changed.
+        again_s: The number of seconds after which everything is published again, because a NATS server that
+            is starting may miss it.
     """
 
     def __init__(
@@ -126,7 +127,7 @@ class Aggregator:
     ) -> None:
         nats = isinstance(broker, NatsAddress)
         if nats and counting.share is not None:
-            raise ValueError("on NATS all aggregators with one client_id divide the reports: leave share out")
+            raise ValueError("on NATS all aggregators with one client_id divide the reports: omit share")
         self._batch_reports = counting.batch_reports
         self._on_ready = on_ready
         self._again_s = again_s
@@ -138,21 +139,23 @@ class Aggregator:
         pace = functools.partial(Pace, counting.batch_reports, counting.batch_s)
         self._source: Source[Any]
         if not nats:
-            # Twice the batch: the broker goes on sending while one is committed.
-            most = min(2 * counting.batch_reports, _MOST_IN_FLIGHT)
+            # Twice the batch size, so that the broker keeps sending while a batch is committed.
+            max_in_flight = min(2 * counting.batch_reports, _MAX_IN_FLIGHT)
 
-            def make(version: Protocol) -> BrokerConnection:
-                return BrokerConnection(version, counting.client_id, session.login, most, pace(), tls)
+            def open_connection(version: Protocol) -> BrokerConnection:
+                return BrokerConnection(
+                    version, counting.client_id, session.login, max_in_flight, pace(), tls
+                )
 
-            self._source = MqttSource(session, self._status, counting.protocol, make)
+            self._source = MqttSource(session, self._status, counting.protocol, open_connection)
         else:
             require("nats", "a broker on NATS")
-            # Imported by name, because the core works without this package.
+            # Imported by name because the core works without this package.
             module = import_module(".ingest.nats.source", __package__)
             nats_pace = functools.partial(pace, on_request=True)
             self._source = module.NatsSource(broker, session, self._status, nats_pace)
         limit = None if counting.rate is None else RateLimit(counting.rate)
-        # Everything that depends on the time gets it here, so that nothing acts on a wrong time.
+        # Everything that depends on the time uses this clock, so nothing acts on a wrong time.
         self._clock = CheckedClock(store.last_time, self._status.say, counting.clock)
         self._heartbeat = Heartbeat(store, self._status, self._clock)
         self._committer = Committer(
@@ -177,12 +180,12 @@ class Aggregator:
 
     @property
     def counters(self) -> Counters:
-        """The work done since the start, as of one commit."""
+        """The work done since the start, as of the last commit."""
         return self._committer.counters
 
     @property
     def condition(self) -> Condition:
-        """Its condition at the moment."""
+        """The aggregator's current condition."""
         connection, oldest_at = self._connection, self._oldest_uncommitted_at
         now, committed_at = time.monotonic(), self._committer.committed_at
         return Condition(
@@ -200,20 +203,20 @@ class Aggregator:
         )
 
     def stop(self) -> None:
-        """Make run() commit what has arrived and return; safe in a signal handler."""
+        """Make run() commit the messages that have arrived and return; safe to call in a signal handler."""
         self._stopping = True  # a plain flag, because the interrupted thread could hold an Event's lock
 
     def run(self) -> None:
-        """Connect, count and commit until stop(); loses no report while broker or store are away.
+        """Connect, count and commit until stop(); no reports are lost while broker or store are down.
 
         Raises:
             BrokerRefused: If the broker refuses the login or the subscription.
             MasterKeyError: If a keyed fleet has no key.
-            StoreError: If the store cannot be read at the start.
+            StoreError: If the store cannot be read at startup.
             CountingGivenUp: If batches have failed for give_up_s.
         """
         self._fleets.load()
-        backoff = Backoff(self._source.most_wait_s)
+        backoff = Backoff(self._source.max_wait_s)
         while not self._stopping:
             self._loop_turned_at = time.monotonic()
             connection = self._source.connect()
@@ -231,10 +234,12 @@ class Aggregator:
             if not self._stopping:
                 self._sleep(backoff.next_s())
         if self._retire:
-            self._status.say(logging.WARNING, f"{self._source.name} is not retired yet: do it again")
+            self._status.say(
+                logging.WARNING, f"{self._source.name} is not retired yet; run the command again"
+            )
 
     def _serve(self, connection: ReportConnection) -> bool:
-        """Work on a connection until it is lost, stop() is called, or it is retired, which returns True."""
+        """Serve a connection until it is lost or stop() is called; return True if the session was retired."""
         alive, again_at = True, math.inf
         while alive and not self._stopping:
             alive = self._turn(connection)
@@ -266,20 +271,20 @@ class Aggregator:
         return False
 
     def _turn(self, connection: ReportConnection) -> bool:
-        """Read what the broker sends, until a batch is due."""
+        """Read messages from the broker until a batch is due."""
         held_count = len(connection.messages)
-        if held_count >= _MOST_UNCOMMITTED * self._batch_reports:
+        if held_count >= _MAX_UNCOMMITTED * self._batch_reports:
             self._sleep(_TURN_S)
             return True
         wait_s = _TURN_S
         if held_count:
             now = time.monotonic()
             wait_s = max(connection.pace.seconds_until_due(held_count, now), self._committer.not_before - now)
-        # A full batch first; more only while the store fails.
+        # Read a full batch first, and more only while the store fails.
         return connection.turn(min(max(wait_s, 0.0), _TURN_S), max(self._batch_reports, held_count + 1))
 
     def _commit(self, connection: ReportConnection) -> None:
-        """Commit what has arrived, then acknowledge it; if the store fails, keep both for later."""
+        """Commit the messages that have arrived, then acknowledge them; if the store fails, retry later."""
         if connection.messages and self._committer.commit(connection.messages):
             connection.acknowledge()
             self._oldest_uncommitted_at = None

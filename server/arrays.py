@@ -1,4 +1,4 @@
-"""Names for the array types that are passed between packages."""
+"""Type aliases for the arrays that packages exchange."""
 
 from typing import Any
 

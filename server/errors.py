@@ -1,4 +1,4 @@
-"""The errors whose text is for the user: one line that says what was wrong and what would be right.
+"""Errors with user-facing messages: one line that says what was wrong and what was expected.
 
     HushmoteError
     ├── UsageError                 options, files and names that do not fit
@@ -19,16 +19,16 @@
     ├── BrokerUrlError, CertificateError, BrokerRefused, ConsumerRefused     ingest: a broker that refuses
     ├── BrokerUnreachable
     ├── CountingGivenUp            ingest: batches have failed for so long that a restart may help
-    ├── EndpointError, AuditLogError, Fault     service: an address or log that fails; a bug in Hushmote
+    ├── EndpointError, AuditLogError, Fault     service: a failing address or log; a bug in Hushmote
     ├── AuditError, DisclosureError                          fleet/audit, planning/privacy
     ├── ProvisionError             fleet/provisioning: a folder, certificate or board
     │   └── AuthorityError, FolderError, JournalError
     └── FlashError, and others of one module in simulator/, studies/ and cli/
 
 Messages that arrive at the aggregator or the door raise none of these. Decoding them raises ValueErrors that
-are caught in the same package: `MalformedReport` says what is wrong in its text, `TopicRefused` in its
-`part`; for bodies at the door there are `BodyRefused` and `NoPayload`. The board has its own errors, LDPError
-and its subclasses.
+are caught in the same package: `MalformedReport` describes the problem in its text and `TopicRefused` in its
+`part`; `BodyRefused` and `NoPayload` are for request bodies at the door. The board has its own errors,
+LDPError and its subclasses.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-TOO_MANY_FILES = "too many open files: raise the limit, by `ulimit -n` or systemd's LimitNOFILE"
+TOO_MANY_FILES = "too many open files; raise the limit with `ulimit -n` or systemd's LimitNOFILE"
 NO_STORE = "there is no store at {}: publish an experiment first, or correct the {}"
 
 
@@ -46,28 +46,28 @@ class HushmoteError(Exception):
     """The base class of all errors except the board's own, LDPError.
 
     Attributes:
-        exit_status: The status with which the command line ends after printing the text as one line.
+        exit_status: The exit status of the command line after it prints the message as one line.
     """
 
     exit_status = 1
 
 
 class UsageError(HushmoteError):
-    """Raised for options or arguments that do not go together, or a file that cannot be written."""
+    """Raised if options or arguments conflict, or a file cannot be written."""
 
 
 class ProvisionError(HushmoteError):
-    """Raised when settings, a folder or a certificate cannot be made or used; the text says what is right."""
+    """Raised when settings, a folder or a certificate cannot be created or used."""
 
 
 @contextlib.contextmanager
 def refusing(error: type[HushmoteError], action: str, exists: str | None = None) -> Iterator[None]:
-    """Turn an OSError in the block into `error` with the text "cannot <action>: <reason>".
+    """Convert an OSError in the block to `error` with the message "cannot <action>: <reason>".
 
     Args:
         error: The class to raise.
         action: A verb phrase, such as "write report.csv".
-        exists: The text if the file exists already; None for the system's reason.
+        exists: The message if the file already exists; None for the system's reason.
     """
     try:
         yield
@@ -77,7 +77,7 @@ def refusing(error: type[HushmoteError], action: str, exists: str | None = None)
 
 
 def os_reason(error: OSError) -> str:
-    """Return why the system call failed, with advice if there is any."""
+    """Return why the system call failed, with advice if available."""
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return TOO_MANY_FILES
     text = error.strerror or str(error) or type(error).__name__
@@ -86,7 +86,7 @@ def os_reason(error: OSError) -> str:
 
 
 def _similar_file(name: object) -> Path | None:
-    """Return the file beside a missing one whose stem is most similar, or None."""
+    """Return the file in the same folder whose stem is most similar to the missing file's, or None."""
     if not isinstance(name, str | os.PathLike):
         return None
     path, files = Path(name), {}
@@ -106,7 +106,7 @@ def choose_name(kind: str, name: str | None, names: Sequence[str], where: str) -
         where: A phrase for the message, such as "in this store".
 
     Raises:
-        UsageError: If there is no such name, or no name was given and there is not exactly one; the message
+        UsageError: If there is no such name, or no name was given and there are several or none; the message
             lists the names.
     """
     if name is None:
@@ -119,7 +119,7 @@ def choose_name(kind: str, name: str | None, names: Sequence[str], where: str) -
 
 
 def no_such_name(kind: str, name: str, names: Sequence[str], where: str) -> str:
-    """Return the message that a name does not exist, and which ones do; arguments as in choose_name()."""
+    """Return the message that a name does not exist, listing those that do; arguments as in choose_name()."""
     return f"no {kind} {name} {where}; {_list_names(kind, names)}"
 
 

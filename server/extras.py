@@ -1,4 +1,4 @@
-"""The optional parts of the package, and the one line that says how to install one that is missing."""
+"""Optional dependencies, and the message that says how to install a missing one."""
 
 from importlib.util import find_spec
 
@@ -23,13 +23,13 @@ _EXTRAS = {
 
 
 class ExtraMissing(HushmoteError):
-    """Raised if an extra is not installed; the text names it and says how to install it."""
+    """Raised if an extra is not installed; the text names the extra and says how to install it."""
 
     def __init__(self, extra: str, purpose: str, otherwise: str = "") -> None:
         """Create the error.
 
         Args:
-            extra: A name of pyproject.toml's optional dependencies.
+            extra: The name of an extra in pyproject.toml.
             purpose: As in require().
             otherwise: As in require().
         """
@@ -43,12 +43,12 @@ def is_installed(module: str) -> bool:
 
 
 def require(module: str, purpose: str, otherwise: str = "") -> None:
-    """Raise ExtraMissing unless a module is installed; call it before anything that imports the module.
+    """Raise ExtraMissing unless a module is installed; call this before importing the module.
 
     Args:
         module: The top-level name of an optional package.
-        purpose: What needs it, as the subject of the message: "a picture".
-        otherwise: What would do as well, as a command: "use --source".
+        purpose: The feature that needs the module, as the subject of the message: "a picture".
+        otherwise: An alternative, as a command: "use --source".
     """
     if not is_installed(module):
         raise ExtraMissing(_EXTRAS[module], purpose, otherwise)

@@ -1,4 +1,4 @@
-"""Names in hints: an option of a command, an argument in Python, or a word on the page."""
+"""Name options in hints: as a command's option, a Python argument, or a label on the page."""
 
 import contextlib
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ _uses_command: ContextVar[bool] = ContextVar("uses_command", default=False)
 
 @contextlib.contextmanager
 def use_interface(interface: Interface) -> Iterator[None]:
-    """Use the names of this interface in the hints of this process; the innermost call takes precedence."""
+    """Use this interface's names in all hints of this process; the innermost call takes precedence."""
     _interfaces.append(interface)
     try:
         yield
@@ -30,7 +30,7 @@ def use_interface(interface: Interface) -> Iterator[None]:
 
 @contextlib.contextmanager
 def use_command_hints() -> Iterator[None]:
-    """Use the command's options in the hints of this thread or task, for files that are read elsewhere."""
+    """Use the command's options in hints of this thread or task, for files that users edit elsewhere."""
     token = _uses_command.set(True)
     try:
         yield
@@ -56,5 +56,5 @@ def option(name: str, value: str = "") -> str:
 
 
 def command(text: str, name: str = "", value: str = "") -> str:
-    """Return a command in full on the command line, elsewhere the name of its option."""
+    """Return the full command on the command line, or the name of its option elsewhere."""
     return text if _interface() == "command" else option(name, value)

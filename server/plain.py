@@ -1,4 +1,4 @@
-"""Conversion of values to the types of JSON."""
+"""Convert values to JSON types."""
 
 import datetime
 from collections.abc import Mapping
@@ -7,10 +7,10 @@ from typing import Any
 
 
 def plain(value: Any) -> Any:
-    """Return a value as dicts, lists, strings and numbers.
+    """Convert a value to dicts, lists, strings and numbers.
 
-    A dataclass becomes a dict of its fields in their order, and a date its text in ISO 8601. An object with a
-    method to_dict() is converted by that.
+    A dataclass becomes a dict of its fields in order, and a date becomes an ISO 8601 string. An object with a
+    to_dict() method is converted by that method.
     """
     if hasattr(value, "to_dict"):
         return value.to_dict()

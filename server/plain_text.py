@@ -1,9 +1,9 @@
-"""Make untrusted text safe for a terminal or a log: no control characters, no passwords."""
+"""Make untrusted text safe for a terminal or a log: no control characters or passwords."""
 
 import re
 
 # Control characters except line feed and tab, and marks that change direction or end a line.
-_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 # Up to the last @, which a password may contain.
 _PASSWORD = re.compile(r"(://[^:/@\s]*:)\S+@")
 
@@ -12,19 +12,19 @@ _NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?")
 
 def visible(text: str) -> str:
     r"""Return a text with its control characters written as escapes, such as \\x1b."""
-    return _STEERING.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def one_line(text: str) -> str:
-    """Return a text as one line without control characters; passwords in URLs become ***."""
+    """Return a text as one line without control characters, with passwords in URLs replaced by ***."""
     return visible(_PASSWORD.sub(r"\1***@", " ".join(text.split())))
 
 
 def cell(value: object) -> object:
-    """Return a value for a CSV file, so that no text acts as a formula or as control characters.
+    """Escape a CSV cell, so that no text acts as a formula or contains control characters.
 
-    Numbers are not changed. A text that starts like a formula, with or without leading blanks, gets an
-    apostrophe in front, which tells spreadsheets that it is text.
+    Numbers are unchanged. Text that starts like a formula, with or without leading blanks, is prefixed with
+    an apostrophe, which marks it as text in spreadsheets.
     """
     if not isinstance(value, str) or _NUMBER.fullmatch(value):
         return value
@@ -32,6 +32,6 @@ def cell(value: object) -> object:
     return f"'{text}" if text.lstrip()[:1] in tuple("=+-@＝＋－＠") else text
 
 
-def shorten(text: str, most: int) -> str:
-    """Return a text of at most `most` characters, with … in place of its end if it was longer."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+def shorten(text: str, max_length: int) -> str:
+    """Shorten a text to at max_length `max_length` characters, replacing the end with … if it was longer."""
+    return text if len(text) <= max_length else f"{text[: max_length - 1]}…"

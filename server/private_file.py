@@ -1,4 +1,4 @@
-"""Files with secrets: readable only by their owner, and on disk when the call returns."""
+"""Write files with secrets: readable only by their owner, and flushed to disk when the call returns."""
 
 import contextlib
 import os
@@ -7,10 +7,10 @@ from pathlib import Path
 
 
 def create(path: Path, content: bytes) -> None:
-    """Write a new file of mode 0600.
+    """Write a new file with mode 0600.
 
     Raises:
-        FileExistsError: If the file exists already.
+        FileExistsError: If the file already exists.
         OSError: If it cannot be written.
     """
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -24,8 +24,8 @@ def create(path: Path, content: bytes) -> None:
 def replace(path: Path, content: bytes) -> None:
     """Replace a file atomically, or create it with mode 0600.
 
-    The new file keeps the owner and mode of the old one, so that everyone who could read it still can: a
-    broker's files belong to the broker's user.
+    The new file keeps the old one's owner and mode, so that everyone who could read it, such as the broker's
+    user, still can.
 
     Raises:
         OSError: If it cannot be written.
@@ -44,7 +44,7 @@ def replace(path: Path, content: bytes) -> None:
 
 
 def sync(path: Path) -> None:
-    """Write a file, or the names in a folder, to disk if the system supports it.
+    """Flush a file, or a folder's entries, to disk if the system supports it.
 
     Raises:
         OSError: If the system call failed.
@@ -58,7 +58,7 @@ def sync(path: Path) -> None:
 
 
 def readable_by_others(path: Path, mode: int) -> bool:
-    """Return whether anyone but the owner can read a secret file, as far as its mode tells.
+    """Return whether anyone but the owner can read a secret file, judging by its mode.
 
     Args:
         path: The file.

@@ -1,7 +1,7 @@
-"""SciPy's special functions by name; scipy.special itself is imported only for those that are not compiled.
+"""SciPy's special functions; scipy.special itself is imported only for functions that are not compiled.
 
-Importing scipy.special takes a tenth of a second of CPU time, nearly all of it for arrays of other libraries.
-Its compiled functions take a few milliseconds.
+Importing scipy.special takes a tenth of a second of CPU time, nearly all of it for other libraries' arrays.
+Importing only its compiled functions takes a few milliseconds.
 """
 
 import sys

@@ -1,6 +1,6 @@
-"""Our own messages for values that a pydantic model rejects, such as "must be a number, not 'abc'".
+"""Messages for values that a pydantic model rejects, such as "must be a number, not 'abc'".
 
-There are also messages for lines that are not TOML.
+This module also has messages for lines that are not TOML.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _PATTERNS = {"^[a-z0-9_-]{1,32}$": "1 to 32 of a-z, 0-9, _ and -"}
 
 
 def wrong_value(error: ErrorDetails, include_value: bool = True) -> str:
-    """Return what a value must be, without its field's name.
+    """Describe what a value must be, without its field's name.
 
     Args:
         error: The error.
@@ -62,24 +62,24 @@ def wrong_value(error: ErrorDetails, include_value: bool = True) -> str:
     kind, context = error["type"], error.get("ctx", {})
     if kind == "value_error":
         return error["msg"].removeprefix("Value error, ")
-    words = next((text for start, text in _MUST_BE.items() if kind.startswith(start)), "is not right")
+    words = next((text for start, text in _MUST_BE.items() if kind.startswith(start)), "is not valid")
     pattern = context.get("pattern", "")
     text = words.format(**context, allowed=_PATTERNS.get(pattern, f"a text that matches {pattern}"))
-    shows = include_value and words.startswith("must be")  # not with missing, empty or too long values
-    return text + _not(error["input"]) + _plain_number(words, error["input"]) if shows else text
+    shows = include_value and words.startswith("must be")  # not for missing, empty or too long values
+    return text + _received_value(error["input"]) + _number_hint(words, error["input"]) if shows else text
 
 
 def wrong_toml(text: str, error: ValueError) -> str:
-    """Return what is wrong with a text that is not TOML, and what would be right if the line shows it."""
+    """Describe why a text is not valid TOML, and what to write instead if the line shows it."""
     place = re.search(r"at line (\d+)", str(error))
     line = text.split("\n")[int(place[1]) - 1].strip() if place else ""
-    right = next((words for pattern, words in _TOML.items() if re.search(pattern, line)), "")
+    hint = next((words for pattern, words in _TOML.items() if re.search(pattern, line)), "")
     # Leave out the line itself, which may contain a password.
-    return f"not TOML at line {place[1]}: {right}" if place and right else f"not TOML: {error}"
+    return f"not TOML at line {place[1]}: {hint}" if place and hint else f"not TOML: {error}"
 
 
-def _plain_number(words: str, value: Any) -> str:
-    """Return how to write a share in percent, or a number with a comma."""
+def _number_hint(words: str, value: Any) -> str:
+    """Return a hint on how to write a share in percent, or a number with a comma."""
     if words != "must be a number" or not isinstance(value, str):
         return ""
     if percent := re.fullmatch(r"(\d+(?:\.\d+)?) ?%", value):
@@ -89,8 +89,8 @@ def _plain_number(words: str, value: Any) -> str:
     return ""
 
 
-def _not(value: Any) -> str:
-    """Return the value received as ", not ...", or "" if it is not worth showing."""
+def _received_value(value: Any) -> str:
+    """Return the received value as ", not ...", or "" if it is not worth showing."""
     if isinstance(value, str):
         return f", not {value if len(value) <= 40 else value[:39] + '…'!r}"
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Fake devices: the codes they send, and how far those move an estimate in theory.
+"""Fake devices: the codes they send, and their theoretical effect on an estimate.
 
 Estimates are linear in a stratum's shares of codes, so the expected gain is known exactly: a forged report
 adds the weight of its code, an honest one the truth. With a single value as the target and an attacker who
@@ -26,7 +26,7 @@ Kind = Literal["random", "promote", "shift", "flood"]
 
 
 class AttackError(HushmoteError):
-    """An attack or a share of attackers that cannot be simulated; the message lists the valid ones."""
+    """Raised for an attack or a share that cannot be simulated; the message lists valid ones."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Attack:
         low, high: The target is the half-open range of these indices; "random" has no target, and the range
             is empty.
         target: The target's name.
-        share: Share of the devices that are fake, above 0 and below 1.
+        share: Share of devices that are fake, above 0 and below 1.
     """
 
     kind: Kind
@@ -59,12 +59,12 @@ class AttackOutcome:
     """An attack's results, all shares from 0 to 1.
 
     Attributes:
-        kind: Of the attack.
+        kind: The attack's kind.
         target: The value whose share is compared; for "random", the most common value.
-        fake_devices: Their number; each sends a report at every call, until it reaches its cap.
+        fake_devices: Number of fake devices; each sends a report at every call, until it reaches its cap.
         forged, reports: Number of forged reports, and of all reports.
         truth: The target's share among honest devices.
-        honest, attacked: Its estimate from their reports alone, and from all reports.
+        honest, attacked: The share's estimate from honest reports alone, and from all reports.
         theory: The expected gain; the measured gain is attacked - honest.
         uncapped: The expected gain if the server accepted a report for every call of a device.
         plausibility: The result of the histogram's plausibility check.
@@ -117,9 +117,9 @@ def run(
 
     Args:
         experiment: The experiment under attack.
-        attack: What the fake devices send.
-        fake_devices: How many there are.
-        calls: How many times each could report.
+        attack: The codes that fake devices send.
+        fake_devices: Number of fake devices.
+        calls: Number of times that each could report.
         honest: Histogram of the honest reports, shape (code_count,).
         truth: Shares among honest devices, shape (domain,).
         rng: The source of the fake devices' codes.
@@ -127,9 +127,9 @@ def run(
     Raises:
         EstimateError: If the honest reports alone are too few for an estimate.
     """
-    most = reports_in_budget(experiment)
-    each = calls if most is None else min(calls, most)
-    forgeries = forged_histogram(experiment, attack, fake_devices * each, rng)
+    max_reports = reports_in_budget(experiment)
+    reports_each = calls if max_reports is None else min(calls, max_reports)
+    forgeries = forged_histogram(experiment, attack, fake_devices * reports_each, rng)
     counts = honest + forgeries
     target, name = attack.weights(experiment), attack.target
     if attack.kind == "random":
@@ -161,7 +161,7 @@ def parse(experiment: Experiment, text: str) -> Attack:
     Raises:
         AttackError: If the text has another form, or the experiment does not have the value.
     """
-    how = "an attack is random:SHARE, promote:VALUE:SHARE, shift:LOW:HIGH:SHARE or flood:VALUE:SHARE"
+    form = "an attack must be random:SHARE, promote:VALUE:SHARE, shift:LOW:HIGH:SHARE or flood:VALUE:SHARE"
     value_text, _, last = text.rpartition(":")
     kind, _, rest = value_text.partition(":")
     try:
@@ -169,9 +169,9 @@ def parse(experiment: Experiment, text: str) -> Attack:
     except ValueError:
         share = 0.0
     if kind not in get_args(Kind) or bool(rest) == (kind == "random"):
-        raise AttackError(f"{how}, not {text}")
+        raise AttackError(f"{form}, not {text}")
     if not 0 < share < 1:
-        raise AttackError(f"SHARE is the share of fake devices, above 0 and below 1, not {last}: {how}")
+        raise AttackError(f"SHARE, the share of fakes, must be above 0 and below 1, not {last}; {form}")
     if kind == "random":
         return Attack("random", 0, 0, "nothing", share)
     if kind == "shift":
@@ -206,26 +206,28 @@ def forged_histogram(
 
 
 def gain(experiment: Experiment, attack: Attack, share: float, truth: Floats, target: Floats) -> float:
-    """Return how much forged reports add to the expected estimate of a weighted sum of shares.
+    """Return the amount that forged reports add to the expected estimate of a weighted sum of shares.
 
     Args:
         experiment: The experiment under attack.
-        attack: What the fake devices send.
+        attack: The codes that fake devices send.
         share: Share of all reports that is forged, 0 to below 1.
         truth: Shares of the values among honest devices, shape (domain,).
         target: Weights of the sum, shape (domain,).
     """
     mechanism = mechanism_of(experiment)
     codes = _distribution(mechanism, attack)
-    of_stratum = [float(codes[_codes(s)].sum()) for s in mechanism.strata]
-    mixed = [(1 - share) * h + share * f for h, f in zip(mechanism.stratum_chances, of_stratum, strict=True)]
+    forged_shares = [float(codes[_codes(s)].sum()) for s in mechanism.strata]
+    mixed = [
+        (1 - share) * h + share * f for h, f in zip(mechanism.stratum_chances, forged_shares, strict=True)
+    ]
     weights = _weights(mechanism, target, mixed)
-    worth = mechanism.expand(weights)
+    gains = mechanism.expand(weights)
     total = 0.0
-    parts = zip(mechanism.strata, of_stratum, mixed, weights, mechanism.law(truth), strict=True)
+    parts = zip(mechanism.strata, forged_shares, mixed, weights, mechanism.law(truth), strict=True)
     for stratum, f, m, w, law in parts:
         if f:
-            total += share / m * (float(codes[_codes(stratum)] @ worth[_codes(stratum)]) - f * float(law @ w))
+            total += share / m * (float(codes[_codes(stratum)] @ gains[_codes(stratum)]) - f * float(law @ w))
     return total
 
 
@@ -234,7 +236,7 @@ def _codes(stratum: Stratum) -> slice:
 
 
 def _weights(mechanism: Mechanism, target: Floats, reports: Sequence[float]) -> list[Floats]:
-    """Return how much each class raises the target's estimate, up to a constant.
+    """Return the amount by which each class raises the target's estimate, up to a constant.
 
     Args:
         mechanism: The experiment's mechanism.
@@ -251,8 +253,8 @@ def _weights(mechanism: Mechanism, target: Floats, reports: Sequence[float]) -> 
 def _best_codes(mechanism: Mechanism, attack: Attack) -> list[Floats]:
     """Return the probabilities of the best codes for the target, per stratum: shape (runs, codes)."""
     target = attack.weights(mechanism.experiment)
-    worth = mechanism.expand(_weights(mechanism, target, mechanism.stratum_chances))
-    weights = [worth[_codes(s)].reshape(s.runs, -1) for s in mechanism.strata]
+    gains = mechanism.expand(_weights(mechanism, target, mechanism.stratum_chances))
+    weights = [gains[_codes(s)].reshape(s.runs, -1) for s in mechanism.strata]
     best = [w >= w.max(axis=1, keepdims=True) - 1e-9 for w in weights]
     return [b / b.sum(axis=1, keepdims=True) for b in best]
 
@@ -285,7 +287,7 @@ def _index(experiment: Experiment, text: str) -> int:
         reading = float(text)
     except ValueError:
         raise AttackError(
-            f"{experiment.name} is a number: promote a reading such as 21.5, not {text}"
+            f"{experiment.name} is a number; promote a reading such as 21.5, not {text}"
         ) from None
     if not np.isfinite(reading):
         raise AttackError(f"a reading must be finite, not {text}")

@@ -1,7 +1,8 @@
-"""`hushmote demo --board`: one board in software, from its sensor to the count, in one window.
+"""`hushmote demo --board`: one software board, from its sensor to the count, in one window.
 
-It does what docs/first-report.md does in four: a broker, `hushmote serve`, a keyed fleet, `hushmote board`
-and `hushmote flash`. The folder holds the same files, so either can continue the other's work.
+docs/first-report.md uses four windows for the same steps: a broker, `hushmote serve`, a keyed fleet,
+`hushmote board` and `hushmote flash`. The folder holds the same files, so either can continue the other's
+work.
 """
 
 import dataclasses
@@ -46,10 +47,10 @@ from .open_broker import open_broker
 FLEET, DEVICE = "home", "desk"
 NAME = "room_temp"  # the experiment that the example application for boards knows
 FOLDER = Path("hushmote-try")
-_SPEED = 1800  # an hour of the board's sleep passes in two seconds
+_SPEED = 1800  # an hour of the board's sleep takes two seconds
 _MQTT_PORT = 1883  # the port in docs/first-report.md, so that the board's settings fit it
-_WAIT_S = 120.0  # for a process that has started, and for reports that the broker has
-_QUESTION = """name = "room_temp"
+_WAIT_S = 120.0  # maximum wait for a process to start and for delivered reports to be counted
+_EXPERIMENT_FILE = """name = "room_temp"
 purpose = "A first try: how warm is it at this desk?"
 owner = "me@example.org"
 expires = {expires}
@@ -67,13 +68,13 @@ cap = 4.0
 """
 # What device/main.py prints.
 _REPORT = re.compile(rf"hushmote: {NAME}: code (\d+) of (\d+), (\d+) bytes, epsilon \S+; (.*)")
-_REPORTS_MADE = re.compile(rf"hushmote: {NAME}: (\d+) reports made, \d+ left")
-_SPENT = re.compile(rf"hushmote: {NAME}: silent: its budget is spent, after (\d+) reports")
+_REPORT_TOTAL = re.compile(rf"hushmote: {NAME}: (\d+) reports made, \d+ left")
+_BUDGET_USED = re.compile(rf"hushmote: {NAME}: silent: its budget is spent, after (\d+) reports")
 _SENT = re.compile(r"hushmote: \d+ sent, (\d+) waiting")
 _SILENT = re.compile(r"hushmote: silent, as (nobody has said yes yet|someone said no)")
 _STARTS = re.compile(r"hushmote: starts in (\d+) s")
 _DETAIL = re.compile(r"\(asleep |hushmote: first reading in |MicroPython, |>>>|Type |$")
-_YES = ("resume", "exec", "import main; main.yes()", "reset")
+_OPT_IN = ("resume", "exec", "import main; main.yes()", "reset")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,10 +82,10 @@ class BoardResult:
     """The outcome of a board's trial.
 
     Attributes:
-        answer: Whether someone at the board opted in; None if its ledger held the answer.
-        reports: Made in the board's lifetime.
-        counted: Counted by the aggregator.
-        finding: The conclusion from them.
+        answer: Whether someone at the board opted in; None if its ledger already had the answer.
+        reports: Number of reports that the board has ever made.
+        counted: Number of reports that the aggregator counted.
+        finding: The conclusion from these reports.
     """
 
     folder: str
@@ -97,22 +98,23 @@ class BoardResult:
 
 
 def run(place: Place, consent: Callable[[bool], bool]) -> BoardResult:
-    """Run a board until its budget is spent, nobody opts in, or Ctrl-C.
+    """Run a board until its budget is spent, someone declines to opt in, or Ctrl-C is pressed.
 
     The folder keeps everything: a second run continues with the same board and its ledger.
 
     Args:
         place: The demo's folder, broker and experiment.
-        consent: Asks the people at the board whether they take part. Its argument is True if the board's
+        consent: Asks the people at the board for consent. Its argument is True if the board's
             ledger holds no answer yet, and False if it holds an opt-out.
 
     Raises:
-        HushmoteError: With one line.
+        HushmoteError: With a one-line message.
     """
-    interpreter = interpreters.for_board()  # before anything is made
+    interpreter = interpreters.for_board()  # before any file is created
     broker = open_broker(place.broker)
     _check_off(place.folder)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # or the processes below would outlive it
+    # Otherwise, the processes below would outlive this one.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     folder = place.folder
     output_folder(folder)
     keys = _keys(folder / "master.key")
@@ -129,7 +131,7 @@ def run(place: Place, consent: Callable[[bool], bool]) -> BoardResult:
         try:
             _run_trial(trial, keys, url, broker, interpreter)
         except KeyboardInterrupt:
-            place.say("stopped", "for the board this is a power cut; its ledger stays")
+            place.say("stopped", "for the board, this is a power cut; its ledger is kept")
         counted = trial.count()
     with StoreReader(url) as reader:
         finding = reader.fleet(FLEET).experiment(NAME).finding.sentence
@@ -143,21 +145,23 @@ def show_outcome(result: BoardResult) -> None:
     lines = (
         f"cd {shlex.quote(result.folder)} && hushmote status",
         f"hushmote estimate {NAME}",
-        f"hushmote simulate {NAME}.toml --devices 20000    # what a fleet would tell",
+        f"hushmote simulate {NAME}.toml --devices 20000    # what a fleet would show",
     )
     show.out.print("\nnext\n" + "\n".join(f"  {line}" for line in lines), soft_wrap=True)
-    show.out.print("\nthe same in parts, one by one, and on a real board: docs/first-report.md")
+    show.out.print("\ndocs/first-report.md shows the same step by step, also on a real board")
 
 
 def _check_off(folder: Path) -> None:
-    """Raise DemoError if the folder's board runs already."""
+    """Raise DemoError if the folder's board is already running."""
     if not (folder / "board").exists():
         return
     try:
         with storage.open_image(folder / "board"):
             pass
     except storage.StorageError:
-        raise DemoError(f"the board in {folder} runs already: --out FOLDER makes another one") from None
+        raise DemoError(
+            f"the board in {folder} is already running; use --out FOLDER for another one"
+        ) from None
 
 
 def _keys(path: Path) -> FleetKeys:
@@ -167,12 +171,12 @@ def _keys(path: Path) -> FleetKeys:
 def _question(path: Path) -> definition.Definition:
     if not path.exists():
         in_a_year = datetime.datetime.now(datetime.UTC).date() + datetime.timedelta(days=365)
-        path.write_text(_QUESTION.format(expires=in_a_year), encoding="utf-8")
+        path.write_text(_EXPERIMENT_FILE.format(expires=in_a_year), encoding="utf-8")
     question = definition.load(path)
     question.check_not_expired()
     if question.name != NAME:
         raise DemoError(
-            f"{path} asks {question.name}, and the board's firmware knows {NAME}: take another --out"
+            f"{path} asks for {question.name}, but the board's firmware knows only {NAME}; use another --out"
         )
     return question
 
@@ -196,7 +200,7 @@ def _run_trial(
 
 
 def _on_usual_port(broker: Broker) -> Broker:
-    """Return the broker, on the usual port unless something listens there."""
+    """Return the broker, on the usual port unless that is taken."""
     if not isinstance(broker, ExternalBroker) and not _listens(broker.host, _MQTT_PORT):
         broker.port = _MQTT_PORT
     return broker
@@ -246,11 +250,11 @@ def _switched_on(trial: "_Trial", interpreter: interpreters.Interpreter) -> Iter
 
 
 class _Trial:
-    """One board's run: what it printed, what was counted, and what its people answered.
+    """One board's run: its output, the count, and the answer of the people at the board.
 
     Attributes:
-        reports: Made in the board's lifetime.
-        answer: None until someone was asked.
+        reports: Number of reports that the board has ever made.
+        answer: Whether someone opted in; None before anyone was asked.
     """
 
     def __init__(
@@ -265,31 +269,31 @@ class _Trial:
         self._store = store
         self._experiment = experiment
         self._consent = consent
-        self._report: re.Match[str] | None = None  # the line about one that is not printed yet
+        self._report: re.Match[str] | None = None  # the line about a report that is not printed yet
         self._count = self.count()
         self._port = str(place.folder / "board" / "port")
 
     def count(self) -> int:
-        """Return the number of reports that the aggregator has counted, of all versions of the question."""
+        """Return the number of reports counted by the aggregator, over all versions of the experiment."""
         participation = self._store.participation(FLEET).get(NAME)
         return participation.reports if participation else 0
 
     def flash(self, settings: Path) -> None:
-        """Put Hushmote on the board, once it has started; ask its people if that makes its ledger."""
+        """Put Hushmote on the board, once it has started; ask for consent if the ledger is new."""
         while not re.match("MicroPython, |hushmote: ", self._next()):
             pass
         result = flash(self._port, settings, Load(), ask=lambda: self._ask(True), say=lambda _line: None)
-        files = f"{len(result.copied)} files copied" if result.copied else "everything was there"
+        files = f"{len(result.copied)} files copied" if result.copied else "all files were up to date"
         ledger = "the ledger is kept as it was" if result.ledger == "kept" else "its ledger is empty"
         self.place.say("flashed", f"{files}; {ledger}")
 
     def follow(self) -> None:
-        """Print what the board does, until it has nothing more to send."""
+        """Print the board's actions until it has nothing more to send."""
         while not self._handle(self._next()):
             pass
 
     def _next(self) -> str:
-        """Return the board's next line; raises DemoError if the board or the aggregator has ended."""
+        """Return the board's next line; raise DemoError if the board or the aggregator has ended."""
         while True:
             try:
                 return self.lines.get(timeout=0.5)
@@ -298,21 +302,21 @@ class _Trial:
                     raise DemoError(self.board.failure) from None
                 if self.aggregator is not None and self.aggregator.poll() is not None:
                     log = self.place.folder / "aggregator.log"
-                    raise DemoError(f"the aggregator ended: {log} says why") from None
+                    raise DemoError(f"the aggregator ended; {log} says why") from None
 
     def _handle(self, line: str) -> bool:
-        """Print what a line of the board means; return whether the board has finished."""
+        """Explain a line that the board printed; return whether the board has finished."""
         if report := _REPORT.match(line):
             self._report = report
-        elif total := _REPORTS_MADE.match(line) or _SPENT.match(line):
+        elif total := _REPORT_TOTAL.match(line) or _BUDGET_USED.match(line):
             self.reports = int(total[1])
             self._print_report()
-            if total.re is _SPENT:
-                return self._settled()
+            if total.re is _BUDGET_USED:
+                return self._finish()
         elif sent := _SENT.match(line):
             self._wait_until_counted(int(sent[1]))
         elif silent := _SILENT.match(line):
-            return self._stays_silent(silent[1].startswith("nobody"))
+            return self._handle_silence(silent[1].startswith("nobody"))
         elif starts := _STARTS.match(line):
             text = f"starts in {starts[1]} s; from then on an hour of its sleep passes in {3600 / _SPEED:g} s"
             self.place.say("board", text)
@@ -325,38 +329,38 @@ class _Trial:
             return
         code, codes, size, remaining = self._report.groups()
         self._report = None
-        one, cap = self._experiment.epsilon / MICRO, self._experiment.cap / MICRO
+        epsilon, cap = self._experiment.epsilon / MICRO, self._experiment.cap / MICRO
         self.place.say(f"report {self.reports}", f"the reading, {THERMOMETER_C:g} °C, stays on the board")
         self.place.say("", f"randomized to code {code} of {codes}, sent in {size} bytes")
-        self.place.say("", f"ε spent: {self.reports * one:g} of {cap:g}; {remaining}")
+        self.place.say("", f"ε spent: {self.reports * epsilon:g} of {cap:g}; {remaining}")
 
     def _wait_until_counted(self, waiting: int) -> None:
-        """Print the count once it includes every report that does not wait on the board."""
+        """Print the count once it includes every report that is not still on the board."""
         expected, end = self.reports - waiting, time.monotonic() + _WAIT_S
         while (count := self.count()) < expected and time.monotonic() < end:
             time.sleep(0.05)
         if count < expected:
             log = self.place.folder / "aggregator.log"
-            raise DemoError(f"the aggregator counted {count} of {expected} reports: {log} says why")
+            raise DemoError(f"the aggregator counted {count} of {expected} reports; {log} says why")
         if count != self._count:
             self.place.say("", f"counted by the aggregator: {count}")
         self._count = count
 
-    def _settled(self) -> bool:
-        """Print that the budget is spent, once every report is counted; return True."""
+    def _finish(self) -> bool:
+        """Print that the budget is used up once every report is counted; return True."""
         while not (sent := _SENT.match(self._next())) or int(sent[1]):
             pass
         self._wait_until_counted(0)
-        self.place.say("silent", "the board's budget is spent, for good: its ledger is in its flash")
+        self.place.say("silent", "the board's budget is used up permanently; its ledger is in its flash")
         return True
 
-    def _stays_silent(self, unanswered: bool) -> bool:
-        """Ask the people at a silent board unless they were asked; an opt-in is typed at its prompt."""
+    def _handle_silence(self, unanswered: bool) -> bool:
+        """Ask for consent at a silent board, unless asked before; type an opt-in at its prompt."""
         if self.answer is None and self._ask(unanswered):
-            UsbLink(self._port, _WAIT_S).run(*_YES, failure="the yes did not reach the board")
+            UsbLink(self._port, _WAIT_S).run(*_OPT_IN, failure="the opt-in did not reach the board")
             return False
-        nothing = "without a yes the board reads no sensor, spends nothing and sends nothing"
-        self.place.say("silent", f"{nothing}; on a terminal the next run asks again")
+        rule = "without an opt-in, the board does not read its sensor, spend budget or send anything"
+        self.place.say("silent", f"{rule}; on a terminal the next run asks again")
         return True
 
     def _ask(self, unanswered: bool) -> bool:

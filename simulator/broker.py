@@ -21,30 +21,30 @@ from types import TracebackType
 from typing import Any, Literal, Self
 from urllib.parse import quote
 
-from ..fleet.provisioning.mosquitto import MOST_PACKET_BYTES
+from ..fleet.provisioning.mosquitto import MAX_PACKET_BYTES
 from ..server.errors import HushmoteError
 from ..server.extras import require
 from ..server.ingest.broker_url import BrokerAddress, NatsAddress
 
 _START_S = 10.0
 _STOP_S = 5.0
-# Killed before it has saved, mosquitto loses reports, and saving takes time on a busy computer.
+# mosquitto loses reports if it is killed before it has saved, and saving takes time on a busy computer.
 _HANGS_S = 60.0
 
 
 class BrokerError(HushmoteError):
-    """A broker that cannot be started or reached; the message says why and what would be right."""
+    """Raised if a broker cannot be started or reached; the message says why and what to do."""
 
 
 class Broker:
     """A running broker, as a context manager.
 
     Attributes:
-        protocol: For an aggregator: "auto" or "3.1.1".
-        host, port: Its address.
+        protocol: The protocol that an aggregator should use: "auto" or "3.1.1".
+        host, port: The broker's address.
         others: (host, port) of the other servers of a cluster.
-        username, password: Its login, or None.
-        name: One word.
+        username, password: The credentials, or None.
+        name: The broker's name, one word.
         description: One line that says what it is and what it does not guarantee.
     """
 
@@ -88,7 +88,7 @@ class Broker:
         """Return once clients can connect; raises BrokerError."""
 
     def stop(self) -> None:
-        """Stop it and remove its files."""
+        """Stop the broker and remove its files."""
 
 
 class ExternalBroker(Broker):
@@ -100,10 +100,10 @@ class ExternalBroker(Broker):
         self._nats = address if isinstance(address, NatsAddress) else None
         self._mqtt = address.mqtt if isinstance(address, NatsAddress) else address
         super().__init__(self._mqtt.host, self._mqtt.port, self._mqtt.username, self._mqtt.password)
-        keeps = "what it keeps for an absent aggregator is its operator's choice"
-        self.description = f"broker at {self.host}:{self.port}; {keeps}"
+        retention = "its operator decides what it stores for an absent aggregator"
+        self.description = f"broker at {self.host}:{self.port}; {retention}"
         if self._nats is not None:
-            self.description = f"{self._nats}; how many of them keep a report is their operator's choice"
+            self.description = f"{self._nats}; their operator decides how many of them store a report"
 
     @property
     def url(self) -> str:
@@ -122,16 +122,20 @@ class ExternalBroker(Broker):
     def start(self) -> None:
         """Check that one of its servers listens; raises BrokerError."""
         error = OSError()
-        for where in ((self.host, self.port), *self.others):
+        for address in ((self.host, self.port), *self.others):
             try:
-                socket.create_connection(where, timeout=5).close()
+                socket.create_connection(address, timeout=5).close()
                 return
             except OSError as e:
                 error = e
         if self._nats is not None:
-            raise BrokerError(f"none of {self._nats} takes boards by MQTT: start them or correct it")
+            raise BrokerError(
+                f"none of {self._nats} accepts boards over MQTT; start them or correct the address"
+            )
         reason = error.strerror or str(error)
-        raise BrokerError(f"no broker at {self.host}:{self.port} ({reason}): start one or correct it")
+        raise BrokerError(
+            f"no broker at {self.host}:{self.port} ({reason}); start one or correct the address"
+        )
 
 
 class EmbeddedBroker(Broker):
@@ -141,7 +145,7 @@ class EmbeddedBroker(Broker):
     protocol = "3.1.1"
     description = (
         "amqtt, embedded: MQTT 3.1.1, in memory; it delivers to a connected aggregator "
-        "and keeps next to nothing for an absent one"
+        "and stores almost nothing for an absent one"
     )
 
     def __init__(self, port: int = 0) -> None:
@@ -166,11 +170,11 @@ class EmbeddedBroker(Broker):
             raise BrokerError(f"the embedded broker did not start: {self._error or 'it took too long'}")
 
     def stop(self) -> None:
-        """Stop it; everything in its memory is lost."""
+        """Stop the broker; everything in its memory is lost."""
         if self._thread is None:
             return
         if self._loop is not None and self._stop is not None:
-            # Its loop may have ended by itself.
+            # The loop may have ended already.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(_STOP_S)
@@ -179,7 +183,7 @@ class EmbeddedBroker(Broker):
     def _run(self) -> None:
         try:
             asyncio.run(self._serve())
-        except BaseException as e:  # start() raises it again
+        except BaseException as e:  # start() raises it
             self._error = e
             self._started.set()
 
@@ -188,11 +192,11 @@ class EmbeddedBroker(Broker):
 
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        # Its logs, and task errors when clients vanish, should not reach the user's terminal.
+        # Keep amqtt's logs, and task errors when clients vanish, off the user's terminal.
         self._loop.set_exception_handler(lambda _loop, _context: None)
         config: dict[str, Any] = {
             "listeners": {"default": {"type": "tcp", "bind": f"{self.host}:{self.port}"}},
-            # Only this plugin: the others log every packet or publish the broker's own statistics.
+            # Use only this plugin because the others log every packet or publish broker statistics.
             "plugins": {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}},
         }
         broker = Amqtt(config)
@@ -207,14 +211,14 @@ class MosquittoBroker(Broker):
     """mosquitto as a child process with its own folder, on a free port of 127.0.0.1.
 
     Args:
-        password_file: Written by mosquitto_passwd; without it anyone on this machine can connect.
-        settings: Further lines for mosquitto.conf.
+        password_file: A file written by mosquitto_passwd; without it, anyone on this machine can connect.
+        settings: Additional lines for mosquitto.conf.
     """
 
     name = "mosquitto"
     description = (
-        "mosquitto, child process: MQTT 5 and 3.1.1; it keeps reports for an absent aggregator, "
-        "on disk two seconds later"
+        "mosquitto, child process: MQTT 5 and 3.1.1; it stores reports for an absent aggregator, "
+        "on disk after two seconds"
     )
 
     def __init__(
@@ -230,7 +234,7 @@ class MosquittoBroker(Broker):
         """Return once clients can connect; raises BrokerError."""
         program = find_mosquitto()
         if program is None:
-            raise BrokerError("mosquitto is not installed: apt install mosquitto, or use the embedded broker")
+            raise BrokerError("mosquitto is not installed; apt install mosquitto, or use the embedded broker")
         if self.port == 0:
             self.port = free_port()
         if self._folder is None:
@@ -245,12 +249,12 @@ class MosquittoBroker(Broker):
         return [
             f"listener {self.port} {self.host}",
             *login,
-            f"user {getpass.getuser()}",  # as root it would switch to a user that cannot write here
+            f"user {getpass.getuser()}",  # as root, it would switch to a user without write access here
             "persistence true",
             f"persistence_location {self._folder}/",
             "autosave_interval 1",  # in practice every two seconds; the default is half an hour
             "max_queued_messages 0",  # the default keeps at most 1,000 messages for an absent aggregator
-            f"max_packet_size {MOST_PACKET_BYTES}",  # unlimited by default: 250 MB would pass
+            f"max_packet_size {MAX_PACKET_BYTES}",  # unlimited by default: 250 MB would pass
             "set_tcp_nodelay true",
             *self._settings,
         ]
@@ -289,29 +293,29 @@ class MosquittoBroker(Broker):
         return file.stat().st_mtime_ns if file is not None and file.exists() else 0
 
     def terminate(self) -> None:
-        """Stop it cleanly; its messages are on disk, and available again after start()."""
+        """Stop mosquitto cleanly; its messages are on disk, and available again after start()."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Kill it; messages since its last save, up to two seconds ago, are lost."""
+        """Kill mosquitto; messages since its last save, up to two seconds ago, are lost."""
         self._end(signal.SIGKILL)
 
     def restart(self) -> None:
-        """Restart it on the same port."""
+        """Restart mosquitto on the same port."""
         self.terminate()
         self.start()
 
     def stop(self) -> None:
-        """Stop it and remove its folder."""
+        """Stop mosquitto and remove its folder."""
         self._end(signal.SIGTERM)
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
-    def _end(self, number: int) -> None:
+    def _end(self, signal_number: int) -> None:
         if self._process is None:
             return
-        self._process.send_signal(number)
+        self._process.send_signal(signal_number)
         try:
             self._process.wait(_HANGS_S)
         except subprocess.TimeoutExpired:
@@ -327,11 +331,11 @@ def find_mosquitto() -> str | None:
 
 
 def free_port() -> int:
-    """Return a TCP port of 127.0.0.1 that is not given out again for a minute; servers can reuse it."""
+    """Return a free TCP port of 127.0.0.1 that the kernel does not hand out again for a minute."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = server.getsockname()
-        # A connection that this end closes first stays in TIME_WAIT, and the kernel does not give its port
-        # out.
+        # If this end closes a connection first, it stays in TIME_WAIT, and the kernel does not hand out
+        # its port, although servers can still bind to it.
         with socket.create_connection(address):
             server.accept()[0].close()
         return address[1]

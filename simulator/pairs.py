@@ -1,4 +1,4 @@
-"""Readings of a pair's experiment: named distributions over its cells, or a table of counts."""
+"""Readings for a pair experiment: named distributions over its cells, or a table of counts."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,11 +9,11 @@ from . import population
 from .population import Population, PopulationError, Recorded
 
 COUNT = "count"
-"""The column with each row's count; without it each row counts once."""
+"""The column with each row's count; without it, each row counts once."""
 
 
 def parse(spec: str, parts: Sequence[tuple[str, str]]) -> Population:
-    """Return the population of a spec: file:FILE, or any over an experiment's indices, such as zipf:1.2.
+    """Return the population of a spec: file:FILE, or any population over indices, such as zipf:1.2.
 
     Args:
         spec: The text.
@@ -29,7 +29,7 @@ def parse(spec: str, parts: Sequence[tuple[str, str]]) -> Population:
 def read_counts(path: Path | str, parts: Sequence[tuple[str, str]]) -> Recorded:
     """Return the readings in a CSV file that has a column for each part, and optionally one for counts.
 
-    A blank or NA is no reading.
+    A blank cell or NA means no reading.
 
     Raises:
         PopulationError: If the file or a column is missing, or a text does not fit its part's type.
@@ -48,7 +48,7 @@ def read_counts(path: Path | str, parts: Sequence[tuple[str, str]]) -> Recorded:
                 raise PopulationError(f"{where}: {name} is {text!r}, {e}") from None
         row_counts[tuple(readings)] += _count(where, count_text)  # type: ignore[assignment]
     if not sum(row_counts.values()):
-        raise PopulationError(f"{path} has no readings: its column {COUNT} has no number above 0")
+        raise PopulationError(f"{path} has no readings; its column {COUNT} has no number above 0")
     return Recorded(tuple(row_counts), tuple(float(count) for count in row_counts.values()))
 
 

@@ -1,4 +1,4 @@
-"""The case that an experiment's file was planned for: the planned error beside the measured one."""
+"""The case that an experiment's file was planned for: the planned error compared with the measured one."""
 
 import math
 from dataclasses import dataclass
@@ -17,18 +17,18 @@ from ..server.mechanisms.choice import Choice
 from .calls import expected_reports
 from .population import Population, weighted
 
-_MOST_PLACES = 256  # in the root mean square of the measured error
+_MAX_PLACES = 256  # places in the measured error's root mean square
 
 
 @dataclass(frozen=True)
 class PlannedError:
-    """Half-widths of 95% intervals: shares of the devices, or for a mean, parts of the range.
+    """Half-widths of 95% intervals: shares of the devices or, for a mean, fractions of the range.
 
     Attributes:
         question: The statistic, in words.
-        planned: For as many reports as there are.
-        measured: From the interval of these reports.
-        missed: Difference of estimate and truth.
+        planned: The planned half-width, for the actual number of reports.
+        measured: The half-width of the interval from these reports.
+        missed: The difference between estimate and truth.
     """
 
     question: str
@@ -40,7 +40,7 @@ class PlannedError:
 
 @dataclass(frozen=True)
 class PlannedFleet:
-    """A planned case: its question, with the design of its file."""
+    """A planned case: its question and its file's design."""
 
     definition: Definition
     planned: PlannedCase
@@ -70,12 +70,12 @@ class PlannedFleet:
         return f"the values that the plan assumed, {100 * self.places.share:.3g}% of them in question"
 
     def error(self, estimates: Estimates, truth: Floats, has_other_population: bool) -> PlannedError:
-        """Return the planned error beside the measured one.
+        """Return the planned error together with the measured one.
 
         Args:
             estimates: Estimates from the reports.
             truth: Shares among the devices, shape (domain,).
-            has_other_population: Whether the readings are from another population than the planned one.
+            has_other_population: Whether the readings are from a population other than the planned one.
         """
         domain = self._values
         weights = np.stack(
@@ -93,17 +93,17 @@ class PlannedFleet:
         )
 
     def _places_to_compare(self, truth: Floats, has_other_population: bool) -> list[int]:
-        """Return the places to compare: the planned one, a quantile's, or for other populations all."""
+        """Return the places to compare: the planned place or, for other populations, the quantile or all."""
         if not has_other_population or isinstance(self.places, MeanPopulation):
             return [self._place if not has_other_population else 0]
         count = len(self.places.low)
         if self.question.kind == "quantile":
             return [int(np.argmin(np.abs(np.cumsum(truth)[:count] - self.places.share)))]
-        return np.unique(np.linspace(0, count - 1, min(count, _MOST_PLACES)).round().astype(int)).tolist()
+        return np.unique(np.linspace(0, count - 1, min(count, _MAX_PLACES)).round().astype(int)).tolist()
 
 
 def case_of(definition: Definition) -> PlannedFleet | None:
-    """Return the case that a file was planned for, or None if it has none; raise PlanError if it is wrong."""
+    """Return the case that a file was planned for, or None; raise PlanError if it is invalid."""
     planned = definition.planned
     if planned is None:
         return None

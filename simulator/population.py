@@ -1,7 +1,7 @@
-"""Readings of a simulated fleet's devices: distributions, explicit weights, a CSV file's column.
+"""Readings of a simulated fleet's devices: distributions, explicit weights, or a CSV file's column.
 
-A `Population` gives readings for devices (the faithful path) and counts of indices (the vectorised path),
-both from one distribution. Numbers are in an experiment's whole units, such as degrees.
+A `Population` samples readings for devices (the faithful path) and gives index probabilities (the vectorised
+path), both from one distribution. Numbers are in an experiment's unit, such as degrees.
 """
 
 import math
@@ -22,7 +22,7 @@ from ..server.wire.experiments import is_own_type, value_count
 
 
 class PopulationError(HushmoteError):
-    """A population that is not possible or does not fit the experiment; the message names the remedy."""
+    """Raised for a population that is invalid or does not fit the experiment."""
 
 
 class Population(ABC):
@@ -30,7 +30,7 @@ class Population(ABC):
 
     @abstractmethod
     def sample(self, experiment: Experiment, n: int, rng: np.random.Generator) -> list[Reading]:
-        """Return n independent readings, as `Client.report` takes them; None is no reading.
+        """Return n independent readings for `Client.report`; None means no reading.
 
         Raises:
             PopulationError: If the population does not fit the experiment.
@@ -38,7 +38,7 @@ class Population(ABC):
 
     @abstractmethod
     def probabilities(self, experiment: Experiment) -> np.ndarray:
-        """Return the probability of each index, and last that of no reading, shape (domain + 1,).
+        """Return the probability of each index and, last, of no reading, shape (domain + 1,).
 
         Raises:
             PopulationError: If the population does not fit the experiment.
@@ -51,7 +51,7 @@ class Population(ABC):
 
 @dataclass(frozen=True)
 class Continuous(Population):
-    """A distribution of numbers: `draw(rng, n)` samples it, `cdf(x)` is the probability of at most x."""
+    """A distribution of numbers: `draw(rng, n)` samples it, `cdf(x)` is the probability of x or less."""
 
     name: str
     draw: Callable[[np.random.Generator, int], np.ndarray]
@@ -64,7 +64,7 @@ class Continuous(Population):
     def probabilities(self, experiment: Experiment) -> np.ndarray:
         _require_number(self.name, experiment)
         low, span, bins = experiment.low, experiment.high - experiment.low, value_count(experiment)
-        # A board rounds to the nearest milli-unit first, so bin i starts half of one before its edge.
+        # A board rounds to the nearest milli-unit first, so bin i starts half a milli-unit before its edge.
         starts = (low - (-span * i // bins) for i in range(1, bins))
         below = [0.0, *(self.cdf((start - 0.5) / 1000) for start in starts), 1.0]
         return _add_missing(experiment, np.diff(below) / np.sum(np.diff(below)), 0.0)
@@ -97,7 +97,7 @@ class Recorded(Population):
     """Recorded readings, None for no reading; a sample draws from them with replacement.
 
     Attributes:
-        weights: How often each counts; if empty, each counts once.
+        weights: Weight of each reading; if empty, all weights are 1.
     """
 
     readings: tuple[Reading, ...]
@@ -112,7 +112,7 @@ class Recorded(Population):
         return [self.readings[i] for i in chosen.tolist()]
 
     def counts(self, experiment: Experiment) -> np.ndarray:
-        """Return how many of the readings have each index, and last how many are missing, (domain + 1,).
+        """Return the number of readings with each index and, last, of missing ones, shape (domain + 1,).
 
         Raises:
             PopulationError: If the readings do not fit the experiment's type.
@@ -135,7 +135,7 @@ class Recorded(Population):
 
 
 def _add_missing(experiment: Experiment, values: np.ndarray, missing: float) -> np.ndarray:
-    """Return shares in the order of probabilities(), whether or not "no reading" has its own index."""
+    """Return shares in the order of probabilities(), whether or not "no reading" has an index."""
     if value_count(experiment) < experiment.domain:
         return np.append(values, [missing, 0.0])
     return np.append(values, missing)
@@ -144,7 +144,7 @@ def _add_missing(experiment: Experiment, values: np.ndarray, missing: float) -> 
 def shares_with_reading(experiment: Experiment, shares: np.ndarray) -> np.ndarray:
     """Return the shares of the values among those with a reading, from those of the indices.
 
-    They are the same if "no reading" has no index, or for a pair.
+    They are unchanged for a pair, or if "no reading" does not have an index.
     """
     values = shares[: value_count(experiment)] if len(shares) == experiment.domain else shares
     if len(values) == len(shares):
@@ -154,14 +154,14 @@ def shares_with_reading(experiment: Experiment, shares: np.ndarray) -> np.ndarra
 
 @dataclass(frozen=True)
 class FileRows:
-    """Number of rows in a file of readings, and of those without a reading (in a pair, in either part)."""
+    """Number of rows in a file of readings, and of rows without a reading (for a pair, in either part)."""
 
     count: float
     blank: float
 
 
 def rows_of(people: Population) -> FileRows | None:
-    """Return the number of rows of a recorded population and of blank ones; None for other populations."""
+    """Return a recorded population's total and blank row counts; None for other populations."""
     if not isinstance(people, Recorded):
         return None
     weights = people.weights or (1,) * len(people.readings)
@@ -178,10 +178,10 @@ def reported_shares(index_counts: np.ndarray, missing: int) -> np.ndarray:
 
 
 def reading_in(experiment: units.Reading, index: int) -> Reading:
-    """Return a reading of an index: a bin's middle, a label, a bool, None, or a tuple of these.
+    """Return a reading with this index: a bin's middle, a label, a bool, None, or a tuple of these.
 
     Raises:
-        PopulationError: If the index has no reading, such as a bin that is narrower than a milli-unit.
+        PopulationError: If no reading has this index, such as a bin narrower than a milli-unit.
     """
     if value_count(experiment) <= index < experiment.domain:
         return None
@@ -193,7 +193,7 @@ def reading_in(experiment: units.Reading, index: int) -> Reading:
             reading_in(part, int(i)) for part, i in zip(parts_of(experiment), part_indices, strict=True)
         )
     if experiment.type == "text" or is_own_type(experiment.type):
-        raise PopulationError(f"{experiment.name} is about texts: list them with zipf:1.1:FILE or file:FILE")
+        raise PopulationError(f"{experiment.name} is about texts; list them with zipf:1.1:FILE or file:FILE")
     if experiment.type == "choice":
         label = experiment.labels[index] if index < len(experiment.labels) else "other"
         while index == len(experiment.labels) and label in experiment.labels:
@@ -203,13 +203,17 @@ def reading_in(experiment: units.Reading, index: int) -> Reading:
     milli = experiment.low + (2 * index + 1) * span // (2 * value_count(experiment))
     reading = milli / 1000
     if experiment.bucket(reading) != index:
-        raise PopulationError(f"bin {index} of {experiment.name} is narrower than a thousandth: no reading")
+        raise PopulationError(
+            f"bin {index} of {experiment.name} is narrower than 0.001, so no reading falls into it"
+        )
     return reading
 
 
 def _require_number(name: str, experiment: Experiment) -> None:
     if experiment.type != "number":
-        raise PopulationError(f"{name} is for number experiments; {experiment.name} is a {experiment.type}")
+        raise PopulationError(
+            f"{name} supports only number experiments; {experiment.name} is a {experiment.type}"
+        )
 
 
 # --- Named distributions --------------------------------------------------------------------------
@@ -234,7 +238,7 @@ def normal(mean: float, deviation: float) -> Continuous:
 
 
 def exponential(mean: float) -> Continuous:
-    """Return an exponential distribution, from 0 up."""
+    """Return an exponential distribution."""
     _require(mean > 0, "exponential:mean needs a mean above 0")
     return Continuous(
         "exponential", lambda rng, n: rng.exponential(mean, n), lambda x: -math.expm1(-max(x, 0.0) / mean)
@@ -242,7 +246,7 @@ def exponential(mean: float) -> Continuous:
 
 
 def bimodal(mean: float, deviation: float, mean2: float, deviation2: float, share: float = 0.5) -> Continuous:
-    """Return a mixture of two normal distributions; `share` is that of the first."""
+    """Return a mixture of two normal distributions; `share` is the first one's share."""
     _require(deviation > 0 < deviation2, "bimodal:mean:deviation:mean2:deviation2 needs deviations above 0")
     _require(0 <= share <= 1, "bimodal's share, the last number, must be from 0 to 1")
 
@@ -277,7 +281,7 @@ def zipf(exponent: float) -> Weighted:
 
 
 def concentrated(share: float, index: int = 0) -> Weighted:
-    """Return the given share for one index, and equal ones for all others."""
+    """Return the given share for one index, and equal shares for all others."""
     _require(0 <= share <= 1, "concentrated:share needs a share from 0 to 1")
 
     def weights(domain: int) -> np.ndarray:
@@ -297,11 +301,13 @@ def weighted(weights: Sequence[float], missing: float = 0.0) -> Weighted:
         missing: Share of devices without a reading, 0 to 1.
     """
     values = np.array(weights, float)
-    fits = values.ndim == 1 and np.isfinite(values).all() and (values >= 0).all() and values.sum() > 0
-    _require(bool(fits), "weights must be numbers of 0 or more, not all 0")
+    is_valid = values.ndim == 1 and np.isfinite(values).all() and (values >= 0).all() and values.sum() > 0
+    _require(bool(is_valid), "weights must be numbers of 0 or more, not all 0")
 
     def check(domain: int) -> np.ndarray:
-        _require(len(values) == domain, f"{len(values)} weights for an experiment with {domain} indices")
+        _require(
+            len(values) == domain, f"{len(values)} weights do not fit an experiment with {domain} indices"
+        )
         return values
 
     return Weighted("weights", check, missing)
@@ -312,7 +318,7 @@ def _require(condition: bool, text: str) -> None:
         raise PopulationError(text)
 
 
-# name -> fewest numbers, most numbers, form, constructor
+# name -> minimum and maximum count of numbers, form, constructor
 _SPECS: dict[str, tuple[int, int, str, Callable[..., Population]]] = {
     "uniform": (2, 2, "uniform, or uniform:low:high", uniform),
     "normal": (2, 2, "normal:mean:deviation", normal),
@@ -336,25 +342,25 @@ def parse(spec: str) -> Population:
     """
     name, *texts = spec.split(":")
     if name not in _SPECS:
-        raise PopulationError(f"no distribution is called {name!r}; there are {', '.join(_SPECS)}")
-    fewest, most, form, make = _SPECS[name]
+        raise PopulationError(f"unknown distribution {name!r}; choose from {', '.join(_SPECS)}")
+    min_count, max_count, form, construct = _SPECS[name]
     try:
         numbers = [float(text) for text in texts]
     except ValueError:
         numbers = [math.nan]
     if spec == "uniform":
         return even()
-    if not (fewest <= len(numbers) <= most and all(math.isfinite(x) for x in numbers)):
-        raise PopulationError(f"{spec!r} must read {form}, all numbers finite")
+    if not (min_count <= len(numbers) <= max_count and all(math.isfinite(x) for x in numbers)):
+        raise PopulationError(f"{spec!r} must have the form {form}, with finite numbers")
     if name == "concentrated" and len(numbers) == 2:
-        _require(numbers[1] == int(numbers[1]), f"{spec!r}: the index must be whole")
+        _require(numbers[1] == int(numbers[1]), f"{spec!r}: the index must be a whole number")
         return concentrated(numbers[0], int(numbers[1]))
-    return make(*numbers)
+    return construct(*numbers)
 
 
 # --- CSV ------------------------------------------------------------------------------------------
 
 
 def read_csv(path: Path | str, column: str, type: str = "number") -> Recorded:
-    """Return the readings in a CSV file's column, as read_column(); raise PopulationError in one line."""
+    """Return the readings in a CSV file's column; raise PopulationError with a one-line message."""
     return Recorded(read_column(path, column, type, PopulationError))

@@ -1,4 +1,4 @@
-"""Simulate a fleet before it is built: the estimate from its reports, beside the truth."""
+"""Simulate a fleet before it is built: the estimate from its reports, compared with the truth."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -41,23 +41,23 @@ Advance = Callable[[float], object]
 """Called with the share of the work done since the last call."""
 
 DEVICES = 100_000
-MOST_FAITHFUL = 100_000_000  # calls of real clients, which take about an hour
-_BATCH = 1 << 22  # reports drawn between two calls of advance
+MAX_FAITHFUL = 100_000_000  # calls of real clients, which take about an hour
+_BATCH = 1 << 22  # number of reports drawn between two calls of advance
 
 
 @dataclass(frozen=True, repr=False)
 class SimulatedEstimate(FleetEstimate):
-    """The estimate of a simulated fleet; its answers have the truth beside each value.
+    """A simulated fleet's estimate; its answers include the true values.
 
     Attributes:
         devices: Number of devices, including fake ones.
-        population: Their readings, as a spec.
-        reporting: The result of the calls of devices that are not fake.
+        population: The devices' readings, as a spec.
+        reporting: The result of the honest devices' calls.
         attack: The fake devices' results, or None.
-        convergence: The estimates as the reports came in, if requested.
-        planned: The planned error beside the measured one, if the file has a plan.
+        convergence: The estimates as the reports arrived, if requested.
+        planned: The planned error and the measured one, if the file has a plan.
         purpose: The experiment's purpose.
-        rows: Number of rows of the file with the readings, and of blank ones; None without a file.
+        rows: Total and blank row counts of the readings' file; None without a file.
     """
 
     devices: int = 0
@@ -70,7 +70,7 @@ class SimulatedEstimate(FleetEstimate):
     rows: FileRows | None = None
 
 
-def simulate(  # noqa: PLR0913 (public, and all but the file have defaults)
+def simulate(  # noqa: PLR0913 (public, and all arguments but the file have defaults)
     file: Path | str | Definition,
     *,
     devices: int | None = None,
@@ -84,22 +84,22 @@ def simulate(  # noqa: PLR0913 (public, and all but the file have defaults)
     workers: Workers = THIS_PROCESS,
     advance: Advance = lambda more: None,
 ) -> SimulatedEstimate:
-    """Simulate a fleet of an experiment file and estimate from its reports.
+    """Simulate a fleet for an experiment file and estimate from its reports.
 
     Args:
         file: The experiment's file, or its definition.
-        devices: 2 or more; default: as planned in the file, otherwise 100,000.
+        devices: Number of devices, at least 2; default: as planned in the file, otherwise 100,000.
         population: Readings of the devices, such as "normal:21:3" or "file:FILE:COLUMN", see
             drift.choose_population(); default: the planned case.
-        calls: Calls to report() of each device; default: until it has made the reports that its budget
-            allows, at most 10.
+        calls: Number of calls to report() by each device; default: until it has made the reports that its
+            budget allows, at most 10.
         faults: Run the real client on every device with these faults, Faults() for none; otherwise reports
             are drawn in NumPy, from the same distribution.
         attack: Codes that a share of the devices sends, such as "promote:30:0.05".
         seed: Repeats a run exactly.
-        confidence: Of the intervals, such as 0.95.
-        convergence: Also estimate while the reports come in; PictureContent() for the largest shares.
-        workers: Run real clients; the numbers do not depend on them.
+        confidence: Coverage of the intervals, such as 0.95.
+        convergence: Also estimate while the reports arrive; PictureContent() for the largest shares.
+        workers: Workers to run real clients; the numbers do not depend on them.
         advance: Called with the share of the work done since the last call.
 
     Raises:
@@ -120,19 +120,21 @@ def simulate(  # noqa: PLR0913 (public, and all but the file have defaults)
         people, population_words = choose_population(definition, population)
     devices = devices or (case.planned.devices if case else DEVICES)
     rng = np.random.default_rng(seed)
-    forgery, fake, outcome = None, 0, None
+    forgery, fake_devices, outcome = None, 0, None
     if attack is not None:
         if faults is not None:
-            raise AttackError("fake devices do not run the real client: use --attack without --faithful")
+            raise AttackError("fake devices do not run the real client; use --attack without --faithful")
         forgery = attacks.parse(experiment, attack)
-        fake = round(devices * forgery.share)
-        if not 0 < fake < devices - 1:
-            raise AttackError(f"a share of {forgery.share:g} of {devices:,} devices is none, or all of them")
+        fake_devices = round(devices * forgery.share)
+        if not 0 < fake_devices < devices - 1:
+            raise AttackError(
+                f"a share of {forgery.share:g} of {devices:,} devices rounds to 0 or to all of them"
+            )
     if convergence is not None and attack is not None:
-        raise ConvergenceError("a picture of convergence has no fake devices: leave --attack out")
-    for choice, option in ((convergence, "the picture of convergence"), (attack, "the attack")):
+        raise ConvergenceError("a convergence picture does not support fake devices; omit --attack")
+    for choice, option in ((convergence, "the convergence picture"), (attack, "the attack")):
         if choice is not None and answers_of(experiment) == {"mean"}:
-            require([experiment], "frequencies", f"leave {option} out, which is about shares")
+            require([experiment], "frequencies", f"omit {option}, which is about shares")
     steps = convergence is not None
     if faults is not None:
         rounds = _rounds(experiment, devices, calls)
@@ -143,7 +145,9 @@ def simulate(  # noqa: PLR0913 (public, and all but the file have defaults)
         whole = np.bincount(codes, minlength=experiment.code_count)
         grown = accumulate(experiment, codes) if steps else [whole]
     else:
-        reporting, truth, grown = _vectorised(experiment, people, devices - fake, calls, rng, steps, advance)
+        reporting, truth, grown = _vectorised(
+            experiment, people, devices - fake_devices, calls, rng, steps, advance
+        )
     growth = None
     if convergence is not None:
         growth = follow(
@@ -153,7 +157,9 @@ def simulate(  # noqa: PLR0913 (public, and all but the file have defaults)
     else:
         *_, counts = grown
         if forgery is not None:
-            outcome, counts = attacks.run(experiment, forgery, fake, reporting.calls, counts, truth, rng)
+            outcome, counts = attacks.run(
+                experiment, forgery, fake_devices, reporting.calls, counts, truth, rng
+            )
         estimates = among_readings(estimate(experiment, counts))
     true = shares_with_reading(experiment, truth)
     return SimulatedEstimate(
@@ -186,7 +192,7 @@ def _vectorised(
 ) -> tuple[Reporting, Floats, Iterable[Counts]]:
     """Return the result of the calls, the truth, and the growing histogram.
 
-    The truth is that among all calls to report(), or with `steps`, among the reports.
+    The truth is taken over all calls to report(), or with `steps`, over the reports.
     """
     reporting = calling.draw(experiment, devices, calls, rng)
     chances, of = people.probabilities(experiment), people.indices(experiment)
@@ -208,11 +214,11 @@ def _vectorised(
 
 
 def _rounds(experiment: Experiment, devices: int, calls: int | None) -> int:
-    """Return the calls of each real client; raise PopulationError if they would take too long."""
+    """Return the number of calls per real client; raise PopulationError if they would take too long."""
     rounds = calling.usual_calls(experiment) if calls is None else calls
-    if devices * rounds > MOST_FAITHFUL:
+    if devices * rounds > MAX_FAITHFUL:
         raise PopulationError(
-            f"--faithful makes {devices * rounds:,} calls, above the {MOST_FAITHFUL:,} allowed: "
-            "use fewer devices or --calls, or leave --faithful out"
+            f"--faithful makes {devices * rounds:,} calls, more than the {MAX_FAITHFUL:,} allowed; "
+            "use fewer devices or --calls, or omit --faithful"
         )
     return rounds

@@ -1,4 +1,4 @@
-"""Populations of texts, such as firmware versions: invented, or from a file, each with its share."""
+"""Populations of texts, such as firmware versions, invented or from a file, with their shares."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ..server.wire.experiments import is_own_type
 from .population import Population, PopulationError, Recorded
 
 MAX_DOMAIN = 1 << 24
-"""Largest number of indices for an array of all; texts with prefixes have more."""
-_MADE_UP = 1000
+"""Largest number of indices for which an array is used; texts with prefixes have more."""
+_INVENTED_TEXTS = 1000
 _FORMS = "zipf:exponent, zipf:exponent:FILE (one text a line) or file:FILE (CSV with columns text and share)"
 
 
@@ -59,25 +59,28 @@ def is_text_type(type: str) -> bool:
 
 def _require_text(experiment: Experiment) -> None:
     if not is_text_type(experiment.type):
-        raise PopulationError(f"a population of texts is not for {experiment.name}, a {experiment.type}")
+        raise PopulationError(
+            f"a population of texts does not fit {experiment.name}, which is a {experiment.type}"
+        )
 
 
 def weighted(texts: Sequence[str], weights: Sequence[float]) -> Texts:
-    """Return texts with weights; raise PopulationError for negative or only zero weights, or duplicates."""
+    """Return texts with weights; raise PopulationError for negative or all-zero weights, or duplicates."""
     values = np.array(weights, float)
     if not (np.isfinite(values).all() and (values >= 0).all() and values.sum() > 0):
         raise PopulationError("shares of texts must be numbers of 0 or more, not all 0")
     text, times = Counter(texts).most_common(1)[0]
     if times > 1:
-        raise PopulationError(f"the text {text!r} occurs {times} times: list each once")
+        raise PopulationError(f"the text {text!r} occurs {times} times; list each text once")
     return Texts(tuple(texts), values / values.sum())
 
 
 def parse(spec: str, type: str = "text") -> Texts:
     """Return the population of "zipf:1.1", "zipf:1.1:FILE" or "file:FILE".
 
-    With zipf, the i-th text has a weight of i^-exponent; the texts are in the file, one per line, or for the
-    type "text" 1,000 invented ones. With file, it is a CSV file with the columns text and share.
+    With zipf, the i-th text has a weight of i^-exponent; the texts come from the file, one per line, or,
+    for the type "text", are 1,000 invented ones. With file, FILE is a CSV file with the columns text and
+    share.
 
     Raises:
         PopulationError: With a one-line message.
@@ -91,13 +94,13 @@ def parse(spec: str, type: str = "text") -> Texts:
     except ValueError:
         exponent = math.nan
     if not 0 <= exponent < math.inf:
-        raise PopulationError(f"{spec!r} is not a population of texts: write {_FORMS}")
+        raise PopulationError(f"{spec!r} is not a population of texts; write {_FORMS}")
     if not file and type != "text":
         raise PopulationError(
             f"list the texts of type {type} in a file: {spec}:FILE, one per line, or file:FILE, CSV with the "
             "columns text and share"
         )
-    texts = _read_texts(file) if file else [f"text-{i}" for i in range(1, _MADE_UP + 1)]
+    texts = _read_texts(file) if file else [f"text-{i}" for i in range(1, _INVENTED_TEXTS + 1)]
     return weighted(texts, (np.arange(1.0, len(texts) + 1) ** -exponent).tolist())
 
 
@@ -109,7 +112,7 @@ def _read_texts(path: str) -> list[str]:
         raise PopulationError(f"cannot read {path}: {reason}") from None
     texts = [line for line in text.split("\n") if line]
     if not texts:
-        raise PopulationError(f"{path} has no text: write one per line")
+        raise PopulationError(f"{path} has no texts; write one per line")
     return texts
 
 

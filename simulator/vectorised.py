@@ -1,7 +1,7 @@
-"""Codes of millions of devices in NumPy, from the channel that the boards run.
+"""Draw codes for millions of devices in NumPy, from the same channel that boards use.
 
-The mechanism draws (server/mechanisms); this module adds fleets: missing readings, and memory that does not
-grow with the fleet.
+The mechanism (server/mechanisms) draws; this module adds missing readings, and keeps memory use independent
+of the fleet's size.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,15 +11,15 @@ import numpy as np
 from ..device.ldp_client import Experiment
 from ..server.mechanisms import mechanism_of
 
-NO_READING = -1  # None: the index of "no reading", or a uniformly drawn one if it has none
+NO_READING = -1  # stands for the index of "no reading", or for a uniformly drawn one if there is none
 
-_CHUNK = 1 << 15  # reports at once: as many as fit a core's cache
+_CHUNK = 1 << 15  # number of reports at once, to fit a core's cache
 
 
 def codes(experiment: Experiment, indices: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Return one code for each index, uint32, in the same order.
 
-    Needs 4 bytes for each report besides its working memory of a few megabytes.
+    Needs 4 bytes per report, plus a few megabytes of working memory.
 
     Args:
         experiment: The experiment.
@@ -52,19 +52,19 @@ def histogram(
     no_reading: int = 0,
     of: Sequence[int] | None = None,
 ) -> np.ndarray:
-    """Return the histogram of the codes of a whole fleet, int64, shape (code_count,).
+    """Return the histogram of a whole fleet's codes, int64, shape (code_count,).
 
     Memory does not depend on the number of reports.
 
     Args:
         experiment: The experiment.
-        index_counts: Number of reports of each index, shape (domain,).
+        index_counts: Number of reports with each index, shape (domain,).
         rng: Source of the draws.
         no_reading: Number of reports without a reading.
-        of: Indices of the counts, if the domain is too large for an array; then no_reading must be 0.
+        of: Indices of the counts, if the domain is too large for an array; no_reading must then be 0.
 
     Raises:
-        ValueError: For counts that do not fit.
+        ValueError: For counts that do not fit the experiment.
     """
     index_counts = np.asarray(index_counts)
     size = experiment.domain if of is None else len(of)
@@ -93,7 +93,7 @@ def histogram(
 def _index_chunks(
     experiment: Experiment, index_counts: np.ndarray, no_reading: int, rng: np.random.Generator
 ) -> Iterator[np.ndarray]:
-    """Yield every device's index, sorted, since a histogram does not depend on the order of its reports."""
+    """Yield every device's index, sorted, because a histogram does not depend on the order of its reports."""
     ends = np.cumsum(index_counts)
     for start in range(0, int(ends[-1]), _CHUNK):
         stop = min(start + _CHUNK, int(ends[-1]))

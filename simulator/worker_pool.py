@@ -10,10 +10,10 @@ Result = TypeVar("Result")
 
 
 class WorkersError(HushmoteError):
-    """Workers that cannot be started or were lost; the message says what would be right."""
+    """Raised if workers cannot be started or were lost; the message says what to do."""
 
 
-def _here(
+def _run_here(
     function: Callable[..., Result], parts: Sequence[Any], common: tuple[Any, ...]
 ) -> Iterator[tuple[int, Result]]:
     for number, part in enumerate(parts):
@@ -21,13 +21,14 @@ def _here(
 
 
 class Workers:
-    """Workers that run a function on each of some parts.
+    """Workers that run a function on each of several parts.
 
     Args:
-        run: Like _here(), which uses this process: yields each part's number and result, in any order.
+        run: A function like _run_here(), which uses this process: yields each part's index and result, in
+            any order.
     """
 
-    def __init__(self, run: Callable[..., Iterator[tuple[int, Any]]] = _here) -> None:
+    def __init__(self, run: Callable[..., Iterator[tuple[int, Any]]] = _run_here) -> None:
         self._run = run
 
     def map(
@@ -37,26 +38,26 @@ class Workers:
         *common: Any,
         advance: Callable[[Part], object] = lambda part: None,
     ) -> Iterator[Result]:
-        """Yield function(part, *common) of each part, in the order of the parts.
+        """Yield function(part, *common) for each part, in the order of the parts.
 
         Args:
-            function: Defined at a module's top level, without side effects: a part whose worker died is run
-                again.
+            function: Defined at a module's top level, without side effects: a part is rerun if its
+                worker dies.
             parts: The first arguments of the calls.
-            *common: Further arguments, the same for all parts.
+            *common: Additional arguments, the same for all parts.
             advance: Called with each part when it is done, in order of completion.
 
         Raises:
-            WorkersError: If workers are lost. Errors of the function are raised too.
+            WorkersError: If workers are lost. The function's errors are raised as well.
         """
-        early: dict[int, Result] = {}
-        following = 0
+        waiting: dict[int, Result] = {}
+        next_number = 0
         for number, result in self._run(function, parts, common):
             advance(parts[number])
-            early[number] = result
-            while following in early:
-                yield early.pop(following)
-                following += 1
+            waiting[number] = result
+            while next_number in waiting:
+                yield waiting.pop(next_number)
+                next_number += 1
 
 
 THIS_PROCESS = Workers()

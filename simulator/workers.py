@@ -1,11 +1,11 @@
-"""Workers for a simulation or a study: this process, several of this machine, or a Dask scheduler's.
+"""Workers for a simulation or a study: this process, several local processes, or a Dask scheduler's.
 
     with workers(4) as pool:
         for result in pool.map(function, parts, common):
             ...
 
-Each part has its own seed, and results come in the order of the parts: numbers do not depend on where the
-parts ran, nor on the number of workers.
+Each part has its own seed, and results are in the order of the parts, so numbers do not depend on where the
+parts ran or on the number of workers.
 """
 
 import os
@@ -15,21 +15,23 @@ from contextlib import contextmanager
 from ..server.extras import is_installed, require
 from .worker_pool import THIS_PROCESS, Workers, WorkersError
 
-_MOST_WORKERS = 64  # on machines with fewer cores: more workers would fill the memory without being faster
+_MAX_WORKERS = (
+    64  # limit on machines with fewer cores, where more workers would fill the memory without being faster
+)
 
 
 @contextmanager
 def workers(choice: int | str | None = None, cores: bool = False) -> Iterator[Workers]:
-    """Yield workers for the block: processes of this machine, of a Dask scheduler, or this process alone.
+    """Yield workers for the block: local processes, a Dask scheduler's workers, or this process alone.
 
     Args:
         choice: Number of processes, 1 or more, or a scheduler's address, such as tcp://10.0.0.5:8786;
             default: this process.
-        cores: Default to one process per core, each with one thread of linear algebra, if Dask is installed.
+        cores: Whether to default to one single-threaded process per core, if Dask is installed.
 
     Raises:
         ExtraMissing: If Dask is needed and not installed.
-        WorkersError: If the scheduler does not answer, or its workers do not fit.
+        WorkersError: If the scheduler does not answer, or its workers run other versions.
     """
     count = os.cpu_count() or 1
     if choice is None:
@@ -40,16 +42,16 @@ def workers(choice: int | str | None = None, cores: bool = False) -> Iterator[Wo
     if isinstance(choice, int):
         if choice < 1:
             raise WorkersError(f"the number of workers must be 1 or more, not {choice}")
-        if choice > max(_MOST_WORKERS, count):
+        if choice > max(_MAX_WORKERS, count):
             raise WorkersError(
-                f"each worker is a process, and this machine has {count} cores: use at most "
-                f"{max(_MOST_WORKERS, count)} workers"
+                f"each worker is a process, and this machine has {count} cores; use at most "
+                f"{max(_MAX_WORKERS, count)} workers"
             )
         if choice == 1 and not cores:
             yield THIS_PROCESS
             return
     require("distributed", "work in several processes")
-    from . import dask_workers  # distributed takes a second to load
+    from . import dask_workers  # imported lazily because distributed is slow to load
 
     with dask_workers.local(choice) if isinstance(choice, int) else dask_workers.remote(choice) as pool:
         yield pool

@@ -1,4 +1,4 @@
-"""The studies by name, and functions that parse parameters and print and write results."""
+"""The studies by name, and functions to parse parameters and to print and write results."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ PICTURES = (".png", ".pdf", ".svg")
 
 @dataclass(frozen=True)
 class Study:
-    """A study's help line and its features.
+    """A study's help line and features.
 
     Attributes:
-        uses_all_cores: Whether it uses all cores unless --workers is given.
+        uses_all_cores: Whether the study uses all cores unless --workers is given.
     """
 
     line: str
@@ -41,46 +41,46 @@ class Study:
 
 STUDIES = {
     "scale": Study(
-        "What a fleet of so many boards needs: set-up, machines, and what breaks first.",
+        "A fleet's needs: set-up, machines, and the limit that is reached first.",
         has_figure=False,
     ),
     "arrival": Study(
-        "A power cut ends and all boards come back: how long that takes, with a random delay and without.",
+        "The time until all boards reconnect after a power cut, with and without a random delay.",
         takes_seed=True,
     ),
     "ranges": Study(
-        "Errors of ranges over days: central and local, flat and hierarchy, beside what theory says.",
+        "Errors of ranges over days compared with theory: central and local, flat and hierarchy.",
         takes_seed=True,
         takes_workers=True,
         uses_all_cores=True,
         has_figure=False,
     ),
     "lifetime": Study(
-        "A lifetime of reports: few large against many small ones, predicted and measured.",
+        "A lifetime of reports: a few large ones or many small ones, predicted and measured.",
         takes_seed=True,
         takes_workers=True,
         writes_csv=True,
     ),
     "reconstruction": Study(
-        "What many questions rebuild, of a curator who draws noise anew and of one who keeps it.",
+        "Reconstruction by many questions to a curator whose noise is new each time or kept.",
         takes_seed=True,
         takes_workers=True,
         uses_all_cores=True,
     ),
     "plan-check": Study(
-        "A plan's errors beside those of simulated fleets; it takes what `hushmote plan` does.",
+        "A plan's errors compared with simulated fleets; accepts the options of `hushmote plan`.",
         takes_seed=True,
         takes_workers=True,
         has_figure=False,
     ),
     "composition": Study(
-        "An adversary's view of 3 and of 3,000 releases; how many reports spend a budget.",
+        "An adversary's view of 3 and 3,000 releases, and the reports that a budget allows.",
     ),
     "compose": Study(
-        "What releases of different ε, pure or with a δ, are together under every theorem.",
+        "The combined guarantee of releases with different ε, pure or with a δ, by every theorem.",
     ),
     "curves": Study(
-        "Composition theorems as curves: ε per report, what reports spend, how many there are.",
+        "Composition theorems as curves: ε per report, total cost, and number of reports.",
     ),
     "majority": Study(
         "The ε of each report by the majority rule, which is not LDP: its raw curve and the envelope.",
@@ -92,7 +92,7 @@ STUDIES = {
 
 
 def run(name: str, parameters: StudyParameters, context: RunContext) -> StudyResult:
-    """Run a study with its parameters; raises the study's own errors."""
+    """Run a study with its parameters; raise the study's own errors."""
     return _module(name).run(parameters, context)
 
 
@@ -109,24 +109,24 @@ def model(name: str) -> type[StudyParameters]:
 
 
 def option(key: str) -> str:
-    """Return the option that gives a parameter."""
+    """Return a parameter's command-line option."""
     return f"--{key.replace('_', '-')}"
 
 
 def parameters(name: str, texts: Mapping[str, Any]) -> StudyParameters:
-    """Return a study's parameters from the texts of its options; a parameter of several values has a list.
+    """Return a study's parameters from its options' texts; a parameter with several values has a list.
 
     Each text may contain several values separated by commas, unless the parameter's values are lists
     themselves.
 
     Raises:
-        StudyError: If a text is wrong; one line says what was wrong and what would be right.
+        StudyError: If a text is invalid; the message says what was expected.
     """
     fields = model(name).model_fields
     values = dict(texts)
     for key, field in fields.items():
         if key in values and get_origin(field.annotation) is tuple and field.json_schema_extra is None:
-            values[key] = [one for text in values[key] for one in text.split(",")]
+            values[key] = [part for text in values[key] for part in text.split(",")]
     try:
         return model(name)(**values)
     except ValidationError as e:
@@ -134,7 +134,7 @@ def parameters(name: str, texts: Mapping[str, Any]) -> StudyParameters:
 
 
 def _mistake(name: str, fields: Mapping[str, FieldInfo], error: ValidationError) -> str:
-    """Return what is wrong with the first invalid parameter, and what would be right."""
+    """Return a message about the first invalid parameter that says what was expected."""
     first = error.errors(include_url=False)[0]
     key = str(first["loc"][0]) if first["loc"] else ""
     if first["type"] == "missing":
@@ -143,7 +143,7 @@ def _mistake(name: str, fields: Mapping[str, FieldInfo], error: ValidationError)
 
 
 def default(field: FieldInfo) -> str:
-    """Return a parameter's default as it would be typed, or "" if it has none."""
+    """Return a parameter's default as a user would type it, or "" if it has none."""
     value = field.default
     if value is PydanticUndefined or value is None or value is False:
         return ""

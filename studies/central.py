@@ -19,7 +19,7 @@ from .frame import Row, RunContext, StudyParameters, StudyResult, table
 from .lee_clifton import EpsilonChoice, check_epsilon, choose_epsilon
 from .sensitivity import Universe, format_count, statistic
 
-_FEW = 3  # statistics that the answer names each
+_FEW = 3  # maximum number of statistics that the answer names
 
 
 class CentralParameters(StudyParameters):
@@ -37,7 +37,8 @@ class CentralParameters(StudyParameters):
     )
     size: int | None = Field(None, description="Records in the release; all but one by default.")
     prior: str = Field(
-        "uniform", description="uniform, or how likely each record is the missing one, smallest first: a,b,c."
+        "uniform",
+        description="uniform, or how likely each record is the missing one, smallest first: a,b,c.",
     )
     distance: int = Field(1, description="Records that neighbours differ by.")
     neighbours: Literal["unbounded", "bounded"] = Field(
@@ -80,7 +81,7 @@ def _choices(text: str, parameters: CentralParameters, risk: float) -> list[Epsi
     missing = _prior(parameters.prior, universe)
     choices: list[EpsilonChoice] = []
     for query in (statistic(name) for name in parameters.queries):
-        # the worlds of a custom function are enumerated: the first lacks the last record
+        # A custom function's worlds are enumerated, and the first of them lacks the last record.
         worlds = missing[::-1] if missing is not None and query.own else missing
         choices.append(
             choose_epsilon(query, universe, risk, parameters.distance, parameters.neighbours, worlds)
@@ -89,7 +90,7 @@ def _choices(text: str, parameters: CentralParameters, risk: float) -> list[Epsi
 
 
 def _prior(text: str, universe: Universe) -> Floats | None:
-    """Return the chance of each record of being the missing one, shape (records,), or None if uniform."""
+    """Return each record's probability of being the missing one, shape (records,), or None if uniform."""
     if text == "uniform":
         return None
     count = len(universe.records)
@@ -97,7 +98,9 @@ def _prior(text: str, universe: Universe) -> Floats | None:
         raise DisclosureError("a prior says which record is missing: leave --size out, or the prior uniform")
     probabilities = [float(fraction(x, "a prior's probability")) for x in text.split(",")]
     if len(probabilities) != count:
-        raise DisclosureError(f"the prior has {len(probabilities)} numbers, there are {count} records")
+        raise DisclosureError(
+            f"the prior needs a number for each of the {count} records, not {len(probabilities)}"
+        )
     return normalize_prior(probabilities, len(probabilities))
 
 
@@ -131,8 +134,8 @@ def _tables(
     prefix: str, rows: Sequence[Row], parameters: CentralParameters, risk: float
 ) -> list[TextTable | str]:
     k, epsilon = parameters.distance, parameters.epsilon
-    how = f"{'1 record' if k == 1 else f'{k} records'} "
-    how += "less or more" if parameters.neighbours == "unbounded" else "changed"
+    relation = f"{'1 record' if k == 1 else f'{k} records'} "
+    relation += "less or more" if parameters.neighbours == "unbounded" else "changed"
     headings = "query | Δf | Δv | upper-bound ε | tight ε"
     cells = "{query} | {sensitivity:.6g} | {spread:.6g} | {upper} | {tight}"
     if epsilon is not None:
@@ -148,18 +151,18 @@ def _tables(
     return [
         _answer(rows, risk),
         "",
-        f"# {prefix}the largest ε for a risk of {risk:.6g}, {worlds} worlds; Δf: {how}",
+        f"# {prefix}the largest ε for a risk of {risk:.6g}, {worlds} worlds; Δf: {relation}",
         table("", headings, cells, lines),
         *(f"{row['query']}: no tight ε: {row['tight_refused']}" for row in rows if row["tight_refused"]),
     ]
 
 
-def _digits(number: float | None, none: str) -> str:
-    return none if number is None else f"{number:.6f}"
+def _digits(number: float | None, placeholder: str) -> str:
+    return placeholder if number is None else f"{number:.6f}"
 
 
 def _answer(rows: Sequence[Row], risk: float) -> str:
-    """Recommend an ε for one answer of each statistic, by the tight bound if there is one."""
+    """Recommend an ε for one answer per statistic, by the tight bound if it is known."""
     best = [(row["query"], row["upper_epsilon" if row["tight_refused"] else "tight_epsilon"]) for row in rows]
     finite = sorted((epsilon, query) for query, epsilon in best if epsilon is not None)
     if not finite:
@@ -191,44 +194,44 @@ def draw(path: Path, figure_data: tuple[list[tuple[str, list[EpsilonChoice]]], f
     """Write both bounds on the posterior against ε, a panel for each statistic, with the risk's line.
 
     Args:
-        path: The image.
+        path: The image file.
         figure_data: Universes, each with its name and the choices for the same statistics; and the risk.
     """
-    from .drawing import COLOURS, heading, legend_below, panel, panels
+    from .drawing import COLOURS, add_heading, add_legend_below, panel, panels
 
     universes, risk = figure_data
-    # The upper and the tight bound's, universe by universe.
+    # Each universe's colours for the upper and the tight bound.
     pairs = [(COLOURS[i], COLOURS[j]) for i, j in ((1, 0), (5, 2), (3, 4), (6, 6))]
     with panels(path, len(universes[0][1])) as (drawing, all_axes):
         for place, axes in enumerate(all_axes):
-            here = [
+            choices_here = [
                 (f"{name}: " if len(universes) > 1 else "", choices[place]) for name, choices in universes
             ]
-            ends = [e for _, c in here for e in (c.upper_epsilon, c.tight_epsilon) if e is not None]
-            most = max(5.0, 1.2 * max(ends, default=0.0))
-            grid = np.linspace(0, most, 201)[1:]
-            for (named, choice), (high, low) in zip(here, cycle(pairs), strict=False):
-                label = f"{named}upper bound"
+            ends = [e for _, c in choices_here for e in (c.upper_epsilon, c.tight_epsilon) if e is not None]
+            max_epsilon = max(5.0, 1.2 * max(ends, default=0.0))
+            grid = np.linspace(0, max_epsilon, 201)[1:]
+            for (prefix, choice), (high, low) in zip(choices_here, cycle(pairs), strict=False):
+                label = f"{prefix}upper bound"
                 axes.plot(
                     grid, [choice.upper(e) for e in grid], color=high, lw=1.6, ls=(0, (4, 2)), label=label
                 )
                 if choice.all is not None:
                     tight = [choice.all.tight(e) for e in grid]
-                    axes.plot(grid, tight, color=low, lw=2, label=f"{named}tight bound")
-                for epsilon, colour, apart in (  # so that two labels do not overlap
+                    axes.plot(grid, tight, color=low, lw=2, label=f"{prefix}tight bound")
+                for epsilon, colour, apart in (  # the offset keeps the two labels apart
                     (choice.upper_epsilon, high, True),
                     (choice.tight_epsilon, low, False),
                 ):
                     if epsilon is not None:
                         axes.plot([epsilon], [risk], "o", color=colour, ms=6, zorder=5)
-                        text = " " if named else f"ε = {epsilon:.4g}"
-                        is_left = apart and epsilon > most / 5  # otherwise the axis would cover it
+                        text = " " if prefix else f"ε = {epsilon:.4g}"
+                        is_left = apart and epsilon > max_epsilon / 5  # otherwise the axis would cover it
                         at, end = ((-7, 8), "right") if is_left else ((7, -29 if apart else -15), "left")
                         font: dict[str, Any] = {"color": colour, "fontsize": 9.5, "ha": end}
                         axes.annotate(text, (epsilon, risk), at, textcoords="offset points", **font)
             axes.axhline(risk, color="#555555", lw=1.2, ls=(0, (5, 3)), label="risk")
-            axes.set_xlim(0, most)
+            axes.set_xlim(0, max_epsilon)
             axes.set_ylim(0, 1.02 if axes.get_ylim()[1] > 0.8 else None)
-            panel(axes, (here[0][1].query, "", "ε, nats", "belief, at most"))
-        heading(drawing, f"Belief in a possible world after one answer (risk {risk:.4g})")
-        legend_below(drawing, all_axes[0], 2 if len(universes) > 1 else 4)
+            panel(axes, (choices_here[0][1].query, "", "ε, nats", "belief, at most"))
+        add_heading(drawing, f"Belief in a possible world after one answer (risk {risk:.4g})")
+        add_legend_below(drawing, all_axes[0], 2 if len(universes) > 1 else 4)

@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from ..server.accounting import History, Kind, ReportCost
-from ..server.accounting.errors import AccountingError, whole
+from ..server.accounting.errors import AccountingError, whole_number
 from ..server.epsilon import MICRO, micro_nats
 from ..server.errors import UsageError, refusing
 from ..server.words.epsilon import belief, rounded_up
@@ -17,15 +17,15 @@ from .curves import FIGURE_THEOREMS, line_style
 from .frame import RunContext, StudyParameters, StudyResult
 from .mixed_list import TITLES, ComposedRow, compose
 
-_NEXT_TO_NOTHING = 0.5  # from this δ on, a guarantee is worthless
+_NEXT_TO_NOTHING = 0.5  # a guarantee with at least this δ is worthless
 _LDP = (Kind.PURE, Kind.APPROXIMATE)
-_PREFIXES, _FEW_PREFIXES = 40, 10  # numbers of points to draw; the lower one for more than _MANY different ε
+_PREFIXES, _FEW_PREFIXES = 40, 10  # points to draw with up to, and with more than, _MANY different ε
 _MANY = 50
 _SLACKS = np.geomspace(1e-12, 0.3, 13)
 
 
 class ComposeParameters(StudyParameters):
-    """Releases of a list or of a file, or of both."""
+    """Releases from a list, a file, or both."""
 
     releases: tuple[str, ...] = Field(
         (), description="EPSILON[:DELTA][xCOUNT], in order: 0.5x1000,1,0.5:0.01x20."
@@ -47,14 +47,15 @@ def run(parameters: ComposeParameters, context: RunContext) -> StudyResult:
         )
     history = History(tuple(runs))
     rows = compose(history, parameters.delta)
-    own = float(history.delta)
+    own_delta = float(history.delta)
     releases = [
         {"epsilon": cost.epsilon / MICRO, "delta": cost.delta, "count": n} for cost, n in history.runs
     ]
-    json = {"releases": releases, "count": history.count, "sum": history.sum / MICRO, "sum_delta": own}
+    json = {"releases": releases, "count": history.count, "sum": history.sum / MICRO, "sum_delta": own_delta}
     usable = [row for row in rows if not row.refused]
     table = TextTable(
-        f"{history.count:,} releases, Σε = {history.sum / MICRO:,g}{f', Σδ = {own:g}' if own else ''}: "
+        f"{history.count:,} releases, Σε = {history.sum / MICRO:,g}"
+        f"{f', Σδ = {own_delta:g}' if own_delta else ''}: "
         "together they are",
         ("theorem", "ε", "δ", "each ε is"),
         [_cells(row) for row in (rows if parameters.all else usable)],
@@ -64,13 +65,13 @@ def run(parameters: ComposeParameters, context: RunContext) -> StudyResult:
     notes = [f"{_title(row)}: {row.refused}." for row in refused]
     if refused and not parameters.all:
         notes = [f"Not valid here: {', '.join(map(_title, refused))}. --all shows why."]
-    output = (*_answer(history, rows), "", table, *notes, _meaning(own))
+    output = (*_answer(history, rows), "", table, *notes, _meaning(own_delta))
     figure_data = (history, parameters.delta)
     return StudyResult(json | {"theorems": [row.to_dict() for row in rows]}, output, figure_data)
 
 
 def release(text: str) -> tuple[ReportCost, int]:
-    """Return releases of one kind from EPSILON[:DELTA][xCOUNT] in nats; raise UsageError for another text."""
+    """Parse EPSILON[:DELTA][xCOUNT], in nats, into releases of one kind; raise UsageError for other text."""
     head, cross, count = text.replace("×", "x").partition("x")
     epsilon, colon, delta = head.partition(":")
     try:
@@ -98,7 +99,9 @@ def _read(file: Path) -> list[tuple[ReportCost, int]]:
 
 
 def _run(epsilon: float, delta: float, count: int) -> tuple[ReportCost, int]:
-    return ReportCost(micro_nats(epsilon, AccountingError), delta), whole("the number of releases", count)
+    return ReportCost(micro_nats(epsilon, AccountingError), delta), whole_number(
+        "the number of releases", count
+    )
 
 
 def _cells(row: ComposedRow) -> tuple[str, ...]:
@@ -115,7 +118,7 @@ def _answer(history: History, rows: list[ComposedRow]) -> list[str]:
     """Summarize the releases by the theorem with the best guarantee."""
 
     def worth(row: ComposedRow) -> tuple[bool, float]:
-        """Return a sort key of theorems: less is better, and a δ must save at least 1% of ε."""
+        """Return a sort key for theorems: lower is better, and a δ must save at least 1% of ε."""
         epsilon = row.epsilon or 0.0
         return ((row.delta or 0) >= _NEXT_TO_NOTHING, epsilon * (1 if row.delta == history.delta else 1.01))
 
@@ -135,8 +138,8 @@ def _answer(history: History, rows: list[ComposedRow]) -> list[str]:
     return answer
 
 
-def _meaning(own: float) -> str:
-    if own:
+def _meaning(own_delta: float) -> str:
+    if own_delta:
         return (
             "(ε, δ): no event is likelier under one course of readings than e^ε times its chance under "
             "another, plus δ. The odds may pass e^ε more often than δ."
@@ -149,7 +152,7 @@ def _meaning(own: float) -> str:
 
 def draw(path: Path, figure_data: tuple[History, float]) -> None:
     """Write the guarantee for the first n releases, n up to all, and the δ of theorems against ε of all."""
-    from .drawing import figure, legend_below, number_axis, panel
+    from .drawing import add_legend_below, figure, number_axis, panel
 
     history, slack = figure_data
     points = _PREFIXES if len(history.epsilons) <= _MANY else _FEW_PREFIXES
@@ -171,7 +174,7 @@ def draw(path: Path, figure_data: tuple[History, float]) -> None:
         note = f"all {history.count:,} releases, Σδ = {float(history.delta):g} of their own; dashed: Σε"
         words = "δ against ε", note, "ε of all, nats", "δ that the theorem adds"
         panel(right_axes, words, "y", y="{:g}")
-        legend_below(drawing, left_axes, 4)
+        add_legend_below(drawing, left_axes, 4)
 
 
 def first_releases(history: History, count: int) -> History:
@@ -185,7 +188,7 @@ def first_releases(history: History, count: int) -> History:
 
 
 def _spent(steps: list[list[ComposedRow]]) -> dict[str, list[float]]:
-    """Return ε under each theorem shown, step by step; NaN if it guarantees nothing."""
+    """Return each plotted theorem's ε at each step; NaN if it guarantees nothing."""
     return {
         rows[0].theorem: [
             math.nan if row.epsilon is None or math.isinf(row.epsilon) else row.epsilon for row in rows

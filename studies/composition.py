@@ -1,8 +1,8 @@
-"""An adversary's view of many releases of one value, and when they have spent a budget.
+"""An adversary's view of many releases of one value, and how many releases a budget allows.
 
-Everything is computed, nothing is drawn. The value is yes or no, and each release is randomized response with
-ε in nats: every ε-LDP release of two values, Laplace noise included, can be made from it, and so reveals no
-more. Gaussian noise has no ε without a δ, and is left out.
+Everything is computed exactly rather than simulated. The value is yes or no, and each release is randomized
+response with ε in nats: every ε-LDP release of two values, including Laplace noise, can be derived from it,
+and so does not reveal more. Gaussian noise is left out, because it does not have an ε without a δ.
 """
 
 import math
@@ -23,7 +23,7 @@ from ..server.accounting import (
     optimal_delta,
     optimal_total,
 )
-from ..server.accounting.errors import positive, probability, whole
+from ..server.accounting.errors import positive_number, probability, whole_number
 from ..server.accounting.theorem import largest
 from ..server.epsilon import MICRO, micro_nats
 from .frame import Row, RunContext, StudyParameters, StudyResult, table
@@ -40,9 +40,9 @@ class View:
     """An adversary's view of one board after a number of releases.
 
     Attributes:
-        given_yes: Probabilities of seeing 0, 1, ... `releases` times yes if the board's value is yes, shape
-            (releases + 1,); in reverse order they are those of no.
-        right: How often the best guess of the value is right if both values are equally likely beforehand; in
+        given_yes: Probabilities of seeing yes 0, 1, ... `releases` times if the board's value is yes, shape
+            (releases + 1,); in reverse order, the probabilities if it is no.
+        right: Probability that the best guess of the value is right if both are equally likely beforehand; in
             [0.5, 1].
     """
 
@@ -53,10 +53,10 @@ class View:
 
 def view(epsilon: int, releases: int) -> View:
     """Return the view of one board after `releases` releases (1 to 100,000) of epsilon micro-nats each."""
-    nats = whole("epsilon in micro-nats", epsilon) / MICRO
-    n = whole("the number of releases", releases, high=100_000)
+    nats = whole_number("epsilon in micro-nats", epsilon) / MICRO
+    n = whole_number("the number of releases", releases, high=100_000)
     yes_counts = np.arange(n + 1)
-    # Binomial probabilities; scipy.stats has them too and takes as long to load as all of this.
+    # Compute binomial probabilities directly, because loading scipy.stats takes as long as everything here.
     ways = special.gammaln(n + 1) - special.gammaln(yes_counts + 1) - special.gammaln(n - yes_counts + 1)
     given_yes = np.exp(
         ways + yes_counts * special.log_expit(nats) + (n - yes_counts) * special.log_expit(-nats)
@@ -65,7 +65,7 @@ def view(epsilon: int, releases: int) -> View:
 
 
 def until_spent(epsilon: int, total: float, delta: float) -> Row:
-    """Return the number of reports of epsilon micro-nats within a total, by theorem and by the misprint."""
+    """Return how many reports of epsilon micro-nats fit in a total, by each theorem and the misprint."""
     rules = (Basic(total), ZcdpFilter(total, delta), Optimal(total, delta), Advanced(total, delta))
     counts = {rule.name: rule.most_reports(epsilon) or 0 for rule in rules}
     wrong = largest(lambda k: misprint(epsilon, k, delta) <= total, 1 << 27)
@@ -78,7 +78,7 @@ def advanced(epsilon: int, reports: int, delta: float) -> float:
 
 
 def misprint(epsilon: int, reports: int, delta: float) -> float:
-    """Return the formula without the ε before the root: not a theorem, kept to recognise its numbers."""
+    """Return the formula without the ε before the root, which is not a theorem, but was published."""
     nats = epsilon / MICRO
     root = math.sqrt(2 * reports * math.log(1 / probability("delta", delta, zero=False)))
     return root + reports * nats * math.expm1(nats)
@@ -91,11 +91,11 @@ def tutorial() -> Row:
     formulas = {"advanced": advanced, "misprint": misprint}
     row |= {name: cost(micro, reports, delta) for name, cost in formulas.items()}
     row["few"] = {name: cost(micro, FEW, delta) for name, cost in formulas.items()}
-    return row | {"pays": {name: _pays(cost, micro, delta) for name, cost in formulas.items()}}
+    return row | {"pays": {name: _break_even(cost, micro, delta) for name, cost in formulas.items()}}
 
 
-def _pays(cost: Callable[[int, int, float], float], epsilon: int, delta: float) -> int:
-    """Return the number of reports from which on a formula costs less than the sum."""
+def _break_even(cost: Callable[[int, int, float], float], epsilon: int, delta: float) -> int:
+    """Return the lowest number of reports for which a formula costs less than the sum."""
     return 1 + largest(lambda k: cost(epsilon, k, delta) >= k * epsilon / MICRO, 1 << 20)
 
 
@@ -103,7 +103,7 @@ def _pays(cost: Callable[[int, int, float], float], epsilon: int, delta: float) 
 
 
 class CompositionParameters(StudyParameters):
-    """Releases, and the budget that they spend."""
+    """The releases and the budget that they use."""
 
     epsilon: float = Field(0.1, description="ε of each release that an adversary sees, in nats.")
     total: float = Field(10.0, description="Budget of all reports together, in nats.")
@@ -120,7 +120,7 @@ def run(parameters: CompositionParameters, context: RunContext) -> StudyResult:
     spent = [until_spent(e, total, delta) for e in EPSILONS]
     example = tutorial()
     json = {"total": total, "delta": delta, "views": view_rows, "spent": spent, "tutorial": example}
-    of_all = positive("the total", total)
+    total_nats = positive_number("the total", total)
     costs: list[Row] = [
         {"what": f"k = {k} reports cost", "basic": f"{k * example['epsilon']:g}"}
         | {name: f"{of[name]:.3f}" for name in example["pays"]}
@@ -133,7 +133,8 @@ def run(parameters: CompositionParameters, context: RunContext) -> StudyResult:
             f"releases | Σε | best guess is right | δ at a total of {total:g}",
             "{releases:,} | {sum:g} | {percent:.4g}% | {fail:.3g}",
             [
-                row | {"percent": 100 * row["right"], "fail": optimal_delta(nats, row["releases"], of_all)}
+                row
+                | {"percent": 100 * row["right"], "fail": optimal_delta(nats, row["releases"], total_nats)}
                 for row in view_rows
             ],
             (),
@@ -163,7 +164,7 @@ def run(parameters: CompositionParameters, context: RunContext) -> StudyResult:
 
 
 def draw(path: Path, figure_data: tuple[float, list[View], Row]) -> None:
-    """Write the views, the reports until the budget is spent, and the tutorial's example."""
+    """Plot the views, the reports until the budget is spent, and the tutorial's example."""
     from .drawing import COLOURS, figure, panel
 
     nats, views, json = figure_data
@@ -192,7 +193,7 @@ def draw(path: Path, figure_data: tuple[float, list[View], Row]) -> None:
             axes.set_ylim(0, 1.35 * float(view.given_yes.max()))
             title = f"{view.releases:,} releases of ε = {nats:g}"
             note = f"the best guess of the value is right in {100 * view.right:.2f}% of cases"
-            words = title, note, "how often an adversary sees yes", "probability"
+            words = title, note, "number of times an adversary sees yes", "probability"
             panel(axes, words, loc="upper right", ncols=2)
         epsilons = [row["epsilon"] for row in json["spent"]]
         for name, (label, colour, line) in lines.items():

@@ -1,4 +1,4 @@
-"""Composition theorems as curves: ε per report, the cost of reports together, the number of reports."""
+"""Composition theorems as curves: ε per report, the total cost of reports, the number of reports."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ from pydantic import Field
 
 from ..server.accounting import AccountingError, Basic, History, Odometer, Optimal, Theorem, ZcdpFilter
 from ..server.accounting.compare import TITLES, theorems
-from ..server.accounting.errors import whole
+from ..server.accounting.errors import whole_number
 from ..server.epsilon import MICRO, micro_nats
 from ..server.plain import plain
 from ..server.words.text_table import TextTable
 from .frame import RunContext, StudyParameters, StudyResult
 
 FIGURE_THEOREMS = ("basic", "zcdp", "optimal", "advanced")
-"""The theorems that pictures compare; tables have more."""
+"""The theorems that figures compare; tables list more."""
 _POINTS = 40
 _HEADINGS = {"epsilon": "reports", "spent": "reports", "reports": "ε per report"}
 _ANSWERS = {"epsilon": "ε per report", "spent": "ε of all", "reports": "reports"}
@@ -37,10 +37,10 @@ class CurvesParameters(StudyParameters):
 
 @dataclass(frozen=True)
 class Curve:
-    """One line: x is a number of reports or an ε, y is NaN where nothing is allowed.
+    """A curve: x is a number of reports or an ε; y is NaN where nothing is allowed.
 
     Attributes:
-        total: In nats; None for curves without one.
+        total: The total in nats; None for curves without one.
     """
 
     total: float | None
@@ -77,24 +77,24 @@ def run(parameters: CurvesParameters, context: RunContext) -> StudyResult:
     )
 
 
-def epsilon_curves(total: float, delta: float, most: int) -> Iterator[Curve]:
-    """Yield ε per report for 1 to `most` reports, for each theorem in figures."""
-    numbers = _numbers(most)
+def epsilon_curves(total: float, delta: float, max_reports: int) -> Iterator[Curve]:
+    """Yield ε per report for 1 to `max_reports` reports, for each theorem in figures."""
+    numbers = _numbers(max_reports)
     for theorem in _figure_theorems(total, delta):
         yield _curve(total, theorem, numbers, [(theorem.most_epsilon(n) or 0) / MICRO for n in numbers])
 
 
 def report_curves(total: float, delta: float) -> Iterator[Curve]:
-    """Yield the number of reports within a total against their ε, for each theorem."""
+    """Yield, for each theorem, the number of reports that a total allows against their ε."""
     epsilons = np.unique(np.geomspace(total / 100, total, _POINTS).clip(0.001).round(3)).tolist()
     for theorem in _figure_theorems(total, delta):
         counts = [float(theorem.most_reports(round(e * MICRO)) or np.nan) for e in epsilons]
         yield _curve(total, theorem, epsilons, counts)
 
 
-def spent_curves(epsilon: int, delta: float, most: int) -> Iterator[Curve]:
-    """Yield the cost in nats of 1 to `most` reports of epsilon micro-nats, by theorem and odometer."""
-    numbers = _numbers(most)
+def spent_curves(epsilon: int, delta: float, max_reports: int) -> Iterator[Curve]:
+    """Yield the cost in nats of 1 to `max_reports` reports of epsilon micro-nats, by theorem and odometer."""
+    numbers = _numbers(max_reports)
     rules: list[Theorem] = [Basic(1.0)]
     if delta:
         rules += [ZcdpFilter(1.0, delta), Optimal(1.0, delta)]
@@ -119,18 +119,18 @@ def _curve(total: float | None, theorem: Theorem, x: Sequence[float], y: Sequenc
     return Curve(total, theorem.name, label, x, y)
 
 
-def _numbers(most: int) -> list[int]:
-    """Return 1 to most: all of the first twenty, then some forty, including the last."""
-    whole("the number of reports", most, low=2)
-    few, many = np.arange(1, min(most, 20) + 1), np.geomspace(1, most, 60).astype(int)
-    return np.unique(np.concatenate((few, many, [most]))).tolist()
+def _numbers(max_reports: int) -> list[int]:
+    """Return numbers from 1 to max_reports: the first twenty, then about forty, including the last."""
+    whole_number("the number of reports", max_reports, low=2)
+    few, many = np.arange(1, min(max_reports, 20) + 1), np.geomspace(1, max_reports, 60).astype(int)
+    return np.unique(np.concatenate((few, many, [max_reports]))).tolist()
 
 
 # --- The figure -----------------------------------------------------------------------------------
 
 
 def line_style(theorem: str) -> dict[str, Any]:
-    """Return colour and width; optimal is wide because other lines cover it."""
+    """Return a theorem's colour and width; optimal is wide because other lines cover it."""
     from .drawing import COLOURS
 
     # The odometer has the colour of advanced composition.
@@ -141,7 +141,7 @@ def line_style(theorem: str) -> dict[str, Any]:
 
 def draw(path: Path, figure_data: tuple[CurvesParameters, list[Curve]]) -> None:
     """Write the curves, a panel for each total."""
-    from .drawing import heading, legend_below, panel, panels
+    from .drawing import add_heading, add_legend_below, panel, panels
 
     parameters, curves = figure_data
     totals = list(dict.fromkeys(curve.total for curve in curves))
@@ -165,12 +165,12 @@ def draw(path: Path, figure_data: tuple[CurvesParameters, list[Curve]]) -> None:
     }[parameters.show]
     with panels(path, len(totals)) as (drawing, all_axes):
         for total, axes in zip(totals, all_axes, strict=True):
-            here = [curve for curve in curves if curve.total == total]
-            for c in here:
+            total_curves = [curve for curve in curves if curve.total == total]
+            for c in total_curves:
                 line = (0, (4, 2)) if c.theorem == "odometer" else "-"
                 axes.plot(c.x, c.y, label=c.label, ls=line, **line_style(c.theorem))
             if parameters.show == "spent":
-                axes.set_ylim(0, 1.15 * max(float(np.max(c.y)) for c in here if c.theorem == "basic"))
+                axes.set_ylim(0, 1.15 * max(float(np.max(c.y)) for c in total_curves if c.theorem == "basic"))
             panel(axes, ("" if total is None else f"total {total:g}", "", x, y), **scales)
-        heading(drawing, f"{title} (δ = {parameters.delta:g})")
-        legend_below(drawing, all_axes[0], 2)
+        add_heading(drawing, f"{title} (δ = {parameters.delta:g})")
+        add_legend_below(drawing, all_axes[0], 2)

@@ -1,6 +1,6 @@
-"""Daily counts: how many records each day has, days without a row counted as 0.
+"""Daily counts: the number of records on each day, 0 for days without a row.
 
-One record is one individual of the study: a flight, a trip, a reading. A day's index is its distance from the
+A record is one individual in the study: a flight, a trip, a reading. A day's index is its distance from the
 first day, so dates are a domain like any other.
 """
 
@@ -23,12 +23,12 @@ _MAX_EXAMPLES = 8  # values of a column that an error lists
 
 
 class DailyError(HushmoteError):
-    """A file of daily counts cannot be read; the text says where, and what would be right."""
+    """A file of daily counts cannot be read; the message says where, and what was expected."""
 
 
 @dataclass(frozen=True)
 class Daily:
-    """Records per day, one count for every day from the first on, shape (days,), int64."""
+    """Records per day, one count for every day from the first, shape (days,), int64."""
 
     name: str
     first: datetime.date
@@ -50,21 +50,23 @@ class Daily:
         """Return the half-open index range of "2013-01-01:2013-01-31", which includes both days.
 
         Raises:
-            DailyError: If the text has another form, a day is outside of the series, or the end is before the
+            DailyError: If the text has another form, a day is outside the series, or the end is before the
                 start.
         """
         first, _, last = text.partition(":")
         try:
             start, end = datetime.date.fromisoformat(first), datetime.date.fromisoformat(last)
         except ValueError:
-            raise DailyError(f"a range of days reads 2013-01-01:2013-01-31, not {text}") from None
+            raise DailyError(
+                f"a range of days must have the form 2013-01-01:2013-01-31, not {text}"
+            ) from None
         low, high = self.index(start), self.index(end) + 1
         if low >= high:
-            raise DailyError(f"a range of days goes from the first to the last, not {text}")
+            raise DailyError(f"a range of days must not end before it starts, as {text} does")
         return low, high
 
     def cut(self, days: int) -> Daily:
-        """Return the first days, padded with empty days if there are fewer."""
+        """Return the first `days` days, padded with empty days if the series is shorter."""
         missing = max(0, days - len(self.counts))
         return Daily(self.name, self.first, np.pad(self.counts[:days], (0, missing)))
 
@@ -79,7 +81,7 @@ def flights() -> Daily:
 
 
 def synthetic(days: int, per_day: float = 900.0, seed: int = 2013) -> Daily:
-    """Return Poisson counts with a weekly and a yearly season and a slow rise; repeatable by the seed."""
+    """Return Poisson counts with a weekly and a yearly season and a slow rise; repeatable with the seed."""
     day = np.arange(days)
     first = datetime.date(2013, 1, 1)
     weekday = (day + first.weekday()) % 7
@@ -97,27 +99,27 @@ def read_daily(
     only: str | None = None,
     name: str | None = None,
 ) -> Daily:
-    """Return daily counts of a CSV file, each row a record, in any order. Days without a row count as 0.
+    """Return daily counts from a CSV file, one row per record, in any order. Days without a row count as 0.
 
-    Rows are read one at a time: memory grows with the number of days alone.
+    Rows are read one at a time, so memory grows only with the number of days.
 
     Args:
         path: The file.
-        time: The column of timestamps, such as 2013-01-31 or 2013-01-31T10:05:00Z; the day is the one
-            written.
-        value: A column of whole numbers from 0 up, the number of records that a row stands for.
+        time: The column of timestamps, such as 2013-01-31 or 2013-01-31T10:05:00Z; the date
+            is used as written.
+        value: A column of whole numbers, 0 or more: the number of records that a row stands for.
         by: A column to filter by.
         only: The text that this column must have for a row to count.
-        name: The series' name; by default, it is derived from the file's.
+        name: The series' name; by default, derived from the file's name.
 
     Raises:
-        DailyError: If the file or a column does not exist, there are no rows, or none with that text, or a
-            cell is blank, or not a time or count; with its line number.
+        DailyError: If the file or a column does not exist, the file has no rows or none with that text, or a
+            cell is blank or is not a time or count; the message has its line number.
     """
     if (by is None) != (only is None):
         raise DailyError("--by COLUMN and --only VALUE go together: the column, and the text it must have")
     columns = [time, *([value] if value is not None else []), *([by] if by is not None else [])]
-    records: dict[str, int] = {}  # by day as written
+    records: dict[str, int] = {}  # keyed by the day as written
     others: dict[str, None] = {}
     for where, cells in csv_rows(path, columns, DailyError):
         if only is not None and cells[-1] != only:
@@ -144,7 +146,7 @@ def read_daily(
 def _day(text: str | None, where: str) -> str:
     timestamp = (text or "").strip()
     if not timestamp:
-        raise DailyError(f"{where} is blank; leave the row out where there was no record")
+        raise DailyError(f"{where} is blank; leave the row out if there was no record")
     try:
         # fromisoformat() would accept 20130131 and week dates, too.
         if len(timestamp) < 10 or timestamp[4] + timestamp[7] != "--":
@@ -160,7 +162,7 @@ def _day(text: str | None, where: str) -> str:
 def _count(text: str | None, where: str) -> int:
     number = (text or "").strip()
     if not number:
-        raise DailyError(f"{where} is blank; write 0, or leave the row out, where there was no record")
+        raise DailyError(f"{where} is blank; write 0, or leave the row out, if there was no record")
     digits = number.removeprefix("-")
     if not (digits.isascii() and digits.isdigit()):
         raise DailyError(f"{where} is {number!r}, not a whole number")

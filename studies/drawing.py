@@ -1,4 +1,4 @@
-"""Helpers for the pictures of studies. Only draw() imports it: matplotlib takes a second to load."""
+"""Helpers for figures. Only draw() functions import them, because matplotlib is slow to load."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -10,25 +10,25 @@ from matplotlib.ticker import NullFormatter
 from ..server.answers.figure import (
     COLOURS,
     TRUTH,
+    add_heading,
+    add_legend_below,
     figure,
-    heading,
-    legend_below,
     number_axis,
     panels,
-    plain,
-    style,
+    style_axes,
+    use_plain_ticks,
 )
 
-__all__ = ["COLOURS", "GREY", "TRUTH", "curve", "figure", "heading", "legend_below"]
+__all__ = ["COLOURS", "GREY", "TRUTH", "add_heading", "add_legend_below", "curve", "figure"]
 __all__ += ["number_axis", "panel", "panels", "thousands"]
 
 GREY = "#777777"
 Ticks = str | Callable[[float], str] | Iterable[float] | None
-"""How an axis's numbers are written, as "{:g}" or by a function; or the only ones that are written."""
+"""The format of an axis's numbers, such as "{:g}" or a function; or the only numbers to show."""
 
 
 def thousands(x: float) -> str:
-    """Format a number as 20,000 from 1 on, and as 0.2 below."""
+    """Format a number as 20,000 if it is 1 or more, and as 0.2 otherwise."""
     return f"{x:,.0f}" if x >= 1 else f"{x:g}"
 
 
@@ -44,26 +44,26 @@ def panel(
 
     Args:
         axes: The panel.
-        words: Its title, the text below it, and the names of both axes.
+        words: The title, the subtitle, and the labels of both axes.
         log: The axes with a logarithmic scale, such as "xy".
         x: The ticks of the x axis.
         y: The ticks of the y axis.
-        **legend: matplotlib's options of a legend within the panel; without any, there is no legend.
+        **legend: matplotlib's options for a legend within the panel; without any, there is no legend.
     """
     for name, axis, ticks in (("x", axes.xaxis, x), ("y", axes.yaxis, y)):
         if name in log:
             axes.set(**{f"{name}scale": "log"})
         _write(axis, ticks)
-    style(axes, *words)
+    style_axes(axes, *words)
     if legend:
         axes.legend(**{"frameon": False} | legend)
 
 
 def _write(axis: Axis, ticks: Ticks) -> None:
     if isinstance(ticks, str):
-        plain(axis, ticks.format)
+        use_plain_ticks(axis, ticks.format)
     elif callable(ticks):
-        plain(axis, ticks)
+        use_plain_ticks(axis, ticks)
     elif ticks is not None:
         values = list(ticks)
         axis.set_ticks(values, labels=[f"{v:g}" for v in values])

@@ -1,9 +1,9 @@
-"""NOT ε-LDP: the local oracle of a well-known study with its flaws, to show the effect of each.
+"""NOT ε-LDP: a well-known study's local oracle with its flaws, to show the effect of each.
 
-The study (a bachelor thesis of 2021) keeps the truth with the usual probability, but draws the lie from all
-cells, truth included; it does not hash; it spends a share of the reports on the root, whose count is known.
-Nothing here is a mechanism: no experiment can name it and no `Structure` is made of it. Each flaw is a switch
-of `Flaws`, so that its effect can be separated from the others'.
+The study (a bachelor's thesis from 2021) keeps the truth with the usual probability, but draws the lie from
+all cells, including the true one. It does not hash, and it spends a share of the reports on the root, whose
+count is known. Nothing here is a mechanism: experiments cannot name it, and `Structure` does not use it. Each
+flaw is a switch in `Flaws`, so that its effect can be separated from the others'.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from .structures import Fitted, LocalFlat, LocalHierarchy, LocalStructure, check
 
 @dataclass(frozen=True)
 class Flaws:
-    """Deviations from the correct structures; all False is the correct one.
+    """Deviations from the correct structures; with all False, the structure is correct.
 
     Attributes:
         lie: The lie is drawn from all cells, the truth's included: not ε-LDP.
-        no_hash: Every level is answered directly, g = D.
+        no_hash: Every level is reported directly, with g = D.
         root: 1 / (h + 1) of the reports go to the root, whose count is known.
-        inconsistent: A range is the sum of the fewest nodes' own estimates: no least squares, the total
-            unused.
-        wrong_inverse: With lie: the estimator inverts the correct channel instead of the one that ran.
+        inconsistent: A range is the sum of the fewest nodes' raw estimates, without least squares or the
+            known total.
+        wrong_inverse: With `lie`, the estimator inverts the correct channel instead of the actual one.
     """
 
     lie: bool = False
@@ -69,19 +69,19 @@ def true_epsilon(epsilon: float, cells: int) -> float:
 
 @dataclass(frozen=True)
 class FlawedStructure(LocalStructure):
-    """A local structure with flaws; fanout 0 is flat. Its ε is nominal: see true_epsilon()."""
+    """A local structure with flaws, flat if fanout is 0; its ε is nominal, see true_epsilon()."""
 
     fanout: int
     flaws: Flaws
 
     @property
     def family(self) -> str:
-        """The correct structure that it imitates."""
+        """The family of the correct structure that this one imitates."""
         return "local hierarchy" if self.fanout else "local flat"
 
     @property
     def beside(self) -> FlawedStructure:
-        """The flat one with the same reports."""
+        """The flat structure with the same reports."""
         return FlawedStructure(0, Flaws(lie=self.flaws.lie, no_hash=self.flaws.no_hash))
 
     def experiment(self, domain: int, epsilon: float) -> Experiment:
@@ -89,7 +89,7 @@ class FlawedStructure(LocalStructure):
         return _believed(domain, epsilon, self.fanout, self.flaws.no_hash)
 
     def ran(self, domain: int, epsilon: float) -> Experiment:
-        """Return the oracle that makes the reports; lies from all cells report the truth too often."""
+        """Return the oracle that makes the reports, which reports the truth too often if `lie` is set."""
         return _ran(domain, epsilon, self.fanout, self.flaws.no_hash, self.flaws.lie)
 
     def unused(self, domain: int) -> float:
@@ -98,7 +98,7 @@ class FlawedStructure(LocalStructure):
         return 1 / (len(hierarchy.heights(domain, self.fanout)) + 1) if root else 0.0
 
     def true_epsilon(self, domain: int, epsilon: float) -> float:
-        """Return the true ε of a report, that of the level that discloses most."""
+        """Return a report's true ε, that of the level that discloses the most."""
         if not self.flaws.lie:
             return epsilon
         return max(true_epsilon(epsilon, level.g) for level in self.experiment(domain, epsilon).levels)
@@ -136,7 +136,7 @@ class FlawedStructure(LocalStructure):
 
 @dataclass(frozen=True)
 class NodeSums:
-    """Answers that are sums of the fewest nodes that make up a range, each with its own estimate."""
+    """Answers that sum the estimates of the fewest nodes that make up a range."""
 
     domain: int
     fanout: int
@@ -150,7 +150,7 @@ class NodeSums:
 
 
 def fewest_nodes(domain: int, fanout: int, lo: Counts, hi: Counts) -> list[Floats]:
-    """Return 1 for each node that is in a range while its parent is not; per level, shape (nodes, ranges)."""
+    """Return per level which nodes, but not their parents, are in a range, shape (nodes, ranges), 0 or 1."""
     parts: list[Floats] = []
     nodes = hierarchy.heights(domain, fanout)
     above = np.zeros((1, len(lo)), bool)
@@ -177,7 +177,7 @@ def _believed(domain: int, epsilon: float, fanout: int, no_hash: bool) -> Experi
 def _ran(domain: int, epsilon: float, fanout: int, no_hash: bool, lie: bool) -> Experiment:
     experiment = _believed(domain, epsilon, fanout, no_hash)
     if lie:
-        experiment = copy.deepcopy(experiment)  # the shared one must stay unchanged
+        experiment = copy.deepcopy(experiment)  # the shared experiment must stay unchanged
         for level in experiment.levels:
             level.threshold += round((ONE - level.threshold) / level.g)
     return experiment

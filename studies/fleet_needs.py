@@ -1,9 +1,9 @@
-"""What a fleet of n boards needs: a model of connections, processors, memory, disks and network.
+"""A model of the resources that n boards need: connections, processors, memory, disks and network.
 
-Every constant is measured: scale.csv has it with its source, written by benchmarks/scale.py from the results
-of this project's own benchmarks. Assumptions are in Machine and Fleet. Demand grows with the boards. What
-cannot be divided among machines (a broker with one thread, one log that servers agree on, one writer, one
-database) is a limit, and if demand is above it the set-up is too small.
+Every constant is measured: scale.csv, which benchmarks/scale.py writes from the benchmarks' results, lists
+each with its source. Assumptions are in Machine and Fleet. Demand grows with the number of boards. Parts that
+cannot be divided among machines (a single-threaded broker, a log on which servers agree, a single writer, a
+database) are limits; if demand exceeds a limit, the set-up is too small.
 """
 
 import csv
@@ -18,25 +18,25 @@ from .power_cut import Server
 
 DAY_S = 86_400.0
 YEAR_S = 365 * DAY_S
-MOST_BOARDS = 10**10
+MAX_BOARDS = 10**10
 GIB = 2.0**30
 TB = 1e12
-_IP_TCP = 40  # bytes of the headers of a packet, IPv4 without options
-_TLS_RECORD = 29  # of a record of TLS 1.2 with AES-GCM: header, nonce, tag
-_OPEN_PACKETS = 12  # packets of TCP and TLS until both ends are finished
-_CONNECTED_S = 5.0  # how long a sleeping board stays connected to send its reports, once Wi-Fi is up
+_IP_TCP = 40  # header bytes in a packet, IPv4 without options
+_TLS_RECORD = 29  # overhead bytes in a TLS 1.2 record with AES-GCM: header, nonce, tag
+_OPEN_PACKETS = 12  # TCP and TLS packets until both ends have finished the handshake
+_CONNECTED_S = 5.0  # time for which a sleeping board stays connected to send its reports, once Wi-Fi is up
 
 MOSQUITTO, NATS = "mosquitto", "nats 3"
 SQLITE, POSTGRESQL = "sqlite", "postgresql"
 
 
 class ScaleError(HushmoteError):
-    """The model does not cover this fleet; the text says what would be right."""
+    """The model does not cover this fleet; the message says what was expected."""
 
 
 @dataclass(frozen=True)
 class Constant:
-    """A measured number: its unit, the file that it comes from, and the conditions of the measurement."""
+    """A measured number with its unit, its source file, and the conditions of the measurement."""
 
     value: float
     unit: str
@@ -53,16 +53,16 @@ def constants() -> Mapping[str, Constant]:
 
 
 def values() -> dict[str, float]:
-    """Return the values of the constants by name."""
+    """Return the constants' values by name."""
     return {name: constant.value for name, constant in constants().items()}
 
 
 @dataclass(frozen=True)
 class Machine:
-    """One server: assumed, not measured.
+    """A server, as assumed rather than measured.
 
     Attributes:
-        load: Share of each of its resources that is used at the peak.
+        load: Share of each resource that may be used at the peak.
     """
 
     cores: int = 16
@@ -77,13 +77,13 @@ class Fleet:
     """Boards and their behaviour.
 
     Attributes:
-        every_s: Mean time between two reports of a board.
-        stays: Whether they stay connected; otherwise they wake, report and sleep, and connect at least every
-            refresh_s.
-        reconnect_s: How long a connection lasts that stays.
-        region: Share of the boards that a power cut brings back at once, over spread_s.
-        peak: The busiest second over the average.
-        codes, days: Size of the histogram that is kept.
+        every_s: Mean time between a board's reports.
+        stays: Whether boards stay connected; otherwise they wake, report and sleep, and connect at least
+            every refresh_s.
+        reconnect_s: Duration of a board's connection if it stays connected.
+        region: Share of the boards that reconnect over spread_s after a power cut.
+        peak: Rate in the busiest second, relative to the average.
+        codes, days: Dimensions of the stored histogram.
     """
 
     boards: int
@@ -107,7 +107,7 @@ class Fleet:
 
 @dataclass(frozen=True)
 class Setup:
-    """The servers between boards and answers.
+    """The servers of a deployment.
 
     Attributes:
         grouped: Whether several aggregators share the reports.
@@ -127,7 +127,7 @@ SETUPS = (ONE, GROUP, CLUSTER)
 
 @dataclass(frozen=True)
 class Limit:
-    """A limit that more machines do not raise: the part of it that is used, of 1."""
+    """A limit that more machines do not raise, and its load: 1 is full load."""
 
     what: str
     load: float
@@ -140,10 +140,10 @@ class Needs:
 
     Attributes:
         arriving: New connections per second at the peak.
-        standing: Connections at a time.
-        divided_gib: The brokers' memory that they share among them.
+        standing: Number of simultaneous connections.
+        divided_gib: Memory that is divided among the brokers.
         every_gib: Memory that each broker needs for all boards.
-        limits: The highest load first.
+        limits: All limits, highest load first.
     """
 
     fleet: Fleet
@@ -168,12 +168,12 @@ class Needs:
 
     @property
     def regions(self) -> int:
-        """Number of fleets, each with a store of its own, into which it is divided."""
+        """Number of regions, each with its own store, into which the fleet is divided."""
         return max(math.ceil(self.first.load), 1)
 
     @property
     def brokers(self) -> int:
-        """Machines with a broker, of all regions."""
+        """Number of machines with a broker, over all regions."""
         m = self.machine
         most = max(self.broker_cores / m.cores, self.network_mbit / m.network_mbit) / m.load
         free_gib = m.memory_gib * m.load - self.every_gib / self.regions
@@ -184,17 +184,17 @@ class Needs:
 
     @property
     def broker_gib(self) -> float:
-        """Memory of all brokers."""
+        """Total memory of all brokers."""
         return self.divided_gib + self.every_gib * self.brokers / self.regions
 
     @property
     def aggregators(self) -> int:
-        """Processes of `hushmote serve`, each a core at most."""
+        """Number of `hushmote serve` processes, each using at most one core."""
         return max(math.ceil(self.aggregator_cores / self.machine.load), self.regions)
 
     @property
     def machines(self) -> int:
-        """All machines: brokers, those of the aggregators, and one with a database for each region."""
+        """Total number of machines: brokers, aggregators, and one database per region."""
         if self.setup is ONE:
             return self.regions
         aggregators = max(math.ceil(self.aggregators / self.machine.cores), 1)
@@ -202,14 +202,12 @@ class Needs:
 
 
 def needs(fleet: Fleet, setup: Setup, machine: Machine = Machine()) -> Needs:
-    """Return what a fleet needs of a set-up; raises ScaleError."""
-    if not 1 <= fleet.boards <= MOST_BOARDS:
-        raise ScaleError(f"the model takes 1 to {MOST_BOARDS:,} boards, not {fleet.boards:,}")
+    """Return the resources that a fleet needs with a set-up; raise ScaleError."""
+    if not 1 <= fleet.boards <= MAX_BOARDS:
+        raise ScaleError(f"the model supports 1 to {MAX_BOARDS:,} boards, not {fleet.boards:,}")
     if min(fleet.every_s, fleet.refresh_s, fleet.spread_s) < 1:
-        raise ScaleError(
-            "from one report to the next, and from one connection to the next, is a second at least"
-        )
-    of = values()
+        raise ScaleError("the time between reports, and between connections, must be at least a second")
+    constant = values()
     kind = setup.broker
     report = fleet.peak * fleet.reports_per_s
     if fleet.stays:
@@ -219,26 +217,30 @@ def needs(fleet: Fleet, setup: Setup, machine: Machine = Machine()) -> Needs:
         )
         pings = 2 * fleet.boards / fleet.keepalive_s
     else:
-        # A board connects for a report, and by another draw once in refresh_s.
+        # A board connects for each report, and in addition about once per refresh_s.
         arriving = fleet.peak * fleet.boards * (1 / fleet.every_s + 1 / fleet.refresh_s)
         standing = arriving * _CONNECTED_S
         pings = 0.0
-    opened = of[f"{kind} connect"] + of[f"{kind} subscribe"] * fleet.experiments + of[f"{kind} status"]
-    broker_us = arriving * opened + pings * of[f"{kind} ping"] + report * of[f"{kind} report"]
-    broker_us += report * of.get(f"{kind} deliver", 0.0)
-    divided, every = standing * of[f"{kind} connection"], 0.0
-    if kind == NATS:  # each of three servers has a status, and an entry in its list
-        every = fleet.boards * (of[f"{kind} retained"] / 3 + of["nats listed"])
+    opened = (
+        constant[f"{kind} connect"]
+        + constant[f"{kind} subscribe"] * fleet.experiments
+        + constant[f"{kind} status"]
+    )
+    broker_us = arriving * opened + pings * constant[f"{kind} ping"] + report * constant[f"{kind} report"]
+    broker_us += report * constant.get(f"{kind} deliver", 0.0)
+    divided, every = standing * constant[f"{kind} connection"], 0.0
+    if kind == NATS:  # each of three servers stores a status and a list entry for every board
+        every = fleet.boards * (constant[f"{kind} retained"] / 3 + constant["nats listed"])
     else:
-        divided += fleet.boards * of[f"{kind} retained"]
-    aggregator_us = report * of[f"aggregator {setup.broker} {setup.store}"]
-    database_us = report * of[f"database {setup.store}"]
-    store = fleet.boards * fleet.experiments * of[f"{setup.store} device"]
-    store += fleet.experiments * fleet.codes * fleet.days * of[f"{setup.store} bin"]
+        divided += fleet.boards * constant[f"{kind} retained"]
+    aggregator_us = report * constant[f"aggregator {setup.broker} {setup.store}"]
+    database_us = report * constant[f"database {setup.store}"]
+    store = fleet.boards * fleet.experiments * constant[f"{setup.store} device"]
+    store += fleet.experiments * fleet.codes * fleet.days * constant[f"{setup.store} bin"]
     packet = _IP_TCP + _TLS_RECORD
-    bytes_per_s = report * (of["publish"] + of["puback"] + 2 * packet)
+    bytes_per_s = report * (constant["publish"] + constant["puback"] + 2 * packet)
     bytes_per_s += arriving * (
-        of["handshake up"] + of["handshake down"] + _OPEN_PACKETS * _IP_TCP + 10 * packet
+        constant["handshake up"] + constant["handshake down"] + _OPEN_PACKETS * _IP_TCP + 10 * packet
     )
     bytes_per_s += pings * 2 * (2 + packet)
     amounts = {
@@ -253,12 +255,12 @@ def needs(fleet: Fleet, setup: Setup, machine: Machine = Machine()) -> Needs:
         "store_tb": store / TB,
         "network_mbit": bytes_per_s * 8 / 1e6,
     }
-    limits = sorted(_limits(setup, machine, amounts, of), key=lambda limit: -limit.load)
+    limits = sorted(_limits(setup, machine, amounts, constant), key=lambda limit: -limit.load)
     return Needs(fleet, setup, machine, limits=tuple(limits), **amounts)
 
 
 def smallest(fleet: Fleet, machine: Machine = Machine()) -> Needs:
-    """Return the needs with the first of SETUPS that suffices, else the last in regions; raise ScaleError."""
+    """Return the needs with the first sufficient set-up, else with the last in regions; raise ScaleError."""
     for setup in SETUPS:
         least = needs(fleet, setup, machine)
         if least.regions == 1:
@@ -268,20 +270,20 @@ def smallest(fleet: Fleet, machine: Machine = Machine()) -> Needs:
 
 def breaks_at(fleet: Fleet, setup: Setup, machine: Machine = Machine()) -> tuple[int, Limit] | None:
     """Return the smallest number of boards that is too large and its limit, or None."""
-    low, high = 1, MOST_BOARDS + 1
+    low, high = 1, MAX_BOARDS + 1
     while low < high:
         middle = (low + high) // 2
         if needs(replace(fleet, boards=middle), setup, machine).first.load > 1:
             high = middle
         else:
             low = middle + 1
-    return None if low > MOST_BOARDS else (low, needs(replace(fleet, boards=low), setup, machine).first)
+    return None if low > MAX_BOARDS else (low, needs(replace(fleet, boards=low), setup, machine).first)
 
 
 def _limits(
-    setup: Setup, machine: Machine, amounts: Mapping[str, float], of: Mapping[str, float]
+    setup: Setup, machine: Machine, amounts: Mapping[str, float], constant: Mapping[str, float]
 ) -> list[Limit]:
-    """Return the load on each part that cannot be divided; 1 is full load."""
+    """Return the load on each part that cannot be divided among machines; 1 is full load."""
     load, cores = machine.load, machine.cores
     memory = machine.memory_gib * load
     limits = {
@@ -291,12 +293,12 @@ def _limits(
         limits["mosquitto's one thread"] = amounts["broker_cores"] / load, "NATS servers"
         limits["mosquitto's memory"] = amounts["divided_gib"] / memory, "NATS servers"
     else:
-        log_cores = amounts["reports_per_s"] * of["nats 3 log"] / 1e6
+        log_cores = amounts["reports_per_s"] * constant["nats 3 log"] / 1e6
         limits["the one log of reports"] = log_cores / load, "regions"
-        all_cores = _MOST_SERVERS * cores * load
+        all_cores = _MAX_SERVERS * cores * load
         limits["processors of the brokers"] = amounts["broker_cores"] / all_cores, "regions"
-        # Each server has the list of all boards, and their statuses.
-        every, connections = amounts["every_gib"], amounts["divided_gib"] / _MOST_SERVERS
+        # Each server stores the list of all boards and their statuses.
+        every, connections = amounts["every_gib"], amounts["divided_gib"] / _MAX_SERVERS
         memory_load = (every + connections) / memory
         if every > connections:
             limits["memory for the list of boards and their statuses"] = memory_load, "regions"
@@ -309,39 +311,39 @@ def _limits(
     return [Limit(what, share, then) for what, (share, then) in limits.items()]
 
 
-_MOST_SERVERS = 9  # of one cluster: each server has a connection to each other, and an account of all boards
+_MAX_SERVERS = 9  # in one cluster: each server has a connection to every other, and a list of all boards
 
 
 def throughput(broker: str, store: str, members: int, cores: int) -> float:
-    """Return the reports a second that these aggregators drain from one broker, all on this many cores.
+    """Return the reports per second that aggregators drain from one broker, all on this many cores.
 
-    An aggregator waits for its database, so the two take turns. SQLite's commits come one at a time, and
-    mosquitto has one thread.
+    An aggregator waits for its database, so the two take turns. SQLite commits one transaction at a time,
+    and mosquitto has one thread.
     """
-    of = values()
-    aggregator, database = of[f"aggregator {broker} {store}"], of[f"database {store}"]
-    deliver = of[f"{broker} deliver"]
+    constant = values()
+    aggregator, database = constant[f"aggregator {broker} {store}"], constant[f"database {store}"]
+    deliver = constant[f"{broker} deliver"]
     rates = [members * 1e6 / (aggregator + database), cores * 1e6 / (aggregator + database + deliver)]
     if store == SQLITE:
-        rates.append(1e6 / of[f"commit {store}"])
+        rates.append(1e6 / constant[f"commit {store}"])
     if broker == MOSQUITTO:
         rates.append(1e6 / deliver)
     return min(rates)
 
 
 def server(broker: str, cores: float) -> Server:
-    """Return a broker for power_cut.py from the same constants.
+    """Return a broker for power_cut.py, based on the same constants.
 
-    mosquitto has one thread and takes connections from a backlog of 100.
+    mosquitto has one thread and accepts connections from a backlog of 100.
 
     Args:
         broker: "mosquitto" or "nats".
-        cores: Of all its servers together.
+        cores: Total cores of all its servers.
     """
-    of = values()
-    hello, plain = of[f"{broker} hello"], of[f"{broker} plain connect"]
-    finish = of[f"{broker} connect"] - hello - plain
-    steps = (hello, finish, plain, of[f"{broker} subscribe"], of[f"{broker} status"])
+    constant = values()
+    hello, plain = constant[f"{broker} hello"], constant[f"{broker} plain connect"]
+    finish = constant[f"{broker} connect"] - hello - plain
+    steps = (hello, finish, plain, constant[f"{broker} subscribe"], constant[f"{broker} status"])
     if broker == MOSQUITTO:
         return Server(*(step / 1e6 for step in steps), cores=min(cores, 1), backlog=100)
     return Server(*(step / 1e6 for step in steps), cores=cores)

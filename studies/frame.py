@@ -1,9 +1,9 @@
-"""The interface of a study: parameters in, a result out, from which text, JSON, CSV and figures are made.
+"""A study's interface, which turns parameters into a result for text, JSON, CSV and figures.
 
-A study is a module of this folder with a function `run(parameters, context)`. The type of `parameters` is a
+A study is a module in this folder with a function `run(parameters, context)`. The type of `parameters` is a
 subclass of StudyParameters. `run` returns a StudyResult, whose rows are plain values by name: JSON and CSV
 contain them as they are, and table() formats them. A study with a figure also has a function
-`draw(path, figure_data)`. Only that function imports drawing.py, because matplotlib takes a second to load.
+`draw(path, figure_data)`. Only that function imports drawing.py, because matplotlib is slow to load.
 `catalogue.py` lists the studies.
 """
 
@@ -24,11 +24,11 @@ Row = dict[str, Any]
 
 
 class StudyError(HushmoteError):
-    """The study cannot run; the message says what would be right."""
+    """The study cannot run; the message says what was expected."""
 
 
 class StudyParameters(BaseModel):
-    """The parameters of a study, each with its default, bounds and a line of help."""
+    """A study's parameters, each with its default, bounds and help line."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -44,10 +44,10 @@ def table(
 
 @dataclass(frozen=True)
 class StudyResult:
-    """The result of a study.
+    """A study's result.
 
     Attributes:
-        json: Plain values.
+        json: Plain values for JSON.
         output: The tables and paragraphs to print; a paragraph that starts with "# " is bold.
         figure_data: The argument of the study's draw().
         rows: The rows of a CSV file, plain values by column.
@@ -61,7 +61,7 @@ class StudyResult:
 
 @dataclass(frozen=True)
 class RunContext:
-    """The seed of a study or None, its workers, and a callback for further progress, as a share of 1."""
+    """A study's seed or None, its workers, and a callback that receives additional progress, as a share."""
 
     seed: int | None = None
     workers: Workers = THIS_PROCESS
@@ -71,12 +71,12 @@ class RunContext:
 def write_csv(
     path: Path, rows: Sequence[Row], form: Callable[[float], object] = float, end: str = "\r\n"
 ) -> None:
-    """Write rows below a line of headings.
+    """Write rows to a CSV file with a heading line.
 
     Args:
         path: The file.
-        rows: The rows, all of one class.
-        form: Formats floats.
+        rows: The rows, all with the same columns.
+        form: Function that formats floats.
         end: The line ending.
     """
     with refusing(UsageError, f"write {path}"), path.open("w", newline="", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""Choosing ε when a trusted curator answers with Laplace noise: Lee and Clifton's bounds on a posterior.
+"""Choose ε when a trusted curator answers with Laplace noise: Lee and Clifton's bounds on a posterior.
 
 An attacker knows all records of a universe, and that the release holds n of them: m = C(N, n) possible
 worlds, by default all but one record, m = N. The answer is q(world) plus Laplace noise of scale Δf/ε. With Δv
@@ -7,7 +7,7 @@ the largest difference of q between worlds, and a uniform prior, no answer makes
     upper    1/(1 + (m - 1) e^(-ε Δv/Δf))                   ε = (Δf/Δv) ln((m - 1) ρ/(1 - ρ)) for a risk ρ
     tight    max over worlds w of 1/Σ_w' e^(-ε |q(w) - q(w')|/Δf)                ε by bisection
 
-The tight bound is reached, by an answer of exactly q(w). Here both hold for any prior.
+An answer of exactly q(w) reaches the tight bound. Here, both bounds hold for any prior.
 
 Lee, Clifton 2011, How much is enough? Choosing ε for differential privacy, ISC.
 """
@@ -33,18 +33,18 @@ from .sensitivity import (
     world_values,
 )
 
-_FEW = 256  # distinct values; for more, sums run along the sorted values
-MOST_WORLDS = 1_000_000
-"""Possible worlds whose posteriors are computed one by one, at most."""
+_FEW = 256  # maximum number of distinct values for which all pairs are summed
+MAX_WORLDS = 1_000_000
+"""Maximum number of possible worlds whose posteriors are computed one by one."""
 
 
 @dataclass(frozen=True)
 class Worlds:
-    """The possible worlds: the statistic's value in each, how probable each is, and the sensitivity Δf.
+    """The possible worlds, with the statistic's value in each, their probabilities and the sensitivity Δf.
 
     Attributes:
-        values: Shape (worlds,).
-        prior: In the same order; None if all are equally likely.
+        values: The statistic's values, shape (worlds,).
+        prior: The worlds' probabilities, in the same order; None if all are equally likely.
 
     Raises:
         DisclosureError: If Δf is not above 0 although values differ, or the prior has another shape.
@@ -81,7 +81,7 @@ class Worlds:
         """
         check_epsilon(epsilon)
         if not math.isfinite(answer):
-            raise DisclosureError(f"an answer is a finite number, not {answer}")
+            raise DisclosureError(f"an answer must be a finite number, not {answer}")
         distance = np.abs(self.values - answer)
         with np.errstate(divide="ignore"):
             log = np.log(self.priors) - epsilon * (distance - distance.min()) * self._scale
@@ -98,12 +98,12 @@ class Worlds:
         """
         check_epsilon(epsilon)
         if not self.sensitivity:
-            raise DisclosureError("without noise, where no two worlds differ, an answer has no density")
+            raise DisclosureError("no two worlds differ, so no noise is added and an answer has no density")
         rate = epsilon / self.sensitivity
         return rate / 2 * np.exp(-rate * np.abs(self.values - answer))
 
     def confidence(self, answer: float, epsilon: float) -> float:
-        """Return how far an answer changes the belief in the best guess after it."""
+        """Return the amount by which an answer changes the belief in the best guess after it."""
         after = self.posterior(answer, epsilon)
         guess = int(after.argmax())
         return float(abs(after[guess] - self.priors[guess]))
@@ -112,7 +112,7 @@ class Worlds:
         """Return the highest exact belief in a world that any answer can cause.
 
         Args:
-            epsilon: In nats, > 0 or inf.
+            epsilon: ε in nats, above 0 or inf.
         """
         if not epsilon > 0:
             check_epsilon(epsilon)
@@ -142,7 +142,7 @@ class Worlds:
 
     @cached_property
     def _distinct(self) -> tuple[Floats, Floats, Floats]:
-        """The distinct values, ascending; the prior of all worlds with each, and the largest."""
+        """The distinct values, ascending; for each, the total and the largest prior of its worlds."""
         values, place = np.unique(self.values, return_inverse=True)
         mass = np.bincount(place, self.priors).astype(np.float64)
         most = np.zeros(len(values))
@@ -161,7 +161,7 @@ def upper(epsilon: float, worlds: int, ratio: float, prior: float | None = None)
         epsilon: ε in nats, >= 0.
         worlds: The number m of worlds, >= 2.
         ratio: Δv/Δf, >= 0.
-        prior: The largest prior, if worlds differ in it.
+        prior: The largest prior, if priors differ.
     """
     check_epsilon(epsilon)
     if not ratio:
@@ -188,7 +188,7 @@ def _prior(worlds: int, prior: float | None) -> float:
 
 
 def _odds_against(worlds: int, prior: float | None) -> float:
-    """Return ln((1 - π)/π), which is ln(m - 1) for a uniform prior: m may have thousands of digits."""
+    """Return ln((1 - π)/π), which is ln(m - 1) for a uniform prior, where m may have thousands of digits."""
     if prior is not None:
         return float(-special.logit(prior))
     _prior(worlds, prior)
@@ -207,19 +207,19 @@ def _kernel_sums(values: Floats, mass: Floats, epsilon: float) -> Floats:
     return np.exp(up) + np.exp(down) - mass
 
 
-# --- A question from end to end -------------------------------------------------------------------
+# --- Choosing ε -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class EpsilonChoice:
-    """A statistic of a universe: its sensitivities, and each bound's answer to a risk.
+    """A statistic's sensitivities over a universe, and each bound's ε for a risk.
 
     Attributes:
-        worlds: Their number m.
+        worlds: The number m of possible worlds.
         sensitivity: The sensitivity Δf.
         spread: The largest difference Δv.
         upper_epsilon: None if any ε will do.
-        tight_epsilon: None if any ε will do, or if it is not known, and `refused` has the reason.
+        tight_epsilon: None if any ε will do, or if it is unknown for the reason in `refused`.
         all: The worlds, if they were enumerated.
         likeliest: The largest prior; None if all are equally likely.
     """
@@ -260,7 +260,7 @@ def choose_epsilon(
         risk: The highest belief allowed.
         k: The number of records by which neighbours differ.
         neighbours: "unbounded", as in Lee and Clifton, or "bounded"; Δf is the sensitivity at distance k.
-        prior: Of all worlds, in the order of `world_values`.
+        prior: The worlds' probabilities, in the order of `world_values`.
 
     Raises:
         DisclosureError: If an argument is out of range, or if not even the upper bound can be computed.
@@ -269,10 +269,9 @@ def choose_epsilon(
     worlds, refused = None, ""
     sensitivity = (bounded if neighbours == "bounded" else unbounded)(query, universe, k)
     try:
-        if universe.worlds > MOST_WORLDS:
+        if universe.worlds > MAX_WORLDS:
             raise DisclosureError(
-                f"{format_count(universe.worlds)} possible worlds, and {MOST_WORLDS:,} are gone "
-                "through at most"
+                f"{format_count(universe.worlds)} possible worlds, above the limit of {MAX_WORLDS:,}"
             )
         values = world_values(query, universe)
         worlds = Worlds(values, sensitivity, None if prior is None else np.asarray(prior, np.float64))
@@ -291,7 +290,7 @@ def choose_epsilon(
 
 def _check_sensitivity(sensitivity: float, gap: float) -> None:
     if not 0 <= sensitivity < math.inf:
-        raise DisclosureError(f"a sensitivity is a number of 0 or more, not {sensitivity}")
+        raise DisclosureError(f"a sensitivity must be 0 or more and finite, not {sensitivity}")
     if sensitivity == 0 and gap:
         raise DisclosureError("the sensitivity is 0 although worlds differ: no noise would be added at all")
 
@@ -299,12 +298,12 @@ def _check_sensitivity(sensitivity: float, gap: float) -> None:
 def check_epsilon(epsilon: float) -> None:
     """Raise DisclosureError unless ε (nats) is finite and above 0."""
     if not 0 < epsilon < math.inf:
-        raise DisclosureError(f"epsilon is a number above 0 (nats), not {epsilon}")
+        raise DisclosureError(f"epsilon must be above 0 and finite (nats), not {epsilon}")
 
 
 def _check_risk(risk: float, prior: float) -> None:
     if not 0 < risk < 1:
-        raise DisclosureError(f"a risk is a probability between 0 and 1 (1/3, say), not {risk:g}")
+        raise DisclosureError(f"a risk must be a probability between 0 and 1, such as 1/3, not {risk:g}")
     if risk <= prior:
         raise DisclosureError(
             f"before any answer a world has probability {prior:.6g} already, and {risk:.6g} is the most "

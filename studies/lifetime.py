@@ -1,15 +1,15 @@
-"""Study of a lifetime of reports: few large ones against many small ones, predicted and measured.
+"""A lifetime of reports: a few large ones compared with many small ones, predicted and measured.
 
-A fleet is asked for the frequencies of one day for a year, or of 31 days of it, and every board must stay
-within a lifetime budget. Four ways to do that are compared, by formula and by drawing the fleets:
+For a year, a fleet reports frequencies for each day, or for each 31 days, and every board must stay within a
+lifetime budget. The study compares four ways to do that, by formula and by simulating fleets:
 
-    once     one report in a lifetime at the full budget, on a day drawn at random
-    coin     the same by the draw of `every`, which knows no calendar: one call in 365 makes the report
-    basic    a report a day, the budget shared by basic composition
-    optimal  a report a day, the budget shared by optimal composition at delta
+    once     one report per lifetime at the full budget, on a random day
+    coin     the same by `every`'s random draw, without a calendar: one call in 365 makes the report
+    basic    a report a day, with the budget divided by basic composition
+    optimal  a report a day, with the budget divided by optimal composition at delta
 
-The error is the root mean square, over values and days, of estimate minus the population's shares; it
-includes the sampling of the population.
+The error is the root mean square, over values and days, of the estimates minus the population's shares,
+including the error from sampling the population.
 """
 
 import itertools
@@ -40,7 +40,7 @@ POOLED_DAYS = 31
 LIFETIMES = (1, 2, 4, 8)
 DELTA = 1e-6
 FLEETS = (1_000_000, 100_000)
-WAYS = {  # their headings in tables, and their labels in pictures
+WAYS = {  # headings in tables, and labels in figures
     "once": ("one report", "one report for life, a day"),
     "once, 31 days": ("31 days", "the same, 31 days pooled"),
     "coin": ("by every", "the same by the draw of `every`, a day"),
@@ -61,17 +61,17 @@ def shares() -> Floats:
 
 @lru_cache(maxsize=256)
 def flat_design(epsilon: int) -> Design:
-    """Return the mechanism for the frequencies; epsilon in micro-nats."""
+    """Return the best design for frequencies; epsilon is in micro-nats."""
     return Design(DOMAIN, epsilon, oracle.choose(DOMAIN, epsilon, FREQUENCIES))
 
 
 def predicted_error(design: Design, distribution: Floats, reports: float) -> float:
-    """Return the root mean square over values of the error of `reports` reports."""
+    """Return the root mean square error over values with `reports` reports."""
     return math.sqrt(mean_variance(design, distribution, np.eye(design.domain)) / reports)
 
 
 def squared_error(design: Design, distribution: Floats, reports: int, rng: np.random.Generator) -> float:
-    """Return the mean square over values of one drawn window's error."""
+    """Return one simulated window's mean squared error over values."""
     counts = vectorised.histogram(design.experiment, rng.multinomial(reports, distribution), rng)
     off = estimate(design.experiment, counts).frequencies - distribution
     return float(off @ off) / len(distribution)
@@ -84,7 +84,7 @@ def root_mean(squares: Floats) -> tuple[float, float]:
 
 
 def epsilon_of(way: str, lifetime: int) -> int:
-    """Return the epsilon of one report, in micro-nats, rounded down."""
+    """Return a report's epsilon in micro-nats, rounded down."""
     if way == "basic":
         return lifetime * MICRO // DAYS
     if way == "optimal":
@@ -93,11 +93,11 @@ def epsilon_of(way: str, lifetime: int) -> int:
 
 
 def cell(devices: int, lifetime: int, way: str, repeats: int, windows: int, rng: np.random.Generator) -> Row:
-    """Predict and measure one cell: `repeats` years of `once` and `coin`, `windows` days of the others.
+    """Predict and measure a cell, over `repeats` years for `once` and `coin` and `windows` days otherwise.
 
-    Errors are root mean squares, shares of devices. In the row, epsilon is that of a report, in nats; reports
-    is the mean in a window; uncertainty is the standard error of measured; off is measured over predicted,
-    less 1.
+    Errors are root mean squares of shares of devices. In the row, `epsilon` is a report's ε in nats,
+    `reports` the mean number of reports per window, `uncertainty` the standard error of `measured`, and `off`
+    is measured / predicted - 1.
     """
     distribution = shares()
     epsilon = epsilon_of(way, lifetime)
@@ -112,8 +112,8 @@ def cell(devices: int, lifetime: int, way: str, repeats: int, windows: int, rng:
         reports = float(by_day.mean())
         predicted = predicted_error(design, distribution, 1 / float(np.mean(1 / by_day)))
         for _ in range(repeats):
-            spoken = rng.multinomial(devices, np.append(by_day, devices - by_day.sum()) / devices)[:-1]
-            squares += [squared_error(design, distribution, int(n), rng) for n in spoken]
+            daily_reports = rng.multinomial(devices, np.append(by_day, devices - by_day.sum()) / devices)[:-1]
+            squares += [squared_error(design, distribution, int(n), rng) for n in daily_reports]
     else:
         length = POOLED_DAYS if way == "once, 31 days" else 1
         count = DAYS // length
@@ -121,8 +121,8 @@ def cell(devices: int, lifetime: int, way: str, repeats: int, windows: int, rng:
         predicted = predicted_error(design, distribution, reports)
         for _ in range(repeats * length):
             rest = 1 - count * length / DAYS
-            spoken = rng.multinomial(devices, [*[length / DAYS] * count, max(rest, 0)])[:-1]
-            squares += [squared_error(design, distribution, int(n), rng) for n in spoken]
+            window_reports = rng.multinomial(devices, [*[length / DAYS] * count, max(rest, 0)])[:-1]
+            squares += [squared_error(design, distribution, int(n), rng) for n in window_reports]
     measured, uncertainty = root_mean(np.array(squares))
     mechanism = " ".join(map(str, (design.choice.mechanism, *dict(design.choice.parameters).values())))
     row: Row = {"devices": devices, "lifetime": lifetime, "way": way, "epsilon": epsilon / MICRO}
@@ -131,17 +131,17 @@ def cell(devices: int, lifetime: int, way: str, repeats: int, windows: int, rng:
 
 
 def split(lifetime: int, domain: int, kind: Kind) -> Row:
-    """Compare one to four reports by formula: a budget's error in 1, 2, 3, 4 of them, relative to one.
+    """Compare, by formula, the errors if a budget is split into 1 to 4 reports, relative to one report.
 
-    In the row, coin is the same on the last day of a year, by the draw of the best `every`; best and
-    best_coin are the numbers of reports with the least error.
+    In the row, `coin` is the same comparison on the last day of a year, with the best `every`; `best` and
+    `best_coin` are the numbers of reports with the smallest error.
     """
     question = Question(kind, {"frequency": 1 / domain, "range": None, "quantile": 0.5}[kind])
     variances = [variance(best_design(domain, lifetime * MICRO // m, question), question) for m in SPLITS]
     errors = [math.sqrt(v / m) for m, v in zip(SPLITS, variances, strict=True)]
     last_day_errors = [math.sqrt(v / best_last_day(m)) for m, v in zip(SPLITS, variances, strict=True)]
-    relative, coin = ([e / each[0] for e in each] for each in (errors, last_day_errors))
-    best, best_coin = (SPLITS[int(np.argmin(each))] for each in (relative, coin))
+    relative, coin = ([e / row[0] for e in row] for row in (errors, last_day_errors))
+    best, best_coin = (SPLITS[int(np.argmin(row))] for row in (relative, coin))
     row: Row = {"lifetime": lifetime, "domain": domain, "kind": kind, "relative": relative, "coin": coin}
     return row | {"best": best, "best_coin": best_coin}
 
@@ -159,7 +159,7 @@ def splits() -> list[Row]:
 
 
 def budget_use(reports: int, boards: int, rng: np.random.Generator) -> Row:
-    """Predict and measure the share of a budget of so many reports that the draw uses, every = 365."""
+    """Predict and measure the share of a budget of `reports` reports that is used with every = 365."""
     calls = reports * DAYS
     used = np.minimum(rng.binomial(calls, 1 / DAYS, boards), reports) / reports
     predicted = float(reports_made(calls, DAYS, reports)) / reports
@@ -177,7 +177,7 @@ def _cell(part: _Part, repeats: int, windows: int) -> Row:
 
 
 class LifetimeParameters(StudyParameters):
-    """Fleets that are drawn."""
+    """The fleets to simulate."""
 
     devices: tuple[int, ...] = Field(
         (), description="Devices of each fleet; without any 1000000,100000, or 20000 if quick."
@@ -186,14 +186,14 @@ class LifetimeParameters(StudyParameters):
 
 
 def run(parameters: LifetimeParameters, context: RunContext) -> StudyResult:
-    """Compare the ways by formula and by drawn fleets, on the context's workers."""
+    """Compare the ways by formula and by simulated fleets, on the context's workers."""
     fleets = parameters.devices or ((20_000,) if parameters.quick else FLEETS)
     if min(fleets) < 10_000 or max(fleets) > 10_000_000:
         raise PlanError(f"the study draws fleets of 10,000 to 10,000,000 devices, not {min(fleets):,}")
     repeats, windows = (1, 20) if parameters.quick else (4, 60)
     ways = list(itertools.product(fleets, LIFETIMES, WAYS))
     *seeds, last = np.random.SeedSequence(context.seed).spawn(len(ways) + 1)
-    todo = [(*what, one) for what, one in zip(ways, seeds, strict=True)]
+    todo = [(*arguments, seed) for arguments, seed in zip(ways, seeds, strict=True)]
     done = context.workers.map(
         _cell, todo, repeats, windows, advance=lambda _: context.advance(1 / len(todo))
     )
@@ -217,13 +217,13 @@ def run(parameters: LifetimeParameters, context: RunContext) -> StudyResult:
 
 
 def _shown_cells(devices: int, cells: Sequence[Row]) -> list[TextTable | str]:
-    here = [cell for cell in cells if cell["devices"] == devices]
+    fleet_cells = [cell for cell in cells if cell["devices"] == devices]
     rows = []
     for lifetime in LIFETIMES:
-        of = {cell["way"]: cell for cell in here if cell["lifetime"] == lifetime}
+        by_way = {cell["way"]: cell for cell in fleet_cells if cell["lifetime"] == lifetime}
         for first, error in ((f"{lifetime:g}", "predicted"), ("", "measured")):
-            rows.append((first, error, *(f"{100 * of[way][error]:.3g}" for way in WAYS)))
-    worst = max(here, key=lambda cell: abs(cell["off"]))
+            rows.append((first, error, *(f"{100 * by_way[way][error]:.3g}" for way in WAYS)))
+    worst = max(fleet_cells, key=lambda cell: abs(cell["off"]))
     return [
         "",
         f"# {devices:,} devices, 365 days, 64 values: RMSE of a day's frequencies, in %",
@@ -234,7 +234,7 @@ def _shown_cells(devices: int, cells: Sequence[Row]) -> list[TextTable | str]:
 
 
 def draw(path: Path, figure_data: tuple[list[Row], list[Row]]) -> None:
-    """Write errors against the lifetime budget, and what splitting it costs."""
+    """Plot errors against the lifetime budget, and the cost of splitting it."""
     from .drawing import COLOURS, curve, figure, panel
 
     rows, cases = figure_data

@@ -6,34 +6,34 @@ import numpy as np
 from pydantic import Field
 
 from ..server.accounting import optimal_delta
-from ..server.accounting.errors import positive, whole
-from ..server.accounting.theorem import MOST_REPORTS
+from ..server.accounting.errors import positive_number, whole_number
+from ..server.accounting.theorem import MAX_REPORTS
 from ..server.words.numbers import counted
 from .frame import RunContext, StudyParameters, StudyResult, table
 from .majority_rule import majority_envelope, majority_epsilon
 
 
 class MajorityParameters(StudyParameters):
-    """One report at `total` tells the bit as well as `reports` reports that vote."""
+    """A single report's ε and the number of voting reports that reveal the bit as well."""
 
     total: float = Field(2.0, description="One report at this ε tells the bit as well, nats.")
     reports: int = Field(20, description="Number of reports that vote.")
 
 
 def run(parameters: MajorityParameters, context: RunContext) -> StudyResult:
-    """Compute the curve and the envelope for one report fewer, as many and one more."""
-    total = positive("the total", parameters.total)
-    n = whole("the number of reports", parameters.reports, high=MOST_REPORTS - 1)
+    """Compute the curve and the envelope for one report fewer, the requested number, and one more."""
+    total = positive_number("the total", parameters.total)
+    n = whole_number("the number of reports", parameters.reports, high=MAX_REPORTS - 1)
     rows = []
     for reports in range(max(1, n - 1), n + 2):
         envelope = majority_envelope(reports, total)
         row = {"reports": reports, "raw": majority_epsilon(reports, total), "envelope": envelope}
         rows.append(row | {"sum": envelope * reports, "delta": optimal_delta(envelope, reports, total)})
-    (here,) = (row for row in rows if row["reports"] == n)
+    (requested,) = (row for row in rows if row["reports"] == n)
     output = (
-        f"This is not local differential privacy: {counted(n)} of ε = {here['envelope']:.4f} tell one "
+        f"This is not local differential privacy: {counted(n)} of ε = {requested['envelope']:.4f} tell one "
         f"fixed bit, by a vote, no better than 1 report of ε = {total:g}. As LDP they are Σε = "
-        f"{here['sum']:,.6g}.",
+        f"{requested['sum']:,.6g}.",
         "",
         table(
             f"ε of each report by the majority rule, total {total:g}: not LDP",
@@ -51,18 +51,18 @@ def run(parameters: MajorityParameters, context: RunContext) -> StudyResult:
 
 
 def draw(path: Path, figure_data: tuple[float, int]) -> None:
-    """Write both curves from 1 report on."""
-    from .drawing import COLOURS, figure, heading, legend_below, panel
+    """Plot both curves, starting with 1 report."""
+    from .drawing import COLOURS, add_heading, add_legend_below, figure, panel
 
     total, most = figure_data
-    numbers = np.arange(1, whole("the number of reports", most, low=2) + 1)
+    numbers = np.arange(1, whole_number("the number of reports", most, low=2) + 1)
     raw, envelope = majority_epsilon(numbers, total), majority_envelope(numbers, total)
     with figure(path) as (drawing, (axes,)):
         label = "envelope: the largest ε of as many or more"
         axes.plot(numbers, envelope, color=COLOURS[0], lw=1.9, label=label)
         axes.plot(numbers, raw, color=COLOURS[1], lw=1.1, label="raw curve: a tie counts for the attacker")
-        axes.set_ylim(0, 1.15 * float(envelope[min(2, most - 1)]))  # one report has the whole total
+        axes.set_ylim(0, 1.15 * float(envelope[min(2, most - 1)]))  # one report may use the whole total
         note = f"n = {most:,}: raw {raw[-1]:.4f}, envelope {envelope[-1]:.4f}"
         panel(axes, (f"total {total:g}", note, "number of reports n", "ε of each report, nats"))
-        heading(drawing, "Majority: guessing one fixed bit, not LDP")
-        legend_below(drawing, axes, 2)
+        add_heading(drawing, "Majority: guessing one fixed bit, not LDP")
+        add_legend_below(drawing, axes, 2)

@@ -5,11 +5,12 @@ It is not local differential privacy. n reports at ε are nε-LDP, and (E, δ)-L
 (10, 0.990)-LDP and 76.98-LDP.
 
 A vote of n answers, each true with p = e^ε/(1 + e^ε), is lost when at most ⌈n/2⌉ - 1 of them are true. A tie
-counts as won, which no real attacker can count on, so the curve ε(n) has a dent at every even n. More answers
-never harm an attacker: what is allowed for m reports is allowed for fewer. So the envelope, the largest ε(m)
-over m >= n, is as valid and falls with n. For odd n it is the curve itself; for even n it is ε(n + 1).
+counts as won, which no real attacker can count on, so the curve ε(n) dips at every even n. More answers
+never harm an attacker, so an ε allowed for m reports is allowed for fewer. Hence the envelope, the largest
+ε(m) over m >= n, is equally valid and falls with n. For odd n it is the curve itself; for even n it is ε(n +
+1).
 
-Shackelford and Chang's rule. Everything here is vectorised over n and valid for n up to MOST_REPORTS.
+Shackelford and Chang's rule. Everything here is vectorised over n and valid for n up to MAX_REPORTS.
 """
 
 # pyright: reportMissingTypeStubs=false
@@ -20,13 +21,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ..server import special
-from ..server.accounting import MOST_REPORTS, AccountingError
-from ..server.accounting.errors import positive, whole
+from ..server.accounting import MAX_REPORTS, AccountingError
+from ..server.accounting.errors import positive_number, whole_number
 
-MOST_TOTAL = 650.0
-"""Nats; SciPy's betainc errs on either side where the chance of a lost vote is below e^-660."""
+MAX_TOTAL = 650.0
+"""The largest total in nats; above it, SciPy's betainc is inaccurate."""
 
-_ROUNDING = 1e-10  # relative; the incomplete beta function and its inverse are good to 1e-12
+_ROUNDING = 1e-10  # relative; the incomplete beta function and its inverse are accurate to 1e-12
 
 
 @overload
@@ -39,8 +40,8 @@ def majority_epsilon(reports: int | np.ndarray, total: float) -> float | np.ndar
     It is 0 if a tie alone is too likely, as for two reports at a small total.
 
     Args:
-        reports: Whole numbers, 1 to MOST_REPORTS, any shape; the answer has the same.
-        total: In nats, in (0, 650].
+        reports: Whole numbers, 1 to MAX_REPORTS, any shape; the result has the same shape.
+        total: The total in nats, in (0, 650].
 
     Raises:
         AccountingError: If an argument is out of range.
@@ -60,20 +61,23 @@ def majority_envelope(reports: int | np.ndarray, total: float) -> float | np.nda
 
 
 def majority_total(epsilon: float, reports: int) -> float:
-    """Return the E at which one report reveals the bit as well as a vote of n at ε, ties won; rounded up.
+    """Return the E at which one report reveals the bit as well as n voting reports at ε; rounded up.
 
-    It is infinite above 650.
+    The attacker wins ties. The result is infinite above 650.
 
     Args:
-        epsilon: In nats, > 0.
-        reports: The number n, 1 to MOST_REPORTS.
+        epsilon: ε in nats, above 0.
+        reports: The number n, 1 to MAX_REPORTS.
     """
-    epsilon, n = positive("epsilon", epsilon), whole("the number of reports", reports, high=MOST_REPORTS + 1)
+    epsilon, n = (
+        positive_number("epsilon", epsilon),
+        whole_number("the number of reports", reports, high=MAX_REPORTS + 1),
+    )
     if n == 1:
         return epsilon
     lost = float(special.betainc(n - _half(n) + 1, _half(n), special.expit(-epsilon))) * (1 - _ROUNDING)
     total = float(np.log1p(-lost) - np.log(lost)) if lost > 0 else np.inf
-    return total if total <= MOST_TOTAL else np.inf
+    return total if total <= MAX_TOTAL else np.inf
 
 
 def _raw(n: np.ndarray, total: float) -> np.ndarray:
@@ -81,14 +85,14 @@ def _raw(n: np.ndarray, total: float) -> np.ndarray:
     needed, goal = n - _half(n) + 1, special.expit(-total)
     lie = np.maximum(special.betaincinv(needed, _half(n), goal), np.finfo(float).tiny)
     epsilon = np.where(lie < 0.5, np.log1p((1 - 2 * lie) / lie), 0.0)
-    # The library's inverse is sometimes wrong if the goal is tiny (n = 5 at a total of 300).
+    # SciPy's inverse is sometimes wrong if the goal is tiny, such as with n = 5 at a total of 300.
     right = np.abs(special.betainc(needed, _half(n), lie) - goal) <= _ROUNDING * goal
     epsilon = np.where(right, epsilon, _by_bisection(np.where(right, 1.0, n), total))
     return np.where(n == 1, total, epsilon * (1 - _ROUNDING))
 
 
 def _by_bisection(n: np.ndarray, total: float) -> np.ndarray:
-    """Return the curve for the few n that are not 1, shape of n."""
+    """Return the curve by bisection where n is not 1, in the shape of n."""
     low, high = np.zeros_like(n), np.full_like(n, total)
     some = n > 1
     needed, half, goal = (n - _half(n) + 1)[some], _half(n)[some], special.expit(-total)
@@ -112,15 +116,15 @@ def _odd(n: np.ndarray) -> np.ndarray:
 
 def _numbers(reports: int | np.ndarray) -> np.ndarray:
     if not isinstance(reports, np.ndarray):
-        return np.array([whole("the number of reports", reports, high=MOST_REPORTS)], float)
-    if reports.dtype.kind not in "iu" or not ((reports >= 1) & (reports <= MOST_REPORTS)).all():
-        raise AccountingError(f"numbers of reports are whole and from 1 to {MOST_REPORTS:,}")
+        return np.array([whole_number("the number of reports", reports, high=MAX_REPORTS)], float)
+    if reports.dtype.kind not in "iu" or not ((reports >= 1) & (reports <= MAX_REPORTS)).all():
+        raise AccountingError(f"numbers of reports must be whole and from 1 to {MAX_REPORTS:,}")
     return reports.astype(float).reshape(-1)
 
 
 def _total(total: float) -> float:
-    if positive("the total", total) > MOST_TOTAL:
+    if positive_number("the total", total) > MAX_TOTAL:
         raise AccountingError(
-            f"the majority rule is computed for totals up to {MOST_TOTAL:g} nats, not {total:g}"
+            f"the majority rule is computed for totals up to {MAX_TOTAL:g} nats, not {total:g}"
         )
     return float(total)

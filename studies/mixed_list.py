@@ -1,7 +1,7 @@
-"""Composes releases of different ε, some with a δ of their own: one row for each theorem.
+"""Compose releases of different ε, some with their own δ: one row per theorem.
 
-Each theorem adds a δ of its own, `slack`, to those of the releases. `basic`, `zcdp` and `advanced` add them
-up. `closed form` and `optimal` have 1 - (1 - slack)Π(1 - δ_i): a release that is (ε_i, δ_i)-LDP is never
+Each theorem adds its own δ, `slack`, to those of the releases. `basic`, `zcdp` and `advanced` sum them.
+`closed form` and `optimal` use 1 - (1 - slack)Π(1 - δ_i): a release that is (ε_i, δ_i)-LDP is never
 easier to distinguish than one that reveals everything with probability δ_i and is ε_i-LDP otherwise. `rogers`
 needs Σδ_i <= δ/2.
 
@@ -45,10 +45,10 @@ class ComposedRow:
     """One theorem's statement about all releases together: they are (epsilon, delta)-LDP.
 
     Attributes:
-        epsilon: In nats, rounded up; infinite if nothing is guaranteed; None if the theorem does not hold for
-            these releases, and `refused` has the reason.
-        delta: Rounded up, at most 1.
-        when: How the releases' ε may be chosen.
+        epsilon: ε in nats, rounded up; infinite if nothing is guaranteed; None if the theorem does not hold
+            for these releases, and `refused` has the reason.
+        delta: δ, rounded up, at most 1.
+        when: When the releases' ε may be chosen.
     """
 
     theorem: str
@@ -69,7 +69,7 @@ def compose(releases: Reports, slack: float) -> list[ComposedRow]:
 
     Args:
         releases: The releases.
-        slack: In [0, 1), the δ that a theorem may add to the releases' own.
+        slack: The δ that a theorem may add to the releases' own, in [0, 1).
 
     Raises:
         AccountingError: If there are no releases, or slack is out of range.
@@ -94,12 +94,12 @@ def compose(releases: Reports, slack: float) -> list[ComposedRow]:
 def closed_form(releases: Reports, delta: float) -> float:
     """Return the cost in nats of releases without a δ of their own: they are (answer, delta)-LDP, rounded up.
 
-    It is the least of Σε_i and Σε_i(e^{ε_i} - 1)/(e^{ε_i} + 1) + sqrt(2 S x), S = Σε_i², with x = ln(1/δ) or
+    It is the lower of Σε_i and Σε_i(e^{ε_i} - 1)/(e^{ε_i} + 1) + sqrt(2 S x), S = Σε_i², with x = ln(1/δ) or
     ln(e + sqrt(S)/δ). Kairouz, Oh, Viswanath 2015, Theorem 3.5.
 
     Args:
         releases: The releases.
-        delta: In (0, 1).
+        delta: δ, in (0, 1).
     """
     history, slack = History.of(releases), exact(probability("delta", delta, zero=False))
     with exact_arithmetic():
@@ -110,15 +110,14 @@ def closed_form(releases: Reports, delta: float) -> float:
 
 
 def _basic(history: History) -> ComposedRow:
-    own = float_above(history.delta)
-    if own >= 1:
-        why = (
-            f"Σε = {history.sum / MICRO:,g} with Σδ = {own:g} is (inf, 1): a δ of 1 or more promises nothing"
-        )
-        return ComposedRow("basic", Kind.NOTHING, math.inf, 1.0, ANY, why)
-    kind = Kind.APPROXIMATE if own else Kind.PURE
+    total_own = float_above(history.delta)
+    if total_own >= 1:
+        why = f"Σε = {history.sum / MICRO:,g} with Σδ = {total_own:g} is (inf, 1): "
+        why += "a δ of 1 or more promises nothing"
+        return ComposedRow("basic", Kind.UNBOUNDED, math.inf, 1.0, ANY, why)
+    kind = Kind.APPROXIMATE if total_own else Kind.PURE
     with exact_arithmetic():
-        return ComposedRow("basic", kind, float_above(Decimal(history.sum) / MICRO), own, ANY)
+        return ComposedRow("basic", kind, float_above(Decimal(history.sum) / MICRO), total_own, ANY)
 
 
 def _row(name: str, slack: float, delta: float, when: str, total: Callable[[], float]) -> ComposedRow:
@@ -156,7 +155,7 @@ def _halved(history: History, slack: float) -> float:
 
 
 def _rogers(history: History, slack: float) -> float:
-    """Return the total of a filter that admits all of them, rounded up and close to the smallest."""
+    """Return the total of a filter that admits all releases, rounded up and close to the smallest."""
     delta = _halved(history, slack)
     low, high = 0.0, 1.0
     while not RogersFilter(high, delta).allowed(history):

@@ -1,20 +1,20 @@
-"""Optimal composition of reports whose ε differ: upper bounds of the smallest δ and the smallest total.
+"""Optimal composition of reports with different ε: upper bounds on the smallest δ and the smallest total.
 
-Reports that are ε_i-LDP, each ε_i fixed beforehand, are never easier to distinguish than as many answers of
-binary randomized response with these ε_i. Among n_i answers at ε_i an observer sees j_i lies, Binomial(n_i,
-1/(1 + e^{ε_i})), and the loss of all is Σ_i (n_i - 2 j_i) ε_i. The exact δ is #P-hard (Murtagh, Vadhan). Here
-the law of the loss is convolved on a grid that starts at its top, Σε, and goes down:
+Reports that are ε_i-LDP, each ε_i fixed beforehand, are never easier to distinguish than the same number
+of binary randomized response answers with these ε_i. Among n_i answers at ε_i an observer sees j_i lies,
+Binomial(n_i, 1/(1 + e^{ε_i})), and the total loss is Σ_i (n_i - 2 j_i) ε_i. The exact δ is #P-hard (Murtagh,
+Vadhan). Here the law of the loss is convolved on a grid that starts at its top, Σε, and goes down:
 
-* if the losses lie on a grid of few enough cells, as a thousand reports of 0.5, 1 and 0.25 do, nothing is
-  rounded;
-* otherwise an answer between two cells is split over both so that its probability is kept under both values
-  ("connect the dots"). Merging the two gives the answer back, so the split pair is never harder to
-  distinguish than the true one, nor are products of split pairs: δ comes out too large, never too small. The
-  error is of second order in the cell.
-* what is less likely than e^-104 at an end of the grid is put on the safe side: at an infinite loss, or at
-  the least loss that is kept.
+* If the losses lie on a grid with sufficiently few cells, as for a thousand reports of 0.5, 1 and 0.25,
+  nothing is rounded.
+* Otherwise, an answer between two cells is split over both so that its probability is preserved under both
+  values ("connect the dots"). Merging the two restores the answer, so neither the split pair nor products of
+  split pairs are ever harder to distinguish than the true ones, and δ comes out too large, never too small.
+  The error is of second order in the cell size.
+* Probabilities below e^-104 at an end of the grid are moved to the safe side: to an infinite loss, or to the
+  lowest remaining loss.
 
-Every sum is one of numbers >= 0, so nothing cancels; a margin covers the rounding of floats.
+All summands are nonnegative, so nothing cancels; a margin covers floating-point rounding.
 
 Kairouz, Oh, Viswanath 2015, The composition theorem for differential privacy, ICML; Murtagh, Vadhan 2016, The
 complexity of computing the optimal composition of differential privacy, TCC, Theorem 1.5; Doroshenko, Ghazi,
@@ -35,33 +35,33 @@ import numpy as np
 from ..server import special
 from ..server.accounting import AccountingError, History, exact
 from ..server.accounting.binomial import falls_below, log_chances
-from ..server.accounting.errors import positive, probability
+from ..server.accounting.errors import positive_number, probability
 from ..server.accounting.optimal import no_failure_chance
 from ..server.accounting.theorem import Reports, exact_arithmetic, float_above, largest
 from ..server.epsilon import MICRO
 
-MOST_CELLS = 1 << 16
-"""Cells of the grid of losses, about; fewer reports than that at one ε need no rounding."""
+MAX_CELLS = 1 << 16
+"""Approximate number of cells in the loss grid; fewer reports than that at one ε need no rounding."""
 
-MOST_MIXED = 10_000_000
-"""Reports in a mixed list, at most; and nats that all of them may add up to, at most."""
+MAX_MIXED = 10_000_000
+"""Maximum number of reports in a mixed list, and maximum sum of their ε in nats."""
 
 _NANO = 10**9  # nano-nats in a nat: the unit of totals here
-_NEGLIGIBLE = 104.0  # e^-104 is 7e-46
-_LIES = 650.0  # nats; above it a lie is taken to be impossible, which only adds to the loss
+_NEGLIGIBLE = 104.0  # e^-104 is about 7e-46
+_LIES = 650.0  # nats; above this ε, a lie is treated as impossible, which only increases the loss
 
 
 @dataclass(frozen=True)
 class LossLaw:
-    """The law of the loss of reports of these ε, under the likelier value; an upper bound if rounded.
+    """The loss distribution of reports with these ε, under the likelier value; an upper bound if rounded.
 
     Attributes:
         top: Σε, in micro-nats.
-        step: Of the grid, in micro-nats.
-        first: Cells between top and chances[0].
-        chances: Of a loss of top - step (first + k).
-        beyond: Chance of a loss that is counted as infinite, at most 1e-38.
-        margin: The factor that covers rounding.
+        step: The grid's step, in micro-nats.
+        first: Number of cells between top and chances[0].
+        chances: chances[k] is the probability of a loss of top - step (first + k).
+        beyond: Probability of a loss that is counted as infinite, at most 1e-38.
+        margin: The factor that covers rounding errors.
         rounded: Whether losses had to be split over cells.
     """
 
@@ -74,23 +74,23 @@ class LossLaw:
     rounded: bool
 
     @classmethod
-    def of(cls, reports: Reports, cells: int = MOST_CELLS) -> "LossLaw":
-        """Return the loss of these reports, without their own δ.
+    def of(cls, reports: Reports, cells: int = MAX_CELLS) -> "LossLaw":
+        """Return the loss distribution of these reports, without their own δ.
 
         Args:
             reports: The reports' ε.
             cells: Approximate number of the grid's cells.
 
         Raises:
-            AccountingError: If there are no reports, more than MOST_MIXED, or more nats than that.
+            AccountingError: If there are no reports, more than MAX_MIXED, or more nats than that.
         """
         history = History.of(reports)
         counts: Counter[int] = Counter()
         for report, n in history.runs:
             counts[report.epsilon] += n
-        if not counts or history.count > MOST_MIXED or history.sum > MOST_MIXED * MICRO:
+        if not counts or history.count > MAX_MIXED or history.sum > MAX_MIXED * MICRO:
             raise AccountingError(
-                f"reports of different epsilon: 1 to {MOST_MIXED:,}, of at most that many nats together"
+                f"reports of different epsilon: 1 to {MAX_MIXED:,}, of at most that many nats together"
             )
         exact_step = 2 * math.gcd(*counts)
         span = min(2 * history.sum, math.ceil(2 * math.sqrt(2 * _NEGLIGIBLE * history.squares)))
@@ -105,7 +105,7 @@ class LossLaw:
         """Return the smallest δ for which the reports are (total, δ)-LDP, rounded up.
 
         Args:
-            total: In nats, >= 0.
+            total: The total in nats, 0 or more.
         """
         with exact_arithmetic():
             return self._delta(math.floor(total * _NANO))
@@ -129,7 +129,7 @@ class LossLaw:
         return min(1.0, math.nextafter(delta * self.margin, math.inf))
 
     def _with(self, epsilon: int, n: int) -> "LossLaw":
-        """Return the loss with n more answers of epsilon micro-nats each."""
+        """Return the loss distribution with n more answers of epsilon micro-nats each."""
         kernel, infinite = _answers(epsilon, n, self.step)
         filled = np.flatnonzero(kernel)
         if len(filled) * 4 < len(kernel):
@@ -154,19 +154,19 @@ class LossLaw:
 
 
 def mixed_delta(reports: Reports, total: float) -> float:
-    """Return the smallest δ for which the reports are (total, δ)-LDP together, rounded up; 0 from Σε on.
+    """Return the smallest δ for which the reports are (total, δ)-LDP together, rounded up; 0 above Σε.
 
     For reports with a δ of their own, this is 1 - (1 - δ)Π(1 - δ_i).
 
     Args:
         reports: The reports' ε and δ.
-        total: In nats, > 0.
+        total: The total in nats, above 0.
 
     Raises:
         AccountingError: If an argument is out of range.
     """
     history = History.of(reports)
-    delta = _loss(history).delta(exact(positive("the total", total)))
+    delta = _loss(history).delta(exact(positive_number("the total", total)))
     if not history.delta:
         return delta
     with exact_arithmetic():
@@ -194,7 +194,7 @@ def _loss(history: History) -> LossLaw:
 
 
 def _answers(epsilon: int, n: int, step: int) -> tuple[np.ndarray, float]:
-    """Return the chances of the cells below the top of n answers, and that of an infinite loss."""
+    """Return the probabilities of the cells below the top for n answers, and of an infinite loss."""
     nats = epsilon / MICRO
     if nats > _LIES:
         return np.ones(1), 0.0

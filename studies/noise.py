@@ -1,8 +1,8 @@
-"""Discrete Laplace noise: what it protects, and where its randomness comes from.
+"""Discrete Laplace noise: the data that it protects, and its source of randomness.
 
-Published noise is from OpenDP, that of studies from a seeded generator. Floating-point Laplace noise leaks
-(Mironov, "On significance of the least significant bits for differential privacy", CCS 2012), so noise is an
-integer k with probability proportional to e^(-ε |k| / sensitivity).
+Published noise comes from OpenDP, and noise in studies from a seeded generator. Floating-point Laplace noise
+leaks information (Mironov, "On significance of the least significant bits for differential privacy", CCS
+2012), so noise is an integer k with probability proportional to e^(-ε |k| / sensitivity).
 """
 
 import enum
@@ -20,10 +20,9 @@ from ..server.extras import require
 class NeighbourRelation(enum.StrEnum):
     """The pairs of data sets that must be hard to distinguish.
 
-    added     one record is added or removed; the number of records is protected too. The classic relation.
-    replaced  one record has another value; the number of records is public. It is what local privacy
-    protects: a
-              central structure is comparable with a local one only under this relation.
+    added     one record is added or removed, so the number of records is protected too; the classic relation
+    replaced  one record has a different value, and the number of records is public; local privacy protects
+              this relation, so central and local structures are comparable only under it
     """
 
     added = "added"
@@ -31,19 +30,19 @@ class NeighbourRelation(enum.StrEnum):
 
     @property
     def sensitivity(self) -> int:
-        """Return the largest change of the counts of one partition of the domain, in the L1 norm."""
+        """Return the largest L1 change of the counts over a partition of the domain."""
         return 1 if self is NeighbourRelation.added else 2
 
 
 class NoiseError(HushmoteError):
-    """Noise cannot be drawn; the text says what would help."""
+    """Noise cannot be drawn; the message says what to do."""
 
 
 class Noise(Protocol):
     """A source of discrete Laplace noise."""
 
     def draw(self, n: int, sensitivity: int, epsilon: float) -> Ints:
-        """Return n independent integers for a vector of that L1 sensitivity, shape (n,)."""
+        """Return n independent integers for a vector with this L1 sensitivity, shape (n,)."""
         ...
 
 
@@ -57,7 +56,7 @@ def noise_variance(sensitivity: int, epsilon: float) -> float:
 
 @dataclass(frozen=True)
 class SafeNoise:
-    """OpenDP's sampler: exact, from the operating system's randomness; about 6 µs a number.
+    """OpenDP's sampler: exact, based on the operating system's randomness; about 6 µs per number.
 
     Privacy: ε-DP for vectors of the given L1 sensitivity, by OpenDP's own privacy map, rounded up.
     Utility: noise_variance(). Cost: one draw per node. Citation: Canonne, Kamath, Steinke, "The Discrete
@@ -83,9 +82,9 @@ class SafeNoise:
 
 @dataclass(frozen=True)
 class SeededNoise:
-    """The same distribution from a NumPy generator: for simulations, where a run must repeat. Not private.
+    """The same distribution from a NumPy generator, for repeatable simulations; not private.
 
-    The difference of two geometric numbers; Inusah, Kozubowski, "A discrete analogue of the Laplace
+    It is the difference of two geometric numbers; Inusah, Kozubowski, "A discrete analogue of the Laplace
     distribution", 2006.
     """
 
@@ -99,7 +98,7 @@ class SeededNoise:
 
 def _opendp() -> Any:
     require("opendp", "safe noise")
-    import opendp.prelude as dp  # takes two seconds to load: only publishing waits for it
+    import opendp.prelude as dp  # imported lazily because it takes two seconds to load
     from opendp.mod import enable_features
 
     enable_features("contrib")
@@ -108,7 +107,7 @@ def _opendp() -> Any:
 
 @dataclass(frozen=True)
 class NoiseSource:
-    """Randomness: noise for a curator, a generator for simulated devices."""
+    """Sources of randomness: noise for a curator, and a generator for simulated devices."""
 
     noise: Noise
     rng: np.random.Generator

@@ -1,13 +1,13 @@
-"""A plan against simulated fleets: predicted errors beside measured ones.
+"""Check a plan against simulated fleets: predicted errors compared with measured ones.
 
-Fleets of the plan's size are drawn with the boards' own channel and estimated as real ones are. The measured
-error is against the population that the fleets were drawn from. To compare like with like, each fleet is
-asked about one of the places over which the plan's error is a mean, drawn at random, in the population that
-is stated for it; its squared error is taken in parts of the variance that is predicted there, and times its
-number of reports over the mean one (a window's number is drawn, and E[1/n] > 1/E[n]).
+Fleets of the plan's size are drawn with the boards' real channel and estimated like real ones. The measured
+error is relative to the population from which the fleets were drawn. To compare like with like, each fleet
+uses a random one of the places over which the plan's error is averaged, with the population assumed there.
+Its squared error is divided by the variance predicted there, and multiplied by its number of reports over the
+mean number (since a window's number is random, and E[1/n] > 1/E[n]).
 
 The sum over fleets then has a chi-square distribution, with fewer degrees of freedom if errors have heavier
-tails than normal ones, so that the band in which a right prediction agrees is known.
+tails than normal ones, which gives the band in which a correct prediction agrees.
 """
 
 import dataclasses
@@ -27,18 +27,18 @@ from ..planning.expected_error import Design, MeanPopulation, Places, Question
 from ..planning.lifetime import LifetimePlan, Spending
 from ..planning.request import PlanRequest
 from ..server.estimate.estimate import estimate
-from ..server.words.numbers import expected
+from ..server.words.numbers import format_expected_count
 from ..server.words.text_table import TextTable
 from ..simulator import vectorised
 from ..simulator.worker_pool import THIS_PROCESS, Workers
 from .frame import Row, RunContext, StudyParameters, StudyResult, table
 
-FALSE_ALARM = 1e-4  # chance that a row disagrees although the prediction is right
-MOST_REPORTS = 50_000_000  # in all fleets of one row
-_FEWEST_REPORTS = 30  # reports of a level; below, the prediction's assumptions fail
-_MANY_REPORTS = 300  # of a level, in a part of a fleet
-_SLACK = 0.01  # part of the error: a right prediction may be off by this much, since it assumes many reports
-_AT_ONCE = 25  # fleets of a part that a worker draws
+FALSE_ALARM = 1e-4  # probability that a row disagrees although the prediction is correct
+MAX_REPORTS = 50_000_000  # over all fleets of one row
+_MIN_REPORTS = 30  # reports on a level; with fewer, the prediction's assumptions fail
+_MANY_REPORTS = 300  # minimum reports on a level if only a part of each fleet is drawn
+_SLACK = 0.01  # relative; a correct prediction may be off by this much, since it assumes many reports
+_AT_ONCE = 25  # fleets that a worker draws at once
 _TAILS = 16  # places whose fourth moments are computed
 
 _DrawReports = Callable[[np.random.Generator], int]
@@ -46,11 +46,11 @@ _DrawReports = Callable[[np.random.Generator], int]
 
 @dataclass(frozen=True)
 class CheckRow:
-    """The draws of one row of a check.
+    """The fleets to draw for one row of a check.
 
     Attributes:
-        reports: Expected per fleet.
-        draw_reports: Draws a fleet's number of reports.
+        reports: Expected number of reports per fleet.
+        draw_reports: Function that draws a fleet's number of reports.
     """
 
     name: str
@@ -62,7 +62,7 @@ class CheckRow:
 
     @property
     def fewest(self) -> float:
-        """Expected reports of the level that gets the fewest."""
+        """Expected number of reports of the level with the fewest reports."""
         return self.reports * _least_chance(self.design)
 
 
@@ -91,25 +91,25 @@ def lifetime_rows(lifetime: LifetimePlan, fleets: int) -> list[CheckRow | Row]:
 
 
 def _measurable(row: CheckRow) -> CheckRow | Row:
-    if row.fewest >= _FEWEST_REPORTS:
+    if row.fewest >= _MIN_REPORTS:
         return row
     fewest = f"{row.fewest:.2g}" if row.fewest < 10 else f"{row.fewest:.0f}"
     where = "" if row.fewest == row.reports else f" on one level of the tree, of {row.reports:,.0f}"
-    why = f"{fewest} reports{where} are too few; {_FEWEST_REPORTS} are needed"
+    why = f"{fewest} reports{where} are too few; {_MIN_REPORTS} are needed"
     return {"name": row.name, "unmeasured": why}
 
 
 def _part(work: float, fleets: int, design: Design, reports_per_work: float = 1.0) -> float:
-    """Return the share of each fleet to draw in seconds.
+    """Return the share of each fleet that can be drawn within seconds.
 
     Args:
-        work: Reports or boards of a fleet.
+        work: Number of reports or boards in a fleet.
         fleets: Number of fleets.
         design: The plan's design.
         reports_per_work: Reports for each unit of work.
     """
     enough = _MANY_REPORTS / _least_chance(design) / min(1.0, reports_per_work)
-    return min(1.0, max(MOST_REPORTS / fleets, enough) / work)
+    return min(1.0, max(MAX_REPORTS / fleets, enough) / work)
 
 
 def _least_chance(design: Design) -> float:
@@ -121,7 +121,8 @@ def window_reports(spending: Spending, devices: int, days: float) -> _DrawReport
     rhythm = spending.rhythm
     calls = rhythm.calls_in(days)
     whole = min(max(1, round(calls)), rhythm.calls)
-    calling = min(1.0, calls / whole)  # of boards that call more rarely than once in these days
+    # Share of the boards that call, if they call less than once in these days.
+    calling = min(1.0, calls / whole)
 
     def draw(rng: np.random.Generator) -> int:
         p = 1 / spending.every
@@ -145,16 +146,17 @@ def measure(
 ) -> Row:
     """Draw a row's fleets on workers and compare.
 
-    In the result, reports is the mean of a fleet, fleets their number, and population what devices held, in
-    words. predicted and measured are half-widths of 95% intervals, shares of devices; uncertainty is the
-    standard error of the measured one; least and most bound it if the prediction is right, except for a
-    chance of FALSE_ALARM; why is the likely cause of a difference, None without one.
+    In the result, `reports` is the mean per fleet, `fleets` the number of fleets, and `population` a
+    description of the devices' values. `predicted` and `measured` are half-widths of 95% intervals, as shares
+    of devices, and `uncertainty` is the standard error of `measured`. If the prediction is correct,
+    `measured` is between `least` and `most`, except with probability FALSE_ALARM. `why` is the likely cause
+    of a difference, or None.
 
     Args:
         row: The row.
-        seed: Of the draws.
-        workers: Draw the fleets.
-        on_drawn: Called with each further number of fleets.
+        seed: The draws' seed.
+        workers: Workers to draw the fleets.
+        on_drawn: Called with the number of fleets drawn since the last call.
     """
     design, fleets = row.design, row.fleets
     targets = expected_error.question_places(design, row.question)
@@ -202,14 +204,14 @@ def _draw(part: _Drawing, row: CheckRow, targets: Places | MeanPopulation) -> tu
 
 
 def band(freedom: float, fewest: float) -> tuple[float, float]:
-    """Return the least and the most of measured over predicted if the prediction is right.
+    """Return the bounds of measured / predicted if the prediction is correct.
 
-    Chance exceeds them with FALSE_ALARM. The number of reports that arrives is drawn, which adds half of one
-    over it to the error at most; that, and 1%, are no disagreement.
+    By chance, the ratio is outside with probability FALSE_ALARM. The number n of arriving reports is random,
+    which adds at most 1 / 2n to the error; that and another 1% do not count as disagreement.
 
     Args:
         freedom: Degrees of freedom of the sum of squares: the number of fleets, if errors are normal.
-        fewest: Expected reports of the level that gets the fewest.
+        fewest: Expected number of reports of the level with the fewest reports.
     """
     slack = _SLACK + 0.5 / fewest
     quantiles = 2 * special.gammaincinv(freedom / 2, (FALSE_ALARM / 2, 1 - FALSE_ALARM / 2))  # chi-square's
@@ -285,7 +287,7 @@ PlanCheckParameters = create_model("PlanCheckParameters", __base__=FleetsParamet
 
 
 def run(parameters: FleetsParameters, context: RunContext) -> StudyResult:
-    """Make the plan, draw its fleets, and measure the plan's errors; raise PlanError."""
+    """Compute the plan, draw its fleets, and measure its errors; raise PlanError."""
     plan_answer = answer(PlanRequest(**parameters.model_dump(exclude={"fleets"})))
     plan = plan_answer.plan
     rows = (
@@ -304,7 +306,7 @@ def run(parameters: FleetsParameters, context: RunContext) -> StudyResult:
     return StudyResult(plan_answer.to_dict() | {"check": checks}, (*plan_answer.lines, "", *_tables(checks)))
 
 
-run.__annotations__["parameters"] = PlanCheckParameters  # read by the catalogue
+run.__annotations__["parameters"] = PlanCheckParameters  # catalogue.model() reads it
 
 
 def _tables(checks: Sequence[Row]) -> list[TextTable | str]:
@@ -314,15 +316,16 @@ def _tables(checks: Sequence[Row]) -> list[TextTable | str]:
         cells = "{name} | {population} | {fleets:,} | {expected} | {predicted:.3%}"
         cells += " | {measured:.3%} ({uncertainty:.3%}) | {verdict}"
         lines = [
-            row | {"expected": expected(row["reports"]), "verdict": "yes" if row["agrees"] else "no"}
+            row
+            | {"expected": format_expected_count(row["reports"]), "verdict": "yes" if row["agrees"] else "no"}
             for row in measured
         ]
         headings = "window | population | fleets | reports | predicted | measured | agrees"
-        title = "checked with simulated fleets, against the population drawn from"
+        title = "checked with simulated fleets, against the true population"
         output += [
             table(title, headings, cells, lines, (0, 1)),
-            "  half-widths; in brackets the standard error of what was measured; a right plan",
-            f"  is said not to agree in 1 of {1 / FALSE_ALARM:,.0f} rows",
+            "  half-widths, with the measurement's standard error in brackets; a correct plan",
+            f"  fails to agree in 1 of {1 / FALSE_ALARM:,.0f} rows",
         ]
     for row in checks:
         why = f"not measured: {row['unmeasured']}" if "unmeasured" in row else row["why"]

@@ -1,10 +1,11 @@
-"""All boards of a region come back at once: a discrete-event simulation of a broker after a power cut.
+"""A discrete-event simulation of a broker when all boards of a region reconnect after a power cut.
 
-A board starts, joins its network, waits as its reporter does, opens TCP, shakes hands in TLS, connects,
-subscribes and publishes its status. If an answer does not come in timeout_s, the attempt is given up, and
-tried again after the reporter's own back-off, whose law is the shipped function. The broker works on what has
-arrived, on its cores. It notices only during the work that a board has given up meanwhile: its work for that
-board was wasted, and if most of its work is, it is fully busy and hardly any board gets in.
+A board starts, joins its network, waits as its reporter does, opens a TCP connection, performs the TLS
+handshake, connects, subscribes and publishes its status. If an answer does not arrive within timeout_s,
+the board gives up and tries again after the reporter's own back-off, computed by the shipped function.
+The broker processes arrived packets on its cores. Only while processing does it notice that a board has given
+up in the meantime, so that its work for that board was wasted. If most of its work is wasted, the broker is
+fully busy although hardly any board connects.
 """
 
 import heapq
@@ -19,40 +20,32 @@ from numpy.typing import NDArray
 from ..device import reporter_base
 from ..server.errors import HushmoteError
 
-_SYN_AGAIN_S = (
-    1.0,
-    2.0,
-    4.0,
-    8.0,
-    16.0,
-    32.0,
-    64.0,
-    128.0,
-)  # TCP's own waits if nobody accepts
+# TCP's retransmission delays if nobody accepts.
+_SYN_AGAIN_S = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 
 # Events: a board's next attempt, its SYN, work that has arrived, a core that has finished, a deadline.
-_ATTEMPT, _SYN, _CAME, _DONE, _DEADLINE = range(5)
-# Parts of a connection, in order; the first is the system's, the others each wait their turn at the broker.
-_TCP, _HELLO, _FINISH, _CONNECT, _SUBSCRIBE, _STATUS, _THERE = range(7)
-_NOWHERE = -1  # given up; all work for it is void
+_ATTEMPT, _SYN, _ARRIVED, _DONE, _DEADLINE = range(5)
+# Steps of a connection, in order; the operating system handles the first, and the broker the others.
+_TCP, _HELLO, _FINISH, _CONNECT, _SUBSCRIBE, _STATUS, _CONNECTED = range(7)
+_GIVEN_UP = -1  # any work for the attempt is void
 
 
 class ArrivalError(HushmoteError):
-    """A fleet or broker that cannot be simulated; the text says what would be right."""
+    """A fleet or broker that cannot be simulated; the message says what was expected."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """A broker from the view of connecting boards.
+    """A broker as connecting boards see it.
 
     Attributes:
-        hello_s: Processor seconds of a TLS handshake until the broker's signature.
-        finish_s: Those from the board's certificate on.
-        connect_s, subscribe_s, status_s: Those of these three packets.
-        cores: How many work at once.
-        backlog: Connections that the system holds until the broker accepts them, which one with a single
-            thread does between two rounds of work; None if it accepts at once. It takes any of those that
-            have arrived: neither a loop over sockets nor goroutines keep an order.
+        hello_s: CPU seconds for a TLS handshake until the broker's signature.
+        finish_s: CPU seconds for the rest of the handshake, from the board's certificate onwards.
+        connect_s, subscribe_s, status_s: CPU seconds for each of these three packets.
+        cores: Number of cores that work at once.
+        backlog: Number of connections that the system holds until the broker accepts them, which a
+            single-threaded broker does between two rounds of work; None if it accepts at once. It picks any
+            of the waiting connections, because neither a loop over sockets nor goroutines keep an order.
     """
 
     hello_s: float
@@ -65,12 +58,12 @@ class Server:
 
     @property
     def board_s(self) -> float:
-        """Processor seconds of a board that gets in at its first attempt."""
+        """CPU seconds for a board that connects at its first attempt."""
         return self.hello_s + self.finish_s + self.connect_s + self.subscribe_s + self.status_s
 
     @property
     def per_s(self) -> float:
-        """Boards per second that it can take in, at most."""
+        """Maximum number of boards per second that it can accept."""
         return self.cores / self.board_s
 
 
@@ -79,9 +72,9 @@ class Boards:
     """A region's boards; times in seconds, the reporter's settings under their own names.
 
     Attributes:
-        boot_s: From power to network, uniform between these two.
-        crypto_s: A board's own arithmetic within the handshake.
-        round_trip_s: To the broker and back.
+        boot_s: (min, max) seconds from power-on until the network is up, uniformly distributed.
+        crypto_s: A board's own computation during the handshake.
+        round_trip_s: Network round trip to the broker.
         spread_s: None for a reporter without this setting.
     """
 
@@ -101,11 +94,11 @@ class Arrival:
     """The result of a simulation.
 
     Attributes:
-        connected_s: Per board, from the moment the power is back until it is connected; infinite if it was
-            not by the end.
-        attempts: Per board.
+        connected_s: Per board, seconds from the return of power until it is connected; infinite if it
+            never was.
+        attempts: Number of attempts per board.
         tries, connections: Attempts and new connections in each second.
-        busy: Processor seconds of the broker in each second, all cores.
+        busy: The broker's CPU seconds in each second, over all cores.
         most_open: The highest number of connections at once, half-open ones included.
     """
 
@@ -144,43 +137,43 @@ def simulate(
     server: Server,
     seed: int | None = None,
     *,
-    most_s: float = 7200.0,
+    max_s: float = 7200.0,
     advance: Callable[[float], object] = lambda _: None,
 ) -> Arrival:
-    """Let all boards start at second 0 and follow them until each is connected.
+    """Start all boards at second 0 and simulate until each is connected.
 
     Args:
         boards: The boards.
         server: The broker.
-        seed: None for a new one.
-        most_s: When to stop in any case.
-        advance: Called with each further part of the work that is done, of 1.
+        seed: Repeats a run; None for a random one.
+        max_s: Simulated seconds after which to stop in any case.
+        advance: Called with the share of the work done since the last call.
 
     Raises:
         ArrivalError: If a number is out of range.
     """
     if not 1 <= boards.count <= 2_000_000:
-        raise ArrivalError(f"an arrival has 1 to 2,000,000 boards, not {boards.count:,}")
-    if not 0 < most_s <= 86_400:
-        raise ArrivalError("an arrival is followed for up to a day, 86,400 seconds")
-    return _Simulation(boards, server, np.random.default_rng(seed), most_s).run(advance)
+        raise ArrivalError(f"an arrival must have 1 to 2,000,000 boards, not {boards.count:,}")
+    if not 0 < max_s <= 86_400:
+        raise ArrivalError(f"an arrival must last more than 0 and at most 86,400 seconds, not {max_s:g}")
+    return _Simulation(boards, server, np.random.default_rng(seed), max_s).run(advance)
 
 
 class _Simulation:
-    """The events still to come, and the state of the broker and the boards."""
+    """The pending events, and the state of the broker and the boards."""
 
-    def __init__(self, boards: Boards, server: Server, rng: np.random.Generator, most_s: float) -> None:
+    def __init__(self, boards: Boards, server: Server, rng: np.random.Generator, max_s: float) -> None:
         n = boards.count
-        self._boards, self._server, self._rng, self._most_s = boards, server, rng, most_s
+        self._boards, self._server, self._rng, self._max_s = boards, server, rng, max_s
         costs = (server.hello_s, server.finish_s, server.connect_s, server.subscribe_s, server.status_s)
-        # A part of a core is a core that takes longer.
+        # A fraction of a core is modelled as a slower core.
         self._costs = (0.0, *(cost / min(server.cores, 1) for cost in costs))
-        # What begins with each part is due within timeout_s.
+        # The step whose deadline covers each step; it must finish within timeout_s.
         self._limit = [0, 0, 0, 3, 4, 5] if boards.asyncio else [0, 1, 1, 1, 4, 5]
-        self._events: list[tuple[float, int, int, int, int]] = []  # when, kind, board, attempt, part
+        self._events: list[tuple[float, int, int, int, int]] = []  # time, kind, board, attempt, step
         self._part = [_TCP] * n
-        self._attempt = [0] * n  # attempts begun; another attempt's events are void
-        self._waiting: deque[tuple[int, int, float]] = deque()  # in the backlog
+        self._attempt = [0] * n  # attempts started; events of other attempts are void
+        self._waiting: deque[tuple[int, int, float]] = deque()  # connections in the backlog
         self._work: list[tuple[int, int, int]] = []  # board -1: accept the waiting connections
         self._free = max(int(server.cores), 1)
         self._open = self._most_open = 0
@@ -196,12 +189,12 @@ class _Simulation:
         self._events = [(float(s), _ATTEMPT, i, 0, 0) for i, s in enumerate(starts)]
         heapq.heapify(self._events)
         unconnected, reported = boards.count, boards.count
-        does = (self._begin, self._syn, self._came, self._done, self._deadline)
+        handlers = (self._begin, self._syn, self._on_arrival, self._on_done, self._deadline)
         while self._events and unconnected:
             now, kind, board, attempt, part = heapq.heappop(self._events)
-            if now > self._most_s:
+            if now > self._max_s:
                 break
-            unconnected -= bool(does[kind](now, board, attempt, part))
+            unconnected -= bool(handlers[kind](now, board, attempt, part))
             if reported - unconnected > boards.count // 200:
                 advance((reported - unconnected) / boards.count)
                 reported = unconnected
@@ -236,7 +229,7 @@ class _Simulation:
         self._most_open = max(self._most_open, self._open)
         self._begin_part(now + trip, board, attempt, _HELLO)
         if backlog is None:
-            self._at(now + 1.5 * trip, _CAME, board, attempt, _HELLO)
+            self._at(now + 1.5 * trip, _ARRIVED, board, attempt, _HELLO)
             return
         self._waiting.append((board, attempt, now + 1.5 * trip))
         if len(self._waiting) == 1:
@@ -250,10 +243,10 @@ class _Simulation:
 
     def _deadline(self, now: float, board: int, attempt: int, part: int) -> None:
         at = self._part[board]
-        if self._attempt[board] != attempt or at in (_THERE, _NOWHERE) or self._limit[at] != part:
+        if self._attempt[board] != attempt or at in (_CONNECTED, _GIVEN_UP) or self._limit[at] != part:
             return
         self._open -= at != _TCP
-        self._part[board] = _NOWHERE
+        self._part[board] = _GIVEN_UP
         boards = self._boards
         below = lambda n: int(self._rng.integers(n))  # noqa: E731
         wait_ms = reporter_base._wait_ms(attempt - 1, boards.backoff_s, boards.backoff_max_s, below)
@@ -261,7 +254,7 @@ class _Simulation:
 
     # The broker
 
-    def _came(self, now: float, board: int, attempt: int, part: int) -> None:
+    def _on_arrival(self, now: float, board: int, attempt: int, part: int) -> None:
         self._work.append((board, attempt, part))
         self._take(now)
 
@@ -272,8 +265,8 @@ class _Simulation:
             work[chosen], work[-1] = work[-1], work[chosen]
             board, attempt, part = work.pop()
             if board < 0:  # all waiting connections are accepted at once
-                for one, its, when in self._waiting:
-                    self._at(max(now, when), _CAME, one, its, _HELLO)
+                for waiting_board, its_attempt, when in self._waiting:
+                    self._at(max(now, when), _ARRIVED, waiting_board, its_attempt, _HELLO)
                 self._waiting.clear()
                 continue
             cost = self._costs[part]
@@ -281,21 +274,21 @@ class _Simulation:
             self._spent.append((now, cost * min(self._server.cores, 1)))
             self._at(now + cost, _DONE, board, attempt, part)
 
-    def _done(self, now: float, board: int, attempt: int, part: int) -> bool:
+    def _on_done(self, now: float, board: int, attempt: int, part: int) -> bool:
         self._free += 1
-        there = False
+        is_connected = False
         if self._is_at(board, attempt, part):
             trip = self._boards.round_trip_s
             if part == _STATUS:
-                self._part[board] = _THERE
+                self._part[board] = _CONNECTED
                 self._connected[board] = now + trip / 2
-                there = True
+                is_connected = True
             else:
                 self._begin_part(now + trip / 2, board, attempt, part + 1)
-                own = self._boards.crypto_s if part == _HELLO else 0.0
-                self._at(now + trip + own, _CAME, board, attempt, part + 1)
+                compute_s = self._boards.crypto_s if part == _HELLO else 0.0
+                self._at(now + trip + compute_s, _ARRIVED, board, attempt, part + 1)
         self._take(now)
-        return there
+        return is_connected
 
     def _arrival(self) -> Arrival:
         connected = self._connected

@@ -1,4 +1,4 @@
-"""Errors of range queries over days, for four structures and for a flawed one, beside theory."""
+"""Errors of range queries over days, for four structures and a flawed one, compared with theory."""
 
 import time
 from collections.abc import Sequence
@@ -32,16 +32,16 @@ _CAUSES = (
 
 
 class RangesParameters(StudyParameters):
-    """The whole study, or custom ranges; on flights of 2013, or on your own records."""
+    """The whole study, or chosen ranges; on flights of 2013, or on your own records."""
 
     out: Path = Field(Path("study"), description="Folder for the figures and the CSV files.")
     quick: bool = Field(False, description="Fewer days, ε and fanouts: seconds instead of minutes.")
     input: Path | None = Field(
-        None, description="CSV file of your own records, a row each. A day without one counts as 0."
+        None, description="CSV file of your own records, one per row. Days without a row count as 0."
     )
     time: str | None = Field(None, description="Of your own records: the column of dates or timestamps.")
     value: str | None = Field(
-        None, description="A column that says how many records a row stands for; else each row is one."
+        None, description="Column with a row's number of records; default: one record per row."
     )
     by: str | None = Field(None, description="A column to choose rows by, with only.")
     only: str | None = Field(None, description="The text that the column named by `by` must have.")
@@ -53,18 +53,20 @@ class RangesParameters(StudyParameters):
 
 def run(parameters: RangesParameters, context: RunContext) -> StudyResult:
     """Run the study and write its folder, or answer the requested ranges."""
-    own = None
+    own_series = None
     if parameters.input is not None:
         if parameters.time is None:
             raise StudyError("--input FILE needs --time COLUMN, the column of dates or timestamps")
-        own = read_daily(parameters.input, parameters.time, parameters.value, parameters.by, parameters.only)
+        own_series = read_daily(
+            parameters.input, parameters.time, parameters.value, parameters.by, parameters.only
+        )
     elif parameters.time or parameters.value or parameters.by or parameters.only:
         raise StudyError("--time, --value, --by and --only are about a file: add --input FILE")
     if parameters.range:
-        return answer(own or flights(), parameters.range, parameters.epsilon, context.seed)
+        return answer(own_series or flights(), parameters.range, parameters.epsilon, context.seed)
     output_folder(parameters.out)
     start = time.monotonic()
-    study = run_design(QUICK if parameters.quick else FULL, own, context)
+    study = run_design(QUICK if parameters.quick else FULL, own_series, context)
     results, shown_tables = write_folder(study, parameters.out)
     seconds = time.monotonic() - start
     surprises = TextTable(
@@ -102,19 +104,19 @@ def run(parameters: RangesParameters, context: RunContext) -> StudyResult:
 
 
 def write_folder(study: RangeStudy, folder: Path) -> tuple[dict[str, Sequence[Any]], list[TextTable]]:
-    """Write every figure as PNG, the points, fits and verdicts as CSV, the tables of studies/README.md.
+    """Write every figure as PNG, the points, fits and verdicts as CSV, and the tables for studies/README.md.
 
     The folder must exist.
 
     Returns:
         The rows of each CSV file, and the tables.
     """
-    from .ranges_figures import FIGURES  # matplotlib takes a second to load
+    from .ranges_figures import FIGURES  # imported lazily because matplotlib is slow to load
 
     middle = study.design.middle
     short_days = {point.days for point in study.short}
     even = findings.even_lengths(
-        study.short, [one for one in study.series if len(one.counts) in short_days], middle
+        study.short, [series for series in study.series if len(series.counts) in short_days], middle
     )
     verdicts = findings.all_verdicts(study)
     results: dict[str, Sequence[Any]] = {
@@ -142,19 +144,19 @@ def write_folder(study: RangeStudy, folder: Path) -> tuple[dict[str, Sequence[An
     return results, [*others, first]
 
 
-# --- Ranges that someone asks for ----------------------------------------------------------------
+# --- Requested ranges ----------------------------------------------------------------
 
 
 def answer(series: Daily, ranges: Sequence[str], epsilon: float, seed: int | None) -> StudyResult:
-    """Fit each structure once to all days of the series, and ask it for ranges such as 2013-01-01:2013-01-31.
+    """Fit each structure once to the whole series, and answer ranges such as 2013-01-01:2013-01-31.
 
     All structures have the same neighbours: one record is replaced.
 
     Args:
         series: The daily counts.
         ranges: The ranges.
-        epsilon: In nats.
-        seed: The noise's; None for noise from OpenDP.
+        epsilon: ε in nats.
+        seed: The noise's seed; None for noise from OpenDP.
 
     Raises:
         DailyError: If a range does not fit.

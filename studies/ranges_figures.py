@@ -1,4 +1,4 @@
-"""The figures of a study of ranges, FIGURES; each takes the study and writes one PNG."""
+"""The figures of the ranges study, FIGURES; each function writes one PNG."""
 
 import math
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator
 
 from . import ranges_findings as findings
-from .drawing import COLOURS, GREY, TRUTH, curve, figure, legend_below, panel, panels, thousands
+from .drawing import COLOURS, GREY, TRUTH, add_legend_below, curve, figure, panel, panels, thousands
 from .flawed import CORRECT, FlawedStructure, Flaws, true_epsilon
 from .noise import noise_variance
 from .ranges_run import BINS, FAMILIES, RangeStudy, flaw_lengths, predicted, select
@@ -40,7 +40,7 @@ def _mark_break_even(axes: Axes) -> None:
 
 
 def lengths(study: RangeStudy, path: Path) -> None:
-    """Draw RMSE against length, a panel for each number of days."""
+    """Draw RMSE against length, with a panel for each number of days."""
     here = select(study.points, epsilon=study.design.middle, fanout=0, neighbours="replaced")
     with panels(path, len(study.series), 3) as (drawing, all_axes):
         for axes, series in zip(all_axes, study.series, strict=True):
@@ -51,11 +51,11 @@ def lengths(study: RangeStudy, path: Path) -> None:
                 curve(axes, x, theory, [p.rmse for p in points], COLOUR[family], family)
             axes_words = "length of the range, days", "RMSE, records"
             panel(axes, (f"{days:,} days", f"{records:,} records", *axes_words), "y", y=thousands)
-        legend_below(drawing, all_axes[0], 4, 11)
+        add_legend_below(drawing, all_axes[0], 4, 11)
 
 
 def hierarchy(study: RangeStudy, path: Path) -> None:
-    """Draw RMSE of the hierarchy over flat's, against length."""
+    """Draw the ratio of the hierarchy's RMSE to flat's against length."""
     with figure(path, 2) as (drawing, all_axes):
         for axes, side in zip(all_axes, ("central", "local"), strict=True):
             ratios = findings.wins(study, side)
@@ -68,11 +68,11 @@ def hierarchy(study: RangeStudy, path: Path) -> None:
             ticks = (t for t in (0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3) if low <= t <= high)
             note = "below the dashed line the hierarchy wins"
             panel(axes, (side.capitalize(), note, "length / days", "RMSE of hierarchy / flat"), y=ticks)
-        legend_below(drawing, all_axes[0], 6, 11)
+        add_legend_below(drawing, all_axes[0], 6, 11)
 
 
 def epsilon(study: RangeStudy, path: Path) -> None:
-    """Draw RMSE against ε and against 1/ε with its lines."""
+    """Draw RMSE against ε, and against 1/ε with fitted lines."""
     days, epsilons = findings.figure_days(study), study.design.epsilons
     with figure(path, 2) as (drawing, (left_axes, right_axes)):
         for family, colour in COLOUR.items():
@@ -98,7 +98,7 @@ def epsilon(study: RangeStudy, path: Path) -> None:
         panel(
             right_axes, ("Against 1/ε", "lines fitted: a + b/ε", "1/ε", f"RMSE, 1 at ε = {min(epsilons):g}")
         )
-        legend_below(drawing, left_axes, 4, 10)
+        add_legend_below(drawing, left_axes, 4, 10)
 
 
 def fanouts(study: RangeStudy, path: Path) -> None:
@@ -117,11 +117,11 @@ def fanouts(study: RangeStudy, path: Path) -> None:
             note = f"ε = {study.design.middle:g}, all lengths; dots measured, lines theory"
             words = f"{side.capitalize()} hierarchy", note, "fanout", "RMSE, 1 for the best by theory"
             panel(axes, words, x=study.design.fanouts)
-        legend_below(drawing, all_axes[0], 6, 11)
+        add_legend_below(drawing, all_axes[0], 6, 11)
 
 
 def price(study: RangeStudy, path: Path) -> None:
-    """Draw RMSE of local over central against the number of records."""
+    """Draw the ratio of local to central RMSE against the number of records."""
     records, flats, trees = (list(column) for column in zip(*findings.price(study), strict=True))
     with figure(path) as (_, (axes,)):
         axes.plot(records, flats, "o-", color=COLOURS[5], label="flat")
@@ -137,7 +137,7 @@ def price(study: RangeStudy, path: Path) -> None:
 
 
 def noise(study: RangeStudy, path: Path) -> None:
-    """Draw the noise of single counts, and errors of ranges, against their laws."""
+    """Draw the noise of single counts and the errors of ranges, compared with their laws."""
     e = study.design.middle
     with figure(path, 2) as (_, (left_axes, right_axes)):
         values = np.arange(-10, 11)
@@ -160,13 +160,13 @@ def noise(study: RangeStudy, path: Path) -> None:
 
 
 def example(study: RangeStudy, path: Path) -> None:
-    """Draw counts of days and one estimate of each structure."""
+    """Draw daily counts and one estimate by each structure."""
     truth = study.example["counts"]
     days = np.arange(len(truth))
     edges = np.arange(len(truth) + 1) - 0.5
     with figure(path, 2, 2) as (_, all_axes):
         for axes, (family, colour) in zip(all_axes, COLOUR.items(), strict=True):
-            # That many bars would take ten times as long.
+            # Drawing bars instead would take ten times as long.
             axes.stairs(study.example[family], edges, fill=True, color=colour, label="estimate")
             axes.step(days, truth, where="mid", color="#000000", linewidth=1.2, label="counts")
             off = findings.number(findings.rms(study.example[family] - truth))
@@ -221,7 +221,7 @@ def flat(study: RangeStudy, path: Path) -> None:
             axes.set_ylim(0, None)
             note = f"{days} days; dots measured, lines theory"
             panel(axes, (f"ε = {e:g}", note, "length, days", "RMSE, records"), y=thousands)
-        legend_below(drawing, all_axes[0], 4, 10)
+        add_legend_below(drawing, all_axes[0], 4, 10)
 
 
 def exponents(study: RangeStudy, path: Path) -> None:
@@ -238,7 +238,7 @@ def exponents(study: RangeStudy, path: Path) -> None:
             name = f"{_case_label(case)}: ε^{findings.exponent(x, measured):.2f}"
             curve(left_axes, [1 / e for e in x], theory, measured, colour, name)
             errors = findings.flaw_fanout_errors(study, flaws)
-            mark = "o--" if flaws == Flaws(lie=True) else "o-"  # it lies on the correct one
+            mark = "o--" if flaws == Flaws(lie=True) else "o-"  # it coincides with the correct curve
             relative = [e / errors[fanout] for e in errors.values()]
             right_axes.plot(list(errors), relative, mark, color=colour, markersize=4.5)
         square = start * (span / span[0]) ** 2
@@ -249,7 +249,7 @@ def exponents(study: RangeStudy, path: Path) -> None:
         right_axes.set_xscale("log", base=2)
         words = "By fanout", f"theory, ε = {design.middle:g}", "fanout", f"RMSE, 1 at fanout {fanout}"
         panel(right_axes, words, x=design.flaw_fanouts)
-        legend_below(drawing, left_axes, 4, 9.5)
+        add_legend_below(drawing, left_axes, 4, 9.5)
 
 
 def short(study: RangeStudy, path: Path) -> None:

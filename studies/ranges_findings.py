@@ -1,4 +1,4 @@
-"""The findings of a study of ranges: fits over ε, verdicts, and the effect of flaws."""
+"""The findings of the ranges study: fits over ε, verdicts, and the effect of flaws."""
 
 import bisect
 import math
@@ -16,12 +16,13 @@ from .frame import Row
 from .ranges_run import FAMILIES, Point, RangeStudy, predicted, select
 from .structures import Structure
 
-# A point this far from its prediction disagrees: by chance once in 1.7 million points.
+# A point at least this far from its prediction, in standard deviations, disagrees; by chance, 1 in 1.7
+# million points does.
 DISAGREES = 5.0
 
-_RANGES = 47  # ranges of a length in theory alone; a prime, so that they do not align with a tree
+_RANGES = 47  # ranges per length if only theory is used; a prime, so that they do not align with a tree
 
-# The flaws to find a surprise's cause: one at a time, and all together, as in the thesis.
+# Flaws to find each surprise's cause: one at a time, and all together, as in the thesis.
 CASES = {
     "all correct": CORRECT,
     "lie from all cells": Flaws(lie=True),
@@ -43,24 +44,24 @@ def rms(values: Iterable[float]) -> float:
 
 
 def measured_rms(points: Sequence[Point]) -> float:
-    """Return the RMSE over all of the points as measured."""
+    """Return the measured RMSE over all points."""
     return rms(point.rmse for point in points)
 
 
 def predicted_rms(points: Sequence[Point]) -> float:
-    """Return the RMSE over all of the points as predicted."""
+    """Return the predicted RMSE over all points."""
     return rms(point.predicted for point in points)
 
 
 def curve(points: Sequence[Point]) -> tuple[list[float], list[float], list[float]]:
-    """Return ε, and measured and predicted RMSE over all lengths, by falling ε."""
+    """Return ε, and measured and predicted RMSE over all lengths, in order of falling ε."""
     epsilons = sorted({point.epsilon for point in points}, reverse=True)
-    by = [select(points, epsilon=e) for e in epsilons]
-    return epsilons, list(map(measured_rms, by)), list(map(predicted_rms, by))
+    points_by_epsilon = [select(points, epsilon=e) for e in epsilons]
+    return epsilons, list(map(measured_rms, points_by_epsilon)), list(map(predicted_rms, points_by_epsilon))
 
 
 def exponent(epsilons: Sequence[float], errors: Sequence[float]) -> float:
-    """Return the exponent of ε in the power law nearest to the errors."""
+    """Return the exponent of ε in the power law that best fits the errors."""
     return float(np.polyfit(np.log(epsilons), np.log(errors), 1)[0])
 
 
@@ -80,7 +81,7 @@ _CURVE = ("family", "fanout", "neighbours", "flaws", "days")
 
 
 def groups(points: Sequence[Point]) -> Iterator[tuple[Row, list[Point]]]:
-    """Yield each curve's key and points: all ε and lengths over some days."""
+    """Yield each curve's key and points: all ε and lengths for one number of days."""
     curves: dict[tuple[Any, ...], list[Point]] = {}
     for point in points:
         curves.setdefault(tuple(getattr(point, name) for name in _CURVE), []).append(point)
@@ -155,21 +156,20 @@ def verdicts(points: Sequence[Point], kind: str) -> list[Row]:
 
 
 def figure_days(study: RangeStudy) -> int:
-    """Return the domain for figures that show only one: the longest up to 512 days."""
+    """Return the domain for figures that show only one: the longest of at most 512 days."""
     return max((n for n in study.design.lengths if n <= 512), default=min(study.design.lengths))
 
 
 def default_neighbours(side: str) -> str:
-    """Return the neighbours for showing one side, central or local, alone."""
+    """Return the neighbour relation with which to show one side, central or local, on its own."""
     return "added" if side.startswith("central") else "replaced"
 
 
 def wins(study: RangeStudy, side: str) -> list[tuple[int, int, float]]:
-    """Return days, length and RMSE of hierarchy over flat, fanout chosen, at the middle ε."""
+    """Return days, length and the RMSE ratio of hierarchy to flat, fanout chosen, at the middle ε."""
     here = select(study.points, epsilon=study.design.middle, fanout=0, neighbours=default_neighbours(side))
-    pairs = zip(
-        select(here, family=f"{side} hierarchy"), select(here, family=f"{side} flat"), strict=True
-    )  # both by days and length
+    # Both by days and length.
+    pairs = zip(select(here, family=f"{side} hierarchy"), select(here, family=f"{side} flat"), strict=True)
     return [(tree.days, tree.length, tree.rmse / flat.rmse) for tree, flat in pairs]
 
 
@@ -184,7 +184,7 @@ def fanout_errors(study: RangeStudy, side: str, days: int) -> dict[int, tuple[fl
 
 
 def price(study: RangeStudy) -> list[tuple[int, float, float]]:
-    """Return records, and RMSE of local over central for flat and hierarchy, neighbours replaced."""
+    """Return records, and the RMSE ratio of local to central for flat and hierarchy, neighbours replaced."""
     result = []
     here = select(study.points, epsilon=study.design.middle, fanout=0, neighbours="replaced")
     for days, points in groupby(here, key=attrgetter("days")):
@@ -198,33 +198,33 @@ def price(study: RangeStudy) -> list[tuple[int, float, float]]:
 
 
 def flaw_fanout_errors(study: RangeStudy, flaws: Flaws) -> dict[int, float]:
-    """Return predicted RMSE at the middle ε, by fanout, over lengths from a twentieth of the days on."""
+    """Return predicted RMSE at the middle ε, by fanout, over lengths of at least a twentieth of the days."""
     here = select(study.flawed, flaws=str(flaws), epsilon=study.design.middle)
     long = [point for point in here if point.length >= study.design.flaw_days / 20]
     return {fanout: predicted_rms(select(long, fanout=fanout)) for fanout in study.design.flaw_fanouts}
 
 
 def break_even(epsilon: float, flaws: Flaws, fanout: int, series: Daily) -> int | None:
-    """Return the length from which on the hierarchy errs less than flat by theory, or None.
+    """Return the length from which the hierarchy's theoretical error is below flat's, or None.
 
-    Lengths go up to half of the days. Every position of a range counts: in a sample of them the ratio of both
-    errors would jump from one length to the next.
+    Lengths go up to half of the days. All positions of a range are used, because with a sample, the ratio of
+    both errors would jump from one length to the next.
 
     Args:
         epsilon: In nats.
         flaws: The runs' flaws.
-        fanout: The hierarchy's.
+        fanout: The hierarchy's fanout.
         series: The daily counts.
     """
     tree = FlawedStructure(fanout, flaws)
     lengths = range(1, len(series.counts) // 2 + 1)
 
-    def better(length: int) -> bool:
+    def is_better(length: int) -> bool:
         places = len(series.counts) - length + 1
         ours, flat = (predicted(s, series, epsilon, length, places) for s in (tree, tree.beside))
         return ours < flat
 
-    return _first_better(lengths, better) if better(lengths[-1]) else None
+    return _first_better(lengths, is_better) if is_better(lengths[-1]) else None
 
 
 def _theory(structure: Structure, series: Daily, epsilon: float, length: int) -> float:
@@ -232,7 +232,7 @@ def _theory(structure: Structure, series: Daily, epsilon: float, length: int) ->
 
 
 def _first_better(lengths: Sequence[int], better: Callable[[int], bool]) -> int | None:
-    """Return the first length that is better, with all longer ones, or None; lengths rise."""
+    """Return the first length from which all are better, or None; lengths must be ascending."""
     at = bisect.bisect_left(lengths, True, key=better)
     return lengths[at] if at < len(lengths) else None
 
@@ -244,14 +244,14 @@ def formula_length(fanout: int, days: int) -> int:
 
 
 def even_lengths(short: Sequence[Point], series_of: Sequence[Daily], epsilon: float) -> list[Row]:
-    """Return rows of lengths in days from which on a local hierarchy errs less than flat, or None.
+    """Return rows with the length in days from which a local hierarchy's error is below flat's, or None.
 
     formula     2 B ceil(log_B D)², for fanout B and D days: flat pays r variances for a range of r days, the
                 hierarchy 2 B nodes on each of ceil(log_B D) levels, among which reports are divided (Cormode,
                 Kulkarni, Srivastava, VLDB 2019, section 4)
-    summed      by the exact law, ranges added up from the fewest nodes as in the formula
-    consistent  by the exact law of the shipped estimator: least squares, the total known
-    measured    as measured; this and the two before are the first of EVEN_LENGTHS
+    summed      by the exact law, with ranges summed from the fewest nodes as in the formula
+    consistent  by the exact law of the shipped estimator, with least squares and the known total
+    measured    as measured; this and the previous two are the first such value in EVEN_LENGTHS
 
     Args:
         short: Points of local structures on short ranges, at that ε.
@@ -283,7 +283,7 @@ def _even(short: Sequence[Point], series: Daily, fanout: int, epsilon: float) ->
 
 
 def _always_better_from(better: Mapping[int, bool]) -> int | None:
-    """Return the first length from which on all are better, or None."""
+    """Return the first length from which all are better, or None."""
     last_worse = max((length for length in better if not better[length]), default=0)
     return min((length for length in better if length > last_worse), default=None)
 

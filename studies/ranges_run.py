@@ -1,7 +1,7 @@
-"""The runs of the study of ranges: a design cut into cells, each a structure at one ε on one series.
+"""The runs of the ranges study: a design divided into cells, each a structure at one ε on one series.
 
 A cell fits its structure many times to the same counts and compares the mean squared error of its ranges with
-the theoretical one. Cells are independent: they have seeds of their own, and workers run them.
+the theoretical one. Cells are independent, with their own seeds, so that workers can run them.
 """
 
 import math
@@ -27,24 +27,24 @@ LENGTHS = {
     1024: (200, 300, 400, 500, 600, 800, 900),
     2048: (600, 800, 1000, 1250, 1500, 1700, 1800),
 }
-# A flaw shows on lengths that the table above leaves out: single days, and nearly all of them.
+# Flaws show at lengths that the table above leaves out: single days, and nearly all days.
 FLAW_SHARES = (1 / 512, 1 / 128, 1 / 32, 0.08, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95)
 EVEN_LENGTHS = (1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 91, 128)
 FAMILIES: tuple[str, ...] = ("central flat", "central hierarchy", "local flat", "local hierarchy")
 BINS = np.linspace(-5.1, 5.1, 52)  # one bin is around 0, where whole numbers accumulate
-_MOST_REPORTS = 20_000_000  # reports of local structures at one ε; with more records, there are fewer fits
-_FEWEST_FITS = 3
+_MAX_REPORTS = 20_000_000  # maximum reports of a local structure at an ε; more records mean fewer fits
+_MIN_FITS = 3
 
 
 @dataclass(frozen=True)
 class RangeDesign:
-    """The parameters to vary: ε in nats, days and range lengths, fanouts; fits per cell, ranges per length.
+    """The parameters to vary (ε in nats, days, range lengths, fanouts), and the number of fits and ranges.
 
     Attributes:
-        local_fits: Fits of a local structure, in which every record makes a report.
-        flaw_days: The domain of the runs with flaws.
-        even_days, even_fanouts: Domains of this many days or more are also asked for the short ranges of
-            EVEN_LENGTHS, with these fanouts, to see where a hierarchy begins to win.
+        local_fits: Number of fits of a local structure, in which every record makes a report.
+        flaw_days: The domain of the runs with flaws, in days.
+        even_days, even_fanouts: Domains of at least this many days also answer the short ranges of
+            EVEN_LENGTHS, with these fanouts, to find where a hierarchy begins to win.
     """
 
     epsilons: tuple[float, ...]
@@ -71,13 +71,13 @@ QUICK = RangeDesign(
 
 
 def default_series(days: int) -> Daily:
-    """Return the flights per day if the year is long enough, else synthetic counts."""
+    """Return daily flights if one year is enough, otherwise synthetic counts."""
     real = flights()
     return real.cut(days) if days <= len(real.counts) else synthetic(days)
 
 
 def fitting_design(design: RangeDesign, series: Daily) -> RangeDesign:
-    """Return the design without domains over a step longer than a series; empty days pad the last.
+    """Return the design without domains that are too long for a series; empty days pad the last one.
 
     Raises:
         StudyError: If not even the shortest domain is filled by half.
@@ -97,14 +97,14 @@ def fitting_design(design: RangeDesign, series: Daily) -> RangeDesign:
 
 
 def fits_for(design: RangeDesign, structure: Structure, series: Daily) -> int:
-    """Return how often to fit a structure to a series: less often if there would be too many reports."""
+    """Return the number of fits of a structure to a series: fewer if there would be too many reports."""
     if structure.central:
         return design.fits
-    return min(design.local_fits, max(_FEWEST_FITS, _MOST_REPORTS // int(series.counts.sum())))
+    return min(design.local_fits, max(_MIN_FITS, _MAX_REPORTS // int(series.counts.sum())))
 
 
 def structures(fanouts: Sequence[int]) -> Iterator[Structure]:
-    """Return the structures to compare; fanout 0 is the one that theory chooses."""
+    """Yield the structures to compare; fanout 0 means that theory chooses."""
     for neighbours in NeighbourRelation:
         yield CentralFlat(neighbours)
         yield CentralHierarchy(0, neighbours)
@@ -114,7 +114,7 @@ def structures(fanouts: Sequence[int]) -> Iterator[Structure]:
 
 
 def flawed_structures(fanouts: Sequence[int]) -> Iterator[FlawedStructure]:
-    """Yield the correct one; each flaw alone; the thesis's; that with each flaw undone; the wrong inverse."""
+    """Yield structures without flaws, with each flaw, all but one flaw, all flaws, and a wrong inverse."""
     names = ("lie", "no_hash", "root", "inconsistent")
     alone = [Flaws(**{name: True}) for name in names]
     undone = [replace(THESIS, **{name: False}) for name in names]
@@ -126,17 +126,17 @@ def flawed_structures(fanouts: Sequence[int]) -> Iterator[FlawedStructure]:
 
 
 def flaw_lengths(days: int) -> tuple[int, ...]:
-    """Return lengths of the runs with flaws, from a single day to nearly all."""
+    """Return range lengths for the runs with flaws, from a single day to nearly all days."""
     return tuple(sorted({max(1, round(share * days)) for share in FLAW_SHARES}))
 
 
 def starts(days: int, length: int, ranges: int) -> Counts:
-    """Return first days of ranges of a length: all places that fit, evenly; some twice if there are few."""
+    """Return start days for ranges of a length, evenly spaced, with repetitions if there are too few."""
     return ((np.arange(ranges) + 0.5) * (days - length + 1) / ranges).astype(np.int64)
 
 
 def predicted(structure: Structure, series: Daily, epsilon: float, length: int, ranges: int) -> float:
-    """Return the theoretical RMSE of this many ranges of a length."""
+    """Return the theoretical RMSE over this many ranges of a length."""
     lo = starts(len(series.counts), length, ranges)
     return structure.law(series.counts, epsilon, lo, lo + length).rmse
 
@@ -163,7 +163,7 @@ class RangeCell:
 
     @property
     def cost(self) -> float:
-        """Approximate cost, for the order of work."""
+        """Approximate cost, used to order the work."""
         return len(self.series.counts) if self.structure.central else float(self.series.counts.sum())
 
 
@@ -175,9 +175,9 @@ class Point:
         family: "central flat", "central hierarchy", "local flat" or "local hierarchy".
         fanout: 0 for flat, and for the fanout chosen by theory; plan says which one that is.
         neighbours: "added" or "replaced".
-        flaws: What is wrong with it; "correct" for all but the runs with flaws.
-        true_epsilon: What a report or the publication really spends.
-        deviations: Of the measured from the predicted mean squared error, in standard deviations.
+        flaws: The structure's flaws; "correct" for all but the runs with flaws.
+        true_epsilon: The ε that a report or the publication really spends.
+        deviations: Deviation of the measured from the predicted mean squared error, in standard deviations.
         bias: Root mean square of the predicted means of the errors, 0 for all unbiased ones.
     """
 
@@ -199,20 +199,20 @@ class Point:
 
 
 def select(points: Sequence[Point], **criteria: Any) -> list[Point]:
-    """Return the points with these values."""
+    """Return the points with these attribute values."""
     return [point for point in points if criteria.items() <= vars(point).items()]
 
 
 @dataclass(frozen=True)
 class CellResult:
-    """Points of one cell, and how many of its standardised errors fell into each of BINS."""
+    """A cell's points, and the number of its standardised errors in each of BINS."""
 
     points: tuple[Point, ...]
     standardised: Counts
 
 
 def run_cell(cell: RangeCell) -> CellResult:
-    """Fit a cell's structure again and again, and compare its errors with the theoretical ones."""
+    """Fit a cell's structure repeatedly, and compare its errors with the theoretical ones."""
     counts, structure, epsilon, n = cell.series.counts, cell.structure, cell.epsilon, cell.ranges
     source = source_of(cell.seed, cell.safe)
     days = len(counts)
@@ -259,7 +259,7 @@ class RangeStudy:
     """All points of a design.
 
     Attributes:
-        flawed: Of the runs with flaws, including the correct ones beside them.
+        flawed: Points of the runs with flaws, including the correct ones for comparison.
         short: Local structures on short ranges at design.middle.
         noise: Errors of single counts of central flat at design.middle.
     """
@@ -276,13 +276,13 @@ class RangeStudy:
     @property
     def flaw_series(self) -> Daily:
         """The counts of the runs with flaws."""
-        return next(one for one in self.series if len(one.counts) == self.design.flaw_days)
+        return next(series for series in self.series if len(series.counts) == self.design.flaw_days)
 
 
 def cells(design: RangeDesign, series_for: Callable[[int], Daily], seed: int | None) -> list[RangeCell]:
-    """Return all cells of a design, with seeds of their own.
+    """Return all cells of a design, each with its own seed.
 
-    Without a seed they are unpredictable and safe.
+    Without a seed, their noise is unpredictable and safe.
     """
     chosen: list[tuple[Daily, float, Structure, tuple[int, ...]]] = []
     for days, lengths in design.lengths.items():
@@ -297,17 +297,17 @@ def cells(design: RangeDesign, series_for: Callable[[int], Daily], seed: int | N
             chosen += [(series, design.middle, structure, EVEN_LENGTHS) for structure in even]
     seeds = np.random.SeedSequence(seed).spawn(len(chosen))
     return [
-        RangeCell(*what, fits_for(design, what[2], what[0]), design.ranges, one, seed is None)
-        for what, one in zip(chosen, seeds, strict=True)
+        RangeCell(*choice, fits_for(design, choice[2], choice[0]), design.ranges, cell_seed, seed is None)
+        for choice, cell_seed in zip(chosen, seeds, strict=True)
     ]
 
 
-def run_design(design: RangeDesign, own: Daily | None, context: RunContext) -> RangeStudy:
+def run_design(design: RangeDesign, own_series: Daily | None, context: RunContext) -> RangeStudy:
     """Run a design on the context's workers.
 
     Args:
         design: The design.
-        own: Daily counts to study instead of the default ones.
+        own_series: Daily counts to study instead of the default ones.
         context: The workers and the seed; without a seed, noise comes from OpenDP, and no two runs are alike.
 
     Raises:
@@ -315,13 +315,14 @@ def run_design(design: RangeDesign, own: Daily | None, context: RunContext) -> R
         StudyError: If the series is too short.
     """
     if context.seed is None:
-        safe_source()  # fails at once if OpenDP is missing
-    if own is not None:
-        design = fitting_design(design, own)
-    series_for = own.cut if own is not None else default_series
+        safe_source()  # fail early if OpenDP is missing
+    if own_series is not None:
+        design = fitting_design(design, own_series)
+    series_for = own_series.cut if own_series is not None else default_series
     todo = cells(design, series_for, context.seed)
     total = sum(cell.cost for cell in todo)
-    order = sorted(range(len(todo)), key=lambda i: -todo[i].cost)  # so that no long cell is left for the end
+    # Longest cells first, so that none is left for the end.
+    order = sorted(range(len(todo)), key=lambda i: -todo[i].cost)
     work = [todo[i] for i in order]
     done = context.workers.map(run_cell, work, advance=lambda cell: context.advance(cell.cost / total))
     results = dict(zip(order, done, strict=True))
@@ -344,7 +345,7 @@ def run_design(design: RangeDesign, own: Daily | None, context: RunContext) -> R
 def _examples(
     design: RangeDesign, series_for: Callable[[int], Daily], seed: int | None
 ) -> tuple[Counts, dict[str, Floats]]:
-    """Return noise of many single counts, and one fit of each structure beside the counts themselves."""
+    """Return the noise of many single counts, and one fit of each structure together with the counts."""
     source = source_of(np.random.SeedSequence(seed), seed is None)
     counts = series_for(max(design.lengths)).counts
     example_counts = series_for(min(design.lengths, key=lambda n: abs(n - 128))).counts
@@ -354,7 +355,7 @@ def _examples(
         return structure.fit(counts, design.middle, source).answer(at, at + 1)
 
     noise = np.concatenate([days_of(CentralFlat(), counts) - counts for _ in range(design.fits)])
-    each = (CentralFlat(), CentralHierarchy(), LocalFlat(), LocalHierarchy())
+    structures = (CentralFlat(), CentralHierarchy(), LocalFlat(), LocalHierarchy())
     example = {"counts": example_counts.astype(np.float64)}
-    example |= {one.family: days_of(one, example_counts) for one in each}
+    example |= {structure.family: days_of(structure, example_counts) for structure in structures}
     return noise.astype(np.int64), example

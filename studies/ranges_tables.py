@@ -1,4 +1,4 @@
-"""The tables of the study of ranges and of its page, from findings and from theory."""
+"""The tables of the ranges study and its page, from findings and theory."""
 
 from collections.abc import Sequence
 
@@ -30,7 +30,7 @@ def agreement(verdicts: Sequence[Row]) -> TextTable:
         rows.append(row | {"agree": sum(of["agrees"])})
     headings = "structure | points | measured / predicted, mean | all | farthest, in standard deviations"
     cells = "{name} | {points:,} | {mean:.3f} | {low:.2f} to {high:.2f} | {worst:+.1f} | {agree} of {curves}"
-    return table("curves beside theory", f"{headings} | curves that agree", cells, rows)
+    return table("curves compared with theory", f"{headings} | curves that agree", cells, rows)
 
 
 def _named(verdict: Row) -> str:
@@ -63,7 +63,7 @@ def results(points: Sequence[Point], epsilon: float) -> TextTable:
 
 
 def lengths(fits: Sequence[Row]) -> TextTable:
-    """Return R² of three laws of the length, by structure and days."""
+    """Return R² for three laws of the length, by structure and days."""
     three = "{r2_root:.2f} / {r2_log:.2f} / {r2_line:.2f}"
     of = {(f["family"], f["days"]): three.format_map(f) for f in fits if f["neighbours"] == "replaced"}
     sizes = sorted({days for _, days in of})
@@ -73,7 +73,7 @@ def lengths(fits: Sequence[Row]) -> TextTable:
 
 
 def break_even(rows: Sequence[Row]) -> TextTable:
-    """Return a table of lengths from which on local hierarchies beat flat."""
+    """Return a table of the lengths from which local hierarchies beat flat."""
     headings = ("fanout B", "days D", "2 B ⌈log_B D⌉²", "exact, summed", "exact, consistent", "measured")
     cells = [tuple("never" if x is None else f"{x:,}" for x in row.values()) for row in rows]
     return TextTable("days from which on a local hierarchy errs less than flat", headings, cells)
@@ -88,7 +88,7 @@ def flaws(design: RangeDesign, series: Daily) -> TextTable:
     for case, flaws in findings.CASES.items():
 
         def error(epsilon: float, fanout: int = first, shortest: float = 0, flaws: Flaws = flaws) -> float:
-            """Return RMSE by theory over all lengths from `shortest` on."""
+            """Return the theoretical RMSE over all lengths of at least `shortest`."""
             tree, lengths = FlawedStructure(fanout, flaws), flaw_lengths(design.flaw_days)
             return findings.rms(
                 predicted(tree, series, epsilon, r, design.ranges) for r in lengths if r >= shortest

@@ -1,7 +1,7 @@
-"""The theory of every structure's errors: exact covariances of many ranges at once.
+"""The theory of each structure's errors: exact covariances of many ranges at once.
 
-Errors are against the records' own counts. For the local structures that is the error given the sample:
-the variance of docs/mathematics.md's rule, which includes the drawing of the sample, less that drawing.
+Errors are relative to the records' true counts. For local structures, that is the error given the sample: the
+variance in docs/mathematics.md, which includes sampling, minus the sampling variance.
 """
 
 import math
@@ -24,10 +24,10 @@ class Law:
     """The law of the errors of several ranges: means (not 0 for a biased estimator) and covariance.
 
     Attributes:
-        bias: In counts, shape (ranges,).
-        covariance: In counts², shape (ranges, ranges).
-        tails: What the noise's fourth cumulant adds to the variance of the mean squared error, 0 for normal
-            errors.
+        bias: The means, in counts, shape (ranges,).
+        covariance: The covariance, in counts², shape (ranges, ranges).
+        tails: The contribution of the noise's fourth cumulant to the variance of the mean squared error; 0
+            for normal errors.
     """
 
     bias: Floats
@@ -36,7 +36,7 @@ class Law:
 
     @property
     def mse(self) -> float:
-        """Expected mean over the ranges of the squared error."""
+        """Expected squared error, averaged over the ranges."""
         return float(np.mean(self.bias**2 + np.diag(self.covariance)))
 
     @property
@@ -45,10 +45,10 @@ class Law:
         return math.sqrt(self.mse)
 
     def deviations(self, measured_mse: float, fits: int) -> float:
-        """Return how many standard deviations the mean of `fits` mean squared errors is off.
+        """Return the deviation of the mean of `fits` mean squared errors, in standard deviations.
 
-        Few of the ranges are independent, so that the law of their mean squared error is far from normal:
-        this is a gamma law with the right mean, variance and skewness, made normal by its cube root.
+        Few of the ranges are independent, so that their mean squared error is far from normal. It is modelled
+        as a gamma distribution with the right mean, variance and skewness, made normal by its cube root:
         Wilson and Hilferty, "The distribution of chi-square", 1931.
         """
         c, b, count = self.covariance, self.bias, len(self.bias)
@@ -62,7 +62,7 @@ class Law:
 
 
 def indicator(domain: int, lo: Ints, hi: Ints) -> Floats:
-    """Return the weights of the ranges on the indices, shape (domain, ranges)."""
+    """Return the ranges' weights on the indices, shape (domain, ranges)."""
     at = np.arange(domain)[:, None]
     return ((at >= lo) & (at < hi)).astype(np.float64)
 
@@ -78,7 +78,7 @@ def laplace_law(variance: float, parts: Sequence[Floats]) -> Law:
 
 
 def tree_weights(experiment: Experiment, weights: Floats) -> list[Floats]:
-    """Return the weights of the estimator's answers on each level's estimates, by its least squares."""
+    """Return the least squares weights of the estimator's answers on each level's estimates."""
     mechanism = mechanism_of(experiment)
     assert isinstance(mechanism, SupportMechanism)
     tree = mechanism.tree([level.weight for level in experiment.levels])
@@ -90,14 +90,14 @@ def channel_law(
 ) -> Law:
     """Return the law of n Σ_l parts[l] · (estimates of level l - the records' own shares of its nodes).
 
-    It is exact except for the least squares' weights, which take the expected instead of the true number of
-    reports of each level.
+    It is exact except for the least squares' weights, which use the expected instead of the actual number of
+    reports on each level.
 
     Args:
         ran: The channel that made the reports.
-        believed: The one that the estimator inverts.
+        believed: The channel that the estimator inverts.
         counts: Records of each day, shape (days,).
-        parts: Per level, shape (nodes, ranges).
+        parts: The ranges' weights on each level's nodes, shape (nodes, ranges).
         unused: Share of reports that carry no information.
     """
     n, domain, count = int(counts.sum()), len(counts), parts[0].shape[1]
@@ -117,9 +117,9 @@ def channel_law(
         w -= law_of_codes @ w
         second += (w.T * law_of_codes) @ w / chance
         # A value's mean contribution to the answer, whatever the level's code: its own support and others'.
-        own = (true.p - true.q) * scale * r
+        own_support = (true.p - true.q) * scale * r
         base = (true.q - used.q) * scale * r.sum(axis=0)
-        by_value += np.repeat(own, level.width, axis=0)[:domain] + base
+        by_value += np.repeat(own_support, level.width, axis=0)[:domain] + base
         truth += np.repeat(r, level.width, axis=0)[:domain]
     centred = by_value - shares @ by_value
     return Law(n * (shares @ (by_value - truth)), n * (second - (centred.T * shares) @ centred))

@@ -1,11 +1,11 @@
-"""What an attacker learns who may ask a curator as often as he likes.
+"""How much an attacker learns by asking a curator any number of questions.
 
-There are two targets: a column of yes and no, one of each record, where he wants the records; and counts of
-days, where he wants the counts. There are three defences, all with the same nominal ε:
+There are two targets: a column of yes-or-no records, which the attacker wants to reconstruct; and daily
+counts, which the attacker wants to know. There are three defences, all with the same nominal ε:
 
-* a curator who draws new noise for each question and counts ε for each question alone;
-* a curator who draws noise once for every node of a tree and keeps it: all questions together cost ε;
-* boards, which report once and are never asked again.
+* a curator who draws new noise for each question and counts ε per question;
+* a curator who draws noise once for every node of a tree and keeps it, so that all questions cost ε in total;
+* boards, which report once and never again.
 
 The attacker averages answers to the same question, or solves many different questions by least squares
 (Dinur and Nissim, "Revealing information while preserving privacy", PODS 2003; Kasiviswanathan, Rudelson,
@@ -40,8 +40,8 @@ Attack = Literal["repeat", "ranges", "subsets", "kept", "boards"]
 RECORDS = 256
 DAYS = 128
 RUNS = 10
-REPEATS = tuple(4**i for i in range(6))  # times that each question is asked: 1 to 1,024
-SOLVED = tuple(2**i for i in range(6, 15))  # different questions, in all: 64 to 16,384
+REPEATS = tuple(4**i for i in range(6))  # number of times that each question is asked: 1 to 1,024
+SOLVED = tuple(2**i for i in range(6, 15))  # total number of different questions: 64 to 16,384
 _WORDS: dict[Attack, str] = {
     "repeat": "noise anew: the same questions again",
     "ranges": "noise anew: random ranges",
@@ -49,7 +49,7 @@ _WORDS: dict[Attack, str] = {
     "kept": "noise drawn once and kept",
     "boards": "reports of boards",
 }
-_ONCE: tuple[Attack, ...] = ("kept", "boards")  # the same answers, or none, however often he asks
+_ONCE: tuple[Attack, ...] = ("kept", "boards")  # repeated questions do not get new answers
 
 
 def attack_label(attack: Attack) -> str:
@@ -58,7 +58,7 @@ def attack_label(attack: Attack) -> str:
 
 
 def column(records: int = RECORDS) -> Counts:
-    """Return yes and no of real records, 1 and 0: which days of 2013 had more flights than their median."""
+    """Return real records, 1 or 0: whether each day of 2013 had more flights than the median day."""
     counts = flights().cut(records).counts
     return (counts > np.median(counts)).astype(np.int64)
 
@@ -66,14 +66,14 @@ def column(records: int = RECORDS) -> Counts:
 def study(epsilon: float, context: RunContext, runs: int = RUNS) -> list[Row]:
     """Run all attacks on the context's workers.
 
-    A row has an attacker's knowledge after so many questions in all. target is "records", the share of them
-    that he gets right, or "days", the root mean square error of a day's count. spent is the ε of all answers
-    together, by basic composition, in nats. measured is the mean over the runs, uncertainty its standard
+    A row has an attacker's knowledge after `questions` questions in total. target is "records", for the share
+    of records guessed right, or "days", for the root mean square error of a day's count. spent is the total ε
+    of all answers by basic composition, in nats. measured is the mean over the runs, uncertainty its standard
     error, and predicted the theoretical value for these very records.
 
     Args:
-        epsilon: In nats.
-        context: The workers and the seed; without a seed noise is from OpenDP.
+        epsilon: ε in nats.
+        context: The workers and the seed; without a seed, noise is from OpenDP.
         runs: The number of runs.
 
     Raises:
@@ -82,18 +82,18 @@ def study(epsilon: float, context: RunContext, runs: int = RUNS) -> list[Row]:
     """
     check_epsilon(epsilon * MICRO, StudyError, original=epsilon)
     if context.seed is None:
-        safe_source()  # fail at once if OpenDP is missing
+        safe_source()  # fail early if OpenDP is missing
     pairs_of: dict[tuple[Target, Attack, int], list[tuple[float, float]]] = {}
     seeds = np.random.SeedSequence(context.seed).spawn(runs)
     inputs = (column(), flights().cut(DAYS).counts, epsilon, context.seed is None)
-    for one in context.workers.map(_run, seeds, *inputs, advance=lambda _: context.advance(1 / runs)):
-        for target, attack, questions, measured, predicted in one:
+    for outcomes in context.workers.map(_run, seeds, *inputs, advance=lambda _: context.advance(1 / runs)):
+        for target, attack, questions, measured, predicted in outcomes:
             pairs_of.setdefault((target, attack, questions), []).append((measured, predicted))
     return [_outcome(*key, np.array(pairs), epsilon) for key, pairs in pairs_of.items()]
 
 
 def _outcome(target: Target, attack: Attack, questions: int, pairs: Floats, epsilon: float) -> Row:
-    of_days = target == "days"  # a mean of squares, and its root
+    of_days = target == "days"  # averaged as squares, then the root is taken
     measured, predicted = (pairs**2 if of_days else pairs).T
     value, theory = float(measured.mean()), float(predicted.mean())
     uncertainty = float(np.std(measured, ddof=1)) / math.sqrt(len(pairs))
@@ -143,7 +143,7 @@ def _right(estimates: Floats, bits: Counts) -> float:
 
 
 def _repeated(target: Target, truth: Counts, epsilon: float, source: NoiseSource) -> Iterator[_Outcome]:
-    """Ask for each record or day again and again, and average the answers."""
+    """Ask for each record or day repeatedly, and average the answers."""
     total, times_asked = np.zeros(len(truth)), 0
     for times in REPEATS:
         noise = source.noise.draw((times - times_asked) * len(truth), 1, epsilon)
@@ -157,9 +157,10 @@ def _repeated(target: Target, truth: Counts, epsilon: float, source: NoiseSource
 
 
 def averaged_right(epsilon: float, times: int) -> float:
-    """Return how often the mean of these answers about one record, each of ε, is on the right side of 1/2.
+    """Return the probability that the mean of `times` answers about a record is on the right side of 1/2.
 
-    It is exact, by the law of the sum of discrete Laplace numbers; about Φ(√times / 2σ).
+    Each answer has this ε. The result is exact, by the law of the sum of discrete Laplace numbers; about
+    Φ(√times / 2σ).
     """
     reach = 1 << max(10, math.ceil(math.log2(24 * math.sqrt(times * noise_variance(1, epsilon)) + times)))
     law = np.fft.irfft(
@@ -170,7 +171,7 @@ def averaged_right(epsilon: float, times: int) -> float:
 
 
 def _characteristic(t: Floats, epsilon: float) -> Floats:
-    """Return the characteristic function of discrete Laplace noise of scale 1 / ε."""
+    """Return the characteristic function of discrete Laplace noise with scale 1 / ε."""
     a = math.exp(-epsilon)
     return (1 - a) ** 2 / (1 - 2 * a * np.cos(t) + a * a)
 
@@ -180,11 +181,11 @@ def _solved(
 ) -> Iterator[_Outcome]:
     """Ask different questions and solve them all by least squares; records are known to be 0 or 1.
 
-    Theory: Φ(√(questions - records) / 4σ) of the records for random sets, once questions are many.
+    In theory, for many random sets, a share Φ(√(questions - records) / 4σ) of the records is guessed right.
     """
     n = len(truth)
     variance = noise_variance(1, epsilon)
-    # A record is 1/2 ± 1/2 beforehand; nothing is known about a count.
+    # Beforehand, a record is 1/2 ± 1/2, and nothing is known about a count.
     middle, precision = (0.5, 4.0) if target == "records" else (0.0, 0.0)
     gram, answers, question_count = np.zeros((n, n)), np.zeros(n), 0
     for questions in SOLVED:
@@ -208,7 +209,7 @@ def _solved(
             continue
         side = covariance @ gram @ (truth - middle) * np.sign(truth - middle)
         spread = np.sqrt(np.sum(covariance @ gram * covariance, axis=1))
-        # A record that no question counted has neither: it is guessed.
+        # A record that no question covers has a ratio of 0, so its value is guessed.
         ratio = np.divide(side, spread, out=np.zeros(n), where=spread > 0)
         predicted = float(special.ndtr(ratio).mean())
         yield target, attack, questions, _right(estimates, truth), predicted
@@ -224,7 +225,7 @@ def _questions(attack: Attack, count: int, n: int, rng: np.random.Generator) -> 
 
 
 def _kept_records(bits: Counts, epsilon: float, source: NoiseSource) -> tuple[float, float]:
-    """Measure and predict records guessed right from a tree of noisy counts that is drawn once."""
+    """Measure and predict the share of records guessed right from a tree of noisy counts drawn once."""
     structure = CentralHierarchy(0, NeighbourRelation.added)
     n = len(bits)
     at = np.arange(n)
@@ -234,10 +235,10 @@ def _kept_records(bits: Counts, epsilon: float, source: NoiseSource) -> tuple[fl
 
 @cache
 def kept_right(structure: CentralHierarchy, records: int, epsilon: float) -> float:
-    """Return how often a record's estimate is on the right side of 1/2, averaged over records.
+    """Return the probability that a record's estimate is on the right side of 1/2, averaged over records.
 
-    It is computed by inversion of the error's characteristic function (Gil-Pelaez 1951): the errors are sums
-    of few numbers, far from normal.
+    It is computed by inversion of the error's characteristic function (Gil-Pelaez 1951), because the errors
+    are sums of few numbers and far from normal.
     """
     tree = structure.tree(records)
     weights = np.concatenate(transpose(tree, np.eye(records))[0])
@@ -251,7 +252,7 @@ def kept_right(structure: CentralHierarchy, records: int, epsilon: float) -> flo
 
 
 def _board_records(bits: Counts, epsilon: float, source: NoiseSource) -> tuple[float, float]:
-    """Measure and predict records guessed right from reports by randomized response."""
+    """Measure and predict the share of records guessed right from randomized response reports."""
     experiment = experiment_over(2, round(epsilon * MICRO), mechanism_fields("grr"))
     reports = vectorised.codes(experiment, bits, source.rng)
     return float(np.mean(reports == bits)), level_channel(experiment.levels[0]).p
@@ -270,7 +271,7 @@ def run(parameters: ReconstructionParameters, context: RunContext) -> StudyResul
     """Run all attacks."""
     check_epsilon(micro_nats(parameters.epsilon, StudyError), StudyError, original=parameters.epsilon)
     epsilon, outcomes = parameters.epsilon, study(parameters.epsilon, context, RUNS)
-    # What ε lets someone without prior knowledge get right: e^ε / (1 + e^ε).
+    # The largest share that someone without prior knowledge can get right: e^ε / (1 + e^ε).
     allowed, per_day = float(special.expit(epsilon)), float(flights().cut(DAYS).counts.mean())
     json = {"epsilon": epsilon, "records": RECORDS, "days": DAYS, "runs": RUNS, "allowed_share": allowed}
     output: list[TextTable | str] = []
@@ -298,7 +299,7 @@ def run(parameters: ReconstructionParameters, context: RunContext) -> StudyResul
 
 def draw(path: Path, figure_data: tuple[float, float, float, list[Row]]) -> None:
     """Write records given away, and the error of a day, against the number of questions."""
-    from .drawing import COLOURS, figure, legend_below, panel, thousands
+    from .drawing import COLOURS, add_legend_below, figure, panel, thousands
 
     epsilon, right_share, per_day, outcomes = figure_data
     looks = list(zip(_WORDS, [COLOURS[i] for i in (1, 5, 3, 0, 2)], "os^Dv", strict=True))
@@ -353,4 +354,4 @@ def draw(path: Path, figure_data: tuple[float, float, float, list[Row]]) -> None
             "{:,.0f}",
             thousands,
         )
-        legend_below(drawing, left_axes, 3, 9.5)
+        add_legend_below(drawing, left_axes, 3, 9.5)

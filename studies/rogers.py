@@ -1,6 +1,6 @@
-"""The first privacy filter: its total holds even if each report's ε depends on the earlier reports.
+"""The first privacy filter, whose total holds even if each report's ε depends on the earlier reports.
 
-An ε-LDP report loses at most ε(e^ε - 1)/2 on average, whatever came before.
+The mean loss of an ε-LDP report is at most ε(e^ε - 1)/2, regardless of the earlier reports.
 """
 
 import math
@@ -44,7 +44,7 @@ class RogersFilter(Theorem):
         return above(mean_loss(history) + spread.sqrt())
 
 
-@lru_cache(maxsize=4)  # searches for a total call this again and again
+@lru_cache(maxsize=4)  # searches for a total call this repeatedly
 def mean_loss(history: History) -> Decimal:
-    """Return ½Σε_i(e^{ε_i} - 1) in nats, the largest mean loss of reports of these ε."""
+    """Return ½Σε_i(e^{ε_i} - 1) in nats, the largest mean loss of reports with these ε."""
     return sum((n * x * (x.exp() - 1) / 2 for x, n in history.nats), Decimal(0))

@@ -1,4 +1,4 @@
-"""What a fleet of a given size needs: set-up, machines, and what breaks first."""
+"""The needs of a fleet of a given size: set-up, machines, and what breaks first."""
 
 from pydantic import Field
 
@@ -7,7 +7,7 @@ from ..server.words.text_table import TextTable
 from .fleet_needs import (
     CLUSTER,
     DAY_S,
-    MOST_BOARDS,
+    MAX_BOARDS,
     ONE,
     SETUPS,
     Fleet,
@@ -21,7 +21,7 @@ from .frame import RunContext, StudyParameters, StudyResult
 
 
 class ScaleParameters(StudyParameters):
-    """A fleet, and one machine."""
+    """A fleet and the machines to use."""
 
     boards: int = Field(ge=1, description="How many boards there will be.")
     every: str = Field("1w", description="From one report of a board to its next: 1d, 1w, 6 months.")
@@ -36,7 +36,7 @@ class ScaleParameters(StudyParameters):
     disk: float = Field(4, ge=0.01, description="TB of one machine's disk.")
 
 
-# Lines of the table: an attribute of Needs, and a factor for its unit.
+# Table rows: an attribute of Needs, and a factor for its unit.
 _ROWS = {
     "reports a second, busiest": ("reports_per_s", 1),
     "connected at once": ("standing", 1),
@@ -109,8 +109,8 @@ def _take(chosen: Needs) -> str:
 def _breaks(fleet: Fleet, chosen: Needs, machine: Machine) -> str:
     at = breaks_at(fleet, chosen.setup, machine)
     if at is None:
-        return f"breaks first: nothing, up to {MOST_BOARDS:,} boards"
-    unit = 10 ** max(len(str(at[0])) - 2, 0)  # two digits: a model is not more precise
+        return f"breaks first: nothing, up to {MAX_BOARDS:,} boards"
+    unit = 10 ** max(len(str(at[0])) - 2, 0)  # two digits, because the model is not more precise
     of = "one region's " if chosen.regions > 1 else ""
     return f"breaks first: {of}{at[1].what}, at some {at[0] // unit * unit:,} boards; then {at[1].then}"
 

@@ -1,13 +1,13 @@
-"""Statistics of a release drawn from a known universe, and how far changing k records moves them.
+"""A release's statistics over a known universe, and their sensitivity to changing k records.
 
-A universe is N records, numbers; a release holds n of them. Empirical sensitivities are over this universe,
-not over all imaginable data:
+A universe has N records, which are numbers; a release holds n of them. Empirical sensitivities are over this
+universe rather than over all possible data:
 
-    bounded     the largest difference of two releases of n that differ in at most k records
-    unbounded   the largest difference of a release of n to one with k records fewer, or k more
+    bounded     the largest difference between two releases of n that differ in at most k records
+    unbounded   the largest difference between a release of n and one with k records fewer, or k more
 
-sum, mean, count, min, max and percentiles have them in closed form, whatever the size. Anything else is
-enumerated while that is feasible: releases of 5 of 20 records with one changed are 1.2 million pairs.
+sum, mean, count, min, max and percentiles have closed forms for any size. Other statistics are enumerated if
+that is feasible: releases of 5 out of 20 records with one changed are 1.2 million pairs.
 """
 
 import itertools
@@ -22,20 +22,21 @@ import numpy as np
 from ..planning.privacy.beliefs import DisclosureError
 from ..server.arrays import Floats, Ints
 
-MOST_NUMBERS = 30_000_000
-"""Numbers that enumeration looks at, at most: releases times records in each."""
-MOST_CALLS = 200_000
-"""Calls of a custom function, at most: each takes a microsecond or more."""
+MAX_NUMBERS = 30_000_000
+"""Maximum size of an enumeration: number of releases times records in each."""
+MAX_CALLS = 200_000
+"""Maximum number of calls of a custom function; each takes a microsecond or more."""
 _CHUNK = 1_000_000
 
 
 @dataclass(frozen=True)
 class ReleaseStatistic:
-    """A number for a release.
+    """A statistic that maps a release to a number.
 
     Attributes:
         rows: A function from shape (releases, n) to (releases,).
-        share: Of an order statistic.
+        share: An order statistic's quantile, from 0 to 1; None for other statistics.
+        own: Whether it is a user's function.
     """
 
     name: str
@@ -59,7 +60,7 @@ NAMES = (*_PLAIN, "p0 to p100", "module:function")
 def statistic(name: str) -> ReleaseStatistic:
     """Return a statistic by name: one of NAMES, or module:function.
 
-    variance is that of the release itself (divided by n). p25 is the 25th percentile, linear between records.
+    variance is the release's own variance (divided by n). p25 is the 25th percentile, linear between records.
     A custom function takes a 1-D array of sorted records and returns a number.
 
     Raises:
@@ -76,7 +77,7 @@ def statistic(name: str) -> ReleaseStatistic:
             return ReleaseStatistic(name, lambda rows: np.quantile(rows, share, axis=1), share)
     if ":" in name:
         return _own(name)
-    raise DisclosureError(f"no statistic is called {name}; there are {', '.join(NAMES)}")
+    raise DisclosureError(f"unknown statistic {name}; choose from {', '.join(NAMES)}")
 
 
 def _own(name: str) -> ReleaseStatistic:
@@ -110,11 +111,11 @@ def _few(release: Floats) -> str:
 
 @dataclass(frozen=True)
 class Universe:
-    """All records, sorted, shape (N,), and how many of them a release holds.
+    """All records, sorted, shape (N,), and the number that a release holds.
 
     Raises:
         DisclosureError: If there are fewer than two records, one is not a finite number, or the size is
-            outside of 1 to N - 1 (there would be one possible world, and nothing to hide).
+            outside 1 to N - 1 (there would be one possible world, and nothing to hide).
     """
 
     records: Floats
@@ -123,14 +124,14 @@ class Universe:
     def __post_init__(self) -> None:
         x = np.sort(np.asarray(self.records, dtype=np.float64))
         if x.ndim != 1 or len(x) == 0:
-            raise DisclosureError("the universe is empty: give the records that there are")
+            raise DisclosureError("the universe is empty; give its records")
         if not np.isfinite(x).all():
-            raise DisclosureError("records are finite numbers, each of them")
+            raise DisclosureError("all records must be finite numbers")
         if len(x) == 1:
             raise DisclosureError("a universe of one record hides nothing: there must be at least 2")
         if not 1 <= self.size < len(x):
             raise DisclosureError(
-                f"a release holds 1 to {len(x) - 1} of the {len(x)} records, not {self.size}"
+                f"a release must hold 1 to {len(x) - 1} of the {len(x)} records, not {self.size}"
             )
         object.__setattr__(self, "records", x)
 
@@ -143,7 +144,7 @@ class Universe:
 def check_distance(universe: Universe, k: int) -> int:
     """Return k, or raise DisclosureError unless it is from 1 to n."""
     if isinstance(k, bool) or not hasattr(k, "__index__") or not 1 <= k <= universe.size:
-        raise DisclosureError(f"a distance of 1 to {universe.size} records fits this release, not {k}")
+        raise DisclosureError(f"the distance must be from 1 to {universe.size} records, not {k}")
     return int(k)
 
 
@@ -151,7 +152,7 @@ def check_distance(universe: Universe, k: int) -> int:
 
 
 def bounded(query: ReleaseStatistic, universe: Universe, k: int = 1) -> float:
-    """Return the largest difference of two releases that differ in at most k records.
+    """Return the largest difference between two releases that differ in at most k records.
 
     Raises:
         DisclosureError: If k is out of range, or there are too many releases to enumerate.
@@ -164,23 +165,22 @@ def bounded(query: ReleaseStatistic, universe: Universe, k: int = 1) -> float:
         moved = float(x[-k:].sum() - x[:k].sum())
         return moved / n if query.name == "mean" else moved
     if query.share is not None:
-        return max(
-            _order_gap(x, n + j, (0, n), (j, n + j), query.share) for j in {1, min(k, 2), k}
-        )  # from 2 on the gap is the same
-    if k == min(n, len(x) - n):  # any two releases are that near
+        # Larger unions have the same gap.
+        return max(_order_gap(x, n + j, (0, n), (j, n + j), query.share) for j in {1, min(k, 2), k})
+    if k == min(n, len(x) - n):  # any two releases are within this distance
         return spread(query, universe)
     number = sum(math.comb(n, j) * math.comb(len(x) - n, j) for j in range(1, k + 1))
     return _enumerated(query, x, n, _swaps(n, len(x) - n, k), number)
 
 
 def unbounded(query: ReleaseStatistic, universe: Universe, k: int = 1) -> float:
-    """Return the largest difference of a release to one with k records fewer, or k more if they exist.
+    """Return the largest difference between a release and one with k records fewer, or k more if they exist.
 
-    A release that loses all its records has a sum and a count of 0, and no other statistic; then only k more
-    count.
+    A release that loses all its records has a sum and a count of 0, and no other statistic; then only
+    releases with k more are compared.
 
     Raises:
-        DisclosureError: As for bounded(), and if there is neither.
+        DisclosureError: As for bounded(), and if neither release exists.
     """
     k, x, n = check_distance(universe, k), universe.records, universe.size
     sizes = [m for m in (n, n + k) if m <= len(x)]
@@ -203,7 +203,7 @@ def unbounded(query: ReleaseStatistic, universe: Universe, k: int = 1) -> float:
 
 
 def spread(query: ReleaseStatistic, universe: Universe) -> float:
-    """Return the largest difference of two possible releases; raise DisclosureError if infeasible."""
+    """Return the largest difference between two possible releases; raise DisclosureError if infeasible."""
     x, n = universe.records, universe.size
     if query.name == "count":
         return 0.0
@@ -217,7 +217,8 @@ def spread(query: ReleaseStatistic, universe: Universe) -> float:
 def world_values(query: ReleaseStatistic, universe: Universe) -> Floats:
     """Return the statistic of every possible release, shape (C(N, n),).
 
-    With one record left out it is in closed form, except for custom functions; everything else is enumerated.
+    If releases leave out one record, this has a closed form except for custom functions; otherwise it
+    enumerates.
 
     Raises:
         DisclosureError: If there are too many releases to enumerate.
@@ -243,8 +244,9 @@ def _mean_gap(x: Floats, n: int, k: int) -> float:
 def _variance_gap(x: Floats) -> float:
     """Return the largest change of the variance of x, or of x without one record, by losing a record r.
 
-    Of m records with mean μ and variance V it leaves m/(m - 1) (V - (r - μ)²/(m - 1)): so only the records
-    farthest from μ and nearest to it matter, among the two at either end and the four around μ.
+    Removing r from m records with mean μ and variance V leaves m/(m - 1) (V - (r - μ)²/(m - 1)), so only the
+    records farthest from μ and nearest to it matter; they are among the two at either end and the four
+    around μ.
     """
     x = x - x.mean()
     count, total, squares = len(x), x.sum(), (x**2).sum()
@@ -266,9 +268,9 @@ def _variance_gap(x: Floats) -> float:
 def _order_gap(x: Floats, union: int, low: tuple[int, int], high: tuple[int, int], share: float) -> float:
     """Return the largest gap of an order statistic between two windows of `union` sorted records.
 
-    Every order statistic of a subset grows with its records: so the two releases are windows, the lowest and
-    the highest records of their union, and only the union is left to choose. The gap is linear in at most
-    four of its records, u_p = x[p + s_p] with slacks s in [0, N - union] that never fall: the maximum over
+    Every order statistic of a subset grows with its records, so the two releases are windows with the lowest
+    and the highest records of their union, and only the union must be chosen. The gap is linear in at most
+    four of its records, u_p = x[p + s_p] with nondecreasing slacks s in [0, N - union], so the maximum over
     slacks is found position by position.
     """
     weights: dict[int, float] = {}
@@ -310,16 +312,16 @@ def _without_one(query: ReleaseStatistic, x: Floats) -> Floats:
 # --- Enumeration ----------------------------------------------------------------------------------
 
 Change = tuple[tuple[int, ...], tuple[int, ...]]
-"""Which of a release's places go, and which of the records that are not in it come."""
+"""The positions in a release to remove, and the records outside it to add."""
 
 
 def _check_feasible(query: ReleaseStatistic, releases: int, records: int, what: str) -> None:
-    if query.own and releases > MOST_CALLS:
+    if query.own and releases > MAX_CALLS:
         raise DisclosureError(
-            f"{query.name} of {what} is called {format_count(releases)} times, and {MOST_CALLS:,} is the "
-            "most: take fewer records"
+            f"{query.name} of {what} is called {format_count(releases)} times, above the limit of "
+            f"{MAX_CALLS:,}; use fewer records"
         )
-    if releases * records > MOST_NUMBERS:
+    if releases * records > MAX_NUMBERS:
         raise DisclosureError(
             f"{query.name} of {what} means {format_count(releases)} releases to go through, which is too "
             "much; sum, mean, count, min, max and percentiles need no enumeration"
@@ -327,7 +329,7 @@ def _check_feasible(query: ReleaseStatistic, releases: int, records: int, what: 
 
 
 def format_count(n: int) -> str:
-    """Format a count of any size: 1,000,000 or 10^88.9."""
+    """Format a count of any size, as 1,000,000 or 10^88.9."""
     return f"{n:,}" if n < 10**9 else f"10^{math.log10(n):.1f}"
 
 
@@ -347,7 +349,7 @@ def _swaps(n: int, others: int, most: int) -> Iterator[Change]:
 
 
 def _enumerated(query: ReleaseStatistic, x: Floats, n: int, changes: Iterator[Change], number: int) -> float:
-    """Return the largest difference that one change makes to any n of the records x."""
+    """Return the largest difference that a change makes to any n of the records x."""
     releases = math.comb(len(x), n) * (number + 1)
     _check_feasible(query, releases, n, f"{len(x)} records, {n} at a time, and their neighbours")
     listed, most = list(changes), 0.0

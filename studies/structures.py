@@ -1,10 +1,10 @@
-"""Four ways to answer ranges privately, and the law of each one's errors.
+"""Four ways to answer range queries privately, and the laws of their errors.
 
 `CentralFlat` and `CentralHierarchy` trust a curator who adds noise to counts. The noise is drawn once for
-each node and kept: new noise for each question would average out and protect nobody. `LocalFlat` and
-`LocalHierarchy` are what boards do, through the shipped channel, oracle and estimator. The number of reports
-is public; each value is protected whatever the others do (neighbours: one replaced). README.md says which to
-compare.
+each node and kept, because new noise for each question would average out and not protect anyone. `LocalFlat`
+and `LocalHierarchy` work like boards, with the shipped channel, oracle and estimator. The number of reports
+is public, and each value is protected independently of the others (neighbours: one replaced). README.md
+explains which to compare.
 """
 
 from collections.abc import Sequence
@@ -33,15 +33,15 @@ _FANOUTS = range(2, 33)
 
 
 class StructureError(HushmoteError):
-    """Counts, an ε or a range do not fit; the text says what would."""
+    """Counts, an ε or a range are invalid; the message says what was expected."""
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """Private estimates of all ranges; drawn once, so that asking again reveals nothing new.
+    """Private estimates of all ranges; drawn once, so that repeated questions reveal nothing new.
 
     Attributes:
-        prefix: Estimated counts of the indices below 0, 1, ..., domain; shape (domain + 1,).
+        prefix: Estimated counts below each index 0, 1, ..., domain; shape (domain + 1,).
     """
 
     prefix: Floats
@@ -67,7 +67,7 @@ class Fitted:
 
 
 class Structure:
-    """One way to answer ranges privately.
+    """A way to answer range queries privately.
 
     Attributes:
         family: "central" or "local", and "flat" or "hierarchy".
@@ -82,7 +82,7 @@ class Structure:
         return self.family.startswith("central")
 
     def fit(self, counts: Counts, epsilon: float, source: NoiseSource) -> Fitted:
-        """Spend ε (nats) on counts, integers of shape (domain,); raises StructureError."""
+        """Spend ε (nats) on counts, integers of shape (domain,); raise StructureError."""
         raise NotImplementedError
 
     def law(self, counts: Counts, epsilon: float, lo: Counts, hi: Counts) -> ranges_theory.Law:
@@ -90,7 +90,7 @@ class Structure:
         raise NotImplementedError
 
     def plan(self, domain: int, epsilon: float) -> str:
-        """Describe the resulting fanout and cells."""
+        """Describe the chosen fanout and cells."""
         raise NotImplementedError
 
     def true_epsilon(self, domain: int, epsilon: float) -> float:
@@ -115,19 +115,19 @@ def check_ranges(domain: int, lo: int | npt.NDArray[np.integer], hi: int | npt.N
 
 
 def checked(counts: npt.ArrayLike, epsilon: float) -> Counts:
-    """Return counts as int64; raises StructureError for invalid counts or ε."""
+    """Return counts as int64; raise StructureError for invalid counts or ε."""
     values = np.asarray(counts)
     if values.ndim != 1 or len(values) < 2 or values.dtype.kind not in "iu":
         raise StructureError("counts must be a row of at least 2 integers, one for each index")
     if values.min() < 0:
         i = int(np.argmax(values < 0))
-        raise StructureError(f"counts must not be negative: that of index {i} is {values[i]}")
+        raise StructureError(f"counts must not be negative; index {i} has {values[i]}")
     check_epsilon(epsilon * MICRO, StructureError, original=epsilon)
     return values.astype(np.int64)
 
 
 def fitted(leaves: Floats | Counts) -> Fitted:
-    """Return answers that are sums of the indices' estimates, shape (domain,)."""
+    """Return answers as sums of the indices' estimates, shape (domain,)."""
     return Fitted(np.concatenate(([0.0], np.cumsum(leaves, dtype=np.float64))))
 
 
@@ -138,7 +138,7 @@ def fitted(leaves: Floats | Counts) -> Fitted:
 class CentralFlat(Structure):
     """One noisy count for each index.
 
-    Privacy: ε-DP for the neighbours named: every count gets discrete Laplace noise of scale
+    Privacy: ε-DP for the given neighbours: every count gets discrete Laplace noise of scale
     sensitivity / ε, and the counts of disjoint indices change by at most the sensitivity in all.
     Utility: a range of r indices has r times noise_variance(sensitivity, ε), 2 r / ε² for small ε.
     Cost: one draw for each index. Citation: Dwork, McSherry, Nissim, Smith, "Calibrating Noise to
@@ -166,10 +166,10 @@ class CentralFlat(Structure):
 class CentralHierarchy(Structure):
     """Noisy counts of every node of a tree, made consistent: continual observation's binary mechanism.
 
-    fanout is 2 or more, or 0 for the one of least mean variance over all ranges. The root is counted
-    with noise where records may be added, and is public where they are replaced.
+    fanout is 2 or more, or 0 for the one with the smallest mean variance over all ranges. The root is counted
+    with noise if records may be added, and is public if they are replaced.
 
-    Privacy: ε-DP for the neighbours named: a record is in one node of each level, so all counts change
+    Privacy: ε-DP for the given neighbours: a record is in one node of each level, so all counts change
     by at most levels times the sensitivity of one level; levels are h below a public root, h + 1 with a
     private one. Utility: law(), exact; grows like log(r)^1.5 before consistency.
     Cost: one draw for each node, below fanout / (fanout - 1) for each index; O(nodes) for consistency.
@@ -196,11 +196,11 @@ class CentralHierarchy(Structure):
         return _tree(domain, self.fanout or best_fanout(domain, self.public_root), self.public_root)
 
     def sensitivity(self, tree: hierarchy.Tree) -> int:
-        """Return the sensitivity of all nodes' counts together, in the L1 norm."""
+        """Return the L1 sensitivity of all nodes' counts together."""
         return len(tree.nodes) * self.neighbours.sensitivity
 
     def node_variance(self, tree: hierarchy.Tree, epsilon: float) -> float:
-        """Return the variance of one node's count."""
+        """Return the noise variance of one node's count."""
         return noise_variance(self.sensitivity(tree), epsilon)
 
     def plan(self, domain: int, epsilon: float) -> str:
@@ -217,13 +217,13 @@ class CentralHierarchy(Structure):
         noise = source.noise.draw(sum(tree.nodes), self.sensitivity(tree), epsilon)
         parts = np.split(noise, np.cumsum(tree.nodes)[:-1])
         noisy = [(c + z).astype(float) for c, z in zip(node_counts(tree, counts), parts, strict=True)]
-        # A private root's level takes no part of the difference: solve() ignores the 0.
+        # A private root's level has a share of 0, so solve() ignores this 0.
         root = float(counts.sum()) if self.public_root else 0.0
         return fitted(hierarchy.solve(tree, noisy, root)[-1])
 
 
 def node_counts(tree: hierarchy.Tree, counts: Counts) -> list[Counts]:
-    """Return the records in each node, by level, from those of each index."""
+    """Return the number of records in each node, by level."""
     levels: list[Counts] = [counts]
     while len(levels) < len(tree.nodes):
         levels.insert(0, tree.children_sum(levels[0]))  # type: ignore[arg-type]
@@ -237,7 +237,7 @@ def _tree(domain: int, fanout: int, public_root: bool) -> hierarchy.Tree:
 
 
 def with_private_root(tree: hierarchy.Tree, variance: float) -> hierarchy.Tree:
-    """Return the same least squares if the root is only an estimate, with that variance.
+    """Return the tree for least squares when the root is only an estimate with this variance.
 
     The root becomes a level of one node, which weighs its own estimate against its children's sum and takes
     no share (0) of the error of hierarchy.solve()'s known root.
@@ -255,7 +255,7 @@ def with_private_root(tree: hierarchy.Tree, variance: float) -> hierarchy.Tree:
 
 @cache
 def best_fanout(domain: int, public_root: bool, fanouts: Sequence[int] = _FANOUTS) -> int:
-    """Return the fanout of least mean variance over all ranges, for noise proportional to the levels."""
+    """Return the fanout with the smallest mean variance over all ranges, noise proportional to levels."""
 
     def mean(fanout: int) -> float:
         tree = _tree(domain, fanout, public_root)
@@ -268,7 +268,7 @@ def best_fanout(domain: int, public_root: bool, fanouts: Sequence[int] = _FANOUT
 
 
 class LocalStructure(Structure):
-    """Boards, each with one report."""
+    """Boards that each make one report."""
 
     def experiment(self, domain: int, epsilon: float) -> Experiment:
         """Return the boards' experiment."""
@@ -286,7 +286,7 @@ class LocalStructure(Structure):
         return ranges_theory.channel_law(experiment, experiment, counts, parts)
 
     def fit(self, counts: Counts, epsilon: float, source: NoiseSource) -> Fitted:
-        """Make one report of every record, and return the shipped estimate of the counts."""
+        """Make one report for every record, and return the shipped estimate of the counts."""
         counts = checked(counts, epsilon)
         experiment = self.experiment(len(counts), epsilon)
         histogram = vectorised.histogram(experiment, counts, source.rng)
@@ -295,7 +295,7 @@ class LocalStructure(Structure):
 
 @dataclass(frozen=True)
 class LocalFlat(LocalStructure):
-    """Every record in one report about its index: generalised randomized response, or local hashing.
+    """One report per record about its index, by generalised randomized response or local hashing.
 
     Privacy: ε-LDP for each record. Utility: about 4 e^ε / (e^ε - 1)² n for one count among n records, and
     law() for ranges, exact: errors of different indices are correlated. Cost: O(n) to
@@ -306,15 +306,15 @@ class LocalFlat(LocalStructure):
     family: ClassVar = "local flat"
 
     def experiment(self, domain: int, epsilon: float) -> Experiment:
-        """Return the experiment of least variance for single counts."""
+        """Return the experiment with the smallest variance for single counts."""
         return _flat(domain, round(epsilon * 1e6))
 
 
 @dataclass(frozen=True)
 class LocalHierarchy(LocalStructure):
-    """Every record in one report about one level of a tree, made consistent with the known total.
+    """One report per record about one level of a tree, made consistent with the known total.
 
-    fanout is 2 or more, or 0 for the plan of least mean variance over all ranges.
+    fanout is 2 or more, or 0 for the plan with the smallest mean variance over all ranges.
 
     Privacy: ε-LDP for each record: it is in one report, at one level. Utility: law().
     Cost: as LocalFlat. Citation: Cormode, Kulkarni, Srivastava, "Answering Range Queries Under Local

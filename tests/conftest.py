@@ -1,4 +1,4 @@
-"""Fixtures that tests of several modules take, and the markers of every test."""
+"""Fixtures for tests in several modules, and every test's markers."""
 
 import gc
 import os
@@ -18,18 +18,19 @@ from hushmote.server.store import Store
 
 __all__ = ["pgbouncer", "postgres", "postgres_url", "store_url"]
 
-# Their fixtures: a board to flash, networks and disks of servers, a folder of custom code.
+# They provide a board to flash, servers' networks and disks, and a folder for custom code.
 pytest_plugins = ["flashing", "nats_sites", "custom_mechanisms"]
 
-# How long an example takes says nothing on a machine that has other work.
+# An example's time is meaningless on a busy machine.
 settings.register_profile("hushmote", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("hushmote")
 
-_running: list[set[str]] = []  # the markers of the test that runs
+_running: list[set[str]] = []  # the running test's markers
 
 
 def pytest_configure() -> None:
-    # What a shell starts with & ignores Ctrl-C, and so do its children: tests that send one would fail.
+    # Processes that a shell starts with & ignore Ctrl-C, as do their children, so tests that send it would
+    # fail.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.addaudithook(_watch)
@@ -40,7 +41,7 @@ def _watch(event: str, arguments: tuple[Any, ...]) -> None:
         markers.refuse(_running[-1], arguments[1])
 
 
-@pytest.hookimpl(tryfirst=True)  # before -m chooses
+@pytest.hookimpl(tryfirst=True)  # before -m selects tests
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not os.environ.get("LONG"):
         left = [item for item in items if item.get_closest_marker("long")]
@@ -56,7 +57,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[Any]:
-    gc.disable()  # what is collected stays: looking through it again and again is an eighth of the time
+    gc.disable()  # collected tests stay alive; scanning them repeatedly takes an eighth of the time
     collected = yield
     gc.freeze()
     gc.enable()
@@ -74,7 +75,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def store_url(request: pytest.FixtureRequest, tmp_path) -> str:
-    """Provide the URL of a store that is not made yet, in SQLite and in PostgreSQL."""
+    """Provide the URL of a store that does not exist yet, in SQLite and in PostgreSQL."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'store.sqlite'}"
     return request.getfixturevalue("postgres_url")
@@ -82,7 +83,7 @@ def store_url(request: pytest.FixtureRequest, tmp_path) -> str:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    """Provide a new SQLite store with an open fleet, "open", and its experiment "temp"."""
+    """Provide a new SQLite store with an open fleet "open" and its experiment "temp"."""
     with Store(f"sqlite:///{tmp_path}/store.sqlite") as store:
         add_fleet(store)
         yield store

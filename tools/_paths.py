@@ -1,4 +1,4 @@
-"""Put the tests' helpers and the rigs on the import path of a generator that is run as a script."""
+"""Put the test helpers and rigs on the import path of a generator that runs as a script."""
 
 import sys
 from pathlib import Path

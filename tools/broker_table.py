@@ -1,4 +1,4 @@
-"""The brokers of the table in docs/survives.md: how to start each, and its column on the page."""
+"""The brokers in the table in docs/survives.md: how to start each, and how to write its column."""
 
 import signal
 import subprocess
@@ -62,21 +62,28 @@ class EmbeddedProcess(Broker):
 
 @dataclass(frozen=True)
 class Column:
-    """A broker of the table; lacks() returns what to install, or ""."""
+    """A broker in the table.
+
+    Attributes:
+        title: The column's title.
+        make: Returns a new broker.
+        group: Returns a new consumer group.
+        missing: Returns what to install, or "".
+    """
 
     title: str
     make: Callable[[], Any]
     group: Callable[[], Any]
-    lacks: Callable[[], str]
+    missing: Callable[[], str]
 
     def facts(self) -> dict[str, str]:
-        """Start it, run every test on it, return the results."""
+        """Start the broker, run every test on it, and return the results."""
         with self.make() as broker:
             ports = [node.mqtt for node in getattr(broker, "nodes", ())]
             return facts(broker, self.group(), ports)
 
 
-def _nats_lacks() -> str:
+def _missing_nats() -> str:
     return "" if find_nats_server() else "nats-server is not installed: pip install 'hushmote[nats]'"
 
 
@@ -90,8 +97,8 @@ COLUMNS = (
         lambda: GroupByShare(MQTTProtocolVersion.MQTTv5),
         lambda: "" if find_mosquitto() else "mosquitto is not installed",
     ),
-    Column("NATS, 1 server", lambda: NatsServers(1), GroupByPull, _nats_lacks),
-    Column("NATS, 3 servers", NatsServers, GroupByPull, _nats_lacks),
+    Column("NATS, 1 server", lambda: NatsServers(1), GroupByPull, _missing_nats),
+    Column("NATS, 3 servers", NatsServers, GroupByPull, _missing_nats),
     Column(
         "RabbitMQ 3.10",
         RabbitMq,
@@ -102,7 +109,7 @@ COLUMNS = (
 
 
 def columns_of_page() -> dict[str, dict[str, str]]:
-    """Return title -> row -> cell from docs/survives.md."""
+    """Return the cells in docs/survives.md by column title and row."""
     lines = PAGE.read_text().partition(_BEGIN)[2].partition(_END)[0].strip().splitlines()
     if not lines:
         return {}
@@ -112,7 +119,7 @@ def columns_of_page() -> dict[str, dict[str, str]]:
 
 
 def write_page(columns: dict[str, dict[str, str]]) -> None:
-    """Write the columns into the page."""
+    """Write the columns to the page."""
     lines = [f"| | {' | '.join(columns)} |", f"|---|{'---|' * len(columns)}"]
     lines += [f"| {text} | {' | '.join(c[key] for c in columns.values())} |" for key, text in ROWS.items()]
     before, _, rest = PAGE.read_text().partition(_BEGIN)

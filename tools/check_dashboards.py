@@ -1,10 +1,10 @@
-"""Check the dashboards of deploy/grafana/ against Grafana's own types, from its npm package.
+"""Check the dashboards in deploy/grafana/ against Grafana's own types, from its npm package.
 
     .venv/bin/python tools/check_dashboards.py
 
-It needs node and npm, and fetches two packages into a folder that it removes. The types cover every field of
-a dashboard, of its variables, and of the options of the panels that we use; they do not show whether a query
-or a transformation makes sense.
+This needs node and npm, and installs two packages into a temporary folder. The types cover every field of a
+dashboard, of its variables, and of the options of the panels that we use, but cannot tell whether a query or
+a transformation makes sense.
 """
 
 import subprocess
@@ -14,16 +14,16 @@ from pathlib import Path
 
 PACKAGES = ("@grafana/schema@13.2.3", "typescript@5.9.3")
 DASHBOARDS = Path(__file__).parents[1] / "deploy" / "grafana" / "dashboards"
-# The panel types that we use, and the modules of their options.
+# The panel types that we use, and the modules that define their options.
 _PANELS = {"stat": "Stat", "table": "Table", "timeseries": "TimeSeries"}
 _TYPES = """
 import type {{ Dashboard, DataQuery, FieldConfig, FieldConfigSource, Panel, RowPanel }}
   from '@grafana/schema';
 {imports}
-// JSON has texts where TypeScript has an enum's names.
+// JSON has strings where TypeScript has enum names.
 type Plain<T> = T extends string ? `${{T}}` : T extends number | boolean | null | undefined ? T :
   T extends (infer U)[] ? Plain<U>[] : T extends object ? {{ [K in keyof T]: Plain<T[K]> }} : T;
-// Prometheus' plugin is no part of the package: the fields of its queries that we use.
+// The package does not include Prometheus' plugin, so these are the query fields that we use.
 interface Query extends DataQuery {{
   expr: string; instant: boolean; range: boolean; legendFormat?: string; format?: 'table'; editorMode: 'code';
 }}

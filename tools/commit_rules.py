@@ -1,4 +1,4 @@
-"""A gitlint rule: a commit that changes many lines says why."""
+"""A gitlint rule: a commit that changes many lines must say why."""
 
 from gitlint.git import GitCommit
 from gitlint.options import IntOption
@@ -10,10 +10,10 @@ class LargeChangeNeedsBody(CommitRule):
 
     name = "large-change-needs-body"
     id = "UC1"
-    options_spec = [IntOption("lines", 50, "Changed lines that need no body")]  # noqa: RUF012 - gitlint's own way
+    options_spec = [IntOption("lines", 50, "Maximum number of changed lines without a body")]  # noqa: RUF012 - gitlint's interface
 
     def validate(self, commit: GitCommit) -> list[RuleViolation]:
-        files = commit.changed_files_stats.values()  # None: a binary file
+        files = commit.changed_files_stats.values()  # None for a binary file
         changed = sum((file.additions or 0) + (file.deletions or 0) for file in files)
         if changed <= self.options["lines"].value or any(line.strip() for line in commit.message.body):
             return []

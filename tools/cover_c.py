@@ -1,6 +1,6 @@
-"""List lines and branches of the C client's core that its tests do not run; exit with 1 unless WHY has them.
+"""List lines and branches of the C core that tests do not run; exit with 1 unless WHY explains them.
 
-python tools/cover_c.py [ARGUMENT ...]      for pytest; with LONG=1 the long series
+python tools/cover_c.py [ARGUMENT ...]      arguments go to pytest; LONG=1 runs the long series
 """
 
 import json
@@ -16,19 +16,19 @@ import _paths  # noqa: F401
 from c_core import CORE, COVERAGE
 
 NOT_CORE = ("check.c", "fuzz.c")
-# Beginnings of lines that never run, or of which a branch or the next line never runs, and why.
+# Beginnings of lines that never run, or have a branch or next line that never runs, and the reasons.
 WHY = {
-    "if (!hm_keep(e, prefixes, count)": "75 bytes are enough for any text, and there are 128",
-    "if (!behind)": "what was checked has an end",
-    "return least == quotient": "the bounds are 2^-160 apart: no case is known where they do not agree",
+    "if (!hm_keep(e, prefixes, count)": "75 bytes are enough for any text, and the buffer has 128",
+    "if (!behind)": "checked input always has an end",
+    "return least == quotient": "the bounds are 2^-160 apart, and no case is known in which they disagree",
 }
 TESTS = CORE.parents[1] / "tests" / "clients"
 
 
 def counts(folder: Path) -> dict[str, dict[int, list[Counter[int]]]]:
-    """Return file -> line -> runs of each compiled variant: key -1 is the line, keys from 0 its branches.
+    """Return run counts by file, line and compiled variant; key -1 is the line, keys from 0 its branches.
 
-    Branches of one line are added up if equally many were compiled.
+    A line's branches are summed if the variants have the same number of them.
     """
     runs: dict[str, dict[int, list[Counter[int]]]] = defaultdict(lambda: defaultdict(list))
     for data in sorted(folder.rglob("*.gcda")):
@@ -43,12 +43,12 @@ def counts(folder: Path) -> dict[str, dict[int, list[Counter[int]]]]:
 
 
 def _add(ways: list[Counter[int]], line: dict[str, Any]) -> None:
-    one = Counter({-1: line["count"]} | {i: b["count"] for i, b in enumerate(line["branches"])})
-    same = next((way for way in ways if way.keys() == one.keys()), None)
+    counter = Counter({-1: line["count"]} | {i: b["count"] for i, b in enumerate(line["branches"])})
+    same = next((way for way in ways if way.keys() == counter.keys()), None)
     if same is None:
-        ways.append(one)
+        ways.append(counter)
     else:
-        for key, count in one.items():  # update() would drop zeros
+        for key, count in counter.items():  # update() would drop zeros
             same[key] += count
 
 

@@ -2,7 +2,7 @@
 
     .venv/bin/python tools/make_board_examples.py
 
-The bytes of each experiment are those that a server would publish.
+Each experiment contains the bytes that a server would publish.
 """
 
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 from hushmote.server.experiments.definition import Definition
 
 FILE = Path(__file__).parents[1] / "web" / "board" / "static" / "examples.json"
-# Title, initial reading of the slider, definition.
+# Title, the slider's initial reading, definition.
 EXAMPLES = (
     (
         "How warm is your room?",

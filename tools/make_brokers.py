@@ -1,9 +1,9 @@
-"""Start every broker of docs/survives.md, run the same tests on each, and write the results into the table.
+"""Start every broker in docs/survives.md, run the same tests on each, and write the results to the table.
 
     python tools/make_brokers.py [TITLE ...]
 
-TITLE: only brokers whose title contains it. The others keep their columns, as do those that are not
-installed.
+TITLE restricts the run to brokers whose title contains it. The others, and brokers that are not installed,
+keep their columns.
 """
 
 import sys
@@ -17,8 +17,8 @@ def main() -> None:
     for column in COLUMNS:
         if sys.argv[1:] and not any(title in column.title for title in sys.argv[1:]):
             continue
-        if lacks := column.lacks():
-            print(f"{column.title}: {lacks}")
+        if missing := column.missing():
+            print(f"{column.title}: {missing}")
             continue
         cells[column.title] = column.facts()
         print(f"{column.title}: done", flush=True)

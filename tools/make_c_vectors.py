@@ -1,8 +1,8 @@
-"""Write vectors.json, vectors_further.json and vectors_questions.json as tables of C, for clients/c/check.c.
+"""Write vectors.json, vectors_further.json and vectors_questions.json as C tables, for clients/c/check.c.
 
-Run `python tools/make_c_vectors.py vectors.h`. It leaves out cases that C cannot express: a key of another
-length, a device id that is not a text, bytes for a choice, and experiments of mechanisms that the C client
-does not have.
+Run `python tools/make_c_vectors.py vectors.h`. It omits cases that C cannot express: keys with a wrong
+length, device ids that are not text, bytes for a choice, and experiments with mechanisms that the C client
+lacks.
 """
 
 import json
@@ -21,7 +21,7 @@ LOCKED = {None: 0, "locked: no ledger; provision this board": 1}  # any other te
 
 
 class Tables:
-    """C arrays under construction, by name: rows of text, and the bytes to which rows point."""
+    """C arrays under construction: each array's rows as text, and the bytes that the rows reference."""
 
     def __init__(self) -> None:
         self.blob = b""
@@ -33,7 +33,7 @@ class Tables:
         return len(rows) - 1
 
     def span(self, data: bytes | None) -> str:
-        """Return a reference to bytes, which end with a zero like a C string; None is 0xffffffff."""
+        """Return a reference to bytes, stored with a terminating zero; None becomes 0xffffffff."""
         if data is None:
             return "{0xffffffffu, 0}"
         at = self.blob.find(data + b"\0")
@@ -43,7 +43,7 @@ class Tables:
         return f"{{{at}u, {len(data)}}}"
 
     def run(self, name: str, rows: Iterable[Sequence[Any]]) -> str:
-        """Add rows to an array, and return their start and number."""
+        """Add rows to an array; return their start index and count as C."""
         first = len(self.rows.setdefault(name, []))
         count = sum(1 for row in rows if self.add(name, *row) >= 0)
         return f"{{{first}u, {count}}}"
@@ -63,7 +63,7 @@ def unhexed(text: str | None) -> bytes | None:
 
 
 def place(tables: Tables, fields: dict[str, Any], index: Any) -> str:
-    """Return a reading's index as C: whether it is missing, the index, the slots of a text's prefixes."""
+    """Return a reading's index as C: whether it is missing, the index, and the slots of a text's prefixes."""
     missing = index is None
     slots = []
     if "prefixes" in fields and not missing:
@@ -151,11 +151,11 @@ def fill(tables: Tables, sections: dict[str, list[dict[str, Any]]]) -> None:
         payload = bytes.fromhex(case["hex"]) if "hex" in case else case["payload"].encode()
         tables.add("malformed", tables.span(payload))
     for case in sections.get("buckets", []):
-        own, kind, index = fields[case["experiment"]], case["kind"], case["index"]
-        if (kind, own["type"]) == ("bytes", "choice"):
+        definition, kind, index = fields[case["experiment"]], case["kind"], case["index"]
+        if (kind, definition["type"]) == ("bytes", "choice"):
             continue
         wrong = index == "TypeError"
-        where = place(tables, own, 0 if wrong else index)
+        where = place(tables, definition, 0 if wrong else index)
         reading_row = "{" + ", ".join(reading(tables, kind, case["value"])) + "}"
         tables.add("buckets", numbers[case["experiment"]], reading_row, int(wrong), where)
     for case in sections.get("codes", []):

@@ -1,4 +1,4 @@
-"""Write each client's features into clients/README.md, by trying all experiments of the vectors on each.
+"""Write each client's features to clients/README.md, by trying all experiments in the vectors on each.
 
 python tools/make_clients.py
 """
@@ -21,7 +21,7 @@ RIG = ROOT / "tests" / "clients" / "js_rig.mjs"
 
 
 def cases() -> list[tuple[str, str, bytes]]:
-    """Return (type, mechanism, JSON) of every experiment in the vectors."""
+    """Return every experiment in the vectors as (type, mechanism, JSON)."""
     experiments = []
     for name in ("vectors.json", "vectors_further.json"):
         for case in json.loads((ROOT / "tests" / name).read_text())["experiments"]:
@@ -31,7 +31,7 @@ def cases() -> list[tuple[str, str, bytes]]:
 
 
 def on_boards(payload: bytes) -> bool:
-    """Return whether a board accepts it, with all files beside its client."""
+    """Return whether a board with every optional module accepts an experiment."""
     try:
         return bool(Experiment.parse(payload))
     except ExperimentRefused:
@@ -39,18 +39,18 @@ def on_boards(payload: bytes) -> bool:
 
 
 def in_javascript(payloads: list[bytes]) -> list[bool]:
-    """Return whether the client in Node accepts each."""
+    """Return, for each experiment, whether the JavaScript client on Node accepts it."""
     jobs = json.dumps([["parse", {"$hex": payload.hex()}] for payload in payloads])
     command = [str(shutil.which("node")), str(RIG)]
     done = subprocess.run(command, input=jobs, capture_output=True, text=True, check=True)
-    # Other lines are the reason for a refusal.
+    # Other lines give the reason for a refusal.
     return [line.startswith("{") for line in done.stdout.splitlines()[1:]]
 
 
 def words_of(experiments: list[tuple[str, str, bytes]], accepted: list[bool]) -> tuple[set[str], set[str]]:
-    """Return the types and the mechanisms that a client has: it accepts all their vectors.
+    """Return the types and mechanisms that a client supports, which means that it accepts all their vectors.
 
-    Vectors of a mechanism that the client does not have are not evidence about their types.
+    Vectors of a mechanism that the client does not support say nothing about their types.
     """
     answers = [(kind, word, taken) for (kind, word, _), taken in zip(experiments, accepted, strict=True)]
     refused = {word for _, word, taken in answers if not taken}
@@ -61,7 +61,7 @@ def words_of(experiments: list[tuple[str, str, bytes]], accepted: list[bool]) ->
 
 
 def table() -> str:
-    """Return the rows: which types and mechanisms each client has."""
+    """Return the table's rows: the types and mechanisms that each client supports."""
     experiments = cases()
     payloads = [payload for _, _, payload in experiments]
     with tempfile.TemporaryDirectory() as folder:
@@ -70,10 +70,10 @@ def table() -> str:
     answers = (list(map(on_boards, payloads)), in_c, in_javascript(payloads))
     clients = [words_of(experiments, accepted) for accepted in answers]
     rows = ["| | MicroPython | C | JavaScript |", "|---|---|---|---|"]
-    for of, what in ((0, "type"), (1, "mechanism")):
-        for word in dict.fromkeys(case[of] for case in experiments):
-            marks = ("yes" if word in client[of] else "no" for client in clients)
-            rows.append(f"| {what} `{word}` | {' | '.join(marks)} |")
+    for i, kind in ((0, "type"), (1, "mechanism")):
+        for word in dict.fromkeys(case[i] for case in experiments):
+            marks = ("yes" if word in client[i] else "no" for client in clients)
+            rows.append(f"| {kind} `{word}` | {' | '.join(marks)} |")
     return "\n".join(rows)
 
 

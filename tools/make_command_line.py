@@ -12,30 +12,31 @@ import typer
 from hushmote.cli import main
 
 DOCS = Path(__file__).parents[1] / "docs"
-# Each page, and its groups of `hushmote --help`.
+# Each page, and its command groups in `hushmote --help`.
 PAGES = {
     DOCS / "commands-ask.md": ("Start", "Plan", "Read results", "Study"),
     DOCS / "commands-fleet.md": ("Run a fleet", "Maintain"),
     DOCS / "commands-boards.md": ("Boards",),
 }
 _BEGIN = "<!-- Below: made by tools/make_command_line.py from the commands; change their help. -->\n"
-# Lines that the pages have once, above the commands.
+# Lines that appear only once on each page, above the commands.
 _SAME = re.compile(
     r"^  (-h, --help +Show this message and exit|--json +Print JSON instead of tables)\.\n?", re.MULTILINE
 )
-_BELOW = re.compile(r"\n+(Options:\n+)?Commands:\n.*", re.DOTALL)  # of a group, whose commands follow
+# The end of a group's help, where its commands are listed.
+_BELOW = re.compile(r"\n+(Options:\n+)?Commands:\n.*", re.DOTALL)
 
 
 def helps() -> Iterator[tuple[str, Any, str]]:
-    """Yield path, command and help of all commands, 80 columns wide; `hushmote` itself is the first."""
+    """Yield path, command and help of all commands, 80 columns wide, starting with `hushmote` itself."""
     top = typer.main.get_command(main.app)
     with mock.patch.dict(os.environ, {"COLUMNS": "80"}):
         above = {"": typer.Context(top, info_name="hushmote", **top.context_settings)}
         yield "", top, top.get_help(above[""])
         for name in main.COMMANDS:
             for path, command in main.walk_commands(name, main.load(name)):
-                parent, _, own = path.rpartition(" ")
-                above[path] = typer.Context(command, info_name=own, parent=above[parent])
+                parent, _, leaf = path.rpartition(" ")
+                above[path] = typer.Context(command, info_name=leaf, parent=above[parent])
                 yield path, command, command.get_help(above[path])
 
 

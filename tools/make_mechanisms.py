@@ -1,4 +1,4 @@
-"""Write the generated parts of docs/mechanisms.md: the choices of the code, each mechanism.
+"""Write the generated parts of docs/mechanisms.md: the mechanisms that the code chooses, and each mechanism.
 
 python tools/make_mechanisms.py
 """
@@ -19,7 +19,7 @@ FILE = Path(__file__).parents[1] / "docs" / "mechanisms.md"
 DOMAIN, SLOTS = 64, 65_536
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 
-# The question, as a number of values and a workload, and the reason for the choice.
+# A question, its number of values and workload, and the reason for the choice.
 WANTS: tuple[tuple[int, Workload, str, str], ...] = (
     (
         DOMAIN,

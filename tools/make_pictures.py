@@ -1,8 +1,9 @@
-"""Write docs/page/*.png: every view of the page as Chromium shows it, over `hushmote demo --page`.
+"""Write docs/page/*.png: every view of the page in Chromium, from `hushmote demo --page`.
 
     python tools/make_pictures.py [FOLDER]
 
-Each view is taken 1,440 px wide in light and 360 px wide in dark, and must not scroll sideways.
+Each view is captured 1,440 px wide in the light theme and 360 px wide in the dark theme, and must not scroll
+sideways.
 """
 
 import os
@@ -17,20 +18,20 @@ from PIL import Image
 from selenium.webdriver.remote.webelement import WebElement
 
 ROOT = Path(__file__).parents[1]
-# A view's file name, its path, and the words on it once it is complete.
+# A view's file name, its path, and text that appears once it is complete.
 VIEWS = (
     ("fleet", "/", "Median: "),
     ("experiment", "/experiment/simulated/room_temp", "°C"),
     ("labels", "/experiment/visitors/breakfast", " is most common"),
     ("budget", "/budget", "can still send"),
-    ("plan", "/plan", "Take one report"),
+    ("plan", "/plan", "Use one report"),
     ("board", "/board/", "ε"),
 )
 SIZES = (("wide", 1440, 900, False), ("narrow", 360, 780, True))
 
 
 def main() -> None:
-    """Start the demo, take a picture of each view, stop the demo."""
+    """Start the demo, capture each view, and stop the demo."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "page"
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch, browsing(Path(scratch)) as browser:
@@ -52,12 +53,12 @@ def main() -> None:
 
 
 def _send(browser: Browser, url: str) -> None:
-    """Let a thousand boards in the browser report their breakfast."""
+    """Have a thousand boards in the browser report their breakfast."""
     browser.open(url + "/board/")
     browser.says("breakfast")
-    browser.named("Yes, take part").click()
-    browser.named("eggs", "label").click()
-    browser.named("Send one report of each").click()
+    browser.find_by_name("Yes, take part").click()
+    browser.find_by_name("eggs", "label").click()
+    browser.find_by_name("Send one report from each").click()
     browser.says("The aggregator has counted 1,000 reports")
 
 
@@ -72,7 +73,7 @@ def _take(browser: Browser, url: str, view: tuple[str, str, str], folder: Path) 
         browser.open(url + where)
         browser.says(words)
         browser.until(lambda: not any(e.is_displayed() for e in waiting()), f"{name} is not complete")
-        browser.settled()
+        browser.wait_until_settled()
         assert browser.overflow() <= 0, f"{name} is {browser.overflow()} px wider than {width} px"
         assert not browser.errors(), browser.errors()
         path = folder / f"{name}-{size}.png"

@@ -1,7 +1,7 @@
 """Write vectors.json: the values that every client must compute, and the inputs that it must reject.
 
-vectors_further.json has the same for mechanisms and types in separate files, and for `missing`;
-vectors_questions.json has what consent covers under "ask": "each", which files beside the client compute.
+vectors_further.json has the same for mechanisms and types in separate files, and for `missing`.
+vectors_questions.json has the questions that consent covers with "ask": "each"; separate files compute them.
 
 Run `python tools/make_vectors.py` from the repository's root. Every expected value comes from
 reference_board.py, not from the client. The file is JSON with one case per line, so that a board can read it
@@ -24,10 +24,10 @@ import reference_board as ref
 PATH = Path(__file__).parents[1] / "tests" / "vectors.json"
 FURTHER_PATH = PATH.with_name("vectors_further.json")
 QUESTIONS_PATH = PATH.with_name("vectors_questions.json")
-# Words that are not in ldp_client.py itself, but in files beside it.
+# Types and mechanisms that are in separate files rather than in ldp_client.py.
 _ENTERED = re.compile(r'(?:TYPES|MECHANISMS)\["(\w+)"\] = ')
-_BESIDE = "".join(path.read_text("utf-8") for path in PATH.parents[1].glob("device/ldp_*.py"))
-FURTHER = re.compile(rf'"(type|mechanism)": ?"({"|".join(_ENTERED.findall(_BESIDE))})"|"missing":')
+_SEPARATE_FILES = "".join(path.read_text("utf-8") for path in PATH.parents[1].glob("device/ldp_*.py"))
+FURTHER = re.compile(rf'"(type|mechanism)": ?"({"|".join(_ENTERED.findall(_SEPARATE_FILES))})"|"missing":')
 KEY = bytes(range(32))
 SIGNING_KEY = 0x1234567890ABCDEF1234567890ABCDEF1234567890ABCDEF1234567890ABCDEF
 
@@ -60,7 +60,7 @@ PREFIXES = text(
     type="text", salt="salz", slots=1024, prefixes=[2, 3, 3], mechanism="prefix", q=7, weights=[2, 1, 65_535]
 )
 
-# If a key comes twice, the last one counts, inside budget too; spaces around belong to the digest.
+# If a key occurs twice, the last one counts, also inside budget; surrounding spaces affect the digest.
 _TWICE = text(every=[{"e": -1e22}]).replace('"cap":', '"cap":null,"cap":')
 ODD = f' {_TWICE[:-1]},"epsilon":2000000,"every":1}} '
 
@@ -152,7 +152,7 @@ class Draws:
 
 
 class Edges(Draws):
-    """Draws with the greatest outcome each, and a lie."""
+    """Draws that always return the largest value, and a lie."""
 
     def below(self, n: int) -> int:
         return n - 1
@@ -187,7 +187,7 @@ def codes() -> list[dict[str, Any]]:
         last = ref.domain_of(fields) - 1
         for i, index in enumerate((0, last // 3, None, last)):
             if payload in (*MISSING, *MISSING_PAIRS) and i < 3:
-                continue  # the client answers an index as elsewhere
+                continue  # the client handles an index in the usual way
             rng = Edges("") if i == 3 else Draws(f"{payload}{i}")
             code, draws = ref.code_of(fields, index, rng)
             cases.append({"experiment": fields_key(payload), "index": index, "draws": draws, "code": code})
@@ -195,7 +195,7 @@ def codes() -> list[dict[str, Any]]:
 
 
 def fields_key(payload: str) -> str:
-    """Return the name of an experiment in later sections: its digest."""
+    """Return an experiment's name in later sections, which is its digest."""
     return hashlib.sha256(payload.encode()).hexdigest()[:8]
 
 
@@ -232,7 +232,7 @@ def buckets() -> list[dict[str, Any]]:
         add(payload, "none", None, None)
         for kind, value in (("text", "21.4"), ("bool", 1), ("bytes", "21"), ("list", [])):
             add(payload, kind, value, "TypeError")
-    # Rounding that reaches the end of the range, and in bins as narrow as the rounding unit.
+    # Rounding up to the end of the range, and in bins as narrow as the rounding unit.
     for payload, values in ((ROOM_TEMP, (49.9996,)), (EXPERIMENTS[-1], (0.0004, 0.0006, -0.0004, -0.0006))):
         for value in values:
             assert safe_in_single(json.loads(payload), value)
@@ -264,7 +264,7 @@ def buckets() -> list[dict[str, Any]]:
         add(PAIRS[0], "tuple", pair, "TypeError")
     add(PAIRS[0], "list", ["1.3", True], 3)
     add(PAIRS[0], "text", "1.2", "TypeError")
-    # Experiments with `missing`: no reading is the last index, and all other readings keep theirs.
+    # Experiments with `missing`: no reading has the last index, and all other readings keep theirs.
     highest = (("bool", 1), ("text", "not listed"), ("float", "inf"), ("int", 50))
     for payload, (kind, value) in zip(MISSING, highest, strict=True):
         last = ref.domain_of(json.loads(payload)) - 1
@@ -307,12 +307,12 @@ def drbg() -> list[dict[str, Any]]:
     return cases
 
 
-# The byte of the digests for which few reports cover every budget rule and the most mechanisms.
+# A digest byte for which few reports cover every budget rule and the most mechanisms.
 _REPORT_BYTE = 10
 
 
 def reports() -> list[dict[str, Any]]:
-    """Return calls of report(): the ledger before, the draws, the payload, the ledger after (seed zero).
+    """Return calls of report(): the ledger before, the draws, the payload, and the ledger after (seed zero).
 
     The digest decides which experiments report, and with what: another experiment adds at most its own case.
     """
@@ -346,7 +346,7 @@ def reports() -> list[dict[str, Any]]:
 
 
 def signatures() -> list[dict[str, Any]]:
-    """Return retained messages, the previously accepted serial (least), and whether a board accepts them."""
+    """Return retained messages, the lowest acceptable serial (least), and whether a board accepts them."""
     payload = text()
     good = ref.signed(payload, SIGNING_KEY, "home", "e", 7)
     s = int.from_bytes(good[-32:], "big")
@@ -415,7 +415,7 @@ def ledgers() -> list[dict[str, Any]]:
     def add(slots: Sequence[bytes | None], **says: Any) -> None:
         fields = {"locked": None, "consent": True, "sum": 0, "squares": 0, "reports": [0, 0], "outbox": []}
         assert set(says) <= set(fields)
-        if says.get("locked"):  # its state is unknown, including consent: check_vectors.py has the rest
+        if says.get("locked"):  # its state is unknown, including consent; check_vectors.py fills in the rest
             fields = {}
         hexed = [slot if slot is None else slot.hex() for slot in slots]
         cases.append({"slots": hexed, **fields, **says})
@@ -438,7 +438,8 @@ def ledgers() -> list[dict[str, Any]]:
     off = ref.ledger_record(10, entries[:1], 3_000_000, 3 * 10**12, r[:1], consent=False)
     add([full, off], **{**less, "consent": False, "outbox": []})
     add([ref.ledger_record(3, unsent=r[:1], consent=None), second], consent=None)
-    # From a client that did not ask: budgets continue, opting out stays, the others drop what waits.
+    # From a client that did not ask for consent: budgets continue, an opt-out stays, others drop their
+    # outbox.
     for before, now in ((True, None), (False, False)):
         old = ref.ledger_record(3, entries[:1], 7, 9, r[:1], before, asked=False)
         add([old, second], sum=7, squares=9, reports=[3, 0], consent=now)
@@ -503,7 +504,7 @@ def malformed() -> list[dict[str, Any]]:
     for bad in ("", "null", "[]", "}", "1", '"e"', rr[1:], rr + "x", rr.replace('"day"', "'day'"), "nul"):
         add(bad, no_object)
     add(rr + " " * (1025 - len(rr)), "larger than 1024 bytes")
-    # Each is an experiment for a JSON parser, or for C strings, without a rule about bytes.
+    # Without a rule about bytes, a JSON parser or C strings would accept each of these experiments.
     around = ("\ufeff" + rr, "\n" + rr, rr + "\0", rr.replace(",", ",\r", 1), rr.replace('"e"', r'"\u0065"'))
     within = [choice.replace('"a"', f'"{bad}"') for bad in ("a\0", "\x7f", "ä")]
     for bad in (*around, *within, choice.encode().replace(b'"a"', b'"\xff"')):
@@ -525,9 +526,10 @@ def malformed() -> list[dict[str, Any]]:
     changes(rr, "name", ["", "A", "a/b", "a" * 33, 5], "name must be 1 to 32 of a-z, 0-9, _ and -")
     for bad, reported_name in (("Bool", "Bool"), (1, "?")):
         for field in ("type", "mechanism", "window"):
-            add(change(rr, field, bad), f"no {field} {reported_name} on this board")
-    add(change(rr, "type", nested(150)), "no type ? on this board")  # whose text no board's stack holds
-    of_labels = "labels must be different, of 1 to 64 characters"
+            add(change(rr, field, bad), f"this board does not support {field} {reported_name}")
+    # Whose text no board's stack holds.
+    add(change(rr, "type", nested(150)), "this board does not support type ?")
+    of_labels = "labels must differ and have 1 to 64 characters"
     changes(choice, "labels", [[], ["a", "a"], [""], ["a" * 65], [1], "ab"], of_labels)
     low = "low must be an integer from -1099511627776 to 1099511627776"
     changes(grr, "low", [-1099511627777, 10**30, 0.5], low)
@@ -536,14 +538,14 @@ def malformed() -> list[dict[str, Any]]:
     changes(grr, "bins", [1, 16_777_217, 2.0], "bins must be an integer from 2 to 16777216")
     changes(rr, "missing", [0, 2, True], "missing must be an integer from 1 to 1")
     changes(rr, "missing", [None], "missing is missing")
-    add(text(missing=1, **free), "rr is for two values")
-    add(change(TEXTS, "missing", 1), "a text cannot have missing")
-    add(number(64, "sw", reach=15, missing=1, **free), "sw cannot have missing")
+    add(text(missing=1, **free), "rr requires two values")
+    add(change(TEXTS, "missing", 1), "a text does not support missing readings")
+    add(number(64, "sw", reach=15, missing=1, **free), "sw does not support missing readings")
     changes(TEXTS, "salt", ["s" * 33], "salt must be 1 to 32 characters")
     changes(TEXTS, "slots", [4095], "slots must be a power of 2")
-    changes(TEXTS, "prefixes", [[3, 2]], "prefixes must not fall")
+    changes(TEXTS, "prefixes", [[3, 2]], "prefixes must not decrease")
     add(number(64, "sw", reach=-1), "reach must be an integer from 0 to 8388608")
-    add(text(mechanism="sw", reach=0), "sw is for a number")
+    add(text(mechanism="sw", reach=0), "sw supports only numbers")
     add(number(2**24, "sw", reach=0, epsilon=1_000, **free), "epsilon is too small for so many codes")
     add(number(11, "pgr", q=4), "q must be a prime")
     add(number(2**24, "pgr", q=2, **free), "more than 16777216 codes")
@@ -551,14 +553,14 @@ def malformed() -> list[dict[str, Any]]:
     part, other = ({"name": name, "type": "bool"} for name in "ab")
     pair = text(type="pair", of=[part, other], mechanism="views", views=[[0], [1]], cells=[2, 2], **free)
     changes(pair, "weights", [[0, 0]], "weights must not all be 0")
-    changes(pair, "views", [[[0], [0]], [[0], [0, nested(150)]]], "views must differ and rise")
+    changes(pair, "views", [[[0], [0]], [[0], [0, nested(150)]]], "views must differ and ascend")
     changes(pair, "of", [[part, part]], "of has a wrong name or too many values")
     changes(pair, "of", [[part, {**other, "missing": 0}]], "missing must be an integer from 1 to 1")
     changes(pair, "missing", [1], "unknown field missing")
     for bad in (4, 255):
         add(change(olh, "g", bad), f"cells: {bad} must be 256 or a prime below it")
     changes(olh, "g", [1, 256, 257], "g must be an integer from 2 to 255")
-    changes(grr, "mechanism", ["rr"], "rr is for two values")
+    changes(grr, "mechanism", ["rr"], "rr requires two values")
     changes(tree, "fanout", [1, 257, "4"], "fanout must be an integer from 2 to 256")
     lists = [[4, 3, 3], [4, 3, 3, 3, 3], 4, [4, 3, 3, 1], [4, 3, 3, True]]
     changes(tree, "cells", lists, "cells must be a list of 4 integers from 2 to 16777216")
@@ -566,7 +568,7 @@ def malformed() -> list[dict[str, Any]]:
         add(change(tree, "cells", bad), f"cells: {g} must be {nodes} or a prime below it")
     four = "weights must be a list of 4 integers from 0 to 65535"
     changes(tree, "weights", [[1, 1, 1], [1] * 5, [1, 1, 1, 65_536], [1, -1, 1, 1], [1, 1, 1, True], 1], four)
-    changes(tree, "weights", [[1, 1, 1, 0]], "the last of the weights must not be 0")
+    changes(tree, "weights", [[1, 1, 1, 0]], "the last weight must not be 0")
     for field in ("color", "labels", "g"):
         add(change(rr, field, 3), "unknown field " + field)
     for payload, field, value in ((rr, "color", None), (rr, "cap", 1), (olh, "weights", [1])):
@@ -581,7 +583,9 @@ def malformed() -> list[dict[str, Any]]:
     add(hh(2**22, 2, [2] * 20 + [2**21, 2], weights=[0] * 21 + [1], epsilon=1_000), small)
     changes(rr, "budget", [[], 4_000_000], "budget must be an object")
     for bad, reported_name in (("total", "total"), (1, "?")):
-        add(change(rr, "budget", {"rule": bad, "cap": 1}), f"no rule {reported_name} on this board")
+        add(
+            change(rr, "budget", {"rule": bad, "cap": 1}), f"this board does not support rule {reported_name}"
+        )
     caps = [{"rule": "count", "cap": bad} for bad in (0, 2**54, True, 1.0)]
     changes(rr, "budget", caps, "cap must be an integer from 1 to 18014398509481983")
     changes(rr, "budget", [{"cap": 1}], "rule is missing")
@@ -600,7 +604,7 @@ def settings() -> list[dict[str, Any]]:
         cases += [{**good, "device": bad, "text": reason}]
     for name, right in (("key", 32), ("announce_key", 64)):
         for size in (0, right - 1, right + 1):
-            reason = "key is 32 bytes, announce_key 64, or None"
+            reason = "key must be 32 bytes, announce_key 64, or None"
             cases.append({**good, "fleet": "home", name: "00" * size, "text": reason})
     for bad in (None, "", "A", "a/b", "a" * 33):
         reason = "fleet must be 1 to 32 of a-z, 0-9, _ and -"
@@ -609,7 +613,7 @@ def settings() -> list[dict[str, Any]]:
 
 
 def questions() -> list[dict[str, Any]]:
-    """Return what consent to each experiment covers; null if its fields cannot be read."""
+    """Return the scope of consent to each experiment; null if its fields cannot be read."""
     odd = [
         ' { "name" : "r" , "of":[ {"b":-0,"a":[ ]} , { } ],"epsilon": 4294967294} ',
         '{"epsilon":1,"B":1,"a":2,"AB":3,"A":4,"":5,"aa":6}',
@@ -642,7 +646,7 @@ SECTIONS += (signatures, withdrawals, ledgers, malformed, settings)
 
 
 def is_further(case: dict[str, Any], keys: set[str]) -> bool:
-    """Return whether a case needs a file beside ldp_client.py; `keys` are those of such experiments."""
+    """Return whether a case needs a file in addition to ldp_client.py; `keys` belong to such experiments."""
     if "withdrawal" in case:
         return True
     return case.get("experiment") in keys or FURTHER.search(case.get("payload", "")) is not None

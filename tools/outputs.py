@@ -1,11 +1,11 @@
-"""Record the output of every command at one commit, and compare it with another's after a refactoring.
+"""Record every command's output at a commit, and compare it with another commit's after a refactoring.
 
     python tools/outputs.py record FOLDER [--only TEXT]  run outputs.txt, write FOLDER/NAME.txt of each
     python tools/outputs.py compare BEFORE AFTER         print the differences; exit 1 if there are any
 
-A line of outputs.txt is `name: command`. Lines run in order in one folder, on 1 June 2026, so that later ones
-find the files of earlier ones. `~name:` compares words only, since numbers and identifiers differ from run to
-run. Files that a line writes count, too, by the hash of their content; pictures do not.
+A line in outputs.txt is `name: command`. Lines run in order in the same folder, on 1 June 2026, so that later
+lines find the files of earlier ones. `~name:` compares only words, since numbers and identifiers differ
+between runs. Files that a line writes are compared by the hash of their content, except for pictures.
 """
 
 import argparse
@@ -25,7 +25,7 @@ _HASHED = (".csv", ".json", ".toml", ".md", ".py")
 
 
 def lines(only: str) -> list[tuple[str, str]]:
-    """Return the name and command of each line; later lines may need some that `only` excludes."""
+    """Return each line's name and command; later lines may depend on lines that `only` excludes."""
     entries = [line.partition(": ") for line in LINES.read_text().splitlines() if line and line[0] != "#"]
     return [(name, command) for name, _, command in entries if only in name or name.startswith("make-")]
 
@@ -78,7 +78,7 @@ def compare(before: Path, after: Path) -> int:
             print(
                 "\n".join(difflib.unified_diff(old, new, f"before/{name}", f"after/{name}", lineterm="", n=1))
             )
-    print(f"{len(names)} commands, {different} print something else")
+    print(f"{len(names)} commands, {different} with different output")
     return 1 if different else 0
 
 

@@ -1,7 +1,7 @@
-"""The page: the contents of a store in a browser."""
+"""The page, which shows a store's contents in a browser."""
 
 import os
 
-# NiceGUI would read and write files in the working folder, which may be a stranger's; the page writes none.
+# NiceGUI would write files to the working folder, which someone else may own. The page writes no files.
 os.environ["NICEGUI_STORAGE_PATH"] = os.devnull
 os.environ.pop("NICEGUI_REDIS_URL", None)

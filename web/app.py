@@ -1,4 +1,4 @@
-"""The page as a process: NiceGUI's application behind limits and access checks, on a bounded server."""
+"""The page's process, which runs the NiceGUI application behind limits and access checks."""
 
 import asyncio
 import contextlib
@@ -30,9 +30,9 @@ from .board.files import BoardConfig
 from .budget import view as budget
 from .budget.ledgers import Ledgers
 from .experiment import view as experiment
-from .experiment.queries import Asking
-from .health import AskedAggregator
-from .limits import Drawing, Limits
+from .experiment.queries import SharedQueries
+from .health import MonitoredAggregator
+from .limits import DrawingLimit, Limits
 from .live import LiveStore
 from .page import Page
 from .plan import view as plan
@@ -48,7 +48,7 @@ def serve(settings: PageSettings, on_ready: Callable[[str], None] | None = None)
     """Serve the page until SIGTERM or Ctrl-C; call on_ready with its URL once it listens.
 
     Raises:
-        EndpointError: If it cannot listen.
+        EndpointError: If the page cannot listen at its address.
         StoreError: If the store's URL is invalid.
     """
     with use_interface("page"), listen(settings.host, settings.port) as listener:
@@ -59,13 +59,17 @@ async def _serve(
     settings: PageSettings, listener: socket.socket, on_ready: Callable[[str], None] | None
 ) -> None:
     live = LiveStore(settings.store)
-    await live.look()  # so that the first reader does not see "not looked at yet"
-    named = settings.fleet or settings.statement
-    if named and live.state.ready and (absent := settings.absent(await live.ask("fleet names", _fleets))):
+    await live.check()  # the first reader must not see a store that has not been checked
+    has_fleet = settings.fleet or settings.statement
+    if (
+        has_fleet
+        and live.state.is_ready
+        and (error := settings.missing_fleet_message(await live.ask("fleet names", _fleets)))
+    ):
         live.close()
-        raise UsageError(absent)
-    aggregator = AskedAggregator(settings.aggregator, live.wake)
-    page = Page(settings, live, aggregator, Asking(live), Ledgers(live, settings.policy))
+        raise UsageError(error)
+    aggregator = MonitoredAggregator(settings.aggregator, live.wake)
+    page = Page(settings, live, aggregator, SharedQueries(live), Ledgers(live, settings.policy))
     port = listener.getsockname()[1]
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
 
@@ -73,11 +77,13 @@ async def _serve(
         if on_ready is not None:
             on_ready(f"http://{host}:{port}/")
 
-    turns = live.run(), page.aggregator.run(), fleet.work_out(page)
-    tasks = [asyncio.create_task(turn) for turn in turns]
+    background = live.run(), page.aggregator.run(), fleet.precompute(page)
+    tasks = [asyncio.create_task(work) for work in background]
     try:
         public = None if settings.statement is None else PublicStatement(settings.statement, live)
-        access = PageAccess(Drawing(application(page)), settings.tokens, port, public, settings.audit_log)
+        access = PageAccess(
+            DrawingLimit(application(page)), settings.tokens, port, public, settings.audit_log
+        )
         await server.run(guarded(access), listener, ready)
     finally:
         for task in tasks:
@@ -92,12 +98,12 @@ def _fleets(reader: StoreReader) -> tuple[str, ...]:
 def guarded(access: PageAccess) -> Any:
     """Return the ASGI application behind the page's limits and access checks."""
     outer = Limits(access)
-    # On the loopback address, which needs no token, compressing takes longer than sending.
+    # On the loopback address, which needs no token, compressing is slower than sending.
     return GZipMiddleware(outer, minimum_size=1000, compresslevel=4) if access.asks_for_token else outer
 
 
 def application(page: Page) -> Any:
-    """Return the ASGI application of a page; one per process, since NiceGUI's routes are global."""
+    """Return a page's ASGI application; only one per process, because NiceGUI's routes are global."""
     outer = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, lifespan=_lifespan)
     for view in (fleet, experiment, budget, plan):
         view.register(page)
@@ -108,7 +114,7 @@ def application(page: Page) -> Any:
     ui.add_body_html(_HEAD, shared=True)
     if page.settings.door is not None:
         outer.mount("/v1", page.settings.door)
-    # Quasar's bar for its own requests has no name for screen readers; the page has its own status text.
+    # Quasar's progress bar has no name that screen readers can announce; the page has its own status text.
     nicegui_app.config.quasar_config["loadingBar"]["skipHijack"] = True
     _mount_board(outer, page)
     _mount_results(outer, page)
@@ -132,7 +138,7 @@ async def _lifespan(_app: FastAPI) -> AsyncGenerator[None, None]:
 
 
 def _mount_board(outer: FastAPI, page: Page) -> None:
-    """Mount the browser board, which reports to an open fleet since it has no keys."""
+    """Mount the browser board, which can report only to an open fleet because it has no keys."""
 
     @outer.get("/board")
     def _() -> Response:
@@ -169,13 +175,13 @@ def _mount_results(outer: FastAPI, page: Page) -> None:
     @outer.get("/api/{fleet}/{name}.json")
     async def _(fleet: str, name: str) -> Response:
         if page.settings.fleet not in (None, fleet):
-            return _failed(404, f"this page shows fleet {page.settings.fleet} only")
+            return _error_response(404, f"this page shows only fleet {page.settings.fleet}")
         try:
             body = await page.live.ask(("result", fleet, name), lambda reader: _result(reader, fleet, name))
         except UsageError as e:
-            return _failed(404, str(e))
+            return _error_response(404, str(e))
         except HushmoteError as e:
-            return _failed(503, str(e))
+            return _error_response(503, str(e))
         return Response(body, media_type="application/json", headers={"cache-control": "no-store"})
 
 
@@ -184,5 +190,5 @@ def _result(reader: StoreReader, fleet: str, name: str) -> bytes:
     return result_of(reader.store, fleet, name, now, live=True).to_json() + b"\n"
 
 
-def _failed(status: int, words: str) -> Response:
-    return JSONResponse({"error": words}, status, headers={"cache-control": "no-store"})
+def _error_response(status: int, message: str) -> Response:
+    return JSONResponse({"error": message}, status, headers={"cache-control": "no-store"})

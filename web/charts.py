@@ -1,4 +1,4 @@
-"""The page's charts: vector graphics in the colours of the page's style, light or dark."""
+"""The page's charts, as vector graphics in the page's light or dark colours."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -10,25 +10,25 @@ from nicegui import ui
 from .frame import tag
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
-"""Okabe's and Ito's palette without the two colours that are invisible on white or black."""
+"""Okabe and Ito's palette without yellow and black, which are invisible on white or on black."""
 
 _DAY_MS = 24 * 3600 * 1000
 _GRID = {"show": True, "lineStyle": {"color": "rgba(128, 128, 128, 0.35)"}}
 
 
 def register() -> None:
-    """Add the style of charts and tables to all views."""
+    """Add the styles for charts and tables to all views."""
     ui.add_css(Path(__file__).with_name("charts.css"), shared=True)
 
 
 def table(label: str, heads: Sequence[str], rows: Iterable[Sequence[str]], *, stacked: bool = False) -> None:
-    """Show texts in rows, the first of each being its name; a table wider than the page scrolls.
+    """Show rows of text; the first text in a row is the row's name. A table wider than the page scrolls.
 
     Args:
         label: Describes the table for screen readers.
-        heads: The columns' heads.
+        heads: The column headings.
         rows: The texts.
-        stacked: On a narrow screen, each text has its own line, after its column's head.
+        stacked: Whether a narrow screen shows each text on its own line, after its column heading.
     """
     shape = "numbers stacked" if stacked else "numbers"
     with ui.element("div").classes(shape).props('tabindex="0" role="region"') as region:
@@ -53,7 +53,7 @@ def chart(options: dict[str, Any], label: str) -> ui.echart:
 
 
 def tooltip(locale: str, unit: str = "") -> dict[str, Any]:
-    """Return a tooltip that writes data as text, never as HTML, with the unit after each value."""
+    """Return a tooltip that shows data as text, never as HTML, with the unit after each value."""
     return {"trigger": "axis", "renderMode": "richText", ":valueFormatter": script("numbers", locale, unit)}
 
 
@@ -62,11 +62,11 @@ def axis(kind: str, name: str, locale: str, unit: str = "", **more: Any) -> dict
     formatter = script("day", locale) if kind == "time" else script("numbers", locale, unit)
     labels: dict[str, Any] = {"hideOverlap": True, ":formatter": formatter}
     place: dict[str, Any] = {"nameLocation": "middle", "nameGap": 30}
-    if kind == "time":  # do not repeat a day
+    if kind == "time":  # do not label a day twice
         place["minInterval"] = _DAY_MS
     return {"type": kind, "name": name, **place, "axisLabel": labels, "splitLine": _GRID} | more
 
 
 def script(name: str, *arguments: object) -> str:
-    """Return a call of static/charts.js."""
+    """Return JavaScript that calls a function in static/charts.js."""
     return f"hushmote.{name}({json.dumps(arguments)[1:-1]})"

@@ -1,4 +1,4 @@
-"""Pages for a wrong address and for a view that failed; they never contain a traceback."""
+"""Pages for an unknown address and for a view that failed; they never contain a traceback."""
 
 from collections.abc import Callable
 
@@ -11,20 +11,20 @@ from nicegui.page import page as nicegui_page
 from .frame import FAULT, frame
 from .page import Page
 
-_NOT_HERE = "There is nothing at this address."
+_NOT_FOUND = "There is nothing at this address."
 
 
 def register(page: Page) -> None:
-    """Register the answers for missing pages and for failures."""
+    """Register the responses for missing pages and for failures."""
 
     def show_missing_page(request: Request, _error: Exception) -> Response:
-        return not_found(page, request, _NOT_HERE)
+        return not_found(page, request, _NOT_FOUND)
 
-    def failed(request: Request, _error: Exception) -> Response:  # the error is raised on and logged
-        return _response(page, request, 500, "It did not work", FAULT)
+    def show_failure(request: Request, _error: Exception) -> Response:  # NiceGUI logs the error
+        return _response(page, request, 500, "Something went wrong", FAULT)
 
     nicegui_app.exception_handlers[404] = show_missing_page
-    nicegui_app.exception_handlers[Exception] = failed
+    nicegui_app.exception_handlers[Exception] = show_failure
 
 
 def not_found(
@@ -34,11 +34,11 @@ def not_found(
 
     Args:
         page: The page's settings and its live store.
-        request: The request that asks for something that does not exist.
-        message: One sentence that says what is missing.
-        add_links: Adds elements below the message, such as links to what does exist; None for none.
+        request: The request for something that does not exist.
+        message: A sentence that names the missing thing.
+        add_links: Adds elements below the message, such as links to existing pages; None to add nothing.
     """
-    if "text/html" not in request.headers.get("accept", ""):  # for a picture or a script, not a reader
+    if "text/html" not in request.headers.get("accept", ""):  # a request for a picture or a script
         return PlainTextResponse(f"{message}\n", 404)
     return _response(page, request, 404, "Not found", message, add_links)
 

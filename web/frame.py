@@ -1,4 +1,4 @@
-"""The frame of every view: the header with its navigation, the banner for problems, the live region."""
+"""Every view's frame: the header with its navigation, the banner for problems, and the live region."""
 
 import json
 import re
@@ -11,17 +11,23 @@ from . import public_statement
 from .page import Page
 
 VIEWS = (("Answers", "/"), ("Budget", "/budget"), ("Plan", "/plan"), ("A board in the browser", "/board/"))
-STATEMENT_VIEW = ("What is asked", public_statement.PATH)  # if the owner publishes it
+STATEMENT_VIEW = ("What is asked", public_statement.PATH)  # if the owner publishes a statement
 _WORD = re.compile(r"[a-z]+(['’-][a-z]+)*[,:;]?(\s|$)")
-FAULT = "This view has failed, by a fault in Hushmote. The log of the page's process says what happened."
-_COLOURS = (("auto", "as the system"), ("light", "light"), ("dark", "dark"))
+FAULT = "This view has failed because of a bug in Hushmote. See the log of the page's process for details."
+_COLOURS = (("auto", "system"), ("light", "light"), ("dark", "dark"))
 
 
 @contextmanager
-def frame(page: Page, title: str, here: str = "") -> Generator[ui.label, None, None]:
-    """Build the page around a view, which is filled inside the `with`; `here` is the navigation entry's path.
+def frame(page: Page, title: str, current_path: str = "") -> Generator[ui.label, None, None]:
+    """Build the page around a view, whose content is added inside the `with` statement.
 
-    Yields its heading, for a view that learns its title later.
+    Args:
+        page: The page's context.
+        title: The view's title.
+        current_path: The path of the view's navigation entry, or "" if it has none.
+
+    Yields:
+        The heading, for a view that changes its title later.
     """
     ui.page_title(f"{title} - Hushmote")
     with ui.header(fixed=False).classes("frame-header"):
@@ -33,78 +39,78 @@ def frame(page: Page, title: str, here: str = "") -> Generator[ui.label, None, N
         with ui.element("nav").props('id="frame-views" aria-label="Views"'):
             for name, path in (*VIEWS, *([STATEMENT_VIEW] if page.settings.statement else [])):
                 link = ui.link(name, path).classes("frame-link")
-                if path == here:
+                if path == current_path:
                     link.props('aria-current="page"')
         with (
             tag("label", "Colours").classes("frame-colours"),
             ui.element("select").props('id="frame-colours"'),
         ):
-            for value, words in _COLOURS:
-                tag("option", words).props(f'value="{value}"')
-    # NiceGUI's own element around this is the main landmark.
+            for value, text in _COLOURS:
+                tag("option", text).props(f'value="{value}"')
+    # NiceGUI's element around this one is the main landmark.
     with ui.element("div").props('id="main" tabindex="-1"').classes("frame-main"):
         banner = ui.element("div").props('id="frame-banner" role="alert"')
         with ui.element("div").classes("frame-title"):
-            first = heading(title)
+            title_heading = heading(title)
             updated = tag("p", "").props('id="frame-updated"')
         ui.element("div").props('id="frame-status" role="status"').classes("unseen")
         content = ui.element("div").classes("frame-content")
     _follow(page, banner, updated)
     with content:
-        yield first
+        yield title_heading
 
 
 def _follow(page: Page, banner: ui.element, updated: ui.label) -> None:
-    """Keep the banner and the time of the last change up to date."""
+    """Keep the banner and the last change's time up to date."""
     client, live = context.client, page.live
     banner_lines: list[str] = []
-    faults: list[str] = []
+    failures: list[str] = []
 
     def show() -> None:
-        problems = [words for words in (live.state.words, page.aggregator.problem, *faults) if words]
+        problems = [text for text in (live.state.words, page.aggregator.problem, *failures) if text]
         if problems != banner_lines:
             banner_lines[:] = problems
             banner.clear()
             with banner:
-                for words in problems:
-                    tag("p", sentence(words))
-        if live.state.ready:
+                for text in problems:
+                    tag("p", sentence(text))
+        if live.state.is_ready:
             at = live.at.isoformat(timespec="seconds")
             if client.has_socket_connection:
                 client.run_javascript(f"hushmote.updated({json.dumps(at)})")
             else:
                 updated.props(f'data-at="{at}"')
 
-    def failed(_error: Exception) -> None:
-        faults[:] = [FAULT]
+    def show_failure(_error: Exception) -> None:
+        failures[:] = [FAULT]
         show()
 
-    client.on_exception(failed)
-    live.each_change(show)
+    client.on_exception(show_failure)
+    live.on_each_change(show)
 
 
 def skeleton(lines: int = 1) -> ui.element:
     """Return a placeholder for content that is being computed."""
-    with ui.element("div").classes("skeleton").props('aria-hidden="true"') as waiting:
+    with ui.element("div").classes("skeleton").props('aria-hidden="true"') as placeholder:
         for _ in range(lines):
             ui.element("span")
-    return waiting
+    return placeholder
 
 
 def heading(text: str, level: int = 1) -> ui.label:
-    """Return a heading of this level."""
+    """Return a heading at this level."""
     return tag(f"h{level}", text).classes(f"heading-{level}")
 
 
 def tag(name: str, text: str) -> ui.label:
-    """Return an HTML element with a text, which is inserted as text only."""
+    """Return an HTML element that contains a text, which is never parsed as HTML."""
     element = ui.label(text)
     element.tag = name
     return element
 
 
 def sentence(words: str) -> str:
-    """Return a sentence: with a full stop, and a capital unless it begins with a name or path."""
+    """Return a sentence, with a full stop, and capitalized unless it begins with a name or path."""
     if not words:
         return ""
     first = words[:1].upper() if _WORD.match(words) else words[:1]

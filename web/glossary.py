@@ -1,10 +1,10 @@
-"""The terms of a view, each explained at the end of the page as in the documents' glossary."""
+"""A view's terms, explained at the end of the page with the documentation's glossary."""
 
 from nicegui import ui
 
 from .frame import heading, tag
 
-# Copied from docs/glossary.md verbatim: a test compares them.
+# Copied verbatim from docs/glossary.md; a test compares them.
 WORDS = {
     "ε (epsilon)": (
         "The strength of the promise. No report is more than e^ε times as likely under one reading as "
@@ -12,15 +12,15 @@ WORDS = {
     ),
     "What an ε means": (
         "With ε = 2, one report can raise someone's confidence in a guess about the reading from 10% to "
-        "at most 46%. With ε = 1 it is 24%, with ε = 0.5 it is 16%."
+        "at most 46%. With ε = 1 the limit is 24%, with ε = 0.5 it is 16%."
     ),
     "ε of a report": (
-        "What a report reveals about its device to anyone, including the broker, the aggregator and a "
-        "thief. The device's budget counts it."
+        "A bound on what a report reveals about its device to anyone, including the broker, the aggregator "
+        "and a thief. It is charged to the device's budget."
     ),
     "ε of the histogram": (
-        "What the histogram, and every answer computed from it, reveals about one device. It is far "
-        "smaller when many devices report, because the other reports hide this one. It protects against "
+        "A bound on what the histogram, and every answer computed from it, reveal about one device. It is "
+        "far smaller when many devices report, because the other reports hide each one. It protects against "
         "someone who sees histograms only, but not against the broker, the aggregator's operator or the "
         "database's journal."
     ),
@@ -29,12 +29,12 @@ WORDS = {
         "times its probability under another reading."
     ),
     "Histogram": (
-        "How often each code arrived in one window. The server stores nothing else about readings, and no "
-        "column links a device to a code."
+        "How many times each code arrived in one window. The server stores nothing else about readings, "
+        "and no column links a device to a code."
     ),
     "Local differential privacy (LDP)": (
         "Differential privacy in which the person's own device adds the randomness, before anything "
-        "leaves it. Nobody has to be trusted with readings."
+        "leaves it. Nobody needs to be trusted with readings."
     ),
 }
 
@@ -49,10 +49,10 @@ def words(*names: str) -> None:
 
 
 def word(name: str) -> None:
-    """Return a term as a link to its explanation on the page."""
+    """Add a term as a link to its explanation on the page."""
     ui.link(name, f"#{place(name)}")
 
 
 def place(name: str) -> str:
-    """Return the id of a term on the page."""
+    """Return the id of a term's explanation on the page."""
     return "word-" + "".join(c if c.isalnum() else "-" for c in name.lower())

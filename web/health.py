@@ -1,28 +1,28 @@
-"""The aggregator's health: asked every few seconds, in a thread, once for all readers."""
+"""The aggregator's health, which one thread polls every few seconds for all readers."""
 
 import asyncio
 from collections.abc import Callable
 
 from ..server.overview.aggregator import AggregatorHealth, ask
 
-_TURN_S = 2.0
+_INTERVAL_S = 2.0
 
 
-class AskedAggregator:
-    """The aggregator's health, asked again and again.
+class MonitoredAggregator:
+    """An aggregator whose health is polled.
 
     Attributes:
-        health: The last answer; None before the first, and if there is no URL to ask.
+        health: The last answer; None before the first answer or without a URL.
     """
 
-    def __init__(self, url: str | None, changed: Callable[[], None]) -> None:
+    def __init__(self, url: str | None, on_change: Callable[[], None]) -> None:
         self._url = url
-        self._changed = changed
+        self._on_change = on_change
         self.health: AggregatorHealth | None = None
 
     @property
     def is_monitored(self) -> bool:
-        """Whether there is a URL to ask."""
+        """Whether the aggregator has a URL to poll."""
         return self._url is not None
 
     @property
@@ -31,10 +31,10 @@ class AskedAggregator:
         return "" if self.health is None else self.health.problem
 
     async def run(self) -> None:
-        """Ask it until cancelled, and report every change."""
+        """Poll the aggregator until cancelled, and call on_change() after every change."""
         while self._url is not None:
             health = await asyncio.to_thread(ask, self._url)
             if health != self.health:
                 self.health = health
-                self._changed()
-            await asyncio.sleep(_TURN_S)
+                self._on_change()
+            await asyncio.sleep(_INTERVAL_S)

@@ -1,4 +1,4 @@
-"""English sentences with a reader's numbers and dates: the command line's sentences on the page."""
+"""Converts numbers and dates in the command line's English sentences to a reader's formats for the page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .reader import Reader
 
-# A day, a number with commas, a number with a point; parts of words, versions or settings stay.
+# A day, a number with commas or a point, or a number of at least 4 digits, but not a part of a word, version
+# or setting.
 _NUMBERS = re.compile(
     r"(?<![\w.,=-])(\d{4}-\d\d-\d\d|\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.\d+|\d{4,})(?![\w-]|[.,]\d)"
 )
@@ -27,7 +28,7 @@ def in_locale(text: str, reader: Reader) -> str:
 
 
 def percent_signs(text: str, reader: Reader) -> str:
-    """Return a text with the reader's percent signs; its numbers are in the reader's format already."""
+    """Return a text with the reader's percent signs; its numbers are already in the reader's format."""
     return _PERCENT.sub(reader.percent_sign, text)
 
 

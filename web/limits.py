@@ -1,4 +1,4 @@
-"""Security headers on every answer of the page, and limits on requests."""
+"""Security headers for all of the page's responses, and limits on requests."""
 
 import re
 import secrets
@@ -10,11 +10,11 @@ from starlette.responses import PlainTextResponse
 
 from . import socket_io
 
-MOST_BODY = 2 << 20  # bytes of a request
-MOST_SOCKETS = 128
-PAGES_PER_S = 8.0  # pages drawn per second for all readers together: each costs some milliseconds of a core
-PAGES_AT_ONCE = 40.0
-MOST_UNSEEN = 64  # pages sent to browsers that have not connected yet; then the oldest is dropped
+MAX_BODY = 2 << 20  # bytes in a request
+MAX_SOCKETS = 128
+PAGES_PER_S = 8.0  # pages drawn per second across all readers; drawing a page takes a few milliseconds of CPU
+MAX_BURST = 40.0  # pages
+MAX_UNSEEN = 64  # pages sent to browsers that have not connected yet; beyond that, the oldest is dropped
 
 _NO_PAGES = ("/_nicegui", "/static/", "/board/", "/api/", "/v1/", "/favicon.ico")
 _SCRIPT = re.compile(rb"<script(?=[ >])")
@@ -34,10 +34,10 @@ _POLICY = (
 
 
 def policy(path: str, nonce: str) -> str:
-    """Return the Content-Security-Policy of a path.
+    """Return the Content-Security-Policy for a path.
 
-    Vue compiles the templates of NiceGUI's elements, which needs eval; the board is WebAssembly. Scripts in a
-    document run only with the nonce, which only NiceGUI's own template gets.
+    Vue needs eval to compile the templates of NiceGUI's elements; the board needs WebAssembly. A document's
+    scripts run only with the nonce, which only scripts in NiceGUI's template receive.
     """
     return _POLICY + (
         "'wasm-unsafe-eval'" if path.startswith("/board/") else f"'nonce-{nonce}' 'unsafe-eval'"
@@ -45,7 +45,7 @@ def policy(path: str, nonce: str) -> str:
 
 
 class Limits:
-    """An ASGI application around another, which adds limits, and headers to every answer."""
+    """An ASGI application that wraps another one, limits requests and adds headers to all responses."""
 
     def __init__(self, application: Any) -> None:
         self._application = application
@@ -56,13 +56,15 @@ class Limits:
         if scope["type"] == "http":
             await self._serve(scope, receive, send)
         elif scope["type"] == "websocket":
-            await self._talk(scope, receive, send)
+            await self._serve_socket(scope, receive, send)
         else:
             await self._application(scope, receive, send)
 
-    async def _talk(self, scope: Any, receive: Any, send: Any) -> None:
-        if self._sockets >= MOST_SOCKETS:
-            await send({"type": "websocket.close", "code": 1013, "reason": "too many readers: try later"})
+    async def _serve_socket(self, scope: Any, receive: Any, send: Any) -> None:
+        if self._sockets >= MAX_SOCKETS:
+            await send(
+                {"type": "websocket.close", "code": 1013, "reason": "too many readers; try again later"}
+            )
             return
         self._sockets += 1
         try:
@@ -71,21 +73,21 @@ class Limits:
             self._sockets -= 1
 
     async def _serve(self, scope: Any, receive: Any, send: Any) -> None:
-        if _length(scope) > MOST_BODY:
-            return await _refusal(413, "This is too long.")(scope, receive, send)
+        if _length(scope) > MAX_BODY:
+            return await _refusal(413, "This request is too long.")(scope, receive, send)
         nonce = secrets.token_urlsafe(16)
         headers = [*_HEADERS, (b"content-security-policy", policy(scope["path"], nonce).encode())]
-        bytes_left = MOST_BODY
+        bytes_left = MAX_BODY
         start: Any = None
         body = b""
 
-        async def bounded() -> Any:
+        async def receive_bounded() -> Any:
             nonlocal bytes_left
             message = await receive()
             bytes_left -= len(message.get("body", b""))
             return message if bytes_left >= 0 else {"type": "http.disconnect"}
 
-        async def dressed(message: Any) -> None:
+        async def send_with_headers(message: Any) -> None:
             nonlocal start, body
             if message["type"] == "http.response.start":
                 start = message | {"headers": [*message["headers"], *headers]}
@@ -94,7 +96,7 @@ class Limits:
             elif start is None or not _is_page(start):
                 await send(message)
             else:
-                # The whole document is one message, or a few: its scripts get the nonce.
+                # Collect the whole document, and add the nonce to its scripts.
                 body += message.get("body", b"")
                 if not message.get("more_body"):
                     body = _SCRIPT.sub(b'<script nonce="' + nonce.encode() + b'"', body)
@@ -103,32 +105,32 @@ class Limits:
                     await send(start | {"headers": [*others, length]})
                     await send({"type": "http.response.body", "body": body})
 
-        await self._application(scope, bounded, dressed)
+        await self._application(scope, receive_bounded, send_with_headers)
         return None
 
 
-class Drawing:
-    """An ASGI application around another that draws pages, limited to a number per second."""
+class DrawingLimit:
+    """An ASGI application that wraps another one and limits how many pages it draws per second."""
 
     def __init__(self, application: Any) -> None:
         self._application = application
-        self._pages, self._since_s = PAGES_AT_ONCE, time.monotonic()
+        self._pages, self._since_s = MAX_BURST, time.monotonic()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Serve one ASGI request."""
         application = self._application
         if scope["type"] == "http" and socket_io.PATH in scope["path"]:
             application = _refusal(
-                400, "This is for WebSockets alone: let a proxy pass their Upgrade header."
+                400, "This address accepts only WebSockets; a proxy must pass on the Upgrade header."
             )
         elif scope["type"] == "http" and not scope["path"].startswith(_NO_PAGES) and not self._may_draw():
-            application = _refusal(503, "Too many readers at once: try again in a moment.")
+            application = _refusal(503, "Too many readers at the same time; try again in a moment.")
         await application(scope, receive, send)
 
     def _may_draw(self) -> bool:
-        _forget_unseen()
+        _drop_unseen()
         now_s = time.monotonic()
-        self._pages = min(PAGES_AT_ONCE, self._pages + (now_s - self._since_s) * PAGES_PER_S)
+        self._pages = min(MAX_BURST, self._pages + (now_s - self._since_s) * PAGES_PER_S)
         self._since_s = now_s
         if self._pages < 1:
             return False
@@ -136,8 +138,8 @@ class Drawing:
         return True
 
 
-def _refusal(status: int, words: str) -> PlainTextResponse:
-    return PlainTextResponse(f"{words}\n", status, {"retry-after": "1"})
+def _refusal(status: int, message: str) -> PlainTextResponse:
+    return PlainTextResponse(f"{message}\n", status, {"retry-after": "1"})
 
 
 def _length(scope: Any) -> int:
@@ -146,12 +148,12 @@ def _length(scope: Any) -> int:
 
 
 def _is_page(start: Any) -> bool:
-    """Return whether an answer is a document of NiceGUI's template, in which data is escaped (no <)."""
+    """Return whether a response is a document from NiceGUI's template, which escapes < in data."""
     return any(name.lower() == b"x-nicegui-content" for name, _ in start["headers"])
 
 
-def _forget_unseen() -> None:
-    """Drop the oldest pages that no browser has opened, since many requests would fill the memory."""
+def _drop_unseen() -> None:
+    """Drop the oldest pages without a connected browser, so that many requests cannot fill the memory."""
     unseen = [c for c in Client.instances.values() if not c.has_socket_connection]
-    for client in sorted(unseen, key=lambda c: c.created)[: max(0, len(unseen) - MOST_UNSEEN)]:
+    for client in sorted(unseen, key=lambda c: c.created)[: max(0, len(unseen) - MAX_UNSEEN)]:
         client.delete()

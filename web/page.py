@@ -1,20 +1,20 @@
-"""The context of all views."""
+"""The context that all views share."""
 
 from dataclasses import dataclass
 
 from .budget.ledgers import Ledgers
-from .experiment.queries import Asking
-from .health import AskedAggregator
+from .experiment.queries import SharedQueries
+from .health import MonitoredAggregator
 from .live import LiveStore
 from .settings import PageSettings
 
 
 @dataclass(frozen=True)
 class Page:
-    """The page's settings, its one live store, its aggregator's health, and the readers' shared queries."""
+    """The page's settings, live store and aggregator, and the queries and ledgers that all readers share."""
 
     settings: PageSettings
     live: LiveStore
-    aggregator: AskedAggregator
-    asking: Asking
+    aggregator: MonitoredAggregator
+    queries: SharedQueries
     ledgers: Ledgers

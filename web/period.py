@@ -1,4 +1,4 @@
-"""The period of a view: its text in an address, its windows, and its name in a sentence."""
+"""A view's period: its text in a URL, its windows, and its name in a sentence."""
 
 import datetime
 import re
@@ -11,37 +11,37 @@ from ..server.errors import UsageError
 from .reader import Reader
 
 USUAL = ""
-"""The period of an address that names none: the newest 7 completed days."""
+"""The default period, which is the newest 7 completed days."""
 
 EXPLICIT = "explicit"
-"""The period of individually chosen windows."""
+"""The period if windows are chosen individually."""
 
 _MONTH = "30d"
 _MONTH_DAYS = 30
 NAMES = {USUAL: f"{USUAL_DAYS} days", _MONTH: f"{_MONTH_DAYS} days", ALL: "all"}
 _DAYS = re.compile(r"(\d{4}-\d\d-\d\d)\.\.(\d{4}-\d\d-\d\d)")
-_SAME = {"7d": USUAL}  # synonyms in an address
+_SYNONYMS = {"7d": USUAL}  # in a URL
 
 
 def parse(text: str) -> str | None:
-    """Return the period that a text of an address names, or None.
+    """Return the period that a text in a URL names, or None.
 
     Args:
-        text: 7d, 30d, all, or the first and the last day, as in 2026-11-01..2026-11-07.
+        text: 7d, 30d, all, or the first and the last day, such as 2026-11-01..2026-11-07.
     """
-    if text in NAMES or text in _SAME:
-        return _SAME.get(text, text)
+    if text in NAMES or text in _SYNONYMS:
+        return _SYNONYMS.get(text, text)
     return text if first_and_last(text) else None
 
 
 def in_period(question: Question, period: str) -> Question:
-    """Return the question for a period, as parse() returns it."""
+    """Return the question restricted to a period, which is in the form that parse() returns."""
     last, windows = (period, ()) if period in NAMES else ("", (period,))
     return question.replace(last=last, windows=windows)
 
 
 def period_of(question: Question) -> str:
-    """Return the period of a question, as parse() returns it, or EXPLICIT."""
+    """Return a question's period, in the form that parse() returns, or EXPLICIT."""
     if not question.windows:
         return question.last
     first, *more = question.windows
@@ -51,43 +51,43 @@ def period_of(question: Question) -> str:
 def windows_of(question: Question, facts: Facts) -> tuple[str, ...]:
     """Return the windows with reports in a question's period, oldest first.
 
-    An experiment may have one window without an end, which is in every period.
+    If an experiment has a single window without an end, that window is in every period.
     """
-    there = tuple(facts.selected(question.all_windows).there)
-    if not all(map(start_of, there)):
-        return there
+    available = tuple(facts.selected(question.all_windows).all_counts)
+    if not all(map(start_of, available)):
+        return available
     try:
         windows = question.resolve(facts).selection.windows
     except UsageError:
         return ()
-    return tuple(window for window in there if window in windows)
+    return tuple(window for window in available if window in windows)
 
 
 def phrase_of(period: str, reader: Reader) -> str:
-    """Return a period in words: "in the last 7 days", "from Nov 1, 2026 to Nov 7, 2026"."""
+    """Return a period in words, such as "in the last 7 days" or "from Nov 1, 2026 to Nov 7, 2026"."""
     days = first_and_last(period)
     if days is None:
         return f"in the last {NAMES[period]}" if period != ALL else "in any window"
-    first, final = map(reader.day, days)
-    return f"on {first}" if first == final else f"from {first} to {final}"
+    first, last = map(reader.day, days)
+    return f"on {first}" if first == last else f"from {first} to {last}"
 
 
 def period_in(query: str) -> str:
-    """Return the period in the query of an address, or the usual one if it has none or an invalid one."""
-    named = (parse(value) for name, value in parse_qsl(query) if name in ("last", "windows"))
-    return next(filter(None, named), USUAL)
+    """Return the period in a URL's query, or the default if the query has no valid period."""
+    periods = (parse(value) for name, value in parse_qsl(query) if name in ("last", "windows"))
+    return next(filter(None, periods), USUAL)
 
 
 def query_of(period: str) -> str:
-    """Return the part of an address, after ?, that names a period; "" for the usual one."""
+    """Return the URL query that names a period; "" for the default period."""
     return in_period(Question(experiment="", fleet=""), period).query()
 
 
 def first_and_last(period: str) -> tuple[datetime.date, datetime.date] | None:
-    """Return the first and the last day of a period that has them, or None."""
-    matched = _DAYS.fullmatch(period)
+    """Return a period's first and last day, or None if the period does not name days."""
+    match = _DAYS.fullmatch(period)
     try:
-        days = [datetime.date.fromisoformat(text) for text in matched.groups()] if matched else []
-    except ValueError:  # such as the 30th of February
+        days = [datetime.date.fromisoformat(text) for text in match.groups()] if match else []
+    except ValueError:  # an impossible date, such as February 30
         return None
     return (days[0], days[1]) if days and days[0] <= days[1] else None

@@ -1,4 +1,4 @@
-"""The control that chooses the period of a view, the same in every view."""
+"""The control for choosing a view's period."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -9,17 +9,17 @@ from .frame import tag
 from .period import EXPLICIT, NAMES, first_and_last, parse
 
 _CUSTOM = "custom"
-_EARLIEST = "2000"  # while a year is being typed it is 0002, 0020, 0202
+_EARLIEST = "2000"  # ignores incomplete years, since a year being typed is 0002, then 0020, then 0202
 
 
 class PeriodControl:
-    """Buttons for periods, and two fields for the first and the last day of another."""
+    """Buttons for common periods, and two fields for the first and the last day of a custom one."""
 
     def __init__(self, choose: Callable[[str], Awaitable[None]]) -> None:
         """Make the control.
 
         Args:
-            choose: Called with the chosen period, as parse() returns it.
+            choose: Called with the chosen period, in the form that parse() returns.
         """
         self._choose = choose
         self._buttons: dict[str, ui.label] = {}
@@ -42,7 +42,7 @@ class PeriodControl:
 
     def _field(self, words: str) -> ui.input:
         field = ui.input(words).props('type="date" dense stack-label hide-bottom-space')
-        field.on("change", self._take_days)
+        field.on("change", self._choose_days)
         return field
 
     async def _press(self, period: str) -> None:
@@ -56,11 +56,11 @@ class PeriodControl:
         self._days.visible = are_visible
         self._buttons[EXPLICIT].props(f'aria-expanded="{str(are_visible).lower()}"')
 
-    async def _take_days(self) -> None:
-        first, final = self._first.value, self._last.value
-        if not (first and final) or min(first, final) < _EARLIEST:
+    async def _choose_days(self) -> None:
+        first, last = self._first.value, self._last.value
+        if not (first and last) or min(first, last) < _EARLIEST:
             return
-        period = parse(f"{first}..{final}")
+        period = parse(f"{first}..{last}")
         self._error.text = "" if period else "The first day must not be after the last one."
         if period:
             await self._choose(period)
@@ -69,21 +69,18 @@ class PeriodControl:
         """Show the chosen period.
 
         Args:
-            period: As parse() returns it, or EXPLICIT.
-            windows: The windows that are shown, oldest first; the day fields show the first and the last.
+            period: The period, in the form that parse() returns, or EXPLICIT.
+            windows: The windows on display, oldest first; the day fields show the first and the last.
         """
-        if (period, windows) == self._state:  # keep what is being typed
+        if (period, windows) == self._state:  # keep what the reader is typing
             return
         self._state = period, windows
         days = first_and_last(period)
         current = EXPLICIT if days else period
-        for one, button in self._buttons.items():
-            button.props(f'aria-pressed="{str(one == current).lower()}"')
-        if current == EXPLICIT:
-            self._show_days(True)
-        else:
-            self._show_days(False)
+        for button_period, button in self._buttons.items():
+            button.props(f'aria-pressed="{str(button_period == current).lower()}"')
+        self._show_days(current == EXPLICIT)
         if days or windows:
-            first, final = map(str, days) if days else (windows[0][:10], windows[-1][:10])
-            if parse(f"{first}..{final}"):
-                self._first.value, self._last.value = first, final
+            first, last = map(str, days) if days else (windows[0][:10], windows[-1][:10])
+            if parse(f"{first}..{last}"):
+                self._first.value, self._last.value = first, last

@@ -1,4 +1,4 @@
-"""The public statement of what is asked, which the owner wrote for everyone; it needs no token."""
+"""The owner's public statement about the questions, which anyone can read without a token."""
 
 import datetime
 import json
@@ -17,35 +17,36 @@ _DOWNLOAD = "statement"  # the download's query
 
 
 def is_asked_for(scope: Any) -> bool:
-    """Return whether an ASGI request reads the statement; the raw path counts, not the decoded one."""
-    reads = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
-    return reads and scope.get("raw_path") == PATH.encode()
+    """Return whether an ASGI request reads the statement; this compares the raw path, not the decoded one."""
+    is_read = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
+    return is_read and scope.get("raw_path") == PATH.encode()
 
 
 class PublicStatement:
     """A public statement, as document.read_public() returns it, and its differences from the store."""
 
-    def __init__(self, whole: dict[str, Any], live: LiveStore) -> None:
-        self._whole = whole
+    def __init__(self, document: dict[str, Any], live: LiveStore) -> None:
+        self._document = document
         self._live = live
 
     async def answer(self, query: str) -> Response:
-        """Return the page, or the statement itself as a file, depending on the address's query."""
+        """Return the page, or the statement as a file to download, depending on the URL's query."""
         if query == _DOWNLOAD:
-            name = f"hushmote-{self._whole['statement']['fleet']}-statement.json"
+            name = f"hushmote-{self._document['statement']['fleet']}-statement.json"
             headers = {"content-disposition": f'attachment; filename="{name}"', "cache-control": "no-store"}
             return Response(
-                json.dumps(self._whole, indent=2) + "\n", media_type="application/json", headers=headers
+                json.dumps(self._document, indent=2) + "\n", media_type="application/json", headers=headers
             )
-        document = page.html(self._whole, await self._news(), f"{PATH}?{_DOWNLOAD}")
-        return HTMLResponse(document, headers={"cache-control": "no-store"})
+        text = page.html(self._document, await self._changes(), f"{PATH}?{_DOWNLOAD}")
+        return HTMLResponse(text, headers={"cache-control": "no-store"})
 
-    async def _news(self) -> str:
-        words = page.words_of(self._whole["statement"])
-        before, day = self._whole["statement"]["asked"], datetime.datetime.now(datetime.UTC).date()
+    async def _changes(self) -> str:
+        """Return a sentence about questions that have changed since the statement, or ""."""
+        words = page.words_of(self._document["statement"])
+        before, day = self._document["statement"]["asked"], datetime.datetime.now(datetime.UTC).date()
 
         def digests(reader: StoreReader) -> dict[str, str]:
-            versions = reader.store.experiments(self._whole["statement"]["fleet"])
+            versions = reader.store.experiments(self._document["statement"]["fleet"])
             return {v.experiment.name: fleet_facts.digest_of(v) for v in versions if v.published_on(day)}
 
         try:

@@ -1,4 +1,4 @@
-"""A reader's formats of numbers and dates, from the languages that the browser requests."""
+"""A reader's number and date formats, from the languages that the browser requests."""
 
 import datetime
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from nicegui import context
 
 @dataclass(frozen=True)
 class Reader:
-    """A reader's locale, for every number and date on the page."""
+    """Formats all numbers and dates on the page in a reader's locale."""
 
     locale: Locale
 
     def number(self, value: float, digits: int | None = None) -> str:
-        """Return a number with `digits` decimals, or at most 3 significant digits if None."""
+        """Return a number with `digits` decimals, or with the locale's default format if None."""
         pattern = None if digits is None else "#,##0" + ("." + "0" * digits if digits else "")
         return format_decimal(value, pattern, self.locale)
 
@@ -30,29 +30,29 @@ class Reader:
     @property
     def percent_sign(self) -> str:
         """The percent sign after a number, with a space if the locale has one."""
-        behind = str(self.locale.percent_formats[None].pattern).rpartition("0")[2]
-        return behind or "%"
+        suffix = str(self.locale.percent_formats[None].pattern).rpartition("0")[2]
+        return suffix or "%"
 
     def day(self, day: datetime.date) -> str:
         """Return a day, such as Nov 21, 2026."""
         return format_date(day, "medium", self.locale)
 
     def days(self, first: datetime.date, last: datetime.date, year: bool) -> str:
-        """Return a day, or several from the first to the last one, such as Nov 21 – 27."""
+        """Return a day, or a range of days such as Nov 21 – 27."""
         return format_interval(first, last, "yMMMd" if year else "MMMd", locale=self.locale)
 
     def time(self, moment: datetime.datetime) -> str:
-        """Return a time of day with seconds."""
+        """Return the time of day with seconds."""
         return format_time(moment, "medium", locale=self.locale)
 
     @property
     def tag(self) -> str:
-        """The locale for the browser's Intl, such as de-CH."""
+        """The locale as a tag for the browser's Intl, such as de-CH."""
         return str(self.locale).replace("_", "-")
 
 
 def reader() -> Reader:
-    """Return the reader of this request, by its Accept-Language; English by default."""
+    """Return the current request's reader, based on Accept-Language; the default is English."""
     request = context.client.request
     return Reader(_locale(request.headers.get("accept-language", "")))
 

@@ -1,4 +1,4 @@
-"""The page's process: a bounded HTTP server with WebSockets, until SIGTERM or Ctrl-C."""
+"""The page's bounded HTTP server with WebSockets, which runs until SIGTERM or Ctrl-C."""
 
 import asyncio
 import contextlib
@@ -12,15 +12,15 @@ import uvicorn
 
 from ..server.service import bounded_http
 
-MOST_CONNECTIONS = 256
-_REQUEST_S = 60.0  # the board's interpreter is a megabyte, over any connection
+MAX_CONNECTIONS = 256
+_REQUEST_S = 60.0  # long enough for a slow connection to load the board's interpreter, which is a megabyte
 _HEAD_BYTES = 16_384
-_MESSAGE_BYTES = 1 << 20  # of a WebSocket
+_MESSAGE_BYTES = 1 << 20  # in a WebSocket message
 _GRACE_S = 1.0
 
 
 class _PageServer(bounded_http.PatientServer):
-    """A server for which no signal is a failure; on_ready is called once it answers."""
+    """A server that treats signals as a normal end, and calls on_ready() once it answers requests."""
 
     def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
         super().__init__(config, _GRACE_S)
@@ -32,7 +32,7 @@ class _PageServer(bounded_http.PatientServer):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
-        # uvicorn would raise the signal again after a clean end.
+        # uvicorn would raise the signal again after a clean shutdown.
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._end)
@@ -42,17 +42,17 @@ class _PageServer(bounded_http.PatientServer):
         self.should_exit = True
 
 
-def _is_ours(record: logging.LogRecord) -> bool:
-    """Return whether a log line is not a client's fault, as uvicorn's traceback for invalid UTF-8 is."""
+def _is_relevant(record: logging.LogRecord) -> bool:
+    """Return False for uvicorn's tracebacks about invalid UTF-8, which are a client's fault."""
     return not (record.exc_info and isinstance(record.exc_info[1], UnicodeDecodeError))
 
 
 async def run(application: Any, listener: socket.socket, on_ready: Callable[[], None]) -> None:
-    """Serve an ASGI application on a socket until SIGTERM or Ctrl-C; call on_ready once it answers."""
-    logging.getLogger("uvicorn.error").addFilter(_is_ours)
+    """Serve an ASGI application on a socket until SIGTERM or Ctrl-C; call on_ready() once it is ready."""
+    logging.getLogger("uvicorn.error").addFilter(_is_relevant)
     config = bounded_http.config(
         application,
-        most=MOST_CONNECTIONS,
+        most=MAX_CONNECTIONS,
         request_s=_REQUEST_S,
         ws="auto",
         lifespan="on",

@@ -17,15 +17,16 @@ class PageSettings:
     """The page's address and content.
 
     Attributes:
-        store: URL of the store, which is only read.
-        host, port: Where it listens.
-        fleet: The one fleet that is shown, or None for all.
-        aggregator: URL of the aggregator's HTTP endpoint, or None if it is not monitored.
-        tokens: Required from readers, or None if only this machine's readers are admitted.
-        door: The HTTP door as an ASGI application, or None: then the board counts in the browser.
-        policy: Of the boards' firmware, for their remaining budgets, or None if it is unknown.
+        store: The URL of the store, which the page only reads.
+        host: The address at which the page listens.
+        port: The port at which the page listens.
+        fleet: The only fleet to show, or None for all.
+        aggregator: The URL of the aggregator's HTTP endpoint, or None not to monitor it.
+        tokens: The tokens that readers need, or None to admit only this machine's readers.
+        door: The HTTP door as an ASGI application, or None to let the board count reports in the browser.
+        policy: The firmware's policy, to compute remaining budgets, or None if it is unknown.
         statement: The public statement, as document.read_public() returns it, or None.
-        audit_log: Records who opened the page, or None.
+        audit_log: The log of readers who opened the page, or None.
     """
 
     store: str
@@ -39,8 +40,8 @@ class PageSettings:
     statement: dict[str, Any] | None = None
     audit_log: AuditLog | None = None
 
-    def absent(self, fleets: Sequence[str]) -> str:
-        """Return the message for a store without the fleet that the page should show, or ""."""
+    def missing_fleet_message(self, fleets: Sequence[str]) -> str:
+        """Return an error message if the store does not have the page's fleet, otherwise ""."""
         statement_fleets = [] if self.statement is None else [self.statement["statement"]["fleet"]]
         try:
             for name in (self.fleet, *statement_fleets):

@@ -1,4 +1,4 @@
-"""NiceGUI's socket.io restricted to WebSockets; a malformed packet ends the connection."""
+"""Restricts NiceGUI's socket.io to WebSockets, and closes a connection after a malformed packet."""
 
 import logging
 import re
@@ -9,36 +9,38 @@ from nicegui import app as nicegui_app
 from nicegui import core
 
 PATH = "/_nicegui_ws/"
-# All packets that NiceGUI's script sends: close, pong; and of socket.io connect, disconnect, event,
+# All packets that NiceGUI's script sends: close and pong, and socket.io's connect, disconnect, event and
 # acknowledgement.
 _PACKET = re.compile("[13]|4[0-3]")
-_FAILURES = "hushmote.failures"  # in a WebSocket's scope: the errors of its packets
+_FAILURES = "hushmote.failures"  # key in a WebSocket's scope for its packets' errors
 log = logging.getLogger(__name__)
 
 
 def restrict() -> None:
-    """Refuse long polling, and end a connection whose packet cannot be handled; once, before serving.
+    """Refuse long polling, and close a connection after a malformed packet; call this once, before serving.
 
-    Long-polling sessions bypass the limit on WebSockets, and pages of other sites could read them.
+    Long-polling sessions would bypass the limit on WebSockets, and other sites' pages could read them.
     """
     core.sio.eio.transports = ["websocket"]
     nicegui_app.config.socket_io_js_transports = ["websocket"]
-    core.sio.async_handlers = False  # errors in events are then raised below
+    core.sio.async_handlers = False  # makes handle() below raise errors in events
     handle = core.sio.eio.handlers["message"]
 
-    async def handle_or_end(sid: str, packet: str) -> None:
+    async def handle_or_close(sid: str, packet: str) -> None:
         scope = core.sio.environ[sid]["asgi.scope"]
         try:
             await handle(sid, packet)
         except Exception as e:
             scope[_FAILURES].append(e)
-            log.warning("a browser sent a malformed packet (%s): its connection is closed", type(e).__name__)
+            log.warning(
+                "a browser sent a malformed packet (%s), so its connection was closed", type(e).__name__
+            )
 
-    core.sio.eio.on("message", handle_or_end)
+    core.sio.eio.on("message", handle_or_close)
 
 
 def until_malformed(scope: Any, receive: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
-    """Return a WebSocket's receive for which a malformed message is a disconnect."""
+    """Wrap a WebSocket's receive to return a disconnect after a malformed message."""
     failures = scope[_FAILURES] = []
 
     async def receive_well_formed() -> Any:

@@ -1,4 +1,4 @@
-"""`hushmote epsilon`: the ε that keeps a disclosure risk, and what reports of an ε disclose."""
+"""`hushmote epsilon`: choose ε for a disclosure risk, or show how much a given ε discloses."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +29,7 @@ from ...planning.privacy.questions import (
     from_epsilon,
     from_risk,
 )
-from ...server.accounting.errors import probability, whole
+from ...server.accounting.errors import probability, whole_number
 from ...server.answers import tables as show
 from ...server.answers.query import Facts, Selection
 from ...server.epsilon import MICRO, check_epsilon, micro_nats
@@ -51,16 +51,18 @@ def epsilon_command(  # noqa: PLR0913 - one for each option
         str,
         typer.Argument(
             metavar="FILE|N|N:MECHANISM",
-            help="What a device may hold: an experiment's TOML file, or a number of values, with the one "
-            f"best for frequencies or with one of {', '.join(MECHANISM_NAMES[1:])}.",
+            help="A device's possible values: an experiment's TOML file, or a number of values, with the "
+            f"best mechanism for frequencies or one of {', '.join(MECHANISM_NAMES[1:])}.",
         ),
     ] = "",
     risk: Annotated[
-        str, typer.Option(help="The highest belief allowed: 0.25, 1/4; or x2, twice as likely as before.")
+        str, typer.Option(help="Highest belief allowed: 0.25 or 1/4, or x2 for twice as likely as before.")
     ] = "",
     epsilon: Annotated[
         float | None,
-        typer.Option(help="Or ε of a report, nats, to see the beliefs. A file's own is the default."),
+        typer.Option(
+            help="ε of a report, in nats, instead of --risk, to see the beliefs; default: the file's ε."
+        ),
     ] = None,
     prior: Annotated[
         str,
@@ -71,24 +73,28 @@ def epsilon_command(  # noqa: PLR0913 - one for each option
     ] = "uniform",
     store: StoreUrl = DEFAULT_STORE,
     about: Annotated[
-        list[str] | None, typer.Option(help="A label or low:high instead of every value; may be repeated.")
+        list[str] | None,
+        typer.Option(help="Label or low:high range to protect instead of every value; may be repeated."),
     ] = None,
-    reports: Annotated[int | None, typer.Option(help="Reports of a device in its lifetime.")] = None,
-    delta: Annotated[float, typer.Option(help="Chance that a belief may pass the risk; 0: none.")] = 1e-6,
+    reports: Annotated[int | None, typer.Option(help="Number of reports in a device's lifetime.")] = None,
+    delta: Annotated[float, typer.Option(help="Chance that a belief may exceed the risk.")] = 1e-6,
     histogram: Annotated[
-        int | None, typer.Option(help="Reports in a histogram: beliefs of someone who sees only it.")
+        int | None,
+        typer.Option(
+            help="Number of reports in a histogram; shows the beliefs of someone who sees only the histogram."
+        ),
     ] = None,
     output: Pictures = None,
     as_json: AsJson = False,
 ) -> None:
     """Choose ε from a disclosure risk: what an attacker may come to believe."""
     paths = check_paths(output, *PICTURES)
-    values, at, known_prior = _load_values(what, prior, store)
+    values, mechanism_by_epsilon, known_prior = _load_values(what, prior, store)
     targets = tuple(values.target(text) for text in about) if about else None
     probability("delta", delta)
     if reports is not None:
-        whole("the number of reports", reports)
-    attacker = Attacker(values, at, known_prior, targets, reports, delta)
+        whole_number("the number of reports", reports)
+    attacker = Attacker(values, mechanism_by_epsilon, known_prior, targets, reports, delta)
     answer = _answer(attacker, risk, epsilon)
     experiment = answer.mechanism if isinstance(answer, RiskEpsilons) else answer.experiment
     for path in paths:
@@ -99,8 +105,8 @@ def epsilon_command(  # noqa: PLR0913 - one for each option
     if histogram is not None and experiment is not None:
         limit = answer.allowed.total if isinstance(answer, RiskEpsilons) else None
         local_view = (fixed_mechanism(experiment), limit / MICRO) if limit else None
-        own = reports or 1
-        view = histogram_view(experiment, answer.beliefs, histogram, own, delta, local_view)
+        reports_each = reports or 1
+        view = histogram_view(experiment, answer.beliefs, histogram, reports_each, delta, local_view)
     if as_json:
         sentences = tables.describe(answer).split("\n")
         print_json(answer.to_dict() | {"answer": sentences} | ({"histogram": view.to_dict()} if view else {}))
@@ -125,9 +131,11 @@ def _answer(attacker: Attacker, risk: str, epsilon: float | None) -> RiskEpsilon
         return from_risk(attacker, Risk(factor=limit) if factor else Risk(limit))
     if epsilon is None and attacker.values.bare:
         raise UsageError("give --risk 1/4, --risk x2 or --epsilon 1")
-    own = attacker.values.experiment.epsilon if epsilon is None else micro_nats(epsilon, UsageError)
-    check_epsilon(own, UsageError, "ε of a report")
-    return from_epsilon(attacker, own)
+    report_epsilon = (
+        attacker.values.experiment.epsilon if epsilon is None else micro_nats(epsilon, UsageError)
+    )
+    check_epsilon(report_epsilon, UsageError, "ε of a report")
+    return from_epsilon(attacker, report_epsilon)
 
 
 def _load_values(what: str, prior: str, store: str) -> tuple[Values, ByEpsilon, Floats]:
@@ -137,13 +145,13 @@ def _load_values(what: str, prior: str, store: str) -> tuple[Values, ByEpsilon, 
     newest = shares = None
     if stored:
         if bare:
-            raise UsageError(f"{prior} is a store's experiment: leave the number of values out")
+            raise UsageError(f"{prior} is an experiment in a store; omit the number of values")
         with Store(store, create=False) as opened:
-            newest, shares = _stored(opened, choose_fleet(opened, fleet or None), name)
+            newest, shares = _read_stored(opened, choose_fleet(opened, fleet or None), name)
     if bare:
         values = bare_values(int(number))
-        at = choose_mechanism(values.experiment.domain, mechanism or AUTO)
-        return values, at, _prior_from_text(prior, values.experiment, bare=True)
+        mechanism_by_epsilon = choose_mechanism(values.experiment.domain, mechanism or AUTO)
+        return values, mechanism_by_epsilon, _prior_from_text(prior, values.experiment, bare=True)
     if not what and newest is None:
         raise UsageError("give an experiment's file, or a number of values such as 16")
     experiment = _require_listable(load(Path(what)).experiment()) if what else newest
@@ -151,7 +159,7 @@ def _load_values(what: str, prior: str, store: str) -> tuple[Values, ByEpsilon, 
     if newest is not None and experiment.domain != newest.domain:
         raise UsageError(
             f"{name} has {newest.domain} values, {experiment.name} has {experiment.domain}: "
-            "a prior is for the same values"
+            "a prior must have the same values"
         )
     shares = _prior_from_text(prior, experiment) if shares is None else shares
     return Values(experiment), fixed_mechanism(experiment), shares
@@ -161,19 +169,19 @@ def _require_listable(experiment: Experiment) -> Experiment:
     """Return the experiment, or raise UsageError if its values are texts, which cannot be listed."""
     if experiment.type == "text":
         raise UsageError(
-            f"{experiment.name} is a text, and texts cannot all be listed: give the number of texts that an "
-            f"attacker may consider instead. For any number: {belief(experiment.epsilon / MICRO, 'text')} "
-            "Example: hushmote epsilon 1000 --risk 0.5"
+            f"{experiment.name} has type text, and texts cannot all be listed; give the number of texts "
+            "that an attacker may consider instead. For any number: "
+            f"{belief(experiment.epsilon / MICRO, 'text')} Example: hushmote epsilon 1000 --risk 0.5"
         )
     return experiment
 
 
 def _prior_from_text(text: str, experiment: Experiment, bare: bool = False) -> Floats:
-    """Return the prior that a text names, shape (domain,).
+    """Return the prior that a text describes, with shape (domain,).
 
-    The text is "uniform"; probabilities separated by commas, which sum to 1; FILE.csv:COLUMN, the readings of
-    a column; or a simulated population such as zipf:1.2, normal:21:3, weights:5:3:2. With `bare`, the
-    experiment stands only for a number of values, without readings.
+    The text is "uniform"; probabilities separated by commas, which sum to 1; FILE.csv:COLUMN for the readings
+    in a column; or a simulated population such as zipf:1.2, normal:21:3 or weights:5:3:2. With `bare`, the
+    experiment represents only a number of values, without readings.
     """
     if text == "uniform":
         return uniform(experiment.domain)
@@ -183,31 +191,35 @@ def _prior_from_text(text: str, experiment: Experiment, bare: bool = False) -> F
     file, colon, column = text.rpartition(":")
     if colon and file.lower().endswith(".csv"):
         if bare:
-            raise DisclosureError("a column of readings needs an experiment's file, which defines the values")
+            raise DisclosureError(
+                "a column of readings requires an experiment file, which defines the values"
+            )
         source = population.read_csv(file, column, experiment.type)
     else:
         source = population.parse(text)
     if bare and isinstance(source, population.Continuous):
-        raise DisclosureError(f"{source.name} is in an experiment's units: give its file, not a number")
+        raise DisclosureError(
+            f"{source.name} is in an experiment's units; give the experiment's file, not a number"
+        )
     shares = source.probabilities(experiment)  # missing readings are reported as a random index
     return normalize_prior(shares[:-1] + shares[-1] / experiment.domain, experiment.domain)
 
 
-def _stored(store: Store, fleet: str, name: str) -> tuple[Experiment, Floats]:
-    """Return an experiment of a store and the prior from its reports: shares of 0 or more that sum to 1.
+def _read_stored(store: Store, fleet: str, name: str) -> tuple[Experiment, Floats]:
+    """Return a stored experiment and the prior from its reports: nonnegative shares that sum to 1.
 
     All versions with the same values as the newest one are pooled.
 
     Raises:
         UsageError: If the fleet or name is unknown.
-        NotAnswered: If the experiment has no shares.
+        NotAnswered: If the experiment does not estimate shares.
         EstimateError: If there are fewer than 2 reports.
     """
     selected = Facts(store).selected(Selection(name, fleet))
     newest = _require_listable(selected.versions[-1].experiment)
     require([newest], {"frequencies", "pairs"}, "give another prior, and the experiment's file")
-    alike = tuple(v for v in selected.versions if _value_key(v.experiment) == _value_key(newest))
-    estimates = replace(selected, versions=alike).estimate()
+    poolable = tuple(v for v in selected.versions if _value_key(v.experiment) == _value_key(newest))
+    estimates = replace(selected, versions=poolable).estimate()
     shares = np.maximum(METHODS["nonnegative"](estimates).frequencies, 0)
     return newest, normalize_prior(shares / shares.sum(), newest.domain)
 

@@ -1,4 +1,4 @@
-"""Plots of beliefs against ε, with the risk as a line."""
+"""Plots of beliefs against ε, with a line at the risk."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from ...device.ldp_client import Experiment, ExperimentRefused
 from ...planning.privacy.beliefs import fixed_mechanism, posterior_bound, worst_posterior, worst_posteriors
 from ...planning.privacy.questions import Attacker, EpsilonBeliefs, RiskEpsilons
-from ...server.answers.figure import COLOURS, figure, legend_below, style
+from ...server.answers.figure import COLOURS, add_legend_below, figure, style_axes
 from ...server.epsilon import MICRO
 from ...server.experiments.payload import NoMechanism
 from ...server.words import experiment as words
@@ -18,28 +18,28 @@ _LINE = "#555555"
 
 
 def plot(path: Path, attacker: Attacker, answer: RiskEpsilons | EpsilonBeliefs) -> None:
-    """Write the belief against ε: any mechanism's bound, and the exact one; PNG, PDF or SVG by its name.
+    """Plot the belief against ε, both exact and bounded for any mechanism, as PNG, PDF or SVG.
 
-    For a risk, the belief is in the target that sets the limit, exact for the chosen cells at every ε. For an
-    ε, it is the first belief, with that ε marked.
+    For a risk, plot the belief in the target that sets the limit, exact for the chosen cells at every ε. For
+    an ε, plot the first belief and mark that ε.
     """
     with figure(path) as (drawing, (axes,)):
         if isinstance(answer, RiskEpsilons):
             about = _plot_risk(axes, attacker, answer)
         else:
             about = _plot_epsilon(axes, attacker, answer)
-        title = f"What an attacker can come to believe: {about}"
-        style(axes, title, "the highest belief that any report can cause", "ε, nats", "belief")
-        legend_below(drawing, axes, 2)
+        title = f"What an attacker may come to believe: {about}"
+        style_axes(axes, title, "the highest belief that any report can cause", "ε, nats", "belief")
+        add_legend_below(drawing, axes, 2)
 
 
 def _plot_risk(axes: Axes, attacker: Attacker, choice: RiskEpsilons) -> str:
-    """Plot the curves for a risk, with the risk as a line; return the target of the belief."""
+    """Plot the curves and a line for a risk; return the target of the belief."""
     if choice.mechanism is not None:
         attacker = replace(attacker, at=fixed_mechanism(choice.mechanism))
     limit, ceiling = (choice.allowed.total or 0) / MICRO, choice.allowed.ceiling
-    most = min(16.0, 2 * max((e for e in (choice.exact, limit) if e), default=4.0))
-    _plot_curves(axes, attacker, choice.mechanism, choice.allowed.prior, most)
+    max_epsilon = min(16.0, 2 * max((e for e in (choice.exact, limit) if e), default=4.0))
+    _plot_curves(axes, attacker, choice.mechanism, choice.allowed.prior, max_epsilon)
     axes.axhline(ceiling, color=_LINE, lw=1.2, ls=(0, (5, 3)), label=f"risk: {ceiling:.4g}")
     if limit:
         _mark(axes, limit, ceiling, above=True)
@@ -50,7 +50,7 @@ def _plot_risk(axes: Axes, attacker: Attacker, choice: RiskEpsilons) -> str:
 
 
 def _plot_epsilon(axes: Axes, attacker: Attacker, view: EpsilonBeliefs) -> str:
-    """Plot the curves for an ε, which is marked; return the target of the belief."""
+    """Plot the curves and mark an ε; return the target of the belief."""
     epsilon, first = view.experiment.epsilon / MICRO, view.beliefs[0]
     attacker = replace(attacker, at=fixed_mechanism(view.experiment))
     _plot_curves(axes, attacker, view.experiment, first.prior, max(5.0, min(16.0, 1.5 * epsilon)))
@@ -61,23 +61,25 @@ def _plot_epsilon(axes: Axes, attacker: Attacker, view: EpsilonBeliefs) -> str:
 
 
 def _plot_curves(
-    axes: Axes, attacker: Attacker, chosen: Experiment | None, before: float, most: float
+    axes: Axes, attacker: Attacker, experiment: Experiment | None, prior_belief: float, max_epsilon: float
 ) -> None:
-    """Plot the bound for any mechanism and the exact belief after one report, from ε = 0 to `most`."""
-    grid = np.linspace(0.001, most, 160).round(6)
-    exact = np.array([_belief(attacker, round(e * MICRO), before) for e in grid])
+    """Plot the bound for any mechanism and the exact belief after one report, from ε = 0 to `max_epsilon`."""
+    grid = np.linspace(0.001, max_epsilon, 160).round(6)
+    exact = np.array([_belief(attacker, round(e * MICRO), prior_belief) for e in grid])
     label = "any ε-LDP mechanism, or all reports together"
-    bound = [posterior_bound(before, e) for e in grid]
-    axes.plot(grid, bound, color=COLOURS[1], lw=4, label=label)  # wide, as the exact curve may lie on it
+    bound = [posterior_bound(prior_belief, e) for e in grid]
+    axes.plot(grid, bound, color=COLOURS[1], lw=4, label=label)  # wide, because the exact curve may cover it
     axes.plot(grid, exact, color=COLOURS[0], lw=2)
-    if chosen is not None:
-        axes.lines[1].set_label(f"one report by {words.mechanism(chosen)}, exact")
-    axes.axhline(before, color=_LINE, lw=1, ls=(0, (1, 2)), label=f"before any report: {before:.4g}")
-    axes.set_xlim(0, most)
+    if experiment is not None:
+        axes.lines[1].set_label(f"one report by {words.mechanism(experiment)}, exact")
+    axes.axhline(
+        prior_belief, color=_LINE, lw=1, ls=(0, (1, 2)), label=f"before any report: {prior_belief:.4g}"
+    )
+    axes.set_xlim(0, max_epsilon)
     axes.set_ylim(0, None)
 
 
-def _belief(attacker: Attacker, epsilon: int, before: float) -> float:
+def _belief(attacker: Attacker, epsilon: int, prior_belief: float) -> float:
     """Return the highest belief in a target with this prior, or NaN if the mechanism has no such ε."""
     prior, targets = attacker.prior, attacker.targets
     try:
@@ -85,10 +87,10 @@ def _belief(attacker: Attacker, epsilon: int, before: float) -> float:
     except (ExperimentRefused, NoMechanism):
         return np.nan
     if targets is None:
-        after = worst_posteriors(experiment, prior)
-        return float(after[np.isclose(prior, before, rtol=1e-12, atol=0)].max())
-    alike = [t for t in targets if np.isclose(t.prior(prior), before, rtol=1e-12, atol=0)]
-    return max(worst_posterior(experiment, prior, t) for t in alike)
+        posteriors = worst_posteriors(experiment, prior)
+        return float(posteriors[np.isclose(prior, prior_belief, rtol=1e-12, atol=0)].max())
+    matching_targets = [t for t in targets if np.isclose(t.prior(prior), prior_belief, rtol=1e-12, atol=0)]
+    return max(worst_posterior(experiment, prior, t) for t in matching_targets)
 
 
 def _mark(axes: Axes, epsilon: float, belief: float, above: bool, text: str = "") -> None:

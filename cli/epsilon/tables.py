@@ -15,11 +15,11 @@ from ...server.words.epsilon import belief, rounded_down
 from ...server.words.numbers import chance, counted
 
 _NAME = 24
-_WORTH_A_DELTA = 1.05  # how much more ε a theorem has to allow before its δ is worth a sentence
+_WORTH_A_DELTA = 1.05  # mention a theorem with a δ only if it allows an ε larger by this factor
 
 
 def describe(answer: RiskEpsilons | EpsilonBeliefs) -> str:
-    """Return the answer in sentences, one per line."""
+    """Describe the answer in sentences, one per line."""
     return _describe_choice(answer) if isinstance(answer, RiskEpsilons) else _describe_view(answer)
 
 
@@ -34,22 +34,26 @@ def _describe_choice(choice: RiskEpsilons) -> str:
         epsilon = allowed.total / MICRO
         if allowed.total < LEAST:
             return f"No ε keeps this risk: it would be below 0.001. Allow a higher risk.\n{risk}"
-        take = f"Take ε = {rounded_down(epsilon)} per report, or for all reports of a device together."
-        return f"{take}\n{risk}\n{belief(epsilon)}"
+        advice = f"Use ε = {rounded_down(epsilon)} per report, or for all of a device's reports together."
+        return f"{advice}\n{risk}\n{belief(epsilon)}"
     certain = max((row for row in promised if not row.fails), key=_allowed)
     likely = max(promised, key=_allowed)
     best = certain if _allowed(certain) * MICRO >= LEAST else likely
     if _allowed(best) * MICRO < LEAST:
-        few = "Allow a higher risk, or fewer reports."
-        return f"No ε keeps this risk in {reports:,} reports: it would be below 0.001. {few}\n{risk}"
+        hint = "Allow a higher risk, or fewer reports."
+        return f"No ε keeps this risk in {reports:,} reports: it would be below 0.001. {hint}\n{risk}"
     each = _allowed(best)
-    take = f"Take ε = {rounded_down(each)} per report: {counted(reports)} of a device keep the risk"
-    take += " together, whatever they say." if best is certain else f" but for a chance of {best.fails:g}."
+    advice = f"Use ε = {rounded_down(each)} per report: {counted(reports)} from a device keep the risk"
+    advice += (
+        " together, whatever they contain."
+        if best is certain
+        else f" except with probability {best.fails:g}."
+    )
     if best is certain and _allowed(likely) > _WORTH_A_DELTA * each:
         title = TITLES.get(likely.theorem, likely.theorem)
-        take += f" With a chance of {likely.fails:g} that they do not, by {title}: ε = "
-        take += f"{rounded_down(_allowed(likely))}."
-    return f"{take}\n{risk}\n{belief(each)}"
+        advice += f" Accepting a chance of {likely.fails:g} that they do not, {title} allows ε = "
+        advice += f"{rounded_down(_allowed(likely))}."
+    return f"{advice}\n{risk}\n{belief(each)}"
 
 
 def _allowed(row: BudgetRow) -> float:
@@ -74,11 +78,11 @@ def print_choice(choice: RiskEpsilons) -> None:
     table = show.table(f"the largest ε for a risk of {choice.risk}", ("", "ε"))
     table.add_row("one report, or all of a device's together, any mechanism", f"{total / MICRO:.6f}")
     if choice.mechanism is not None and choice.exact is not None:
-        note = " (the most there is)" if choice.exact >= 16 else ""
+        note = " (the maximum)" if choice.exact >= 16 else ""
         table.add_row(f"one report by {_mechanism(choice)}, exact{note}", f"{choice.exact:.6f}")
     show.out.print(table)
     if choice.changes:
-        show.out.print("above that another mechanism is chosen, which does not keep the risk")
+        show.out.print("above that ε, another mechanism would be chosen, which does not keep the risk")
     if choice.beliefs and choice.exact is not None:
         show.out.print()
         _print_beliefs(f"after the worst report at ε = {choice.exact:g}", choice.beliefs)
@@ -126,12 +130,14 @@ def _print_budgets(choice: RiskEpsilons) -> None:
         table.add_row(*cells, *([] if not exact else ["" if p is None else f"{p:.3g}"]))
     show.out.print(table)
     show.out.print(
-        "passes the risk: the chance that the belief in what is true goes above the risk."
-        + (" exactly: where one value is reported each time." if exact else ""),
+        "passes the risk: the chance that the belief in the true value exceeds the risk."
+        + (" exactly: if the same value is reported each time." if exact else ""),
     )
-    show.out.print("Left out: none, which promises nothing about beliefs. --json has it.")
+    show.out.print(
+        "The theorem none, which guarantees nothing about beliefs, is omitted; --json includes it."
+    )
     if any(row.epsilon is not None and row.epsilon < 0.001 for row in choice.rows):
-        show.out.print("No experiment has an ε below 0.001: there a device makes fewer reports.")
+        show.out.print("No experiment can have an ε below 0.001; let devices make fewer reports instead.")
     if choice.refused:
         show.out.print(f"no exact chance: {choice.refused}.")
 
@@ -157,7 +163,7 @@ def print_view(view: EpsilonBeliefs) -> None:
     if view.repeated:
         mean, guess = view.repeated.mean, view.repeated.guess
         show.out.print(
-            "Exactly, where one value is reported each time: the attacker believes the truth to be "
+            "Exactly, if the same value is reported each time: the attacker believes the truth to be "
             f"{chance(mean)} on average, and the best guess is right {guess:.2%} of the time.",
         )
     elif view.refused:
@@ -167,8 +173,8 @@ def print_view(view: EpsilonBeliefs) -> None:
 def print_histogram(view: HistogramView) -> None:
     """Print the beliefs of someone who sees only the histogram."""
     show.out.print()
-    of = f"{view.own:,} of them one device's" if view.own > 1 else "one of them the device's"
-    show.out.print(f"someone who sees only a histogram of {view.reports:,} reports, {of}", style="bold")
+    origin = f"{view.own:,} of them one device's" if view.own > 1 else "one of them the device's"
+    show.out.print(f"someone who sees only a histogram of {view.reports:,} reports, {origin}", style="bold")
     certain = "always" if not view.delta else f"except with probability {view.delta:g}"
     table = show.table("", ("value", "before", "at most", "in words"))
     for name, before, after in view.beliefs:
@@ -180,4 +186,6 @@ def print_histogram(view: HistogramView) -> None:
         f"{certain}: odds move by e^{view.loss:.4f} at most. All this holds {LIMITS}."
     )
     if view.local is not None:
-        show.out.print(f"Against these alone a report of ε = {view.local:.6f} would keep the risk as well.")
+        show.out.print(
+            f"Against such a viewer alone, ε = {view.local:.6f} per report would also keep the risk."
+        )

@@ -1,4 +1,4 @@
-"""`hushmote experiment`: the experiments of a fleet."""
+"""`hushmote experiment`: a fleet's experiments."""
 
 from pathlib import Path
 from typing import Annotated
@@ -23,7 +23,7 @@ Grace = Annotated[
     int,
     typer.Option(
         "--grace",
-        help="Days, today included, on which late reports of the old version count.",
+        help="Number of days, including today, for which late reports of the old version count.",
         min=0,
         max=3650,
     ),
@@ -42,16 +42,17 @@ def experiment_sign(
         int, typer.Option(help="Highest serial that devices have, if `add` asks for a higher one.", min=0)
     ] = 0,
     output: Annotated[
-        Path | None, typer.Option(help="File to write; else FILE.signed.json here.", metavar="FILE")
+        Path | None,
+        typer.Option(help="File to write; default: FILE.signed.json in this folder.", metavar="FILE"),
     ] = None,
 ) -> None:
-    """Sign an experiment and its later withdrawal, on the machine with the signing key; needs no store.
+    """Sign an experiment and its later withdrawal on the machine with the signing key, without a store.
 
-    `hushmote experiment add` takes the resulting file. Anyone who has the file can publish and end this
+    `hushmote experiment add` accepts the resulting file. Anyone who has the file can publish and end this
     experiment, but nothing else.
     """
     check_exists(file)
-    from . import run  # imported here so that usage errors are fast
+    from . import run  # imported lazily so that usage errors are fast
 
     run.sign_file(file, fleet, folder, signing_key, after, output)
 
@@ -60,7 +61,7 @@ def experiment_sign(
 def experiment_show(file: ExperimentFile, as_json: AsJson = False) -> None:
     """Check an experiment file and print what boards will receive."""
     check_exists(file)
-    from . import run  # imported here so that usage errors are fast
+    from . import run  # imported lazily so that usage errors are fast
 
     run.show_file(file, as_json)
 
@@ -74,7 +75,7 @@ def experiment_add(
     fleet: Annotated[
         str | None,
         typer.Option(
-            help="Name of the fleet; else the only one that is not simulated, or home for the first."
+            help="Fleet name; default: the only fleet that is not simulated, or home in a new store."
         ),
     ] = None,
     keyed: Annotated[
@@ -86,7 +87,7 @@ def experiment_add(
 ) -> None:
     """Add an experiment, or a new version of it, to a fleet; `serve` publishes it."""
     check_exists(file)
-    from . import run  # imported here so that usage errors are fast
+    from . import run  # imported lazily so that usage errors are fast
 
     run.add(file, store, fleet, keyed, grace, as_json)
 
@@ -94,7 +95,7 @@ def experiment_add(
 @experiment_app.command("list")
 def experiment_list(store: StoreUrl = DEFAULT_STORE, as_json: AsJson = False) -> None:
     """List the versions of all experiments, oldest first."""
-    from . import run  # imported here so that usage errors are fast
+    from . import run  # imported lazily so that usage errors are fast
 
     run.list_versions(store, as_json)
 
@@ -106,10 +107,10 @@ def experiment_withdraw(
     fleet: FleetName = None,
     grace: Grace = GRACE_DAYS,
 ) -> None:
-    """Withdraw an experiment: boards stop reporting, and the counts stay.
+    """Withdraw an experiment so that boards stop reporting; its counts are kept.
 
     Late reports of its versions still count for up to --grace days, or not at all with --grace 0.
     """
-    from . import run  # imported here so that usage errors are fast
+    from . import run  # imported lazily so that usage errors are fast
 
     run.withdraw(name, store, fleet, grace)

@@ -36,9 +36,9 @@ from ..provision.options import fleet_name, open_folder
 
 
 def describe(experiment: Experiment, words: Description) -> dict[str, Any]:
-    """Return an experiment's version as plain values; ε in nats, low and high in the reading's unit."""
-    number = experiment.type == "number"
-    of_type: dict[str, Any] = vars(experiment)  # attributes that a type's own file on the board adds
+    """Return an experiment version as plain values: ε in nats, low and high in the reading's unit."""
+    is_number = experiment.type == "number"
+    type_fields: dict[str, Any] = vars(experiment)  # including those added by the type's board module
     return {
         "name": experiment.name,
         "digest": experiment.digest.hex(),
@@ -47,12 +47,12 @@ def describe(experiment: Experiment, words: Description) -> dict[str, Any]:
         "asks": words.asked.splitlines(),
         "type": experiment.type,
         "unit": words.unit,
-        "low": experiment.low / MILLI if number else None,
-        "high": experiment.high / MILLI if number else None,
+        "low": experiment.low / MILLI if is_number else None,
+        "high": experiment.high / MILLI if is_number else None,
         "labels": [*experiment.labels, "other"] if experiment.type == "choice" else None,
-        "salt": of_type["salt"].decode() if "salt" in of_type else None,
-        "slots": of_type.get("slots"),
-        "prefixes": list(of_type["prefixes"]) if "prefixes" in of_type else None,
+        "salt": type_fields["salt"].decode() if "salt" in type_fields else None,
+        "slots": type_fields.get("slots"),
+        "prefixes": list(type_fields["prefixes"]) if "prefixes" in type_fields else None,
         "answers": sorted(answers_of(experiment)),
         "missing": value_count(experiment) < experiment.domain,
         "domain": experiment.domain,
@@ -82,16 +82,19 @@ def show_file(file: Path, as_json: bool) -> None:
     payload = definition.payload()
     experiment = parse_experiment(payload)
     if as_json:
-        more = {"expires": definition.expires.isoformat(), "belief": belief(experiment.epsilon / MICRO)}
-        more |= {"guarantee": plain_guarantee(definition.guarantee()), "payload": payload.decode()}
-        more |= {"boards_need": [*board_files.needed_files(experiment)]}
-        print_json(describe(experiment, definition.description()) | more)
+        extra_fields = {
+            "expires": definition.expires.isoformat(),
+            "belief": belief(experiment.epsilon / MICRO),
+        }
+        extra_fields |= {"guarantee": plain_guarantee(definition.guarantee()), "payload": payload.decode()}
+        extra_fields |= {"boards_need": [*board_files.needed_files(experiment)]}
+        print_json(describe(experiment, definition.description()) | extra_fields)
         return
     facts = [
         ("name", definition.name),
         ("purpose", definition.purpose),
         ("owner", definition.owner),
-        ("expires", f"{definition.expires}, its last day{', which is over' * definition.expired}"),
+        ("expires", f"at the end of {definition.expires}{' (has expired)' * definition.expired}"),
         ("readings", words.readings(experiment, definition.unit)),
         ("missing", words.missing(experiment)),
         ("mechanism", words.mechanism(experiment)),
@@ -103,11 +106,11 @@ def show_file(file: Path, as_json: bool) -> None:
     ]
     if definition.keep:
         facts.append(("kept", f"windows are erased {definition.keep} after their end"))
-    if further := flash_options(experiment):
-        facts.append(("boards", f"need hushmote flash {further}"))
-    show.out.print(show.named(facts))
+    if options := flash_options(experiment):
+        facts.append(("boards", f"need hushmote flash {options}"))
+    show.out.print(show.facts_table(facts))
     show.out.print()
-    # Not through rich, which would break lines: these are the exact bytes.
+    # Bypass rich, which would wrap lines: these must be the exact bytes.
     typer.echo(payload.decode())
 
 
@@ -123,14 +126,14 @@ def sign_file(
     signing_key = load_signing_key(key)
     serial = max(int(time.time()), after + 1)
     if serial >= 2**32 - 1:
-        raise UsageError(f"--after {after} leaves no serial: they end at 4294967295")
+        raise UsageError(f"--after {after} leaves no serial; the highest is 4294967295")
     signed = signed_file.sign(definition, fleet_name(fleet, opened), signing_key, serial)
     path = output or Path(file.name.removesuffix(".toml") + signed_file.SUFFIX)
     with refusing(UsageError, f"write {path}"):
         path.write_text(signed_file.to_text(signed, signing_key), encoding="utf-8")
     show.out.print(
         f"{path}: {definition.name} for fleet {signed.fleet} until {definition.expires}, and its withdrawal, "
-        "signed; `hushmote experiment add` takes it",
+        "signed; next: `hushmote experiment add`",
         soft_wrap=True,
     )
 
@@ -149,7 +152,7 @@ def _fleet_of_experiment(store: str, fleet: str | None, keyed: bool | None) -> s
     fleets: Collection[str] = ()
     with suppress(StoreAbsent), Store(store, create=False) as opened:
         fleets = opened.fleets()
-        if fleet is None:  # never a simulated one, which boards would not find
+        if fleet is None:  # exclude simulated fleets, which boards would not find
             real = [name for name in fleets if not name.startswith(SIMULATED_PREFIX)]
             fleet = choose_name("fleet", None, real, f"in {opened.where}") if real else None
     fleet = fleet or "home"
@@ -163,9 +166,9 @@ def add(file: Path, store: str, fleet: str | None, keyed: bool | None, grace: in
     payload, expires, description, signed = _load_to_add(file)
     if signed is not None:
         if fleet not in (None, signed.fleet):
-            raise UsageError(f"{file} is signed for fleet {signed.fleet}: leave out --fleet")
+            raise UsageError(f"{file} is signed for fleet {signed.fleet}; omit --fleet")
         if keyed is False:
-            raise UsageError(f"{file} is signed, and nothing is signed in an open fleet: leave out --open")
+            raise UsageError(f"{file} is signed, but an open fleet has no signatures; omit --open")
         fleet = signed.fleet
     fleet = _fleet_of_experiment(store, fleet, keyed)
     log = audit_log(store)
@@ -186,19 +189,20 @@ def add(file: Path, store: str, fleet: str | None, keyed: bool | None, grace: in
         )
         versions, is_keyed = opened.experiments(fleet), opened.fleets()[fleet]
     new = next(v for v in versions if v.experiment.digest == experiment.digest)
-    most = most_reports(versions)[new.id]
+    max_reports = most_reports(versions)[new.id]
     if as_json:
-        print_json({"fleet": fleet} | describe(experiment, description) | {"highest_number": most})
+        print_json({"fleet": fleet} | describe(experiment, description) | {"highest_number": max_reports})
         return
     show.out.print(
         f"{experiment.name} {experiment.digest.hex()} added to fleet {fleet}; `serve` publishes it"
         + (" if it has the signing key" if is_keyed and signed is None else "")
     )
-    honest = reports_in_budget(experiment)
-    if most is not None and honest is not None and most > honest:
+    honest_reports = reports_in_budget(experiment)
+    if max_reports is not None and honest_reports is not None and max_reports > honest_reports:
         show.out.print(
-            f"An earlier version was cheaper, so a stolen device counts up to {most:,} times under this one, "
-            f"an honest one {honest:,} times: a new name keeps both to that."
+            f"An earlier version was cheaper, so a stolen device could count up to {max_reports:,} "
+            f"times under this one, but an honest device at most {honest_reports:,} times. A new name limits "
+            f"both to {honest_reports:,}."
         )
 
 
@@ -227,14 +231,14 @@ def list_versions(store: str, as_json: bool) -> None:
         cells = (v.fleet, e.name, e.digest.hex(), f"{e.epsilon / MICRO:g}", f"{e.every:,}")
         days = (str(day or "-") for day in (v.expires, v.counted_until))
         table.add_row(*cells, "yes" if v.current else "no", *days)
-    show.out.print(table if versions else "no experiment has been added yet")
+    show.out.print(table if versions else "no experiments have been added yet")
     newest = {(v.fleet, v.experiment.name): v for v in versions if v.purpose}
     for (fleet, name), v in newest.items():
         show.out.print(f"{name} of {fleet}: {v.purpose} ({v.owner})")
 
 
 def withdraw(name: str, store: str, fleet: str | None, grace: int) -> None:
-    """Withdraw an experiment: boards stop reporting, and the counts stay."""
+    """Withdraw an experiment so that boards stop reporting; its counts are kept."""
     log = audit_log(store)
     with Store(store, create=False) as opened:
         log.check()

@@ -1,4 +1,4 @@
-"""`hushmote ledger`: the remaining budgets of a fleet or of one board, and when they run out."""
+"""`hushmote ledger`: the remaining budgets of a fleet or a board, and when they will run out."""
 
 import datetime
 import sys
@@ -21,7 +21,7 @@ from ...server.store.store import Store
 from ..options import DEFAULT_STORE, AsJson, FleetName, PolicyFile, StoreUrl, choose_fleet, print_json
 from ..output import PICTURES, Pictures, check_paths
 
-# Two lines each, so that eight columns fit into 80 characters.
+# Split each heading into two lines so that eight columns fit into 80 characters.
 _HEADINGS = ("experiment", "ε", "per new\ndevice", *(text.replace(" ", "\n", 1) for text in words.HEADINGS))
 
 
@@ -30,15 +30,19 @@ def ledger_command(  # noqa: PLR0913 - one for each option
     fleet: FleetName = None,
     policy_file: PolicyFile = None,
     devices: Annotated[
-        int | None, typer.Option(help="Devices in the field, whether or not they have reported.", min=1)
+        int | None,
+        typer.Option(help="Number of devices in the field, whether or not they have reported.", min=1),
     ] = None,
-    days: Annotated[int, typer.Option(help="The rate is that of the last N full days.", min=1)] = 7,
+    days: Annotated[int, typer.Option(help="Number of full days to average the rate over.", min=1)] = 7,
     device: Annotated[list[str] | None, typer.Option(help="Also show this device; may be repeated.")] = None,
     status: Annotated[
-        Path | None, typer.Option(help="Show one device instead, from its client.status(): a file, or -.")
+        Path | None,
+        typer.Option(
+            help="Show one device instead, from a file with its client.status(), or - for standard input."
+        ),
     ] = None,
     per_day: Annotated[
-        float | None, typer.Option(help="With --status: reports that the device makes a day.")
+        float | None, typer.Option(help="With --status: number of reports that the device makes per day.")
     ] = None,
     output: Pictures = None,
     as_json: AsJson = False,
@@ -48,14 +52,12 @@ def ledger_command(  # noqa: PLR0913 - one for each option
     board_policy = None if policy_file is None else policy.read(policy_file)
     if status is not None:
         if paths or device or devices is not None:
-            raise UsageError(
-                "--output, --device and --devices apply to a fleet: leave them out, or leave out --status"
-            )
+            raise UsageError("--output, --device and --devices apply to a fleet; omit them, or omit --status")
         text = sys.stdin.read() if str(status) == "-" else policy.read_text(status)
         _board(board_status.parse(text), board_policy, per_day, as_json)
         return
     if per_day is not None:
-        raise UsageError("--per-day needs --status: a fleet's rate is counted in its store")
+        raise UsageError("--per-day requires --status; a fleet's rate comes from its store")
     today = datetime.datetime.now(datetime.UTC).date()
     with Store(store, create=False) as opened:
         ledger = fleet_ledger.read(
@@ -65,7 +67,7 @@ def ledger_command(  # noqa: PLR0913 - one for each option
     for path in paths:
         from . import plot as ledger_plot  # matplotlib takes a second to load
 
-        ledger_plot.plot(path, f"What fleet {ledger.fleet} can still give", lines, today)
+        ledger_plot.plot(path, f"Remaining budget of fleet {ledger.fleet}", lines, today)
     if as_json:
         print_json(_json(ledger, lines, today))
         return
@@ -115,10 +117,10 @@ def _show(ledger: FleetLedger, lines: list[Remaining]) -> None:
 def _notes(ledger: FleetLedger, lines: list[Remaining]) -> Iterator[str]:
     yield from words.notes(ledger.policy, len(lines))
     if ledger.policy is not None and ledger.policy.consent_from == "network":
-        yield policy.STARTED
-    unheard = [device for device, profile in ledger.devices.items() if not any(profile)]
-    if unheard:
-        yield f"never heard from: {', '.join(unheard)}"
+        yield policy.NETWORK_START_NOTE
+    silent_devices = [device for device, profile in ledger.devices.items() if not any(profile)]
+    if silent_devices:
+        yield f"devices that have never reported: {', '.join(silent_devices)}"
     mixed = [x.budget.experiment.name for x in lines if x.budget.cheapest != x.budget.dearest]
     if mixed:
         yield f"{', '.join(mixed)}: versions differ in ε; each report is counted at the largest ε."
@@ -127,34 +129,34 @@ def _notes(ledger: FleetLedger, lines: list[Remaining]) -> Iterator[str]:
 def _board(status: BoardStatus, board_policy: Policy | None, per_day: float | None, as_json: bool) -> None:
     if per_day is not None and not per_day > 0:
         raise UsageError(f"--per-day must be above 0, not {per_day:g}")
-    lifetime = None if board_policy is None else status.lifetime_use(board_policy)
+    lifetime_use = None if board_policy is None else status.lifetime_use(board_policy)
     days = [line.days(per_day) if per_day else None for line in status.experiments]
     if as_json:
         document = status.model_dump()
-        for line, silent_in in zip(document["experiments"], days, strict=True):
-            line |= {"epsilon": line["epsilon"] and line["epsilon"] / MICRO, "days_left": silent_in}
+        for line, days_left in zip(document["experiments"], days, strict=True):
+            line |= {"epsilon": line["epsilon"] and line["epsilon"] / MICRO, "days_left": days_left}
         print_json(
-            document | {"sum": status.sum / MICRO, "squares": status.squares / MICRO**2, "life": lifetime}
+            document | {"sum": status.sum / MICRO, "squares": status.squares / MICRO**2, "life": lifetime_use}
         )
         return
     headings = ("experiment", "state", "ε", "made", "left", *(("silent in",) if per_day else ()))
     table = show.table("this board", headings, (0, 1))
-    for line, silent_in in zip(status.experiments, days, strict=True):
+    for line, days_left in zip(status.experiments, days, strict=True):
         table.add_row(
             line.name,
             f"{line.state}: {line.reason}" if line.reason else line.state,
             "" if line.epsilon is None else f"{line.epsilon / MICRO:g}",
             f"{line.made:,}",
             "" if line.left is None else f"{line.left:,}",
-            *(("" if silent_in is None else f"{silent_in:,.0f} days",) if per_day else ()),
+            *(("" if days_left is None else f"{days_left:,.0f} days",) if per_day else ()),
         )
     show.out.print(table)
-    for sentence in _describe_spending(status, lifetime):
+    for sentence in _describe_spending(status, lifetime_use):
         show.out.print(sentence)
 
 
 def _describe_spending(status: BoardStatus, lifetime: dict[str, Any] | None) -> Iterator[str]:
-    """Yield sentences on a board's lifetime spending, and on what prevents it from reporting."""
+    """Yield sentences on a board's lifetime spending and on the reason if it cannot report."""
     if lifetime is None:
         yield f"spent in its lifetime: Σε = {status.sum / 1e6:g}, Σε² = {status.squares / 1e12:g}"
     else:

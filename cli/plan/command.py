@@ -1,4 +1,4 @@
-"""`hushmote plan`: devices, epsilon, values and error of an experiment; how to spend a lifetime budget."""
+"""`hushmote plan`: plan an experiment, or how to spend a lifetime budget."""
 
 import dataclasses
 import inspect
@@ -15,8 +15,8 @@ from ..output import output_option
 _Input = Annotated[
     str | None,
     typer.Option(
-        help="Propose range, bins and unit, labels, or yes and no from readings in a CSV file, and "
-        "simulate the plan on them.",
+        help="Derive the range, bins and unit, the labels, or yes and no from the readings in a CSV file, "
+        "and simulate the plan on them.",
         metavar="FILE:COLUMN",
     ),
 ]
@@ -29,8 +29,8 @@ def plan_command(input: str | None, output: list[Path] | None, as_json: bool, **
     """Plan an experiment: devices, ε, error, and how to spend a lifetime budget.
 
     Give three of devices, ε, values and error to get the fourth. With --lifetime, --horizon and --call
-    instead of --epsilon, it shows how to spend a lifetime budget, and how precise a day, a week and 30 days
-    will be. Without options it prints worked examples.
+    instead of --epsilon, show how to spend a lifetime budget, and how precise a day, a week and 30 days
+    will be. Without options, print worked examples.
     """
     from .run import run  # imported here so that usage errors are fast
 
@@ -41,12 +41,12 @@ def _request_parameters() -> Iterator[inspect.Parameter]:
     kinds = get_type_hints(PlanRequest)
     for field in dataclasses.fields(PlanRequest):
         kind, kinds_of_values = kinds[field.name], get_args(kinds[field.name])
-        if str in kinds_of_values:  # Python accepts a number or texts here, the command line one text
+        if str in kinds_of_values:  # Python accepts a number or texts here; the command line accepts one text
             kind = str | None
         elif Sequence[str] in kinds_of_values:
             kind = list[str] | None
-        usual = OTHER_NAMES.get(field.name, f"--{field.name.replace('_', '-')}")
-        option = typer.Option(*(field.metadata["names"] or (usual,)), help=field.metadata["help"])
+        default_name = OTHER_NAMES.get(field.name, f"--{field.name.replace('_', '-')}")
+        option = typer.Option(*(field.metadata["names"] or (default_name,)), help=field.metadata["help"])
         yield keyword(field.name, Annotated[kind, option], field.default)
 
 

@@ -1,4 +1,4 @@
-"""The work of `hushmote plan`."""
+"""The implementation of `hushmote plan`."""
 
 import datetime
 from pathlib import Path
@@ -23,13 +23,13 @@ WORKED_EXAMPLES = (
     (
         "How many devices does a yes-or-no question need?",
         "hushmote plan --epsilon 2 --values yes-no --error 0.02",
-        "Take 4,140 devices, each with one report of ε = 2. The share of yes is then known to ±2 points, 95"
+        "Use 4,140 devices, each with one report of ε = 2. The share of yes is then known to ±2 points, 95"
         " times in 100.",
     ),
     (
-        "How exactly do 5,000 devices tell their mean temperature?",
+        "How precisely can 5,000 devices measure their mean temperature?",
         "hushmote plan --for mean --devices 5000 --epsilon 2 --values 64 --low -30 --high 34 --unit °C",
-        "Take one report of ε = 2 from each of 5,000 devices. The mean is then known to ±1.94% of the range,"
+        "Use one report of ε = 2 from each of 5,000 devices. The mean is then known to ±1.94% of the range,"
         " 95 times in 100.",
     ),
     (
@@ -49,7 +49,7 @@ def placeholder_names(path: Path) -> ExperimentInfo:
 
 
 def run(request: PlanRequest, column: str | None, output_paths: list[Path] | None, as_json: bool) -> None:
-    """Plan, print and write; without options print worked examples.
+    """Make a plan, print it and write it to files; without options, print worked examples.
 
     Args:
         request: The plan to make.
@@ -105,7 +105,7 @@ def _trial(plan_answer: PlanAnswer, proposal: Proposal) -> "Trial":
 
 def _files(output_paths: list[Path] | None, request: PlanRequest) -> tuple[Path, ...]:
     paths, reading = output.check_paths(output_paths, EXPERIMENT, *output.PICTURES), reading_of(request)
-    number = not reading.yes_no and not reading.labels
-    if number and reading.low is None and any(path.suffix.lower() == EXPERIMENT for path in paths):
+    is_number = not reading.yes_no and not reading.labels
+    if is_number and reading.low is None and any(path.suffix.lower() == EXPERIMENT for path in paths):
         raise PlanError(NEEDS_RANGE)
     return paths

@@ -1,4 +1,4 @@
-"""A simulation of a planned fleet with the readings that the plan is based on."""
+"""Simulate a planned fleet on the readings that the plan is based on."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -28,11 +28,11 @@ class Trial:
 
 
 def try_plan(file_text: str, population: str) -> Trial:
-    """Simulate the fleet of an experiment file's text.
+    """Simulate the fleet that an experiment file's text describes.
 
     Args:
-        file_text: The text.
-        population: As for `hushmote simulate`.
+        file_text: The experiment file's text.
+        population: The population, as for `hushmote simulate`.
     """
     with progress("simulating", 1.0) as advance:
         return Trial(simulate(parse(file_text), population=population, advance=advance))

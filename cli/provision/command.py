@@ -1,4 +1,4 @@
-"""`hushmote provision fleet`, `device`, `upgrade` and `keys`: a fleet's folder, and its boards' settings."""
+"""`hushmote provision fleet`, `device`, `upgrade` and `keys`: a fleet's folder and its boards' settings."""
 
 import dataclasses
 import os
@@ -41,19 +41,19 @@ provision_app = typer.Typer()
 ASKS_FIRST = "each device stays silent until someone at the device agrees"
 CONSENT_GIVEN = "given elsewhere: {}"
 _FIRMWARE = {".h": "C", ".yaml": "ESPHome"}
-_HOST_AND_PORT = re.compile(r"(?:\[([^]]+)\]|([^:,]+)):([0-9]+)")  # one host with its port
-# Fields of FleetSpec for `--set`: those without an option of their own.
+_HOST_AND_PORT = re.compile(r"(?:\[([^]]+)\]|([^:,]+)):([0-9]+)")  # a single host with its port
+# Fields of FleetSpec that `--set` accepts because they have no separate option.
 FIELDS = (
     "port, password_port, aggregator_port, cluster_port, monitor_port, board_host, broker_user, device_days"
 )
 
 
 def fleet_command(  # noqa: PLR0913 - one for each option
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to make.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to create.")],
     host: Annotated[
         list[str],
         typer.Option(
-            help="Name or address by which boards and aggregators reach the broker; one for each NATS server."
+            help="Name or address at which boards and aggregators reach the broker; one per NATS server."
         ),
     ],
     fleet: Annotated[str, typer.Option(help="Name of the fleet.")] = "home",
@@ -64,13 +64,13 @@ def fleet_command(  # noqa: PLR0913 - one for each option
         int, typer.Option(help="Number of aggregators that will share the reports.", min=1, max=64)
     ] = 1,
     broker_folder: Annotated[
-        str, typer.Option(help="Where broker/ will lie on the broker's machine; else in the folder itself.")
+        str, typer.Option(help="Path of broker/ on the broker's machine; default: its path in FOLDER.")
     ] = "",
     consent: Annotated[
         str,
         typer.Option(
-            help="Where people said yes, as on signed forms: devices then do not ask, and the statement "
-            "shows it.",
+            help="Where people have opted in, such as signed forms; devices then do not ask, and the "
+            "statement shows it.",
             metavar="WHERE",
         ),
     ] = "",
@@ -78,7 +78,7 @@ def fleet_command(  # noqa: PLR0913 - one for each option
         list[str] | None,
         typer.Option(
             "--set",
-            help=f"A setting other than usual, such as port=8884: {FIELDS}. Repeat it for several.",
+            help=f"Override a setting, such as port=8884; fields: {FIELDS}. May be repeated.",
             metavar="FIELD=VALUE",
         ),
     ] = None,
@@ -86,12 +86,12 @@ def fleet_command(  # noqa: PLR0913 - one for each option
         bool,
         typer.Option(
             "--passphrase",
-            help=f"Encrypt the authority's key with a passphrase that is asked for, or {PASSPHRASE}.",
+            help=f"Encrypt the authority's key with a passphrase, from a prompt or {PASSPHRASE}.",
         ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a fleet: authority, broker's certificate and configuration, master key."""
+    """Create a fleet: authority, broker certificate and configuration, master key."""
     in_environment = keys.ENVIRONMENT_VARIABLE in os.environ
     spec = _spec(
         fields or (),
@@ -103,7 +103,7 @@ def fleet_command(  # noqa: PLR0913 - one for each option
         consent=consent.strip(),
     )
     if in_environment:
-        load_keys()  # it must hold them
+        load_keys()  # fail early if it does not contain keys
     new_folder = fleet_folder.make(
         folder,
         spec,
@@ -121,13 +121,13 @@ def fleet_command(  # noqa: PLR0913 - one for each option
         print_json(dataclasses.asdict(new_folder.fleet) | values | {"until": ends})
         return
     ends = ", ".join(f"{name} {when:%Y-%m-%d}" for name, when in until.items())
-    where = "keys stay in HUSHMOTE_MASTER_KEY" if in_environment else "master key is there"
+    key_location = "keys remain in HUSHMOTE_MASTER_KEY" if in_environment else "master key is there"
     for line in (
         f"{folder}: fleet {new_folder.fleet.fleet}; its certificates end:",
         f"  {ends}",
         "  authority/   keep it offline, with a backup: its keys sign certificates and experiments",
         "  broker/      for the broker's machine" + ("s, one folder each" if spec.broker == NATS else ""),
-        f"  aggregator/  for the aggregators' machines; the {where}",
+        f"  aggregator/  for the aggregators' machines; the {key_location}",
         "  devices/     devices' settings",
         f"  consent      {CONSENT_GIVEN.format(spec.consent) if spec.consent else ASKS_FIRST}",
         *first_steps(new_folder, in_environment),
@@ -136,11 +136,13 @@ def fleet_command(  # noqa: PLR0913 - one for each option
 
 
 def _spec(texts: Sequence[str], **values: Any) -> FleetSpec:
-    """Return the fleet from the options and FIELD=VALUE texts; raise UsageError for an invalid one."""
+    """Return the fleet specified by the options and FIELD=VALUE texts; raise UsageError if invalid."""
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or name in values or name not in FIELDS.split(", "):
-            raise UsageError(f"--set {text}: give each field once, as FIELD=VALUE; the fields are {FIELDS}")
+            raise UsageError(
+                f"--set {text}: must be FIELD=VALUE with each field at most once; the fields are {FIELDS}"
+            )
         values[name] = value
     try:
         return FleetSpec(**values)
@@ -160,36 +162,41 @@ def device_command(  # noqa: PLR0913 - one for each option
     master_key: MasterKey = None,
     open_fleet: Annotated[
         bool,
-        typer.Option("--open", help="The fleet is open: reports carry no tags, so anyone can forge them."),
+        typer.Option(
+            "--open", help="The fleet is open; its reports carry no tags, so anyone can forge them."
+        ),
     ] = False,
     login: Annotated[
         bool,
-        typer.Option("--password", help="With --folder: a login for the broker, in place of a certificate."),
+        typer.Option("--password", help="With --folder: issue a broker login instead of a certificate."),
     ] = False,
     wifi_ssid: Annotated[
         str,
         typer.Option(
-            help=f"Name of the Wi-Fi network. Its password is asked for, or set {WIFI_PASSWORD}; where the "
-            "chip wants one, HUSHMOTE_WIFI_COUNTRY is the country, such as DE."
+            help=f"Name of the Wi-Fi network. You are asked for its password, or set {WIFI_PASSWORD}. If the "
+            "chip needs a country, set HUSHMOTE_WIFI_COUNTRY, such as DE."
         ),
     ] = "",
     broker: Annotated[
         str,
         typer.Option(
-            help="The broker as the board reaches it: mqtt://[user@]host[:1883], or mqtts:// with --ca; of a "
-            f"cluster host,host,...; set {MQTT_PASSWORD} to the user's password. With --folder a name of its "
-            "broker; else the first.",
+            help="Broker URL for the board: mqtt://[user@]host[:1883], or mqtts:// with --ca; for a cluster "
+            f"host,host,...; set {MQTT_PASSWORD} to the user's password. With --folder: one of the broker's "
+            "names; default: the first.",
             metavar="URL",
         ),
     ] = "",
     ca: Annotated[
         Path | None,
-        typer.Option(help="PEM file of the CA that vouches for the broker; with it the board speaks TLS."),
+        typer.Option(
+            help="PEM file of the CA that signed the broker's certificate; makes the board use TLS."
+        ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Where the settings file is written; else devices/ of the fleet's folder, or here.",
+            help="Folder for the settings file; default: devices/ in the fleet's folder, or the "
+            "current folder.",
             metavar="FOLDER",
         ),
     ] = None,
@@ -197,14 +204,14 @@ def device_command(  # noqa: PLR0913 - one for each option
         firmware.Firmware | None,
         typer.Option(
             "--for",
-            help="Also write DEVICE.h for firmware in C, or DEVICE.esphome.yaml; of a device that has "
-            "settings already, only that.",
+            help="Also write DEVICE.h for firmware in C, or DEVICE.esphome.yaml; if the device already has "
+            "settings, write only this file.",
             show_default=False,
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make one device's settings: its id, its keys, its network."""
+    """Create one device's settings: its id, keys and network."""
     if target and device and (path := _settings_path(device, folder, out)).exists():
         has_settings = True
         opened, settings = None, provision.load_settings(path)
@@ -237,13 +244,15 @@ def device_command(  # noqa: PLR0913 - one for each option
     if not has_settings:
         show.out.print(provision.describe(settings, path, for_flash=file is None))
     if file:
-        show.out.print(f"{file}: the same for firmware in {_FIRMWARE[file.suffix]}; only you can read it")
+        show.out.print(
+            f"{file}: the same settings for firmware in {_FIRMWARE[file.suffix]}; only you can read it"
+        )
     if opened is not None and (login or opened.fleet.broker == NATS):
         print_next([rotation.reload_broker(opened.fleet)])
 
 
 def _settings_path(device: str, folder: Path | None, out: Path | None) -> Path:
-    """Return the path of a device's settings: in `out`, or in devices/ of the fleet's folder, or here."""
+    """Return a device's settings path: in `out`, devices/ of the fleet's folder, or the current folder."""
     if out or folder is None:
         return provision.settings_path(check_device(device), out or Path())
     return provision.settings_path(check_device(device), open_folder(folder).path / DEVICES)
@@ -251,26 +260,27 @@ def _settings_path(device: str, folder: Path | None, out: Path | None) -> Path:
 
 def _network(opened: FleetFolder | None, broker: str, ca: Path | None, login: bool) -> Network:
     if opened is None and login:
-        raise UsageError("--password needs the fleet's folder: give --folder")
+        raise UsageError("--password requires the fleet's folder; give --folder")
     if opened is None:
         return _at_broker(broker, ca)
     if ca:
-        raise UsageError("the folder contains the broker's CA: leave out --ca")
+        raise UsageError("the folder contains the broker's CA; omit --ca")
     return _in_folder(opened, broker, login)
 
 
 def _fleet_keys(master_key: Path | None, open_fleet: bool) -> keys.FleetKeys | None:
     fleet_keys = None if open_fleet else load_keys(master_key)
     if fleet_keys is None and not open_fleet:
-        raise ProvisionError("give --master-key FILE for a fleet with keys, or --open for an open one")
+        raise ProvisionError("give --master-key FILE for a keyed fleet, or --open for an open fleet")
     return fleet_keys
 
 
 def _with_credentials(opened: FleetFolder, device: str, network: Network, path: Path, login: bool) -> Network:
-    """Return the network with a new login or certificate that admits the device at the broker."""
+    """Return the network with a new login or certificate, with which the broker admits the device."""
     if path.exists():
         raise ProvisionError(
-            f"{path} already exists; for new keys for the same board use `hushmote provision rotate devices`"
+            f"{path} already exists; to issue new keys for the same board, use `hushmote provision "
+            "rotate devices`"
         )
     if login:
         return dataclasses.replace(network, mqtt_user=device, mqtt_password=opened.issue_login(device))
@@ -278,7 +288,7 @@ def _with_credentials(opened: FleetFolder, device: str, network: Network, path: 
 
 
 def _at_broker(broker: str, ca: Path | None) -> Network:
-    """Return a board's network settings without a fleet's folder; the host may be filled in later."""
+    """Return a board's network settings without a fleet's folder; the host may be empty, to be set later."""
     scheme, _, rest = broker.rpartition("://")
     user, _, hosts = rest.rpartition("@")
     if scheme not in ("", "mqtt", "mqtts") or ":" in user:
@@ -287,7 +297,7 @@ def _at_broker(broker: str, ca: Path | None) -> Network:
             f"set {MQTT_PASSWORD} to the user's password"
         )
     if scheme and (scheme == "mqtts") != (ca is not None):
-        raise UsageError("TLS needs both mqtts:// and --ca, the PEM file of the broker's CA")
+        raise UsageError("TLS requires both mqtts:// and --ca, the PEM file of the broker's CA")
     single_host = _HOST_AND_PORT.fullmatch(hosts)
     return Network(
         mqtt_host=single_host[1] or single_host[2] if single_host else hosts.strip("[]"),
@@ -309,11 +319,11 @@ def _in_folder(folder: FleetFolder, broker: str, login: bool) -> Network:
     if not names <= set(fleet.board_hosts):
         raise UsageError(
             f"the broker's certificate names {', '.join(fleet.board_hosts)} and not {broker}, so "
-            "boards would refuse it: `hushmote provision rotate broker NAME ...` changes its names"
+            "boards would reject it; change its names with `hushmote provision rotate broker NAME ...`"
         )
     if login:
         folder.check_logins()
-    # One broker may have several names; with several servers, a board tries the next if one does not answer.
+    # A single broker may have several names; in a cluster, a board tries the next server if one is down.
     hosts = ",".join(fleet.hosts) if fleet.broker == NATS else fleet.hosts[0]
     return Network(
         mqtt_host=broker or fleet.board_host or hosts,
@@ -324,13 +334,14 @@ def _in_folder(folder: FleetFolder, broker: str, login: bool) -> Network:
 
 def upgrade_command(
     settings: Annotated[
-        list[Path] | None, typer.Argument(metavar="SETTINGS", help="Devices' settings outside the folder.")
+        list[Path] | None,
+        typer.Argument(metavar="SETTINGS", help="Settings files of devices outside the folder."),
     ] = None,
     folder: Folder = None,
     master_key: MasterKey = None,
     as_json: AsJson = False,
 ) -> None:
-    """Give a fleet a separate signing key if it has none; can be run again."""
+    """Give a fleet a separate signing key if it does not have one; safe to run again."""
     opened = None if folder is None and master_key is not None else open_folder(folder)
     paths = list(settings or ())
     if opened is not None:
@@ -342,15 +353,13 @@ def upgrade_command(
 def keys_command(
     file: Annotated[Path, typer.Argument(help="File to write; only its owner may read it (mode 0600).")],
 ) -> None:
-    """Make a server's master key and, beside it in signing.key, the key that signs experiments.
+    """Create a server's master key and, next to it in signing.key, the key that signs experiments.
 
-    `hushmote provision fleet` makes both for a fleet with an authority of its own.
+    `hushmote provision fleet` creates both for a fleet with its own authority.
     """
     signing = file.with_name("signing.key")
     if signing == file:
-        raise UsageError(
-            f"{file} is the name of the signing key's file: choose another name for the master key"
-        )
+        raise UsageError(f"{file} is the signing key's file name; choose another name for the master key")
     create_keys(file, signing)
     show.out.print(f"{file} contains a new master key, for aggregators; there is no other copy")
     show.out.print(

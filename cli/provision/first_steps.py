@@ -1,4 +1,4 @@
-"""The next steps after making a fleet's folder, as commands to paste."""
+"""The next steps after creating a fleet's folder, as commands to paste."""
 
 import os
 import shlex
@@ -10,44 +10,44 @@ from ...fleet.provisioning.fleet_folder import FleetFolder
 from ...fleet.provisioning.fleet_spec import NATS, FleetSpec
 
 _OTHER_AGGREGATORS = (
-    "     and the others alike, each with its own file; those on other machines need",
-    "     one PostgreSQL store for all",
+    "     and the others likewise, each with its own file; across several machines they",
+    "     must share one PostgreSQL store",
 )
 
-_BEFORE_BOARDS = ", before any board: it asks NATS to keep reports:"
-_AFTER_BOARDS = ("  5. after every new board: copy broker/ again, and send each nats-server SIGHUP",)
+_BEFORE_BOARDS = " before any board, because it makes NATS store reports:"
+_AFTER_BOARDS = ("  5. after adding a board: copy broker/ again, and send each nats-server SIGHUP",)
 
 
 def first_steps(fleet_folder: FleetFolder, in_environment: bool) -> list[str]:
     """Return the lines to print.
 
-    The commands are meant for the current folder: paths below it are relative.
+    The commands run in the current folder, so paths below it are relative.
 
     Args:
         fleet_folder: The new folder.
         in_environment: Whether the keys are in HUSHMOTE_MASTER_KEY.
     """
     folder, fleet = fleet_folder.path.resolve(), fleet_folder.fleet
-    own = folder / "aggregator"
+    aggregator_folder = folder / "aggregator"
     shared = len(fleet.aggregators) > 1
     clustered = fleet.broker == NATS
-    # Not in aggregator/, which is copied anew after each rotation.
+    # The store is not in aggregator/, which is copied again after each rotation.
     store = "--store " + shlex.quote(f"sqlite:///{_from_here(folder / 'hushmote.sqlite')}")
-    serve = ["hushmote serve " + store, f"--broker {_quote(own / 'aggregator_1.toml')}"]
+    serve = ["hushmote serve " + store, f"--broker {_quote(aggregator_folder / 'aggregator_1.toml')}"]
     if not in_environment:
-        serve.append(f"--master-key {_quote(own / 'master.key')}")
+        serve.append(f"--master-key {_quote(aggregator_folder / 'master.key')}")
     if clustered:
-        first = _nats_servers(folder, fleet)
+        broker_steps = _nats_servers(folder, fleet)
     else:
-        first = [
-            "next, in this folder; to other machines copy broker/ and aggregator/ first:",
-            "  1. the broker, in a terminal of its own:",
+        broker_steps = [
+            "next, in this folder (first copy broker/ and aggregator/ to other machines):",
+            "  1. the broker, in a separate terminal:",
             *_commands(*_broker(folder, Path(fleet.broker_folder), fleet.broker_user)),
         ]
     return [
-        *first,
+        *broker_steps,
         *_question(folder, fleet, store, in_environment),
-        "  3. the aggregator, in a terminal of its own" + (_BEFORE_BOARDS if clustered else ":"),
+        "  3. the aggregator, in a separate terminal" + (_BEFORE_BOARDS if clustered else ":"),
         *_commands(" \\\n  ".join(serve)),
         *(_OTHER_AGGREGATORS if shared else ()),
         "  4. a board:",
@@ -57,12 +57,12 @@ def first_steps(fleet_folder: FleetFolder, in_environment: bool) -> list[str]:
 
 
 def _question(folder: Path, fleet: FleetSpec, store: str, in_environment: bool) -> list[str]:
-    """Return the lines that add an experiment; with the signing key in a file, it is signed first."""
+    """Return the lines that add an experiment, which is signed first if the signing key is in a file."""
     if in_environment:
         add = f"hushmote experiment add room_temp.toml --fleet {fleet.fleet} --keys \\\n  {store}"
-        return ["  2. what is asked:", *_commands(add)]
+        return ["  2. the experiment:", *_commands(add)]
     return [
-        "  2. what is asked, signed on the machine that keeps authority/:",
+        "  2. the experiment, signed on the machine that has authority/:",
         *_commands(
             f"hushmote experiment sign room_temp.toml --folder {_quote(folder)}",
             f"hushmote experiment add room_temp.signed.json --keys \\\n  {store}",
@@ -71,35 +71,39 @@ def _question(folder: Path, fleet: FleetSpec, store: str, in_environment: bool) 
 
 
 def _nats_servers(folder: Path, fleet: FleetSpec) -> list[str]:
-    there = Path(fleet.broker_folder)
-    lines = ["next, in this folder; leave out the copying where a server is on this machine:"]
+    remote_folder = Path(fleet.broker_folder)
+    lines = ["next, in this folder (skip the copying for a server on this machine):"]
     for number, host in enumerate(fleet.hosts, 1):
-        here, own = folder / f"broker/{number}", there / str(number)
+        source, destination = folder / f"broker/{number}", remote_folder / str(number)
         lines.append(
-            f"  1. a server on {host}, in a terminal of its own:" if number == 1 else f"    on {host}:"
+            f"  1. a server on {host}, in a separate terminal:" if number == 1 else f"    on {host}:"
         )
         if not fleet_spec.is_loopback(host):
-            at, of_theirs = shlex.quote(host), shlex.quote(str(there))
-            lines += _commands(f"ssh {at} mkdir -p {of_theirs}")
-            lines += _commands(f"scp -rp {_quote(here)} {at}:{of_theirs}/")
-        elif own != here:
-            lines += _commands(f"mkdir -p {_quote(there)} && cp -r {_quote(here)} {_quote(there)}/")
-        lines += _commands(f"nats-server -c {_quote(own / 'nats.conf')}")
+            quoted_host, quoted_folder = shlex.quote(host), shlex.quote(str(remote_folder))
+            lines += _commands(f"ssh {quoted_host} mkdir -p {quoted_folder}")
+            lines += _commands(f"scp -rp {_quote(source)} {quoted_host}:{quoted_folder}/")
+        elif destination != source:
+            lines += _commands(
+                f"mkdir -p {_quote(remote_folder)} && cp -r {_quote(source)} {_quote(remote_folder)}/"
+            )
+        lines += _commands(f"nats-server -c {_quote(destination / 'nats.conf')}")
     return lines
 
 
-def _broker(folder: Path, there: Path, user: str) -> list[str]:
+def _broker(folder: Path, destination: Path, user: str) -> list[str]:
     commands = []
-    if there != folder / "broker":
-        commands.append(f"mkdir -p {_quote(there)} && cp -r {_quote(folder / 'broker')}/. {_quote(there)}")
+    if destination != folder / "broker":
+        commands.append(
+            f"mkdir -p {_quote(destination)} && cp -r {_quote(folder / 'broker')}/. {_quote(destination)}"
+        )
     # Unless root starts mosquitto, it keeps running as the current user, who already owns the files.
     if os.name == "posix" and os.geteuid() == 0 and user != "root":
-        # The user needs access to all parent folders.
-        closed = [p for p in there.parents if p.exists() and not p.stat().st_mode & stat.S_IXOTH]
-        if closed:
-            commands.append("chmod o+x " + " ".join(map(_quote, reversed(closed))))
-        commands.append(f"chown -R {shlex.quote(user)}: {_quote(there)}")
-    return [*commands, f"mosquitto -c {_quote(there / 'mosquitto.conf')}"]
+        # mosquitto's user needs access to all parent folders.
+        inaccessible = [p for p in destination.parents if p.exists() and not p.stat().st_mode & stat.S_IXOTH]
+        if inaccessible:
+            commands.append("chmod o+x " + " ".join(map(_quote, reversed(inaccessible))))
+        commands.append(f"chown -R {shlex.quote(user)}: {_quote(destination)}")
+    return [*commands, f"mosquitto -c {_quote(destination / 'mosquitto.conf')}"]
 
 
 def _commands(*commands: str) -> list[str]:

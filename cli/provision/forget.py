@@ -1,4 +1,4 @@
-"""`hushmote provision forget`: erase everything that holds a device's id, at a person's request."""
+"""`hushmote provision forget`: erase everything that contains a device's id, at a person's request."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from ...server.wire.keys import FleetKeys
 
 _LASTING = (
-    "Its contribution to the counts stays: a histogram holds no ids, so it cannot be told apart. Backups of "
-    "the store and the folder are not changed: after restoring one, forget the device again."
+    "Its contribution to the counts remains, because a histogram does not contain device ids. Backups of "
+    "the store and the folder are not changed; after restoring one, forget the device again."
 )
 
 
 @dataclasses.dataclass
 class _Account:
-    """The steps done, one line per place; the steps left for a person; the failure, or ""."""
+    """The completed steps, one line per place, the steps left for a person, and the error message or ""."""
 
     device: str
     fleet: str
@@ -47,14 +47,14 @@ def forget_command(
     folder: Folder = None,
     store: StoreUrl = DEFAULT_STORE,
     only_folder: Annotated[
-        bool, typer.Option("--only-folder", help="Leave out the store, which is elsewhere.")
+        bool, typer.Option("--only-folder", help="Skip the store, which is on another machine.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Forget it without asking.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Forget the device without asking.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Erase everything that holds a device's id: in the store, the folder and at the broker.
+    """Erase everything that contains a device's id, in the store, in the folder and on the broker.
 
-    Revoke the device, erase its numbers in the store, end its connection, clear its status at the broker, and
+    Revoke the device, erase its numbers in the store, end its connection, clear its status on the broker, and
     delete its settings and keys. After a failure, run the command again: it continues where it stopped.
     """
     check_device(device)
@@ -70,7 +70,7 @@ def forget_command(
             f"`hushmote provision revoke {device}` and `hushmote store erase --device {device}` at the store"
         )
     else:
-        from ...server.store.store import Store  # imported here: it takes long to load
+        from ...server.store.store import Store  # imported lazily because it is slow to load
 
         with Store(store, create=False) as counts:
             from ...server.store.erase import was_erased
@@ -79,7 +79,7 @@ def forget_command(
             fleet_keys = load_keys(opened.master_file())
             is_known = is_here or device in counts.known_devices(account.fleet, [device])
             _agree(is_known or was_erased(counts, account.fleet, device, fleet_keys), account, yes)
-            # First, so that none of its reports count any more; erasing does not change that.
+            # Revoke it first so that its reports no longer count, even after the erasure.
             counts.revoke_devices(account.fleet, [device])
             ended = opened.revoke([device], now_utc())
             _forget_in_store(counts, store, fleet_keys, account)
@@ -88,27 +88,27 @@ def forget_command(
         f"folder: {counted(len(ended), 'credential')} revoked, {counted(files, 'file')} deleted"
     )
     _forget_at_broker(opened, account)
-    if not account.failure:  # until then the id is still needed
+    if not account.failure:  # a retry still needs the id
         opened.forget(device, now_utc())
-        account.done.append("folder: the list of what was issued no longer has the id")
+        account.done.append("folder: id removed from the list of issued credentials")
     account.left.append("the board still has its id and keys: erase its flash, or flash it with a new id")
     _print(account, as_json)
 
 
 def _agree(is_known: bool, account: _Account, yes: bool) -> None:
-    """Ask unless --yes was given; refuse an unknown id, as after a typo the intended device would stay."""
+    """Ask for confirmation unless --yes was given; refuse an unknown id, which may be a typo."""
     if not is_known:
-        raise UsageError(f"device {account.device} is unknown: correct the id")
+        raise UsageError(f"device {account.device} is unknown; correct the id")
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError("cannot ask without a terminal, so nothing was forgotten: add --yes")
+        raise UsageError("cannot ask without a terminal, so nothing was forgotten; add --yes")
     show.out.print(f"device {account.device} of fleet {account.fleet}. {_LASTING}", markup=False)
     typer.confirm("Forget it permanently?", abort=True)
 
 
 def _forget_in_store(store: Store, url: str, fleet_keys: FleetKeys | None, account: _Account) -> None:
-    """Erase the device's rows, or queue that for an aggregator if this process cannot."""
+    """Erase the device's rows, or queue the erasure for an aggregator if this process cannot."""
     from ...server.service.audit_log import audit_log, system_user
     from ...server.store.database import StoreError, StoreLocked
     from ...server.store.erase import NotRewritten, erase, queue_erasure
@@ -121,24 +121,24 @@ def _forget_in_store(store: Store, url: str, fleet_keys: FleetKeys | None, accou
         account.done.append(f"store: report numbers of {counted(erasure.reports, 'report')} erased")
     except NotRewritten as e:
         notices = (str(e),)
-        account.done.append("store: its report numbers erased")
+        account.done.append("store: report numbers erased")
     except StoreError as e:
-        why = "as the store is in use" if isinstance(e, StoreLocked) else f"as this failed: {e}"
+        reason = "because the store is in use" if isinstance(e, StoreLocked) else f"because this failed: {e}"
         erasure = queue_erasure(store, fleet, account.device)
         log.note(system_user(), "queue erasure", what="device", fleet=fleet)  # never the device's id
         account.done.append(
-            f"store: erasing report numbers of {counted(erasure.reports, 'report')} is queued, {why}"
+            f"store: erasing report numbers of {counted(erasure.reports, 'report')} is queued, {reason}"
         )
         account.left.append(
             "a running aggregator erases them within seconds; `hushmote status` lists pending erasures"
         )
         return
     log.note(system_user(), "erase", what="device", fleet=fleet, experiment=None)
-    account.left += [f"the database did not rewrite all files; its owner can: {n}" for n in notices]
+    account.left += [f"the database did not rewrite all files; its owner can do so: {n}" for n in notices]
 
 
 def _forget_at_broker(folder: FleetFolder, account: _Account) -> None:
-    """Reload the broker's list of revoked devices, then clear what it retains for the device."""
+    """Reload the broker's list of revoked devices, then clear the device's retained status."""
     is_nats = folder.fleet.broker == NATS
     is_reloaded = reload_here(folder) >= len(folder.fleet.servers)
     if not is_reloaded:
@@ -157,7 +157,7 @@ def _forget_at_broker(folder: FleetFolder, account: _Account) -> None:
     )
     if not is_reloaded:
         account.left.append(
-            "then run the same command again: until then the board can connect and publish its status"
+            "then run the same command again, because until then the board can connect and publish its status"
         )
 
 

@@ -1,4 +1,4 @@
-"""Options of the provision commands: the fleet's folder, and secrets asked for at a terminal."""
+"""Options of the provision commands: the fleet's folder, and secrets read from a terminal."""
 
 import dataclasses
 import os
@@ -26,10 +26,10 @@ def open_folder(path: Path | None, *, signs: bool = False) -> FleetFolder:
 
     Args:
         path: The folder, or None for the current one.
-        signs: Whether the authority's key will be used, so that its passphrase is needed.
+        signs: Whether the authority's key will be used, which requires its passphrase.
 
     Raises:
-        UsageError, FolderError: There is no usable folder.
+        UsageError, FolderError: If the folder is missing or unusable.
     """
     if path is None:
         if not Path("fleet.json").exists():
@@ -42,11 +42,11 @@ def open_folder(path: Path | None, *, signs: bool = False) -> FleetFolder:
 
 
 def fleet_name(fleet: str | None, folder: FleetFolder | None) -> str:
-    """Return the chosen fleet, "home" by default; raise UsageError if folder and option disagree."""
+    """Return the chosen fleet, or "home" by default; raise UsageError if folder and option disagree."""
     if folder is None:
         return fleet or "home"
     if fleet not in (None, folder.fleet.fleet):
-        raise UsageError(f"{folder.path} is the folder of fleet {folder.fleet.fleet}: leave out --fleet")
+        raise UsageError(f"{folder.path} is the folder of fleet {folder.fleet.fleet}; omit --fleet")
     return folder.fleet.fleet
 
 
@@ -66,11 +66,11 @@ def ask_wifi_password(ssid: str) -> str:
 def _ask_secret(
     subject: str, variable: str, *, word: str = "password", confirm: bool = False, default: str | None = None
 ) -> str:
-    """Return a secret from the environment or a prompt: other users can read command lines."""
+    """Return a secret from the environment or a prompt, because other users can read command lines."""
     if variable in os.environ:
         return os.environ[variable]
     if not sys.stdin.isatty():
-        raise UsageError(f"the {word} of {subject} is asked for at a terminal: use one, or set {variable}")
+        raise UsageError(f"the {word} of {subject} is read from a terminal; use one, or set {variable}")
     return typer.prompt(
         f"{word} of {subject}",
         hide_input=True,
@@ -81,7 +81,7 @@ def _ask_secret(
 
 
 def print_done(rotation: Rotation, as_json: bool) -> None:
-    """Print the steps done and the steps left."""
+    """Print the completed steps and the remaining steps."""
     if as_json:
         print_json({"done": rotation.done, "left": rotation.next_steps})
         return
@@ -91,7 +91,7 @@ def print_done(rotation: Rotation, as_json: bool) -> None:
 
 
 def print_next(lines: Sequence[str]) -> None:
-    """Print the steps that a person has to take now, as a list."""
+    """Print the steps that a person has to take now as a list."""
     fill = textwrap.TextWrapper(
         show.out.width,
         initial_indent="  - ",

@@ -29,13 +29,13 @@ def list_command(
     allow: Annotated[
         list[str] | None,
         typer.Option(
-            help="Put a device on the list, or @ids.txt: one on each line. Repeat it for several.",
+            help="Allow a device, or all in @ids.txt, one per line. May be repeated.",
             metavar="DEVICE",
         ),
     ] = None,
     listed: Annotated[
         bool | None,
-        typer.Option("--listed/--not-listed", help="Count only allowed devices, or all but revoked ones."),
+        typer.Option("--listed/--not-listed", help="Count only allowed devices, or all except revoked ones."),
     ] = None,
     fleet: FolderFleet = None,
     folder: Folder = None,
@@ -44,7 +44,7 @@ def list_command(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a fleet's devices and certificates, and when they end; or change which devices count.
+    """Show a fleet's devices and certificates and when they expire, or change which devices count.
 
     The data comes from a store, a folder or both. With --allow or --listed, change the list in the store.
     """
@@ -80,7 +80,7 @@ def list_command(
     else:
         show.out.print("no devices are listed")
     if listed is not None:
-        show.out.print("only allowed devices count" if listed else "all devices count but revoked ones")
+        show.out.print("only allowed devices count" if listed else "all devices except revoked ones count")
 
 
 def _print(title: str, headings: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
@@ -102,7 +102,7 @@ def _device_ids(words: Sequence[str]) -> list[str]:
 
 def _change(store: Store, fleet: str, names: Sequence[str], listed: bool | None, as_json: bool) -> None:
     """Put devices on the list, and set whether only listed devices count."""
-    # Devices first: a list that applies while still empty would drop all reports.
+    # Add devices first, because a list that applies while still empty would drop all reports.
     if names:
         store.allow_devices(fleet, names)
     if listed is not None:
@@ -112,7 +112,7 @@ def _change(store: Store, fleet: str, names: Sequence[str], listed: bool | None,
     if as_json:
         print_json({"fleet": fleet, "named": len(names), "allowed": allowed, "listed": in_force})
         return
-    rule = "only these count" if in_force else "other devices count, too (--listed changes that)"
+    rule = "only these count" if in_force else "other devices also count (--listed changes that)"
     show.out.print(f"fleet {fleet}: devices allowed: {allowed:,}; {rule}")
 
 
@@ -130,25 +130,29 @@ def revoke_command(
     folder: Folder = None,
     store: StoreUrl = DEFAULT_STORE,
     only_folder: Annotated[
-        bool, typer.Option("--only-folder", help="Leave out the store, which is elsewhere: revoke there too.")
+        bool,
+        typer.Option(
+            "--only-folder",
+            help="Skip the store, which is on another machine; revoke the devices there as well.",
+        ),
     ] = False,
     unknown_too: Annotated[
         bool, typer.Option("--unknown-too", help="Also revoke devices that have never reported.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Revoke devices permanently: their reports no longer count, and the broker refuses them."""
+    """Revoke devices permanently, so that their reports no longer count and the broker rejects them."""
     revoked = sorted(set(devices))
     for name in revoked:
         check_device(name)
     opened = None if folder is None else open_folder(folder, signs=True)
     if opened is None and only_folder:
-        raise UsageError("--only-folder needs the fleet's folder: give --folder")
+        raise UsageError("--only-folder requires the fleet's folder; give --folder")
     known_devices: set[str] = set()
     if opened is not None:
         journal = opened.journal()
         known_devices = {c.name for c in journal.credentials if c.kind == "device"} | set(journal.revoked)
-    # The store first: it takes effect at once, even for boards without a certificate.
+    # Change the store first because that takes effect at once, even for boards without a certificate.
     if only_folder:
         fleet = fleet_name(fleet, opened)
         _check_known(revoked, known_devices, unknown_too)
@@ -167,7 +171,8 @@ def revoke_command(
         show.out.print(f"fleet {fleet}: {count} revoked; their reports no longer count")
     if opened is None:
         show.out.print(
-            "the broker still accepts the certificate: revoke it, too, with --folder where that folder is",
+            "the broker still accepts the certificate; also revoke it with --folder on the machine "
+            "with that folder",
         )
         return
     certificates = sum(c.serial is not None for c in ended)
@@ -177,16 +182,16 @@ def revoke_command(
     )
     next_steps = [reload_broker(opened.fleet)]
     if opened.fleet.broker != NATS:  # NATS ends connections at once
-        next_steps.append("open connections stay open: restart mosquitto to close them now")
+        next_steps.append("open connections stay open; restart mosquitto to close them now")
     if only_folder:
         next_steps.append(
-            "run `hushmote provision revoke` with the aggregator's --store: only that drops reports"
+            "run `hushmote provision revoke` with the aggregator's --store; only that drops reports"
         )
     print_next(next_steps)
 
 
 def _store(url: str) -> Store:
-    from ...server.store.store import Store  # imported here: it takes long to load
+    from ...server.store.store import Store  # imported lazily because it is slow to load
 
     return Store(url, create=False)
 
@@ -196,11 +201,11 @@ def _fleet_in(store: Store, fleet: str | None, folder: FleetFolder | None) -> st
 
 
 def _check_known(devices: Sequence[str], known_devices: set[str], unknown_too: bool) -> None:
-    """Refuse unknown ids: after a typo, the intended device would stay in the fleet unnoticed."""
+    """Refuse unknown ids, because after a typo the intended device would stay in the fleet unnoticed."""
     unknown = [device for device in devices if device not in known_devices]
     if unknown and not unknown_too:
         raise UsageError(
-            f"device {unknown[0]} is unknown: correct the id, or add --unknown-too to revoke a device that "
+            f"device {unknown[0]} is unknown; correct the id, or add --unknown-too to revoke a device that "
             "has never reported"
         )
 
@@ -211,7 +216,7 @@ def _format_end(until: str | None) -> str:
     remaining = datetime.datetime.fromisoformat(until) - now_utc()
     date = until[:10]
     if remaining < datetime.timedelta(0):
-        return f"{date}, over"
+        return f"{date}, expired"
     return f"{date}, in {remaining.days} days" if remaining.days < 90 else date
 
 

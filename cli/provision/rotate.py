@@ -21,37 +21,39 @@ _OVERLAPPING = ("aggregator", "ca", "master")
 
 
 def rotate_command(
-    what: Annotated[What, typer.Argument(help="The part that gets new keys or certificates.")],
+    what: Annotated[What, typer.Argument(help="Part that gets new keys or certificates.")],
     names: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="NAME",
-            help="With devices: only these; else all. With broker: its new names; else the current ones.",
+            help="With devices: only these devices; default: all. With broker: its new names; default: "
+            "the current names.",
         ),
     ] = None,
     folder: Folder = None,
     finish: Annotated[
-        bool, typer.Option("--finish", help="End the overlap: from now on only the new keys are valid.")
+        bool, typer.Option("--finish", help="End the overlap, so that only the new keys are valid.")
     ] = False,
     cut_off: Annotated[
-        bool, typer.Option("--cut-off", help="With ca --finish: even if some boards know only the old CA.")
+        bool,
+        typer.Option("--cut-off", help="With ca --finish: finish even if some boards have only the old CA."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make new keys and certificates. Old ones of aggregator, ca and master stay valid until --finish.
+    """Create new keys and certificates; old ones of aggregator, ca and master stay valid until --finish.
 
-    broker: boards are not affected. new-aggregator: an additional one, which shares the reports with the
-    others. door: its first certificate, or a new one that replaces and revokes the old ones. devices: their
-    settings get the current keys, certificate and CA; `flash` keeps the ledger. signing: boards refuse
+    broker: does not affect boards. new-aggregator: adds an aggregator, which shares the reports with the
+    others. door: creates its first certificate, or replaces and revokes the old ones. devices: puts the
+    current keys, certificate and CA into their settings; `flash` keeps the ledger. signing: boards reject
     experiments until they are flashed again.
     """
     if names and what not in ("devices", "broker"):
-        raise UsageError(f"{what} takes no names: leave out {names[0]}")
+        raise UsageError(f"{what} takes no names; omit {names[0]}")
     if finish and what not in _OVERLAPPING:
-        raise UsageError(f"{what} has no overlap: --finish is for {', '.join(_OVERLAPPING)}")
+        raise UsageError(f"{what} has no overlap; --finish is only for {', '.join(_OVERLAPPING)}")
     if cut_off and not (finish and what == "ca"):
         raise UsageError(
-            "--cut-off works only with ca --finish: hushmote provision rotate ca --finish --cut-off"
+            "--cut-off works only with ca --finish, as in hushmote provision rotate ca --finish --cut-off"
         )
     opened = open_folder(folder, signs=what not in ("master", "signing"))
     match what:
@@ -59,21 +61,21 @@ def rotate_command(
             _renew(opened, names or (), as_json)
             return
         case "broker":
-            done = rotation.rotate_broker(opened, names or (), now_utc())
+            result = rotation.rotate_broker(opened, names or (), now_utc())
         case "door":
-            done = rotation.put_door(opened, now_utc())
+            result = rotation.put_door(opened, now_utc())
         case "new-aggregator":
-            done = rotation.add_aggregator(opened, now_utc())
+            result = rotation.add_aggregator(opened, now_utc())
         case "aggregator":
-            done = (rotation.finish_aggregator if finish else rotation.rotate_aggregator)(opened, now_utc())
+            result = (rotation.finish_aggregator if finish else rotation.rotate_aggregator)(opened, now_utc())
         case "ca":
             finished = finish and rotation.finish_ca(opened, now_utc(), cut_off=cut_off)
-            done = finished or rotation.rotate_ca(opened, now_utc())
+            result = finished or rotation.rotate_ca(opened, now_utc())
         case "master":
-            done = (rotation.finish_master if finish else rotation.rotate_master)(opened)
+            result = (rotation.finish_master if finish else rotation.rotate_master)(opened)
         case "signing":
-            done = rotation.rotate_signing(opened)
-    print_done(done, as_json)
+            result = rotation.rotate_signing(opened)
+    print_done(result, as_json)
 
 
 def _renew(opened: FleetFolder, devices: Sequence[str], as_json: bool) -> None:
@@ -81,18 +83,19 @@ def _renew(opened: FleetFolder, devices: Sequence[str], as_json: bool) -> None:
     paths = [provision.settings_path(check_device(d), opened.path / DEVICES) for d in devices]
     paths = paths or rotation.device_settings(opened)
     for path in paths:
-        provision.load_settings(path)  # check all before changing the first
+        provision.load_settings(path)  # check all before changing any
     try:
-        renewed = [(path, rotation.renew(opened, path, fleet_keys, now_utc())) for path in paths]
+        new_settings = [(path, rotation.renew(opened, path, fleet_keys, now_utc())) for path in paths]
     finally:
         opened.put_users()
     if as_json:
-        print_json([{"device_id": s.device_id, "settings": str(path)} for path, s in renewed])
+        print_json([{"device_id": s.device_id, "settings": str(path)} for path, s in new_settings])
         return
-    for path, settings in renewed:
+    for path, settings in new_settings:
         show.out.print(provision.describe(settings, path))
     show.out.print(
-        f"{len(renewed)} devices have new settings: run `hushmote flash` for each; their ledgers are kept"
+        f"{len(new_settings)} devices have new settings; run `hushmote flash` for each, which "
+        "keeps its ledger"
     )
     if opened.fleet.broker == NATS:
         print_next([f"first: {rotation.reload_broker(opened.fleet)}"])

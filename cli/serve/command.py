@@ -18,26 +18,29 @@ def serve_command(  # noqa: PLR0913 - one for each option
     master_key: Annotated[
         Path | None,
         typer.Option(
-            help="Master key file, for keyed fleets; or set HUSHMOTE_MASTER_KEY to the keys.", metavar="FILE"
+            help="Master key file, for keyed fleets. Or set HUSHMOTE_MASTER_KEY to the keys.", metavar="FILE"
         ),
     ] = None,
     signing_key: SigningKey = None,
     retire: Annotated[
         bool,
         typer.Option(
-            "--retire", help="Count the reports that the broker has for client_id, end its session, and exit."
+            "--retire",
+            help="Count the reports that the broker has queued for client_id, end its session, and exit.",
         ),
     ] = False,
     rate: Annotated[
         int | None,
         typer.Option(
-            help="Count at most this many reports of one device an hour; else all.", min=1, max=65_535
+            help="Maximum number of reports to count per device and hour; default: no limit.",
+            min=1,
+            max=65_535,
         ),
     ] = None,
     batch: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"Commit after this many reports or this time: 500, 0.5s. May be repeated.  "
+            help=f"Commit after this many reports or this time, such as 500 or 0.5s. May be repeated.  "
             f"[default: {BATCH_REPORTS}, {BATCH_S:g}s]",
             metavar="N|SECONDSs",
         ),
@@ -45,16 +48,16 @@ def serve_command(  # noqa: PLR0913 - one for each option
     http: Annotated[
         str | None,
         typer.Option(
-            help="Serve /metrics and /healthz at this address, without a login: 127.0.0.1:9417.",
+            help="Serve /metrics and /healthz at this address without a login, such as 127.0.0.1:9417.",
             metavar="HOST:PORT",
         ),
     ] = None,
     publish: Annotated[
         str | None,
         typer.Option(
-            help="Retain each experiment's result at the broker: over windows that have ended, or every "
-            "SECONDS over running ones too, where only a report's ε holds. N: over the newest N windows. "
-            "home-assistant: a sensor for each statistic.",
+            help="Retain each experiment's result on the broker: for windows that have ended, or every "
+            "SECONDS including running ones, to which only a report's ε applies. N: only for the newest N "
+            "windows. home-assistant: also announce a sensor for each statistic.",
             metavar="ended|SECONDS[,N][,home-assistant]",
         ),
     ] = None,
@@ -62,12 +65,13 @@ def serve_command(  # noqa: PLR0913 - one for each option
     """Run the aggregator: subscribe, authenticate, deduplicate, count, commit, acknowledge.
 
     In a keyed fleet, it signs experiments if it has the signing key. Otherwise it publishes experiments from
-    `hushmote experiment sign`, and lists those that still have to be signed.
+    `hushmote experiment sign` and lists those that still need to be signed.
 
-    Several aggregators on one store divide the reports. Each needs its own client_id, and all the same share:
-    set both in FILE.toml or in HUSHMOTE_CLIENT_ID, _SHARE and _PROTOCOL. HUSHMOTE_LOG_FORMAT is text or json.
+    Several aggregators on one store divide the reports. Each needs its own client_id, and all need the same
+    share; set both in FILE.toml or in HUSHMOTE_CLIENT_ID, _SHARE and _PROTOCOL. HUSHMOTE_LOG_FORMAT is text
+    or json.
     """
-    from .run import ServeOptions, run  # imported here so that usage errors are fast
+    from .run import ServeOptions, run  # imported lazily so that usage errors are fast
 
     run(
         ServeOptions(

@@ -1,4 +1,4 @@
-"""The work of `hushmote serve`, which imports little because restarts delay waiting reports."""
+"""The implementation of `hushmote serve`, with few imports because a slow restart delays queued reports."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def run(options: ServeOptions) -> None:
         store = options.store
         if on_command_line(options.context, "store") and _has_password(store):
             raise UsageError(
-                "every user of this machine can read a command line: give the store's URL in HUSHMOTE_STORE, "
-                "or its password in PGPASSWORD or in a file that PGPASSFILE names"
+                "every user of this machine can read a command line; give the store's URL in HUSHMOTE_STORE, "
+                "or its password in PGPASSWORD or in the file named by PGPASSFILE"
             )
         connection = settings(options.broker)
         address, tls = connection.reports(typed=on_command_line(options.context, "broker"))
@@ -70,13 +70,16 @@ def run(options: ServeOptions) -> None:
         fleet_keys = load_keys(options.master_key, signing=options.signing_key)
         publication = None if options.publish is None else _publication(options.publish)
         if publication and options.retire:
-            raise UsageError("--retire counts the remaining reports and exits: leave out --publish")
+            raise UsageError("--retire counts the remaining reports and exits; omit --publish")
         endpoint = None if options.http is None else _endpoint(options.http)
         publisher = None if publication is None else Publisher(store, publication)
-        opened = stack.enter_context(Store(store, patient=True))
+        opened = stack.enter_context(Store(store, wait_for_server=True))
         if not opened.fleets():
-            new = "%s is new and asks nothing: hushmote experiment add FILE (hushmote plan makes a FILE)"
-            logging.getLogger(__name__).warning(new, opened.where)
+            message = (
+                "%s is new and has no experiments; run hushmote experiment add FILE (hushmote "
+                "plan creates a FILE)"
+            )
+            logging.getLogger(__name__).warning(message, opened.where)
         counting = Counting(
             fleet_keys=fleet_keys,
             client_id=name,
@@ -105,7 +108,7 @@ def run(options: ServeOptions) -> None:
 
 
 def _endpoint(http: str) -> tuple[tuple[str, int], Metrics]:
-    """Return the endpoint's address and metrics; imported here because that takes a tenth of a second."""
+    """Return the endpoint's address and metrics, which are imported lazily because that takes 0.1 s."""
     require("uvicorn", "--http")
     from ...server.service.bounded_http import parse_endpoint
     from ...server.service.metrics import Metrics
@@ -134,7 +137,7 @@ def _health_endpoint(
 
 @contextlib.contextmanager
 def _log_errors() -> Iterator[None]:
-    """Set up the log; if it is JSON, log the user's errors as JSON, too."""
+    """Set up the log; if it is JSON, also log the user's errors as JSON."""
     form = os.environ.get(LOG_FORMAT) or "text"
     if form not in ("text", "json"):
         raise UsageError(f"{LOG_FORMAT} must be text or json, not {form}")
@@ -162,23 +165,25 @@ def _batch(texts: Sequence[str]) -> tuple[int, float]:
             else:
                 reports = int(text)
         except ValueError:
-            raise UsageError(f"--batch must be reports or seconds, 500 or 0.5s, not {text}") from None
+            raise UsageError(
+                f"--batch must be a number of reports or seconds, such as 500 or 0.5s, not {text}"
+            ) from None
     if not (1 <= reports <= 30_000 and seconds >= 0.01):
-        raise UsageError("--batch must be from 1 to 30000 reports, and 0.01s or more")
+        raise UsageError("--batch must be 1 to 30000 reports, and at least 0.01s")
     return reports, seconds
 
 
 def _publication(text: str) -> Publication:
-    how, *more = text.split(",")
-    announced = "home-assistant" in more
-    prefix = os.environ.get(DISCOVERY, DISCOVERY_PREFIX) if announced else None
-    windows = [word for word in more if word != "home-assistant"]
+    when, *options = text.split(",")
+    is_announced = "home-assistant" in options
+    prefix = os.environ.get(DISCOVERY, DISCOVERY_PREFIX) if is_announced else None
+    windows = [word for word in options if word != "home-assistant"]
     with contextlib.suppress(ValueError):
-        seconds, newest = None if how == "ended" else float(how), [int(word) for word in windows]
+        seconds, newest = None if when == "ended" else float(when), [int(word) for word in windows]
         if (seconds is None or 1 <= seconds <= 86_400) and len(newest) < 2 and all(n > 0 for n in newest):
             return Publication(seconds, newest[0] if newest else None, prefix)
     raise UsageError(
-        "--publish must be ended, or seconds from 1 to 86400, then perhaps a number of windows and "
+        "--publish must be ended or 1 to 86400 seconds, optionally with a number of windows and "
         f"home-assistant, as in ended,7,home-assistant; not {text}"
     )
 
@@ -188,17 +193,17 @@ def _client_id(connection: Connection, nats: bool, retire: bool) -> str:
     if protocol not in PROTOCOLS:
         raise UsageError(f"protocol must be one of {', '.join(PROTOCOLS)}, not {protocol}")
     if nats and share:
-        raise UsageError("on NATS, aggregators with the same client_id divide the reports: leave out share")
+        raise UsageError("on NATS, aggregators with the same client_id divide the reports; omit share")
     if nats and protocol != "auto":
-        raise UsageError("protocol is for MQTT brokers: leave it out for NATS")
+        raise UsageError("protocol applies only to MQTT brokers; omit it for NATS")
     if nats and "." in name:
-        raise UsageError("on NATS, client_id names a consumer and cannot contain a dot: use - or _")
+        raise UsageError("on NATS, client_id names a consumer and cannot contain a dot; use - or _")
     if protocol == "3.1.1" and (share or retire):
-        raise UsageError("share and --retire need MQTT 5: leave out protocol")
+        raise UsageError("share and --retire require MQTT 5; omit protocol")
     if share and not name:
-        # Not derived from the host name: after a change of it, the old session would still get a share.
+        # Do not derive it from the host name; if that changed, the old session would still get a share.
         raise UsageError(
-            "share needs client_id: a different name for each aggregator, the same at every start"
+            "share requires client_id, a name for each aggregator that is unique and the same at every start"
         )
     if name and _CLIENT_ID.fullmatch(name) is None:
         raise UsageError("client_id must have 1 to 64 letters, digits, ., _ or -")

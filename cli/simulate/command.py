@@ -24,15 +24,15 @@ def simulate_command(  # noqa: PLR0913 - one for each option
     population: Annotated[
         str | None,
         typer.Option(
-            help="What devices hold: normal:21:3, zipf:1.2, uniform:0:40, weights:1:2:7; texts: "
-            "zipf:1:FILE; readings: file:FILE:COLUMN; pairs: file:FILE.",
+            help="Distribution of readings: normal:21:3, zipf:1.2, uniform:0:40, weights:1:2:7; for texts "
+            "zipf:1:FILE; from data file:FILE:COLUMN; for pairs file:FILE.",
             show_default="by the experiment's type",
         ),
     ] = None,
     calls: Annotated[
         float | None,
         typer.Option(
-            help="Calls to report() by each device; with --to, each day.",
+            help="Number of calls to report() per device; with --to, per day.",
             show_default="until its budget is spent; with --to, 2/3 of it",
         ),
     ] = None,
@@ -40,14 +40,15 @@ def simulate_command(  # noqa: PLR0913 - one for each option
         list[str] | None, typer.Option("--range", help="low:high in the reading's unit, a label, or a text.")
     ] = None,
     quantiles: Annotated[list[float] | None, typer.Option("--quantile", help="Between 0 and 1.")] = None,
-    rows: Annotated[int, typer.Option(help="Rows of a number's histogram at most.", min=1)] = 16,
+    rows: Annotated[int, typer.Option(help="Maximum number of rows in a number's histogram.", min=1)] = 16,
     seed: Annotated[
-        int | None, typer.Option(help="Repeat a run exactly; without it every run differs.", min=0)
+        int | None,
+        typer.Option(help="Seed that makes a run repeatable; by default every run differs.", min=0),
     ] = None,
     output: Annotated[
         list[Path] | None,
         output_option(
-            f"{describe_suffixes(*SUFFIXES)}. {CONVERGENCE}.png shows the estimates as the reports come in"
+            f"{describe_suffixes(*SUFFIXES)}. {CONVERGENCE}.png shows the estimates as reports arrive"
         ),
     ] = None,
     faithful: Annotated[
@@ -57,7 +58,7 @@ def simulate_command(  # noqa: PLR0913 - one for each option
         list[str] | None,
         typer.Option(
             "--fault",
-            help="What happens to real clients: offline, reboot (chances of each call), duplicate (of each "
+            help="Fault in real clients: offline or reboot (chance per call), duplicate (chance per "
             "report), late (share of devices that send only at the end).",
             metavar="NAME=CHANCE",
         ),
@@ -65,28 +66,28 @@ def simulate_command(  # noqa: PLR0913 - one for each option
     attack: Annotated[
         str | None,
         typer.Option(
-            help="What fake devices send, and their share: random:SHARE, promote:VALUE:SHARE, "
+            help="Kind and share of reports from fake devices: random:SHARE, promote:VALUE:SHARE, "
             "shift:LOW:HIGH:SHARE or flood:VALUE:SHARE (one code)."
         ),
     ] = None,
     to: Annotated[
         str | None,
         typer.Option(
-            help="Write the reports of some days into a store, by its SQLAlchemy URL.", metavar="URL"
+            help="Write several days of reports to a store with this SQLAlchemy URL.", metavar="URL"
         ),
     ] = None,
     days: Annotated[
         int | None,
-        typer.Option(help="Whole days before today, UTC.", show_default="30"),
+        typer.Option(help="Number of full days before today, UTC.", show_default="30"),
     ] = None,
     fleet: Annotated[
         str | None,
-        typer.Option(help="A name that begins with sim.", show_default="simulated"),
+        typer.Option(help="Name of the fleet; must begin with sim.", show_default="simulated"),
     ] = None,
     drift: Annotated[
         float | None,
         typer.Option(
-            help="How far readings move a day; of labels, the share that turns to yes or the first one.",
+            help="Daily change of readings; for labels, the share that changes to yes or to the first label.",
             show_default="1/8 of the range in all",
         ),
     ] = None,
@@ -95,17 +96,17 @@ def simulate_command(  # noqa: PLR0913 - one for each option
     verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
-    """Simulate a fleet before it is built, and compare its estimates with the truth.
+    """Simulate a fleet before it is built and compare its estimates with the truth.
 
-    With --to the fleet's reports of the last days go into a store, for estimate --trend, ledger, status.
+    With --to, write the reports of several days to a store, for estimate --trend, ledger and status.
     """
     check_exists(file)
     if file.suffix.lower() in DATA:
         from ...planning.proposal import column_of
 
         name = shlex.quote(f"{file}:{column_of(file)}")
-        raise UsageError(f"{file} is data, not an experiment's file: hushmote plan --input {name}")
-    from .run import run  # imported here so that usage errors are fast
+        raise UsageError(f"{file} is data, not an experiment's file; try hushmote plan --input {name}")
+    from .run import run  # imported lazily so that usage errors are fast
 
     run(
         SimulateOptions(

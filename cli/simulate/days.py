@@ -1,4 +1,4 @@
-"""`hushmote simulate --to`: fill a store with days of a simulated fleet."""
+"""`hushmote simulate --to`: fill a store with several days of a simulated fleet's reports."""
 
 import datetime
 import shlex
@@ -24,18 +24,20 @@ DEVICES = 100_000
 def _course(options: SimulateOptions) -> tuple[Course, list[str]]:
     days = DAYS if options.days is None else options.days
     definition = load(options.file)
-    people, population = moving.choose_population(definition, options.population)
+    readings, population = moving.choose_population(definition, options.population)
     calls = usual_calls(definition.experiment(), max(1, days)) if options.calls is None else options.calls
-    by = moving.default_drift(definition, people, max(1, days)) if options.drift is None else options.drift
+    drift = (
+        moving.default_drift(definition, readings, max(1, days)) if options.drift is None else options.drift
+    )
     today = datetime.datetime.now(datetime.UTC).date()
     devices = options.devices or DEVICES
-    course = Course(options.fleet or FLEET, definition, devices, people, days, calls, by, today)
+    course = Course(options.fleet or FLEET, definition, devices, readings, days, calls, drift, today)
     every = course.experiment.every
     reporting = "each call makes a report" if every == 1 else f"one call in {every} makes a report"
     unit = f" {definition.unit}" if definition.unit else ""
     return course, [
         f"devices   {_describe_calls(calls)}; {reporting}",
-        f"readings  {population}{unit} on the first day; {_describe_drift(definition, by)}",
+        f"readings  {population}{unit} on the first day; {_describe_drift(definition, drift)}",
     ]
 
 
@@ -44,7 +46,7 @@ def fill_store(options: SimulateOptions, url: str) -> None:
     course, lines = _course(options)
     with Store(url) as store, progress("simulating", 1.0) as advance:
         filled = fill(store, course, np.random.default_rng(options.seed), advance)
-        only = len(store.fleets()) == 1
+        is_only_fleet = len(store.fleets()) == 1
     if options.as_json:
         print_json({"seed": options.seed} | filled.to_dict())
         return
@@ -57,11 +59,18 @@ def fill_store(options: SimulateOptions, url: str) -> None:
     show.out.print(f"          {filled.spoke:,} of them reported{spent}")
     if filled.truths:
         rows = [
-            (one.window, one.reports, one.row.truth, one.row.value, one.row.low, one.row.high)
-            for one in filled.truths
+            (
+                window_truth.window,
+                window_truth.reports,
+                window_truth.row.truth,
+                window_truth.row.value,
+                window_truth.row.low,
+                window_truth.row.high,
+            )
+            for window_truth in filled.truths
         ]
         _table(filled.truths[0].statistic, course.definition, rows)
-    _show_next(filled, url, only)
+    _show_next(filled, url, is_only_fleet)
 
 
 def _table(title: str, definition: Definition, rows: list[tuple[Any, ...]]) -> None:
@@ -88,24 +97,24 @@ def _describe_calls(per_day: float) -> str:
     return f"each calls report() every {1 / per_day:.3g} days"
 
 
-def _describe_drift(definition: Definition, by: float) -> str:
-    if not by:
-        return "the truth does not move"
+def _describe_drift(definition: Definition, drift: float) -> str:
+    if not drift:
+        return "the truth does not change"
     if definition.type == "number":
-        return f"the truth moves by {by:g}{f' {definition.unit}' if definition.unit else ''} a day"
+        return f"the truth changes by {drift:g}{f' {definition.unit}' if definition.unit else ''} a day"
     if definition.of is not None:
         firsts = ((part.labels or ("no" if part.type == "bool" else "lowest",))[0] for part in definition.of)
         label = ", ".join(f"{part.name}={first}" for part, first in zip(definition.of, firsts, strict=True))
     else:
         label = "yes" if definition.type == "bool" else (definition.labels or ("the first text",))[0]
-    return f"{100 * by:g}% of the devices turn to {label} each day"
+    return f"{100 * drift:g}% of the devices change to {label} each day"
 
 
 def _show_next(filled: FilledFleet, url: str, only_fleet: bool) -> None:
     course, windows = filled.course, list(filled.windows)
     fleet = "" if only_fleet else f" --fleet {course.fleet}"
     text = ""
-    if course.definition.type == "text" and filled.truths:  # estimate needs to know which text
+    if course.definition.type == "text" and filled.truths:  # estimate needs a text to look for
         text = f" --range {shlex.quote(filled.truths[0].statistic)}"
     estimate = f"hushmote estimate {course.definition.name}{fleet}{text}"
     commands = [] if url == DEFAULT_STORE else [f"export HUSHMOTE_STORE='{url}'"]

@@ -1,4 +1,4 @@
-"""The options of `hushmote simulate`, and the files that it writes."""
+"""The options of `hushmote simulate` and the names of the files that it writes."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ CONVERGENCE = "convergence"
 
 @dataclass(frozen=True, kw_only=True)
 class SimulateOptions:
-    """The options of `hushmote simulate`; None where one was left out."""
+    """The options of `hushmote simulate`; an option that was not given is None."""
 
     file: Path
     devices: int | None

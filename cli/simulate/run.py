@@ -1,4 +1,4 @@
-"""The work of `hushmote simulate`."""
+"""The implementation of `hushmote simulate`."""
 
 import dataclasses
 import json
@@ -9,7 +9,7 @@ from typing import Any
 from ...server.answers import tables
 from ...server.answers.answer import Answer, Answers
 from ...server.answers.rows import coverage
-from ...server.answers.summary import answer_in_focus, exact, half_width
+from ...server.answers.summary import answer_in_focus, exactness, half_width
 from ...server.errors import UsageError
 from ...server.estimate.statistic import EstimateError
 from ...server.experiments.answerable import require
@@ -26,14 +26,14 @@ from .options import CONVERGENCE, SUFFIXES, SimulateOptions
 
 
 def run(options: SimulateOptions) -> None:
-    """Simulate, print and write; raise UsageError for options that do not fit together."""
+    """Simulate a fleet, and print and write the result; raise UsageError if the options are incompatible."""
     faithful = options.faithful or bool(options.faults)
     if not faithful:
-        text = "only real clients (--faithful) are divided, all else takes seconds: leave out"
-        _refuse(text, {"--workers": options.workers})
+        message = "only real clients (--faithful) are divided among workers; omit"
+        _refuse(message, {"--workers": options.workers})
     if options.to is not None:
         _refuse(
-            "these are reports that estimate, ledger and status are asked about: leave out",
+            "with --to, use estimate, ledger and status on the store afterwards; omit",
             {
                 "--range": options.ranges,
                 "--quantile": options.quantiles,
@@ -46,10 +46,12 @@ def run(options: SimulateOptions) -> None:
 
         fill_store(options, options.to)
         return
-    timed = {"--days": options.days, "--fleet": options.fleet, "--drift": options.drift}
-    _refuse("days need a place to go to: add --to, or leave out", timed)
+    store_options = {"--days": options.days, "--fleet": options.fleet, "--drift": options.drift}
+    _refuse("days are written to a store; add --to, or omit", store_options)
     paths = output.check_paths(options.output, *SUFFIXES)
-    growing = [path for path in paths if path.stem == CONVERGENCE and path.suffix in output.PICTURES]
+    convergence_paths = [
+        path for path in paths if path.stem == CONVERGENCE and path.suffix in output.PICTURES
+    ]
     ranges, quantiles = options.ranges or [], options.quantiles or []
     with workers(options.workers) as pool, progress("simulating", 1.0) as advance:
         try:
@@ -61,16 +63,16 @@ def run(options: SimulateOptions) -> None:
                 faults=parse_faults(options.faults or []) if faithful else None,
                 attack=options.attack,
                 seed=options.seed,
-                convergence=PictureContent(ranges, quantiles) if growing else None,
+                convergence=PictureContent(ranges, quantiles) if convergence_paths else None,
                 workers=pool,
                 advance=advance,
             )
         except EstimateError as e:
-            raise EstimateError(f"{e}: take more --devices or --calls") from None
+            raise EstimateError(f"{e}; use more --devices or --calls") from None
     answers = select_answers(estimate, options.rows, ranges, quantiles)
     result = to_dict(estimate, answers, options.seed)
     for path in paths:
-        if path in growing and estimate.convergence:
+        if path in convergence_paths and estimate.convergence:
             from ...simulator.convergence_plot import plot  # matplotlib takes a second to load
 
             plot(estimate.convergence, path, estimate.purpose)
@@ -101,14 +103,14 @@ def show(
         privacy: Whether to print each ε.
         verbose: Whether to print the mechanism.
     """
-    if few := words.too_few(estimate, answers):
-        tables.out.print(few, style="bold red")
+    if warning := words.too_few(estimate, answers):
+        tables.out.print(warning, style="bold red")
     else:
-        tables.out.print(exact(answers))
+        tables.out.print(exactness(answers))
     tables.out.print()
     words.heading(estimate)
     tables.out.print()
-    tables.answers(answers)
+    tables.print_answers(answers)
     if estimate.attack:
         words.attack(estimate.attack)
     if verbose:
@@ -126,7 +128,8 @@ def _refuse(text: str, options: dict[str, Any]) -> None:
 def _whole(calls: float | None) -> int | None:
     if calls is not None and not calls.is_integer():
         raise PopulationError(
-            f"--calls of each device is a whole number, not {calls:g}; with --to any, a day"
+            f"--calls must be a whole number per device, not {calls:g}; only with --to, calls per day "
+            "may be fractional"
         )
     return None if calls is None else int(calls)
 
@@ -146,10 +149,10 @@ def select_answers(
     if "frequencies" in estimate.answers:
         answers.append(estimate.histogram(rows))
     if ranges:
-        require(versions, "ranges", "leave --range out")
+        require(versions, "ranges", "omit --range")
         answers.append(estimate.share(*ranges))
     if quantiles:
-        require(versions, "quantiles", "leave --quantile out")
+        require(versions, "quantiles", "omit --quantile")
         answers.append(estimate.quantile(*quantiles))
     if "mean" in estimate.answers and estimate.experiment.type == "number":
         answers.append(estimate.mean())
@@ -160,10 +163,10 @@ def to_dict(estimate: SimulatedEstimate, answers: Answers, seed: int | None = No
     """Return plain values, for JSON."""
     covered, interval_count = coverage(answers)
     reporting = estimate.reporting
-    if estimate.experiment.type == "pair":  # several answers of one kind
-        rows: dict[str, Any] = {"answers": [one.to_dict() for one in answers]}
+    if estimate.experiment.type == "pair":  # there are several answers of one kind
+        rows: dict[str, Any] = {"answers": [answer.to_dict() for answer in answers]}
     else:
-        rows = {one.kind: [row.to_dict() for row in one.rows] for one in answers}
+        rows = {answer.kind: [row.to_dict() for row in answer.rows] for answer in answers}
     result: dict[str, Any] = {
         "experiment": estimate.experiment.name,
         "unit": estimate.unit,
@@ -180,7 +183,7 @@ def to_dict(estimate: SimulatedEstimate, answers: Answers, seed: int | None = No
         ),
         **_rows(estimate),
         **rows,
-        "notes": [note for one in answers for note in one.notes],
+        "notes": [note for answer in answers for note in answer.notes],
         "intervals": interval_count,
         "intervals_that_hold_the_truth": covered,
         "half_width": half_width(answer_in_focus(answers)),
@@ -191,7 +194,7 @@ def to_dict(estimate: SimulatedEstimate, answers: Answers, seed: int | None = No
 
 
 def _rows(estimate: SimulatedEstimate) -> dict[str, Any]:
-    """Return the rows of a file, those without a reading, and their share if it is estimated."""
+    """Return a file's numbers of rows and of rows without a reading, and the missing share if estimated."""
     rows, missing = estimate.rows, estimate.missing
     result: dict[str, Any] = {}
     if rows is not None:
@@ -207,7 +210,7 @@ def _write(path: Path, estimate: SimulatedEstimate, answers: Answers, result: di
     else:
         e = estimate.experiment
         name = f"{e.name}, {estimate.unit}" if estimate.unit else e.name
-        who = f"{name}: {estimate.devices:,} simulated devices that hold {estimate.population}"
+        title = f"{name}: {estimate.devices:,} simulated devices with {estimate.population}"
         level = f"{estimate.confidence * 100:g}% intervals"
-        subtitle = f"{who}; {estimate.reports:,} reports of ε = {e.epsilon / 1e6:g}; {level}"
+        subtitle = f"{title}; {estimate.reports:,} reports of ε = {e.epsilon / 1e6:g}; {level}"
         answers[0].plot(path, estimate.purpose, subtitle)

@@ -12,7 +12,13 @@ from ...server.epsilon import MICRO
 from ...server.mechanisms.views.factors import parts_of
 from ...server.wire.experiments import reports_in_budget
 from ...server.words import experiment as words
-from ...server.words.answers import FOUR_TIMES, HALF_AS_WIDE, capitalize, halved, to_one_point
+from ...server.words.answers import (
+    FOUR_TIMES,
+    HALF_AS_WIDE,
+    capitalize,
+    devices_for_one_point,
+    halving_advice,
+)
 from ...server.words.epsilon import belief_of_all
 from ...server.words.numbers import counted, is_too_wide, points, two_digits, with_unit
 from ...simulator.attack import AttackOutcome
@@ -31,7 +37,7 @@ def heading(estimate: SimulatedEstimate) -> None:
         else ""
     )
     description = (
-        f"{counted(estimate.reports)} of {estimate.devices:,} devices that hold {estimate.population}{unit}"
+        f"{counted(estimate.reports)} from {estimate.devices:,} devices with {estimate.population}{unit}"
     )
     show.out.print(f"{e.name}: {description}")
     if reporting is not None:
@@ -50,14 +56,15 @@ def rows_without_reading(estimate: SimulatedEstimate) -> str:
         return f"{count}; devices report a random text for them."
     parts = parts_of(e) or (e,)
     if all(part.missing is not None for part in parts):
-        return f"{count}; shares and truth are among the others."
+        return f"{count}; shares and truth cover only the others."
     if any(part.missing is not None for part in parts):
         return (
-            f"{count} of some part. A part without missing in the file has them spread over all its values."
+            f"{count} for some part. If the file does not set missing for a part, they are spread "
+            "over all its values."
         )
     return (
-        f"{count}. The experiment does not set missing, so these are spread evenly over all values, also in "
-        "the truth."
+        f"{count}. The experiment does not set missing, so these are spread evenly over all values, in the "
+        "truth as well."
     )
 
 
@@ -66,11 +73,11 @@ def _describe_reporting(estimate: SimulatedEstimate, reporting: Reporting) -> st
     times = counted(reporting.calls, "call")
     if not reporting.calls_are_fixed and reporting.spoke == reporting.devices:
         each = usual_reports(estimate.experiment)
-        reports = f"the {counted(each)} that its budget holds" if reporting.spent else counted(each)
-        return f"each makes {reports}, in {times} to report() on average"
-    sampling = f": one in {every} makes a report" if every > 1 else ""
+        reports = f"the {counted(each)} that its budget allows" if reporting.spent else counted(each)
+        return f"each makes {reports} in {times} to report() on average"
+    thinning = f", of which one in {every} makes a report" if every > 1 else ""
     spent = f"; {reporting.spent:,} used up their budget" if reporting.spent else ""
-    return f"{reporting.spoke:,} devices reported, in {times} to report(){sampling}{spent}"
+    return f"{reporting.spoke:,} devices reported, with {times} to report(){thinning}{spent}"
 
 
 def too_few(estimate: SimulatedEstimate, answers: Answers) -> str:
@@ -79,21 +86,23 @@ def too_few(estimate: SimulatedEstimate, answers: Answers) -> str:
     width = half_width(about)
     if about.quantity != "share" or not is_too_wide(width):
         return ""
-    precision = f"a share is known to ±{two_digits(100 * width)} points only"
+    precision = f"shares are known only to ±{two_digits(100 * width)} points"
     return f"Too few reports: {precision}. {_more(estimate, width)}"
 
 
 def _more(estimate: SimulatedEstimate, width: float) -> str:
-    """Describe how to reach ±1 point, or as near as budgets allow."""
+    """Describe how to reach ±1 point, or to get as close to it as the budgets allow."""
     if estimate.approximate:
-        return capitalize(halved(estimate.reports, approximate=True))
+        return capitalize(halving_advice(estimate.reports, approximate=True))
     reporting, e = estimate.reporting, estimate.experiment
     advice = ""
     if reporting is not None and reporting.calls_are_fixed and reporting.calls < usual_calls(e):
-        more = round(reporting.devices * expected_reports(e, usual_calls(e)))
-        width *= math.sqrt(estimate.reports / more)
-        advice = f"--calls {usual_calls(e)} makes about {more:,} reports: ±{two_digits(100 * width)} points. "
-    return f"{advice}{to_one_point(estimate.devices, width)}"
+        reports = round(reporting.devices * expected_reports(e, usual_calls(e)))
+        width *= math.sqrt(estimate.reports / reports)
+        advice = (
+            f"--calls {usual_calls(e)} makes about {reports:,} reports: ±{two_digits(100 * width)} points. "
+        )
+    return f"{advice}{devices_for_one_point(estimate.devices, width)}"
 
 
 def method(estimate: SimulatedEstimate) -> None:
@@ -103,14 +112,14 @@ def method(estimate: SimulatedEstimate) -> None:
 
 
 def budget_in_words(experiment: Experiment) -> str:
-    """Return what one report, and all that its budget holds, reveal at most."""
+    """Describe how much a report, and all reports within the budget, can reveal at most."""
     return belief_of_all((experiment.epsilon / MICRO, reports_in_budget(experiment)))
 
 
 def conclusion(
     estimate: SimulatedEstimate, file: Path | None, answers: Answers, *, privacy: bool = False
 ) -> None:
-    """Print privacy, precision, the planned error and the next step; privacy: each ε as well."""
+    """Print the privacy, precision, planned error and next step; with `privacy`, also each ε."""
     e = estimate.experiment
     show.out.print()
     if privacy:
@@ -122,23 +131,23 @@ def conclusion(
         show.out.print(f"Planned: {_planned(estimate.planned)}")
     if file is None:
         return
-    show.out.print("Next: Fill a store with 30 days of such devices, then ask it:")
+    show.out.print("Next: fill a store with 30 days of such devices' reports, then query it:")
     show.out.print(f"  hushmote simulate {file} --to {DEFAULT_STORE}", soft_wrap=True)
 
 
 def _planned(error: PlannedError) -> str:
-    of = "% of the range" if error.mean else "points"
-    planned, measured = (points(half, of) for half in (error.planned, error.measured))
-    text = f"{planned} for the {error.question}, with as many reports. Measured: {measured}"
-    return f"{text}; the estimate is {with_unit(f'{100 * error.missed:.2g}', of)} off."
+    unit = "% of the range" if error.mean else "points"
+    planned, measured = (points(half, unit) for half in (error.planned, error.measured))
+    text = f"{planned} for the {error.question}, with the same number of reports. Measured: {measured}"
+    return f"{text}; the estimate is {with_unit(f'{100 * error.missed:.2g}', unit)} off."
 
 
 def _exact(estimate: SimulatedEstimate, answers: Answers) -> str:
-    """Return how many intervals hold the truth, and how to narrow them; "" without an estimate."""
+    """Describe how many intervals contain the truth and how to narrow them; "" without an estimate."""
     parts, about = list[str](), answer_in_focus(answers)
     covered, interval_count = coverage(answers)
     if interval_count:
-        hold = f"{covered} of {interval_count} intervals hold the truth"
+        hold = f"{covered} of {interval_count} intervals contain the truth"
         parts.append(f"{hold} (95% of them should, in the long run).")
     if width := half_width(about):
         parts.append(_narrower(estimate, about, width))
@@ -146,10 +155,12 @@ def _exact(estimate: SimulatedEstimate, answers: Answers) -> str:
 
 
 def _narrower(estimate: SimulatedEstimate, about: Answer, width: float) -> str:
-    """Return what narrows the intervals, which have this half-width in the middle of a table."""
+    """Describe how to narrow the intervals, whose half-width in the middle of a table is `width`."""
     if about.quantity == "reading":
-        more = capitalize(halved(estimate.reports, approximate=True)) if estimate.approximate else ""
-        return more or f"With {FOUR_TIMES} devices, {HALF_AS_WIDE}"
+        advice = (
+            capitalize(halving_advice(estimate.reports, approximate=True)) if estimate.approximate else ""
+        )
+        return advice or f"With {FOUR_TIMES} devices, {HALF_AS_WIDE}"
     if estimate.experiment.type == "pair":
         return f"The median row is known to ±{two_digits(100 * width)} points. {_more(estimate, width)}"
     return _more(estimate, width)

@@ -28,7 +28,7 @@ from ..output import write as write_text
 statement_app = typer.Typer()
 _KINDS = (".html", ".json")
 _HEX = re.compile(r"[0-9a-fA-F]{128}", re.ASCII)
-_UNKNOWN_SIGNER = "the signature is valid, but the owner of the key is unknown: give --announce-key"
+_UNKNOWN_SIGNER = "the signature is valid, but the owner of the key is unknown; give --announce-key"
 UNKNOWN_SIGNER_STATUS = 3  # exit status for an intact statement whose signer is unknown
 
 
@@ -37,33 +37,33 @@ def write(
     fleet: Annotated[
         str | None,
         typer.Argument(
-            help="The fleet's folder, or its name if it has none; not needed if the store has one fleet."
+            help="The fleet's folder, or the fleet's name; optional if the store has only one fleet."
         ),
     ] = None,
     store: StoreUrl = DEFAULT_STORE,
     policy: Annotated[
         Path | None,
         typer.Option(
-            help="Firmware file with the devices' POLICY, such as their main.py; or what `hushmote budget "
-            "policy` printed, in a .py or .json.  [required]"
+            help="Firmware file with the devices' POLICY, such as their main.py, or a .py or .json with the "
+            "output of `hushmote budget policy`.  [required]"
         ),
     ] = None,
     master_key: MasterKey = None,
     signing_key: SigningKey = None,
     lang: Annotated[Language, typer.Option(help="Language of the label.")] = "en",
     public: Annotated[
-        bool, typer.Option("--public", help="Only the label and files, without counts, for the public.")
+        bool, typer.Option("--public", help="Write only the label and files for the public, without counts.")
     ] = False,
     output: Annotated[list[Path] | None, output_option(describe_suffixes(*_KINDS))] = None,
 ) -> None:
-    """Write a fleet's statement: the label, tables for ETSI EN 303 645 and the GDPR, the registry's entry.
+    """Write a fleet's statement: the label, tables for ETSI EN 303 645 and the GDPR, and the registry entry.
 
     Without --output, print the label. All numbers come from the store, policy and folder; passages that only
     a lawyer or the manufacturer can write are marked. The JSON is signed with the experiments' signing key.
     """
     if policy is None:
         raise UsageError(
-            "--policy is missing: give the devices' firmware file, such as their main.py; "
+            "--policy is missing; give the devices' firmware file, such as their main.py; "
             "`hushmote budget policy --write` writes POLICY into it"
         )
     paths = check_paths(output, *_KINDS)
@@ -75,22 +75,24 @@ def write(
         fleet_keys = _keys(opened, name, folder, master_key, signing_key) if paths else None
     for question in facts.undecided:
         show.err.print(
-            f'{question}: the retention of its counts is not set: add keep = "400d" to its '
+            f'{question}: the retention of its counts is not set; add keep = "400d" to its '
             "experiment's file, and run `hushmote experiment add` again",
             soft_wrap=True,
         )
     if not paths:
         _show(words_in(lang).texts["title"], statement["label"])
         return
-    whole = document.sign(statement, fleet_keys)
+    signed_document = document.sign(statement, fleet_keys)
     for path in paths:
         is_json = path.suffix.lower() == ".json"
-        write_text(path, json.dumps(whole, indent=2) + "\n" if is_json else page.html(whole))
+        write_text(
+            path, json.dumps(signed_document, indent=2) + "\n" if is_json else page.html(signed_document)
+        )
         show.out.print(f"wrote {path}", soft_wrap=True)
 
 
 def _now() -> datetime.datetime:
-    """Return the time, or SOURCE_DATE_EPOCH, so that the same facts produce the same bytes."""
+    """Return the time, or SOURCE_DATE_EPOCH if set, so that the same facts produce the same bytes."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
     if epoch is None:
         return datetime.datetime.now(datetime.UTC)
@@ -103,7 +105,7 @@ def _now() -> datetime.datetime:
 def _keys(
     store: Store, name: str, folder: FleetFolder | None, file: Path | None, signing: Path | None
 ) -> keys.FleetKeys | None:
-    """Return the signing keys, None for an open fleet; raise StatementError for another fleet's keys."""
+    """Return the signing keys, or None for an open fleet; raise StatementError if they belong to another."""
     if not store.fleets()[name]:
         return None
     if folder is not None and file is None:
@@ -124,7 +126,7 @@ def _show(title: str, label: dict[str, list[str]]) -> None:
 
 @statement_app.command("verify")
 def verify(
-    file: Annotated[Path, typer.Argument(help="A statement in JSON.")],
+    file: Annotated[Path, typer.Argument(help="JSON file of a statement.")],
     announce_key: Annotated[
         str | None,
         typer.Option(
@@ -134,11 +136,11 @@ def verify(
         ),
     ] = None,
 ) -> None:
-    """Verify a statement's signature, and that the device files are those that the statement names.
+    """Verify a statement's signature and that the device files match the statement.
 
-    The files are compared with this package's, and your own application with the file next to the statement.
-    Without --announce-key, the exit status is 3 even if all else is right, as anyone can sign with their own
-    key.
+    The files are compared with those in this package, and your application with the file next to the
+    statement. Without --announce-key, the exit status is 3 even if everything else is correct, because
+    anyone can sign with their own key.
     """
     key = None if announce_key is None else _announce_key(announce_key, document.fleet_of(file))
     for line in document.verify(file, key):
@@ -165,8 +167,8 @@ def _announce_key(text: str, fleet: str) -> bytes:
         )
     if owner != fleet:
         raise UsageError(
-            f"{text} belongs to fleet {owner}, the statement to fleet {fleet}: give that fleet's key"
+            f"{text} belongs to fleet {owner} and the statement to fleet {fleet}; give that fleet's key"
         )
     if key is None:
-        raise UsageError(f"{text} contains no announce key: give the settings of a device with keys")
+        raise UsageError(f"{text} contains no announce key; give the settings of a device in a keyed fleet")
     return bytes.fromhex(key)

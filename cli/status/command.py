@@ -27,8 +27,8 @@ def status_command(
 ) -> None:
     """Show a store's health, each experiment's finding, and the rejected reports.
 
-    With --follow in a terminal, the display is live and fills the screen; elsewhere it is printed once. A
-    store has no certificates: --aggregator shows when the aggregator's expire, and `hushmote provision list`
+    With --follow in a terminal, the display is live and fills the screen; otherwise it is printed once. A
+    store has no certificates; --aggregator shows when the aggregator's expire, and `hushmote provision list`
     with the fleet's folder shows all of them.
     """
     if follow:
@@ -37,6 +37,6 @@ def status_command(
         if live(store, aggregator, broker or policy_file, as_json=as_json):
             return
     with read_store(store) as opened:
-        from .run import run  # imported here so that usage errors are fast
+        from .run import run  # imported lazily so that usage errors are fast
 
         run(opened, aggregator, broker, policy_file, as_json=as_json, privacy=privacy, verbose=verbose)

@@ -1,4 +1,4 @@
-"""The display of `hushmote status`, once or live in a terminal."""
+"""The display of `hushmote status`, printed once or live in a terminal."""
 
 import contextlib
 import datetime
@@ -23,10 +23,10 @@ from ...server.store.versions import most_reports
 from ...server.words.epsilon import belief_of_all
 from .picture import Snapshot, picture
 
-_TURN_S = 0.25  # between two polls: a commit is visible within a second
-_REST = 3  # pause after each picture, as a multiple of the time that it took
+_TURN_S = 0.25  # interval between polls, short enough to show a commit within a second
+_REST = 3  # pause after drawing, as a multiple of the drawing time
 _HEALTH_S = 2.0
-_RATE_S = 10.0  # period for the rate of reports
+_RATE_S = 10.0  # period over which the rate of reports is measured
 
 
 def follow(store: str, url: str | None) -> None:
@@ -91,32 +91,34 @@ class SnapshotReader:
         return self._snapshot
 
     def _rates(self, store_overview: StoreOverview) -> dict[tuple[str, str], float]:
-        """Return each experiment's reports per second over the last seconds; empty at first."""
+        """Return each experiment's reports per second over the last few seconds, or nothing at first."""
         now_s = time.monotonic()
         counts = {(e.fleet, e.name): e.reports for f in store_overview.fleets for e in f.experiments}
         self._before.append((now_s, counts))
         while len(self._before) > 2 and now_s - self._before[0][0] > _RATE_S:
             self._before.popleft()
-        then_s, then = self._before[0]
-        if now_s - then_s < 2 * _TURN_S:
+        earlier_s, earlier_counts = self._before[0]
+        if now_s - earlier_s < 2 * _TURN_S:
             return {}
-        return {name: max(0, n - then.get(name, n)) / (now_s - then_s) for name, n in counts.items()}
+        return {
+            name: max(0, n - earlier_counts.get(name, n)) / (now_s - earlier_s) for name, n in counts.items()
+        }
 
 
 def _privacy(facts: Facts, results: Mapping[tuple[str, str], Result]) -> str:
-    """Return what a device's reports to one experiment reveal at most; "" without a report."""
+    """Describe how much a device's reports to one experiment can reveal at most; "" without reports."""
     allowed = {fleet: most_reports(facts.versions(fleet)) for fleet in {fleet for fleet, _ in results}}
     kinds = set[tuple[float, int | None]]()
     for (fleet, name), result in results.items():
         if result.reports:
             numbers = [allowed[fleet][v.id] for v in facts.versions(fleet) if v.experiment.name == name]
-            most = None if None in numbers else max(filter(None, numbers), default=1)
-            kinds.add((result.epsilon.report, most))
+            max_reports = None if None in numbers else max(filter(None, numbers), default=1)
+            kinds.add((result.epsilon.report, max_reports))
     return belief_of_all(*kinds) if kinds else ""
 
 
 class _Aggregator(threading.Thread):
-    """Polls an aggregator in a thread, so that one that hangs does not delay the picture."""
+    """Polls an aggregator in a thread, so that a hanging aggregator does not delay the display."""
 
     health: AggregatorHealth | None = None
 

@@ -1,4 +1,4 @@
-"""The display of `hushmote status` as lines for terminals of 45 columns or more, without I/O."""
+"""The display of `hushmote status` as lines for terminals of 45 columns or more, without any I/O."""
 
 import datetime
 import math
@@ -11,7 +11,7 @@ from rich.text import Text
 
 from ...fleet.results.result import Result
 from ...server.answers.rows import Row
-from ...server.answers.tables import blocks
+from ...server.answers.tables import sparkline
 from ...server.answers.windows import Due
 from ...server.overview.aggregator import AggregatorHealth
 from ...server.overview.fleets import ExperimentOverview, FleetOverview, StoreOverview, state_words
@@ -20,11 +20,13 @@ from ...server.plain_text import shorten, visible
 from ...server.wire.limits import kept_hours
 from ...server.words.numbers import counted, format_estimate, is_too_wide
 
-_MOST_LABELS = 5
+_MAX_LABELS = 5
 _LABEL = 12  # columns
 _BAR = 20
-_WATCHING = "Someone watching live counts can see individual reports, but learns no more than that from them."
-_EXACT = "95 of 100 such intervals hold the truth."
+_WATCHING = (
+    "Someone watching live counts can see individual reports, but learns nothing beyond those from them."
+)
+_EXACT = "95 of 100 such intervals contain the truth."
 _UNSIGNED = (
     "It is not signed, so only an aggregator with the signing key publishes it: `hushmote experiment sign "
     "FILE`, then `hushmote experiment add FILE.signed.json`."
@@ -37,8 +39,8 @@ class Snapshot:
     """The data to draw: the states of the store and the aggregator, and the store's contents if readable.
 
     Attributes:
-        results, rates: By fleet and experiment; rates are reports per second, empty until they are known.
-        privacy: What the reports reveal at most, in sentences; "" without any.
+        results, rates: Values by fleet and experiment; rates are reports per second, and empty until known.
+        privacy: Sentences on how much the reports can reveal at most, or "" without reports.
         at: When the store was last read, UTC.
         where: The store's path, or its URL without the password.
     """
@@ -73,10 +75,12 @@ def contents(snapshot: Snapshot) -> Group:
         lines.append(Text(count, "bold"))
         if snapshot.overview.clock:
             lines.append(
-                Text(_sentence(f"nothing is counted by this clock: {snapshot.overview.clock}"), "bold red")
+                Text(_sentence(f"nothing is counted with this clock: {snapshot.overview.clock}"), "bold red")
             )
         if not snapshot.overview.fleets:
-            lines.append(Text("There is no fleet yet: hushmote experiment add FILE --fleet NAME adds one."))
+            lines.append(
+                Text("There is no fleet yet. Add one with hushmote experiment add FILE --fleet NAME.")
+            )
         for fleet in snapshot.overview.fleets:
             lines += _fleet(fleet, snapshot)
         lines += [Text(r.words(), "yellow") for r in snapshot.overview.rejects]
@@ -85,12 +89,12 @@ def contents(snapshot: Snapshot) -> Group:
 
 
 def conclusion(snapshot: Snapshot) -> Group:
-    """Return the last lines: privacy, how exact the findings are, and the next command, if there are any."""
+    """Return the last lines on privacy, precision and the next command, if there are any."""
     if not snapshot.privacy:
         return Group()
     lines = [f"Privacy: {snapshot.privacy} {_WATCHING}"]
-    if named := [name for name, result in snapshot.results.items() if result.finding]:
-        fleet, experiment = named[0]
+    if experiments_with_finding := [name for name, result in snapshot.results.items() if result.finding]:
+        fleet, experiment = experiments_with_finding[0]
         is_only = len({fleet for fleet, _ in snapshot.results}) == 1
         arguments = experiment if is_only else f"{experiment} --fleet {fleet}"
         lines += [
@@ -104,7 +108,7 @@ def _fleet(fleet: FleetOverview, snapshot: Snapshot) -> list[Text | Padding]:
     kind = "keyed, so only its devices can report" if fleet.keyed else "open, so anyone can forge reports"
     lines: list[Text | Padding] = [Text(), Text(f"Fleet {fleet.name}: {kind}", "bold cyan")]
     if not fleet.experiments:
-        lines.append(Padding(Text("Nothing is asked."), (0, 0, 0, 2)))
+        lines.append(Padding(Text("There are no experiments."), (0, 0, 0, 2)))
     for e in fleet.experiments:
         name = e.fleet, e.name
         lines += [
@@ -138,7 +142,7 @@ def _experiment(e: ExperimentOverview, result: Result | None, rate: float | None
 
 
 def _describe_retention(e: ExperimentOverview) -> str:
-    """Return for how long data is kept, and how much has been deleted so far."""
+    """Describe how long data is kept and how much has been deleted so far."""
     have_been = "has been" if e.erased == 1 else "have been"
     deleted = f"{counted(e.erased)} {have_been} deleted so far"
     hours = kept_hours(e.keep)
@@ -151,11 +155,13 @@ def _describe_retention(e: ExperimentOverview) -> str:
 def _due(due: Due) -> list[Text]:
     lines: list[Text] = []
     if due.time is not None:
-        lines.append(Text(f"Data of {due.window} is due next, on {due.time:%Y-%m-%d %H:%M} UTC.", "dim"))
+        lines.append(
+            Text(f"Data of {due.window} will be deleted next, on {due.time:%Y-%m-%d %H:%M} UTC.", "dim")
+        )
     if due.overdue:
-        oldest, *more = due.overdue
-        others = f" and {len(more):,} more" if more else ""
-        late = f"Deletion is overdue, of {oldest}{others}: `hushmote serve` deletes while it runs."
+        oldest, *suffix = due.overdue
+        suffix = f" and {len(suffix):,} more" if suffix else ""
+        late = f"Deletion of {oldest}{suffix} is overdue; `hushmote serve` deletes while it runs."
         lines.append(Text(late, "yellow"))
     return lines
 
@@ -165,15 +171,16 @@ def _statistics(result: Result) -> list[Text]:
     if not result.statistics:
         if not (result.note and result.reports):
             return []
-        named = result.note.startswith(f"{result.experiment} ")  # do not capitalize the experiment's name
-        return [Text(_with_full_stop(result.note) if named else _sentence(result.note), "dim")]
-    rows = [one for one in result.statistics.values() if not is_too_wide(one.half_width, _extent(result))]
+        # Keep the experiment's name in lower case.
+        starts_with_name = result.note.startswith(f"{result.experiment} ")
+        return [Text(_with_full_stop(result.note) if starts_with_name else _sentence(result.note), "dim")]
+    rows = [row for row in result.statistics.values() if not is_too_wide(row.half_width, _extent(result))]
     if result.type == "number":
-        lines = [_line(result, one) for one in rows[:1]]
+        lines = [_line(result, row) for row in rows[:1]]
         lines += [Text(_bars(result), "cyan")] if result.histogram and rows else []
     else:
-        largest = sorted(rows, key=lambda one: -one.value)[:_MOST_LABELS]
-        lines = [_line(result, one) for one in largest]
+        largest = sorted(rows, key=lambda row: -row.value)[:_MAX_LABELS]
+        lines = [_line(result, row) for row in largest]
     return lines
 
 
@@ -183,20 +190,20 @@ def _extent(result: Result) -> float:
     return 1.0 if result.type != "number" else max(ends) - min(ends) if ends else math.inf
 
 
-def _line(result: Result, one: Row) -> Text:
+def _line(result: Result, row: Row) -> Text:
     unit = None if result.quantity == "share" else result.unit
-    text = ", ".join(filter(None, format_estimate(one.value, one.low, one.high, unit)))
+    text = ", ".join(filter(None, format_estimate(row.value, row.low, row.high, unit)))
     if unit is None:
         name = (
-            f"{shorten(one.name, _LABEL):<{_LABEL}} {'█' * round(_BAR * min(1, max(0, one.value))):<{_BAR}}"
+            f"{shorten(row.name, _LABEL):<{_LABEL}} {'█' * round(_BAR * min(1, max(0, row.value))):<{_BAR}}"
         )
         return Text.assemble((name.rstrip(), "cyan"), f" {text}")
-    return Text(f"{one.name} {text} ({result.confidence:.0%})")
+    return Text(f"{row.name} {text} ({result.confidence:.0%})")
 
 
 def _bars(result: Result) -> str:
-    """Return a number's histogram in one line: two columns per bar, between the ends of its range."""
-    bars = "".join(2 * block for block in blocks([bar.value for bar in result.histogram], 0.0))
+    """Return a number's histogram as one line with two columns per bar, between the ends of its range."""
+    bars = "".join(2 * block for block in sparkline([bar.value for bar in result.histogram], 0.0))
     if not bars:
         return ""
     low, high = result.histogram[0].lower, result.histogram[-1].upper

@@ -1,4 +1,4 @@
-"""The work of `hushmote status`."""
+"""The implementation of `hushmote status`."""
 
 import dataclasses
 import datetime
@@ -39,13 +39,13 @@ def live(store: str, aggregator: str | None, once: str | Path | None, *, as_json
         store: The store.
         aggregator: URL of the aggregator's endpoint, or None.
         once: A source that is read only once, or None.
-        as_json: Whether JSON is asked for.
+        as_json: Whether JSON was requested.
     """
     url = None if aggregator is None else check_url(aggregator)
     if as_json or not show.out.is_terminal:
         return False
     if once is not None:
-        raise UsageError("--broker and --policy are read only once: leave out --follow")
+        raise UsageError("--broker and --policy are read only once; omit --follow")
     follow(store, url)
     return True
 
@@ -66,10 +66,10 @@ def run(
         store: The store.
         aggregator: URL of the aggregator's endpoint, or None.
         broker: URL of the broker, for its boards' status, or None.
-        firmware: The boards' file with their policy, or None.
+        firmware: The firmware file with the boards' policy, or None.
         as_json: Print JSON.
-        privacy: Print each ε as well.
-        verbose: Print the versions and the rejected reports by reason as well.
+        privacy: Also print each ε.
+        verbose: Also print the versions and the rejected reports by reason.
     """
     url = None if aggregator is None else check_url(aggregator)
     board_policy = None if firmware is None else policy.read(firmware)
@@ -80,11 +80,11 @@ def run(
     boards = None if broker is None else _boards(broker, list(fleets))
     health = None if url is None else ask(url)
     if snapshot is None:
-        words = [{"fleet": name, "reports": _KINDS[keyed]} for name, keyed in fleets.items()]
+        fleet_rows = [{"fleet": name, "reports": _KINDS[keyed]} for name, keyed in fleets.items()]
         with store.reading() as opened:
             unfinished = unfinished_erasures(opened)
         clock = clock_fault(datetime.datetime.now(datetime.UTC), store.last_time())
-        document: dict[str, Any] = {"fleets": words, "experiments": lines, "rejected": rejects}
+        document: dict[str, Any] = {"fleets": fleet_rows, "experiments": lines, "rejected": rejects}
         document |= {"unfinished_erasures": unfinished, "clock": clock and str(clock)}
         if boards is not None:
             document["devices"] = boards
@@ -103,20 +103,22 @@ def run(
         show.out.print()
         _show_versions(lines)
         counts = [
-            (name or "(unknown)", why, n) for name, reasons in rejects.items() for why, n in reasons.items()
+            (name or "(unknown)", reason, n)
+            for name, reasons in rejects.items()
+            for reason, n in reasons.items()
         ]
         _print("rejected", ("fleet", "reason", "reports"), 2, counts)
     if boards is not None:
         _show_boards(boards)
     if board_policy is not None and board_policy.consent_from == "network":
-        show.out.print(policy.STARTED)
+        show.out.print(policy.NETWORK_START_NOTE)
     show.out.print(conclusion(snapshot))
 
 
 def _print(
     title: str, headings: Sequence[str], words: int, rows: Iterable[Iterable[object]], none: str = ""
 ) -> None:
-    """Print rows as a table whose first columns are words, or the text `none` if there are no rows."""
+    """Print rows as a table whose first `words` columns are texts, or print `none` if it has no rows."""
     table = show.table(title, headings, range(words))
     for row in rows:
         table.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
@@ -149,7 +151,8 @@ def _lines(facts: Facts) -> list[dict[str, Any]]:
                 "plausibility": plausibility.check(v.experiment, counts).to_dict(),
             }
         )
-    # Read last, once per fleet: with an aggregator running, each counted report then has its device.
+    # Read participation last and once per fleet, so that every counted report has its device even if an
+    # aggregator is running.
     sent = {fleet: store.participation(fleet) for fleet in {line["fleet"] for line in lines}}
     for line in lines:
         participation = sent[line["fleet"]].get(line["experiment"])
@@ -174,7 +177,7 @@ def _show_versions(lines: list[dict[str, Any]]) -> None:
 
 
 def _show_epsilons(lines: list[dict[str, Any]]) -> None:
-    """Print both values of ε of each version."""
+    """Print both ε values of each version."""
     lines_with_epsilon = [line for line in lines if line["epsilon"]]
     if lines_with_epsilon:
         rows = [
@@ -187,7 +190,7 @@ def _show_epsilons(lines: list[dict[str, Any]]) -> None:
         _print("ε of a report, and of histograms", headings, 3, rows)
         show.out.print(
             f"ε of a histogram is for δ = {lines_with_epsilon[0]['epsilon']['delta']:g} and a device with up "
-            f"to `own` of its reports, and holds {second_epsilon.ENDED}."
+            f"to `own` reports, and holds {second_epsilon.ENDED}."
         )
     if any(line["epsilon"]["none_holds"] for line in lines_with_epsilon):
         show.out.print(second_epsilon.RUNNING)
@@ -214,7 +217,7 @@ def _epsilons(facts: Facts, version: Version) -> dict[str, Any]:
 
 def _boards(broker: str, fleets: list[str]) -> list[dict[str, Any]]:
     """Return the contents of each board's status topic."""
-    from ...server.ingest import device_health  # imported here: it takes a tenth of a second to load
+    from ...server.ingest import device_health  # imported lazily because it takes a tenth of a second
 
     broker_settings = settings(broker)
     if (
@@ -223,8 +226,9 @@ def _boards(broker: str, fleets: list[str]) -> list[dict[str, Any]]:
         and _is_first_aggregator(Path(broker_settings.cert))
     ):
         raise UsageError(
-            f"{broker_settings.cert} is the aggregator's: the broker would end its connection and drop the "
-            "reports that wait for it; make one for this with `hushmote provision rotate new-aggregator`"
+            f"{broker_settings.cert} belongs to the aggregator, so the broker would end the aggregator's "
+            "connection and drop its queued reports; create another with `hushmote provision rotate "
+            "new-aggregator`"
         )
     address, tls = connection(broker)
     health = device_health.read(address, fleets, tls)
@@ -236,7 +240,7 @@ def _boards(broker: str, fleets: list[str]) -> list[dict[str, Any]]:
 
 
 def _is_first_aggregator(path: Path) -> bool:
-    """Return whether a certificate is that of `serve`; the broker uses its name as the client id."""
+    """Return whether a certificate is that of `serve`, whose name the broker uses as the client id."""
     from cryptography import x509
 
     with refusing(UsageError, f"read {path}"):
@@ -244,7 +248,7 @@ def _is_first_aggregator(path: Path) -> bool:
     try:
         subject = x509.load_pem_x509_certificate(pem).subject.rfc4514_string()
     except ValueError:
-        raise UsageError(f"{path} contains no certificate: it must be a PEM file") from None
+        raise UsageError(f"{path} contains no certificate; it must be a PEM file") from None
     return re.search(r"CN=aggregator_1(,|$)", subject) is not None
 
 
@@ -263,8 +267,8 @@ def _show_boards(boards: list[dict[str, Any]]) -> None:
         for fleet, states in counts.items()
         for state, count in states.items()
     ]
-    title = "devices, as they say themselves"
-    _print(title, ("fleet", "state", "devices"), 2, rows, "no device has said anything")
+    title = "devices, by published status"
+    _print(title, ("fleet", "state", "devices"), 2, rows, "no device has published a status")
     for fleet, device, words in unhealthy[:_MAX_BOARDS]:
         show.out.print(f"board {device} of fleet {fleet}: {words}", markup=False)
     if len(unhealthy) > _MAX_BOARDS:

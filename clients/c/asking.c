@@ -1,7 +1,8 @@
 /* Ask about each question: an experiment waits until someone at the board has opted in to its question.
 
-   An opt-in applies to a question, up to its epsilon. It is in flash in the format of the MicroPython client, under the
-   experiment's name with ".yes": 12 bytes of question.c, then a CRC-32. If it is damaged, the board asks again. */
+   An opt-in applies to a question, up to its epsilon. It is stored in flash in the MicroPython client's format, under
+   the experiment's name followed by ".yes": 12 bytes from question.c, then a CRC-32. If it is damaged, the board asks
+   again. */
 #include <string.h>
 
 #include "core.h"
@@ -38,12 +39,12 @@ static void forget_all(struct hushmote_reporter *reporter) {
     for (unsigned at = 0; at < name_count(reporter); at++) {
         forget(reporter, at);
         reporter->topics[at].why = HUSHMOTE_OK;
-        reporter->topics[at].has_accepted = false; /* the client has ended it, so ask about what the broker repeats */
+        reporter->topics[at].has_accepted = false; /* the client ended it, so ask when the broker repeats it */
     }
 }
 
 /* Forget all opt-ins if someone has opted out of everything. */
-static void hear(struct hushmote_reporter *reporter) {
+static void process_opt_out(struct hushmote_reporter *reporter) {
     uint32_t opt_outs = reporter->client->opt_outs;
     if (opt_outs == reporter->opt_outs)
         return;
@@ -51,7 +52,7 @@ static void hear(struct hushmote_reporter *reporter) {
     forget_all(reporter);
 }
 
-/* Read the last opt-in to each name; a board that has opted out has none. */
+/* Load the last opt-in to each name. A board that has opted out has none. */
 static void load(struct hushmote_reporter *reporter) {
     const struct hushmote_port *port = reporter->port;
     memset(port->questions, 0, name_count(reporter) * sizeof *port->questions);
@@ -69,7 +70,7 @@ static void load(struct hushmote_reporter *reporter) {
     }
 }
 
-/* Compute the question of a payload; return 0, or why it is refused, for example because of another name. */
+/* Compute a payload's question. Return 0, or the code with which it is refused, for example for a different name. */
 static int question_of(const struct hushmote_reporter *reporter, unsigned at, const uint8_t *payload, size_t bytes,
                        uint8_t question[HM_QUESTION_BYTES]) {
     const struct hushmote_config *config = reporter->client->config;
@@ -87,61 +88,61 @@ static int question_of(const struct hushmote_reporter *reporter, unsigned at, co
     return length >= 0 && hm_find(config->policy, name + 1, (size_t)length) == at ? HUSHMOTE_OK : HUSHMOTE_REFUSED;
 }
 
-/* Return 0 if the last opt-in was to this question, with at least its epsilon; else the payload waits. */
+/* Return 0 if the last opt-in covers this question and its epsilon; otherwise make the payload wait. */
 static int ask(struct hushmote_reporter *reporter, unsigned at, const uint8_t *payload, size_t bytes) {
-    struct hushmote_question *own = reporter->port->questions + at;
+    struct hushmote_question *state = reporter->port->questions + at;
     uint8_t question[HM_QUESTION_BYTES];
     int code = question_of(reporter, at, payload, bytes, question);
     if (code != HUSHMOTE_OK)
         return code;
-    if (own->has_yes && memcmp(question, own->yes, HM_QUESTION_BYTES - 4) == 0 &&
-        hm_get(question + HM_QUESTION_BYTES - 4, 4) <= hm_get(own->yes + HM_QUESTION_BYTES - 4, 4))
+    if (state->has_yes && memcmp(question, state->yes, HM_QUESTION_BYTES - 4) == 0 &&
+        hm_get(question + HM_QUESTION_BYTES - 4, 4) <= hm_get(state->yes + HM_QUESTION_BYTES - 4, 4))
         return HUSHMOTE_OK;
-    memcpy(own->payload, payload, bytes);
-    own->bytes = (uint16_t)bytes;
+    memcpy(state->payload, payload, bytes);
+    state->bytes = (uint16_t)bytes;
     return HUSHMOTE_REFUSED_UNASKED;
 }
 
-/* Keep the opt-in to the waiting question, unless someone opts out meanwhile: then the client has ended it. */
+/* Store the opt-in to the waiting question, unless someone has since opted out, which ended it. */
 static void keep_yes(struct hushmote_reporter *reporter, unsigned at) {
     const struct hushmote_config *config = reporter->client->config;
-    struct hushmote_question *own = reporter->port->questions + at;
+    struct hushmote_question *state = reporter->port->questions + at;
     uint8_t data[FILE_BYTES];
     char file[NAME_BYTES];
     if (reporter->opt_outs != reporter->client->opt_outs ||
-        question_of(reporter, at, own->payload, own->bytes, data) != HUSHMOTE_OK)
+        question_of(reporter, at, state->payload, state->bytes, data) != HUSHMOTE_OK)
         return;
-    own->has_yes = true;
-    memcpy(own->yes, data, sizeof own->yes);
+    state->has_yes = true;
+    memcpy(state->yes, data, sizeof state->yes);
     hm_put(data + HM_QUESTION_BYTES, 4, hm_seal(config, file_of(reporter, at, file), data, HM_QUESTION_BYTES));
     write_yes(reporter, at, data, sizeof data);
 }
 
-/* Stop waiting, because the experiment is in force or was withdrawn; a withdrawal also ends its opt-in. */
+/* Remove the waiting question because the experiment is enrolled or withdrawn; a withdrawal also ends the opt-in. */
 static void settle(struct hushmote_reporter *reporter, unsigned at, bool agreed, bool withdrawn) {
     if (agreed)
         keep_yes(reporter, at);
     if (withdrawn)
         forget(reporter, at);
     reporter->port->questions[at].bytes = 0;
-    reporter->topics[at].why = HUSHMOTE_OK; /* a refused experiment may be asked about now */
+    reporter->topics[at].why = HUSHMOTE_OK; /* the board may now ask about an experiment that was refused */
 }
 
-const struct hushmote_asker hushmote_ask_each = {load, hear, ask, settle};
+const struct hushmote_asker hushmote_ask_each = {load, process_opt_out, ask, settle};
 
 int hushmote_agree(struct hushmote_reporter *reporter, const char *name, const uint8_t *payload, size_t bytes) {
     unsigned at = hm_find(reporter->client->config->policy, name, strlen(name));
-    struct hushmote_question *own;
+    struct hushmote_question *state;
     uint32_t opt_outs = reporter->client->opt_outs;
     int code;
     if (reporter->port->asker == NULL || at == name_count(reporter))
         return HUSHMOTE_UNKNOWN;
-    own = reporter->port->questions + at;
-    if (hushmote_consent(reporter->client) == HUSHMOTE_NO || own->bytes == 0 ||
-        (payload != NULL && (bytes != own->bytes || memcmp(payload, own->payload, bytes) != 0)))
+    state = reporter->port->questions + at;
+    if (hushmote_consent(reporter->client) == HUSHMOTE_NO || state->bytes == 0 ||
+        (payload != NULL && (bytes != state->bytes || memcmp(payload, state->payload, bytes) != 0)))
         return HUSHMOTE_REFUSED_UNASKED;
-    code = hm_take_message(reporter, at, own->payload, own->bytes, true);
+    code = hm_take_message(reporter, at, state->payload, state->bytes, true);
     if (code != HUSHMOTE_BUSY)
-        own->bytes = 0;
+        state->bytes = 0;
     return code == HUSHMOTE_OK && opt_outs != reporter->client->opt_outs ? HUSHMOTE_REFUSED_UNASKED : code;
 }

@@ -1,8 +1,8 @@
-/* Check all test vectors: a program without files and without a heap, for a host and for boards.
+/* Check all test vectors. This program uses no files and no heap, and runs on hosts and boards.
 
-   `python tools/make_c_vectors.py vectors.h` writes their tables. Compile this with the core except drbg.c, which it
-   includes, and with -DHUSHMOTE_ROOM_BYTES=1024. It prints a line for each wrong answer, then a verdict; its status is 0
-   if all are right. */
+   `python tools/make_c_vectors.py vectors.h` writes the tables. Compile this file with the core except drbg.c, which it
+   includes, and with -DHUSHMOTE_ROOM_BYTES=1024. The program prints a line for each wrong answer and then the totals;
+   its exit status is 0 if all answers are correct. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "core.h"
 #include "hushmote_float.h"
 
-/* The generator under other names, because the draws of mechanisms are scripted here. */
+/* Include the generator under different names, because this program scripts the mechanisms' draws. */
 bool real_bernoulli(struct hushmote_random *random, uint32_t threshold);
 uint32_t real_below(struct hushmote_random *random, uint32_t n);
 #define hm_bernoulli real_bernoulli
@@ -21,7 +21,7 @@ uint32_t real_below(struct hushmote_random *random, uint32_t n);
 
 /* --- Tables -------------------------------------------------------------------------------------------------- */
 
-struct span { /* of bytes in blob, or of rows */
+struct span { /* a range of bytes in blob, or of rows */
     uint32_t at;
     uint16_t count;
 };
@@ -70,12 +70,12 @@ static const uint8_t *bytes_of(struct span span) {
     return span.at == 0xffffffffu ? NULL : blob + span.at;
 }
 
-static bool same(struct span span, const void *data, size_t bytes) {
-    const uint8_t *own = bytes_of(span);
-    return span.count == bytes && (own == NULL || memcmp(own, data, bytes) == 0);
+static bool equals(struct span span, const void *data, size_t bytes) {
+    const uint8_t *expected = bytes_of(span);
+    return span.count == bytes && (expected == NULL || memcmp(expected, data, bytes) == 0);
 }
 
-/* --- What is counted ----------------------------------------------------------------------------------------- */
+/* --- Counts -------------------------------------------------------------------------------------------------- */
 
 static unsigned cases, failures;
 
@@ -87,24 +87,24 @@ static void check(bool good, const char *section, size_t number) {
     }
 }
 
-/* --- Draws from a script ------------------------------------------------------------------------------------- */
+/* --- Scripted draws ------------------------------------------------------------------------------------------ */
 
 static const struct draws_row *script, *script_end;
-static bool script_good;
+static bool script_matches;
 
-static void play(struct span span) {
+static void start_script(struct span span) {
     script = draws + span.at;
     script_end = script + span.count;
-    script_good = true;
+    script_matches = true;
 }
 
-static bool played(void) {
-    return script_good && script == script_end;
+static bool script_ended(void) {
+    return script_matches && script == script_end;
 }
 
-static uint32_t drawn(bool is_below, uint32_t argument) {
+static uint32_t next_draw(bool is_below, uint32_t argument) {
     if (script == script_end || script->is_below != is_below || script->argument != argument) {
-        script_good = false;
+        script_matches = false;
         return 0;
     }
     return script++->outcome;
@@ -112,12 +112,12 @@ static uint32_t drawn(bool is_below, uint32_t argument) {
 
 bool hm_bernoulli(struct hushmote_random *random, uint32_t threshold) {
     (void)random;
-    return drawn(false, threshold) != 0;
+    return next_draw(false, threshold) != 0;
 }
 
 uint32_t hm_below(struct hushmote_random *random, uint32_t n) {
     (void)random;
-    return drawn(true, n);
+    return next_draw(true, n);
 }
 
 /* --- A board ------------------------------------------------------------------------------------------------- */
@@ -152,8 +152,8 @@ static int flash_write(void *context, int slot, const uint8_t *data, size_t byte
     return 0;
 }
 
-/* Not secret here, and never the same. */
-static int counted(void *context, uint8_t *data, size_t bytes) {
+/* Fill data with pseudorandom bytes, which differ in each call but are not secret. */
+static int pseudorandom(void *context, uint8_t *data, size_t bytes) {
     static uint32_t state;
     (void)context;
     while (bytes-- > 0)
@@ -161,18 +161,18 @@ static int counted(void *context, uint8_t *data, size_t bytes) {
     return 0;
 }
 
-static void hold(int slot, struct span record) {
+static void set_slot(int slot, struct span record) {
     flash[slot].count = record.count;
     if (record.count)
         memcpy(flash[slot].bytes, bytes_of(record), record.count);
 }
 
-/* Start a client on the slots. */
+/* Start a client on the simulated flash. */
 static int begin(const char *device, struct span fleet, struct span announce_key, struct span key) {
     memset(&config, 0, sizeof config);
     config.read = flash_read;
     config.write = flash_write;
-    config.entropy = counted;
+    config.entropy = pseudorandom;
     config.policy = &policy;
     config.device_id = device;
     config.fleet = (const char *)bytes_of(fleet);
@@ -185,11 +185,11 @@ static int begin(const char *device, struct span fleet, struct span announce_key
     return hushmote_begin(&client, &config);
 }
 
-static const struct span nothing = {0xffffffffu, 0};
+static const struct span no_bytes = {0xffffffffu, 0};
 
 /* --- Experiments --------------------------------------------------------------------------------------------- */
 
-static bool parsed(struct span payload) {
+static bool parse(struct span payload) {
     unsigned at;
     return hm_parse(&config, bytes_of(payload), payload.count, experiment, &at) == 0;
 }
@@ -199,15 +199,15 @@ static void check_thresholds(void) {
         check(hm_threshold(thresholds[i].epsilon, thresholds[i].g, 1) == thresholds[i].threshold, "thresholds", i);
 }
 
-static bool levels_are(struct span span) {
+static bool levels_match(struct span span) {
     const struct hushmote_experiment *e = experiment;
     bool good = e->level_count == span.count;
     for (unsigned i = 0; good && i < span.count; i++) {
-        const struct levels_row *want = levels + span.at + i;
+        const struct levels_row *expected = levels + span.at + i;
         const struct hm_level *level = hm_level(e, i);
-        good = level->g == want->g && level->t == want->t && level->width == want->width &&
-               level->weight == want->weight && level->offset == want->offset && level->threshold == want->threshold &&
-               (level->t > 0 || level->g == want->nodes);
+        good = level->g == expected->g && level->t == expected->t && level->width == expected->width &&
+               level->weight == expected->weight && level->offset == expected->offset && level->threshold == expected->threshold &&
+               (level->t > 0 || level->g == expected->nodes);
     }
     return good;
 }
@@ -215,22 +215,22 @@ static bool levels_are(struct span span) {
 static void check_experiments(void) {
     const struct hushmote_experiment *e = experiment;
     for (size_t i = 0; i < ROWS(experiments); i++) {
-        const struct experiments_row *want = experiments + i;
-        bool good = parsed(want->payload) && same(want->sha256, e->sha256, 32) && e->cap == want->cap &&
-                    e->domain == want->domain && e->epsilon == want->epsilon && e->every == want->every &&
-                    e->code_count == want->code_count && e->weight_sum == want->weight_sum &&
-                    e->code_bytes == want->code_bytes;
-        /* Without levels they are of another kind, which the codes tell apart. */
-        check(good && (want->levels.count == 0 || levels_are(want->levels)), "experiments", i);
+        const struct experiments_row *expected = experiments + i;
+        bool good = parse(expected->payload) && equals(expected->sha256, e->sha256, 32) && e->cap == expected->cap &&
+                    e->domain == expected->domain && e->epsilon == expected->epsilon && e->every == expected->every &&
+                    e->code_count == expected->code_count && e->weight_sum == expected->weight_sum &&
+                    e->code_bytes == expected->code_bytes;
+        /* Experiments without listed levels are checked through their codes. */
+        check(good && (expected->levels.count == 0 || levels_match(expected->levels)), "experiments", i);
     }
 }
 
 static void check_malformed(void) {
     for (size_t i = 0; i < ROWS(malformed); i++)
-        check(!parsed(malformed[i].payload), "malformed", i);
+        check(!parse(malformed[i].payload), "malformed", i);
 }
 
-static struct hushmote_reading one_reading(const struct readings_row *given) {
+static struct hushmote_reading part_of(const struct readings_row *given) {
     switch (given->kind) {
     case KIND_bool:
         return hushmote_flag(given->number != 0);
@@ -248,13 +248,13 @@ static struct hushmote_reading one_reading(const struct readings_row *given) {
 
 static struct hushmote_reading reading_of(const struct readings_row *given, struct hushmote_reading parts[3]) {
     if (given->kind != KIND_tuple && given->kind != KIND_list)
-        return one_reading(given);
+        return part_of(given);
     for (unsigned i = 0; i < given->parts.count; i++)
-        parts[i] = one_reading(readings + given->parts.at + i); /* its parts are no lists */
+        parts[i] = part_of(readings + given->parts.at + i); /* parts are never lists themselves */
     return hushmote_parts(parts, given->parts.count);
 }
 
-static bool is_at(const struct hm_index *index, const struct place *place) {
+static bool matches_place(const struct hm_index *index, const struct place *place) {
     bool good = index->missing == place->missing;
     if (place->slots.count == 0)
         return good && (place->missing || index->at == place->at);
@@ -265,20 +265,20 @@ static bool is_at(const struct hm_index *index, const struct place *place) {
     return good;
 }
 
-static bool falls(const struct buckets_row *want, const struct hushmote_reading *reading) {
+static bool bucket_matches(const struct buckets_row *expected, const struct hushmote_reading *reading) {
     struct hm_index index;
-    int said = hm_bucket(&config, experiment, reading, &index);
-    return want->wrong ? said == HUSHMOTE_WRONG_TYPE : said == 0 && is_at(&index, &want->place);
+    int code = hm_bucket(&config, experiment, reading, &index);
+    return expected->wrong ? code == HUSHMOTE_WRONG_TYPE : code == 0 && matches_place(&index, &expected->place);
 }
 
 static void check_buckets(void) {
     for (size_t i = 0; i < ROWS(buckets); i++) {
-        const struct buckets_row *want = buckets + i;
-        struct hushmote_reading parts[3], reading = reading_of(&want->given, parts);
-        bool good = parsed(experiments[want->experiment].payload) && falls(want, &reading);
-        if (want->given.kind == KIND_float) {
-            reading = hushmote_float((float)want->given.real);
-            good = good && falls(want, &reading);
+        const struct buckets_row *expected = buckets + i;
+        struct hushmote_reading parts[3], reading = reading_of(&expected->given, parts);
+        bool good = parse(experiments[expected->experiment].payload) && bucket_matches(expected, &reading);
+        if (expected->given.kind == KIND_float) {
+            reading = hushmote_float((float)expected->given.real);
+            good = good && bucket_matches(expected, &reading);
         }
         check(good, "buckets", i);
     }
@@ -286,34 +286,34 @@ static void check_buckets(void) {
 
 static void check_codes(void) {
     for (size_t i = 0; i < ROWS(codes); i++) {
-        const struct codes_row *want = codes + i;
+        const struct codes_row *expected = codes + i;
         struct hm_index index;
-        bool good = parsed(experiments[want->experiment].payload);
+        bool good = parse(experiments[expected->experiment].payload);
         memset(&index, 0, sizeof index);
-        index.missing = want->place.missing;
-        index.at = want->place.at;
+        index.missing = expected->place.missing;
+        index.at = expected->place.at;
 #if HUSHMOTE_WITH_PREFIX
-        for (unsigned j = 0; j < want->place.slots.count; j++)
-            index.slots[j] = slots[want->place.slots.at + j].slot;
+        for (unsigned j = 0; j < expected->place.slots.count; j++)
+            index.slots[j] = slots[expected->place.slots.at + j].slot;
 #endif
-        play(want->draws);
-        check(good && hm_randomize(experiment, &index, NULL) == want->code && played(), "codes", i);
+        start_script(expected->draws);
+        check(good && hm_randomize(experiment, &index, NULL) == expected->code && script_ended(), "codes", i);
     }
 }
 
 /* --- The generator and the client ---------------------------------------------------------------------------- */
 
-static bool steps_are(const struct generators_row *want, struct hushmote_random *random) {
+static bool steps_match(const struct generators_row *expected, struct hushmote_random *random) {
     bool good = true;
-    for (unsigned i = 0; i < want->steps.count; i++) {
-        const struct steps_row *step = steps + want->steps.at + i;
+    for (unsigned i = 0; i < expected->steps.count; i++) {
+        const struct steps_row *step = steps + expected->steps.at + i;
         struct hushmote_piece more = {bytes_of(step->data), step->data.count};
         uint8_t out[128];
         if (step->step == STEP_reseed) {
             hm_reseed(random, &more, 1);
         } else if (step->step == STEP_generate) {
             hm_generate(random, out, step->argument);
-            good = good && same(step->data, out, step->argument);
+            good = good && equals(step->data, out, step->argument);
         } else if (step->step == STEP_below) {
             good = good && real_below(random, step->argument) == step->outcome;
         } else {
@@ -330,35 +330,36 @@ static void check_generators(void) {
         memset(&random, 0, sizeof random);
         random.config = &config;
         hm_reseed(&random, &seed, 1);
-        check(steps_are(generators + i, &random), "drbg", i);
+        check(steps_match(generators + i, &random), "drbg", i);
     }
 }
 
 static void check_reports(void) {
     for (size_t i = 0; i < ROWS(reports); i++) {
-        const struct reports_row *want = reports + i;
+        const struct reports_row *expected = reports + i;
         uint8_t report[HUSHMOTE_REPORT_BYTES], seed[16];
-        const uint8_t *after = bytes_of(want->after);
+        const uint8_t *after = bytes_of(expected->after);
         bool good;
         int bytes;
-        hold(0, want->older);
-        hold(1, want->newer);
-        good = begin((const char *)bytes_of(want->device), nothing, nothing, want->key) == HUSHMOTE_OK &&
-               hushmote_enroll(&client, bytes_of(want->payload), want->payload.count) == HUSHMOTE_OK;
-        play(want->draws);
+        set_slot(0, expected->older);
+        set_slot(1, expected->newer);
+        good = begin((const char *)bytes_of(expected->device), no_bytes, no_bytes, expected->key) == HUSHMOTE_OK &&
+               hushmote_enroll(&client, bytes_of(expected->payload), expected->payload.count) == HUSHMOTE_OK;
+        start_script(expected->draws);
         bytes = hushmote_report(&client, experiment[2].enrolled ? names[2] : experiment[3].enrolled ? names[3] : "e",
                                 hushmote_none(), report);
-        good = good && bytes > 0 && same(want->report, report, (size_t)bytes) && played();
-        /* The record has a seed in place of the vector's zeros, and so another CRC, which a client reads correctly. */
+        good = good && bytes > 0 && equals(expected->report, report, (size_t)bytes) && script_ended();
+        /* The record has a seed where the vector has zeros, and therefore a different CRC, which the client accepts
+           below. */
         memcpy(seed, flash[0].bytes + 6, sizeof seed);
         memset(flash[0].bytes + 6, 0, sizeof seed);
-        good = good && flash[0].count == want->after.count &&
-               memcmp(flash[0].bytes, after, want->after.count - 4u) == 0 &&
-               same(want->newer, flash[1].bytes, (size_t)flash[1].count);
+        good = good && flash[0].count == expected->after.count &&
+               memcmp(flash[0].bytes, after, expected->after.count - 4u) == 0 &&
+               equals(expected->newer, flash[1].bytes, (size_t)flash[1].count);
         memcpy(flash[0].bytes + 6, seed, sizeof seed);
-        good = good && begin("d", nothing, nothing, nothing) == HUSHMOTE_OK &&
-               hushmote_unsent(&client, 0, report) == want->report.count &&
-               same(want->report, report, want->report.count);
+        good = good && begin("d", no_bytes, no_bytes, no_bytes) == HUSHMOTE_OK &&
+               hushmote_unsent(&client, 0, report) == expected->report.count &&
+               equals(expected->report, report, expected->report.count);
         check(good, "reports", i);
     }
 }
@@ -366,11 +367,11 @@ static void check_reports(void) {
 static void check_signatures(void) {
     flash[0].count = flash[1].count = 0;
     for (size_t i = 0; i < ROWS(signatures); i++) {
-        const struct signatures_row *want = signatures + i;
-        bool good = begin("d", want->fleet, want->key, nothing) == HUSHMOTE_OK;
-        experiment->serial = want->least;
-        check(good && hushmote_enroll(&client, bytes_of(want->payload), want->payload.count) == want->code &&
-                  experiment->enrolled == (want->code == HUSHMOTE_OK),
+        const struct signatures_row *expected = signatures + i;
+        bool good = begin("d", expected->fleet, expected->key, no_bytes) == HUSHMOTE_OK;
+        experiment->serial = expected->least;
+        check(good && hushmote_enroll(&client, bytes_of(expected->payload), expected->payload.count) == expected->code &&
+                  experiment->enrolled == (expected->code == HUSHMOTE_OK),
               "signatures", i);
     }
 }
@@ -378,51 +379,51 @@ static void check_signatures(void) {
 static void check_withdrawals(void) {
     flash[0].count = flash[1].count = 0;
     for (size_t i = 0; i < ROWS(withdrawals); i++) {
-        const struct withdrawals_row *want = withdrawals + i;
-        const uint8_t *payload = bytes_of(want->payload);
-        bool good = begin("d", want->fleet, want->key, nothing) == HUSHMOTE_OK;
-        uint32_t serial = want->least;
-        if (want->code == HUSHMOTE_OK && want->payload.count > 0)
+        const struct withdrawals_row *expected = withdrawals + i;
+        const uint8_t *payload = bytes_of(expected->payload);
+        bool good = begin("d", expected->fleet, expected->key, no_bytes) == HUSHMOTE_OK;
+        uint32_t serial = expected->least;
+        if (expected->code == HUSHMOTE_OK && expected->payload.count > 0)
             serial = (uint32_t)hm_get(payload + 1, 4);
-        experiment->serial = want->least;
+        experiment->serial = expected->least;
         experiment->enrolled = 1;
-        good = good && hushmote_withdraw(&client, "e", payload, want->payload.count) == want->code &&
-               experiment->enrolled == (want->code != HUSHMOTE_OK) && experiment->serial == serial;
-        /* As an experiment it is nothing. */
-        check(good && hushmote_enroll(&client, payload, want->payload.count) == HUSHMOTE_REFUSED, "withdrawals", i);
+        good = good && hushmote_withdraw(&client, "e", payload, expected->payload.count) == expected->code &&
+               experiment->enrolled == (expected->code != HUSHMOTE_OK) && experiment->serial == serial;
+        /* A withdrawal must not be accepted as an experiment. */
+        check(good && hushmote_enroll(&client, payload, expected->payload.count) == HUSHMOTE_REFUSED, "withdrawals", i);
     }
 }
 
 static void check_ledgers(void) {
     static const int locked[] = {HUSHMOTE_OK, HUSHMOTE_NO_LEDGER, HUSHMOTE_LOCKED};
     for (size_t i = 0; i < ROWS(ledgers); i++) {
-        const struct ledgers_row *want = ledgers + i;
+        const struct ledgers_row *expected = ledgers + i;
         struct hushmote_status status;
         struct hushmote_line lines[2];
         uint8_t report[HUSHMOTE_REPORT_BYTES];
         bool good;
-        hold(0, want->slots[0]);
-        hold(1, want->slots[1]);
-        good = begin("board-1", nothing, nothing, nothing) == HUSHMOTE_OK;
+        set_slot(0, expected->slots[0]);
+        set_slot(1, expected->slots[1]);
+        good = begin("board-1", no_bytes, no_bytes, no_bytes) == HUSHMOTE_OK;
         hushmote_status(&client, &status);
         hushmote_line(&client, "e", &lines[0]);
         hushmote_line(&client, "f", &lines[1]);
-        good = good && status.locked == locked[want->locked] && status.sum == want->sum &&
-               status.squares == want->squares && status.consent == want->consent &&
-               lines[0].reports == want->reports[0] && lines[1].reports == want->reports[1] &&
-               status.pending == want->unsent.count;
-        for (unsigned j = 0; j < want->unsent.count; j++) {
+        good = good && status.locked == locked[expected->locked] && status.sum == expected->sum &&
+               status.squares == expected->squares && status.consent == expected->consent &&
+               lines[0].reports == expected->reports[0] && lines[1].reports == expected->reports[1] &&
+               status.pending == expected->unsent.count;
+        for (unsigned j = 0; j < expected->unsent.count; j++) {
             int bytes = hushmote_unsent(&client, j, report);
-            good = good && same(unsent[want->unsent.at + j].report, report, (size_t)bytes);
+            good = good && equals(unsent[expected->unsent.at + j].report, report, (size_t)bytes);
         }
-        check(good && hushmote_unsent(&client, want->unsent.count, report) == 0, "ledgers", i);
+        check(good && hushmote_unsent(&client, expected->unsent.count, report) == 0, "ledgers", i);
     }
 }
 
 static void check_settings(void) {
     for (size_t i = 0; i < ROWS(settings); i++) {
-        const struct settings_row *want = settings + i;
-        check(begin((const char *)bytes_of(want->device), want->fleet, want->announce_key, nothing) ==
+        const struct settings_row *expected = settings + i;
+        check(begin((const char *)bytes_of(expected->device), expected->fleet, expected->announce_key, no_bytes) ==
                   HUSHMOTE_BAD_SETTINGS,
               "settings", i);
     }
@@ -430,17 +431,17 @@ static void check_settings(void) {
 
 static void check_questions(void) {
     for (size_t i = 0; i < ROWS(questions); i++) {
-        const struct questions_row *want = questions + i;
+        const struct questions_row *expected = questions + i;
         uint8_t question[HM_QUESTION_BYTES];
-        int code = hm_question(&config, bytes_of(want->payload), want->payload.count, question);
-        check(code == HUSHMOTE_OK ? bytes_of(want->question) != NULL && same(want->question, question, sizeof question)
-                                  : code == HUSHMOTE_REFUSED && bytes_of(want->question) == NULL,
+        int code = hm_question(&config, bytes_of(expected->payload), expected->payload.count, question);
+        check(code == HUSHMOTE_OK ? bytes_of(expected->question) != NULL && equals(expected->question, question, sizeof question)
+                                  : code == HUSHMOTE_REFUSED && bytes_of(expected->question) == NULL,
               "questions", i);
     }
 }
 
 int main(void) {
-    begin("d", nothing, nothing, nothing);
+    begin("d", no_bytes, no_bytes, no_bytes);
     check_thresholds();
     check_experiments();
     check_malformed();

@@ -1,23 +1,24 @@
-/* Randomness: the platform's source, checked and condensed, behind the two primitives.
+/* Randomness: checks and hashes the platform's entropy, and provides the two primitives.
 
-   The state is a key of 32 bytes. SHA-256 of byte 1 and the key is the next key, which replaces it; SHA-256 of byte 2,
-   3, ... and the key is the output; SHA-256 of byte 0, the key and entropy is the key after a reseed. First byte and
-   length keep these apart, so SHA-256 serves as a keyed random function, as in HMAC-DRBG (SP 800-90A), with the same
-   properties: earlier output cannot be computed from the state, and entropy makes a known state unknown again.
-   Citation: Bernstein, "Fast-key-erasure random-number generators", 2017. */
+   The state is a 32-byte key. The next key is SHA-256 of byte 1 and the key; the output is SHA-256 of byte 2, 3, ...
+   and the key; the key after a reseed is SHA-256 of byte 0, the key and the entropy. The first byte and the length
+   separate these inputs, so SHA-256 serves as a keyed pseudorandom function, as in HMAC-DRBG (SP 800-90A), with the
+   same properties: earlier output cannot be computed from the state, and new entropy makes a compromised state secret
+   again. Citation: Bernstein, "Fast-key-erasure random-number generators", 2017. */
 #include <string.h>
 
 #include "core.h"
 
-/* A source with 1 bit of entropy per byte repeats a checked piece of this length less than once in 2^22 calls, which
-   then make no report; a good source never does. */
+/* Even a source with only 1 bit of entropy per byte fails this repetition check in fewer than one in 2^22 calls, and
+   then only one report is not made. A good source never repeats a piece of this length. */
 #define PIECE_BYTES 32
 
-/* A stuck source repeats itself, though not byte by byte: an RP2040 whose oscillator has stopped gives a cycle of 93.
-   So the first piece must not recur, nor the last one occur earlier. bytes: at least PIECE_BYTES. */
+/* A stuck source repeats itself, though not necessarily every byte: an RP2040 whose oscillator has stopped returns a
+   cycle of 93 bytes. So the first piece must not recur, and the last must not occur earlier. bytes must be at least
+   PIECE_BYTES. */
 int hm_entropy(const struct hushmote_config *config, uint8_t *data, size_t bytes) {
     const uint8_t *last = data + bytes - PIECE_BYTES;
-    memset(data, 0, bytes); /* so that a source that writes nothing is a stuck one */
+    memset(data, 0, bytes); /* a source that writes nothing then counts as stuck */
     if (config->entropy == NULL || config->entropy(config->context, data, bytes) != 0)
         return HUSHMOTE_BAD_ENTROPY;
     for (const uint8_t *at = data; at < last; at++) {
@@ -27,11 +28,11 @@ int hm_entropy(const struct hushmote_config *config, uint8_t *data, size_t bytes
     return HUSHMOTE_OK;
 }
 
-/* Bytes of SHA-256 of a first byte, the key and at most HM_PIECES pieces; out may be the key. */
-static void keyed(const struct hushmote_random *random, uint8_t first, const struct hushmote_piece *pieces,
-                  size_t count, uint8_t *out, size_t bytes) {
+/* Write SHA-256 of a first byte, the key and at most HM_PIECES pieces to out, which may be the key. */
+static void hash_with_key(const struct hushmote_random *random, uint8_t first, const struct hushmote_piece *pieces,
+                          size_t count, uint8_t *out, size_t bytes) {
     struct hushmote_piece all[2 + HM_PIECES];
-    uint8_t digest[32]; /* as an engine may write before it has read all */
+    uint8_t digest[32]; /* a hardware engine may write its output before it has read all input */
     all[0].data = &first;
     all[0].bytes = 1;
     all[1].data = random->key;
@@ -43,25 +44,25 @@ static void keyed(const struct hushmote_random *random, uint8_t first, const str
     hm_wipe(digest, sizeof digest);
 }
 
-/* Mix entropy in; bits drawn ahead are thrown away. A new generator has a key of zero bytes. */
+/* Mix in entropy and discard generated but unused bits. A new generator has a key of zero bytes. */
 void hm_reseed(struct hushmote_random *random, const struct hushmote_piece *entropy, size_t count) {
-    keyed(random, 0, entropy, count, random->key, sizeof random->key);
+    hash_with_key(random, 0, entropy, count, random->key, sizeof random->key);
     memset(random->pool, 0, sizeof random->pool);
     random->left = 0;
 }
 
-/* At most 8,096 bytes, for which the first byte lasts. */
+/* Generate at most 8,096 bytes, the limit of the one-byte counter. */
 void hm_generate(struct hushmote_random *random, uint8_t *out, size_t bytes) {
     for (uint8_t block = 2; bytes > 0; block++) {
         size_t part = bytes < 32 ? bytes : 32;
-        keyed(random, block, NULL, 0, out, part);
+        hash_with_key(random, block, NULL, 0, out, part);
         out += part;
         bytes -= part;
     }
-    keyed(random, 1, NULL, 0, random->key, sizeof random->key);
+    hash_with_key(random, 1, NULL, 0, random->key, sizeof random->key);
 }
 
-/* 30 uniform bits, which leave the pool. */
+/* Take 30 uniform bits from the pool. */
 static uint32_t bits(struct hushmote_random *random) {
     uint8_t *p;
     uint32_t drawn;
@@ -76,12 +77,12 @@ static uint32_t bits(struct hushmote_random *random) {
     return drawn;
 }
 
-/* True with probability threshold / HM_ONE, exactly. */
+/* Return true with probability threshold / HM_ONE, exactly. */
 bool hm_bernoulli(struct hushmote_random *random, uint32_t threshold) {
     return bits(random) < threshold;
 }
 
-/* Uniform over 0 to n - 1, 1 <= n <= 2^24, exactly: by rejection, never by a remainder. */
+/* Return an exactly uniform number from 0 to n - 1, 1 <= n <= 2^24, by rejection, never with a remainder. */
 uint32_t hm_below(struct hushmote_random *random, uint32_t n) {
     uint32_t mask = 0, drawn;
     while (mask < n - 1)

@@ -1,21 +1,22 @@
-/* An experiment: its JSON becomes a struct, a reading becomes an index, an index becomes a code.
+/* Experiments: parse the JSON into a struct, map a reading to an index, and an index to a code.
 
-   Anything outside docs/wire-format.md is refused, because a client that guesses cannot guarantee its epsilon. */
+   Anything that docs/wire-format.md does not allow is refused, because a client that guesses cannot guarantee its
+   epsilon. */
 #include "core.h"
 
 #include <string.h>
 
 #define MAX_MILLI (INT64_C(1) << 40)
-#define CAP_BITS 54 /* the largest that a ledger entry can hold */
+#define CAP_BITS 54 /* size of the cap in a ledger entry */
 
 #if HUSHMOTE_WITH_PREFIX && !(HUSHMOTE_WITH_TEXT && HUSHMOTE_WITH_PGR)
 #error "HUSHMOTE_WITH_PREFIX needs HUSHMOTE_WITH_TEXT and HUSHMOTE_WITH_PGR"
 #endif
 #if HUSHMOTE_ROOM_BYTES < 128 || HUSHMOTE_ROOM_BYTES > 65528 || HUSHMOTE_ROOM_BYTES % 8
-#error "HUSHMOTE_ROOM_BYTES is a multiple of 8 from 128 to 65528"
+#error "HUSHMOTE_ROOM_BYTES must be a multiple of 8 from 128 to 65528"
 #endif
 
-/* --- Its room ------------------------------------------------------------------------------------------------ */
+/* --- The room ------------------------------------------------------------------------------------------------ */
 
 struct hm_part *hm_part(const struct hushmote_experiment *e, unsigned number) {
     return (struct hm_part *)(uintptr_t)e->room.bytes + number;
@@ -42,34 +43,34 @@ bool hm_keep(struct hushmote_experiment *e, const void *data, size_t bytes) {
 
 /* --- Types --------------------------------------------------------------------------------------------------- */
 
-/* Return the index of a text among a part's labels, in the same number of steps for each; count if it is not one. */
+/* Return a text's index among a part's labels, or count if it is not one of them. The number of steps is constant. */
 static uint32_t find_label(const uint8_t *label, uint32_t count, const void *text, size_t bytes) {
     uint32_t at = count;
-    for (uint32_t i = count; i-- > 0; label += 1 + *label) /* the last one is kept first */
+    for (uint32_t i = count; i-- > 0; label += 1 + *label) /* labels are stored in reverse order */
         if (*label == bytes && memcmp(label + 1, text, bytes) == 0)
             at = i;
     return at;
 }
 
 static int take_labels(struct hushmote_experiment *e, struct hm_object *fields, struct hm_part *part) {
-    const uint8_t *own = hm_json_list(hm_take(fields, HM_F_LABELS));
+    const uint8_t *label = hm_json_list(hm_take(fields, HM_F_LABELS));
     uint32_t count = 0;
     do {
-        int length = hm_json_length(own);
+        int length = hm_json_length(label);
         if (length < 1 || length > 64 ||
-            find_label(e->room.bytes + e->room_end, count, own + 1, (size_t)length) < count) /* it is there twice */
+            find_label(e->room.bytes + e->room_end, count, label + 1, (size_t)length) < count) /* duplicate label */
             return HUSHMOTE_REFUSED;
-        if (!hm_keep(e, own + 1, (size_t)length))
+        if (!hm_keep(e, label + 1, (size_t)length))
             return HUSHMOTE_REFUSED_ROOM;
         count++;
-        own = hm_json_next(own);
-    } while (own);
+        label = hm_json_next(label);
+    } while (label);
     part->words = e->room_end;
-    part->domain = count + 1; /* the last label is of whatever is not listed */
+    part->domain = count + 1; /* the last index stands for any unlisted label */
     return 0;
 }
 
-/* An end of a number's range, in milli-units. */
+/* Read one end of a number's range, in milli-units. */
 static bool take_end(struct hm_object *fields, enum hm_field field, int64_t *end) {
     return hm_json_integer(hm_take(fields, field), end) && *end >= -MAX_MILLI && *end <= MAX_MILLI;
 }
@@ -96,7 +97,7 @@ int hm_take_part(struct hushmote_experiment *e, struct hm_object *fields, struct
     return hm_take_number(fields, HM_F_MISSING, 1, 1) == HM_NONE ? HUSHMOTE_REFUSED : 0;
 }
 
-/* A field's text among words; a text that is none of them is refused as `otherwise`, which is below 0. */
+/* Return the index of a field's text among the words. Any other text is refused with the code `otherwise`. */
 static int take_word(struct hm_object *fields, enum hm_field field, const char *words, int otherwise) {
     const uint8_t *value = hm_take(fields, field);
     int at = hm_json_word(value, words);
@@ -123,7 +124,7 @@ static int take_type(struct hushmote_experiment *e, struct hm_object *fields) {
     return type > HM_NUMBER ? HUSHMOTE_REFUSED_MISSING : hm_take_part(e, fields, part);
 }
 
-/* --- All of it ----------------------------------------------------------------------------------------------- */
+/* --- Complete experiments ------------------------------------------------------------------------------------ */
 
 static int take_mechanism(struct hushmote_experiment *e, struct hm_object *fields) {
     int mechanism = take_word(fields, HM_F_MECHANISM, "rr grr olh hh pgr sw prefix views", HUSHMOTE_REFUSED_MISSING);
@@ -133,7 +134,7 @@ static int take_mechanism(struct hushmote_experiment *e, struct hm_object *field
     if (e->part_count == 1)
         e->domain = hm_part(e, 0)->domain;
     if (e->domain > HM_MAX_CODES && mechanism != HM_PREFIX)
-        return HUSHMOTE_REFUSED; /* it would have more codes than there can be */
+        return HUSHMOTE_REFUSED; /* it would have too many codes */
     switch (mechanism) {
 #if HUSHMOTE_WITH_PGR
     case HM_PGR:
@@ -216,8 +217,8 @@ int hm_parse(const struct hushmote_config *config, const uint8_t *json, size_t b
 
 /* --- From a reading to an index ------------------------------------------------------------------------------ */
 
-/* floor(above * domain / range) for above < range <= 2^41: the product has up to 65 bits, so the bits of domain are
-   processed one by one, and any excess over the range is carried into the quotient at once. */
+/* Return floor(above * domain / range) for above < range <= 2^41. The product has up to 65 bits, so the bits of domain
+   are processed one by one, and any excess over the range is carried into the quotient immediately. */
 static uint32_t bin(uint64_t above, uint32_t domain, uint64_t range) {
     uint64_t rest = 0;
     uint32_t quotient = 0;
@@ -256,7 +257,7 @@ int hm_bucket_part(const struct hushmote_experiment *e, const struct hm_part *pa
     }
     if (kind != HUSHMOTE_IS_WHOLE && kind != (part->type == HM_BOOL ? HUSHMOTE_IS_FLAG : HUSHMOTE_IS_MILLI))
         return HUSHMOTE_WRONG_TYPE;
-    if (((uint64_t)number + 2 * MAX_MILLI) >> 42) /* outside of every range, in any unit */
+    if (((uint64_t)number + 2 * MAX_MILLI) >> 42) /* outside every range, in whole units or thousandths */
         number = number < 0 ? -2 * MAX_MILLI : 2 * MAX_MILLI;
     if (kind == HUSHMOTE_IS_WHOLE)
         number *= 1000;
@@ -266,10 +267,10 @@ int hm_bucket_part(const struct hushmote_experiment *e, const struct hm_part *pa
 
 int hm_bucket(const struct hushmote_config *config, const struct hushmote_experiment *e,
               const struct hushmote_reading *reading, struct hm_index *index) {
-    (void)config; /* only a text is hashed */
+    (void)config; /* used only to hash texts */
     memset(index, 0, sizeof *index);
     if (reading->kind == HUSHMOTE_IS_NONE) {
-        index->at = e->domain - 1; /* the last one of every part */
+        index->at = e->domain - 1; /* the last index of every part */
         for (unsigned i = 0; i < e->part_count; i++)
             index->missing |= !hm_part(e, i)->missing;
         return 0;

@@ -1,13 +1,14 @@
-/* A target for libFuzzer and sanitizers: no input from the network or from flash may break a guarantee.
+/* Fuzz target for libFuzzer with sanitizers: no input from the network or from flash may break a guarantee.
 
        core="json.c experiment.c levels.c sw.c pgr.c text.c prefix.c pairs.c ledger.c client.c settings.c"
        clang -g -O2 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -fno-sanitize-coverage=trace-cmp \
              -DHUSHMOTE_ROOM_BYTES=1024 -DQUICK fuzz.c $core -lm -o fuzz
        ./fuzz -max_len=1200 -entropic=0 -runs=100000000 CORPUS
 
-   An input's first byte selects the kind of the rest: an experiment, a signed one, or two slots of a ledger. QUICK
-   replaces the arithmetic that takes most of the time: thresholds, the generator, SHA-256, and P-256, for which every
-   second signature is then valid. Without it add threshold.c, sha256.c, drbg.c and p256.c. It prints counters. */
+   An input's first byte selects how the rest is used: as an experiment, as a signed experiment, or as the two slots of
+   a ledger. QUICK replaces the most expensive arithmetic: thresholds, the generator, SHA-256, and P-256, which then
+   accepts about half of all signatures. Without it, add threshold.c, sha256.c, drbg.c and p256.c. The program prints
+   counters. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,23 +23,23 @@
 #else
 #define IS_QUICK false
 #endif
-#define MUST(good) ((good) ? (void)0 : broken(#good, __LINE__))
+#define MUST(good) ((good) ? (void)0 : fail(#good, __LINE__))
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
-static void broken(const char *promise, int line) {
-    fprintf(stderr, "line %d: %s does not hold\n", line, promise);
+static void fail(const char *condition, int line) {
+    fprintf(stderr, "line %d: %s does not hold\n", line, condition);
     abort();
 }
 
-/* Inputs of each kind: those that ran, and of these the experiments that were taken and the ledgers in force. */
-static unsigned long ran[3], taken[3];
+/* For each kind, the number of inputs, and the number of experiments and ledgers among them that were accepted. */
+static unsigned long run_count[3], accepted[3];
 
-static void say(void) {
+static void print_counts(void) {
     static const char *const kinds[3] = {"experiments", "signed experiments", "ledgers"};
     for (unsigned i = 0; i < 3; i++)
-        fprintf(stderr, "%lu %s, %lu whole\n", ran[i], kinds[i], taken[i]);
+        fprintf(stderr, "%lu %s, %lu accepted\n", run_count[i], kinds[i], accepted[i]);
 }
 
 /* --- A board ------------------------------------------------------------------------------------------------- */
@@ -52,7 +53,7 @@ static struct {
     uint8_t bytes[2048];
     long count;
 } flash[2];
-static unsigned writes_until_cut; /* 0: none is cut */
+static unsigned writes_until_cut; /* 0: writes are never cut off */
 static struct hushmote_experiment experiments[NAMES];
 static uint8_t records[2 * HUSHMOTE_RECORD_BYTES(NAMES, UNSENT)];
 
@@ -72,7 +73,7 @@ static int flash_write(void *context, int slot, const uint8_t *data, size_t byte
     return 0;
 }
 
-/* Never the same, and the same in every run of an input. */
+/* Pseudorandom numbers, which are the same in every run on an input. */
 static uint32_t counter;
 
 static uint32_t next_number(void) {
@@ -80,18 +81,18 @@ static uint32_t next_number(void) {
     return counter >> 8;
 }
 
-static int counted(void *context, uint8_t *data, size_t bytes) {
+static int pseudorandom(void *context, uint8_t *data, size_t bytes) {
     (void)context;
     while (bytes-- > 0)
         *data++ = (uint8_t)(next_number() >> 16);
     return 0;
 }
 
-#ifdef QUICK /* in place of threshold.c, drbg.c, sha256.c and p256.c */
+#ifdef QUICK /* replaces threshold.c, drbg.c, sha256.c and p256.c */
 uint32_t hm_threshold(uint32_t epsilon, uint32_t g, uint32_t inside) {
-    double all = inside * exp(epsilon / 1e6);
+    double weight = inside * exp(epsilon / 1e6);
     MUST(epsilon >= HUSHMOTE_EPSILON_MIN && epsilon <= HUSHMOTE_EPSILON_MAX && g >= 2 && g <= HM_MAX_CODES);
-    return (uint32_t)(HM_ONE * (all / (all + g - 1)));
+    return (uint32_t)(HM_ONE * (weight / (weight + g - 1)));
 }
 
 void hm_wipe(void *data, size_t bytes) {
@@ -151,7 +152,7 @@ static void configure(struct hushmote_config *config, bool keyed) {
     memset(config, 0, sizeof *config);
     config->read = flash_read;
     config->write = flash_write;
-    config->entropy = counted;
+    config->entropy = pseudorandom;
     config->policy = &policy;
     config->device_id = "board-1";
     config->fleet = "home";
@@ -201,55 +202,55 @@ static void check_experiment(const struct hushmote_config *config, const struct 
 }
 
 static void fuzz_experiment(const uint8_t *data, size_t bytes) {
-    static struct hushmote_experiment one, other;
+    static struct hushmote_experiment parsed, other;
     static uint8_t spaced[HUSHMOTE_EXPERIMENT_BYTES];
     struct hushmote_config config;
-    unsigned at, again;
-    int said;
+    unsigned at, other_at;
+    int code;
     configure(&config, false);
-    said = hm_parse(&config, data, bytes, &one, &at);
-    MUST(said <= 0 && at <= NAMES);
-    MUST(bytes > HUSHMOTE_EXPERIMENT_BYTES ? said < 0 : true);
-    if (said == 0)
-        taken[0]++, check_experiment(&config, &one, data, bytes);
+    code = hm_parse(&config, data, bytes, &parsed, &at);
+    MUST(code <= 0 && at <= NAMES);
+    MUST(bytes > HUSHMOTE_EXPERIMENT_BYTES ? code < 0 : true);
+    if (code == 0)
+        accepted[0]++, check_experiment(&config, &parsed, data, bytes);
     if (bytes > HUSHMOTE_EXPERIMENT_BYTES - 2)
         return;
-    /* Spaces around it change only the digest. */
+    /* Spaces around the JSON change only the digest. */
     spaced[0] = spaced[bytes + 1] = ' ';
     memcpy(spaced + 1, data, bytes);
-    MUST(hm_parse(&config, spaced, bytes + 2, &other, &again) == said && again == at);
-    memcpy(other.sha256, one.sha256, sizeof one.sha256);
-    MUST(said < 0 || memcmp(&one, &other, sizeof one) == 0);
+    MUST(hm_parse(&config, spaced, bytes + 2, &other, &other_at) == code && other_at == at);
+    memcpy(other.sha256, parsed.sha256, sizeof parsed.sha256);
+    MUST(code < 0 || memcmp(&parsed, &other, sizeof parsed) == 0);
 }
 
-/* No client accepts another board's message; with QUICK it accepts about every second intact one, and never again once
-   the application has withdrawn it. */
+/* Check that a client accepts no forged message. With QUICK, it accepts about half of all intact messages, but not
+   again after the application has withdrawn the experiment. */
 static void fuzz_signed(const uint8_t *data, size_t bytes) {
     const struct hushmote_experiment *e;
     struct hushmote client;
     struct hushmote_config config;
     uint32_t serial;
-    int said;
+    int code;
     begin(&client, &config, true);
-    said = hushmote_enroll(&client, data, bytes);
-    MUST(said <= 0);
+    code = hushmote_enroll(&client, data, bytes);
+    MUST(code <= 0);
     e = experiments + !experiments[0].enrolled;
-    MUST(e->enrolled == (said == 0));
-    if (said == 0) {
-        taken[1]++;
+    MUST(e->enrolled == (code == 0));
+    if (code == 0) {
+        accepted[1]++;
         serial = e->serial;
         MUST(IS_QUICK && bytes > 69 && serial == hm_get(data + bytes - 68, 4));
         MUST(hushmote_withdraw(&client, names[e - experiments], NULL, 0) == 0);
         MUST(hushmote_enroll(&client, data, bytes) == (serial == UINT32_MAX ? 0 : HUSHMOTE_REFUSED_SERIAL));
     }
-    said = hushmote_withdraw(&client, "e", data, bytes);
-    MUST(said == HUSHMOTE_REFUSED_SIGNATURE || (said == 0 && IS_QUICK && bytes == 69 && !experiments[0].enrolled));
+    code = hushmote_withdraw(&client, "e", data, bytes);
+    MUST(code == HUSHMOTE_REFUSED_SIGNATURE || (code == 0 && IS_QUICK && bytes == 69 && !experiments[0].enrolled));
 }
 
 /* --- Ledgers ------------------------------------------------------------------------------------------------- */
 
-/* Put bytes into a slot; sealed: with the CRC that they should have, so that the rest is looked at. */
-static void hold(int slot, const uint8_t *data, size_t bytes, bool sealed) {
+/* Set a slot's contents. sealed: with a correct CRC, so that the client checks the rest. */
+static void set_slot(int slot, const uint8_t *data, size_t bytes, bool sealed) {
     if (bytes > sizeof flash->bytes)
         bytes = sizeof flash->bytes;
     memcpy(flash[slot].bytes, data, bytes);
@@ -264,7 +265,8 @@ static struct hushmote_status status_of(struct hushmote *client) {
     return status;
 }
 
-/* Make one report, debited completely or not at all, even if the write fails; then cut the power and start again. */
+/* Make one report and check that it is debited completely or not at all, even if the write fails, and that the client's
+   state survives a restart. */
 static void check_report(struct hushmote *client, struct hushmote_config *config) {
     struct hushmote_status before = status_of(client), after, reread;
     uint8_t report[HUSHMOTE_REPORT_BYTES];
@@ -291,10 +293,10 @@ static void fuzz_ledger(const uint8_t *data, size_t bytes, unsigned flags) {
         data++, bytes--;
     if (first > bytes)
         first = bytes;
-    hold(0, data, first, flags & 1);
-    hold(1, data + first, bytes - first, flags & 2);
+    set_slot(0, data, first, flags & 1);
+    set_slot(1, data + first, bytes - first, flags & 2);
     begin(&client, &config, false);
-    taken[2] += client.locked == 0;
+    accepted[2] += client.locked == 0;
     if (flags & 4)
         hushmote_set_consent(&client, true);
     writes_until_cut = flags >> 4 & 3;
@@ -312,10 +314,10 @@ static void fuzz_ledger(const uint8_t *data, size_t bytes, unsigned flags) {
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
     (void)argc;
     (void)argv;
-    return atexit(say);
+    return atexit(print_counts);
 }
 
-/* The fuzzer's copy is of exactly its length, so that reading behind it is noticed. */
+/* The fuzzer's copy of the data has no spare bytes, so that sanitizers detect reads past its end. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     unsigned kind;
     if (bytes < 1)
@@ -324,7 +326,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     writes_until_cut = 0;
     flash[0].count = flash[1].count = 0;
     kind = data[0] < 128 ? 0 : data[0] < 144 ? 1 : 2;
-    ran[kind]++;
+    run_count[kind]++;
     if (kind == 0)
         fuzz_experiment(data + 1, bytes - 1);
     else if (kind == 1)

@@ -1,6 +1,6 @@
 /**
  * @file
- * @brief A button at the board that someone holds to answer: yes or no, and in the examples to make the empty ledger.
+ * @brief A button on the board, which someone holds to opt in or out, and in the examples to create the empty ledger.
  */
 #ifndef HUSHMOTE_BUTTON_H
 #define HUSHMOTE_BUTTON_H
@@ -13,18 +13,18 @@ extern "C" {
 #endif
 
 #ifndef HUSHMOTE_HOLD_MS
-#define HUSHMOTE_HOLD_MS 3000 /**< How long the button must be held. */
+#define HUSHMOTE_HOLD_MS 3000 /**< Time for which the button must be held. */
 #endif
-/** 1: in the examples, holding the button of a board without a ledger makes one. A board whose flash was erased would then
-    restart its privacy bound, so build with it only to provision boards that you have in hand. */
+/** 1: in the examples, holding the button on a board without a ledger creates one. A board whose flash was erased would
+    then restart its privacy bound, so use it only in builds for provisioning boards to which you have physical access. */
 #ifndef HUSHMOTE_MAKE_LEDGER
 #define HUSHMOTE_MAKE_LEDGER 0
 #endif
-#define HUSHMOTE_BLIND_MS 1000 /**< After this long without a call, the last state of the pin is ignored. */
+#define HUSHMOTE_BLIND_MS 1000 /**< After this time without a call, the pin's last state is ignored. */
 
 /** State of a button. Initialize it with zeros. */
 struct hushmote_button {
-    bool is_armed; /**< Whether it was released since the last counted press. */
+    bool is_armed; /**< Whether the button was released since the last counted press. */
     bool is_down;
     uint32_t pressed_ms, seen_ms;
 };
@@ -32,8 +32,9 @@ struct hushmote_button {
 /**
  * @brief Return whether the button has now been held for #HUSHMOTE_HOLD_MS, once for each press.
  *
- * Call it at least every #HUSHMOTE_BLIND_MS, so that two touches between calls are not taken for one long press. A button
- * that reads "down" from power-up (a short circuit, water, a forgotten inversion) counts only after its release.
+ * Call it at least every #HUSHMOTE_BLIND_MS, so that two presses between calls are not mistaken for one long press. A
+ * button that reads "down" from power-up (short circuit, water, missing inversion) counts only after it has been
+ * released.
  *
  * @param button The button's state.
  * @param is_down Whether the pin reads "down" now.

@@ -1,10 +1,10 @@
 /**
  * @file
- * @brief The reporter: carry a client's experiments and reports over MQTT, through every outage.
+ * @brief The reporter: receive a client's experiments and send its reports over MQTT, and recover from outages.
  *
- * It uses no heap and no sockets. A platform gives it four MQTT functions and passes events to it; the callbacks of
- * hushmote.h are the rest of a port. posix/ is one, on libmosquitto. Call everything from one thread, and pass no event
- * from within a function of the port.
+ * It uses no heap and no sockets. A platform gives it four MQTT functions and passes events to it; a port also
+ * implements the callbacks in hushmote.h. posix/ is a port that uses libmosquitto. Call all functions from one thread,
+ * and do not pass events from within the port's functions.
  *
  * @code
  *     hushmote_reporter_begin(&reporter, &client, &port, topics, kept);
@@ -16,10 +16,10 @@
  *     }
  * @endcode
  *
- * Without consent it opens no connection; an opt-out closes an open one.
+ * Without consent, it does not connect; an opt-out closes the connection.
  *
- * With HUSHMOTE_ASK_EACH in the policy each question waits in questions[].payload for its own opt-in, until someone at the
- * board gives it and the application calls hushmote_agree():
+ * With HUSHMOTE_ASK_EACH in the policy, each question waits in questions[].payload until someone at the board opts in
+ * to it and the application calls hushmote_agree():
  *
  * @code
  *     port.asker = &hushmote_ask_each;
@@ -36,7 +36,7 @@ extern "C" {
 #endif
 
 #ifndef HUSHMOTE_IN_FLIGHT
-#define HUSHMOTE_IN_FLIGHT 4 /**< Most reports that may be unacknowledged at a time. */
+#define HUSHMOTE_IN_FLIGHT 4 /**< Maximum number of unacknowledged reports. */
 #endif
 #define HUSHMOTE_PAYLOAD_BYTES (HUSHMOTE_EXPERIMENT_BYTES + 69) /**< Longest signed experiment. */
 #define HUSHMOTE_KEPT_BYTES (HUSHMOTE_PAYLOAD_BYTES + 8)        /**< Longest experiment kept in flash. */
@@ -44,59 +44,61 @@ extern "C" {
 
 struct hushmote_reporter;
 
-/** The question of one of the policy's names; only asking.c writes it. */
+/** The question for one of the policy's names; only asking.c writes it. */
 struct hushmote_question {
-    bool has_yes;    /**< Whether someone has opted in to a question of this name. */
-    uint8_t yes[12]; /**< The question of the last opt-in: 8 bytes of its SHA-256, 4 of epsilon. */
-    uint16_t bytes;  /**< Number of bytes of the payload that waits for an opt-in; 0: none waits. */
-    uint8_t payload[HUSHMOTE_PAYLOAD_BYTES]; /**< That payload. */
+    bool has_yes;    /**< Whether someone has opted in to a question with this name. */
+    uint8_t yes[12]; /**< The question of the last opt-in: 8 bytes of its SHA-256, and 4 bytes of epsilon. */
+    uint16_t bytes;  /**< Size of the payload that is waiting for an opt-in; 0 if none is waiting. */
+    uint8_t payload[HUSHMOTE_PAYLOAD_BYTES]; /**< The payload that is waiting. */
 };
 
-/** How the reporter asks. &hushmote_ask_each is the only one; firmware that does not name it does not link it. */
+/** The functions with which the reporter asks about questions. hushmote_ask_each is the only instance; firmware that
+    does not use it does not link it. */
 struct hushmote_asker {
     void (*load)(struct hushmote_reporter *reporter);
-    void (*hear)(struct hushmote_reporter *reporter);
+    void (*process_opt_out)(struct hushmote_reporter *reporter);
     int (*ask)(struct hushmote_reporter *reporter, unsigned at, const uint8_t *payload, size_t bytes);
     void (*settle)(struct hushmote_reporter *reporter, unsigned at, bool agreed, bool withdrawn);
 };
 /** Ask about each question, as HUSHMOTE_ASK_EACH requires. */
 extern const struct hushmote_asker hushmote_ask_each;
 
-/** A platform's MQTT, storage of experiments, and times. */
+/** A platform's MQTT functions, storage for experiments, and times. */
 struct hushmote_port {
     void *context; /**< Passed to each function. */
 
-    /** Start to connect, with a clean session and a retained will at QoS 1. Return 0, or another value if that fails at
-        once; call hushmote_reporter_connected() or hushmote_reporter_disconnected() later. */
+    /** Start connecting, with a clean session and a retained will at QoS 1. Return 0, or another value if this fails
+        immediately; call hushmote_reporter_connected() or hushmote_reporter_disconnected() later. */
     int (*connect)(void *context, const char *will_topic, const uint8_t *will, size_t bytes);
     /** Subscribe at QoS 0; return 0, or another value on failure. */
     int (*subscribe)(void *context, const char *topic);
     /** Publish at QoS 1; return a number to pass to hushmote_reporter_acknowledged() with the PUBACK, below 0 on
         failure. */
     long (*publish)(void *context, const char *topic, const uint8_t *payload, size_t bytes, bool retain);
-    /** Disconnect once all publications are written. Pass no event of this connection afterwards. */
+    /** Disconnect once all publications are written. Do not pass events of this connection afterwards. */
     void (*disconnect)(void *context);
 
-    /** Read an experiment kept in flash under a name, like config.read, so that a board can report after a start without
-        network. NULL, together with write_kept, to keep none; but then each start accepts any version ever signed. */
+    /** Read an experiment kept in flash under a name, like config.read, so that a board can report after starting
+        without a network. To keep none, set this and write_kept to NULL; any version that was ever signed is then
+        accepted after each start. */
     long (*read_kept)(void *context, const char *name, uint8_t *data, size_t bytes);
     /** Keep an experiment in flash, like config.write; 0 bytes remove it. */
     int (*write_kept)(void *context, const char *name, const uint8_t *data, size_t bytes);
 
     /* Milliseconds, each up to 16,000,000. */
-    uint32_t delay_ms;       /**< Longest random delay of each report, so that its time reveals nothing. */
-    uint32_t spread_ms;      /**< Longest random wait before the first connection, and after a lasting one. */
-    uint32_t backoff_ms;     /**< Longest random wait before other connections, doubled at each failure. */
-    uint32_t backoff_max_ms; /**< Largest value of that. */
-    uint32_t timeout_ms;     /**< Longest wait for an answer of the broker. */
-    uint32_t settle_ms;      /**< In an open fleet, an experiment not repeated this long after a connect is withdrawn. */
+    uint32_t delay_ms;       /**< Longest random delay before each report is sent, so that its time reveals nothing. */
+    uint32_t spread_ms;      /**< Longest random wait before the first connection, and after one that was stable. */
+    uint32_t backoff_ms;     /**< Longest random wait before other attempts, doubled after each failure. */
+    uint32_t backoff_max_ms; /**< Upper limit of that wait. */
+    uint32_t timeout_ms;     /**< Longest wait for an answer from the broker. */
+    uint32_t settle_ms;      /**< In an open fleet, experiments that the broker has not sent this long after connecting end. */
 
     const struct hushmote_asker *asker;  /**< &hushmote_ask_each with HUSHMOTE_ASK_EACH in the policy, else NULL. */
-    struct hushmote_question *questions; /**< With an asker: one for each of the policy's names. */
+    struct hushmote_question *questions; /**< With an asker, one for each of the policy's names. */
 };
 
 /**
- * @brief Set default values of these six times.
+ * @brief Set a port's six times to their defaults.
  * @param[out] port The port.
  */
 static inline void hushmote_port_set_times(struct hushmote_port *port) {
@@ -110,15 +112,15 @@ static inline void hushmote_port_set_times(struct hushmote_port *port) {
 
 /** State of an experiment's topic. */
 struct hushmote_topic {
-    uint8_t accepted[8], rejected[8]; /**< First bytes of SHA-256 of the last message accepted, and of the last refused. */
+    uint8_t accepted[8], rejected[8]; /**< First bytes of the SHA-256 of the last accepted and the last refused message. */
     bool has_accepted;
     int8_t why;     /**< Code of the last refused message; 0 if there is none. */
-    bool heard;     /**< Whether this connection has delivered a message. */
+    bool heard;     /**< Whether a message has arrived on this connection. */
     bool mistyped;  /**< Whether the last reading had a wrong type, and counted as missing. */
     int8_t refused; /**< 0, or the code with which the newest message was refused. */
 };
 
-/** A published report. */
+/** A report that has been published but not yet deleted. */
 struct hushmote_flight {
     long id;
     uint32_t since;
@@ -131,32 +133,32 @@ struct hushmote_timer {
     uint32_t since, ms;
 };
 
-/** A reporter. An application may read it. */
+/** A reporter. Applications may read its members. */
 struct hushmote_reporter {
     struct hushmote *client;
     const struct hushmote_port *port;
     struct hushmote_topic *topics;
     uint8_t *kept;
-    struct hushmote_random waits; /**< Not the client's generator, because these waits are visible to everyone. */
+    struct hushmote_random waits; /**< Separate from the client's generator, because anyone can observe these waits. */
     struct hushmote_flight flights[HUSHMOTE_IN_FLIGHT];
     struct hushmote_timer next, answer, steady, settled, due, retry;
     uint32_t now;
-    uint32_t attempt, connects, sent; /**< Consecutive failures; number of connections; of acknowledged reports. */
-    uint32_t opt_outs;                    /**< Number of the client's opt-outs that the asker has processed. */
+    uint32_t attempt, connects, sent; /**< Numbers of consecutive failures, of connections, and of acknowledged reports. */
+    uint32_t opt_outs;                /**< Number of the client's opt-outs that the asker has processed. */
     uint8_t link;                     /**< 0 disconnected, 1 connecting, 2 connected. */
-    int8_t fault, kept_fault;         /**< Codes: of flash or randomness; of the kept experiments. */
-    bool unsure;                      /**< Whether the status topic may hold an outdated message. */
-    uint8_t said[8];
+    int8_t fault, kept_fault;         /**< Error codes for flash or randomness, and for the kept experiments. */
+    bool unsure;                      /**< Whether the published status may be outdated. */
+    uint8_t status_digest[8];         /**< First bytes of the SHA-256 of the last published status. */
 };
 
 /**
- * @brief Start a reporter, and take part in the kept experiments.
+ * @brief Start a reporter and enroll in the kept experiments.
  * @param reporter The reporter to initialize.
- * @param client A client that has begun.
+ * @param client A client, after hushmote_begin().
  * @param port MQTT, storage and times; must outlive the reporter.
  * @param topics One for each of the policy's names.
  * @param kept Buffer of #HUSHMOTE_KEPT_BYTES; NULL if the port keeps no experiments.
- * @return #HUSHMOTE_OK, #HUSHMOTE_BAD_SETTINGS (there is no fleet, a function is missing, or the asker does not match the
+ * @return #HUSHMOTE_OK, #HUSHMOTE_BAD_SETTINGS (the fleet or a function is missing, or the asker does not match the
  *     policy) or #HUSHMOTE_BAD_ENTROPY.
  */
 int hushmote_reporter_begin(struct hushmote_reporter *reporter, struct hushmote *client,
@@ -171,71 +173,72 @@ int hushmote_reporter_begin(struct hushmote_reporter *reporter, struct hushmote 
  * @param name Name of the experiment.
  * @param reading The reading.
  * @param[out] report The report.
- * @return Number of bytes of the report; 0 if there is none; a code below 0 on an error.
+ * @return Number of bytes in the report; 0 if no report is made; a code below 0 on error.
  */
 int hushmote_reporter_report(struct hushmote_reporter *reporter, const char *name, struct hushmote_reading reading,
                              uint8_t report[HUSHMOTE_REPORT_BYTES]);
 
 /**
- * @brief Connect, send and time out as due. Call it at least once a second.
+ * @brief Connect, send reports and handle timeouts when they are due. Call it at least once a second.
  * @param reporter The reporter.
  * @param now_ms A millisecond counter, which may wrap.
  */
 void hushmote_reporter_tick(struct hushmote_reporter *reporter, uint32_t now_ms);
 
 /**
- * @brief Pass the event that the broker has accepted the connection.
+ * @brief Tell the reporter that the broker has accepted the connection.
  * @param reporter The reporter.
  */
 void hushmote_reporter_connected(struct hushmote_reporter *reporter);
 
 /**
- * @brief Pass the event that the connection has ended, or could not be made.
+ * @brief Tell the reporter that the connection has ended or could not be established.
  * @param reporter The reporter.
  */
 void hushmote_reporter_disconnected(struct hushmote_reporter *reporter);
 
 /**
- * @brief Pass a message; the call may take as long as verifying a signature.
+ * @brief Pass a message to the reporter. The call may verify a signature, which is slow.
  * @param reporter The reporter.
- * @param topic Its topic, without a terminating zero.
- * @param topic_bytes Number of bytes of the topic.
- * @param payload Its payload.
- * @param bytes Number of bytes of the payload.
+ * @param topic The message's topic, not zero-terminated.
+ * @param topic_bytes Number of bytes in the topic.
+ * @param payload The message's payload.
+ * @param bytes Number of bytes in the payload.
  */
 void hushmote_reporter_message(struct hushmote_reporter *reporter, const char *topic, size_t topic_bytes,
                                const uint8_t *payload, size_t bytes);
 
 /**
- * @brief Pass the event that the broker has acknowledged a publication.
+ * @brief Tell the reporter that the broker has acknowledged a publication.
  * @param reporter The reporter.
  * @param id The number that the port's `publish` returned.
  */
 void hushmote_reporter_acknowledged(struct hushmote_reporter *reporter, long id);
 
 /**
- * @brief Opt in to the waiting question of an experiment, for someone at the board.
+ * @brief Opt in to an experiment's waiting question, on behalf of someone at the board.
  *
- * An opt-in applies to the question, up to its epsilon. It is kept in flash, if the port keeps experiments, until the
- * question is withdrawn or someone opts out of everything; the next hushmote_reporter_tick() then removes it from flash.
+ * The opt-in applies to the question, up to its epsilon. If the port keeps experiments, it is kept in flash until the
+ * question is withdrawn or someone opts out of everything; the next hushmote_reporter_tick() then removes it from
+ * flash.
  *
  * @param reporter The reporter.
  * @param name Name of the experiment.
  * @param payload The question that was shown, which must still be waiting; NULL for any waiting question.
- * @param bytes Number of its bytes.
- * @return #HUSHMOTE_OK; #HUSHMOTE_UNKNOWN; #HUSHMOTE_REFUSED_UNASKED if no question or another one is waiting, or the
- *     board has opted out; or the code with which the experiment is refused.
+ * @param bytes Number of bytes in `payload`.
+ * @return #HUSHMOTE_OK; #HUSHMOTE_UNKNOWN; #HUSHMOTE_REFUSED_UNASKED if no question or a different one is waiting, or
+ *     the board has opted out; or the code with which the experiment is refused.
  */
 int hushmote_agree(struct hushmote_reporter *reporter, const char *name, const uint8_t *payload, size_t bytes);
 
 /**
- * @brief Publish "offline" and disconnect, as before a sleep; the next tick connects again.
+ * @brief Publish "offline" and disconnect, for example before sleeping; the next tick connects again.
  * @param reporter The reporter.
  */
 void hushmote_reporter_close(struct hushmote_reporter *reporter);
 
 /**
- * @brief Store an opt-in or opt-out that came over the network.
+ * @brief Store an opt-in or opt-out that arrived over the network.
  * @param client The client.
  * @param yes Whether the board takes part; true needs HUSHMOTE_FROM_NETWORK in the policy.
  * @return The result of hushmote_set_consent(), or #HUSHMOTE_REFUSED_POLICY.

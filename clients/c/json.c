@@ -1,13 +1,13 @@
-/* A strict reader of an experiment's JSON: one check of the whole grammar, then fields by their start.
+/* A strict JSON reader for experiments. It checks the grammar once, and then finds fields by their positions.
 
-   The bytes are printable ASCII without a backslash, so that a string is everything between its quotes. There is no
-   recursion: nesting is a bit for each open list or object. Unlike Python's reader it refuses NaN and Infinity, even in
-   a value that a later one of the same name replaces. */
+   The bytes must be printable ASCII without backslashes, so that a string is everything between its quotes. The reader
+   is not recursive: it keeps the closing bracket of each open list or object. Unlike Python's reader, it refuses NaN
+   and Infinity, even in a value that is overridden by a later field with the same name. */
 #include "core.h"
 
 #include <string.h>
 
-#define MAX_DEPTH (HUSHMOTE_EXPERIMENT_BYTES / 2) /* deeper than this nothing is closed again */
+#define MAX_DEPTH (HUSHMOTE_EXPERIMENT_BYTES / 2) /* deeper nesting could not be closed within the limit */
 
 static const uint8_t *skip_spaces(const uint8_t *p) {
     while (*p == ' ')
@@ -28,7 +28,7 @@ int hm_json_length(const uint8_t *value) {
     return length;
 }
 
-/* Which of the words, with a space between, a text is; -1: none. */
+/* Return the index of a text among space-separated words; -1 if it is not one of them. */
 static int word(const uint8_t *text, int length, const char *words) {
     for (int i = 0; *words; i++) {
         int letters = 0;
@@ -43,8 +43,9 @@ static int word(const uint8_t *text, int length, const char *words) {
 
 /* --- The grammar --------------------------------------------------------------------------------------------- */
 
-/* Return whether the bytes are printable, from a brace to a brace, with an even number of quotes. Then every string has
-   an end, and everything else ends at the last brace, so that only code behind it has to check its position. */
+/* Return whether the bytes are printable, start and end with a brace, and contain an even number of quotes. Then every
+   string is terminated and scanning stops at the last brace, so that only code that steps over that brace must check
+   its position. */
 static bool is_framed(const uint8_t *json, const uint8_t *end) {
     bool good = end > json && *json == '{' && end[-1] == '}', odd = false;
     for (; good && json < end; json++) {
@@ -54,7 +55,7 @@ static bool is_framed(const uint8_t *json, const uint8_t *end) {
     return good && !odd;
 }
 
-/* Return the position after digits, or NULL if there are none. */
+/* Return the position after a run of digits, or NULL if there is none. */
 static const uint8_t *after_digits(const uint8_t *p) {
     if (!is_digit(*p))
         return NULL;
@@ -63,8 +64,8 @@ static const uint8_t *after_digits(const uint8_t *p) {
     return p;
 }
 
-/* Return the position after any JSON value except a list or an object, which a later one of the same name may replace;
-   NULL if there is none. */
+/* Return the position after a JSON value other than a list or an object, or NULL if there is none. Values of any kind
+   are allowed, because a later field with the same name may override them. */
 static const uint8_t *after_scalar(const uint8_t *p) {
     int length = 0;
     if (*p == '"')
@@ -95,7 +96,7 @@ static const uint8_t *after_key(const uint8_t *p) {
 
 /* Return the position after a value, or NULL if it is malformed. end: the frame's end; NULL for checked JSON. */
 static const uint8_t *after_value(const uint8_t *p, const uint8_t *end) {
-    uint8_t closing[MAX_DEPTH]; /* of each that is open */
+    uint8_t closing[MAX_DEPTH]; /* the closing bracket of each open list or object */
     unsigned depth = 0;
     while (p) {
         bool opens = *p == '{' || *p == '[';
@@ -106,7 +107,7 @@ static const uint8_t *after_value(const uint8_t *p, const uint8_t *end) {
         if (!p || depth == 0)
             return p;
         p = skip_spaces(p);
-        if (!opens || *p == closing[depth - 1]) { /* a value has ended, and perhaps the list or object around it */
+        if (!opens || *p == closing[depth - 1]) { /* a value has ended, and perhaps its list or object */
             for (; *p == closing[depth - 1]; p = skip_spaces(p)) {
                 p++;
                 if (--depth == 0)
@@ -135,14 +136,14 @@ bool hm_json_check(const uint8_t *json, size_t bytes) {
     return is_framed(json, end) && after_value(json, end) == end;
 }
 
-/* --- Reading what was checked: there is always an end to find ------------------------------------------------ */
+/* --- Reading checked JSON, in which every value is terminated ------------------------------------------------ */
 
 const uint8_t *hm_json_next(const uint8_t *element) {
-    const uint8_t *behind = after_value(element, NULL);
-    if (!behind)
+    const uint8_t *end = after_value(element, NULL);
+    if (!end)
         return NULL;
-    behind = skip_spaces(behind);
-    return *behind == ',' ? skip_spaces(behind + 1) : NULL;
+    end = skip_spaces(end);
+    return *end == ',' ? skip_spaces(end + 1) : NULL;
 }
 
 const uint8_t *hm_json_list(const uint8_t *value) {
@@ -167,7 +168,7 @@ bool hm_json_integer(const uint8_t *value, int64_t *number) {
     if (!is_digit(*value))
         return false;
     for (int digits = 0; is_digit(*value); value++)
-        if (digits++ < 18) /* with so many digits it is above every bound, and stays there */
+        if (digits++ < 18) /* 18 digits already exceed every bound */
             x = 10 * x + (*value - '0');
     *number = minus ? -x : x;
     return *value != '.' && *value != 'e' && *value != 'E';
@@ -188,17 +189,17 @@ uint32_t hm_json_each(const uint8_t **element, uint32_t low, uint32_t high) {
 /* --- Fields -------------------------------------------------------------------------------------------------- */
 
 void hm_json_object(struct hm_object *object, const uint8_t *value) {
-    const uint8_t *key, *own;
+    const uint8_t *key, *field_value;
     memset(object, 0, sizeof *object);
     value = value ? skip_spaces(value) : NULL;
     object->json = value;
     if (!value || *value != '{')
         return;
-    for (key = skip_spaces(value + 1); key && *key != '}'; key = hm_json_next(own)) {
+    for (key = skip_spaces(value + 1); key && *key != '}'; key = hm_json_next(field_value)) {
         int field = 1 + hm_json_word(key, "v name type labels low high bins missing salt slots prefixes of mechanism g q "
                                           "reach views fanout cells weights epsilon every budget window rule cap");
-        own = after_key(key);
-        object->at[field] = (uint16_t)(own - value); /* of a name that comes twice the last counts */
+        field_value = after_key(key);
+        object->at[field] = (uint16_t)(field_value - value); /* the last field with a name overrides the others */
     }
 }
 

@@ -1,15 +1,16 @@
-/* The budget ledger: consent, the spent budget, and the unacknowledged reports, through losses of power.
+/* The budget ledger stores consent, the spent budget and unacknowledged reports, and survives power cuts.
 
-   Storage has two slots, written in turn, so that a failed write leaves the record in force intact. A record has the
-   format of ldp_client.py, big-endian:
+   Storage has two slots, written alternately, so a failed write leaves the current record intact. A record has the same
+   format as in ldp_client.py, big-endian:
        1 format + consent (0 not asked, 1 no, 2 yes)   1 number of experiments   4 sequence number
        16 seed   6 sum of epsilon   8 sum of epsilon^2, over the board's lifetime
        per experiment: 4 first bytes of SHA-256(name)   4 last report number
                        7 rule << 54 | pinned cap   7 spent (rule count: the pinned epsilon)
        per unsent report, oldest first: 1 length   the report
        4 CRC-32
-   Format - 1 is of clients that did not ask: enabled << 7 | number. An opt-out stays valid, others are asked again.
-   The bytes in RAM are the only state: a change is made in a copy and takes effect once it reads back from flash. */
+   Clients that did not ask for consent wrote FORMAT - 1, with enabled << 7 | number as the second byte. A stored opt-out
+   is kept; everyone else is asked again. The record in RAM is the only state: changes are made to a copy, and take effect
+   once the copy has been written to flash and read back. */
 #include <string.h>
 
 #include "core.h"
@@ -19,7 +20,7 @@
 #define CRC_BYTES 4
 #define CAP_BITS 54
 
-/* CRC-32 of more bytes behind those of which it is crc, 0 at the start. */
+/* Update a CRC-32, which starts as 0, with more bytes. */
 uint32_t hm_crc32(uint32_t crc, const void *data, size_t bytes) {
     const uint8_t *at = data;
     crc = ~crc;
@@ -40,33 +41,33 @@ uint32_t hm_seal(const struct hushmote_config *config, const char *name, const v
     return hm_crc32(crc, data, bytes);
 }
 
-/* Read a slot into a buffer. Return its length, more than record_bytes if it does not fit, below 0 if it cannot be
-   read. */
-static long look(const struct hushmote_config *config, int slot, uint8_t *buffer, uint64_t *seen) {
+/* Read a slot into a buffer and set *seen to its fingerprint. Return its length, which is above record_bytes if it does
+   not fit, or below 0 if it cannot be read. */
+static long read_slot(const struct hushmote_config *config, int slot, uint8_t *buffer, uint64_t *seen) {
     long length = config->read(config->context, slot, buffer, config->record_bytes);
     if (length >= 0)
         *seen = hm_fingerprint(buffer, (size_t)length, config->record_bytes);
     return length;
 }
 
-/* The bytes of a whole record without its CRC, made to the present format; 0 unless every byte of it is right. */
-static size_t whole(uint8_t *record, long length, size_t record_bytes) {
+/* Convert a record to the current format and return its size without the CRC, or 0 if the record is damaged. */
+static size_t upgrade_record(uint8_t *record, long length, size_t record_bytes) {
     size_t at, end;
     unsigned count;
-    bool before;
+    bool is_old;
     if (length < HEAD_BYTES + CRC_BYTES || (size_t)length > record_bytes)
         return 0;
     end = (size_t)length - CRC_BYTES;
-    before = record[0] == FORMAT - 1;
+    is_old = record[0] == FORMAT - 1;
     if (hm_get(record + end, CRC_BYTES) != hm_crc32(0, record, end) || record[0] < FORMAT - 1 || record[0] > FORMAT + 2)
         return 0;
-    count = before ? record[1] & 127u : record[1];
+    count = is_old ? record[1] & 127u : record[1];
     at = HEAD_BYTES + (size_t)HM_ENTRY_BYTES * count;
     while (at < end && record[at] >= 1 && record[at] <= HUSHMOTE_REPORT_BYTES)
         at += 1u + record[at];
     if (at != end)
         return 0;
-    if (before) { /* reports made before an opt-in are not sent */
+    if (is_old) { /* do not send reports that were made before anyone opted in */
         record[0] = (uint8_t)(FORMAT + 1 - (record[1] >> 7));
         record[1] = (uint8_t)count;
         end = HEAD_BYTES + (size_t)HM_ENTRY_BYTES * count;
@@ -78,34 +79,34 @@ static uint32_t sequence(const uint8_t *record) {
     return (uint32_t)hm_get(record + 2, 4);
 }
 
-/* The record to come is the one in force. */
-static void turn(struct hushmote *client) {
+/* Make the next record current, and reuse the old one's buffer for the next. */
+static void swap_records(struct hushmote *client) {
     uint8_t *record = client->record;
     client->record = client->next;
     client->next = record;
     client->record_bytes_used = client->next_bytes_used;
 }
 
-/* Put an empty record in force, of number 0; flash has none of it. */
-static void empty(struct hushmote *client) {
+/* Make an empty record with sequence number 0 current, without writing it to flash. */
+static void clear_record(struct hushmote *client) {
     memset(client->record, 0, HEAD_BYTES);
     client->record[0] = FORMAT;
     client->record_bytes_used = HEAD_BYTES;
 }
 
-/* Both slots must be whole, and one commit apart: a slot that is lost or damaged could be the newest, and going on from
-   the other would take a debit back. */
-static int judge(struct hushmote *client) {
+/* Load the record from the slots. Both must be intact and one commit apart: a lost or damaged slot could have been the
+   newer one, and continuing from the other would undo a debit. */
+static int load_record(struct hushmote *client) {
     const struct hushmote_config *config = client->config;
-    long first = look(config, 0, client->record, &client->seen[0]), second;
+    long first = read_slot(config, 0, client->record, &client->seen[0]), second;
     uint32_t number, step;
     if (first < 0)
         return HUSHMOTE_STORAGE;
-    second = look(config, 1, client->next, &client->seen[1]);
+    second = read_slot(config, 1, client->next, &client->seen[1]);
     if (second < 0)
         return HUSHMOTE_STORAGE;
-    client->record_bytes_used = whole(client->record, first, config->record_bytes);
-    client->next_bytes_used = whole(client->next, second, config->record_bytes);
+    client->record_bytes_used = upgrade_record(client->record, first, config->record_bytes);
+    client->next_bytes_used = upgrade_record(client->next, second, config->record_bytes);
     number = client->record_bytes_used ? sequence(client->record) : 0;
     if (second == 0 && (first == 0 || number == 1)) /* left by an interrupted provision() */
         return HUSHMOTE_NO_LEDGER;
@@ -113,22 +114,22 @@ static int judge(struct hushmote *client) {
     if (!client->next_bytes_used || !(number & 1) || (step != 1 && step != UINT32_MAX))
         return HUSHMOTE_LOCKED;
     if (step == 1)
-        turn(client);
+        swap_records(client);
     return HUSHMOTE_OK;
 }
 
 void hm_open(struct hushmote *client) {
     client->record = client->config->records;
     client->next = client->record + client->config->record_bytes;
-    client->locked = (int8_t)judge(client);
+    client->locked = (int8_t)load_record(client);
     if (client->locked != HUSHMOTE_OK)
-        empty(client);
+        clear_record(client);
 }
 
-/* Start the ledger again, whatever the slots hold; hm_open() has read them. */
+/* Start a new ledger, regardless of the slots' contents; hm_open() must have read them. */
 void hm_renew(struct hushmote *client) {
     client->locked = HUSHMOTE_OK;
-    empty(client);
+    clear_record(client);
 }
 
 enum hushmote_consent hm_consent(const struct hushmote *client) {
@@ -143,11 +144,11 @@ uint64_t hm_squares(const struct hushmote *client) {
     return hm_get(client->record + 28, 8);
 }
 
-/* Return how often a cost, times `again`, fits between the spent budget and a bound. */
-uint32_t hm_times(uint64_t bound, uint64_t spent, uint32_t cost, uint32_t again) {
+/* Return how many times cost * factor fits between the spent budget and a bound. */
+uint32_t hm_times(uint64_t bound, uint64_t spent, uint32_t cost, uint32_t factor) {
     if (spent >= bound)
         return 0;
-    bound = (bound - spent) / cost / again;
+    bound = (bound - spent) / cost / factor;
     return bound < UINT32_MAX ? (uint32_t)bound : UINT32_MAX;
 }
 
@@ -181,19 +182,19 @@ bool hm_fits(const struct hushmote *client, const struct hm_entry *entry) {
     return needed <= client->config->record_bytes;
 }
 
-/* Check that each slot holds only what this client has read or written, because two clients on one ledger would spend
-   twice. Uses the buffer of the next record. */
-static int unchanged(struct hushmote *client, int slot) {
-    uint64_t there, other;
-    if (look(client->config, slot, client->next, &there) < 0 ||
-        look(client->config, 1 - slot, client->next, &other) < 0)
+/* Check that no other client has written to the slots, because two clients on one ledger would spend the budget twice.
+   Uses the next record's buffer. */
+static int check_unchanged(struct hushmote *client, int slot) {
+    uint64_t current, other;
+    if (read_slot(client->config, slot, client->next, &current) < 0 ||
+        read_slot(client->config, 1 - slot, client->next, &other) < 0)
         return HUSHMOTE_STORAGE;
-    if (other != client->seen[1 - slot] || (there != client->seen[slot] && there != client->tried))
+    if (other != client->seen[1 - slot] || (current != client->seen[slot] && current != client->tried))
         return client->locked = HUSHMOTE_ANOTHER;
     return HUSHMOTE_OK;
 }
 
-static int next_slot(const struct hushmote *client) { /* odd numbers are in slot 0 */
+static int next_slot(const struct hushmote *client) { /* records with odd sequence numbers go into slot 0 */
     return (int)(sequence(client->record) & 1);
 }
 
@@ -203,7 +204,7 @@ int hm_prepare(struct hushmote *client, enum hushmote_consent consent) {
     if (code == HUSHMOTE_OK && sequence(client->record) == UINT32_MAX)
         code = HUSHMOTE_WORN_OUT;
     if (code == HUSHMOTE_OK)
-        code = unchanged(client, next_slot(client));
+        code = check_unchanged(client, next_slot(client));
     memcpy(next, client->record, client->record_bytes_used);
     next[0] = (uint8_t)(FORMAT + consent);
     hm_put(next + 2, 4, sequence(next) + 1u);
@@ -216,7 +217,7 @@ void hm_debit(struct hushmote *client, uint32_t epsilon, const struct hm_entry *
     uint8_t *next = client->next, *line = next + entry->at;
     hm_put(next + 22, 6, hm_sum(client) + epsilon);
     hm_put(next + 28, 8, hm_squares(client) + (uint64_t)epsilon * epsilon);
-    if (entry->at == end) { /* the first one */
+    if (entry->at == end) { /* the experiment's first report */
         next[1]++;
         memcpy(line + HM_ENTRY_BYTES, client->record + end, client->record_bytes_used - end);
         client->next_bytes_used += HM_ENTRY_BYTES;
@@ -242,9 +243,9 @@ int hm_commit(struct hushmote *client, int code) {
     end += CRC_BYTES;
     client->tried = hm_fingerprint(client->next, end, end);
     code = config->write(config->context, slot, client->next, end);
-    if (look(config, slot, client->next, &client->seen[slot]) < 0 || /* also what a failed write has left */
+    if (read_slot(config, slot, client->next, &client->seen[slot]) < 0 || /* reads even after a failed write */
         code != 0 || client->seen[slot] != client->tried)
         return HUSHMOTE_STORAGE;
-    turn(client);
+    swap_records(client);
     return HUSHMOTE_OK;
 }

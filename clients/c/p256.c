@@ -1,6 +1,6 @@
-/* Verification of ECDSA signatures over P-256 with SHA-256, which authenticate a fleet's experiments.
+/* Verify ECDSA signatures over P-256 with SHA-256, which authenticate a fleet's experiments.
 
-   All numbers here are public, so nothing has to run in constant time.
+   All numbers here are public, so nothing needs to run in constant time.
    Citation: FIPS 186-5, 6.4.2, and SEC 1, 4.1.4, for the scheme; Montgomery, "Modular multiplication without trial
    division", 1985; hyperelliptic.org/EFD, "Jacobian coordinates with a4=-3 for short Weierstrass curves". */
 #include <string.h>
@@ -9,8 +9,8 @@
 
 #if HUSHMOTE_WITH_P256
 
-/* A number has 256 bits in limbs of 16, the lowest first: a product of two limbs with two more added fits 32 bits,
-   which every chip multiplies. Of the curve's numbers p and n are prime; n is the order of the base point. */
+/* A number has 256 bits in 16-bit limbs, lowest first: the product of two limbs plus two limbs fits in 32 bits, which
+   every chip can multiply. p and n are prime; n is the order of the base point. */
 #define LIMBS 16
 
 typedef uint16_t number[LIMBS];
@@ -26,14 +26,14 @@ static const number BASE_X = {0xc296, 0xd898, 0x3945, 0xf4a1, 0x33a0, 0x2deb, 0x
 static const number BASE_Y = {0x51f5, 0x37bf, 0x4068, 0xcbb6, 0x5ece, 0x6b31, 0x3357, 0x2bce,
                               0x9e16, 0x7c0f, 0xeb4a, 0x8ee7, 0x7f9b, 0xfe1a, 0x42e2, 0x4fe3};
 
-/* Constants for multiplication modulo an odd number. Montgomery's form of x is x * 2^256 modulo it. */
+/* Constants for multiplication modulo an odd number. The Montgomery form of x is x * 2^256 modulo that number. */
 struct modulus {
     const uint16_t *value;
-    number one, square; /* 2^256 and 2^512 modulo value: 1 in Montgomery's form, and the factor that converts to it */
-    uint16_t inverse;   /* of -value, modulo 2^16 */
+    number one, square; /* 2^256 and 2^512 modulo value: 1 in Montgomery form, and the factor that converts to it */
+    uint16_t inverse;   /* inverse of -value modulo 2^16 */
 };
 
-/* In Montgomery's form: (x, y), and (x / z^2, y / z^3), with z = 0 for the point at infinity. */
+/* Points in Montgomery form: (x, y), and (x / z^2, y / z^3) with z = 0 for the point at infinity. */
 struct affine {
     number x, y;
 };
@@ -50,7 +50,7 @@ static bool is_equal(const number a, const number b) {
     return memcmp(a, b, sizeof(number)) == 0;
 }
 
-/* to = a + b; return the carry. */
+/* Set to = a + b and return the carry. */
 static uint16_t add(number to, const number a, const number b) {
     uint32_t carry = 0;
     for (int i = 0; i < LIMBS; i++) {
@@ -61,7 +61,7 @@ static uint16_t add(number to, const number a, const number b) {
     return (uint16_t)carry;
 }
 
-/* to = a - b; return the borrow, which is 1 if a < b. */
+/* Set to = a - b and return the borrow, which is 1 if a < b. */
 static uint16_t subtract(number to, const number a, const number b) {
     uint32_t borrow = 0;
     for (int i = 0; i < LIMBS; i++) {
@@ -77,7 +77,7 @@ static bool is_below(const number a, const number b) {
     return subtract(difference, a, b) != 0;
 }
 
-/* to = to + carry * 2^256, which is below twice the modulus, modulo it. */
+/* Reduce to + carry * 2^256, which must be below twice the modulus. */
 static void reduce(number to, uint16_t carry, const struct modulus *m) {
     if (carry || !is_below(to, m->value))
         subtract(to, to, m->value);
@@ -92,7 +92,7 @@ static void subtract_modulo(number to, const number a, const number b, const str
         add(to, to, m->value);
 }
 
-/* to = to + a * factor, over LIMBS + 2 limbs. */
+/* Add a * factor to LIMBS + 2 limbs. */
 static void add_product(uint16_t *to, const uint16_t *a, uint32_t factor) {
     uint32_t carry = 0;
     for (int i = 0; i < LIMBS; i++) {
@@ -105,10 +105,10 @@ static void add_product(uint16_t *to, const uint16_t *a, uint32_t factor) {
     to[LIMBS + 1] = (uint16_t)(to[LIMBS + 1] + (carry >> 16));
 }
 
-/* to = a * b / 2^256 modulo m. One of a and b must be below m, the other may be any. */
+/* Set to = a * b / 2^256 modulo m. At least one of a and b must be below m. */
 static void multiply(number to, const number a, const number b, const struct modulus *m) {
     uint16_t sum[2 * LIMBS + 1] = {0};
-    for (int i = 0; i < LIMBS; i++) { /* with each step the lowest limb becomes 0 */
+    for (int i = 0; i < LIMBS; i++) { /* each step clears the lowest limb */
         add_product(sum + i, b, a[i]);
         add_product(sum + i, m->value, (uint16_t)((uint32_t)sum[i] * m->inverse));
     }
@@ -120,9 +120,9 @@ static void set_modulus(struct modulus *m, const number value) {
     static const number ZERO = {0};
     m->value = value;
     m->inverse = 1;
-    for (int i = 0; i < 4; i++) /* Newton's method: each step doubles the bits that are right */
+    for (int i = 0; i < 4; i++) /* Newton's method: each step doubles the number of correct bits */
         m->inverse = (uint16_t)(m->inverse * (2u + (uint32_t)value[0] * m->inverse));
-    subtract(m->one, ZERO, value); /* as value is above 2^255 */
+    subtract(m->one, ZERO, value); /* correct because value is above 2^255 */
     memcpy(m->square, m->one, sizeof(number));
     for (int i = 0; i < 256; i++)
         add_modulo(m->square, m->square, m->square, m);
@@ -132,7 +132,7 @@ static bool bit(const number a, int i) {
     return a[i >> 4] >> (i & 15) & 1;
 }
 
-/* to = 1 / a modulo a prime, by Fermat: a^(m - 2). */
+/* Set to = 1 / a modulo a prime m, as a^(m - 2) (Fermat's little theorem). */
 static void invert(number to, const number a, const struct modulus *m) {
     static const number TWO = {2};
     number exponent;
@@ -145,7 +145,7 @@ static void invert(number to, const number a, const struct modulus *m) {
     }
 }
 
-/* No point of this curve has y = 0; infinity stays infinity, as its z is 0. */
+/* No point on this curve has y = 0. The point at infinity stays at infinity because its z is 0. */
 static void double_point(struct point *a, const struct modulus *p) {
     number zz, yy, beta, slope;
     multiply(zz, a->z, a->z, p);
@@ -171,7 +171,7 @@ static void double_point(struct point *a, const struct modulus *p) {
     subtract_modulo(a->y, a->y, yy, p);
 }
 
-/* Add a point; return true if it is the same one, for which the formula does not hold: double it instead. */
+/* Add a point. Return true if the points are equal, in which case the formula does not apply: double the point instead. */
 static bool add_point(struct point *a, const struct affine *other, const struct modulus *p) {
     number zz, dx, dy, square;
     if (is_zero(a->z)) {
@@ -188,7 +188,7 @@ static bool add_point(struct point *a, const struct affine *other, const struct 
     subtract_modulo(dy, dy, a->y, p);
     if (is_zero(dx) && is_zero(dy))
         return true;
-    multiply(a->z, a->z, dx, p); /* 0, infinity, if they are opposite */
+    multiply(a->z, a->z, dx, p); /* 0 (infinity) if the points are opposite */
     multiply(square, dx, dx, p);
     multiply(dx, dx, square, p);
     multiply(square, a->x, square, p);
@@ -224,7 +224,7 @@ static bool set_point(struct affine *point, const number x, const number y, cons
     return is_below(x, P) && is_below(y, P) && is_equal(left, right);
 }
 
-/* Return whether a point's x is r modulo n. */
+/* Return whether a point's x equals r modulo n. */
 static bool has_x(const struct point *point, number r, const struct modulus *p) {
     number zz, x;
     multiply(zz, point->z, point->z, p);
@@ -247,10 +247,10 @@ static bool set_factors(number u, number v, const number r, const uint8_t digest
     if (is_zero(r) || !is_below(r, N) || is_zero(s) || !is_below(s, N))
         return false;
     subtract(u, N, s);
-    if (is_below(u, s)) /* s is in the upper half, from which anyone could make a second valid signature */
+    if (is_below(u, s)) /* s is in the upper half; accepting it would let anyone derive a second valid signature */
         return false;
     multiply(s, s, n.square, &n);
-    invert(v, s, &n); /* in Montgomery's form, so that products with it are not */
+    invert(v, s, &n); /* v stays in Montgomery form, so its products are in normal form */
     read_number(u, digest);
     multiply(u, u, v, &n);
     multiply(v, r, v, &n);
@@ -269,7 +269,7 @@ bool hm_p256_verify(const uint8_t key[64], const uint8_t digest[32], const uint8
     read_number(r, signature);
     if (!set_point(&other, u, v, &p) || !set_factors(u, v, r, digest, signature + 32))
         return false;
-    /* u * base + v * key in one pass over the bits of both. */
+    /* Compute u * base + v * key in one pass over the bits of both. */
     memset(&sum, 0, sizeof sum);
     for (int i = 255; i >= 0; i--) {
         double_point(&sum, &p);

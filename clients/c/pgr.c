@@ -1,13 +1,13 @@
-/* pgr: local hashing with the fewest codes, by projective geometry.
+/* pgr: local hashing with as few codes as possible, using projective geometry.
 
-   A value is a point of the projective space over the integers mod q, q prime, and so is a code: a vector of t digits
-   whose highest nonzero digit is 1, so that no point is a multiple of another. A code is likelier, by e^epsilon, for
-   the values whose dot product with it is 0: they are *inside*.
+   Both values and codes are points in the projective space over the integers mod q, q prime: vectors of t digits whose
+   highest nonzero digit is 1, so that no point is a multiple of another. A code is e^epsilon times as likely for the
+   values whose dot product with it is 0. For these values, the code is called *inside*.
 
-   Privacy: a code's chance inside is at most e^epsilon times that outside; the threshold is the chance of all inside,
-   rounded down. Utility: any two values are inside together for the same number of codes, so that estimates are
-   unbiased; their errors are those of olh. Cost: (q^t - 1) / (q - 1) codes, q - 1 times fewer than an olh that
-   distinguishes as many values; 3 draws, and steps whose number depends on q and t alone. Citation: Feldman, Nelson,
+   Privacy: a code inside is at most e^epsilon times as likely as a code outside; the threshold is the total probability
+   of all codes inside, rounded down. Utility: any two values share the same number of codes inside, so estimates are
+   unbiased; their errors match those of olh. Cost: (q^t - 1) / (q - 1) codes, q - 1 times fewer than an olh that
+   distinguishes as many values; 3 draws, and a number of steps that depends only on q and t. Citation: Feldman, Nelson,
    Nguyen, Talwar, "Private Frequency Estimation via Projective Geometry", ICML 2022. */
 #include "core.h"
 
@@ -22,7 +22,7 @@ int hm_add_points(struct hushmote_experiment *e, uint32_t domain, uint32_t q, ui
         return HUSHMOTE_REFUSED;
     for (; inside + outside < domain; outside *= q, level.t++) {
         if (outside > HM_MAX_CODES / q)
-            return HUSHMOTE_REFUSED; /* it would have more codes than there can be */
+            return HUSHMOTE_REFUSED; /* the experiment would have too many codes */
         inside += outside;
     }
     level.width = outside;
@@ -32,8 +32,8 @@ int hm_add_points(struct hushmote_experiment *e, uint32_t domain, uint32_t q, ui
 }
 
 int hm_take_pgr(struct hushmote_experiment *e, struct hm_object *fields) {
-    /* With such a q products of two digits stay small, and the threshold is so large that rounding it down leaves a
-       code inside likelier than one outside at every epsilon. */
+    /* With q up to 4096, products of two digits are small, and the threshold is so large that a code inside is more
+       likely than one outside at every epsilon, even after rounding down. */
     uint32_t q = hm_take_number(fields, HM_F_Q, 2, 4096);
     return q == HM_NONE ? HUSHMOTE_REFUSED : hm_add_points(e, e->domain, q, 1);
 }
@@ -44,14 +44,14 @@ static uint32_t modulo(uint32_t n, uint32_t q) {
     return rest;
 }
 
-static uint32_t is_positive(uint32_t x) { /* of x up to 2^31: 1, else 0 */
+static uint32_t is_positive(uint32_t x) { /* returns 1 or 0; x must be at most 2^31 */
     return (0u - x) >> 31;
 }
 
-/* The number of a point that is a multiple of these t digits, lowest first; not all are 0. */
+/* Return the index of the point that is a multiple of this vector of t digits, lowest first. Not all digits may be 0. */
 static uint32_t number_of(const uint16_t *digits, unsigned t, uint32_t q) {
     uint32_t top = 0, inverse = 1, code = 0, seen = 0;
-    for (unsigned i = 0; i < t; i++) /* its highest nonzero digit */
+    for (unsigned i = 0; i < t; i++) /* find the highest nonzero digit */
         top += (digits[i] - top) * is_positive(digits[i]);
     for (uint32_t power = q - 2; power; power >>= 1) { /* top^(q - 2), which is 1 / top by Fermat's little theorem */
         if (power & 1)
@@ -65,26 +65,26 @@ static uint32_t number_of(const uint16_t *digits, unsigned t, uint32_t q) {
     return code;
 }
 
-/* The code of a node. */
+/* Return a randomized code for a node. */
 uint32_t hm_randomize_points(const struct hm_level *level, uint32_t node, struct hushmote_random *random) {
     uint16_t digits[MAX_DIGITS];
     uint32_t q = level->g, outside = level->width, at = 0, dot = 0, live = 1, digit;
-    /* Everything is always drawn: timing does not tell whether the code is inside. */
+    /* Everything is always drawn, so timing does not reveal whether the code is inside. */
     uint32_t out = 1u - hm_bernoulli(random, level->threshold);
-    uint32_t rest = 1 + hm_below(random, outside - 1); /* digits but the one solved for; inside, not all are 0 */
+    uint32_t rest = 1 + hm_below(random, outside - 1); /* all digits except the one to solve for; inside, not all are 0 */
     rest += out * (hm_below(random, outside) - rest);
     for (unsigned i = 0; i < level->t; i++) {
-        /* The node's digits, lowest first: its number with digits 1 to q, less 1 each; a 1 on top; zeros. */
-        uint32_t more = is_positive(node), own;
+        /* The node's digits, lowest first: the node written with digits 1 to q, minus 1 each; a 1; zeros. */
+        uint32_t has_digit = is_positive(node), node_digit;
         rest = hm_divide(rest, q, &digit);
-        node = more * hm_divide(node - more, q, &own);
-        dot += digit * (more * own + (live - more));
+        node = has_digit * hm_divide(node - has_digit, q, &node_digit);
+        dot += digit * (has_digit * node_digit + (live - has_digit));
         digits[i] = (uint16_t)digit;
-        at += more;
-        live = more;
+        at += has_digit;
+        live = has_digit;
     }
-    /* The digit where the node has its 1 goes on top, where rest had none; in its place is what makes the product 0
-       inside and 1 outside. */
+    /* Move the digit at the position of the node's leading 1 to the top, where rest had none, and put in its place the
+       digit that makes the product 0 inside and 1 outside. */
     digit = digits[at]; /* NOLINT: t is at least 2, and the 1 on top is one of the t digits */
     digits[level->t - 1] = (uint16_t)digit;
     digits[at] = (uint16_t)modulo(digit + out + q - modulo(dot, q), q);

@@ -1,7 +1,7 @@
-/* The question to which an opt-in applies, if the policy asks about each one: a digest of an experiment, and its epsilon.
+/* The question that an opt-in covers if the policy asks about each one: a digest of the experiment, and its epsilon.
 
-   The digest is of the experiment's JSON without the fields that do not change the question, with sorted names and
-   without spaces. Firmware that does not ask about each question does not link this file. */
+   The digest covers the experiment's JSON, with sorted names, without spaces, and without fields that do not affect the
+   question. Firmware that does not ask about each question does not link this file. */
 #include <string.h>
 
 #include "core.h"
@@ -11,11 +11,11 @@
 
 struct text {
     uint8_t *at, *end;
-    bool good; /* false: it has no room, or a value that no experiment has */
+    bool good; /* false if the text does not fit, or a value is not allowed in an experiment */
 };
 
-struct frame { /* of a list or an object that is being written */
-    const uint8_t *whole, *at; /* its start; the element or the name that was written last, NULL before the first */
+struct frame { /* a list or an object that is being written */
+    const uint8_t *start, *at; /* at: the last element or name that was written, NULL before the first */
 };
 
 static void append(struct text *text, const void *data, size_t bytes) {
@@ -26,7 +26,7 @@ static void append(struct text *text, const void *data, size_t bytes) {
     }
 }
 
-/* Behind spaces, and a byte among them. */
+/* Return the position after any spaces and occurrences of a byte. */
 static const uint8_t *skip(const uint8_t *p, uint8_t byte) {
     while (*p == ' ' || *p == byte)
         p++;
@@ -38,24 +38,24 @@ static const uint8_t *value_of(const uint8_t *name) {
 }
 
 static int compare(const uint8_t *a, const uint8_t *b) {
-    int length = hm_json_length(a), other = hm_json_length(b);
-    int order = memcmp(a + 1, b + 1, (size_t)(length < other ? length : other));
-    return order != 0 ? order : length - other;
+    int length = hm_json_length(a), other_length = hm_json_length(b);
+    int order = memcmp(a + 1, b + 1, (size_t)(length < other_length ? length : other_length));
+    return order != 0 ? order : length - other_length;
 }
 
-/* The least name of an object behind another, NULL for the first; of equal ones the last, whose value counts. NULL: there
-   is none. top: the object is the experiment. */
-static const uint8_t *next_name(const uint8_t *object, const uint8_t *behind, bool top) {
-    const uint8_t *least = NULL, *name = skip(object + 1, ' ');
+/* Return the object's next name after `previous` (NULL for the first) in sorted order, or NULL if there is none. Of
+   equal names, return the last one, whose value takes effect. top: the object is the experiment. */
+static const uint8_t *next_name(const uint8_t *object, const uint8_t *previous, bool top) {
+    const uint8_t *best = NULL, *name = skip(object + 1, ' ');
     for (; name != NULL && *name != '}'; name = hm_json_next(value_of(name))) {
-        if ((behind == NULL || compare(name, behind) > 0) && (least == NULL || compare(name, least) <= 0) &&
+        if ((previous == NULL || compare(name, previous) > 0) && (best == NULL || compare(name, best) <= 0) &&
             !(top && hm_json_word(name, NO_QUESTION) >= 0))
-            least = name;
+            best = name;
     }
-    return least;
+    return best;
 }
 
-/* A text or an integer. */
+/* Append a text or an integer. */
 static void append_scalar(struct text *text, const uint8_t *value) {
     int length = hm_json_length(value);
     int64_t number;
@@ -63,7 +63,7 @@ static void append_scalar(struct text *text, const uint8_t *value) {
         append(text, value, (size_t)length + 2);
     } else if (!hm_json_integer(value, &number)) {
         text->good = false;
-    } else if (number == 0) { /* also -0 */
+    } else if (number == 0) { /* including -0 */
         append(text, "0", 1);
     } else {
         for (length = 1; value[length] >= '0' && value[length] <= '9';)
@@ -72,13 +72,13 @@ static void append_scalar(struct text *text, const uint8_t *value) {
     }
 }
 
-/* Go to the next value of a list or an object and write the text before it; NULL after the last. */
+/* Advance to the next value of a list or an object and append the text that precedes it. Return NULL after the last. */
 static const uint8_t *next_value(struct text *text, struct frame *frame, bool top) {
-    bool first = frame->at == NULL, is_list = *frame->whole == '[';
+    bool first = frame->at == NULL, is_list = *frame->start == '[';
     if (!is_list)
-        frame->at = next_name(frame->whole, frame->at, top);
+        frame->at = next_name(frame->start, frame->at, top);
     else
-        frame->at = first ? hm_json_list(frame->whole) : hm_json_next(frame->at);
+        frame->at = first ? hm_json_list(frame->start) : hm_json_next(frame->at);
     if (frame->at == NULL)
         return NULL;
     if (!first)
@@ -100,7 +100,7 @@ static void write_canonical(struct text *text, const uint8_t *object) {
             append_scalar(text, value);
         } else if (depth < MAX_DEPTH) {
             append(text, value, 1);
-            frames[depth].whole = value;
+            frames[depth].start = value;
             frames[depth++].at = NULL;
         } else {
             text->good = false;
@@ -108,7 +108,7 @@ static void write_canonical(struct text *text, const uint8_t *object) {
         for (value = NULL; value == NULL && depth > 0;) {
             value = next_value(text, frames + depth - 1, depth == 1);
             if (value == NULL)
-                append(text, *frames[--depth].whole == '[' ? "]" : "}", 1);
+                append(text, *frames[--depth].start == '[' ? "]" : "}", 1);
         }
     }
 }

@@ -1,19 +1,20 @@
-/* Connect a client to MQTT: which bytes, in which order, and when to try again. It only passes readings on to
-   hushmote_report(), and the only bytes that it makes itself are the status words, none of which depends on a reading. */
+/* Connect a client to MQTT: decide which bytes to send in which order, and when to retry. The reporter passes readings
+   to hushmote_report() without looking at them. The only bytes that it generates are status words, which do not depend
+   on readings. */
 #include <string.h>
 
 #include "core.h"
 #include "hushmote_port.h"
 
-enum { APART, CONNECTING, CONNECTED };
+enum { DISCONNECTED, CONNECTING, CONNECTED };
 enum { FREE, PUBLISHED, ACKNOWLEDGED };
 
-#define STEADY_MS 30000u /* a connection that lasted this long was a good one */
-#define RETRY_MS 60000u  /* flash that failed is tried again after this */
+#define STEADY_MS 30000u /* a connection that lasts this long resets the backoff */
+#define RETRY_MS 60000u  /* delay before retrying a failed flash write */
 #define MAX_WORDS 8
 #define MAX_MS 16000000u
 #define TOPIC_BYTES 96
-#define PRINT_BYTES 8
+#define DIGEST_BYTES 8
 
 static const struct hushmote_config *config_of(const struct hushmote_reporter *reporter) {
     return reporter->client->config;
@@ -29,7 +30,7 @@ static unsigned name_count(const struct hushmote_reporter *reporter) {
 
 /* --- Time ----------------------------------------------------------------------------------------------------- */
 
-static void set(struct hushmote_reporter *reporter, struct hushmote_timer *timer, uint32_t ms) {
+static void start_timer(struct hushmote_reporter *reporter, struct hushmote_timer *timer, uint32_t ms) {
     timer->set = true;
     timer->since = reporter->now;
     timer->ms = ms;
@@ -51,7 +52,7 @@ static size_t append(char *text, size_t at, const char *more) {
     return at + bytes;
 }
 
-/* hushmote/v1/FLEET/KIND/NAME; returns its length. */
+/* Write hushmote/v1/FLEET/KIND/NAME and return its length. */
 static size_t topic_of(const struct hushmote_reporter *reporter, const char *kind, const char *name,
                        char topic[TOPIC_BYTES]) {
     size_t at = append(topic, 0, "hushmote/v1/");
@@ -60,18 +61,19 @@ static size_t topic_of(const struct hushmote_reporter *reporter, const char *kin
     return append(topic, at, name);
 }
 
-static void print_of(const struct hushmote_reporter *reporter, const void *data, size_t bytes, uint8_t print[PRINT_BYTES]) {
+static void compute_digest(const struct hushmote_reporter *reporter, const void *data, size_t bytes,
+                           uint8_t digest[DIGEST_BYTES]) {
     struct hushmote_piece piece;
-    uint8_t digest[32];
+    uint8_t sha256[32];
     piece.data = data;
     piece.bytes = bytes;
-    hm_sha256(config_of(reporter), &piece, 1, digest);
-    memcpy(print, digest, PRINT_BYTES);
+    hm_sha256(config_of(reporter), &piece, 1, sha256);
+    memcpy(digest, sha256, DIGEST_BYTES);
 }
 
 struct words {
     char *text;
-    size_t end, last; /* end of the text, and start of its last word that fits */
+    size_t end, last; /* end of the text, and start of the last word that fits */
     unsigned count;
 };
 
@@ -87,8 +89,8 @@ static void add_word(struct words *words, const char *word, const char *name) {
     words->end = append(words->text, words->end, name);
 }
 
-/* Write the message of the status topic: `state`, then everything that needs attention. */
-static size_t health(const struct hushmote_reporter *reporter, const char *state, char text[HUSHMOTE_STATUS_BYTES]) {
+/* Write the status message: `state`, then everything that needs attention. Return its length. */
+static size_t write_status(const struct hushmote_reporter *reporter, const char *state, char text[HUSHMOTE_STATUS_BYTES]) {
     struct hushmote_status status;
     struct hushmote_line line;
     struct words words;
@@ -110,57 +112,57 @@ static size_t health(const struct hushmote_reporter *reporter, const char *state
     return words.end;
 }
 
-static long publish_health(struct hushmote_reporter *reporter, const char *state) {
+static long publish_status(struct hushmote_reporter *reporter, const char *state) {
     char text[HUSHMOTE_STATUS_BYTES], topic[TOPIC_BYTES];
-    size_t bytes = health(reporter, state, text);
+    size_t bytes = write_status(reporter, state, text);
     long id;
     (void)topic_of(reporter, "/status/", config_of(reporter)->device_id, topic);
     id = reporter->port->publish(reporter->port->context, topic, (const uint8_t *)text, bytes, true);
     if (id >= 0)
-        print_of(reporter, text, bytes, reporter->said);
+        compute_digest(reporter, text, bytes, reporter->status_digest);
     return id;
 }
 
 /* --- The connection ------------------------------------------------------------------------------------------- */
 
-static void apart(struct hushmote_reporter *reporter) {
-    reporter->link = APART;
+static void set_disconnected(struct hushmote_reporter *reporter) {
+    reporter->link = DISCONNECTED;
     reporter->answer.set = reporter->steady.set = reporter->settled.set = false;
     for (unsigned i = 0; i < HUSHMOTE_IN_FLIGHT; i++) {
         if (reporter->flights[i].state == PUBLISHED)
-            reporter->flights[i].state = FREE; /* to be sent again as it is */
+            reporter->flights[i].state = FREE; /* it will be resent unchanged */
     }
 }
 
-/* The connection, or the attempt at one, is over; the next attempt waits. */
-static void lost(struct hushmote_reporter *reporter) {
+/* End the connection or the attempt to connect, and schedule the next attempt. */
+static void schedule_reconnect(struct hushmote_reporter *reporter) {
     const struct hushmote_port *port = reporter->port;
-    uint32_t most = port->spread_ms;
-    if (reporter->link != CONNECTED || reporter->attempt > 0) { /* it had not lasted */
-        most = port->backoff_ms;
-        for (uint32_t i = 0; i < reporter->attempt && most < port->backoff_max_ms; i++)
-            most *= 2;
-        if (most > port->backoff_max_ms)
-            most = port->backoff_max_ms;
+    uint32_t max_ms = port->spread_ms;
+    if (reporter->link != CONNECTED || reporter->attempt > 0) { /* the connection was not stable */
+        max_ms = port->backoff_ms;
+        for (uint32_t i = 0; i < reporter->attempt && max_ms < port->backoff_max_ms; i++)
+            max_ms *= 2;
+        if (max_ms > port->backoff_max_ms)
+            max_ms = port->backoff_max_ms;
     }
-    apart(reporter);
+    set_disconnected(reporter);
     reporter->attempt++;
-    set(reporter, &reporter->next, random_up_to(reporter, most));
+    start_timer(reporter, &reporter->next, random_up_to(reporter, max_ms));
 }
 
 static void give_up(struct hushmote_reporter *reporter) {
     reporter->port->disconnect(reporter->port->context);
-    lost(reporter);
+    schedule_reconnect(reporter);
 }
 
 static void begin_to_connect(struct hushmote_reporter *reporter) {
     char text[HUSHMOTE_STATUS_BYTES], topic[TOPIC_BYTES];
-    size_t bytes = health(reporter, "offline", text);
+    size_t bytes = write_status(reporter, "offline", text);
     (void)topic_of(reporter, "/status/", config_of(reporter)->device_id, topic);
     reporter->link = CONNECTING;
-    set(reporter, &reporter->answer, reporter->port->timeout_ms);
+    start_timer(reporter, &reporter->answer, reporter->port->timeout_ms);
     if (reporter->port->connect(reporter->port->context, topic, (const uint8_t *)text, bytes) != 0)
-        lost(reporter);
+        schedule_reconnect(reporter);
 }
 
 void hushmote_reporter_connected(struct hushmote_reporter *reporter) {
@@ -170,8 +172,8 @@ void hushmote_reporter_connected(struct hushmote_reporter *reporter) {
     reporter->link = CONNECTED;
     reporter->answer.set = false;
     reporter->connects++;
-    set(reporter, &reporter->steady, STEADY_MS);
-    set(reporter, &reporter->settled, reporter->port->settle_ms);
+    start_timer(reporter, &reporter->steady, STEADY_MS);
+    start_timer(reporter, &reporter->settled, reporter->port->settle_ms);
     for (unsigned i = 0; i < name_count(reporter); i++) {
         reporter->topics[i].heard = false;
         (void)topic_of(reporter, "/experiment/", name_of(reporter, i), topic);
@@ -181,22 +183,22 @@ void hushmote_reporter_connected(struct hushmote_reporter *reporter) {
         }
     }
     reporter->unsure = false;
-    if (publish_health(reporter, "online") < 0)
+    if (publish_status(reporter, "online") < 0)
         give_up(reporter);
 }
 
 void hushmote_reporter_disconnected(struct hushmote_reporter *reporter) {
-    if (reporter->link != APART)
-        lost(reporter);
+    if (reporter->link != DISCONNECTED)
+        schedule_reconnect(reporter);
 }
 
 void hushmote_reporter_close(struct hushmote_reporter *reporter) {
     if (reporter->link == CONNECTED)
-        (void)publish_health(reporter, "offline");
-    if (reporter->link != APART)
+        (void)publish_status(reporter, "offline");
+    if (reporter->link != DISCONNECTED)
         reporter->port->disconnect(reporter->port->context);
-    apart(reporter);
-    set(reporter, &reporter->next, 0);
+    set_disconnected(reporter);
+    start_timer(reporter, &reporter->next, 0);
 }
 
 /* --- Experiments ---------------------------------------------------------------------------------------------- */
@@ -205,7 +207,7 @@ static uint32_t seal(const struct hushmote_reporter *reporter, unsigned at, size
     return hm_seal(config_of(reporter), name_of(reporter, at), reporter->kept, bytes);
 }
 
-/* The least serial, the payload, a CRC-32: as the MicroPython client keeps an experiment or its withdrawal. */
+/* Store the lowest accepted serial, the payload and a CRC-32, in the MicroPython client's format. */
 static void keep(struct hushmote_reporter *reporter, unsigned at, const uint8_t *payload, size_t bytes) {
     const struct hushmote_port *port = reporter->port;
     size_t total = bytes == 0 ? 0 : bytes + 8;
@@ -228,18 +230,18 @@ static void load(struct hushmote_reporter *reporter, unsigned at) {
     long total = reporter->port->read_kept(reporter->port->context, name_of(reporter, at), kept, HUSHMOTE_KEPT_BYTES);
     size_t bytes = (size_t)total - 8;
     if (total <= 8 || total > HUSHMOTE_KEPT_BYTES || hm_get(kept + 4 + bytes, 4) != seal(reporter, at, 4 + bytes))
-        return; /* the broker will bring it again */
+        return; /* the broker will resend it */
     config_of(reporter)->experiments[at].serial = (uint32_t)hm_get(kept, 4);
     if (kept[4] > 0 && asker != NULL && asker->ask(reporter, at, kept + 4, bytes) != HUSHMOTE_OK)
-        return; /* it waits */
+        return; /* the experiment waits for an opt-in */
     if (kept[4] > 0 && hm_enroll(reporter->client, name_of(reporter, at), kept + 4, bytes, true) != HUSHMOTE_OK)
         return; /* the policy has changed */
     topic->has_accepted = true;
-    print_of(reporter, kept + 4, bytes, topic->accepted);
+    compute_digest(reporter, kept + 4, bytes, topic->accepted);
 }
 
-/* Return 0 if an experiment, or its withdrawal, is in force now, or why it is refused. */
-static int consider(struct hushmote_reporter *reporter, unsigned at, const uint8_t *payload, size_t bytes, bool agreed) {
+/* Apply an experiment or its withdrawal. Return 0, or the code with which it is refused. */
+static int apply_message(struct hushmote_reporter *reporter, unsigned at, const uint8_t *payload, size_t bytes, bool agreed) {
     const struct hushmote_asker *asker = reporter->port->asker;
     bool withdraws = bytes == 0 || payload[0] == 0;
     int code = HUSHMOTE_OK;
@@ -257,29 +259,29 @@ static int consider(struct hushmote_reporter *reporter, unsigned at, const uint8
 int hm_take_message(struct hushmote_reporter *reporter, unsigned at, const uint8_t *payload, size_t bytes, bool agreed) {
     struct hushmote_topic *topic = reporter->topics + at;
     const struct hushmote_asker *asker = reporter->port->asker;
-    uint8_t print[PRINT_BYTES];
+    uint8_t digest[DIGEST_BYTES];
     int code;
     if (asker != NULL)
-        asker->hear(reporter);
-    print_of(reporter, payload, bytes, print);
-    if (topic->has_accepted && memcmp(print, topic->accepted, sizeof print) == 0) {
-        /* A repeated message costs nothing, and a message refused meanwhile has changed nothing. */
+        asker->process_opt_out(reporter);
+    compute_digest(reporter, payload, bytes, digest);
+    if (topic->has_accepted && memcmp(digest, topic->accepted, sizeof digest) == 0) {
+        /* Skip a repeated message. Any message refused in between changed nothing. */
         topic->refused = config_of(reporter)->experiments[at].refused = HUSHMOTE_OK;
         if (asker != NULL)
             asker->settle(reporter, at, false, false);
         return HUSHMOTE_OK;
     }
-    if (!agreed && topic->why != HUSHMOTE_OK && memcmp(print, topic->rejected, sizeof print) == 0)
+    if (!agreed && topic->why != HUSHMOTE_OK && memcmp(digest, topic->rejected, sizeof digest) == 0)
         return topic->refused = topic->why;
-    code = consider(reporter, at, payload, bytes, agreed);
+    code = apply_message(reporter, at, payload, bytes, agreed);
     topic->refused = (int8_t)code;
     if (code != HUSHMOTE_OK) {
-        topic->why = (int8_t)(code == HUSHMOTE_BUSY || agreed ? HUSHMOTE_OK : code); /* these bytes may be looked at again */
-        memcpy(topic->rejected, print, sizeof print);
+        topic->why = (int8_t)(code == HUSHMOTE_BUSY || agreed ? HUSHMOTE_OK : code); /* the same bytes may be accepted later */
+        memcpy(topic->rejected, digest, sizeof digest);
         return code;
     }
     topic->has_accepted = true;
-    memcpy(topic->accepted, print, sizeof print);
+    memcpy(topic->accepted, digest, sizeof digest);
     keep(reporter, at, payload, bytes);
     return HUSHMOTE_OK;
 }
@@ -301,8 +303,8 @@ static bool is_waiting(const struct hushmote_reporter *reporter, unsigned at) {
     return reporter->port->asker != NULL && reporter->port->questions[at].bytes > 0;
 }
 
-/* In an open fleet, end experiments withdrawn while the board was away: the broker no longer repeats them. */
-static void settle(struct hushmote_reporter *reporter) {
+/* In an open fleet, end experiments that were withdrawn while the board was offline: the broker no longer sends them. */
+static void end_unrepeated(struct hushmote_reporter *reporter) {
     const struct hushmote_config *config = config_of(reporter);
     reporter->settled.set = false;
     for (unsigned i = 0; config->announce_key == NULL && i < name_count(reporter); i++) {
@@ -317,22 +319,22 @@ static void settle(struct hushmote_reporter *reporter) {
 
 int hushmote_reporter_report(struct hushmote_reporter *reporter, const char *name, struct hushmote_reading reading,
                              uint8_t report[HUSHMOTE_REPORT_BYTES]) {
-    int made = hushmote_report(reporter->client, name, reading, report);
-    reporter->unsure = true; /* a budget may be spent now */
+    int result = hushmote_report(reporter->client, name, reading, report);
+    reporter->unsure = true; /* a budget may have just run out */
     for (unsigned i = 0; i < name_count(reporter); i++) {
         if (strlen(name_of(reporter, i)) == strlen(name) && memcmp(name_of(reporter, i), name, strlen(name)) == 0)
-            reporter->topics[i].mistyped = made == HUSHMOTE_WRONG_TYPE;
+            reporter->topics[i].mistyped = result == HUSHMOTE_WRONG_TYPE;
     }
-    if (made == HUSHMOTE_WRONG_TYPE)
-        made = hushmote_report(reporter->client, name, hushmote_none(), report);
-    if (made < 0)
-        reporter->fault = (int8_t)made;
+    if (result == HUSHMOTE_WRONG_TYPE)
+        result = hushmote_report(reporter->client, name, hushmote_none(), report);
+    if (result < 0)
+        reporter->fault = (int8_t)result;
     else if (!reporter->retry.set)
         reporter->fault = HUSHMOTE_OK;
-    return made;
+    return result;
 }
 
-/* Remove acknowledged reports from flash; if that fails, try again much later. */
+/* Remove acknowledged reports from flash. If that fails, retry after RETRY_MS. */
 static void drop_acknowledged(struct hushmote_reporter *reporter) {
     if (reporter->retry.set && !is_due(reporter, &reporter->retry))
         return;
@@ -345,7 +347,7 @@ static void drop_acknowledged(struct hushmote_reporter *reporter) {
         if (code != HUSHMOTE_OK) {
             reporter->fault = (int8_t)code;
             reporter->unsure = true;
-            set(reporter, &reporter->retry, RETRY_MS);
+            start_timer(reporter, &reporter->retry, RETRY_MS);
             return;
         }
         flight->state = FREE;
@@ -376,7 +378,7 @@ static struct hushmote_flight *flight_of(struct hushmote_reporter *reporter, con
     return NULL;
 }
 
-/* Publish the oldest report that is not on its way; returns whether another may follow at once. */
+/* Publish the oldest report that is not in flight. Return whether another one may follow immediately. */
 static bool send_one(struct hushmote_reporter *reporter) {
     struct hushmote_flight *flight = flight_of(reporter, NULL, 0);
     uint8_t report[HUSHMOTE_REPORT_BYTES];
@@ -388,7 +390,7 @@ static bool send_one(struct hushmote_reporter *reporter) {
     if (bytes <= 0 || flight == NULL)
         return false;
     if (!reporter->due.set)
-        set(reporter, &reporter->due, random_up_to(reporter, reporter->port->delay_ms));
+        start_timer(reporter, &reporter->due, random_up_to(reporter, reporter->port->delay_ms));
     if (!is_due(reporter, &reporter->due))
         return false;
     (void)topic_of(reporter, "/report/", config_of(reporter)->device_id, topic);
@@ -405,8 +407,8 @@ static bool send_one(struct hushmote_reporter *reporter) {
 
 /* --- The step ------------------------------------------------------------------------------------------------- */
 
-/* Whether the broker owes an answer for too long: nothing else will ever say that the other end is gone. */
-static bool overdue(const struct hushmote_reporter *reporter) {
+/* Return whether an answer from the broker is overdue, which is the only way to detect a half-open connection. */
+static bool is_overdue(const struct hushmote_reporter *reporter) {
     for (unsigned i = 0; i < HUSHMOTE_IN_FLIGHT; i++) {
         const struct hushmote_flight *flight = reporter->flights + i;
         if (flight->state == PUBLISHED && reporter->now - flight->since >= reporter->port->timeout_ms)
@@ -415,32 +417,33 @@ static bool overdue(const struct hushmote_reporter *reporter) {
     return is_due(reporter, &reporter->answer);
 }
 
-/* Publish a changed status. */
-static void tell(struct hushmote_reporter *reporter) {
+/* Publish the status if it has changed. */
+static void update_status(struct hushmote_reporter *reporter) {
     char text[HUSHMOTE_STATUS_BYTES];
-    uint8_t print[PRINT_BYTES];
-    print_of(reporter, text, health(reporter, "online", text), print);
-    reporter->unsure = memcmp(print, reporter->said, sizeof print) != 0 && publish_health(reporter, "online") < 0;
+    uint8_t digest[DIGEST_BYTES];
+    compute_digest(reporter, text, write_status(reporter, "online", text), digest);
+    reporter->unsure =
+        memcmp(digest, reporter->status_digest, sizeof digest) != 0 && publish_status(reporter, "online") < 0;
 }
 
 void hushmote_reporter_tick(struct hushmote_reporter *reporter, uint32_t now_ms) {
     reporter->now = now_ms;
     if (reporter->port->asker != NULL)
-        reporter->port->asker->hear(reporter);
+        reporter->port->asker->process_opt_out(reporter);
     if (hushmote_consent(reporter->client) != HUSHMOTE_YES) {
-        if (reporter->link != APART)
+        if (reporter->link != DISCONNECTED)
             hushmote_reporter_close(reporter);
         return;
     }
     drop_acknowledged(reporter);
-    if (reporter->link == APART) {
-        if (!reporter->next.set) /* after a power cut a whole street's boards start at once */
-            set(reporter, &reporter->next, random_up_to(reporter, reporter->port->spread_ms));
+    if (reporter->link == DISCONNECTED) {
+        if (!reporter->next.set) /* after a power cut, many boards start at the same time */
+            start_timer(reporter, &reporter->next, random_up_to(reporter, reporter->port->spread_ms));
         if (is_due(reporter, &reporter->next))
             begin_to_connect(reporter);
         return;
     }
-    if (overdue(reporter)) {
+    if (is_overdue(reporter)) {
         give_up(reporter);
         return;
     }
@@ -451,16 +454,16 @@ void hushmote_reporter_tick(struct hushmote_reporter *reporter, uint32_t now_ms)
         reporter->attempt = 0;
     }
     if (is_due(reporter, &reporter->settled))
-        settle(reporter);
+        end_unrepeated(reporter);
     if (reporter->unsure)
-        tell(reporter);
+        update_status(reporter);
     while (send_one(reporter)) {
     }
 }
 
 int hushmote_reporter_begin(struct hushmote_reporter *reporter, struct hushmote *client,
                             const struct hushmote_port *port, struct hushmote_topic *topics, uint8_t *kept) {
-    uint8_t entropy[64]; /* as long as it takes to tell that a source is stuck */
+    uint8_t entropy[64]; /* long enough to detect a stuck source */
     struct hushmote_piece piece;
     memset(reporter, 0, sizeof *reporter);
     if (client->config == NULL || client->config->fleet == NULL || port->connect == NULL || port->subscribe == NULL ||

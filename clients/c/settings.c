@@ -1,4 +1,4 @@
-/* Checks of the firmware's settings, the text of every code, and byte helpers. */
+/* Checks of the firmware's settings, descriptions of all codes, and byte helpers. */
 #include <string.h>
 
 #include "core.h"
@@ -17,9 +17,9 @@ void hm_put(uint8_t *at, unsigned bytes, uint64_t value) {
     }
 }
 
-uint64_t hm_fingerprint(const uint8_t *data, size_t length, size_t most) {
+uint64_t hm_fingerprint(const uint8_t *data, size_t length, size_t max_bytes) {
     uint64_t hash = UINT64_C(14695981039346656037) ^ length;
-    for (const uint8_t *end = data + (length < most ? length : most);; hash ^= *data++) {
+    for (const uint8_t *end = data + (length < max_bytes ? length : max_bytes);; hash ^= *data++) {
         hash *= UINT64_C(1099511628211);
         if (data == end)
             return hash;
@@ -81,16 +81,16 @@ int hm_settings(const struct hushmote_config *config) {
     return good ? HUSHMOTE_OK : HUSHMOTE_BAD_SETTINGS;
 }
 
-/* From HUSHMOTE_OK down; codes with an empty text are unused. */
+/* Descriptions of codes, from HUSHMOTE_OK downwards; codes with an empty text are unused. */
 static const char TEXTS[] =
     "well\0"
-    "the firmware's policy, device id, fleet, keys, buffers or functions do not fit: see hushmote.h\0"
+    "the firmware's policy, device id, fleet, keys, buffers or functions are invalid: see hushmote.h\0"
     "the random source is missing or stuck: power-cycle the board\0"
     "storage failed\0"
     "locked: the ledger is damaged, or larger than its buffer; provision again\0"
-    "a ledger is there; replacing it starts its bound again\0"
-    "another call is under way\0"
-    "the experiment takes readings of another type\0"
+    "a ledger exists; replacing it would restart its privacy bound\0"
+    "another call is in progress\0"
+    "the experiment requires another type of reading\0"
     "the policy has no such experiment\0"
     "the ledger is worn out\0"
     "locked: no ledger; provision this board\0"
@@ -98,13 +98,13 @@ static const char TEXTS[] =
     "\0\0\0\0"
     "malformed, or a field is missing, unknown or out of range\0"
     "the policy does not allow its name, its epsilon or its budget rule\0"
-    "its budget rule, or its epsilon under count, was pinned otherwise\0"
+    "its budget rule, or its epsilon under count, differs from the pinned one\0"
     "its signature is missing or wrong\0"
     "a newer version was published\0"
-    "this firmware has no such type or mechanism\0"
-    "it needs more room than this firmware has: raise HUSHMOTE_ROOM_BYTES\0"
+    "this firmware does not support its type or mechanism\0"
+    "it needs more space than this firmware has: raise HUSHMOTE_ROOM_BYTES\0"
     "epsilon is too small for so many cells\0"
-    "nobody has said yes to this question\0";
+    "nobody has opted in to this question\0";
 
 const char *hushmote_text(int code) {
     const char *text = TEXTS;

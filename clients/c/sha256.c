@@ -1,11 +1,11 @@
-/* SHA-256 of pieces in a row, and the tag that a keyed fleet's reports carry.
+/* SHA-256 of concatenated pieces, and the tag that authenticates a keyed fleet's reports.
 
    Citation: FIPS 180-4, 6.2, for SHA-256; RFC 2104 for HMAC. */
 #include <string.h>
 
 #include "core.h"
 
-/* A compiler may leave out a memset of memory that is not read again, but no access through volatile. */
+/* A compiler may omit a memset of memory that is not read again, but never a volatile access. */
 void hm_wipe(void *data, size_t bytes) {
     volatile uint8_t *at = data;
     while (bytes--)
@@ -15,8 +15,8 @@ void hm_wipe(void *data, size_t bytes) {
 #if HUSHMOTE_WITH_SHA256
 
 struct hash {
-    uint32_t state[8], words[64]; /* so far; the schedule, which begins with the block that comes in */
-    uint8_t used;                 /* bytes of that block */
+    uint32_t state[8], words[64]; /* words: the message schedule, which starts with the current block */
+    uint8_t used;                 /* number of bytes in the current block */
 };
 
 static const uint32_t START[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
@@ -47,7 +47,7 @@ static void hash_block(struct hash *hash) {
             w[16] = *w + (rotated(w[1], 7) ^ rotated(w[1], 18) ^ w[1] >> 3) + w[9] +
                     (rotated(w[14], 17) ^ rotated(w[14], 19) ^ w[14] >> 10);
         a = sum + (rotated(a, 2) ^ rotated(a, 13) ^ rotated(a, 22)) + ((a & s[1]) ^ (a & s[2]) ^ (s[1] & s[2]));
-        for (unsigned k = 0; k < 8; k++) { /* each takes the place of the next */
+        for (unsigned k = 0; k < 8; k++) { /* shift each variable to the next place */
             uint32_t next = s[k];
             s[k] = a;
             a = next;
@@ -84,7 +84,7 @@ static void sha256(const struct hushmote_piece *pieces, size_t count, uint8_t di
         hash_byte(&hash, digest[i]);
     for (unsigned i = 0; i < 8; i++)
         hm_put(digest + 4 * i, 4, hash.state[i]);
-    hm_wipe(&hash, sizeof hash); /* keys are hashed */
+    hm_wipe(&hash, sizeof hash); /* the input may include keys */
 }
 
 #endif
@@ -102,7 +102,7 @@ void hm_sha256(const struct hushmote_config *config, const struct hushmote_piece
 
 void hm_tag(const struct hushmote_config *config, const struct hushmote_piece *pieces, size_t count, uint8_t tag[8]) {
     struct hushmote_piece all[1 + HM_PIECES];
-    uint8_t pad[64], inner[32], digest[32]; /* two, as an engine may write before it has read all */
+    uint8_t pad[64], inner[32], digest[32]; /* two digests, as a hardware engine may write before it has read all input */
     memset(pad, 0x36, sizeof pad);
     for (unsigned i = 0; i < 32; i++)
         pad[i] ^= config->key[i];

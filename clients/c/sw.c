@@ -1,11 +1,11 @@
 /* sw, a mechanism for means: a square wave over integers.
 
-   Privacy: codes index .. index + 2 reach are equally likely, and so are all others, which number domain - 1 whatever
-   the index. A code's chance among the first is at most e^epsilon times its chance among the others, because the
-   threshold is rounded down. Three draws, whatever the reading. Utility: docs/mathematics.md; the mean with a third
-   of the reports that a tree needs, but no histogram. Cost: domain + 2 reach codes; no division. Citation: Li, Wang,
-   Lopuhaa-Zwakenberg, Skoric, Li, "Estimating Numerical Distributions under Local Differential Privacy", SIGMOD
-   2020, section 5.2. */
+   Privacy: the codes from index to index + 2 reach (inside) are equally likely, and so are all other codes, of which
+   there are domain - 1 for every index. A code inside is at most e^epsilon times as likely as a code outside, because
+   the threshold is rounded down. There are three draws for every reading. Utility: docs/mathematics.md; for the mean it
+   needs a third of the reports that a tree needs, but it does not give a histogram. Cost: domain + 2 reach codes; no
+   division. Citation: Li, Wang, Lopuhaa-Zwakenberg, Skoric, Li, "Estimating Numerical Distributions under Local
+   Differential Privacy", SIGMOD 2020, section 5.2. */
 #include "core.h"
 
 #if HUSHMOTE_WITH_SW
@@ -18,7 +18,7 @@ int hm_take_sw(struct hushmote_experiment *e, struct hm_object *fields) {
     level->g = e->domain;
     level->width = inside;
     level->threshold = hm_threshold(e->epsilon, e->domain, inside);
-    /* Otherwise a code inside is not likelier than one outside: e^epsilon would bound the wrong ratio. */
+    /* Otherwise a code inside is not more likely than one outside, so e^epsilon would bound the wrong ratio. */
     if ((uint64_t)level->threshold * (e->domain - 1) <= (uint64_t)(HM_ONE - level->threshold) * inside)
         return HUSHMOTE_REFUSED_SMALL_EPSILON;
     e->level_count = 1;
@@ -27,10 +27,10 @@ int hm_take_sw(struct hushmote_experiment *e, struct hm_object *fields) {
 }
 
 uint32_t hm_randomize_sw(const struct hm_level *level, uint32_t at, struct hushmote_random *random) {
-    /* All three are always drawn: timing does not tell a code inside from one outside. */
+    /* All three are always drawn, so timing does not reveal whether the code is inside. */
     uint32_t lie = 1u - hm_bernoulli(random, level->threshold);
     uint32_t near = at + hm_below(random, level->width), far = hm_below(random, level->g - 1);
-    far += (1 - ((far - at) >> 31)) * level->width; /* values not below the index come after the wave */
+    far += (1 - ((far - at) >> 31)) * level->width; /* values at or above the index come after the codes inside */
     return near + lie * (far - near);
 }
 

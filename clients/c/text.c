@@ -1,26 +1,26 @@
-/* Unlisted texts: the index of a text is its slot, a salted hash of its bytes.
+/* Unlisted texts: a text's index is its slot, a salted hash of its bytes.
 
-   With prefixes, which are lengths in bytes, a text has a slot for each. Every text has a slot, so that whether a report
-   is made never depends on the text. Texts that share a slot cannot be told apart; which ones do differs from one
-   salt to the next. */
+   With prefixes, which are lengths in bytes, a text has one slot for each prefix. Every text has a slot, so whether a
+   report is made never depends on the text. Texts that share a slot cannot be distinguished; which texts share a slot
+   depends on the salt. */
 #include "core.h"
 
 #include <string.h>
 
 #if HUSHMOTE_WITH_TEXT
 
-#define MAX_TEXT 255 /* bytes of a text that count */
+#define MAX_TEXT 255 /* bytes; the rest of a text is ignored */
 #define MAX_PREFIXES 16
 
-/* Return the number of prefixes, whose lengths must rise; 0 if they are invalid. */
+/* Return the number of prefixes, whose lengths must not decrease; 0 if they are invalid. */
 static uint8_t take_prefixes(const uint8_t *length, uint8_t prefixes[MAX_PREFIXES]) {
-    uint32_t least = 1;
+    uint32_t min_length = 1;
     uint8_t count = 0;
     while (length && count < MAX_PREFIXES) {
-        least = hm_json_each(&length, least, 16); /* none below the one before */
-        if (least == HM_NONE)
+        min_length = hm_json_each(&length, min_length, 16); /* must not be below the previous length */
+        if (min_length == HM_NONE)
             return 0;
-        prefixes[count++] = (uint8_t)least;
+        prefixes[count++] = (uint8_t)min_length;
     }
     return length ? 0 : count;
 }
@@ -45,12 +45,12 @@ int hm_take_text(struct hushmote_experiment *e, struct hm_object *fields, struct
     return 0;
 }
 
-/* The first 8 bytes of SHA-256(salt, number, text, as many zeros) modulo slots, which is at most 2^20. */
+/* Return the first 8 bytes of SHA-256(salt, number, text, zeros) modulo slots, which is at most 2^20. */
 static uint32_t slot_of(const struct hushmote_config *config, const struct hushmote_experiment *e, uint8_t number,
                         const uint8_t *text, size_t bytes, size_t zeros) {
-    static const uint8_t nothing[MAX_PREFIXES];
+    static const uint8_t zero_bytes[MAX_PREFIXES];
     const uint8_t *salt = e->room.bytes + hm_part(e, 0)->words;
-    struct hushmote_piece pieces[4] = {{salt + 1, *salt}, {&number, 1}, {text, bytes}, {nothing, zeros}};
+    struct hushmote_piece pieces[4] = {{salt + 1, *salt}, {&number, 1}, {text, bytes}, {zero_bytes, zeros}};
     uint8_t digest[32];
     hm_sha256(config, pieces, 4, digest);
     return (uint32_t)hm_get(digest, 8) & (e->slots - 1);
@@ -67,8 +67,8 @@ int hm_bucket_text(const struct hushmote_config *config, const struct hushmote_e
     if (*prefixes == 0)
         index->at = slot_of(config, e, 0, text, bytes, 0);
     for (uint8_t i = *prefixes; i > 0; i--) {
-        size_t length = prefixes[i], own = bytes < length ? bytes : length;
-        uint32_t slot = slot_of(config, e, i, text, own, length - own);
+        size_t length = prefixes[i], used = bytes < length ? bytes : length;
+        uint32_t slot = slot_of(config, e, i, text, used, length - used);
         index->at = index->at * e->slots + slot; /* meaningless if the domain is above 2^24 */
 #if HUSHMOTE_WITH_PREFIX
         index->slots[i - 1] = slot;

@@ -1,14 +1,14 @@
 /* The probability of reporting the truth: exactly floor(p * 2^30), in integers.
 
-   p = inside e^epsilon / (inside e^epsilon + g - 1). `inside` codes share it, g - 1 codes share the rest. Rounding down
-   keeps their ratio below e^epsilon, and the server estimates with exactly this number. It is irrational, so bounds that
-   are close enough agree on its floor; if these do not, there is no threshold. */
+   p = inside e^epsilon / (inside e^epsilon + g - 1). `inside` codes share this probability, and g - 1 codes share the
+   rest. Rounding down keeps their ratio below e^epsilon, and the server's estimates use exactly the rounded number. p *
+   2^30 is irrational, so sufficiently close bounds have the same floor; if these bounds do not, the result is 0. */
 #include "core.h"
 
-/* A number has 256 bits: 64 before the point, 192 behind it, in limbs of 16, the lowest first. Products of limbs and
-   remainders before a division then fit 32 bits, which every chip multiplies and divides. */
+/* A number has 256 bits: 64 before the point and 192 after it, in 16-bit limbs, lowest first. Products of limbs and
+   intermediate dividends then fit in 32 bits, which every chip can multiply and divide. */
 #define LIMBS 16
-#define POINT 12 /* limbs behind the point */
+#define POINT 12 /* limbs after the point */
 
 struct number {
     uint16_t limb[LIMBS];
@@ -20,11 +20,12 @@ static void set(struct number *a, uint32_t whole) {
     a->limb[POINT + 1] = (uint16_t)(whole >> 16);
 }
 
-/* a = floor(a * factor / divisor), in units of the last place; divisor up to 65,535. Whether anything is left. */
+/* Set a = floor(a * factor / divisor), in units in the last place. divisor must be at most 65,535. Return whether a is
+   not 0. */
 static bool scale(struct number *a, uint32_t factor, uint32_t divisor) {
     uint64_t carry = 0;
     uint32_t rest = 0;
-    bool some = false;
+    bool is_nonzero = false;
     for (int i = 0; i < LIMBS; i++) {
         carry += (uint64_t)a->limb[i] * factor;
         a->limb[i] = (uint16_t)carry;
@@ -34,12 +35,12 @@ static bool scale(struct number *a, uint32_t factor, uint32_t divisor) {
         rest = rest << 16 | a->limb[i];
         a->limb[i] = (uint16_t)(rest / divisor);
         rest %= divisor;
-        some |= a->limb[i] != 0;
+        is_nonzero |= a->limb[i] != 0;
     }
-    return some;
+    return is_nonzero;
 }
 
-/* a = a + b, or a - b if minus is 1; return whether 2^256 was carried, or with minus was not borrowed. */
+/* Set a = a + b, or a - b if minus is 1. Return whether there was a carry, or with minus, no borrow. */
 static bool add(struct number *a, const struct number *b, unsigned minus) {
     uint32_t carry = minus;
     for (int i = 0; i < LIMBS; i++) {
@@ -50,28 +51,28 @@ static bool add(struct number *a, const struct number *b, unsigned minus) {
     return carry != 0;
 }
 
-/* low <= e^-x <= high for x = epsilon / 10^6, by the series 1 - x + x^2 / 2 - x^3 / 6 ...
+/* Compute low <= e^-x <= high for x = epsilon / 10^6, with the series 1 - x + x^2 / 2 - x^3 / 6 ...
 
-   A term is the previous one times x / i, floored: short by less than 1 unit, plus the previous shortfall times x / i.
-   So a shortfall propagates as a series below e^x. There are fewer than 256 terms and x is at most 16, so all their
-   shortfalls together are below 256 e^16 < 2^32 units, including the omitted terms, which only get smaller. */
+   A term is the previous one times x / i, rounded down, so its error is less than 1 unit plus the previous error times
+   x / i. Each rounding error thus propagates to the later terms with a total factor below e^x. There are fewer than 256
+   terms and x is at most 16, so the total error, including the omitted terms, is below 256 e^16 < 2^32 units. */
 static void exp_bounds(uint32_t epsilon, struct number *low, struct number *high) {
     struct number term;
     set(&term, 1);
     *high = term;
     for (unsigned i = 1;; i++) {
-        scale(&term, epsilon, 62500); /* times 16: 10^6 */
+        scale(&term, epsilon, 62500); /* 62500 * 16 = 10^6 */
         if (!scale(&term, 1, 16 * i))
             break;
         add(high, &term, i & 1);
     }
     *low = *high;
-    term.limb[2] = 1; /* of 0 it makes 2^32 units */
+    term.limb[2] = 1; /* term was 0 and is now 2^32 units */
     add(low, &term, 1);
     add(high, &term, 0);
 }
 
-/* floor(2^30 * inside / (inside + outside * e)), by 30 steps of a division. e becomes the divisor. */
+/* Return floor(2^30 * inside / (inside + outside * e)), with 30 steps of long division. Overwrites e with the divisor. */
 static uint32_t quotient(uint32_t inside, uint32_t outside, struct number *e) {
     struct number rest;
     uint32_t result = 0;
@@ -91,10 +92,10 @@ static uint32_t quotient(uint32_t inside, uint32_t outside, struct number *e) {
 
 uint32_t hm_threshold(uint32_t epsilon, uint32_t g, uint32_t inside) {
     struct number low, high;
-    uint32_t least;
+    uint32_t threshold;
     if (epsilon < HUSHMOTE_EPSILON_MIN || epsilon > HUSHMOTE_EPSILON_MAX || g < 2 || g > HM_MAX_CODES)
         return 0;
     exp_bounds(epsilon, &low, &high);
-    least = quotient(inside, g - 1, &high);
-    return least == quotient(inside, g - 1, &low) ? least : 0;
+    threshold = quotient(inside, g - 1, &high);
+    return threshold == quotient(inside, g - 1, &low) ? threshold : 0;
 }

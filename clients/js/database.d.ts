@@ -1,6 +1,6 @@
 import type { Storage } from './hushmote.js';
 
-/** A database of IndexedDB. */
+/** An IndexedDB database. */
 export class Database implements Storage {
   constructor(name: string);
   read(): Promise<[number, string][]>;

@@ -1,18 +1,18 @@
 /**
- * @file An IndexedDB database as the storage of a client in a browser. localStorage is not suitable: two tabs can
+ * @file An IndexedDB database as a client's storage in a browser. localStorage is not suitable, because two tabs can
  * both read it before either writes, and Chromium may lose recent writes when it is killed.
  */
 
 /**
- * A storage with a name, separate for each origin.
+ * A named storage, which is separate for each origin.
  *
- * Transactions exclude each other across tabs and workers, and end once their data is on disk. In a browser that does
- * not guarantee this they reject, so that the client is locked.
+ * Transactions exclude each other across tabs and workers, and complete only once their data is on disk. In a browser
+ * that does not guarantee this, they reject, so the client is locked.
  */
 export class Database {
   #name;
 
-  /** @param {string} name Name of the storage. */
+  /** @param {string} name The storage's name. */
   constructor(name) {
     this.#name = `hushmote ${name}`;
   }
@@ -26,14 +26,14 @@ export class Database {
         const db = opened.result;
         try {
           const tx = db.transaction('records', mode, { durability: 'strict' });
-          if (tx.durability !== 'strict') throw new Error('this browser does not say when a record is on disk');
+          if (tx.durability !== 'strict') throw new Error('this browser does not support strict durability');
           const answer = work(tx.objectStore('records'));
           tx.oncomplete = () => resolve(answer());
           tx.onabort = () => reject(tx.error);
         } catch (e) {
           reject(e);
         }
-        db.close(); // once its transaction has ended
+        db.close(); // takes effect once the transaction has ended
       };
     });
   }
@@ -41,7 +41,7 @@ export class Database {
   /**
    * Read all records.
    *
-   * @returns {Promise<Array<[number, string]>>} Their numbers and texts.
+   * @returns {Promise<Array<[number, string]>>} The records' numbers and texts.
    */
   read() {
     return this.#run('readonly', (store) => {
@@ -51,11 +51,11 @@ export class Database {
   }
 
   /**
-   * Write a record, and drop those before the previous one.
+   * Write a record, and delete all records older than the previous one.
    *
-   * @param {number} number Its number.
-   * @param {string} record Its text.
-   * @returns {Promise<boolean>} true once it is on disk; false if a record of this number or a higher one exists.
+   * @param {number} number The record's number.
+   * @param {string} record The record's text.
+   * @returns {Promise<boolean>} true once the record is on disk; false if a record with this or a higher number exists.
    */
   write(number, record) {
     return this.#run('readwrite', (store) => {

@@ -1,10 +1,10 @@
 import type { Client } from './hushmote.js';
 
-/** Access through `hushmote door` at a URL. It opens no connection before someone has opted in. */
+/** Access through `hushmote door` at a URL. It does not connect before someone has opted in. */
 export class Door {
   constructor(client: Client, url: string, options?: { token?: string });
   readonly error: string | null;
   enroll(names: string[]): Promise<void>;
-  /** Send the unsent reports, and resolve to the number of those that still wait. */
+  /** Send the unsent reports, and resolve to the number of reports that are still unsent. */
   flush(options?: { tries?: number; signal?: AbortSignal }): Promise<number>;
 }

@@ -1,6 +1,6 @@
-/** @file Access to the broker through `hushmote door`: receive experiments, send reports until acknowledged. */
+/** @file Access to the broker through `hushmote door`: receive experiments, and send reports until acknowledged. */
 
-const PATIENCE_MS = 10_000; // longer than a door waits for its broker
+const TIMEOUT_MS = 10_000; // longer than a door waits for its broker
 
 const pause = (seconds, signal) =>
   new Promise((resolve) => {
@@ -8,33 +8,33 @@ const pause = (seconds, signal) =>
     signal?.addEventListener('abort', () => resolve(clearTimeout(timer)), { once: true });
   });
 
-/** The door at a URL. It opens no connection before someone has opted in. */
+/** The door at a URL. It does not connect before someone has opted in. */
 export class Door {
-  /** @type {?string} Error of the last request, in one line, or null. */
+  /** @type {?string} The last request's error in one line, or null. */
   error = null;
   #client;
-  #ask;
+  #request;
 
   /**
-   * @param {Client} client A client with the name of its fleet.
+   * @param {Client} client A client whose fleet is set.
    * @param {string} url URL of the door, without a trailing slash.
    * @param {Object} [options]
    * @param {string} [options.token] The door's token, if it requires one.
    * @throws {TypeError} If the client has no fleet.
    */
   constructor(client, url, { token } = {}) {
-    if (!client.fleet) throw new TypeError('open the client with the name of its fleet');
+    if (!client.fleet) throw new TypeError('set fleet when opening the client');
     this.#client = client;
-    this.#ask = (path, options = {}) => {
+    this.#request = (path, options = {}) => {
       const headers = { ...options.headers, ...(token && { Authorization: `Bearer ${token}` }) };
-      const own = { cache: 'no-store', signal: AbortSignal.timeout(PATIENCE_MS) };
-      return fetch(`${url}/v1/${client.fleet}/${path}`, { ...own, ...options, headers });
+      const defaults = { cache: 'no-store', signal: AbortSignal.timeout(TIMEOUT_MS) };
+      return fetch(`${url}/v1/${client.fleet}/${path}`, { ...defaults, ...options, headers });
     };
   }
 
   /**
-   * Take part in the experiments with these names. The client's status() shows those it refused, `error` the last
-   * failed request.
+   * Take part in the experiments with these names. The client's status() shows those that it refused; `error` shows
+   * the last failed request.
    *
    * @param {string[]} names Names of experiments.
    * @returns {Promise<void>}
@@ -44,10 +44,10 @@ export class Door {
     for (const name of names) {
       if (!this.#client.consent) return;
       try {
-        const answer = await this.#ask(`experiment/${name}`);
-        const none = answer.status === 404; // a withdrawal in an open fleet; in a keyed one the client refuses it
-        if (!answer.ok && !none) throw new Error(`the door answered ${answer.status}`);
-        const payload = none ? new Uint8Array() : new Uint8Array(await answer.arrayBuffer());
+        const answer = await this.#request(`experiment/${name}`);
+        const isMissing = answer.status === 404; // in an open fleet, a withdrawal; in a keyed one, the client refuses it
+        if (!answer.ok && !isMissing) throw new Error(`the door answered ${answer.status}`);
+        const payload = isMissing ? new Uint8Array() : new Uint8Array(await answer.arrayBuffer());
         await (payload[0] ? this.#client.enroll(payload) : this.#client.withdraw(name, payload));
       } catch (e) {
         this.error = `${name}: ${e.message}`;
@@ -58,13 +58,13 @@ export class Door {
   /**
    * Send the unsent reports, oldest first.
    *
-   * A report that is not acknowledged stays, and the same bytes are sent again after 1, 2, 4 ... 30 s, or later if the
-   * door asks for that.
+   * A report that is not acknowledged is kept, and the same bytes are resent after 1, 2, 4 ... 30 s, or later if the
+   * door requests it.
    *
    * @param {Object} [options]
-   * @param {number} [options.tries=8] Number of failures after which it gives up.
-   * @param {AbortSignal} [options.signal] Signal that ends it.
-   * @returns {Promise<number>} Number of reports that still wait.
+   * @param {number} [options.tries=8] Number of failures after which this gives up.
+   * @param {AbortSignal} [options.signal] A signal to stop early.
+   * @returns {Promise<number>} Number of reports that are still unsent.
    */
   async flush({ tries = 8, signal } = {}) {
     for (let failures = 0; ;) {
@@ -74,7 +74,7 @@ export class Door {
       let wait = Math.min(2 ** failures, 30);
       try {
         const headers = { 'Content-Type': 'application/octet-stream' };
-        const answer = await this.#ask(`report/${this.#client.deviceId}`, {
+        const answer = await this.#request(`report/${this.#client.deviceId}`, {
           method: 'POST',
           body: report,
           keepalive: true,

@@ -1,21 +1,22 @@
-/** @file A folder as the storage of a client in Node, with a file for each record. */
+/** @file A folder as a client's storage in Node, with one file for each record. */
 import { webcrypto } from 'node:crypto';
 import * as fs from 'node:fs/promises';
 
-const KEPT = 16; // records, enough to tell a record that has successors from one that was dropped and made again
+const KEPT_RECORDS = 16; // enough to detect a record that was deleted and written again
 
-globalThis.crypto ??= webcrypto; // Node 18 has it only there
+globalThis.crypto ??= webcrypto; // Node 18 does not define crypto globally
 
 /**
- * A storage whose records are files of a folder.
+ * A storage whose records are files in a folder.
  *
- * A hard link creates a record, and fails if it exists. So if two processes write the same number, one of them reads
- * again, and none leaves a lock behind. It does not work on file systems without hard links, such as FAT.
+ * Records are created with hard links, which fail if the file exists. So if two processes write the same number, one
+ * of them fails and reads again, and no locks can be left behind. This does not work on file systems without hard
+ * links, such as FAT.
  */
 export class Folder {
   #path;
 
-  /** @param {string} path Path of the folder; write() creates it. */
+  /** @param {string} path The folder's path; write() creates the folder. */
   constructor(path) {
     this.#path = path;
   }
@@ -36,7 +37,7 @@ export class Folder {
   /**
    * Read the last two records.
    *
-   * @returns {Promise<Array<[number, string]>>} Their numbers and texts.
+   * @returns {Promise<Array<[number, string]>>} The records' numbers and texts.
    * @throws {Error} If the folder cannot be read.
    */
   async read() {
@@ -45,45 +46,45 @@ export class Folder {
       try {
         return await Promise.all(numbers.map(async (n) => [n, await fs.readFile(this.#file(n), 'utf8')]));
       } catch (e) {
-        if (e.code !== 'ENOENT') throw e; // else another process has dropped it for newer ones
+        if (e.code !== 'ENOENT') throw e; // on ENOENT, another process has deleted it and written newer ones
       }
     }
   }
 
   /**
-   * Write a record, and drop old ones.
+   * Write a record, and delete old ones.
    *
-   * @param {number} number Its number.
-   * @param {string} record Its text.
-   * @returns {Promise<boolean>} true once it is on disk; false if a record of this number or a higher one exists.
+   * @param {number} number The record's number.
+   * @param {string} record The record's text.
+   * @returns {Promise<boolean>} true once the record is on disk; false if a record with this or a higher number exists.
    * @throws {Error} If the folder cannot be written.
    */
   async write(number, record) {
     await fs.mkdir(this.#path, { recursive: true });
     if ((await this.#numbers()).at(-1) >= number) return false;
-    const own = `${this.#path}/new.${process.pid}.${crypto.randomUUID()}`;
+    const temporary = `${this.#path}/new.${process.pid}.${crypto.randomUUID()}`;
     try {
-      await fs.writeFile(own, record, { flag: 'wx' });
-      await synced(own);
-      await fs.link(own, this.#file(number));
+      await fs.writeFile(temporary, record, { flag: 'wx' });
+      await sync(temporary);
+      await fs.link(temporary, this.#file(number));
     } catch (e) {
       if (e.code === 'EEXIST') return false;
       throw e;
     } finally {
-      await fs.rm(own, { force: true });
+      await fs.rm(temporary, { force: true });
     }
-    await synced(this.#path);
+    await sync(this.#path);
     const numbers = await this.#numbers();
-    // A process that was suspended may create a record again that was dropped since; then KEPT newer ones exist.
-    if (numbers.at(-1) >= number + KEPT) return false;
-    await Promise.all(numbers.filter((n) => n <= number - KEPT).map((n) => fs.rm(this.#file(n), { force: true })));
+    // A process that was suspended may recreate a record that has since been deleted. Then many newer records exist.
+    if (numbers.at(-1) >= number + KEPT_RECORDS) return false;
+    await Promise.all(numbers.filter((n) => n <= number - KEPT_RECORDS).map((n) => fs.rm(this.#file(n), { force: true })));
     return true;
   }
 }
 
-async function synced(path) {
+async function sync(path) {
   const file = await fs.open(path, process.platform === 'win32' ? 'r+' : 'r').catch((e) => {
-    if (process.platform !== 'win32') throw e; // there a folder cannot be opened, nor has to be
+    if (process.platform !== 'win32') throw e; // on Windows, a folder cannot be opened and need not be synced
   });
   await file?.sync().finally(() => file.close());
 }

@@ -1,11 +1,11 @@
 /**
- * What a program allows, whatever a server asks; epsilon in micro-nats, squares in micro-nats squared. A device reports
- * while its lifetime sum of epsilon is at most `sum`, or that of its squares is at most `squares`.
+ * A program's limits, whatever a server asks for. epsilon is in micro-nats, squares are in micro-nats squared. A device
+ * reports as long as its lifetime sum of epsilon is at most `sum`, or its lifetime sum of epsilon^2 is at most `squares`.
  */
 export interface Policy {
   /** Highest lifetime sum of epsilon. */
   sum: number;
-  /** Highest lifetime sum of its squares; 0 if only `sum` counts. */
+  /** Highest lifetime sum of epsilon^2; 0 if only `sum` counts. */
   squares: number;
   /** Highest epsilon of one report. */
   epsilon: number;
@@ -15,10 +15,10 @@ export interface Policy {
   experiments: string[];
 }
 
-/** A storage of a ledger: numbered records, of which it holds at least the last two. */
+/** Ledger storage: numbered records, of which it keeps at least the last two. */
 export interface Storage {
   read(): Promise<[number, string][]>;
-  /** true once the record will survive a loss of power; false if one with this number or a higher one exists. */
+  /** Resolves to true once the record will survive power loss; false if a record with this or a higher number exists. */
   write(number: number, record: string): Promise<boolean>;
 }
 
@@ -45,7 +45,7 @@ export interface Experiment {
   readonly cap: bigint;
   readonly cost: bigint;
   readonly sha256: Uint8Array;
-  /** Resolve to the index of a reading, a bigint above 2^24; null for a missing one. Reject another type with TypeError. */
+  /** Resolve to a reading's index, a bigint if above 2^24; null if missing. Reject any other type with TypeError. */
   bucket(value: Reading): Promise<number | bigint | null>;
   randomize(index: number | bigint | null, rng: Rng): number;
 }
@@ -56,11 +56,11 @@ export function parseExperiment(payload: Uint8Array): Promise<Experiment>;
 export interface Settings {
   policy: Policy;
   storage: Storage;
-  /** 1 to 32 of a-z, 0-9 and -; the ledger's by default. */
+  /** 1 to 32 of a-z, 0-9 and -; defaults to the ledger's. */
   deviceId?: string;
   /** The device's 32-byte key; none in an open fleet. */
   key?: Uint8Array | null;
-  /** The fleet's 64-byte public key, which checks signed experiments. */
+  /** The fleet's 64-byte public key, which verifies experiments. */
   announceKey?: Uint8Array | null;
   fleet?: string | null;
 }
@@ -72,14 +72,14 @@ export interface Status {
   consent: boolean | null;
   /** Number of unsent reports. */
   pending: number;
-  /** Spent in the device's lifetime, as integers in strings. */
+  /** Budget spent in the device's lifetime, as integers in strings. */
   sum: string;
   squares: string;
   experiments: Record<
     string,
     { state: 'reporting' | 'spent' | 'refused' | 'absent'; reports: number; left: number | null; reason?: string }
   >;
-  /** Why the last experiment with another name was refused. */
+  /** Why the last experiment whose name is not in the policy was refused. */
   refused?: string;
 }
 
@@ -89,7 +89,7 @@ export class Client {
   static open(settings: Settings): Promise<Client>;
   readonly deviceId: string | undefined;
   readonly fleet: string | null | undefined;
-  /** null if nobody was asked. */
+  /** null if nobody has answered yet. */
   readonly consent: boolean | null;
   rng: Rng;
   setConsent(yes: boolean): Promise<void>;

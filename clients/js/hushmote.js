@@ -1,18 +1,17 @@
 /**
- * @file Hushmote's client for JavaScript: randomize a reading, debit the privacy budget, return a report.
+ * @file Hushmote's JavaScript client: randomize a reading, debit the privacy budget, return a report.
  *
- * Only this file sees a reading, in browsers and in Node. It does what device/ldp_client.py does on a board, as
- * docs/wire-format.md specifies. Read it from top to bottom: arithmetic, randomness, experiments (value -> index
- * -> code), the ledger, the client. Storages for the ledger and the access through `hushmote door` are separate
- * files.
+ * Only this file sees readings, in browsers and in Node. It is the counterpart of device/ldp_client.py, as specified in
+ * docs/wire-format.md. Read it from top to bottom: arithmetic, randomness, experiments (value -> index -> code), the
+ * ledger, the client. Ledger storage and the connection through `hushmote door` are in separate files.
  *
  * Units: epsilon is an integer number of micro-nats (1_000_000 is epsilon = 1), its squares are in micro-nats
- * squared, numbers are in milli-units. Values that can exceed 2^53 are BigInts. From index to code there are no
- * fractions.
+ * squared, numbers are in milli-units. Values that can exceed 2^53 are BigInts. Everything from index to code uses
+ * integers only.
  */
 
-const ONE = 2 ** 30; // probabilities are integers out of ONE
-const MOST = 2 ** 24; // codes, and the largest argument of below()
+const ONE = 2 ** 30; // probabilities are integers, in units of 1 / ONE
+const MAX_CODES = 2 ** 24; // also the largest argument of below()
 const CAP = 2n ** 54n - 1n;
 const NAME = /^[a-z0-9_-]{1,32}$/;
 const { floor, max, min } = Math;
@@ -22,12 +21,12 @@ const Bytes = Uint8Array;
 const NAMED = 'must be 1 to 32 of a-z, 0-9, _ and -';
 const TOO_MANY = 'more than 16777216 codes';
 const SMALL = 'epsilon is too small for so many codes';
-const RULES = { unlimited: 0, sum: 1, squares: 2, count: 0 }; // the power of epsilon that a report costs
-const UNSENT = 16; // reports that wait at most
+const RULES = { unlimited: 0, sum: 1, squares: 2, count: 0 }; // a report's cost is epsilon to this power
+const MAX_UNSENT = 16; // reports
 
-/* Names of errors. ExperimentRefused: malformed, unsigned or outside the policy. SettingsError: policy, id or keys
- * are invalid. LedgerError: the ledger is locked or exists already, or the storage failed. EntropyError: there is no
- * random source, or it is stuck. After the last two nothing was spent. */
+/* Error names. ExperimentRefused: malformed, unsigned or not allowed by the policy. SettingsError: policy, id or keys
+ * are invalid. LedgerError: the ledger is locked or exists already, or the storage failed. EntropyError: the random
+ * source is missing or stuck. After the last two, nothing was spent. */
 const REFUSED = 'ExperimentRefused';
 const LEDGER = 'LedgerError';
 const SETTINGS = 'SettingsError';
@@ -36,9 +35,9 @@ const SETTINGS = 'SettingsError';
  * Throw an error unless a condition holds.
  *
  * @param {*} good The condition.
- * @param {string} text Message of the error.
- * @param {string} [name='ExperimentRefused'] Name of the error.
- * @throws {Error} With this name, if `good` is falsy.
+ * @param {string} text The error's message.
+ * @param {string} [name='ExperimentRefused'] The error's name.
+ * @throws {Error} An error with this name, if `good` is falsy.
  */
 export function check(good, text, name = REFUSED) {
   if (!good) throw Object.assign(new Error(text), { name });
@@ -73,7 +72,7 @@ function expBounds(epsilon, bits) {
     term = ((term * x) >> bits) / i;
     total += i & 1n ? -term : term;
   }
-  // Each term is short by less than 2 units, and so are x and the terms left out together.
+  // Each term is too small by less than 2 units, as are x and the sum of the omitted terms.
   let low = total - 2n * i - 4n;
   let high = total + 2n * i + 4n;
   for (; halvings; halvings--) {
@@ -86,7 +85,7 @@ function expBounds(epsilon, bits) {
 /**
  * Return exactly floor(2^30 p) for p = inside e^eps / (inside e^eps + others).
  *
- * p is irrational, so the bounds meet.
+ * 2^30 p is irrational, so sufficiently close bounds have the same floor.
  *
  * @param {number} epsilon Epsilon in micro-nats, 1000 to 16,000,000.
  * @param {number} others Number of other codes, 1 to 2^24.
@@ -96,8 +95,8 @@ function expBounds(epsilon, bits) {
 export function truthThreshold(epsilon, others, inside = 1) {
   for (let bits = 96n; ; bits += 64n) {
     const one = big(inside) << bits;
-    const [least, most] = expBounds(big(epsilon), bits).map((x) => (big(ONE) * one) / (one + big(others) * x));
-    if (least === most) return Number(least);
+    const [low, high] = expBounds(big(epsilon), bits).map((x) => (big(ONE) * one) / (one + big(others) * x));
+    if (low === high) return Number(low);
   }
 }
 
@@ -110,8 +109,8 @@ function isPrime(n) {
 // --- Randomness ------------------------------------------------------------------------------------
 
 /* crypto.getRandomValues is a cryptographic generator in browsers and Node, which the system seeds before any script
- * runs. So nothing has to be condensed or stored, unlike on a board whose source is raw. isRandom() detects a stub
- * that repeats itself. */
+ * runs. So unlike on a board with a raw source, there is no need to condition or store entropy. isRandom() detects a
+ * stub that repeats itself. */
 const random = (n) => crypto.getRandomValues(new Bytes(n));
 
 function isRandom() {
@@ -128,7 +127,7 @@ const RNG = {
   /** Return true with probability threshold / ONE, exactly. */
   bernoulli: (threshold) => bits() < threshold,
 
-  /** Return a uniform integer from 0 to n - 1, for n from 1 to 2^24, by rejection and never by remainder. */
+  /** Return a uniform integer from 0 to n - 1, for n from 1 to 2^24, by rejection, never with a remainder. */
   below(n) {
     const mask = 2 ** (32 - Math.clz32(n - 1)) - 1;
     let x;
@@ -140,9 +139,9 @@ const RNG = {
 
 // --- Experiments: value -> index -> code -----------------------------------------------------------
 
-/* Read JSON of printable ASCII without a backslash. JSON.parse is strict enough, but rounds above 2^53, so it reads
- * numbers as strings that begin with a non-ASCII letter. An integer becomes a number or a BigInt; another number
- * becomes null, because no field may have one. */
+/* Parse JSON in printable ASCII without backslashes. JSON.parse is strict enough but rounds numbers above 2^53, so
+ * numbers are first turned into strings that start with a non-ASCII letter. An integer becomes a number or a BigInt; any
+ * other number becomes null, because no field may have one. */
 function readJson(text) {
   const revive = (_key, value) => {
     if (value?.[0] !== 'é') return value;
@@ -171,20 +170,20 @@ function take(fields, name, fallback) {
 }
 
 const isString = (x) => typeof x === 'string';
-const isText = (x, most) => isString(x) && x && x.length <= most;
+const isText = (x, maxLength) => isString(x) && x && x.length <= maxLength;
 const isSet = (list) => new Set(list).size === list.length;
 const isNumber = (x) => typeof x === 'number' || typeof x === 'bigint';
-const isInt = (x, low, high) => isNumber(x) && x >= low && x <= high; // of what readJson() gave
+const isInt = (x, low, high) => isNumber(x) && x >= low && x <= high; // for values from readJson()
 
 /**
- * Remove an integer from the fields of an experiment and return it.
+ * Remove an integer from an experiment's fields and return it.
  *
- * @param {Object} fields The fields that are not yet read.
- * @param {string} name Name of the field.
- * @param {number|bigint} low Lowest value.
- * @param {number|bigint} high Highest value.
- * @param {number} [fallback] Value of a missing field.
- * @returns {number|bigint} The value.
+ * @param {Object} fields The fields that have not been read yet.
+ * @param {string} name The field's name.
+ * @param {number|bigint} low Lowest allowed value.
+ * @param {number|bigint} high Highest allowed value.
+ * @param {number} [fallback] Value to use if the field is missing.
+ * @returns {number|bigint} The field's value.
  * @throws {Error} ExperimentRefused if the field is missing or out of range.
  */
 export function takeInt(fields, name, low, high, fallback) {
@@ -199,23 +198,23 @@ function checkInts(name, value, count, low, high) {
   return value;
 }
 
-const takeCells = (fields, count) => checkInts('cells', take(fields, 'cells'), count, 2, MOST);
+const takeCells = (fields, count) => checkInts('cells', take(fields, 'cells'), count, 2, MAX_CODES);
 
 /**
- * Remove the weights from the fields of an experiment and return them.
+ * Remove the weights from an experiment's fields and return them.
  *
- * @param {Object} fields The fields that are not yet read.
+ * @param {Object} fields The fields that have not been read yet.
  * @param {number} count Number of weights.
- * @param {number} least Lowest weight; the highest is 65535.
+ * @param {number} lowest Lowest allowed weight; the highest is 65535.
  * @returns {number[]} The weights; all 1 if the field is missing.
  * @throws {Error} ExperimentRefused if the field is not such a list.
  */
-export const takeWeights = (fields, count, least) =>
-  checkInts('weights', take(fields, 'weights', Array(count).fill(1)), count, least, 65535);
+export const takeWeights = (fields, count, lowest) =>
+  checkInts('weights', take(fields, 'weights', Array(count).fill(1)), count, lowest, 65535);
 
 function takeChoice(fields, name, choices) {
   const value = take(fields, name);
-  check(isString(value) && Object.hasOwn(choices, value), `no ${name} ${isString(value) ? value : '?'} in this client`);
+  check(isString(value) && Object.hasOwn(choices, value), `unsupported ${name} ${isString(value) ? value : '?'}`);
   return value;
 }
 
@@ -229,7 +228,7 @@ function takeNoMore(fields, where = '') {
   for (const name of Object.keys(fields)) check(false, `unknown field ${name}${where}`);
 }
 
-/** Types of a part. Each returns its domain and at(value), which gives an index, or undefined for a wrong type. */
+/** Types of parts. Each returns its domain and at(value), which returns an index, or undefined for a wrong type. */
 const SIMPLE = {
   bool: () => ({
     domain: 2,
@@ -238,7 +237,7 @@ const SIMPLE = {
   choice(fields) {
     const labels = take(fields, 'labels');
     const good = isList(labels) && labels.length && labels.every((x) => isText(x, 64));
-    check(good && isSet(labels), 'labels must differ, of 1 to 64 characters');
+    check(good && isSet(labels), 'labels must differ and have 1 to 64 characters');
     const domain = labels.length + 1;
     // An unlisted label, for which indexOf() gives -1, counts as "other", the last label.
     return { domain, at: (x) => (isString(x) ? (labels.indexOf(x) + domain) % domain : undefined) };
@@ -246,7 +245,7 @@ const SIMPLE = {
   number(fields) {
     const [low, high] = ['low', 'high'].map((name) => takeInt(fields, name, -(2 ** 40), 2 ** 40));
     check(low < high, 'low must be less than high');
-    const domain = takeInt(fields, 'bins', 2, MOST);
+    const domain = takeInt(fields, 'bins', 2, MAX_CODES);
     const at = (x) => {
       if (!isNumber(x)) return undefined;
       const exact = Number(x) * 1000;
@@ -258,7 +257,7 @@ const SIMPLE = {
   },
 };
 
-/** Return a reading of one of these types; `none` is the index of a missing reading, the last one, or null. */
+/** Read the type of a reading or part. `none` is the index of a missing reading: the last index, or null. */
 function takeReading(fields, types) {
   const name = takeName(fields);
   const type = takeChoice(fields, 'type', types);
@@ -270,7 +269,7 @@ function takeReading(fields, types) {
   return reading;
 }
 
-/** Return the index of a reading, or a promise of it; undefined for a wrong type. Only NaN differs from itself. */
+/** Return a reading's index or a promise of it; undefined for a wrong type. NaN (which is not equal to itself) is missing. */
 const indexOf = (reading, x) => (x == null || x !== x ? reading.none : reading.at(x));
 
 function takeText(fields) {
@@ -283,12 +282,12 @@ function takeText(fields) {
   if (prefixes !== none) checkInts('prefixes', prefixes, min(prefixes.length || 1, 16), 1, 16);
   check(
     prefixes.every((x, i) => !i || prefixes[i - 1] <= x),
-    'prefixes must not fall',
+    'prefixes must not decrease',
   );
-  const domain = slots ** max(prefixes.length, 1); // a power of 2: exact as a number, up to 2^320
+  const domain = slots ** max(prefixes.length, 1); // a power of 2 up to 2^320, so exact as a number
   const slot = async (level, text) => {
     const digest = await sha256(joined(ascii(salt), [level], text));
-    return uint(digest.subarray(5, 8)) & (slots - 1); // slots divides 2^24: the last bytes hold the remainder
+    return uint(digest.subarray(5, 8)) & (slots - 1); // slots divides 2^24, so the last 3 bytes suffice
   };
   const at = async (x) => {
     if (!isString(x) && !(x instanceof Bytes)) return undefined;
@@ -300,7 +299,7 @@ function takeText(fields) {
       start.set(text.subarray(0, start.length));
       index = index * big(slots) + big(await slot(i, start));
     }
-    return domain > MOST ? index : Number(index);
+    return domain > MAX_CODES ? index : Number(index);
   };
   return { slots, prefixes, at, domain };
 }
@@ -309,27 +308,27 @@ function takePair(fields) {
   const of = take(fields, 'of');
   const good = isList(of) && of.length >= 2 && of.length <= 3 && of.every(isObject);
   check(good, 'of must be 2 or 3 objects');
-  const parts = of.map((own) => {
-    const part = takeReading(own, SIMPLE);
-    takeNoMore(own, ' in of');
+  const parts = of.map((partFields) => {
+    const part = takeReading(partFields, SIMPLE);
+    takeNoMore(partFields, ' in of');
     return part;
   });
   const domain = parts.reduce((all, part) => all * part.domain, 1);
-  check(isSet(parts.map((part) => part.name)) && domain <= MOST, 'of: a name twice or too many values');
+  check(isSet(parts.map((part) => part.name)) && domain <= MAX_CODES, 'of: duplicate name or too many values');
   const at = (value) => {
     if (!isList(value) || value.length !== parts.length) return undefined;
-    const own = parts.map((part, i) => indexOf(part, value[i]));
-    if (own.includes(undefined)) return undefined;
-    return own.includes(null) ? null : parts.reduce((index, part, i) => index * part.domain + own[i], 0);
+    const indices = parts.map((part, i) => indexOf(part, value[i]));
+    if (indices.includes(undefined)) return undefined;
+    return indices.includes(null) ? null : parts.reduce((index, part, i) => index * part.domain + indices[i], 0);
   };
   return { parts, domain, at, none: parts.every((part) => part.none) ? domain - 1 : null };
 }
 
 const TYPES = { ...SIMPLE, text: takeText, pair: takePair };
 
-/* Randomized responses over a domain: [number of codes, (index, rng) -> code]. The codes begin at offset. */
+/* Randomized responses over a domain: [number of codes, (index, rng) -> code]. The codes start at offset. */
 
-/** Return a g-ary response, of a hash if g is not the domain: all of rr, grr and olh, one level of hh, one view. */
+/** Return a g-ary response (hashed if g is not the domain): all of rr, grr and olh, one level of hh, or one view. */
 function level(epsilon, domain, g, offset, nodeOf) {
   check(g === domain || (g < domain && g <= 65536 && isPrime(g)), `cells: ${g} must be ${domain} or a prime below it`);
   let t = 0;
@@ -337,7 +336,7 @@ function level(epsilon, domain, g, offset, nodeOf) {
   for (; g !== domain && size < domain; t++) size *= g;
   const seeds = t ? size - 1 : 1;
   const threshold = truthThreshold(epsilon, g - 1);
-  // At or below 1/g the truth is not likelier than each lie: e^eps would bound the wrong ratio.
+  // At or below 1/g the truth is not more likely than any single lie, so e^eps would bound the wrong ratio.
   check(threshold * g > ONE, SMALL);
   const respond = (index, rng) => {
     let node = nodeOf(index);
@@ -353,7 +352,7 @@ function level(epsilon, domain, g, offset, nodeOf) {
         seed = floor(seed / g);
       }
     }
-    // Both are always drawn and one expression takes either, so timing does not tell a lie from the truth.
+    // Both are always drawn, and one expression covers both cases, so timing does not reveal a lie.
     const lie = !rng.bernoulli(threshold);
     const other = 1 + rng.below(g - 1); // one of the g - 1 *other* cells
     return code + ((cell + lie * other) % g);
@@ -362,7 +361,7 @@ function level(epsilon, domain, g, offset, nodeOf) {
 }
 
 /**
- * Return a response of points mod q: all of pgr, or one prefix.
+ * Return a response over points mod q: all of pgr, or one prefix.
  *
  * @param {number} epsilon Epsilon in micro-nats.
  * @param {number} domain Number of values.
@@ -377,26 +376,26 @@ export function points(epsilon, domain, q, offset) {
   let inside = 1;
   for (; inside * q + 1 < domain; t++) inside = inside * q + 1;
   const outside = q ** t++;
-  check(offset + inside + outside <= MOST, TOO_MANY);
+  check(offset + inside + outside <= MAX_CODES, TOO_MANY);
   const threshold = truthThreshold(epsilon, outside, inside);
   const respond = (node, rng) => {
-    // Everything is always drawn: timing does not tell whether the code is inside.
+    // Everything is always drawn, so timing does not reveal whether the code is inside.
     const out = 1 - rng.bernoulli(threshold);
-    let rest = 1 + rng.below(outside - 1); // digits but the one solved for; inside, not all are 0
+    let rest = 1 + rng.below(outside - 1); // all digits except the one to solve for; inside, not all are 0
     rest += out * (rng.below(outside) - rest);
     const digits = [];
     let at = 0;
     let dot = 0;
     for (let i = 0; i < t; i++) {
       digits.push(rest % q);
-      // The node's digits, lowest first: its number with digits 1 to q, less 1 each; a 1 on top; zeros.
+      // The node's digits, lowest first: the node written with digits 1 to q, minus 1 each; a 1; zeros.
       dot += digits[i] * (((node + q - 1) % q) * (node > 0) + (node === 0));
       rest = floor(rest / q);
       at += node > 0;
       node = floor((node - 1) / q);
     }
-    // The digit where the node has its 1 goes on top, where rest had none; in its place is what makes the
-    // product 0 inside and 1 outside.
+    // Move the digit at the position of the node's leading 1 to the top, where rest had none, and put in its
+    // place the digit that makes the product 0 inside and 1 outside.
     const digit = digits[at];
     digits[t - 1] = digit;
     digits[at] = (((digit + out - dot) % q) + q) % q;
@@ -419,14 +418,15 @@ export function points(epsilon, domain, q, offset) {
 }
 
 /**
- * Combine responses, of which each report uses one, drawn by weight and independently of the reading.
+ * Combine several responses. Each report uses one, drawn by weight and independently of the reading.
  *
- * @param {Object} exp The experiment; sets its `codes`.
- * @param {number[]} weights Weight of each response, not all 0.
- * @param {function(number, number): [number, function]} make Return response i with codes from an offset on.
+ * @param {Object} exp The experiment, whose `codes` is set.
+ * @param {number[]} weights Each response's weight; not all may be 0.
+ * @param {function(number, number): [number, function]} make Given i and an offset, return response i with codes
+ *     that start at the offset.
  * @returns {function((number|bigint|null), Object): number} (index, rng) -> code.
  */
-export function drawn(exp, weights, make) {
+export function combine(exp, weights, make) {
   exp.codes = 0;
   const all = weights.map((weight, i) => {
     const [codes, respond] = make(i, exp.codes);
@@ -442,7 +442,7 @@ export function drawn(exp, weights, make) {
 
 function plain(exp, fields, mechanism) {
   const { epsilon, domain } = exp;
-  check(mechanism !== 'rr' || domain === 2, 'rr is for two values');
+  check(mechanism !== 'rr' || domain === 2, 'rr requires two values');
   let cells = [domain];
   let weights = [1];
   let fanout = 1;
@@ -454,18 +454,18 @@ function plain(exp, fields, mechanism) {
     for (; nodes < domain; height++) nodes *= fanout;
     cells = takeCells(fields, height);
     weights = takeWeights(fields, height, 0);
-    check(weights.at(-1), 'the last of the weights must not be 0');
+    check(weights.at(-1), 'the last weight must not be 0');
   }
-  return drawn(exp, weights, (i, offset) => {
+  return combine(exp, weights, (i, offset) => {
     const width = fanout ** (cells.length - 1 - i);
     return level(epsilon, Math.ceil(domain / width), cells[i], offset, (index) => floor(index / width));
   });
 }
 
 /**
- * Mechanisms by name; prefix.js adds one.
+ * Mechanisms by name. prefix.js adds one.
  *
- * Each reads its fields, sets exp.codes and returns (index, rng) -> code. For privacy, utility and sources see
+ * Each function reads its fields, sets exp.codes and returns (index, rng) -> code. For privacy, utility and citations see
  * device/ldp_client.py, ldp_sw.py, ldp_pgr.py, ldp_prefix.py and ldp_pairs.py.
  *
  * @type {Object<string, function(Object, Object, string): function>}
@@ -477,15 +477,15 @@ export const MECHANISMS = {
   hh: plain,
   sw(exp, fields) {
     const { epsilon, domain } = exp;
-    check(exp.type === 'number' && !exp.none, 'sw is for a number without missing');
+    check(exp.type === 'number' && !exp.none, 'sw requires numbers without missing');
     const reach = takeInt(fields, 'reach', 0, 2 ** 23);
     const inside = 2 * reach + 1;
     const threshold = truthThreshold(epsilon, domain - 1, inside);
-    // Otherwise a code inside is not likelier than one outside: e^epsilon would bound the wrong ratio.
+    // Otherwise a code inside is not more likely than one outside, so e^epsilon would bound the wrong ratio.
     check(big(threshold) * big(domain - 1) > big(ONE - threshold) * big(inside), SMALL);
     exp.codes = domain + 2 * reach;
     return (index, rng) => {
-      // All three are always drawn: timing does not tell a code inside from one outside.
+      // All three are always drawn, so timing does not reveal whether the code is inside.
       const truthful = rng.bernoulli(threshold);
       const near = index + rng.below(inside);
       const far = rng.below(domain - 1);
@@ -494,26 +494,26 @@ export const MECHANISMS = {
   },
   pgr(exp, fields) {
     const q = takeInt(fields, 'q', 2, 4096);
-    return drawn(exp, [1], () => points(exp.epsilon, exp.domain, q, 0));
+    return combine(exp, [1], () => points(exp.epsilon, exp.domain, q, 0));
   },
   views(exp, fields) {
     const { epsilon, domain, parts } = exp;
     const views = take(fields, 'views');
     check(parts && isList(views), "views must be lists of a pair's parts");
     const rises = (view) => isList(view) && view.length && view.every((x, i) => parts[x] && isInt(x, i ? view[i - 1] + 1 : 0, 2));
-    check(views.every(rises) && isSet(views.map(String)), 'views must differ and rise');
+    check(views.every(rises) && isSet(views.map(String)), 'views must differ and ascend');
     const cells = takeCells(fields, views.length);
     const weights = takeWeights(fields, views.length, 0);
     check(
       weights.some((x) => x),
       'weights must not all be 0',
     );
-    return drawn(exp, weights, (i, offset) => {
+    return combine(exp, weights, (i, offset) => {
       let nodes = 1;
       let stride = domain;
       const steps = parts.map((part, at) => {
         stride /= part.domain;
-        const size = views[i].includes(at) ? part.domain : 1; // a part that the view leaves out adds 0
+        const size = views[i].includes(at) ? part.domain : 1; // a part outside the view adds 0
         nodes *= size;
         return [stride, size];
       });
@@ -527,9 +527,8 @@ export const MECHANISMS = {
  * Parse an experiment: its question, its mechanism and its budget.
  *
  * @param {Uint8Array} payload A JSON object of at most 1 KiB.
- * @returns {Promise<Experiment>} The experiment. bucket(value) resolves to the index of a reading, or to null for a
- *     missing reading without an index, and rejects with TypeError for another type; randomize(index, rng) returns
- *     its code.
+ * @returns {Promise<Experiment>} The experiment. bucket(value) resolves to a reading's index, or to null for a missing
+ *     reading without an index, and rejects with TypeError for a wrong type; randomize(index, rng) returns a code.
  * @throws {Error} ExperimentRefused if a field is missing, unknown or out of range.
  */
 export async function parseExperiment(payload) {
@@ -544,83 +543,83 @@ export async function parseExperiment(payload) {
   const exp = { ...takeReading(fields, TYPES), sha256: await sha256(payload) };
   exp.epsilon = takeInt(fields, 'epsilon', 1000, 16e6);
   const mechanism = takeChoice(fields, 'mechanism', MECHANISMS);
-  check(exp.domain <= MOST || mechanism === 'prefix', TOO_MANY);
+  check(exp.domain <= MAX_CODES || mechanism === 'prefix', TOO_MANY);
   const randomize = MECHANISMS[mechanism](exp, fields, mechanism);
-  check(exp.codes <= MOST, TOO_MANY);
+  check(exp.codes <= MAX_CODES, TOO_MANY);
   exp.codeBytes = 1 + (exp.codes > 256) + (exp.codes > 65536);
-  exp.every = takeInt(fields, 'every', 1, MOST, 1);
+  exp.every = takeInt(fields, 'every', 1, MAX_CODES, 1);
   exp.window = takeChoice(fields, 'window', { hour: 1, day: 1, all: 1 });
   const budget = take(fields, 'budget');
   check(isObject(budget), 'budget must be an object');
   exp.rule = takeChoice(budget, 'rule', RULES);
   exp.cap = exp.rule === 'unlimited' ? 0n : big(takeInt(budget, 'cap', 1, CAP));
-  // The cost of one report to the cap: micro-nats, micro-nats squared, or 1.
+  // The cost of one report against the cap: micro-nats, micro-nats squared, or 1.
   exp.cost = big(exp.epsilon) ** big(RULES[exp.rule]);
   takeNoMore(budget, ' in budget');
   takeNoMore(fields);
   exp.bucket = async (value) => {
     const index = await indexOf(exp, value);
-    if (index === undefined) throw new TypeError(`${exp.name} takes a ${exp.type}, or null`);
+    if (index === undefined) throw new TypeError(`${exp.name} must be a ${exp.type}, or null`);
     return index;
   };
-  exp.randomize = (index, rng) => randomize(index === null && exp.domain <= MOST ? rng.below(exp.domain) : index, rng);
+  exp.randomize = (index, rng) => randomize(index === null && exp.domain <= MAX_CODES ? rng.below(exp.domain) : index, rng);
   return exp;
 }
 
 // --- The ledger ------------------------------------------------------------------------------------
 
-/* A storage holds numbered records, which are strings. read() resolves to [[number, record], ...], at least the last
- * two. write(number, record) resolves to true once the record will survive a loss of power, or to false, without
- * writing, if a record with this number or a higher one exists. It keeps the previous record, and may drop older
- * ones. Both may reject. database.js and folder.js are two storages.
+/* A storage keeps numbered records, which are strings. read() resolves to [[number, record], ...], with at least the
+ * last two. write(number, record) resolves to true once the record will survive power loss, or to false, without
+ * writing, if a record with this or a higher number exists. It keeps the previous record and may delete older ones.
+ * Both may reject. database.js and folder.js implement storages.
  *
- * The "false" keeps two tabs or processes from spending the same budget twice: if both write a number, one of them
- * fails and reads again. So nobody has to hold a lock, and a killed process leaves none behind.
+ * The result false keeps two tabs or processes from spending the same budget twice: if both write the same number, one
+ * of them fails and reads again. So there are no locks that a killed process could leave behind.
  *
- * A record is the SHA-256 of its JSON in hex, followed by the JSON. The last two must be intact and have consecutive
- * numbers, because a lost or damaged one could be the newest, and continuing from the other would refund a debit.
- * entries: [number of the last report, rule, cap, spent] by name; serials: by name. Each name has a dot before it,
- * so that __proto__ is a name like others. Values that can exceed 2^53 are strings. */
+ * A record is the hexadecimal SHA-256 of its JSON, followed by the JSON. The last two records must be intact and have
+ * consecutive numbers, because a lost or damaged record could be the newest, and continuing from the other would refund
+ * a debit. entries: [last report's number, rule, cap, spent] by name; serials: by name. Each name is preceded by a dot,
+ * so that __proto__ is an ordinary name. Values that can exceed 2^53 are strings. */
 
-const sealed = async (json) => hex(await sha256(ascii(json))) + json;
+const seal = async (json) => hex(await sha256(ascii(json))) + json;
 
 async function decode([number, record]) {
-  const state = record === (await sealed(record.slice(64))) ? JSON.parse(record.slice(64)) : {};
+  const state = record === (await seal(record.slice(64))) ? JSON.parse(record.slice(64)) : {};
   return state.format === 1 && state.number === number ? state : null;
 }
 
-const failed = (e) => `storage failed: ${e}`;
+const failure = (e) => `storage failed: ${e}`;
 
-/** Return {state, record} in force, or {locked: reason, fresh: whether provision() may start}; last: the highest number. */
+/** Return the current {state, record}, or {locked: reason, fresh: whether provision() may start}; last: highest number. */
 async function load(storage) {
   let records;
   try {
     records = (await storage.read()).sort(([a], [b]) => a - b).slice(-2);
   } catch (e) {
-    return { locked: `locked: ${failed(e)}` };
+    return { locked: `locked: ${failure(e)}` };
   }
   const [last, record] = records.at(-1) ?? [0];
   const [before, state] = await Promise.all(records.map(decode));
-  const fresh = !state && (!last || (last === 1 && before)); // or all that provision() left that was cut short
+  const fresh = !state && (!last || (last === 1 && before)); // empty, or left by an interrupted provision()
   if (fresh) return { last, fresh, locked: 'locked: no ledger; provision this client' };
-  const whole = before && state && before.number + 1 === last;
-  return whole ? { last, state, record } : { last, locked: 'locked: the ledger is damaged; provision again' };
+  const isIntact = before && state && before.number + 1 === last;
+  return isIntact ? { last, state, record } : { last, locked: 'locked: the ledger is damaged; provision again' };
 }
 
-/** Write a state as the next record and return the record, or null if someone else wrote it first. */
+/** Write a state as the next record and return the record, or null if another client wrote it first. */
 async function commit(storage, state) {
   const { number } = state;
-  const record = await sealed(JSON.stringify(state));
-  let there;
+  const record = await seal(JSON.stringify(state));
+  let stored;
   try {
     if (!(await storage.write(number, record))) return null;
-    there = await storage.read();
+    stored = await storage.read();
   } catch (e) {
-    check(false, failed(e), LEDGER);
+    check(false, failure(e), LEDGER);
   }
   check(
-    there.some(([n, text]) => n > number || (n === number && text === record)),
-    'storage failed: it reads back otherwise',
+    stored.some(([n, text]) => n > number || (n === number && text === record)),
+    'storage failed: read-back differs',
     LEDGER,
   );
   return record;
@@ -628,7 +627,7 @@ async function commit(storage, state) {
 
 // --- The client ------------------------------------------------------------------------------------
 
-const ORDER = 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551n; // of P-256
+const ORDER = 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551n; // the order of P-256
 
 const checkDevice = (x) => check(isText(x, 32) && /^[a-z0-9-]+$/.test(x), 'deviceId must be 1 to 32 of a-z, 0-9 and -', SETTINGS);
 
@@ -646,28 +645,28 @@ function checkSettings({ policy = {}, deviceId, key, announceKey, fleet }) {
   ask(fleet == null ? !announceKey : NAME.test(fleet), `fleet ${NAMED}`);
 }
 
-/** A device: its experiments, its budget and its unsent reports. Client.open() makes one. */
+/** A device: its experiments, its budget and its unsent reports. Create one with Client.open(). */
 export class Client {
   #settings;
   #experiments = new Map();
   #refusals = new Map();
   #serials = new Map();
-  #muted = null; // the last opt-out since the start that is not yet stored; each is a distinct object
+  #muted = null; // the last opt-out that is not yet stored; each opt-out is a distinct object
   #consent = null;
   #error = null;
-  #seen = [0]; // number and text of the last record that was in force
+  #seen = [0]; // number and text of the last record that was current
   #queue = Promise.resolve();
-  /** Random generator, which only tests and simulations replace. */
+  /** The random number generator. Only tests and simulations replace it. */
   rng = RNG;
 
   /**
-   * Make the empty ledger, once.
+   * Create the empty ledger. Call it once.
    *
    * @param {Storage} storage Where the ledger is stored.
    * @param {Object} [options]
-   * @param {boolean} [options.replace=false] Whether to overwrite a ledger, intact or damaged. This restarts the
-   *     privacy bound, under a new device id.
-   * @param {?true} [options.consent=null] true if the person who is measured has already opted in.
+   * @param {boolean} [options.replace=false] Whether to overwrite an existing ledger, intact or damaged. This
+   *     restarts the privacy bound, so it uses a new device id.
+   * @param {?true} [options.consent=null] true if the person whose data is measured has already opted in.
    * @param {string} [options.deviceId] 1 to 32 of a-z, 0-9 and -; random by default.
    * @returns {Promise<string>} The device id.
    * @throws {Error} LedgerError if there is a ledger or the storage fails; SettingsError for an invalid device id.
@@ -676,12 +675,12 @@ export class Client {
     checkDevice(device);
     const { last, fresh, locked } = await load(storage);
     check(last !== undefined, locked, LEDGER);
-    const there = 'a ledger is there; replace: true starts anew';
-    check(replace || fresh, there, LEDGER);
-    // Two records, so that a ledger that lost its first report is no fresh one.
+    const exists = 'a ledger exists; use replace: true';
+    check(replace || fresh, exists, LEDGER);
+    // Write two records, so that a ledger that has lost its first report cannot pass for a new one.
     for (const number of [last + 1, last + 2]) {
       const state = { format: 1, number, device, consent, sum: '0', squares: '0', entries: {}, serials: {}, unsent: [] };
-      check(await commit(storage, state), there, LEDGER);
+      check(await commit(storage, state), exists, LEDGER);
     }
     return device;
   }
@@ -690,15 +689,15 @@ export class Client {
    * Open a client on a storage.
    *
    * A missing or damaged ledger is not an error: the client is then locked, status() gives the reason, and the
-   * application continues.
+   * application can continue.
    *
    * @param {Object} settings
-   * @param {Policy} settings.policy What this program allows, whatever a server asks.
+   * @param {Policy} settings.policy This program's limits, whatever a server asks for.
    * @param {Storage} settings.storage Where the ledger is stored.
-   * @param {string} [settings.deviceId] 1 to 32 of a-z, 0-9 and -; the ledger's by default.
+   * @param {string} [settings.deviceId] 1 to 32 of a-z, 0-9 and -; defaults to the ledger's.
    * @param {?Uint8Array} [settings.key] The device's 32-byte key; none in an open fleet.
-   * @param {?Uint8Array} [settings.announceKey] The fleet's 64-byte public key, which checks signed experiments.
-   * @param {?string} [settings.fleet] Name of the fleet; required with `announceKey`.
+   * @param {?Uint8Array} [settings.announceKey] The fleet's 64-byte public key, which verifies experiments.
+   * @param {?string} [settings.fleet] The fleet's name; required with `announceKey`.
    * @returns {Promise<Client>} The client.
    * @throws {Error} SettingsError for an invalid setting.
    */
@@ -708,7 +707,7 @@ export class Client {
     client.#settings = settings;
     client.fleet = settings.fleet;
     client.deviceId = settings.deviceId;
-    await client.#look();
+    await client.#read();
     return client;
   }
 
@@ -719,7 +718,7 @@ export class Client {
     if (state) {
       this.deviceId ??= state.device;
       const same = state.device === this.deviceId && (state.number > number || record === text || !number);
-      if (!same) why = 'locked: an older ledger is there, or another one';
+      if (!same) why = "locked: the ledger is older or another client's";
     }
     this.#consent = why ? null : state.consent;
     check(!why, why, LEDGER);
@@ -734,10 +733,10 @@ export class Client {
     return turn;
   }
 
-  /** Return the state in force, or the result of otherwise(error) if the ledger is locked. */
-  #look = (otherwise = () => null) => this.#turn(() => this.#load()).catch(otherwise);
+  /** Return the current state, or the result of otherwise(error) if the ledger is locked. */
+  #read = (otherwise = () => null) => this.#turn(() => this.#load()).catch(otherwise);
 
-  /** Commit the changes of make(state) and resolve to its result, or to null without a commit if that is undefined. */
+  /** Commit the changes that make(state) makes, and resolve to its result. If it is undefined, resolve to null instead. */
   #change(make) {
     return this.#turn(async () => {
       for (let tries = 0; tries < 100; tries++) {
@@ -752,14 +751,14 @@ export class Client {
           return answer;
         }
       }
-      return check(false, 'others write to it', LEDGER);
+      return check(false, 'in use by another client', LEDGER);
     });
   }
 
   // Experiments
 
   /**
-   * Take part in a retained experiment, signed or not. A refused one changes nothing, and status() shows the reason.
+   * Take part in a retained experiment, signed or not. If it is refused, nothing changes, and status() shows the reason.
    *
    * @param {Uint8Array} payload The retained message.
    * @returns {Promise<Experiment>} The experiment.
@@ -775,8 +774,8 @@ export class Client {
       check(policy.experiments.includes(exp.name), `${exp.name} is not in the policy`);
       name = exp.name;
       check(exp.epsilon <= policy.epsilon, `epsilon is above the policy's ${policy.epsilon}`);
-      check(policy.rules.includes(exp.rule), `the policy has no budget rule ${exp.rule}`);
-      const [, rule, , spent] = this.#entry(exp, await this.#look());
+      check(policy.rules.includes(exp.rule), `the policy forbids budget rule ${exp.rule}`);
+      const [, rule, , spent] = this.#entry(exp, await this.#read());
       check(exp.rule === rule, `its budget rule was pinned as ${rule}`);
       check(rule !== 'count' || exp.epsilon === Number(spent), `its epsilon was pinned as ${spent}`);
       if (announceKey) await this.#checkSignature(name, payload, end);
@@ -789,23 +788,23 @@ export class Client {
     }
   }
 
-  /** Check what follows the JSON and a zero byte: 4 bytes of serial number, and 64 of signature over all before. */
+  /** Check the zero byte, the 4-byte serial, and the 64-byte signature (over everything before it) that follow the JSON. */
   async #checkSignature(name, payload, end) {
     const { announceKey, fleet } = this.#settings;
     const wrong = 'its signature is missing or wrong';
     check(announceKey && payload[end] === 0 && payload.length === end + 69, wrong);
     const serial = uint(payload.subarray(end + 1, end + 5));
-    const least = max((await this.#look())?.serials[`.${name}`] ?? 0, this.#serials.get(name) ?? 0);
-    check(serial >= least, 'a newer version was published');
+    const lowest = max((await this.#read())?.serials[`.${name}`] ?? 0, this.#serials.get(name) ?? 0);
+    check(serial >= lowest, 'a newer version was published');
     const s = big(`0x${hex(payload.subarray(-32))}`);
-    let good = s > 0n && s <= ORDER / 2n; // only the lower half, so that nobody can make a second signature
+    let good = s > 0n && s <= ORDER / 2n; // accept only the lower half, so that nobody can derive a second valid signature
     const P256 = { name: 'ECDSA', namedCurve: 'P-256', hash: SHA };
     const signed = joined(ascii(`hushmote/v1/${fleet}/experiment/${name}\0`), payload.subarray(0, -64));
     try {
       const key = await subtle().importKey('raw', joined([4], announceKey), P256, false, ['verify']);
       good &&= await subtle().verify(P256, key, payload.subarray(-64), signed);
     } catch {
-      good = false; // the key is no point of the curve
+      good = false; // the key is not a point on the curve
     }
     check(good, wrong);
     await this.#keepSerial(name, serial);
@@ -814,15 +813,15 @@ export class Client {
   async #keepSerial(name, serial) {
     this.#serials.set(name, serial);
     const keep = ({ serials }) => (serial > (serials[`.${name}`] ?? 0) ? (serials[`.${name}`] = serial) : undefined);
-    await this.#change(keep).catch(this.#note);
+    await this.#change(keep).catch(this.#recordError);
   }
 
   /**
-   * Stop taking part in an experiment. Its spent budget stays spent, and unsent reports stay.
+   * Stop taking part in an experiment. Its spent budget remains spent, and unsent reports are kept.
    *
    * @param {string} name Name of the experiment.
-   * @param {Uint8Array} [payload] The retained message that withdraws it, empty in an open fleet, else signed; none
-   *     if the application itself decides.
+   * @param {Uint8Array} [payload] The retained message that withdraws it (empty in an open fleet, otherwise signed);
+   *     omit it if the application makes the decision.
    * @returns {Promise<void>}
    * @throws {Error} ExperimentRefused for any other payload.
    */
@@ -842,24 +841,24 @@ export class Client {
   /**
    * Randomize a reading and debit the budget.
    *
-   * Without a report the reason never depends on the value: nobody has opted in, or someone opts out meanwhile, the
-   * draw of `every` skips it, the budget is spent, too many reports wait, the experiment is absent, the client is
-   * locked, or the storage failed. status() gives the reason.
+   * If no report is made, the reason never depends on the value: nobody has opted in, someone opts out during the call,
+   * the draw for `every` skips this call, the budget is spent, too many reports are unsent, the experiment is absent,
+   * the client is locked, or the storage failed. status() gives the reason.
    *
    * @param {string} name Name of the experiment.
    * @param {Reading} value The reading; null for a missing one.
    * @returns {Promise<?Uint8Array>} A report to publish, already debited, or null.
-   * @throws {TypeError} If the experiment takes another type; nothing was spent.
-   * @throws {Error} EntropyError if there is no randomness; nothing was spent.
+   * @throws {TypeError} If the experiment requires another type; nothing was spent.
+   * @throws {Error} EntropyError if the random source is missing or stuck; nothing was spent.
    */
   report(name, value) {
     const make = async (state) => {
       const exp = this.#experiments.get(name);
-      if (!exp || this.#muted || state.consent !== true) return undefined; // before a draw, and before the value is looked at
+      if (!exp || this.#muted || state.consent !== true) return undefined; // must precede the draw and any use of the value
       check(isRandom(), 'crypto.getRandomValues is missing or stuck', 'EntropyError');
       const silent = exp.every > 1 && this.rng.below(exp.every);
       const index = await exp.bucket(value);
-      if (silent || this.#left(exp, state) < 1n || state.unsent.length >= UNSENT) return undefined;
+      if (silent || this.#left(exp, state) < 1n || state.unsent.length >= MAX_UNSENT) return undefined;
       const [number, rule, cap, spent] = this.#entry(exp, state);
       const report = await this.#encode(exp, number + 1, exp.randomize(index, this.rng));
       const cost = RULES[rule] ? exp.cost : 0n;
@@ -870,36 +869,36 @@ export class Client {
       this.#error = null;
       return report;
     };
-    const unlessNo = (report) => (this.#muted ? null : report); // someone may have opted out meanwhile
-    return this.#change(make).then(unlessNo, this.#note);
+    const unlessMuted = (report) => (this.#muted ? null : report); // someone may have opted out during the call
+    return this.#change(make).then(unlessMuted, this.#recordError);
   }
 
-  #note = (e) => {
+  #recordError = (e) => {
     if (e.name !== LEDGER) throw e;
     this.#error = e.message;
     return null;
   };
 
-  /** Return the experiment's entry in the ledger, or the one that its first report will write. */
+  /** Return the experiment's ledger entry, or the one that its first report will write. */
   #entry(exp, state) {
     return state?.entries[`.${exp.name}`] ?? [0, exp.rule, exp.cap, exp.rule === 'count' ? exp.epsilon : 0];
   }
 
-  /** Return how many more reports of this epsilon keep every bound. */
+  /** Return the number of further reports with this epsilon that every bound allows. */
   #left(exp, state) {
-    const least = (a, b) => (a < b ? a : b);
+    const lower = (a, b) => (a < b ? a : b);
     const { sum, squares } = this.#settings.policy;
     const epsilon = big(exp.epsilon);
     const [number, rule, cap, spent] = this.#entry(exp, state);
-    // Another tab may have pinned another rule since this version was checked.
+    // Another tab may have pinned a different rule since this version was checked.
     if (rule !== exp.rule || (rule === 'count' && big(spent) !== epsilon)) return 0n;
-    // For the device's lifetime: while the sum is within its bound, or the squares are within theirs.
+    // The lifetime bounds: the sum must be within its bound, or the squares within theirs.
     const bySum = (big(sum) - big(state.sum)) / epsilon;
     const bySquares = (big(squares) - big(state.squares)) / epsilon ** 2n;
-    const left = least(bySum > bySquares ? bySum : bySquares, big(2 ** 32 - 1 - number));
-    // For this experiment: within the smaller of the pinned cap and the version's.
-    const within = least(big(cap), exp.cap) - big(rule === 'count' ? number : spent);
-    return rule === 'unlimited' ? left : least(left, within / exp.cost);
+    const left = lower(bySum > bySquares ? bySum : bySquares, big(2 ** 32 - 1 - number));
+    // The experiment's bound: the smaller of the pinned cap and this version's cap.
+    const within = lower(big(cap), exp.cap) - big(rule === 'count' ? number : spent);
+    return rule === 'unlimited' ? left : lower(left, within / exp.cost);
   }
 
   async #encode(exp, number, code) {
@@ -907,27 +906,27 @@ export class Client {
     const report = joined([key ? 0x11 : 0x10], exp.sha256.subarray(0, 4), bigEndian(number, 4), bigEndian(code, exp.codeBytes));
     if (!key) return report;
     const HMAC = { name: 'HMAC', hash: SHA };
-    const own = await subtle().importKey('raw', key, HMAC, false, ['sign']);
-    const tag = await subtle().sign(HMAC, own, joined(ascii(`${this.deviceId}\0`), exp.sha256, report));
+    const hmacKey = await subtle().importKey('raw', key, HMAC, false, ['sign']);
+    const tag = await subtle().sign(HMAC, hmacKey, joined(ascii(`${this.deviceId}\0`), exp.sha256, report));
     return joined(report, new Bytes(tag, 0, 8));
   }
 
   /**
-   * Return the reports that no broker has acknowledged. Send the same bytes again.
+   * Return the reports that the broker has not acknowledged. Resend the same bytes.
    *
    * @returns {Promise<Uint8Array[]>} The reports, oldest first; none without consent.
    */
   async unsent() {
-    const state = await this.#look();
+    const state = await this.#read();
     return state && this.consent ? state.unsent.map(unhex) : [];
   }
 
   /**
-   * Drop a report that the broker acknowledged.
+   * Delete a report that the broker has acknowledged.
    *
    * @param {Uint8Array} report The report.
    * @returns {Promise<void>}
-   * @throws {Error} LedgerError if the storage fails; the report then stays.
+   * @throws {Error} LedgerError if the storage fails; the report is then kept.
    */
   async sent(report) {
     await this.#change(({ unsent }) => {
@@ -939,41 +938,41 @@ export class Client {
   // Consent and status
 
   /**
-   * The answer, as last read; only true allows reports.
+   * Whether the device takes part, as last read from the ledger. Only true allows reports.
    *
-   * @returns {?boolean} null if nobody was asked.
+   * @returns {?boolean} null if nobody has answered yet.
    */
   get consent() {
     return this.#muted ? false : this.#consent;
   }
 
   /**
-   * Store the opt-in or opt-out of someone at the client. An opt-out drops all unsent reports.
+   * Store an opt-in or opt-out from someone at the client. An opt-out deletes all unsent reports.
    *
    * @param {boolean} yes Whether the device takes part.
    * @returns {Promise<void>}
-   * @throws {Error} LedgerError if the answer cannot be stored. After a failed opt-out the client is silent all the
-   *     same, until it is opened again.
+   * @throws {Error} LedgerError if the answer cannot be stored. Even if an opt-out cannot be stored, the client makes
+   *     no reports until it is opened again.
    */
   async setConsent(yes) {
-    check(typeof yes === 'boolean', 'consent is true or false', SETTINGS);
+    check(typeof yes === 'boolean', 'consent must be true or false', SETTINGS);
     const muted = yes ? this.#muted : (this.#muted = {});
     await this.#change((state) => {
       state.consent = yes;
       if (!yes) state.unsent = [];
       return yes;
     });
-    if (this.#muted === muted) this.#muted = null; // it is stored, and no later opt-out is under way
+    if (this.#muted === muted) this.#muted = null; // the answer is stored, and no later opt-out is pending
   }
 
   /**
-   * Return the state of this client.
+   * Return this client's state.
    *
    * @returns {Promise<Status>} Plain values; sums are integers in strings, in micro-nats and micro-nats squared.
    */
   async status() {
     let locked = null;
-    const state = await this.#look((e) => void (locked = e.message));
+    const state = await this.#read((e) => void (locked = e.message));
     const experiments = {};
     for (const name of this.#settings.policy.experiments) {
       const exp = this.#experiments.get(name);

@@ -1,4 +1,4 @@
-"""The server's side of sfp: Apple's sequence-fragment puzzle. The board's side is sketch_board.py."""
+"""The server side of sfp: Apple's sequence-fragment puzzle. The board side is sketch_board.py."""
 
 from itertools import product
 from pathlib import Path
@@ -9,15 +9,15 @@ from hcms import Sketch
 
 from hushmote.server.mechanisms import Mechanism, Stratum, TextSearch
 
-_COMMON = 80  # pieces of each place from which words are assembled
-_MOST_WORDS = 100_000  # of one hash
-_SURE = 1.9  # in standard deviations: a piece is among them about 97 times in 100
-_CHANCE = 50  # random items for each word that is tried
-_INSIDE = "·"  # a letter inside a word that is not in the alphabet
+_COMMON = 80  # the most common pieces at each position, from which words are assembled
+_MAX_WORDS = 100_000  # with the same hash
+_CONFIDENT = 1.9  # in standard deviations: a piece is among the common ones about 97 times in 100
+_CHANCE = 50  # random items per candidate word
+_INSIDE = "·"  # stands for a letter that is not in the alphabet
 
 
 class FragmentPuzzle(Mechanism):
-    """Sketches of the pieces of words."""
+    """Sketches of word pieces."""
 
     board = Path(sketch_board.__file__)
     answers = frozenset({"discovery"})
@@ -33,10 +33,10 @@ class FragmentPuzzle(Mechanism):
         self.sketch = Sketch(experiment.hashes, experiment.width, experiment.threshold)
 
     def fields(self):
-        """Return the fields, also those of the reading, whose type is not one of the shipped ones."""
+        """Return the fields, including the reading's, because its type is not built in."""
         e = self.experiment
-        of_words = {"alphabet": e.alphabet, "length": e.length, "weights": e.weights}
-        return super().fields() | of_words | {"hashes": self.sketch.hashes, "width": self.sketch.width}
+        word_fields = {"alphabet": e.alphabet, "length": e.length, "weights": e.weights}
+        return super().fields() | word_fields | {"hashes": self.sketch.hashes, "width": self.sketch.width}
 
     def words(self):
         hashes, width = self.sketch.hashes, self.sketch.width
@@ -48,7 +48,7 @@ class FragmentPuzzle(Mechanism):
         return tuple(Stratum(w / sum(weights), i * codes, codes) for i, w in enumerate(weights))
 
     def pieces(self, indices):
-        """Return the items of the pieces of words, shape (n, pieces)."""
+        """Return the items for the words' pieces, shape (n, pieces)."""
         return np.array([sketch_board.pieces_of(self.experiment, int(i)) for i in indices])
 
     def law(self, shares):
@@ -57,13 +57,13 @@ class FragmentPuzzle(Mechanism):
         return [table.reshape(-1, *shares.shape[1:]) for table in tables]
 
     def weights(self, statistic, reports):
-        """Return the weights of the sketch of whole words alone."""
+        """Return the weights, which are None except for the sketch of whole words."""
         items = self.pieces(range(self.domain))[:, -1]
         none = [None] * (len(self.experiment.weights) - 1)
         return [*none, self.sketch.weights(items, statistic)], self.sketch.constant(statistic)
 
     def lacks(self, reports):
-        return "" if min(reports) > 1 else "each piece needs at least 2 reports: wait for more"
+        return "" if min(reports) > 1 else "each piece needs at least 2 reports; wait for more"
 
     def drawable(self, indices):
         return self.pieces(indices)
@@ -73,42 +73,48 @@ class FragmentPuzzle(Mechanism):
         items = self.pieces(indices) if indices.ndim == 1 else indices
         weights = np.array(self.experiment.weights)
         piece = rng.choice(len(weights), len(items), p=weights / weights.sum())
-        told = self.sketch.draw(items[np.arange(len(items)), piece], rng)
-        return (piece * self.sketch.codes + told).astype(np.uint32)
+        codes = self.sketch.draw(items[np.arange(len(items)), piece], rng)
+        return (piece * self.sketch.codes + codes).astype(np.uint32)
 
     def search(self, counts):
-        """Assemble words from each place's common pieces, by their hashes, and measure them.
+        """Assemble words from the common pieces at each position, by their hashes, and estimate their shares.
 
-        A word that nobody sent has a random item there, so random items show the effect of chance.
+        To the sketch, a word that nobody sent is a random item, so random items show the effect of chance.
         """
-        *places, whole = (counts[s.first : s.first + s.codes] for s in self.strata)
+        *pair_counts, word_counts = (counts[s.first : s.first + s.codes] for s in self.strata)
         pairs = (len(self.experiment.alphabet) + 1) ** 2
-        items, parts, needs = np.arange(sketch_board.PUZZLE * pairs), [], 0.0
+        items, common_items, threshold = np.arange(sketch_board.PUZZLE * pairs), [], 0.0
         common = min(_COMMON, len(items))
-        for place in places:
-            shares = self.sketch.shares(place, items)
-            parts.append(np.argpartition(-shares, common - 1)[:common])
-            needs = max(needs, float(shares[parts[-1]].min() + _SURE * shares.std()))
-        tried = self._assembled(parts, pairs)
-        words = self.pieces(tried)[:, -1] if tried else np.zeros(0, int)
-        chance = np.random.default_rng(0).integers(0, sketch_board.PRIME, _CHANCE * max(len(tried), 1_000))
-        texts, complete = [self.word(word) for word in tried], [self.is_complete(word) for word in tried]
-        shares = self.sketch.shares(whole, np.concatenate([words, chance]))
-        return TextSearch(texts, complete, shares[: len(tried)], shares[len(tried) :], needs)
+        for piece_counts in pair_counts:
+            shares = self.sketch.shares(piece_counts, items)
+            common_items.append(np.argpartition(-shares, common - 1)[:common])
+            lowest = float(shares[common_items[-1]].min() + _CONFIDENT * shares.std())
+            threshold = max(threshold, lowest)
+        candidates = self._assemble(common_items, pairs)
+        words = self.pieces(candidates)[:, -1] if candidates else np.zeros(0, int)
+        chance = np.random.default_rng(0).integers(
+            0, sketch_board.PRIME, _CHANCE * max(len(candidates), 1_000)
+        )
+        texts, complete = (
+            [self.word(word) for word in candidates],
+            [self.is_complete(word) for word in candidates],
+        )
+        shares = self.sketch.shares(word_counts, np.concatenate([words, chance]))
+        return TextSearch(texts, complete, shares[: len(candidates)], shares[len(candidates) :], threshold)
 
-    def _assembled(self, parts, pairs):
-        """Return indices of the words whose pieces all have the word's own hash."""
-        tried = []
+    def _assemble(self, common_items, pairs):
+        """Return the indices of words whose pieces all have the word's own hash."""
+        candidates = []
         for number in range(sketch_board.PUZZLE):
-            pieces = [part[part // pairs == number] % pairs for part in parts]
-            if np.prod([len(p) for p in pieces]) > _MOST_WORDS:
+            pieces = [part[part // pairs == number] % pairs for part in common_items]
+            if np.prod([len(p) for p in pieces]) > _MAX_WORDS:
                 continue
             words = (sum(int(p) * pairs**i for i, p in enumerate(choice)) for choice in product(*pieces))
-            tried += [word for word in words if self.pieces([word])[0, 0] // pairs == number]
-        return tried
+            candidates += [word for word in words if self.pieces([word])[0, 0] // pairs == number]
+        return candidates
 
     def word(self, index):
-        """Return the letters of an index."""
+        """Return an index's word."""
         letters, base = "", len(self.experiment.alphabet) + 1
         for _ in range(self.experiment.length):
             index, digit = divmod(index, base)
@@ -116,5 +122,5 @@ class FragmentPuzzle(Mechanism):
         return letters.rstrip(_INSIDE)
 
     def is_complete(self, index):
-        """Return whether a word ends before the last letter that is looked at."""
+        """Return whether a word ends before the last reported letter."""
         return index < (len(self.experiment.alphabet) + 1) ** (self.experiment.length - 1)

@@ -1,14 +1,14 @@
 """hcms and sfp: Apple's Hadamard count mean sketch, and the sequence-fragment puzzle over such sketches.
 
 hcms reports one random bit of the Hadamard transform of a value's cell, under one of many hash functions. sfp
-reports such a bit of a pair of letters with the word's hash, or of the word. Its type "letters" takes words
-of at most `length` letters of an `alphabet`; all other characters, and the end, are one more letter. Each
-piece is reported with all of epsilon: the paper reports two at once with a part of it each, which errs more.
+reports such a bit of a pair of letters with the word's hash, or of the word. Its type "letters" accepts words
+of at most `length` letters from an `alphabet`; all other characters, and the end, count as one more letter. A
+report spends all of epsilon on one piece, whereas the paper less accurately splits it over two pieces.
 
 Privacy: the true bit is sent with probability e^epsilon / (e^epsilon + 1), rounded down; the piece, the hash
-function and the bit's place are drawn without looking at the value. Utility: that of one bit, ((e^epsilon +
-1) / (e^epsilon - 1))^2 for a report, which stays above 1; hash functions are fixed, so that collisions do not
-vanish with more reports. Cost: 2 * hashes * width codes, for each piece; 3 draws, of sfp 4, or 5 with more
+function and the bit's position are drawn independently of the value. Utility: one bit's variance, ((e^epsilon
++ 1) / (e^epsilon - 1))^2 per report, which stays above 1; hash functions are fixed, so collisions do not
+vanish with more reports. Cost: 2 * hashes * width codes per piece; 3 draws; for sfp 4 draws, or 5 with more
 than 2**24 words. Citation: Apple's Differential Privacy Team, "Learning with Privacy at Scale", Apple Machine
 Learning Journal 2017 (A_client-HCMS, A_client-SFP).
 """
@@ -17,21 +17,21 @@ import hashlib
 
 try:
     from hushmote.device import ldp_client
-except ImportError:  # on a board the files lie side by side
+except ImportError:  # on a board, the files are in one folder
     import ldp_client
 
 PRIME = (1 << 31) - 1
-PUZZLE = 256  # pieces of words of different hashes do not go together
+PUZZLE = 256  # number of hashes; only pieces with the same hash are combined
 
 
 def coefficients(number):
-    """Return a hash function's three numbers mod PRIME, which make cells of any three values independent."""
+    """Return a hash function's three coefficients mod PRIME; the cells of three values are independent."""
     digest = hashlib.sha256(b"hcms" + number.to_bytes(2, "big")).digest()
     return [int.from_bytes(digest[i : i + 8], "big") % PRIME for i in (0, 8, 16)]
 
 
 def bit_of(sketch, item, rng):
-    """Return a code for an item in range(PRIME), under a sketch of hashes, width and threshold."""
+    """Return a code for an item in range(PRIME), given a sketch's hashes, width and threshold."""
     number = rng.below(sketch.hashes)
     place = rng.below(sketch.width)
     a, b, c = coefficients(number)
@@ -52,15 +52,15 @@ def take_sketch(exp, fields):
 
 
 def take_hcms(exp, fields):
-    """Set up a sketch of hashes and width."""
+    """Set up a sketch from the fields hashes and width."""
     if exp.domain > 1 << 24:
-        raise ldp_client.ExperimentRefused("hcms is for at most 16777216 values")
+        raise ldp_client.ExperimentRefused("hcms supports at most 16777216 values")
     take_sketch(exp, fields)
     exp.code_count = 2 * exp.hashes * exp.width
 
 
 def randomize_hcms(exp, index, rng):
-    """Return a code, by 3 draws, whatever the index."""
+    """Return a code, with 3 draws for any index."""
     return bit_of(exp, index, rng)
 
 
@@ -77,7 +77,7 @@ def take_letters(reading, fields):
 
 
 def bucket_letters(reading, value):
-    """Return the word as a number, its first letter the lowest digit; 0 is the end and other letters."""
+    """Return the word as a number whose lowest digit is the first letter; 0 is the end or unlisted."""
     if not isinstance(value, str):
         return -1
     index = 0
@@ -87,7 +87,7 @@ def bucket_letters(reading, value):
 
 
 def pieces_of(exp, index):
-    """Return the sketches' items: each pair of letters with the word's hash, and last the word."""
+    """Return the sketches' items: each pair of letters with the word's hash, then the word."""
     digest = hashlib.sha256(index.to_bytes(8, "big")).digest()
     pairs = (len(exp.alphabet) + 1) ** 2
     items = []
@@ -99,9 +99,9 @@ def pieces_of(exp, index):
 
 
 def take_sfp(exp, fields):
-    """Set up sketches of hashes and width; weights: the frequency of each piece, the whole word last."""
+    """Set up sketches from hashes, width and weights (the frequency of each piece, the whole word last)."""
     if exp.type != "letters":
-        raise ldp_client.ExperimentRefused("sfp is for letters")
+        raise ldp_client.ExperimentRefused("sfp supports only the type letters")
     take_sketch(exp, fields)
     count = exp.length // 2 + 1
     exp.weights = ldp_client.take_ints(fields, "weights", count, 1, 65535, [1] * count)
@@ -109,13 +109,14 @@ def take_sfp(exp, fields):
 
 
 def randomize_sfp(exp, index, rng):
-    """Return a code, by 4 draws, whatever the index; for no reading without an index, of any item."""
+    """Return a code, with 4 or 5 draws for any index; None means a missing reading."""
     draw = rng.below(sum(exp.weights))
     piece = 0
     while draw >= exp.weights[piece]:
         draw -= exp.weights[piece]
         piece += 1
-    item = rng.below(1 << 24) if exp.domain > 1 << 24 else 0  # always drawn, for no reading
+    # Always drawn, but used only for a missing reading.
+    item = rng.below(1 << 24) if exp.domain > 1 << 24 else 0
     if index is not None:
         item = pieces_of(exp, index)[piece]
     return piece * 2 * exp.hashes * exp.width + bit_of(exp, item, rng)

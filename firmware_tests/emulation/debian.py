@@ -1,8 +1,7 @@
-"""MicroPython from Debian's archive: its unix port built like a board's, and its 32-bit binary.
+"""MicroPython from Debian's archive: the unix port built like a board's, and the 32-bit binary.
 
-Both come from Debian 13, through a separate apt state, so that the machine's apt is not changed. The mirror
-is the one in the machine's apt configuration. Downloads are kept in the user's cache folder for other
-checkouts.
+Both come from Debian 13 through a separate apt state, so that the machine's apt is not changed. The mirror is
+taken from the machine's apt configuration. Downloads stay in the user's cache folder for other checkouts.
 """
 
 import fcntl
@@ -55,23 +54,23 @@ def run(arguments: list[str], cwd: Path, environment: dict[str, str] | None = No
 
 
 def mirror() -> str:
-    """Return the Debian mirror of the machine's apt configuration; raise CannotInstall if there is none."""
+    """Return the Debian mirror in the machine's apt configuration; raise CannotInstall if it has none."""
     if not shutil.which("apt-get"):
-        raise CannotInstall("there is no apt-get: this is not a Debian machine", "use Debian 12 or newer")
+        raise CannotInstall("apt-get is missing, so this is not a Debian machine", "use Debian 12 or newer")
     listing = ["apt-get", "indextargets", "--format", "$(LABEL) $(REPO_URI)", "Created-By: Packages"]
     lines = run(listing, Path.cwd()).splitlines()
     for line in lines:
         if line.startswith("Debian "):
             return line.split()[1]
-    for line in lines:  # never updated: apt does not have the labels yet
+    for line in lines:  # apt was never updated, so it does not know the labels yet
         if line.rstrip("/").endswith("/debian"):
             return line.split()[-1]
-    raise CannotInstall("apt is configured with no Debian mirror", "add one to /etc/apt/sources.list.d")
+    raise CannotInstall("apt is configured without a Debian mirror", "add one to /etc/apt/sources.list.d")
 
 
 def _check_machine() -> None:
     if platform.machine() != "x86_64":
-        raise CannotInstall("32-bit x86 runs on x86-64 only", "use an x86-64 machine, or --port")
+        raise CannotInstall("32-bit x86 runs only on x86-64", "use an x86-64 machine, or --port")
     if not KEYRING.exists():
         raise CannotInstall("Debian's archive keys are missing", "apt-get install debian-archive-keyring")
 
@@ -110,9 +109,9 @@ def _private_apt(folder: Path, index: str) -> dict[str, str]:
 
 
 def packages(index: str, *names: str) -> Path:
-    """Return a folder with these packages of an index ("source", "i386" or "all"), downloaded once per user.
+    """Return a folder with packages from an index ("source", "i386" or "all"), downloaded once per user.
 
-    It tries three times, since a mirror may be in the middle of a sync.
+    The download is tried three times, since the mirror may be in the middle of a sync.
 
     Raises:
         CannotInstall: With the mirror's last error.
@@ -152,7 +151,7 @@ def unpack_source(name: str, parent: Path) -> Path:
 
 
 def _missing_packages() -> tuple[str, ...]:
-    """Return the packages that a 32-bit build lacks; the multilib package is named after gcc's version."""
+    """Return the packages that a 32-bit build needs; the multilib package is named after gcc's version."""
     if any(shutil.which(tool) is None for tool in ("gcc", "make", "pkg-config", "dpkg-source")):
         return _BUILD_PACKAGES
     probe = ["gcc", "-m32", *_KERNEL_HEADERS, "-xc", "-", "-o", os.devnull]
@@ -171,7 +170,7 @@ def _get_compiler() -> None:
         install = ["apt-get", "-o", "DPkg::Lock::Timeout=300", "-y", "-qq", "install", *missing]
         if os.geteuid() != 0:
             command = "sudo apt-get install " + " ".join(missing)
-            raise CannotInstall("no 32-bit C compiler, and no root to install one", command)
+            raise CannotInstall("a 32-bit C compiler is missing, and installing it needs root", command)
         quiet = {"DEBIAN_FRONTEND": "noninteractive"}
         try:
             run(install, Path.cwd(), quiet)
@@ -208,7 +207,7 @@ exec "$lib/ld-linux.so.2" --library-path "$lib" "$here/usr/bin/micropython" "$@"
 
 
 def install_mp32(rig: Path) -> None:
-    """Unpack Debian's i386 build, with the libraries it needs, into rig/mp32; no compiler, no root."""
+    """Unpack Debian's i386 build and its libraries into rig/mp32, without a compiler or root."""
     archives = packages("i386", *(f"{name}:i386" for name in _I386_PACKAGES))
     target = rig / "mp32"
     shutil.rmtree(target, ignore_errors=True)

@@ -1,8 +1,8 @@
 """Put umqtt.simple, as published, into a folder: python get_umqtt.py [FOLDER], default .rig/lib.
 
-Version 1.3.4 is the last on PyPI. It is meant for MicroPython's own installer and has no setup.py, so pip
-refuses to install it; it does unpack it, and --no-clean leaves what it unpacked behind. The version that
-`hushmote flash` installs is device/umqtt/simple.py.
+Version 1.3.4 is the last on PyPI. It is meant for MicroPython's installer and has no setup.py, so pip refuses
+to install it, but it does unpack it, and --no-clean preserves the unpacked files. The version that `hushmote
+flash` installs is device/umqtt/simple.py.
 """
 
 import hashlib
@@ -28,14 +28,14 @@ def fetch(folder: Path) -> Path:
     with tempfile.TemporaryDirectory() as scratch:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-clean", "--no-deps"]
         command += ["--no-build-isolation", "--no-binary", ":all:", "--dest", scratch, PACKAGE]
-        # It fails because setup.py is missing, but has unpacked the module by then.
+        # pip fails because setup.py is missing, but it has unpacked the module by then.
         done = subprocess.run(
             command, env={**os.environ, "TMPDIR": scratch}, capture_output=True, text=True, check=False
         )
         matches = [p for p in Path(scratch).glob("pip-*/*/umqtt/simple.py") if _sha256(p) == SHA256]
         if not matches:
             last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-            raise RuntimeError(f"pip did not bring {PACKAGE}: {last}")
+            raise RuntimeError(f"pip did not download {PACKAGE}: {last}")
         target.parent.mkdir(parents=True, exist_ok=True)
         part = target.with_suffix(f".{os.getpid()}")
         part.write_bytes(matches[0].read_bytes())

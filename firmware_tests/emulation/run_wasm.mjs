@@ -1,5 +1,5 @@
-// node run_wasm.mjs SCRIPT: a script on MicroPython's WebAssembly build, with the files beside it.
-// The folder is copied into the build's memory; os.urandom is Node's, which this build has none of.
+// node run_wasm.mjs SCRIPT: run a script on MicroPython's WebAssembly build, with the files in its folder.
+// The folder is copied into the build's memory; os.urandom comes from Node, because this build lacks it.
 import crypto from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';

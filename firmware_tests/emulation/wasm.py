@@ -1,6 +1,6 @@
 """MicroPython's WebAssembly port for Node.js, from npm, in its own folder.
 
-It is the same version as in the browser board: web/board/package-lock.json pins it for both.
+Its version is that of the browser board, since web/board/package-lock.json pins it for both.
 """
 
 import runpy

@@ -1,8 +1,8 @@
-"""A board on command: MicroPython, the real umqtt.simple or asyncio, and the files that get flashed.
+"""A board controlled by commands: MicroPython, the real umqtt.simple or asyncio, and the flashed files.
 
-Reads one JSON object with its settings, then commands, one per line, from standard input, and answers each
-with one line of JSON. tests/device/test_reporter.py runs it, with the folders of the modules in MICROPYPATH.
-CPython runs it as well, if the settings say asyncio.
+It reads a JSON object with its settings from standard input, then one command per line, and answers each with
+a line of JSON. tests/device/test_reporter.py runs it, with the modules' folders in MICROPYPATH. CPython can
+run it too if the settings select asyncio.
 """
 
 import binascii
@@ -16,7 +16,7 @@ import reporter_base
 from kept_experiments import KeptExperiments
 from reporter_base import Brokers, sleep_ms, ticks_add, ticks_diff, ticks_ms
 
-# Time that passes at each feed of the watchdog during a request to a broker known to be silent.
+# Time that passes at each watchdog feed while connecting to a broker that is known to be silent.
 SILENCE_MS = 60_000
 
 GROWING = ("connects", "lost")  # a turn may increase these by more than one
@@ -25,7 +25,7 @@ settings = json.loads(sys.stdin.readline())
 
 
 class Clock:
-    """The reporter's millisecond counter, which can be advanced, and wraps as on every board."""
+    """The reporter's millisecond counter, which can be advanced and wraps as on every board."""
 
     PERIOD = 1 << 30
     passed_ms = 0
@@ -58,7 +58,7 @@ else:
 
 
 class Poller:
-    """A poller of select that records the timeout of each wait, and the number of feed() calls before it."""
+    """A select poller that records each wait's timeout and the number of feed() calls before it."""
 
     def __init__(self):
         poller = select.poll()
@@ -153,14 +153,14 @@ class Board:
         )
         experiments = None if settings.get("folder") else KeptExperiments(self.client, None)
         self.fed = self.turns = 0
-        self.waits_made = []  # of each wait for the broker: feed() calls before it, and its maximum in ms
-        self.checks_made = []  # of each signature: its turn, and feed() calls before it
-        self.beside = ldp_client._beside  # a board imports ldp_p256 anew for each signature
-        ldp_client._beside = self.count_and_import
+        self.waits_made = []  # per wait for the broker: feed() calls before it, and its maximum in ms
+        self.checks_made = []  # per verified signature: its turn, and feed() calls before it
+        self.import_sibling = ldp_client._import_sibling  # a board imports ldp_p256 anew for each signature
+        ldp_client._import_sibling = self.count_and_import
         self.task = None
         self.brokers = Brokers(settings["host"], settings["port"])
-        self.last_port = 0  # of the last broker contacted
-        self.losses = 0  # connections and attempts that ended
+        self.last_port = 0  # the port of the last broker contacted
+        self.losses = 0  # number of connections and attempts that ended
         if settings.get("kind") == "asyncio":
             self.loop = asyncio.new_event_loop()
             where = settings["host"], settings["port"]
@@ -179,8 +179,8 @@ class Board:
                 self.client, self.make_mqtt, experiments, self.feed, brokers, **settings["reporter"]
             )
             self.reporter.close()  # likewise
-        self.lose = self.reporter._is_lost
-        self.reporter._is_lost = self.count_loss
+        self.lose = self.reporter._mark_lost
+        self.reporter._mark_lost = self.count_loss
 
     def count_loss(self, why):
         self.losses += 1
@@ -190,11 +190,11 @@ class Board:
         return self.losses
 
     def timeout(self, ms):
-        """Set the timeout for an answer of the broker; one already pending keeps its own."""
+        """Set the timeout for the broker's answers; a pending answer keeps its timeout."""
         self.reporter._timeout_ms = ms
 
     async def work(self):
-        """Run the rest of an asyncio application: it feeds the watchdog whenever it gets a turn."""
+        """Stand in for the rest of an asyncio application, which feeds the watchdog at every turn."""
         while True:
             self.feed()
             await asyncio.sleep(0)
@@ -215,7 +215,7 @@ class Board:
     def count_and_import(self, name):
         if name == "ldp_p256":
             self.checks_made.append([self.turns, self.fed])
-        return self.beside(name)
+        return self.import_sibling(name)
 
     def checks(self):
         return self.checks_made
@@ -224,7 +224,7 @@ class Board:
         self.task = self.loop.create_task(self.reporter.run())
 
     def turn(self):
-        """Let the reporter do what is due; return for how many ms that blocked everything else."""
+        """Let the reporter do its due work; return the ms for which that blocked everything else."""
         start = ticks_ms()
         self.turns += 1
         if self.task is None:
@@ -351,8 +351,8 @@ class Board:
         self.storage.full = full
 
     def slow_read(self):
-        """Return the packet types from _receive() in two waits, if a packet is read as the first ends."""
-        self.turn()  # its task has begun, and is notified of the stop
+        """Return the packet types from _receive() in two waits, with a packet arriving as the first ends."""
+        self.turn()  # so that its task has begun and is notified of the stop
         self.reporter.stop()
         self.loop.run_until_complete(self.task)
         self.reporter._reader = Late()

@@ -1,11 +1,11 @@
-"""More QoS 1 publications through one umqtt.simple object than packet ids exist.
+"""Publish more QoS 1 messages through a umqtt.simple object than there are packet ids.
 
-Arguments: host, port, how many, and "reporter" or, as the control, "bare" (umqtt.simple by itself) or
-"hidden" (a client object whose counter cannot be seen). Prints one line of JSON: publications that were
-acknowledged, connections made, milliseconds, the error (or null), and bytes of heap that stayed.
-With "hidden" a client object is given up after 300 packets instead of 65,000; with "pinged" the reporter
-pings with every second publication, at the same moment, by a clock that runs between two polls only: a stall
-of the machine then does not make an answer overdue.
+Arguments: host, port, the number of messages, and "reporter" or, as a control, "bare" (umqtt.simple alone) or
+"hidden" (a client object with a hidden counter). Prints a line of JSON with the acknowledged publications,
+the connections made, milliseconds, the error (or null), and the heap bytes retained. With "hidden", a client
+object is replaced after 300 packets instead of 65,000. With "pinged", the reporter pings together with every
+second publication, by a clock that advances only between two polls, so that a stall of the machine does not
+make an answer overdue.
 """
 
 import gc
@@ -22,7 +22,7 @@ host, port, count, kind = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.a
 
 
 class Outbox:
-    """The part of a client that a reporter uses: report number i is i, until all are sent, without flash."""
+    """The part of a client that a reporter uses, without flash: report i contains i, until all are sent."""
 
     device_id = "many"
     consent = True

@@ -1,12 +1,12 @@
 """Empirical privacy audit: a lower bound of ε from counts of a randomizer's outputs on two inputs.
 
-An ε-LDP randomizer gives no event a probability more than e^ε times higher under one input than under
-another. Counts of an event under two inputs, each with its Clopper-Pearson bound, bound ε from below:
+Under an ε-LDP randomizer, no event is more than e^ε times as probable under one input as under another.
+Counts of an event under two inputs, each with its Clopper-Pearson bound, bound ε from below:
 ln(lower bound of one / upper bound of the other). An audit can show that a randomizer is *not* ε-LDP; only
 enumerating its branches can show that it is.
 
 The event is chosen before the counts are tested: once from the exact channel (the codes that are likelier
-under one input), and once from the first half of the draws, in case the randomizer is not the one it claims
+under one input), and once from the first half of the draws, in case the randomizer is not what it claims
 to be.
 Clopper, Pearson, "The use of confidence or fiducial limits", Biometrika 1934; Ding, Wang, Wang, Zhang,
 Kifer, "Detecting Violations of Differential Privacy", CCS 2018, for the choice of events on held-out draws.
@@ -32,17 +32,17 @@ from ...server.mechanisms.custom import own_code
 from ...server.wire.experiments import parse_experiment
 
 Tally = Mapping[int, int]
-Tallied = tuple[Tally, Tally]  # of the first input and of the second
+Tallied = tuple[Tally, Tally]  # for the first and the second input
 
 SILENCE = -1  # the "code" of a call that made no report
 _BOUNDS = 4  # two directions, two ways to choose the event
-_MOST_VALUES = 1 << 24
-_ROUNDING = 1e-12  # of floats in an exact ε
-_LEAST_EXPECTED = 20  # draws in a cell of the comparison with the exact channel
+_MAX_VALUES = 1 << 24
+_ROUNDING = 1e-12  # tolerance for float rounding in an exact ε
+_MIN_EXPECTED = 20  # minimum expected draws per cell when comparing with the exact channel
 
 
 class AuditError(HushmoteError):
-    """An audit could not be run; the text says why."""
+    """Raised if an audit could not be run; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Subject:
 
     @property
     def nominal(self) -> float:
-        """The experiment's ε of one report, in nats."""
+        """The experiment's ε per report, in nats."""
         return self.experiment.epsilon / 1e6
 
 
@@ -80,17 +80,17 @@ def subject(payload: bytes, whole: bool) -> Subject:
         whole: Audit report() instead of randomize().
 
     Raises:
-        ExperimentRefused: The payload is not an experiment.
-        AuditError: The experiment has too many values to compute the exact probabilities of its codes.
+        ExperimentRefused: If the payload is not an experiment.
+        AuditError: If the experiment has too many values to compute the exact probabilities of its codes.
     """
     every = min(parse_experiment(payload).every, 2) if whole else 1
     fields = json.loads(payload) | {"budget": {"rule": "unlimited"}, "every": every}
     free = json.dumps(fields, separators=(",", ":")).encode()
     experiment = parse_experiment(free)
-    if experiment.domain > _MOST_VALUES:
+    if experiment.domain > _MAX_VALUES:
         raise AuditError(
             f"{experiment.name} has {experiment.domain:,} values, but an audit supports at most "
-            f"{_MOST_VALUES:,}: audit the same mechanism with fewer slots or prefixes"
+            f"{_MAX_VALUES:,}: audit the same mechanism with fewer slots or prefixes"
         )
     readings = _ends(experiment)
     first, last = map(experiment.bucket, readings)
@@ -112,14 +112,16 @@ def _ends(reading: Any) -> tuple[Any, Any]:
         parts = [_ends(part) for part in reading.parts]
         return tuple(first for first, _ in parts), tuple(last for _, last in parts)
     if reading.type == "text":
-        return "0", next(text for text in map(str, itertools.count(1)) if _apart(reading, "0", text))
-    # Beyond the ends, in integers: the same on boards with single-precision floats.
+        return "0", next(
+            text for text in map(str, itertools.count(1)) if _differ_everywhere(reading, "0", text)
+        )
+    # Use integers beyond both ends, which are the same on boards with single-precision floats.
     return reading.low // 1000 - 1, reading.high // 1000 + 1
 
 
-def _apart(reading: Any, one: str, other: str) -> bool:
+def _differ_everywhere(reading: Any, first: str, second: str) -> bool:
     """Return whether two texts have different slots on every level."""
-    a, b = reading.bucket(one), reading.bucket(other)
+    a, b = reading.bucket(first), reading.bucket(second)
     for _ in range(max(1, len(reading.prefixes))):
         if a % reading.slots == b % reading.slots:
             return False
@@ -128,7 +130,7 @@ def _apart(reading: Any, one: str, other: str) -> bool:
 
 
 def exact_epsilon(experiment: Experiment) -> float:
-    """Return the actual ε of the thresholds, in nats: the largest log ratio over codes and input pairs."""
+    """Return the thresholds' actual ε, in nats: the largest log ratio over codes and input pairs."""
     mechanism = mechanism_of(experiment)
     with own_code(experiment.mechanism, "law"):
         return math.log(mechanism.odds)
@@ -147,10 +149,10 @@ def lower_bound(
     """Return ln(lower bound of the first probability / upper bound of the second), at least 0.
 
     Args:
-        hits: How often the event occurred under the input that favours it, any shape.
-        misses: How often it occurred under the other input, same shape.
-        draws: Number of draws of each input.
-        alpha: Probability that a Clopper-Pearson bound is wrong, at most.
+        hits: How many times the event occurred under the input that favours it, any shape.
+        misses: How many times it occurred under the other input, same shape.
+        draws: Number of draws for each input.
+        alpha: The highest acceptable probability that a Clopper-Pearson bound is wrong.
     """
     x, y = np.asarray(hits, float), np.asarray(misses, float)
     n, m = draws
@@ -185,11 +187,11 @@ class AuditResult:
     """The result of auditing one subject on one runtime; ε in nats.
 
     Attributes:
-        draws: Number of draws of each input.
-        exact: The ε of the mechanism's own law, over all inputs and codes.
-        lower: Lower bound of ε: the larger of those from the exact channel's event and from a learned event.
-        fit: The p-value of the counts under the exact channel (chi-square over cells that expect 20 draws): a
-            small one means that the randomizer is not the one it claims to be, private or not.
+        draws: Number of draws for each input.
+        exact: The ε of the mechanism's exact distribution, over all inputs and codes.
+        lower: Lower bound of ε: the larger of the bounds from the exact channel's event and a learned event.
+        fit: The p-value of the counts under the exact channel (chi-square over cells that expect 20 draws). A
+            small value means that the randomizer is not the one it claims to be, whether private or not.
     """
 
     name: str
@@ -238,16 +240,16 @@ class AuditResult:
 
 
 def judge(audited: Subject, runtime: str, halves: tuple[Tallied, Tallied], error: float) -> AuditResult:
-    """Return the result of an audit from its tallies.
+    """Return an audit's result, given its tallies.
 
     The exact channel's event is tested on all draws, the learned event only on the second half.
 
     Args:
         audited: The subject.
         runtime: Name of the runtime.
-        halves: The tallies of each half of the draws, one for each input.
-        error: Probability that the lower bound exceeds the true ε, at most. It is split among the four
-            bounds (two directions, two events) and the two Clopper-Pearson bounds in each.
+        halves: The tallies for each half of the draws, one per input.
+        error: The highest acceptable probability that the lower bound exceeds the true ε. It is split among
+            the four bounds (two directions, two events) and the two Clopper-Pearson bounds in each.
     """
     alpha = error / (2 * _BOUNDS)
     experiment = audited.experiment
@@ -295,22 +297,22 @@ def _fit(experiment: Experiment, chances: tuple[Floats, Floats], both: Tallied) 
             if not (SILENCE <= code < experiment.code_count and expected[code + 1] > 0):
                 return 0.0
             counts[code + 1] = count
-        got, want = _merge(counts, expected)
-        statistic += float(((got - want) ** 2 / want).sum())
-        freedom += len(want) - 1
+        merged, merged_expected = _merge(counts, expected)
+        statistic += float(((merged - merged_expected) ** 2 / merged_expected).sum())
+        freedom += len(merged_expected) - 1
     return float(special.chdtrc(freedom, statistic)) if freedom else 1.0
 
 
 def _merge(counts: Floats, expected: Floats) -> tuple[Floats, Floats]:
-    """Return sums over runs of neighbouring cells, where each run expects at least 20 draws."""
-    coarse = np.floor((np.cumsum(expected) - expected) / _LEAST_EXPECTED)
+    """Return sums over runs of adjacent cells, where each run expects at least 20 draws."""
+    coarse = np.floor((np.cumsum(expected) - expected) / _MIN_EXPECTED)
     starts = np.flatnonzero(np.diff(coarse, prepend=-1.0))
     begins, total = [0], 0.0
     for start, size in zip(starts, np.add.reduceat(expected, starts), strict=True):
-        if total >= _LEAST_EXPECTED:
+        if total >= _MIN_EXPECTED:
             begins.append(int(start))
             total = 0.0
         total += size
-    if total < _LEAST_EXPECTED and len(begins) > 1:
+    if total < _MIN_EXPECTED and len(begins) > 1:
         begins.pop()
     return np.add.reduceat(counts, begins), np.add.reduceat(expected, begins)

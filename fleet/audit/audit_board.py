@@ -1,12 +1,12 @@
-"""Draws codes and counts them, on a board that is being audited, next to ldp_client.py.
+"""Draws and counts codes on a board that is being audited, next to ldp_client.py.
 
-It imports nothing else of Hushmote: serial_port.py sends it with a last line that calls run(). A job is the
-payload, the experiment's name, whether to call report() or only randomize(), two readings, and the number of
-draws of each reading in each half. It prints one line for each of:
+It imports nothing else from Hushmote. serial_port.py sends it with an extra last line that calls run(). A job
+is the payload, the experiment's name, whether to call report() or only randomize(), two readings, and each
+half's number of draws per reading. It prints these kinds of lines:
 
     RUNTIME name version platform
     JOB number index index                        the indices of the two readings on this board
-    TALLY number half input code:count ...        input 0 or 1; code -1 is silence; lines add up
+    TALLY number half input code:count ...        input 0 or 1; code -1 means no report; counts add up
     END
 """
 
@@ -14,7 +14,7 @@ import sys
 
 import ldp_client  # pyright: ignore[reportMissingImports]
 
-_LINE_CODES = 200  # print a tally at this many codes: a board has little memory
+_LINE_CODES = 200  # print a tally once it has this many codes, because a board has little memory
 _LINE_DRAWS = 500  # print it at least this often, to show progress
 
 
@@ -32,7 +32,7 @@ class Memory:
 
 
 def sampler(payload, name, whole):
-    """Return the experiment and draw(reading) -> code, by randomize() alone or by the whole report()."""
+    """Return the experiment and draw(reading) -> code, using only randomize() or all of report()."""
     policy = {
         "sum": (1 << 48) - 1,
         "squares": 0,
@@ -67,7 +67,7 @@ def tell(job, half, which, counts):
 
 
 def run(jobs):
-    """Run every job, drawing from its two readings in turn."""
+    """Run every job, drawing for its two readings alternately."""
     version = ".".join([str(x) for x in sys.implementation.version[:3]])
     print("RUNTIME", sys.implementation.name, version, sys.platform)
     for number, (payload, name, whole, readings, halves) in enumerate(jobs):

@@ -1,4 +1,4 @@
-"""Audits the board at a serial port: draws from the client installed on it, and counts the codes."""
+"""Audits the board on a serial port: draws codes from its installed client, and counts them."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ _SCRIPT = Path(__file__).with_name("audit_board.py")
 
 @dataclass(frozen=True)
 class Job:
-    """A subject, and the number of draws of each input in the first and in the second half."""
+    """A subject, and the number of draws per input in the first and the second half."""
 
     subject: Subject
     halves: tuple[int, int]
@@ -23,25 +23,25 @@ class Job:
 
 @dataclass(frozen=True)
 class Tallies:
-    """Counts of a job's codes, halves[half][input][code], and the name that the runtime printed."""
+    """A job's code counts, halves[half][input][code], and the name that the runtime printed."""
 
     runtime: str
     halves: tuple[tuple[dict[int, int], dict[int, int]], tuple[dict[int, int], dict[int, int]]]
 
 
 def connect(port: str) -> Runtime:
-    """Connect to the board at a serial port.
+    """Connect to the board on a serial port.
 
     Raises:
-        FlashError: There is no board.
-        AuditError: The board has no client.
+        FlashError: If there is no board.
+        AuditError: If the board has no client.
     """
     output = UsbLink(port, 60).run(
         "exec", "try:\n import ldp_client\n print('FOUND')\nexcept ImportError:\n print('NONE')"
     )
     if "FOUND" not in output:
         raise AuditError(f"the board at {port} has no ldp_client: run `hushmote flash {port} SETTINGS` first")
-    # mpremote runs in another folder.
+    # Make the path absolute, as mpremote runs in another folder.
     address = str(Path(port).absolute()) if Path(port).exists() else port
     return Runtime("board", (sys.executable, "-m", "mpremote", "connect", address), board=True)
 
@@ -59,13 +59,13 @@ def draw(
     Args:
         runtime: The runtime.
         jobs: The jobs to run.
-        client: The randomizer's file; a board uses its own.
-        on_draws: Called with the number of new draws.
+        client: The file with the randomizer; a board uses its own.
+        on_draws: Called with the number of additional draws.
         silence_s: See run_script().
 
     Raises:
-        RuntimeFault: The runtime failed.
-        AuditError: The runtime computed the wrong indices.
+        RuntimeFault: If the runtime failed.
+        AuditError: If the runtime computed wrong indices.
     """
     files = dict.fromkeys(path for job in jobs for path in files_of(job.subject.experiment.mechanism))
     subjects = [job.subject for job in jobs]

@@ -18,8 +18,8 @@ class Access:
         hosts: The names and addresses that a request may use, or None for any. On loopback they prevent DNS
             rebinding.
         origins: Allowed origins of web pages, such as https://board.example, besides the door's own host.
-        trust_proxy: Take the client's address from the end of X-Forwarded-For, where the nearest proxy
-            puts it.
+        trust_proxy: Read the client's address from the end of X-Forwarded-For, where the nearest proxy puts
+            it.
     """
 
     tokens: Tokens | None = field(default=None, repr=False)
@@ -27,15 +27,15 @@ class Access:
     origins: frozenset[str] = frozenset()
     trust_proxy: bool = False
 
-    def host_allowed(self, headers: Headers) -> bool:
+    def is_host_allowed(self, headers: Headers) -> bool:
         """Return whether the request's Host is allowed."""
         return self.hosts is None or host_name(headers) in self.hosts
 
-    def origin_allowed(self, headers: Headers) -> bool:
+    def is_origin_allowed(self, headers: Headers) -> bool:
         """Return whether the request's web page, if any, is on our own host or one of `origins`."""
         return headers.get("origin") in self.origins or is_own_page(headers)
 
-    def token_right(self, headers: Headers) -> bool:
+    def has_valid_token(self, headers: Headers) -> bool:
         """Return whether the request carries a valid token, if one is required."""
         return self.tokens is None or self.tokens.name_of(bearer(headers)) is not None
 
@@ -44,7 +44,7 @@ class Access:
 
         Args:
             client: The connection's address and port, or None.
-            forwarded: The lines of X-Forwarded-For.
+            forwarded: The X-Forwarded-For lines.
         """
         # Use the last line: HAProxy adds its own after those that the client sent.
         proxy_address = "".join(forwarded[-1:]).rpartition(",")[2].strip() if self.trust_proxy else ""

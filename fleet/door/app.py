@@ -1,6 +1,6 @@
-"""The HTTP door as an ASGI application: a report in, 204 once the broker has acknowledged it.
+"""The HTTP door as an ASGI application: it answers a report with 204 once the broker has acknowledged it.
 
-`hushmote door` serves it alone. It can also be mounted in another ASGI application, at /v1:
+`hushmote door` serves it on its own. It can also be mounted in another ASGI application, at /v1:
 
     publisher = ReportPublisher(parse_broker_url("mqtt://localhost"), tls=None, fleets=None)
     app.mount("/v1", door_application(publisher))      # Starlette, FastAPI, nicegui.app
@@ -9,10 +9,10 @@
 
 Paths: POST /v1/FLEET/report/DEVICE, GET /v1/FLEET/experiment, GET /v1/FLEET/experiment/NAME and
 GET /v1/FLEET/result/NAME. GET /healthz and GET /metrics are outside /v1, so they are available only if the
-door is served alone. The door answers a report with 503 until the publisher has read the broker's retained
-messages, while it has no connection to the broker, and if no aggregator has ever subscribed (the broker then
-drops what it acknowledges). `access` says who may use the door. By default, everyone who can reach it may,
-but web pages only from its own host.
+door is served on its own. The door answers a report with 503 until the publisher has read the broker's
+retained messages, while there is no connection to the broker, and if no aggregator has ever subscribed (the
+broker then drops the reports it acknowledges). `access` says who may use the door. By default, anyone who can
+reach it may, but only web pages from its own host.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ _PATHS = (
     "GET /v1/FLEET/result/NAME"
 )
 _AGAIN_S = 2
-_AGAIN = "send the same bytes again later: a report is counted once"
+_AGAIN = "send the same bytes again later: a report is counted only once"
 _FAILURES = {
-    Outcome.AWAY: f"the broker is away; {_AGAIN}",
+    Outcome.AWAY: f"the broker is unreachable; {_AGAIN}",
     Outcome.LATE: f"the broker did not acknowledge the report in time; {_AGAIN}",
-    Outcome.FULL: f"too many reports are under way; {_AGAIN}",
+    Outcome.FULL: f"too many reports are in flight; {_AGAIN}",
     Outcome.REFUSED: f"the broker does not let the door publish this report; {_AGAIN}",
-    Outcome.UNCOUNTED: f"no aggregator has ever subscribed at the broker; {_AGAIN}",
+    Outcome.UNCOUNTED: f"no aggregator has ever subscribed on the broker; {_AGAIN}",
 }
 
 
@@ -64,7 +64,7 @@ def door_application(
     """Return the ASGI application that passes reports to a publisher.
 
     Args:
-        publisher: The publisher, which the caller has to start.
+        publisher: The publisher, which the caller must start.
         access: Access rules; everyone may use the door by default.
         rates: Rate limits.
         clock: Monotonic seconds, for the rate limits.
@@ -91,7 +91,7 @@ class Door:
             Route("/v1/{fleet}/result/{name}", self._result),
             Route("/v1/{fleet}/report/{device}", self._report, methods=["POST"]),
             Route("/v1/{fleet}/report", self._report, methods=["POST"]),
-            Route("/v1/{fleet}/report/", self._report, methods=["POST"]),  # a device without a name
+            Route("/v1/{fleet}/report/", self._report, methods=["POST"]),  # the device's name is empty
         ]
         self.answers: Counter[tuple[str, int]] = Counter()
 
@@ -101,7 +101,7 @@ class Door:
             await send({"type": "websocket.close"})
         if scope["type"] != "http":
             return
-        # Match the raw path, which includes /v1 if the door is mounted there: no valid name needs decoding.
+        # Match the raw path, which includes /v1 if the door is mounted there; valid names need no decoding.
         path = scope["raw_path"].decode("latin-1") if scope.get("raw_path") else scope["path"]
         scope = scope | {"path": path, "root_path": scope.get("root_path", "").removesuffix("/v1")}
         request = Request(scope, receive)
@@ -126,20 +126,20 @@ class Door:
         if route is None:
             _refuse(404, _PATHS)
         allowed = ", ".join(sorted(route.methods or ()))
-        if not self._access.host_allowed(request.headers):
-            own = " or ".join(sorted(self._access.hosts or ()))
-            _refuse(403, f"this door answers to the name {own}; the request's Host is different")
-        if not self._access.origin_allowed(request.headers):
+        if not self._access.is_host_allowed(request.headers):
+            hosts = " or ".join(sorted(self._access.hosts or ()))
+            _refuse(403, f"this door answers to the name {hosts}; the request's Host is different")
+        if not self._access.is_origin_allowed(request.headers):
             _refuse(
                 403,
-                "web pages of this origin may not use the door: its operator can allow them with --origin",
+                "web pages from this origin may not use the door: its operator can allow them with --origin",
             )
         if request.method == "OPTIONS" and "origin" in request.headers:
             preflight = {"methods": allowed, "headers": "content-type, authorization"}
             headers = {f"access-control-allow-{name}": value for name, value in preflight.items()}
             return Response(None, 204, headers | {"access-control-max-age": "600"})
         if match is Match.PARTIAL:
-            _refuse(405, f"there is only {allowed.partition(',')[0]} here", allow=allowed)
+            _refuse(405, f"only {allowed.partition(',')[0]} is allowed here", allow=allowed)
         request.scope.update(names)
         return await route.endpoint(request)
 
@@ -167,15 +167,15 @@ class Door:
         fleet = self._fleet(request)
         content = self._publisher.retained.get(kind, fleet, request.path_params["name"])
         if content is None:
-            _refuse(404, f"the fleet {fleet} has no such {kind} at the broker")
+            _refuse(404, f"the fleet {fleet} has no such {kind} on the broker")
         return content
 
     async def _report(self, request: Request) -> Response:
         client, fleet = self._admit(request), self._fleet(request)
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in (body.RAW, body.JSON):
-            _refuse(415, f"the Content-Type must be {body.RAW}, or {body.JSON} of a LoRaWAN server")
-        content, device = await _content(request, body.MOST_BYTES[kind]), request.path_params.get("device")
+            _refuse(415, f"the Content-Type must be {body.RAW}, or {body.JSON} from a LoRaWAN server")
+        content, device = await _content(request, body.MAX_BYTES[kind]), request.path_params.get("device")
         try:
             if kind == body.JSON:
                 named, content = body.uplink(content)
@@ -195,29 +195,29 @@ class Door:
         return Response(None, 204)
 
     def _admit(self, request: Request) -> str:
-        """Return the client's key; refuse it if it sends too often or has no valid token."""
+        """Return the client's key; refuse clients that send too often or have no valid token."""
         client = client_of(self._access.address(request.client, request.headers.getlist("x-forwarded-for")))
         self._take(self._of_address, client, "this address")
-        if not self._access.token_right(request.headers):
+        if not self._access.has_valid_token(request.headers):
             text = "the token is missing or wrong: send Authorization: Bearer TOKEN"
             raise HTTPException(401, text, {"www-authenticate": "Bearer"})
         return client
 
     def _fleet(self, request: Request) -> str:
-        """Return the name of the request's fleet; refuse it if it is unknown."""
+        """Return the name of the request's fleet; refuse unknown fleets."""
         fleet = request.path_params["fleet"]
         if fleet not in self._publisher.retained.fleets:
             if not is_fleet(fleet):
                 _refuse(400, "the fleet's name must be 1 to 32 of a-z, 0-9, _ and -")
             if not self._publisher.ready.is_set():
                 _again(503, _FAILURES[Outcome.AWAY], _AGAIN_S)
-            _refuse(404, f"unknown fleet {fleet}: it has no experiment at the broker")
+            _refuse(404, f"unknown fleet {fleet}: it has no experiment on the broker")
         return fleet
 
-    def _take(self, buckets: Buckets, key: object, whose: str) -> None:
+    def _take(self, buckets: Buckets, key: object, source: str) -> None:
         wait_s = buckets.take(key)
         if wait_s:
-            _again(429, f"too many requests from {whose}; {_AGAIN}", wait_s)
+            _again(429, f"too many requests from {source}; {_AGAIN}", wait_s)
 
 
 def _refuse(status: int, text: str, **headers: str) -> NoReturn:
@@ -228,21 +228,21 @@ def _again(status: int, text: str, after_s: int) -> NoReturn:
     raise HTTPException(status, text, {"retry-after": str(after_s)})
 
 
-async def _content(request: Request, most: int) -> bytes:
-    """Return the body; refuse it as soon as it has more than `most` bytes."""
-    close = "close"  # the connection: no request can follow an unread body
-    too_long = f"the body is too long: at most {most} bytes are allowed"
+async def _content(request: Request, max_bytes: int) -> bytes:
+    """Return the body; refuse it as soon as it exceeds max_bytes."""
+    close = "close"  # close the connection, because no request can follow an unread body
+    too_long = f"the body is too long: at most {max_bytes} bytes are allowed"
     length = request.headers.get("content-length", "0")
     if not length.isdecimal():
         _refuse(400, "the Content-Length must be a number", connection=close)
-    if len(length) > 9 or int(length) > most:
+    if len(length) > 9 or int(length) > max_bytes:
         _refuse(413, too_long, connection=close)
     content = b""
     try:
         async with asyncio.timeout(BODY_S):
             async for piece in request.stream():
                 content += piece
-                if len(content) > most:
+                if len(content) > max_bytes:
                     _refuse(413, too_long, connection=close)
     except TimeoutError:
         _refuse(408, f"the body did not arrive within {BODY_S:g} s", connection=close)

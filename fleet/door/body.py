@@ -1,6 +1,6 @@
 """Reads the body of a POST: a report's bytes, or a LoRaWAN server's JSON that contains them.
 
-The JSON is that of The Things Stack (docs "Data Formats") and of ChirpStack 4 (docs "Event types").
+It accepts the JSON of The Things Stack (docs "Data Formats") and ChirpStack 4 (docs "Event types").
 """
 
 import base64
@@ -12,15 +12,15 @@ from ...server.wire.report import MAX_PAYLOAD_BYTES, MalformedReport
 
 RAW = "application/octet-stream"
 JSON = "application/json"
-MOST_BYTES = {RAW: MAX_PAYLOAD_BYTES, JSON: 64 * 1024}  # dozens of gateways may receive one uplink
+MAX_BYTES = {RAW: MAX_PAYLOAD_BYTES, JSON: 64 * 1024}  # dozens of gateways may receive one uplink
 
 
 class BodyRefused(ValueError):
-    """A body contains no report; the text says what would be right."""
+    """Raised if the body contains no report; the message says what was expected."""
 
 
 class NoPayload(ValueError):
-    """A LoRaWAN server's document contains no data from the device, for example at a join."""
+    """A LoRaWAN server's document contains no data from the device, for example for a join."""
 
 
 def check(payload: bytes) -> bytes:
@@ -43,13 +43,13 @@ def uplink(body: bytes) -> tuple[str | None, bytes]:
     The id is None if the document does not contain one.
 
     Raises:
-        BodyRefused: The body is not such a document.
-        NoPayload: The document has no payload.
+        BodyRefused: If the body is not such a document.
+        NoPayload: If the document has no payload.
     """
     try:
         document = json.loads(body, parse_constant=_no_number)
     except (ValueError, RecursionError):
-        raise BodyRefused("the body is not JSON: send what a LoRaWAN server sends, or raw bytes") from None
+        raise BodyRefused("the body is not JSON: send a LoRaWAN server's JSON, or raw bytes") from None
     if "end_device_ids" in (fields := _fields(document)):
         device, encoded = fields["end_device_ids"], _fields(fields.get("uplink_message")).get("frm_payload")
         name = _fields(device).get("device_id")

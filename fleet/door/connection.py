@@ -15,16 +15,16 @@ from ...server.ingest.paho_client import Message
 from .retained import Retained
 
 _FLUSH_S = 0.5
-_MOST_PACKET_BYTES = 32_768  # from the broker: a result has a few thousand
-_MOST_IN_FLIGHT = 65_535
+_MAX_PACKET_BYTES = 32_768  # for packets from the broker; a result has a few thousand bytes
+_MAX_IN_FLIGHT = 65_535
 _NOT_SUBSCRIBED = "hushmote/v1/+/experiment/+/+"  # its UNSUBACK follows all retained messages
 
 
 class DoorConnection(MqttLink):
-    """A connection without a session: senders repeat reports that are not acknowledged.
+    """A connection without a session, because senders repeat reports that are not acknowledged.
 
     Attributes:
-        granted: The SUBACK's first refusal, or else its first reason.
+        granted: The SUBACK's first failure reason, or else its first reason.
         settled: Whether all retained messages have arrived.
         retained: Those messages.
         acknowledged: Called with the packet id and reason of each PUBACK.
@@ -39,18 +39,18 @@ class DoorConnection(MqttLink):
         retained: Retained,
         acknowledged: Callable[[int, ReasonCode], None],
     ) -> None:
-        properties = {"MaximumPacketSize": _MOST_PACKET_BYTES}
+        properties = {"MaximumPacketSize": _MAX_PACKET_BYTES}
         super().__init__(protocol, client_id, login, tls, properties, reconnect_on_failure=False)
         self.granted: ReasonCode | None = None
         self.settled = False
         self.retained = retained
         self._acknowledged = acknowledged
-        self.client.max_inflight_messages_set(0)  # no limit in paho: see `most`
+        self.client.max_inflight_messages_set(0)  # no limit in paho; see max_in_flight
 
     @property
-    def most(self) -> int:
+    def max_in_flight(self) -> int:
         """The number of unacknowledged publications that the broker allows."""
-        return getattr(self.connack_properties, "ReceiveMaximum", _MOST_IN_FLIGHT)
+        return getattr(self.connack_properties, "ReceiveMaximum", _MAX_IN_FLIGHT)
 
     def watch(self, filters: list[str]) -> None:
         """Subscribe; `settled` becomes True once all retained messages have arrived."""
@@ -58,7 +58,7 @@ class DoorConnection(MqttLink):
         self.client.unsubscribe(_NOT_SUBSCRIBED)
 
     def publish(self, topic: str, payload: bytes) -> int | None:
-        """Publish with QoS 1; return the packet id to be acknowledged, or None if it is lost."""
+        """Publish with QoS 1; return the id of the packet, or None if the packet is lost."""
         info = self.client.publish(topic, payload, qos=1)
         return info.mid if info.rc == SUCCESS else None
 
@@ -68,7 +68,7 @@ class DoorConnection(MqttLink):
         if broker is None:
             return False
         writing = [broker] if self.client.want_write() else []
-        with contextlib.suppress(OSError, ValueError):  # from a closed socket; the loop notices
+        with contextlib.suppress(OSError, ValueError):  # a closed socket, which the loop notices
             select.select([broker, wake], writing, [], 0.0 if self.client.has_more else wait_s)
         return self.read(0.0) == SUCCESS
 

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-MOST_BUCKETS = 10_000
+MAX_BUCKETS = 10_000
 _IPV6_BITS = 64  # one subscriber's prefix; the subscriber can choose the rest of the address
 
 
@@ -22,8 +22,8 @@ class Rate:
 class Rates:
     """The door's limits: for one device from one client address, for one address, and overall.
 
-    A device makes a report an hour, and sends up to 16 queued ones after an outage. An address may belong to
-    a LoRaWAN server, or to a browser that simulates a thousand devices.
+    A device makes one report per hour, and sends up to 16 queued ones after an outage. An address may belong
+    to a LoRaWAN server, or to a browser that simulates a thousand devices.
     """
 
     device: Rate = Rate(1, 20)
@@ -37,15 +37,15 @@ class Buckets:
     A forgotten key starts again with a full bucket; the other limits stop a client that uses many keys.
 
     Args:
-        rate: The rate and burst of a bucket.
-        most: The number of keys to remember.
-        clock: Monotonic seconds.
+        rate: Each bucket's rate and burst.
+        max_keys: The number of keys to remember.
+        clock: Returns monotonic seconds.
     """
 
-    def __init__(self, rate: Rate, clock: Callable[[], float], most: int = MOST_BUCKETS) -> None:
+    def __init__(self, rate: Rate, clock: Callable[[], float], max_keys: int = MAX_BUCKETS) -> None:
         self._rate = rate
         self._clock = clock
-        self._most = most
+        self._max_keys = max_keys
         self._buckets: OrderedDict[object, tuple[float, float]] = OrderedDict()  # key -> tokens, and time
 
     def __len__(self) -> int:
@@ -54,12 +54,12 @@ class Buckets:
     def take(self, key: object) -> int:
         """Take a token and return 0, or return the whole seconds until one is available."""
         now = self._clock()
-        tokens, then = self._buckets.get(key, (float(self._rate.burst), now))
-        tokens = min(self._rate.burst, tokens + (now - then) * self._rate.per_s)
+        tokens, last = self._buckets.get(key, (float(self._rate.burst), now))
+        tokens = min(self._rate.burst, tokens + (now - last) * self._rate.per_s)
         wait_s = 0 if tokens >= 1 else math.ceil((1 - tokens) / self._rate.per_s)
         self._buckets[key] = (tokens if wait_s else tokens - 1, now)
         self._buckets.move_to_end(key)
-        if len(self._buckets) > self._most:
+        if len(self._buckets) > self._max_keys:
             self._buckets.popitem(last=False)
         return wait_s
 

@@ -1,4 +1,4 @@
-"""The door's metrics for Prometheus: nothing about single devices or clients."""
+"""The door's Prometheus metrics, which reveal nothing about individual devices or clients."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

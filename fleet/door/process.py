@@ -8,7 +8,7 @@ from ...server.service.process import Fault, announce_ready, catch_signals, noti
 from .app import Door
 from .publisher import PUBACK_S, ReportPublisher
 
-MOST_CONNECTIONS = 512  # twice the reports in flight, so that none waiting for a PUBACK is closed
+MAX_CONNECTIONS = 512  # twice the reports in flight, so that no connection awaiting a PUBACK is closed
 _TICK_S = 0.1
 
 
@@ -20,9 +20,9 @@ def run(publisher: ReportPublisher, door: Door, host: str, port: int) -> None:
         HushmoteError: The broker has not accepted the publisher even once.
     """
     with contextlib.ExitStack() as stack:
-        # Bind the address first, so that an error stops us before anything else starts. The server also
-        # ends before the publisher, so that pending requests still get their answers.
-        server = BoundedServer(host, port, door, most_connections=MOST_CONNECTIONS, grace_s=PUBACK_S + 1)
+        # Bind the address first, so that an error stops us before anything else starts. The server also stops
+        # before the publisher, so that pending requests still get their answers.
+        server = BoundedServer(host, port, door, most_connections=MAX_CONNECTIONS, grace_s=PUBACK_S + 1)
         stop_signals = stack.enter_context(catch_signals())
         stack.enter_context(publisher)
         stack.enter_context(server)

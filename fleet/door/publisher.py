@@ -23,13 +23,13 @@ from ...server.errors import HushmoteError
 from ...server.ingest.broker_url import BrokerAddress
 from ...server.ingest.connector import SHORT_S, Connector
 from ...server.ingest.link import Protocol
-from ...server.ingest.pacing import MOST_WAIT_S, Backoff
+from ...server.ingest.pacing import MAX_WAIT_S, Backoff
 from ...server.ingest.session import BrokerRefused, Session
 from ...server.ingest.status import Status
 from .connection import DoorConnection
 from .retained import Retained, filters
 
-MOST_IN_FLIGHT = 256
+MAX_IN_FLIGHT = 256
 PUBACK_S = 4.0  # how long a sender waits for a PUBACK
 _TURN_S = 0.5
 _STOP_S = 5.0
@@ -37,7 +37,7 @@ _NOBODY_COUNTS = 16  # MQTT 5: no matching subscribers, not even an offline clie
 
 
 class Outcome(enum.Enum):
-    """The outcome of a publication: with any but RECEIVED, the report must be sent again."""
+    """The outcome of a publication. Unless it is RECEIVED, the report must be sent again."""
 
     RECEIVED = enum.auto()
     AWAY = enum.auto()  # not connected to the broker, or the connection was lost
@@ -90,7 +90,7 @@ class ReportPublisher:
         protocol: Literal["auto", "5", "3.1.1"] = "auto",
         puback_s: float = PUBACK_S,
         hung_s: float = 2 * PUBACK_S,
-        most_in_flight: int = MOST_IN_FLIGHT,
+        most_in_flight: int = MAX_IN_FLIGHT,
     ) -> None:
         self._puback_s, self._hung_s, self._most_in_flight = puback_s, hung_s, most_in_flight
         self.retained = Retained(fleets)
@@ -129,12 +129,12 @@ class ReportPublisher:
 
     @property
     def in_flight(self) -> int:
-        """Number of reports that have no outcome yet."""
+        """Number of reports without an outcome so far."""
         return self._in_flight
 
     @property
     def unavailable_reason(self) -> str | None:
-        """Why reports are not accepted at the moment, without names and addresses; None if they are."""
+        """Why reports are currently not accepted, without names and addresses; None if they are accepted."""
         return None if self.ready.is_set() else "not connected to the broker"
 
     async def publish(self, topic: str, payload: bytes) -> Outcome:
@@ -173,7 +173,7 @@ class ReportPublisher:
         )
 
     def _run(self) -> None:
-        backoff = Backoff(MOST_WAIT_S)
+        backoff = Backoff(MAX_WAIT_S)
         while not self._stopping.is_set():
             connection = self._connector.connect()
             if connection is not None:
@@ -192,7 +192,7 @@ class ReportPublisher:
         self._settle_all()
 
     def _serve(self, connection: DoorConnection) -> None:
-        """Work on a connection until it is lost or stop() is called."""
+        """Serve a connection until it is lost or stop() is called."""
         greeted = False
         while not self._stopping.is_set():
             alive = connection.turn(_TURN_S, self._wake_r)
@@ -228,7 +228,7 @@ class ReportPublisher:
         self.ready.set()
 
     def _send(self, connection: DoorConnection) -> None:
-        while self._queue and self.ready.is_set() and len(self._under_way) < connection.most:
+        while self._queue and self.ready.is_set() and len(self._under_way) < connection.max_in_flight:
             waiting = self._queue.popleft()
             mid = connection.publish(waiting.topic, waiting.payload)
             if mid is None:
@@ -260,7 +260,7 @@ class ReportPublisher:
         self._tell()
 
     def _tell(self) -> None:
-        """Wake the waiting callers, once for each event loop."""
+        """Wake the waiting callers, once per event loop."""
         if not self._settled:
             return
         by_loop: dict[asyncio.AbstractEventLoop, list[tuple[_PendingReport, Outcome]]] = {}

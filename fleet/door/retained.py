@@ -9,8 +9,8 @@ from ...server.wire.topics import check_fleet
 
 _NAME = r"[a-z0-9_-]{1,32}"
 _TOPIC = re.compile(rf"hushmote/v1/({_NAME})/(experiment|result)/({_NAME})", re.ASCII)
-_MOST_BYTES = {"experiment": 2048, "result": 16_384}  # the largest experiment has 1,093 with its signature
-_MOST_NAMES = 1024  # of each kind, since anyone who may publish could retain any number
+_MAX_BYTES = {"experiment": 2048, "result": 16_384}  # a signed experiment has at most 1,093
+_MAX_NAMES = 1024  # of each kind, since anyone who may publish could retain any number
 
 
 def filters(fleets: Sequence[str] | None) -> list[str]:
@@ -23,19 +23,19 @@ def filters(fleets: Sequence[str] | None) -> list[str]:
         NameRefused: If a name is invalid.
     """
     names = ["+"] if fleets is None else [check_fleet(name) for name in fleets]
-    return [f"hushmote/v1/{name}/{kind}/+" for name in names for kind in _MOST_BYTES]
+    return [f"hushmote/v1/{name}/{kind}/+" for name in names for kind in _MAX_BYTES]
 
 
 class Retained:
     """Experiments and results as the broker last sent them; one thread writes, any thread may read.
 
     Args:
-        fleets: Fleets that are valid even without an experiment. The attribute also has those with one.
+        fleets: Fleets that are valid even without an experiment. The attribute also has those that have one.
     """
 
     def __init__(self, fleets: Iterable[str] | None) -> None:
-        self._named = frozenset(itertools.islice(fleets or (), _MOST_NAMES))
-        self._payloads: dict[str, dict[tuple[str, str], bytes]] = {kind: {} for kind in _MOST_BYTES}
+        self._named = frozenset(itertools.islice(fleets or (), _MAX_NAMES))
+        self._payloads: dict[str, dict[tuple[str, str], bytes]] = {kind: {} for kind in _MAX_BYTES}
         self.fleets = self._named
 
     def take(self, topic: str, payload: bytes) -> None:
@@ -44,10 +44,10 @@ class Retained:
         if match is None:
             return
         fleet, kind, name = match.groups()
-        payloads = dict(self._payloads[kind])  # copied, so that readers in other threads never see a change
-        if not payload or len(payload) > _MOST_BYTES[kind]:
+        payloads = dict(self._payloads[kind])  # copy, so that readers in other threads never see a change
+        if not payload or len(payload) > _MAX_BYTES[kind]:
             payloads.pop((fleet, name), None)
-        elif len(payloads) < _MOST_NAMES or (fleet, name) in payloads:
+        elif len(payloads) < _MAX_NAMES or (fleet, name) in payloads:
             payloads[fleet, name] = payload
         self._payloads[kind] = payloads
         self.fleets = self._named | {fleet for fleet, _ in self._payloads["experiment"]}

@@ -28,13 +28,13 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ...server.errors import ProvisionError
 
-AUTHORITY_DAYS = 7305  # 20 years: a board in the field gets a new one only by being flashed
+AUTHORITY_DAYS = 7305  # 20 years, because a board in the field gets a new root only by being flashed
 BROKER_DAYS = 825
 AGGREGATOR_DAYS = 825
 DEVICE_DAYS = 3653
 
 SERVER_URI = "urn:hushmote:server"
-"""The name by which the servers of a broker recognize each other; no client has it."""
+"""The name by which a broker's servers recognize each other; no client has it."""
 
 _EARLY = datetime.timedelta(days=1)  # a clock that is hours slow must accept a new certificate
 _LABEL = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)", re.ASCII)
@@ -42,7 +42,7 @@ _NAME = re.compile(r"[A-Za-z0-9 _.-]{1,64}", re.ASCII)
 
 
 class AuthorityError(ProvisionError):
-    """A certificate or key cannot be made, read or used; the text says what would be right."""
+    """Raised if a certificate or key cannot be created, read or used; the message says what was expected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class CertifiedKey:
 
     @property
     def until(self) -> datetime.datetime:
-        """When the certificate ends."""
+        """When the certificate expires."""
         return self.certificate.not_valid_after_utc
 
     def to_pem(self, passphrase: bytes | None = None) -> bytes:
@@ -75,7 +75,7 @@ class CertifiedKey:
         return b"".join(parts)
 
     def board_fields(self) -> tuple[str, str]:
-        """Return certificate and key as a device's settings hold them: base64 of DER, for every port."""
+        """Return certificate and key in the format of a device's settings: base64 of DER, for every port."""
         key = self.key.private_bytes(Encoding.DER, PrivateFormat.TraditionalOpenSSL, NoEncryption())
         return der_text(self.certificate), base64.b64encode(key).decode()
 
@@ -99,17 +99,17 @@ def host_names(certificate: x509.Certificate) -> list[str]:
 
 
 def new_authority(fleet: str, now: datetime.datetime) -> CertifiedKey:
-    """Return a new root; its name ends in 32 random bits, which tell two roots of a fleet apart."""
+    """Return a new root; its name ends in 32 random bits, which distinguish a fleet's roots."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _subject(f"Hushmote {fleet} {secrets.token_hex(4)}")
-    # A path of one: the next root is signed by this one while both are in use.
+    # Path length 1, because this root signs the next one while both are in use.
     end = now + datetime.timedelta(days=AUTHORITY_DAYS)
     builder = _builder(subject, subject, key.public_key(), now, end, 1)
     return CertifiedKey(_sign(builder.serial_number(x509.random_serial_number()), key, key), key)
 
 
 def cross_sign(old: CertifiedKey, new: CertifiedKey, now: datetime.datetime) -> x509.Certificate:
-    """Return the old root's certificate for the new one: anyone who trusts the old then trusts both."""
+    """Return the old root's certificate for the new one, so that anyone who trusts the old trusts both."""
     public = new.key.public_key()
     end = min(old.until, new.until)
     builder = _builder(new.certificate.subject, old.certificate.subject, public, now, end, 0)
@@ -124,11 +124,11 @@ def issue_broker(
     Args:
         authority: The fleet's authority.
         hosts: The names and addresses.
-        now: This moment, UTC.
-        clustered: The broker has several servers, and this one also uses it to connect to the others.
+        now: The current time, UTC.
+        clustered: Whether the broker has several servers; they also use it to connect to each other.
     """
     if not hosts:
-        raise AuthorityError("a broker needs a name: give --host as devices reach it")
+        raise AuthorityError("a broker needs a name: give --host, the name under which devices reach it")
     names: list[x509.GeneralName] = [host_name(host) for host in hosts]
     usage = [ExtendedKeyUsageOID.SERVER_AUTH]
     if clustered:
@@ -145,7 +145,7 @@ def issue_client(authority: CertifiedKey, name: str, now: datetime.datetime, day
 
 
 def client_uri(name: str, serial: int) -> str:
-    """Return the second name of a client's certificate, by which NATS revokes it."""
+    """Return the second name in a client's certificate, by which NATS revokes it."""
     return f"urn:hushmote:{quote(name, safe='')}:{serial:x}"
 
 
@@ -161,9 +161,9 @@ def _issue(
     if not _NAME.fullmatch(name):
         raise AuthorityError(f"{name!r} cannot be in a certificate: 1 to 64 letters, digits, spaces, _ . -")
     if now >= authority.until:
-        raise AuthorityError(f"the authority ended on {authority.until:%Y-%m-%d}: rotate the ca")
+        raise AuthorityError(f"the authority expired on {authority.until:%Y-%m-%d}: rotate the ca")
     if days < 1:
-        raise AuthorityError("a certificate holds for at least 1 day")
+        raise AuthorityError("a certificate must be valid for at least 1 day")
     key = ec.generate_private_key(ec.SECP256R1())
     end = min(now + datetime.timedelta(days=days), authority.until)
     builder = _builder(_subject(name), authority.certificate.subject, key.public_key(), now, end)
@@ -173,14 +173,14 @@ def _issue(
 
 
 def host_name(host: str) -> x509.GeneralName:
-    """Return a host as a certificate names it; raises AuthorityError unless it is a name or an address."""
+    """Return a host's name for a certificate; raises AuthorityError unless it is a name or an address."""
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
         pass
     if len(host) > 253 or not all(_LABEL.fullmatch(label) for label in host.split(".")):
         raise AuthorityError(
-            f"host {host!r} must be a DNS name in small letters or an IP address, without a port or wildcard"
+            f"host {host!r} must be a lowercase DNS name or an IP address, without a port or wildcard"
         )
     return x509.DNSName(host)
 
@@ -188,9 +188,9 @@ def host_name(host: str) -> x509.GeneralName:
 def revocation_list(
     authority: CertifiedKey, revoked: Sequence[tuple[int, datetime.datetime]], now: datetime.datetime
 ) -> bytes:
-    """Return the PEM list of an authority's revoked certificates, given as (serial number, when).
+    """Return the PEM list of an authority's revoked certificates, given as (serial number, time).
 
-    The list is valid for as long as the authority: a broker whose list has expired refuses everyone.
+    The list is valid for as long as the authority, because a broker refuses everyone if its list has expired.
     """
     builder = x509.CertificateRevocationListBuilder().issuer_name(authority.certificate.subject)
     builder = builder.last_update(now - _EARLY).next_update(authority.until)
@@ -208,7 +208,7 @@ def needs_passphrase(pem: bytes) -> bool:
 
 
 def parse(pem: bytes, where: str, passphrase: bytes | None = None) -> CertifiedKey:
-    """Parse the output of CertifiedKey.to_pem(); raise AuthorityError, never with a part of the key."""
+    """Parse the output of CertifiedKey.to_pem(); raise AuthorityError, which never shows part of the key."""
     try:
         certificates = x509.load_pem_x509_certificates(pem)
         key = load_pem_private_key(pem, passphrase if needs_passphrase(pem) else None)
@@ -218,25 +218,26 @@ def parse(pem: bytes, where: str, passphrase: bytes | None = None) -> CertifiedK
         if needs_passphrase(pem):
             raise AuthorityError(f"wrong passphrase for {where}, or the file is damaged") from None
         raise AuthorityError(
-            f"{where} must hold a key and its certificate, as `hushmote provision` wrote it"
+            f"{where} must contain a key and its certificate, as `hushmote provision` wrote it"
         ) from None
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificates[0].public_key():
-        raise AuthorityError(f"{where} must hold a P-256 key and the certificate of this key")
+        raise AuthorityError(f"{where} must contain a P-256 key and its certificate")
     return CertifiedKey(certificates[0], key, tuple(certificates[1:]))
 
 
 def parse_board_fields(certificate: str, key: str) -> CertifiedKey:
-    """Parse the output of CertifiedKey.board_fields(); raise ValueError, never with a part of the key."""
+    """Parse the output of CertifiedKey.board_fields(); raise ValueError, never with part of the key."""
     try:
-        own_certificate = x509.load_der_x509_certificate(base64.b64decode(certificate, validate=True))
-        own = load_der_private_key(base64.b64decode(key, validate=True), None)
+        parsed_certificate = x509.load_der_x509_certificate(base64.b64decode(certificate, validate=True))
+        parsed_key = load_der_private_key(base64.b64decode(key, validate=True), None)
     except (ValueError, TypeError):
         raise ValueError(
             "mqtt_cert and mqtt_key must be base64 of DER, as `hushmote provision` wrote them"
         ) from None
-    if not isinstance(own, ec.EllipticCurvePrivateKey) or own.public_key() != own_certificate.public_key():
+    is_p256 = isinstance(parsed_key, ec.EllipticCurvePrivateKey)
+    if not is_p256 or parsed_key.public_key() != parsed_certificate.public_key():
         raise ValueError("mqtt_key is not the P-256 key of mqtt_cert")
-    return CertifiedKey(own_certificate, own)
+    return CertifiedKey(parsed_certificate, parsed_key)
 
 
 def _subject(name: str) -> x509.Name:
@@ -254,12 +255,12 @@ def _builder(
     """Return a builder with the fields that all certificates share.
 
     Args:
-        subject: Whom the certificate names.
-        issuer: Who signs it.
-        public: The subject's key.
-        now: This moment, UTC.
+        subject: The name in the certificate.
+        issuer: The signer's name.
+        public: The subject's public key.
+        now: The current time, UTC.
         end: When it expires.
-        path_length: Of an authority; None for a certificate that signs no other.
+        path_length: An authority's path length; None for a certificate that signs no others.
     """
     signs = path_length is not None
     usage = x509.KeyUsage(
@@ -286,6 +287,6 @@ def _key_identifier(key: ec.EllipticCurvePrivateKey) -> x509.AuthorityKeyIdentif
 def _sign(
     builder: x509.CertificateBuilder, signer: ec.EllipticCurvePrivateKey, subject: ec.EllipticCurvePrivateKey
 ) -> x509.Certificate:
-    own = x509.SubjectKeyIdentifier.from_public_key(subject.public_key())
-    builder = builder.add_extension(own, critical=False)
+    identifier = x509.SubjectKeyIdentifier.from_public_key(subject.public_key())
+    builder = builder.add_extension(identifier, critical=False)
     return builder.add_extension(_key_identifier(signer), critical=False).sign(signer, SHA256())

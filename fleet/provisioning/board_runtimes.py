@@ -1,4 +1,4 @@
-"""The runtimes for a board's files: CPython, MicroPython on this machine, or a board."""
+"""The runtimes that can run a board's files: CPython, MicroPython on this machine, or a board."""
 
 import shutil
 import subprocess
@@ -13,17 +13,17 @@ from ...device import ldp_client
 from ...server.errors import HushmoteError
 
 CLIENT = Path(ldp_client.__file__)
-_ERROR_BYTES = 4096  # of a failing runtime's last output
+_ERROR_BYTES = 4096  # how much of a failed runtime's last output to read
 _KINDS = ("RUNTIME ", "JOB ", "TALLY ", "CODE ")
 
 
 class RuntimeFault(HushmoteError):
-    """A runtime failed or misbehaved; the text says how."""
+    """Raised if a runtime failed or misbehaved; the message says how."""
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """A Python for boards' files.
+    """A Python interpreter for boards' files.
 
     Attributes:
         name: Its name.
@@ -48,13 +48,13 @@ def run_script(
     Args:
         runtime: The runtime.
         script: The script.
-        files: The client's file first, then the modules to import before the call; a board uses its own
+        files: The client's file, followed by the modules to import before the call; a board uses its own
             files and may lack some.
-        call: The last line of the script.
+        call: The script's last line.
         silence_s: How long the script may print nothing, in seconds.
 
     Raises:
-        RuntimeFault: The script failed, hung or printed something else.
+        RuntimeFault: If the script failed, hung or printed something else.
     """
     with tempfile.TemporaryDirectory(prefix="hushmote-board-") as name:
         folder = Path(name)
@@ -62,8 +62,8 @@ def run_script(
         shutil.copy(client, folder / "ldp_client.py")
         for path in further:
             shutil.copy(path, folder)
-        lacking = "pass" if runtime.board else "raise"
-        lines = [f"try:\n    import {path.stem}\nexcept ImportError:\n    {lacking}" for path in further]
+        on_missing = "pass" if runtime.board else "raise"
+        lines = [f"try:\n    import {path.stem}\nexcept ImportError:\n    {on_missing}" for path in further]
         sent = folder / "board_script.py"
         sent.write_text("\n".join([script.read_text(encoding="utf-8"), *lines, call, ""]), encoding="utf-8")
         end = ("run", str(sent), "+", "reset") if runtime.board else (sent.name,)

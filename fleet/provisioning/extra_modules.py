@@ -1,4 +1,4 @@
-"""The files of `hushmote flash --with`: further mechanisms and types, checked before they are copied."""
+"""Files given with `hushmote flash --with`: further mechanisms and types, checked before they are copied."""
 
 import re
 import sys
@@ -10,8 +10,8 @@ from ...server.wire import board_files
 from ...server.wire.experiments import is_own
 from .usb import FlashError
 
-MOST_BYTES = 16 * 1024
-"""Limit of a file's source, in bytes: a board has little memory to load it into."""
+MAX_BYTES = 16 * 1024
+"""The size limit of a source file, in bytes, because a board has little memory to load it into."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
 _RESERVED = {"main", "boot", "micropython", "machine", "network", "umqtt", "esp32", "rp2", "hushmote"}
@@ -22,10 +22,10 @@ def further_files(words: Sequence[str], reserved: Sequence[str]) -> dict[str, by
 
     Args:
         words: Short names of shipped files (sw), paths of .py files, or package.module:Class.
-        reserved: Modules that boards have in any case.
+        reserved: Modules that boards always have.
 
     Raises:
-        FlashError: A file cannot be used.
+        FlashError: If a file cannot be used.
     """
     files: dict[str, bytes] = {}
     for word in words:
@@ -44,14 +44,14 @@ def _path(word: str) -> Path:
     if word in shipped:
         return shipped[word]
     if is_own(word):
-        from ...server.mechanisms.custom import board_file  # only here: it loads NumPy
+        from ...server.mechanisms.custom import board_file  # imported lazily because it loads NumPy
 
         return board_file(word)
     if word.endswith(".py"):
         return Path(word)
     shipped_names = "".join(f"{name}, " for name in shipped)
     raise FlashError(
-        f"--with {word}: take {shipped_names}a file of your own (my_channel.py), or package.module:Class"
+        f"--with {word}: use {shipped_names}your own file (my_channel.py), or package.module:Class"
     )
 
 
@@ -60,11 +60,11 @@ def _check(path: Path, source: bytes, files: dict[str, bytes], reserved: Sequenc
     if not _NAME.fullmatch(name):
         raise FlashError(f"--with {path}: name the file with a-z, 0-9 and _, so that boards can import it")
     if name in reserved or name in _RESERVED or name in sys.stdlib_module_names:
-        raise FlashError(f"--with {path}: boards have their own module {name}: rename yours")
+        raise FlashError(f"--with {path}: boards already have a module {name}: rename yours")
     if files.get(name, source) != source:
         raise FlashError(f"--with {path}: there are two files {name}.py: rename one of them")
-    if len(source) > MOST_BYTES:
-        raise FlashError(f"--with {path}: {len(source):,} bytes, but a board takes at most {MOST_BYTES:,}")
+    if len(source) > MAX_BYTES:
+        raise FlashError(f"--with {path}: {len(source):,} bytes, but boards accept at most {MAX_BYTES:,}")
     try:
         compile(source, str(path), "exec")
     except (SyntaxError, ValueError) as e:

@@ -1,7 +1,7 @@
-"""A device's settings as firmware in C or ESPHome takes them: a header, or a file that YAML includes.
+"""A device's settings for firmware in C or ESPHome: a header, or a file for YAML to include.
 
-Both hold the settings' secrets, so only their owner may read them (mode 0600), and so does the firmware that
-is built with them.
+Both contain the settings' secrets, so only their owner may read them (mode 0600). The firmware that is built
+with them contains the secrets as well.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Firmware(enum.StrEnum):
 
 
 def write(settings: DeviceSettings, folder: Path, target: Firmware) -> Path:
-    """Write a device's file for a target into a folder, in place of an older one; raises ProvisionError."""
+    """Write a device's file for a target into a folder, replacing an older one; raises ProvisionError."""
     if target is Firmware.C:
         path, text = folder / f"{settings.device_id}.h", c_header(settings)
     else:
@@ -35,7 +35,7 @@ def write(settings: DeviceSettings, folder: Path, target: Firmware) -> Path:
 
 
 def c_header(settings: DeviceSettings) -> str:
-    """Return a header of macros: texts, numbers and, for keys, initializers of arrays."""
+    """Return a header with macros: texts, numbers and, for keys, array initializers."""
     values = {
         "FLEET": _quoted(settings.fleet),
         "DEVICE_ID": _quoted(settings.device_id),
@@ -53,9 +53,9 @@ def c_header(settings: DeviceSettings) -> str:
         "WIFI_PASSWORD": _quoted(settings.wifi_password),
     }
     lines = [
-        f"/* Device {settings.device_id} of fleet {settings.fleet}. SECRET: it holds this one device's keys.",
-        "   Keep it and the firmware that is built with it to yourself; no two boards may share it. What the",
-        "   device lacks is not defined: without HUSHMOTE_KEY its fleet is open. */",
+        f"/* Device {settings.device_id} of fleet {settings.fleet}. SECRET: contains this device's keys.",
+        "   Keep it and the firmware that is built with it to yourself; no two boards may share it. Settings",
+        "   that the device does not have are undefined: without HUSHMOTE_KEY, its fleet is open. */",
         "#ifndef HUSHMOTE_DEVICE_H",
         "#define HUSHMOTE_DEVICE_H",
         "",
@@ -67,7 +67,7 @@ def c_header(settings: DeviceSettings) -> str:
 
 
 def esphome_yaml(settings: DeviceSettings) -> str:
-    """Return the YAML of `identity: !include FILE` in ESPHome's block `hushmote:`."""
+    """Return the YAML for `identity: !include FILE` in ESPHome's `hushmote:` block."""
     values = {
         "fleet": settings.fleet,
         "device_id": settings.device_id,
@@ -83,7 +83,7 @@ def esphome_yaml(settings: DeviceSettings) -> str:
         "consent_given": settings.consent_given,
     }
     lines = [
-        f"# Device {settings.device_id} of fleet {settings.fleet}. SECRET: it holds this one device's keys.",
+        f"# Device {settings.device_id} of fleet {settings.fleet}. SECRET: contains this device's keys.",
         "# Keep it and the firmware that is built with it to yourself; no two boards may share it.",
     ]
     for name, value in values.items():

@@ -1,8 +1,8 @@
-"""Puts Hushmote on a board over USB: check, copy, read back, install, and make the ledger if there is none.
+"""Puts Hushmote on a board over USB: check, copy, read back, install, and create the ledger if there is none.
 
-Everything goes through mpremote. New files are first copied into a separate folder, read back from flash and
-imported there; only then do they replace the board's files. So a flash that fails leaves the board as it was.
-The ledger in /ldp is never copied, overwritten or removed: the board makes it, once.
+Everything goes through mpremote. New files are first copied to a separate folder, read back from flash and
+imported there; only then do they replace the board's files. So a failed flash leaves the board as it was.
+The ledger in /ldp is never copied, overwritten or removed: the board creates it, once.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ MODULES = ("ldp_client", "ldp_p256", "consent", "preview", "gap", "kept_experime
 MODULES += ("mqtt_reporter", "station", "async_reporter")
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "device" / "main.py"
-"""The default application of a board."""
+"""A board's default application."""
 
 _STAGE = "/hushmote.new"
 
@@ -58,7 +58,7 @@ if r['sha'] == NAMES:
             before = words() if n in FURTHER else -1
             __import__(n)
             if n in FURTHER and words() == before:
-                raise ValueError(n + '.py enters nothing in ldp_client.MECHANISMS or TYPES')
+                raise ValueError(n + '.py adds nothing to ldp_client.MECHANISMS or TYPES')
         if 'main.py' in NAMES:
             with open(STAGE + '/main.py') as f: compile(f.read(), 'main.py', 'exec')
     except Exception as e: r['error'] = type(e).__name__ + ': ' + str(e)
@@ -89,7 +89,7 @@ for m, p in LOADED:
 print('HUSHMOTE:' + json.dumps(r))
 """
 
-# An ESP32 whose radio is off has a plain generator instead of a random source.
+# While its radio is off, an ESP32 has a plain generator instead of a random source.
 _FINISH = """
 r = {'ledger': 'kept', 'error': None}
 if PROVISION:
@@ -109,10 +109,10 @@ print('HUSHMOTE:' + json.dumps(r))
 
 @dataclass(frozen=True, slots=True)
 class FlashResult:
-    """The result of a flash.
+    """The result of flashing a board.
 
     Attributes:
-        copied, unchanged: The board's paths.
+        copied, unchanged: Paths on the board.
         ledger: "made", "made again" or "kept".
     """
 
@@ -142,19 +142,19 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The files and options of a flash.
+    """The files to flash, and the options.
 
     Attributes:
         source: Copy .py instead of .mpy files.
-        provision_again: Replace an old ledger by a new, empty one; that restarts the privacy bound and needs
-            settings that no board has used.
-        main: An application other than the example.
+        provision_again: Replace an old ledger with a new, empty one; this restarts the privacy bound and
+            needs settings that no board has used.
+        main: The application to use instead of the example.
         further: Files with mechanisms and types, which the board's settings then list: short names of those
             in device/ (sw), paths, or package.module:Class; or a umqtt/simple.py to copy instead of the
             bundled one if the firmware has none.
         yes: Someone at the board has consented, which a new ledger then records.
-        spare_bytes: Space that must stay free on the board's file system: littlefs needs blocks for folders,
-            and for a file while it replaces another.
+        spare_bytes: Space that must remain free on the board's file system, as littlefs needs blocks for
+            folders, and for a file while it replaces another.
     """
 
     source: bool = False
@@ -166,11 +166,11 @@ class Load:
 
     @property
     def umqtt(self) -> Path | None:
-        """The last umqtt/simple.py among the further files."""
+        """The last umqtt/simple.py in `further`."""
         return next((Path(word) for word in reversed(self.further) if _is_umqtt(word)), None)
 
     def modules(self) -> dict[str, bytes]:
-        """Return the source of the further files by module name; raise FlashError."""
+        """Return the other further files' source by module name; raise FlashError."""
         return further_files([word for word in self.further if not _is_umqtt(word)], MODULES)
 
 
@@ -188,7 +188,7 @@ def flash(
     timeout_s: float = 60.0,
     say: Callable[[str], None] = print,
 ) -> FlashResult:
-    """Put Hushmote and one board's settings on the board at port, and make its ledger if it has none.
+    """Put Hushmote and one board's settings on the board at port, and create its ledger if it has none.
 
     If an error is raised, the board's content is unchanged unless the message says otherwise.
 
@@ -197,13 +197,13 @@ def flash(
         settings_path: A file that `hushmote provision` wrote.
         load: The files and options.
         reset: Start the application afterwards.
-        ask: Called before the board makes a ledger; returns whether someone at the board says yes.
-        timeout_s: Timeout of each of about five steps.
-        say: Called with a line for each step done.
+        ask: Called before the board creates a ledger; returns whether someone at the board opts in.
+        timeout_s: The timeout for each of about five steps.
+        say: Called with a line for each completed step.
 
     Raises:
-        FlashError: The board could not be flashed.
-        ProvisionError: The settings cannot be used.
+        FlashError: If the board could not be flashed.
+        ProvisionError: If the settings cannot be used.
     """
     started_s = time.monotonic()
     settings = provision.load_settings(settings_path)
@@ -224,7 +224,7 @@ def flash(
     size = sum(len(f.content) for f in changed)
     if board.free_bytes is not None and changed and board.free_bytes < size + load.spare_bytes:
         raise FlashError(
-            f"the board's file system has {board.free_bytes // 1024} KB free and "
+            f"the board's file system has {board.free_bytes // 1024} KB free, but "
             f"{(size + load.spare_bytes) // 1024} KB are needed: remove files from it (mpremote fs rm)"
         )
     try:
@@ -235,7 +235,7 @@ def flash(
         ledger = {"PROVISION": make_ledger, "REPLACE": load.provision_again, "CONSENT": consent}
         _finish(link, changed, settings_path, settings, ledger)
     except FlashError:
-        with contextlib.suppress(FlashError):  # a board that does not answer: the next flash cleans up
+        with contextlib.suppress(FlashError):  # if the board does not answer, the next flash cleans up
             link.run("exec", f"STAGE={_STAGE!r}\n" + _CLEAN)
         raise
     ledger_change = ("made again" if board.ledger or board.device_id else "made") if make_ledger else "kept"
@@ -249,7 +249,7 @@ def flash(
             "silent until someone at the board says yes: hold its button for 3 s, or type yes() at its prompt"
         )
     if board.fat:
-        say("note: this file system is FAT, where a power cut may lock the board; littlefs has no such risk")
+        say("note: on this FAT file system, a power cut may lock the board; littlefs does not have this risk")
     if reset:
         link.run(
             "reset", failure="everything is in place, but the board did not restart: press its reset button"
@@ -269,7 +269,7 @@ _LEDGER_LINES = {
 
 
 def check_ledger(board: Board, settings: DeviceSettings, provision_again: bool) -> bool:
-    """Return whether to make a ledger; raise FlashError if these settings do not fit this board."""
+    """Return whether to create a ledger; raise FlashError if these settings do not match this board."""
     fresh = "make new settings with `hushmote provision`"
     if provision_again:
         if settings.ledger_made or settings.device_id == board.device_id:
@@ -284,20 +284,20 @@ def check_ledger(board: Board, settings: DeviceSettings, provision_again: bool) 
         return False
     if board.device_id is not None:
         raise FlashError(
-            f"this board was {board.device_id} and its ledger is gone, so it stays silent: {fresh}, then "
+            f"this board was {board.device_id} and its ledger is gone, so it remains silent: {fresh}, then "
             "--provision-again, which restarts its privacy bound"
         )
     if settings.ledger_made:
         raise FlashError(
-            f"the settings of {settings.device_id} have made a ledger on a board already, or may have when a "
-            f"flash was interrupted: {fresh}"
+            f"a ledger was already created with the settings of {settings.device_id}, or may have been when "
+            f"a flash was interrupted: {fresh}"
         )
     return True
 
 
 def sources(application: bytes, further: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the source by module name of a board's /lib, except umqtt; raise FlashError."""
-    # asyncio takes memory, so its reporter is for applications that name it.
+    """Return the source by module name for a board's /lib, except umqtt; raise FlashError."""
+    # asyncio uses memory, so copy its reporter only if the application mentions it.
     modules = [m for m in MODULES if m != "async_reporter" or m.encode() in application]
     return {m: _read(EXAMPLE.with_name(f"{m}.py")) for m in modules} | dict(further)
 
@@ -326,7 +326,7 @@ def _read(path: Path) -> bytes:
 
 
 def _stage(link: UsbLink, files: Sequence[_File], further: Sequence[str]) -> None:
-    """Copy files into the staging folder, and let the board read them back and import them."""
+    """Copy files to the staging folder, and have the board read them back and import them."""
     if not files:
         return
     unchanged = "; the board's files are unchanged"
@@ -360,7 +360,7 @@ _HALF_DONE = "the modules are new, the application and settings may be the old o
 
 
 def _install_modules(link: UsbLink, changed: Sequence[_File], extension: str, modules: Sequence[str]) -> None:
-    """Put staged modules in their places, and check that the board loads these and no others."""
+    """Move staged modules into place, and check that the board loads these and no others."""
     other = "mpy" if extension == "py" else "py"
     verdict = link.ask(
         _PLACE + _INSTALL,
@@ -388,14 +388,14 @@ def _finish(
     settings: DeviceSettings,
     ledger: Mapping[str, Any],
 ) -> None:
-    """Make the ledger if asked to, then put settings and application in their places.
+    """Create the ledger if requested, then move settings and application into place.
 
-    The settings' file is marked before the board makes a ledger: a cable pulled in between then costs a new
-    device id, and never lets one id have two ledgers.
+    The settings file is marked before the board creates a ledger. If the cable is pulled in between, this
+    costs a new device id, but one id never gets two ledgers.
     """
     marked = provision.mark_ledger(path, settings, True)
     verdict = link.ask(
-        # The application last: a board that loses power in between starts the old one, or none.
+        # Move the application last: a board that loses power in between starts the old one, or none.
         _PLACE + _FINISH + _CLEAN,
         failure=_HALF_DONE,
         STAGE=_STAGE,
@@ -405,4 +405,4 @@ def _finish(
     )
     if verdict["error"]:
         provision.mark_ledger(path, marked, settings.ledger_made)
-        raise FlashError(f"the board could not make its ledger ({verdict['error']}); {_HALF_DONE}")
+        raise FlashError(f"the board could not create its ledger ({verdict['error']}); {_HALF_DONE}")

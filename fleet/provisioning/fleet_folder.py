@@ -1,17 +1,17 @@
-"""A fleet's folder on disk: its authority, and the files of its broker and its aggregators.
+"""A fleet's folder on disk: its authority, and the files for its broker and its aggregators.
 
-    fleet.json                  names, ports, hosts; no secret
+    fleet.json                  names, ports, hosts; no secrets
     authority/ca.key            the authority's key and certificate: keep this folder offline
-    authority/ca-old.key        the authority before, while a rotation is under way
-    authority/issued.jsonl      what was issued and revoked, one line each
+    authority/ca-old.key        the previous authority, while a rotation is in progress
+    authority/issued.jsonl      a line for everything that was issued or revoked
     authority/signing.key       the key that signs experiments
-    broker/                     goes to the broker's machine: mosquitto.conf, acl, ca.pem, crl.pem, broker.pem
-    broker/1/, /2/, /3/         go to the NATS servers' machines: nats.conf, users.conf, ca.pem, broker.pem
-    aggregator/                 goes to the aggregator's: ca.pem, aggregator_1.pem, master.key, share
+    broker/                     for the broker's machine: mosquitto.conf, acl, ca.pem, crl.pem, broker.pem
+    broker/1/, /2/, /3/         for the NATS servers' machines: nats.conf, users.conf, ca.pem, broker.pem
+    aggregator/                 for the aggregator's machine: ca.pem, aggregator_1.pem, master.key, share
     devices/                    boards' settings files
 
-All folders have mode 0700 and all files 0600. Files are replaced in one step, so that a process that dies
-leaves the old or the new one.
+All folders have mode 0700 and all files 0600. Files are replaced atomically, so a process that dies leaves
+either the old or the new file.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ DOOR_CA = "door/ca.pem"
 
 
 class FolderError(ProvisionError):
-    """A fleet's folder cannot be made, read or used like this; the text says what would be right."""
+    """Raised if a fleet's folder cannot be created, read or used; the message says what was expected."""
 
 
 def now_utc() -> datetime.datetime:
-    """Return this moment, UTC, in whole seconds, as in certificates."""
+    """Return the current time, UTC, in whole seconds, as in certificates."""
     return datetime.datetime.now(datetime.UTC).replace(microsecond=0)
 
 
@@ -69,7 +69,7 @@ class FleetFolder:
     Attributes:
         path: The folder.
         fleet: Its specification.
-        passphrase: Of the authority's key; None if it has none.
+        passphrase: The passphrase of the authority's key; None if it is not encrypted.
     """
 
     path: Path
@@ -79,11 +79,11 @@ class FleetFolder:
     # Reading
 
     def signer(self) -> CertifiedKey:
-        """Return the authority in use; raises FolderError if its key is not here, and AuthorityError."""
+        """Return the current authority; raises FolderError if its key is not here, and AuthorityError."""
         return self._signer(AUTHORITY)
 
     def old_signer(self) -> CertifiedKey | None:
-        """Return the previous authority while a rotation is under way."""
+        """Return the previous authority while a rotation is in progress."""
         return self._signer(OLD_AUTHORITY) if (self.path / OLD_AUTHORITY).exists() else None
 
     def _signer(self, name: str) -> CertifiedKey:
@@ -94,7 +94,7 @@ class FleetFolder:
         return authority.needs_passphrase(self._read(AUTHORITY))
 
     def root(self) -> x509.Certificate:
-        """Return the certificate by which devices check the broker; needs no key and no passphrase."""
+        """Return the certificate that devices use to check the broker; needs no key and no passphrase."""
         return self.certificate(ROOT)
 
     def certificate(self, name: str) -> x509.Certificate:
@@ -110,15 +110,15 @@ class FleetFolder:
         try:
             return x509.load_pem_x509_certificates(self._read(name))
         except ValueError:
-            raise FolderError(f"{self.path / name} holds no certificate: copy it from its backup") from None
+            raise FolderError(f"{self.path / name} has no certificate: restore it from a backup") from None
 
     def master_file(self) -> Path | None:
-        """Return the master key's file, None if the key is kept in the environment."""
+        """Return the master key's file, or None if the key is kept in the environment."""
         path = self.path / MASTER
         return path if path.exists() else None
 
     def signing_file(self) -> Path | None:
-        """Return the signing key's file, None if the key is with the master key or not here."""
+        """Return the signing key's file, or None if the key is with the master key or not here."""
         path = self.path / SIGNING
         return path if path.exists() else None
 
@@ -131,26 +131,26 @@ class FleetFolder:
         try:
             return path.read_bytes()
         except FileNotFoundError:
-            whole = "this needs the folder where the fleet was made, with all its parts"
-            raise FolderError(f"there is no {path}: {whole}") from None
+            needed = "this needs the complete folder in which the fleet was created"
+            raise FolderError(f"there is no {path}: {needed}") from None
         except OSError as e:
             raise FolderError(f"cannot read {path}: {e.strerror}") from None
 
-    # What was issued
+    # The journal
 
     def journal(self) -> Journal:
-        """Return all that was issued and revoked; raises FolderError and JournalError."""
+        """Return everything that was issued and revoked; raises FolderError and JournalError."""
         return journal_file.parse(self._read(ISSUED), str(self.path / ISSUED))
 
     def _note(self, lines: bytes) -> None:
-        """Record certificates before they are issued or revoked; within _alone()."""
+        """Record certificates before they are issued or revoked; call this within _alone()."""
         path = self.path / ISSUED
         with refusing(FolderError, f"write {path}"):
             journal_file.add(path, lines)
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Wait until no other process issues or revokes, and keep others waiting; on Windows nobody waits."""
+        """Lock the folder for issuing and revoking, and wait for other processes; not on Windows."""
         with contextlib.ExitStack() as lock:
             if os.name == "posix":
                 import fcntl
@@ -169,9 +169,9 @@ class FleetFolder:
             private_file.replace(path, content)
 
     def put_fleet(self, fleet: FleetSpec) -> FleetFolder:
-        """Replace fleet.json and the files that follow from it.
+        """Replace fleet.json and the files generated from it.
 
-        These are the broker's configuration and access list, and the --broker files of the aggregators and of
+        These are the broker's configuration and access list, and the --broker files for the aggregators and
         the HTTP door.
         """
         shared = len(fleet.aggregators) > 1 and fleet.broker != NATS
@@ -189,10 +189,10 @@ class FleetFolder:
         return changed
 
     def put_users(self, trusted: Sequence[str] | None = None) -> None:
-        """Write who may connect to the fleet's NATS servers, from all that was issued and revoked.
+        """Write which users may connect to the fleet's NATS servers, based on the journal.
 
         Args:
-            trusted: Names of the trusted roots, if the folder does not have them yet.
+            trusted: The trusted roots' names, if they are not in the folder yet.
         """
         if self.fleet.broker == NATS:
             if trusted is None:
@@ -202,7 +202,7 @@ class FleetFolder:
                 self.put(f"{part}/users.conf", text)
 
     def put_trust(self, signers: Sequence[CertifiedKey]) -> None:
-        """Write which roots are trusted, the one in use first, since devices get only the first."""
+        """Write which roots are trusted, with the current one first, since devices get only the first."""
         pem = b"".join(s.certificate.public_bytes(Encoding.PEM) for s in signers)
         for name in ("aggregator/ca.pem", *(f"{part}/ca.pem" for part, _ in self.fleet.servers)):
             if name != ROOT:
@@ -213,7 +213,7 @@ class FleetFolder:
         self.put(ROOT, pem)  # last: this file shows that a rotation is complete
 
     def put_revocations(self, signers: Sequence[CertifiedKey], now: datetime.datetime) -> None:
-        """Give the broker the revocation list of each trusted root; NATS only has users."""
+        """Give the broker each trusted root's revocation list; for NATS, write its users instead."""
         if self.fleet.broker == NATS:
             self.put_users()
             return
@@ -231,8 +231,8 @@ class FleetFolder:
 
         Args:
             signer: The authority.
-            now: This moment, UTC.
-            old: A root that some devices in the field still trust alone.
+            now: The current time, UTC.
+            old: A previous root, if it is the only one that some devices in the field trust.
         """
         chain = () if old is None else (authority.cross_sign(old, signer, now),)
         for part, hosts in self.fleet.servers:
@@ -257,13 +257,13 @@ class FleetFolder:
         return (self.path / DOOR).exists()
 
     def put_door(self, signer: CertifiedKey, now: datetime.datetime) -> CertifiedKey:
-        """Issue the HTTP door's client certificate, with the files by which it checks the broker."""
+        """Issue the HTTP door's client certificate, and write the CA file for checking the broker."""
         door = authority.issue_client(signer, DOOR_NAME, now, authority.AGGREGATOR_DAYS)
         with self._alone():
             self._note(journal_file.certificate_line(door, "door", signer))
         self.put_users()
         folder = (self.path / DOOR).parent
-        with refusing(FolderError, f"make {folder}"):
+        with refusing(FolderError, f"create {folder}"):
             folder.mkdir(mode=0o700, exist_ok=True)
         self.put(DOOR_CA, self._read(ROOT))
         self.put(DOOR, door.to_pem())
@@ -276,8 +276,8 @@ class FleetFolder:
 
         Args:
             device: The device's id.
-            now: This moment, UTC.
-            more_follow: put_users() will be called after the last one.
+            now: The current time, UTC.
+            more_follow: Do not call put_users(), because the caller will after the last device.
 
         Raises:
             FolderError: If the device is revoked, or the folder cannot be written.
@@ -293,7 +293,7 @@ class FleetFolder:
         return client
 
     def issue_login(self, device: str) -> str:
-        """Make a device's password and put its hash into the broker's file; raises FolderError."""
+        """Create a device's password and write its hash to the broker's file; raises FolderError."""
         self.check_logins()
         with self._alone():
             self._check_not_revoked(device)
@@ -305,15 +305,15 @@ class FleetFolder:
         return password
 
     def check_logins(self) -> None:
-        """Raise FolderError if the fleet's broker takes only certificates."""
+        """Raise FolderError if the fleet's broker accepts only certificates."""
         if self.fleet.password_port is None:
             raise FolderError(
-                f"the broker of fleet {self.fleet.fleet} takes only certificates: leave out --password, "
-                "or make the fleet with --set password_port=8884"
+                f"the broker of fleet {self.fleet.fleet} accepts only certificates: omit --password, "
+                "or create the fleet with --set password_port=8884"
             )
 
     def keep_login(self, device: str) -> None:
-        """Note that a device with a login checks the broker by the root in use from now on."""
+        """Record that a device with a login now uses the current root to check the broker."""
         with self._alone():
             self._check_not_revoked(device)
             self._note(journal_file.login_line(device, self.root()))
@@ -323,12 +323,12 @@ class FleetFolder:
 
     def _check_not_revoked(self, device: str) -> None:
         if device in self.journal().revoked:
-            raise FolderError(f"device {device} is revoked, for good: provision it under a new id")
+            raise FolderError(f"device {device} is permanently revoked: provision it under a new id")
 
     def revoke(self, devices: Sequence[str], now: datetime.datetime) -> list[Credential]:
-        """Revoke devices for good: their certificates go on the list, their logins are removed.
+        """Revoke devices permanently: list their certificates as revoked, and remove their logins.
 
-        Even if this fails, the devices get nothing new.
+        Even if this fails, the devices cannot get new credentials.
 
         Returns:
             The credentials that were valid until now.
@@ -355,9 +355,9 @@ class FleetFolder:
         return [c for c in before.valid("device", now) if c.name in names]
 
     def issue_stand_in(self, device: str, now: datetime.datetime) -> CertifiedKey:
-        """Issue a certificate with a revoked device's name, for the command that clears its status.
+        """Issue a certificate in a revoked device's name, for the command that clears its status.
 
-        It ends within a day, and forget() puts it on the broker's list.
+        It expires within a day, and forget() adds it to the broker's revocation list.
 
         Raises:
             FolderError: If the folder cannot be read or written, or does not allow this.
@@ -370,7 +370,7 @@ class FleetFolder:
         return stand_in
 
     def device_files(self, device: str) -> list[Path]:
-        """Return a device's files in devices/: its settings and what was made from them, with its keys."""
+        """Return a device's files in devices/: its settings and the files generated from them."""
         files = (self.path / DEVICES).glob(f"{check_device(device)}*")
         return sorted(p for p in files if p.name.split(".")[0] == device)
 
@@ -383,7 +383,7 @@ class FleetFolder:
         return len(paths)
 
     def forget(self, device: str, now: datetime.datetime) -> None:
-        """Remove a device's id from the journal; its certificates are and stay revoked.
+        """Remove a device's id from the journal; its certificates are revoked and remain so.
 
         Raises:
             FolderError: If the folder cannot be read or written.
@@ -396,47 +396,47 @@ class FleetFolder:
             self.put(ISSUED, journal_file.forget(self.journal(), self._read(ISSUED), device))
 
     def withdraw(self, credentials: Sequence[Credential], now: datetime.datetime) -> None:
-        """Put single certificates on the list."""
+        """Revoke individual certificates."""
         with self._alone():
             signers, at = self.signers(), now.isoformat()
             self._note(b"".join(journal_file.line(withdraw=c.serial, at=at) for c in credentials if c.serial))
             self.put_revocations(signers, now)
 
     def signers(self) -> list[CertifiedKey]:
-        """Return the authority in use, and the previous one while both are trusted."""
+        """Return the current authority, and the previous one while both are trusted."""
         return [signer for signer in (self.signer(), self.old_signer()) if signer is not None]
 
 
 def make(path: Path, fleet: FleetSpec, *, passphrase: bytes | None = None, write_master: bool) -> FleetFolder:
-    """Make a fleet's folder, with everything that its broker and its aggregators need, and return it.
+    """Create a fleet's folder, with everything that its broker and its aggregators need, and return it.
 
-    If this fails, the files made up to then stay for a person to look at.
+    If this fails, the files created so far remain, so that someone can inspect them.
 
     Args:
-        path: Where to make it; an existing folder must be empty.
+        path: Where to create it; an existing folder must be empty.
         fleet: The fleet's specification.
         passphrase: Encrypts the authority's key; None to leave it unencrypted.
         write_master: Write a new master key to aggregator/master.key and a signing key to
             authority/signing.key.
 
     Raises:
-        FolderError: If the folder cannot be made, or is not empty.
-        AuthorityError: If a certificate cannot be made.
+        FolderError: If the folder cannot be created, or is not empty.
+        AuthorityError: If a certificate cannot be created.
         NameRefused: If a name is invalid.
-        MasterKeyError: If a key file cannot be made.
+        MasterKeyError: If a key file cannot be created.
     """
     check_fleet(fleet.fleet)
     for host in fleet.board_hosts:
         authority.host_name(host)
     if not fleet.hosts:
-        raise AuthorityError("a broker needs a name: give --host as devices reach it")
+        raise AuthorityError("a broker needs a name: give --host, the name under which devices reach it")
     if fleet.broker_folder and not PurePosixPath(fleet.broker_folder).is_absolute():
         raise FolderError(
-            f"--broker-folder {fleet.broker_folder!r} must begin with /: {fleet.broker} starts anywhere"
+            f"--broker-folder {fleet.broker_folder!r} must start with /: {fleet.broker} can start anywhere"
         )
     fleet = replace(fleet, broker_folder=fleet.broker_folder or str((path / "broker").resolve()))
-    _broker_texts(fleet)  # before anything is made
-    with refusing(FolderError, f"make the folder {path}"):
+    _broker_texts(fleet)  # check this before anything is created
+    with refusing(FolderError, f"create the folder {path}"):
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         if any(path.iterdir()):
             raise FolderError(f"{path} is not empty: give a folder that does not exist yet")
@@ -457,8 +457,8 @@ def make(path: Path, fleet: FleetSpec, *, passphrase: bytes | None = None, write
         folder.put_aggregator(root, name, now)
     if write_master:
         create_keys(path / MASTER, path / SIGNING)
-    if fleet.broker != NATS:  # there the group is a consumer, and no device may use it
-        # Random, so that no device can join the aggregators' group and get reports that it may not read.
+    if fleet.broker != NATS:  # with NATS the group is a consumer, which devices may not use
+        # A random name keeps devices from joining the aggregators' group to get reports they may not read.
         folder.put(SHARE, secrets.token_hex(16).encode() + b"\n")
     if fleet.password_port is not None:
         folder.put("broker/passwords", b"")
@@ -471,7 +471,7 @@ def _connection(url: str, name: str, more: dict[str, str]) -> str:
 
 
 def _broker_texts(fleet: FleetSpec) -> dict[str, str]:
-    """Return the files that follow from the plan alone, by their names in the folder."""
+    """Return the files generated from the specification alone, by their names in the folder."""
     if fleet.broker == NATS:
         servers = enumerate(fleet.servers, 1)
         return {f"{part}/nats.conf": nats.nats_conf(fleet, number) for number, (part, _) in servers}
@@ -486,10 +486,10 @@ def find(path: Path) -> FleetFolder:
         check_fleet(fleet.fleet)
         _broker_texts(fleet)
     except FileNotFoundError:
-        make_one = f"make one with `hushmote provision fleet {path} --host ...`"
-        raise FolderError(f"{path} is not a fleet's folder: {make_one}") from None
+        hint = f"create one with `hushmote provision fleet {path} --host ...`"
+        raise FolderError(f"{path} is not a fleet's folder: {hint}") from None
     except OSError as e:
         raise FolderError(f"cannot read {path / 'fleet.json'}: {e.strerror}") from None
     except (NameRefused, ProvisionError, ValueError, TypeError):
-        raise FolderError(f"{path / 'fleet.json'} is damaged: take it from its backup") from None
+        raise FolderError(f"{path / 'fleet.json'} is damaged: restore it from a backup") from None
     return FleetFolder(path, fleet)

@@ -1,4 +1,4 @@
-"""The specification of a fleet's folder: its broker, how to reach it, and the other users."""
+"""The specification of a fleet's folder: its broker, how to reach it, and its users."""
 
 import dataclasses
 import ipaddress
@@ -14,7 +14,7 @@ from pydantic.dataclasses import dataclass
 from ...server.wrong_value import wrong_value
 from .authority import DEVICE_DAYS
 
-# An underscore: no device id has one, so no device can get an aggregator's rights.
+# Device ids contain no underscores, so no device can get an aggregator's rights.
 _AGGREGATOR = re.compile(r"aggregator_[0-9]{1,4}", re.ASCII)
 
 DOOR = "door_1"
@@ -34,11 +34,11 @@ def aggregator_name(number: int) -> str:
 def check_aggregator(name: str) -> None:
     """Raise ValueError unless a name is an aggregator's."""
     if not _AGGREGATOR.fullmatch(name):
-        raise ValueError(f"an aggregator's user name is aggregator_1, aggregator_2, ..., not {name!r}")
+        raise ValueError(f"an aggregator's user name must be aggregator_1, aggregator_2, ..., not {name!r}")
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host is a machine's own address."""
+    """Return whether a host is a loopback address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -56,7 +56,7 @@ def describe_error(error: ValidationError, cls: Any) -> str:
     name = str(first["loc"][0]) if first["loc"] else ""
     if first["type"] == "unexpected_keyword_argument":
         printable = "".join(c if c.isprintable() else "?" for c in name)
-        return f"unknown field {printable}: take {', '.join(f.name for f in dataclasses.fields(cls))}"
+        return f"unknown field {printable}: use {', '.join(f.name for f in dataclasses.fields(cls))}"
     secret = cls.__pydantic_config__.get("hide_input_in_errors", False)
     text = wrong_value(first, include_value=not secret)
     if name.endswith("port") and first["type"].endswith("_equal"):
@@ -75,21 +75,21 @@ class FleetSpec:
     """The specification of a fleet's folder, as stored in fleet.json.
 
     Attributes:
-        hosts: Names and addresses of the broker, as devices and aggregators reach it; with NATS one for each
+        hosts: The broker's names and addresses, by which devices and aggregators reach it; with NATS one per
             server.
-        port: TLS with client certificates.
-        password_port: TLS with passwords for devices that have no certificate, or None.
+        port: The port for TLS with client certificates.
+        password_port: The port for TLS with passwords, for devices that have no certificate, or None.
         broker_folder: Where broker/ will be on the broker's machine.
-        broker_user: The user that mosquitto becomes when root starts it.
-        aggregators: Their user names.
-        aggregator_port: A second port with client certificates, so that a firewall can tell aggregators from
-            devices, or None; with NATS the port on which aggregators speak NATS, by default 4222.
+        broker_user: The user that mosquitto switches to when started as root.
+        aggregators: The aggregators' user names.
+        aggregator_port: A second port for client certificates, so that a firewall can distinguish aggregators
+            from devices, or None; with NATS, the port on which aggregators speak NATS, by default 4222.
         broker: "mosquitto" or "nats".
-        cluster_port: Where NATS servers reach each other.
-        monitor_port: Where a NATS server reports its health to its own machine.
-        board_host: One more name for all NATS servers, or "".
-        device_days: Lifetime of devices' certificates.
-        consent: Where the people measured consented, so that boards do not ask; "" if each board asks first.
+        cluster_port: The port on which NATS servers reach each other.
+        monitor_port: The port on which a NATS server reports its health to its own machine.
+        board_host: An additional name for all NATS servers, or "".
+        device_days: Lifetime of devices' certificates, in days.
+        consent: Where the people being measured consented, so that boards do not ask; "" if each board asks.
     """
 
     fleet: str
@@ -121,7 +121,7 @@ class FleetSpec:
 
     @property
     def servers(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Each server's part of the folder, and the names in its certificate."""
+        """Each server's part of the folder, with the names in its certificate."""
         if self.broker == MOSQUITTO:
             return (("broker", self.hosts),)
         also = (self.board_host,) if self.board_host else ()

@@ -1,4 +1,4 @@
-"""Removes a forgotten device from the broker: its connection, its credentials and its status."""
+"""Removes a forgotten device's connection, credentials and status from the broker."""
 
 import datetime
 import os
@@ -19,9 +19,9 @@ _PROCESSES = Path("/proc")
 
 
 def reload_here(folder: FleetFolder) -> int:
-    """Send SIGHUP to the broker's processes that read this very folder; return how many there are.
+    """Send SIGHUP to the broker processes that read this exact folder; return how many there are.
 
-    0 where the broker runs elsewhere, reads a copy of the folder, or is not ours to signal.
+    The result is 0 if the broker runs elsewhere, reads a copy of the folder, or belongs to another user.
     """
     if Path(folder.fleet.broker_folder).resolve() != (folder.path / "broker").resolve():
         return 0
@@ -35,11 +35,11 @@ def _reload(process: Path, files: set[Path]) -> bool:
     try:
         program, *arguments = os.fsdecode((process / "cmdline").read_bytes()).rstrip("\0").split("\0")
         name = _CONFIGURATION.get(Path(program).name)
-        at = (process / "cwd").readlink() if name else Path()
-        if not any(Path(a).name == name and (at / a).resolve() in files for a in arguments):
+        cwd = (process / "cwd").readlink() if name else Path()
+        if not any(Path(a).name == name and (cwd / a).resolve() in files for a in arguments):
             return False
         os.kill(int(process.name), signal.SIGHUP)
-    except OSError:  # it has ended, or is another user's
+    except OSError:  # the process has ended, or belongs to another user
         return False
     return True
 
@@ -47,8 +47,8 @@ def _reload(process: Path, files: set[Path]) -> bool:
 def clear_status(folder: FleetFolder, device: str, now: datetime.datetime) -> None:
     """End a revoked device's connection to mosquitto and clear its retained status, in its name.
 
-    This uses a temporary certificate, whose key is not kept. NATS servers do not need this: once the user is
-    gone, they end its connections and drop its retained messages.
+    This uses a temporary certificate, whose key is not kept. NATS servers do not need it: once the user is
+    removed, they end its connections and delete its retained messages.
 
     Raises:
         BrokerUnreachable: If the broker does not answer.
@@ -59,8 +59,8 @@ def clear_status(folder: FleetFolder, device: str, now: datetime.datetime) -> No
     if folder.fleet.broker == NATS:
         return
     stand_in = folder.issue_stand_in(device, now)
-    with refusing(FolderError, "write a temporary file"), tempfile.TemporaryDirectory() as there:
-        file = Path(there) / "stand-in.pem"
+    with refusing(FolderError, "write a temporary file"), tempfile.TemporaryDirectory() as temporary:
+        file = Path(temporary) / "stand-in.pem"
         private_file.create(file, stand_in.to_pem())
         tls = client_context(folder.path / ROOT, file, file)
     device_health.clear(parse_broker_url(folder.fleet.url(), tls=True), tls, folder.fleet.fleet, device)

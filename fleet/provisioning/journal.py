@@ -1,10 +1,10 @@
-"""The record of everything that a fleet's authority issued and revoked: lines of JSON, in order.
+"""The record of everything that a fleet's authority issued and revoked: JSON lines, in order.
 
 {"name": "k3f9x1", "kind": "device", "serial": "1f...", "authority": "...", "until": "2036-..."}
-{"revoke": "k3f9x1", "at": "2026-..."}       a device: all it has, and all it would get
+{"revoke": "k3f9x1", "at": "2026-..."}       a device: everything it has and might get later
 {"withdraw": "1f...", "at": "2026-..."}      one certificate
 
-Forgetting a device rewrites its lines without its id; its certificates stay revoked by their numbers.
+Forgetting a device rewrites its lines without its id; its certificates remain revoked by serial number.
 """
 
 import datetime
@@ -24,19 +24,20 @@ FORGOTTEN = "forgotten"
 
 
 class JournalError(ProvisionError):
-    """The journal cannot be read; the text says which line is damaged and what to do."""
+    """Raised if the journal cannot be read; the message names the damaged line and says what to do."""
 
 
 @dataclass(frozen=True)
 class Credential:
-    """A certificate, or a device's login at the broker.
+    """A certificate, or a device's login for the broker.
 
     Attributes:
         kind: "device", "broker", "aggregator", "door" or FORGOTTEN, which has no name.
         serial: Hex digits; None for a login.
-        authority: Common name of the root that signed it, or by which the device checks the broker.
+        authority: Common name of the root that signed it or, for a login, that the device uses to check the
+            broker.
         until: When the certificate expires.
-        revoked: When it was put on the list, or the login removed.
+        revoked: When the certificate was revoked, or the login removed.
     """
 
     name: str
@@ -49,7 +50,7 @@ class Credential:
 
 @dataclass(frozen=True)
 class Journal:
-    """All lines, as of now.
+    """The current content of all lines.
 
     Attributes:
         credentials: In order of issue.
@@ -69,7 +70,7 @@ class Journal:
 
 
 def parse(text: bytes, where: str) -> Journal:
-    """Return the journal in a file's bytes; raises JournalError with the number of the damaged line."""
+    """Parse a journal file's bytes; raises JournalError with the damaged line's number."""
     credentials: list[Credential] = []
     revoked: dict[str, datetime.datetime] = {}
     for number, row in enumerate(text.splitlines(), 1):
@@ -89,13 +90,13 @@ def parse(text: bytes, where: str) -> Journal:
                     credentials[i] = replace(c, revoked=at)
         except (ValueError, KeyError, TypeError):
             raise JournalError(
-                f"{where} is damaged in line {number}: take it from its backup, or correct it"
+                f"{where} is damaged in line {number}: restore it from a backup, or correct it"
             ) from None
     return Journal(tuple(credentials), revoked)
 
 
 def forget(journal: Journal, text: bytes, device: str) -> bytes:
-    """Return a journal's bytes without a revoked device's id: its certificates keep numbers and dates."""
+    """Return a journal's bytes without a revoked device's id; its certificates keep serials and dates."""
     rows = [row for row in text.splitlines(keepends=True) if not _names(json.loads(row), device)]
     for c in journal.credentials:
         if (c.kind, c.name) == ("device", device) and c.serial and c.until and c.revoked:
@@ -121,7 +122,7 @@ def certificate_line(issued: CertifiedKey, kind: str, authority: CertifiedKey) -
 
 
 def login_line(device: str, root: x509.Certificate) -> bytes:
-    """Return the line for a device's login at the broker."""
+    """Return the line for a device's login for the broker."""
     return line(name=device, kind="device", serial=None, authority=common_name(root), until=None)
 
 

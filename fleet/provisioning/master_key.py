@@ -1,9 +1,10 @@
-"""Stores the keys of a server's fleets: in files that only their owner can read, or in the environment.
+"""Stores fleets' keys in files that only their owner can read, or in the environment.
 
-A counting file has a master key in its first line, 64 hex digits, and `announce:` with 128 in its last: it
-checks tags and signatures, and cannot sign. During a rotation older master keys stand between them. A signing
-file has the line `signing:` with 64 hex digits: it signs experiments, and cannot check tags. One file may do
-both, with `signing:` in the place of `announce:`. HUSHMOTE_MASTER_KEY has commas between them.
+A counting file has a master key of 64 hex digits in its first line, and `announce:` with 128 hex digits in
+its last. It can check tags and signatures, but not sign. During a rotation, older master keys are between
+them. A signing file has the line `signing:` with 64 hex digits. It can sign experiments, but not check tags.
+One file can do both, with `signing:` instead of `announce:`. In HUSHMOTE_MASTER_KEY, commas separate the
+keys.
 """
 
 import os
@@ -23,7 +24,7 @@ from ...server.wire.keys import (
     public_key_bytes,
 )
 
-MOST_MASTERS = 4  # each costs a forged report one more HMAC
+MAX_MASTERS = 4  # each adds one HMAC when checking a forged report
 
 _HEX = re.compile(r"[0-9a-fA-F]{64}", re.ASCII)
 _ANNOUNCE_HEX = re.compile(rf"[0-9a-fA-F]{{{2 * ANNOUNCE_KEY_BYTES}}}", re.ASCII)
@@ -36,10 +37,10 @@ def create_keys(path: Path, signing_path: Path | None = None) -> FleetKeys:
 
     Args:
         path: The master key's file.
-        signing_path: The signing key's file; None puts both into one.
+        signing_path: The signing key's file; None puts both keys into one file.
 
     Raises:
-        MasterKeyError: If a file exists or cannot be made; then neither is made.
+        MasterKeyError: If a file exists or cannot be created; then neither is created.
     """
     fleet_keys = FleetKeys((os.urandom(KEY_BYTES),), new_signing_key())
     if signing_path is None:
@@ -55,7 +56,7 @@ def create_keys(path: Path, signing_path: Path | None = None) -> FleetKeys:
 
 
 def _create(path: Path, text: str) -> None:
-    exists = f"{path} exists: new keys would lock out every device; take another path"
+    exists = f"{path} exists: new keys would lock out every device; use another path"
     with refusing(MasterKeyError, f"write {path}", exists):
         private_file.create(path, text.encode())
 
@@ -66,7 +67,7 @@ def new_signing_key() -> bytes:
         key = os.urandom(KEY_BYTES)
         try:
             public_key_bytes(key)
-        except MasterKeyError:  # about once in 2**32 times: above the order of the curve
+        except MasterKeyError:  # about once in 2**32 times, the key exceeds the curve's order
             continue
         return key
 
@@ -74,14 +75,14 @@ def new_signing_key() -> bytes:
 def load_keys(
     path: Path | None = None, environ: Mapping[str, str] | None = None, *, signing: Path | None = None
 ) -> FleetKeys | None:
-    """Return the keys of a file, else of HUSHMOTE_MASTER_KEY, else None.
+    """Return the keys from a file or, without a file, from HUSHMOTE_MASTER_KEY; None if neither is given.
 
     Without a signing key they can only count.
 
     Args:
         path: The file, or None.
         environ: The environment; os.environ by default.
-        signing: The file of the signing key that belongs to them.
+        signing: The file with the signing key that belongs to them.
 
     Raises:
         MasterKeyError: If a key is missing or malformed, if others can read a file, or if the two keys do not
@@ -93,38 +94,38 @@ def load_keys(
     parsed = _parse(text, where)
     if not parsed.masters:
         raise MasterKeyError(
-            f"{where} holds a signing key alone: give the file of the master key, 64 hex digits"
+            f"{where} has only a signing key: give the master key's file, with 64 hex digits"
         )
     if signing is not None:
-        own = load_signing_key(signing)
-        if parsed.has_announce_key and parsed.announce_key != public_key_bytes(own):
+        signing_key = load_signing_key(signing)
+        if parsed.has_announce_key and parsed.announce_key != public_key_bytes(signing_key):
             raise MasterKeyError(
-                f"{signing} is not the signing key that belongs to {where}: devices would refuse all it signs"
+                f"{signing} is not the signing key for {where}: devices would refuse everything it signs"
             )
-        return replace(parsed, signing=own, announce=None)
+        return replace(parsed, signing=signing_key, announce=None)
     if not parsed.has_announce_key:
-        add = "`hushmote provision upgrade` makes a signing key"
+        hint = "`hushmote provision upgrade` creates a signing key"
         if path is None:
-            add = f"put a comma, {_SIGNING} and 64 random hex digits after the master key"
+            hint = f"put a comma, {_SIGNING} and 64 random hex digits after the master key"
         raise MasterKeyError(
-            f"{where} holds no announce key or signing key, so devices would refuse every experiment: {add}"
+            f"{where} has no announce key or signing key, so devices would refuse every experiment: {hint}"
         )
     return parsed
 
 
 def load_signing_key(path: Path | None = None, environ: Mapping[str, str] | None = None) -> bytes:
-    """Return the signing key of a file, else of HUSHMOTE_MASTER_KEY; raises MasterKeyError."""
+    """Return the signing key from a file or, without one, HUSHMOTE_MASTER_KEY; raises MasterKeyError."""
     text, where = _read(path, environ)
     if text is None:
         raise MasterKeyError("there is no signing key: give its file with --signing-key")
     signing = _parse(text, where).signing
     if signing is None:
-        raise MasterKeyError(f"{where} holds no signing key: give the file that has the line {_SIGNING}...")
+        raise MasterKeyError(f"{where} has no signing key: give the file that has the line {_SIGNING}...")
     return signing
 
 
 def load_unsigned(path: Path) -> tuple[bytes, ...] | None:
-    """Return the master keys of a file from before signing keys existed, None if it has one.
+    """Return the master keys from a file that predates signing keys, or None if the file has one.
 
     Raises:
         MasterKeyError: If the file cannot be read, is malformed, or can be read by others.
@@ -135,7 +136,7 @@ def load_unsigned(path: Path) -> tuple[bytes, ...] | None:
 
 
 def without_signing(fleet_keys: FleetKeys) -> FleetKeys:
-    """Return the keys of an aggregator, which counts and checks signatures, but cannot sign."""
+    """Return the keys for an aggregator, which can count and check signatures, but not sign."""
     return FleetKeys(fleet_keys.masters, announce=fleet_keys.announce_key)
 
 
@@ -148,7 +149,7 @@ def to_text(fleet_keys: FleetKeys) -> str:
 
 
 def signing_text(fleet_keys: FleetKeys) -> str:
-    """Return the content of a file that has the signing key alone."""
+    """Return the content of a file that has only the signing key."""
     assert fleet_keys.signing is not None
     return f"{_SIGNING}{fleet_keys.signing.hex()}\n"
 
@@ -166,12 +167,12 @@ def _read(path: Path | None, environ: Mapping[str, str] | None) -> tuple[str | N
     except OSError as e:
         raise MasterKeyError(f"cannot read the master key {path}: {os_reason(e)}") from None
     if private_file.readable_by_others(path, mode):
-        raise MasterKeyError(f"{path} can be read by others: chmod 600 it")
+        raise MasterKeyError(f"{path} can be read by others: run `chmod 600` on it")
     return text, str(path)
 
 
 def _parse(text: str, where: str) -> FleetKeys:
-    """Return the keys in a text; no message quotes the text, which may be nearly a real key."""
+    """Return the keys in a text; messages never quote the text, which may be close to a real key."""
     words = text.replace(",", " ").split()
     signing = announce = None
     if words and words[-1].startswith(_SIGNING):
@@ -179,11 +180,11 @@ def _parse(text: str, where: str) -> FleetKeys:
     elif words and words[-1].startswith(_ANNOUNCE):
         announce = _announce_in(words.pop(), where)
     if (not words and signing is None) or any(_HEX.fullmatch(word) is None for word in words):
-        raise MasterKeyError(f"{where} must hold a master key of exactly 64 hex digits")
+        raise MasterKeyError(f"{where} must have a master key of exactly 64 hex digits")
     masters = tuple(bytes.fromhex(word) for word in words)
-    if len(masters) > MOST_MASTERS or len(set(masters)) < len(masters):
+    if len(masters) > MAX_MASTERS or len(set(masters)) < len(masters):
         raise MasterKeyError(
-            f"{where} must hold at most {MOST_MASTERS} master keys of 64 hex digits, no two alike"
+            f"{where} must have at most {MAX_MASTERS} different master keys of 64 hex digits"
         )
     return FleetKeys(masters, signing, announce)
 
@@ -195,7 +196,7 @@ def _signing_in(word: str, where: str) -> bytes:
         public_key_bytes(signing)
     except MasterKeyError:
         raise MasterKeyError(
-            f"{where} must hold a P-256 key of exactly 64 hex digits after {_SIGNING}"
+            f"{where} must have a P-256 key of exactly 64 hex digits after {_SIGNING}"
         ) from None
     return signing
 
@@ -204,7 +205,7 @@ def _announce_in(word: str, where: str) -> bytes:
     digits = word.removeprefix(_ANNOUNCE)
     if not _ANNOUNCE_HEX.fullmatch(digits):
         raise MasterKeyError(
-            f"{where} must hold an announce key of exactly {2 * ANNOUNCE_KEY_BYTES} hex digits after "
+            f"{where} must have an announce key of exactly {2 * ANNOUNCE_KEY_BYTES} hex digits after "
             f"{_ANNOUNCE}"
         )
     return bytes.fromhex(digits)

@@ -1,4 +1,4 @@
-"""A folder that `mpremote mip install` takes: the board's modules, compiled, with a package.json.
+"""Writes a folder for `mpremote mip install`: the board's modules, compiled, with a package.json.
 
 python -m hushmote.fleet.provisioning.mip FOLDER
 """
@@ -14,13 +14,13 @@ from . import umqtt
 from .flash import MODULES
 from .usb import FlashError, compile_mpy
 
-_ANY_BOARD = 6  # sys.implementation._mpy without an architecture: bytecode, which every board loads
+_ANY_BOARD = 6  # sys.implementation._mpy without an architecture: bytecode that every board can load
 
 
 def write_package(folder: Path) -> dict[str, bytes]:
     """Write package.json and the modules as .mpy files into folder, and return their contents by name.
 
-    The same sources and mpy-cross give the same bytes.
+    The output is reproducible for the same sources and mpy-cross.
 
     Raises:
         FlashError: If a module cannot be compiled, or a file cannot be written.

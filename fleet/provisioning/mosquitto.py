@@ -1,6 +1,7 @@
-"""Mosquitto's files for one fleet: its configuration, who may use which topic, and passwords' hashes.
+"""Mosquitto's files for one fleet: its configuration, access list and password hashes.
 
-Pure text. Written for mosquitto 2.0 (Debian's 2.0.11 and later); the tests start it with exactly these files.
+This module only generates text, for mosquitto 2.0 (Debian's 2.0.11 and later); the tests start mosquitto with
+exactly these files.
 """
 
 import base64
@@ -14,34 +15,34 @@ from ...server.wire.limits import BATCH_REPORTS
 from ...server.wire.topics import check_device, check_fleet, experiment_topic, report_filter
 from .fleet_spec import DOOR, FleetSpec, check_aggregator, fill_template
 
-_ITERATIONS = 101  # mosquitto_passwd's own; the passwords are 160 random bits, which no stretching helps
+_ITERATIONS = 101  # same as mosquitto_passwd; stretching does not help passwords of 160 random bits
 _SALT_BYTES = 12
 
-MOST_PACKET_BYTES = 4096
-MOST_CONNECTIONS = 100_000
-# The queue for an absent aggregator takes at most QUEUE_BYTES, and 400 bytes more for each message. It must
-# stay below the broker's memory limit: there the broker can send nothing, so the queue cannot drain.
-MOST_QUEUED = 2_000_000
+MAX_PACKET_BYTES = 4096
+MAX_CONNECTIONS = 100_000
+# The queue for an absent aggregator uses at most QUEUE_BYTES, plus 400 bytes per message. It must stay below
+# the broker's memory limit, at which the broker cannot send anything, so the queue could not drain.
+MAX_QUEUED = 2_000_000
 QUEUE_BYTES = 300_000_000
 MEMORY_BYTES = 1_500_000_000
-MOST_INFLIGHT = 2 * BATCH_REPORTS  # twice the aggregator's batch: it acknowledges only after a commit
+MAX_INFLIGHT = 2 * BATCH_REPORTS  # twice the aggregator's batch, which acknowledges only after a commit
 
 
 _FOR_AGGREGATORS = """\
-# The same for aggregators: open it in the firewall to their machines only. The others can then
-# be closed until an aggregator is back, and no crowd of boards can take its place."""
-_FOR_LOGINS = "# Boards without a certificate: the same TLS, and a login."
+# The same for aggregators. In the firewall, open this port only to their machines. The other ports
+# can then be closed until an aggregator is back, so that no crowd of boards can take its place."""
+_FOR_LOGINS = "# For boards without a certificate: the same TLS, with a login."
 
 
 def acl(fleet: str, aggregators: Sequence[str]) -> str:
-    """Return mosquitto's access list: who may use which topic of a fleet; anything else is refused."""
+    """Return mosquitto's access list: which user may use which of a fleet's topics, and nothing else."""
     prefix = f"hushmote/v1/{check_fleet(fleet)}"
     discovery = f"homeassistant/sensor/hushmote_{fleet}/+/config"
     lines = [
         "# Written by `hushmote provision`; anything not allowed here is refused.",
-        "# A board: its own reports and status, the experiments, and what was learned, also in the form for",
-        "# Home Assistant. %u is its certificate's or login's name; mosquitto refuses names with + or # in",
-        "# a pattern, and none is ever issued.",
+        "# A board: its own reports and status, the experiments, and the results, also in the form for Home",
+        "# Assistant. %u is the name in its certificate or login; mosquitto refuses names with + or # in",
+        "# patterns, and we never issue such names.",
         f"pattern write {prefix}/report/%u",
         f"pattern write {prefix}/status/%u",
         f"pattern read {prefix}/experiment/+",
@@ -61,7 +62,7 @@ def acl(fleet: str, aggregators: Sequence[str]) -> str:
         ]
     lines += [
         "",
-        "# The HTTP door, which has this name once a certificate was issued for it: any board's reports.",
+        "# The HTTP door, which has this name once a certificate is issued for it: any board's reports.",
         f"user {DOOR}",
         f"topic write {prefix}/report/+",
     ]
@@ -69,28 +70,28 @@ def acl(fleet: str, aggregators: Sequence[str]) -> str:
 
 
 def mosquitto_conf(plan: FleetSpec) -> str:
-    """Return mosquitto.conf: TLS only, nobody anonymous, nothing larger than Hushmote needs."""
+    """Return mosquitto.conf: only TLS, no anonymous clients, and no packets larger than Hushmote needs."""
     where = PurePosixPath(plan.broker_folder)
     experiment_topic(plan.fleet, "any")  # raises NameRefused for an invalid fleet name
     for text in (str(where), plan.broker_user):
         if "\n" in text or not text.isprintable():
-            raise ProvisionError("the broker's folder and user must be printable and one line")
+            raise ProvisionError("the broker's folder and user must be printable text on one line")
     values = {
         "fleet": plan.fleet,
         "user": plan.broker_user,
         "where": where,
         "passwords": "" if plan.password_port is None else f"\npassword_file {where}/passwords",
-        "queued": MOST_QUEUED,
+        "queued": MAX_QUEUED,
         "queue_bytes": QUEUE_BYTES,
         "memory_bytes": MEMORY_BYTES,
-        "inflight": MOST_INFLIGHT,
-        "packet_bytes": MOST_PACKET_BYTES,
-        "connections": MOST_CONNECTIONS,
+        "inflight": MAX_INFLIGHT,
+        "packet_bytes": MAX_PACKET_BYTES,
+        "connections": MAX_CONNECTIONS,
     }
     certificates = f"crlfile {where}/crl.pem\nrequire_certificate true\nuse_identity_as_username true\n"
     text = fill_template("mosquitto", values)
     for port, what, clients in (
-        (plan.port, "# Clients with a certificate of this fleet's authority.", certificates),
+        (plan.port, "# For clients with a certificate from this fleet's authority.", certificates),
         (plan.aggregator_port, _FOR_AGGREGATORS, certificates),
         (plan.password_port, _FOR_LOGINS, "require_certificate false\n"),
     ):
@@ -100,7 +101,7 @@ def mosquitto_conf(plan: FleetSpec) -> str:
 
 
 def password_line(device: str, password: str) -> str:
-    """Return a line of mosquitto's password file: PBKDF2 with SHA-512, as mosquitto_passwd writes it."""
+    """Return a line for mosquitto's password file: PBKDF2 with SHA-512, as written by mosquitto_passwd."""
     salt = secrets.token_bytes(_SALT_BYTES)
     digest = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, _ITERATIONS)
     encoded = "$".join(base64.b64encode(b).decode() for b in (salt, digest))
@@ -108,10 +109,10 @@ def password_line(device: str, password: str) -> str:
 
 
 def passwords(lines: Mapping[str, str]) -> str:
-    """Return mosquitto's password file from device id -> line, sorted."""
+    """Return mosquitto's password file for device id -> line, sorted."""
     return "".join(lines[device] + "\n" for device in sorted(lines))
 
 
 def parse_passwords(text: str) -> dict[str, str]:
-    """Return device id -> line of a password file."""
+    """Return device id -> line from a password file."""
     return {line.split(":", 1)[0]: line for line in text.splitlines() if line}

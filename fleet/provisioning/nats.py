@@ -1,6 +1,7 @@
-"""The NATS servers' files for one fleet: each one's configuration, and who may use which subject.
+"""The NATS servers' files for one fleet: their configurations, and which user may use which subject.
 
-Pure text. Written for nats-server 2.15; the tests start it on exactly this. A topic's slashes are dots here.
+This module only generates text, for nats-server 2.15; the tests start it with exactly these files. A topic's
+slashes become dots here.
 """
 
 from collections.abc import Container, Iterable, Sequence
@@ -13,11 +14,11 @@ from ...server.wire.topics import check_fleet, experiment_topic
 from .authority import SERVER_URI, client_uri
 from .fleet_spec import DOOR, FleetSpec, check_aggregator, fill_template, is_loopback
 from .journal import Credential
-from .mosquitto import MOST_CONNECTIONS, MOST_PACKET_BYTES
+from .mosquitto import MAX_CONNECTIONS, MAX_PACKET_BYTES
 
-MOST_STORE_BYTES = 20_000_000_000
-MOST_MEMORY_BYTES = 1_000_000_000
-MOST_SUBSCRIPTIONS = 200
+MAX_STORE_BYTES = 20_000_000_000
+MAX_MEMORY_BYTES = 1_000_000_000
+MAX_SUBSCRIPTIONS = 200
 HANDSHAKE_S = 60
 FORGOTTEN_MIN = 10
 
@@ -26,22 +27,22 @@ def check(fleet: FleetSpec) -> None:
     """Raise ProvisionError if NATS servers cannot serve such a fleet."""
     if len(fleet.hosts) not in (1, 3):
         raise ProvisionError(
-            f"NATS takes one --host for one server, or three for three, not {len(fleet.hosts)}: with two "
+            f"NATS needs one --host per server, for one or three servers, not {len(fleet.hosts)}: with two, "
             "both would have to stay up"
         )
     if fleet.password_port is not None:
-        raise ProvisionError("NATS has one port for MQTT, which takes certificates: leave out password_port")
+        raise ProvisionError("NATS has one MQTT port, which requires certificates: omit password_port")
 
 
 def nats_conf(fleet: FleetSpec, number: int) -> str:
-    """Return nats.conf of the server with this number, from 1; raises ProvisionError and NameRefused."""
+    """Return nats.conf for the server with this number, from 1; raises ProvisionError and NameRefused."""
     check(fleet)
     experiment_topic(fleet.fleet, "any")  # raises NameRefused for an invalid fleet name
     where = PurePosixPath(fleet.broker_folder) / str(number)
     if not str(where).isprintable() or '"' in str(where) or "\\" in str(where):
-        raise ProvisionError("the broker's folder must be printable and one line, without quotes")
+        raise ProvisionError("the broker's folder must be printable text on one line, without quotes")
     count = len(fleet.hosts)
-    own, here = _listens(fleet.hosts[number - 1])
+    public_address, local_address = _listen_addresses(fleet.hosts[number - 1])
     routes = [f'    "nats-route://{_in_url(host)}:{fleet.cluster_port}"' for host in fleet.hosts]
     values = {
         **asdict(fleet),
@@ -49,17 +50,17 @@ def nats_conf(fleet: FleetSpec, number: int) -> str:
         "number": number,
         "count": count,
         "where": where,
-        "own": own,
-        "here": here,
+        "public_address": public_address,
+        "local_address": local_address,
         "routes": "\n".join(routes),
         "servers": SERVER_URI,
         "handshake_s": HANDSHAKE_S,
         "forgotten_min": FORGOTTEN_MIN,
-        "store_bytes": MOST_STORE_BYTES,
-        "memory_bytes": MOST_MEMORY_BYTES,
-        "packet_bytes": MOST_PACKET_BYTES,
-        "connections": MOST_CONNECTIONS,
-        "subscriptions": MOST_SUBSCRIPTIONS,
+        "store_bytes": MAX_STORE_BYTES,
+        "memory_bytes": MAX_MEMORY_BYTES,
+        "packet_bytes": MAX_PACKET_BYTES,
+        "connections": MAX_CONNECTIONS,
+        "subscriptions": MAX_SUBSCRIPTIONS,
     }
     tls = fill_template("nats_tls", values).rstrip()
     text = fill_template("nats", values | {"tls": tls, "inner_tls": tls.replace("\n", "\n  ")})
@@ -68,9 +69,9 @@ def nats_conf(fleet: FleetSpec, number: int) -> str:
     return text
 
 
-def _listens(host: str) -> tuple[str, str]:
-    """Return the addresses on which a server listens, for others and for its own machine."""
-    if is_loopback(host):  # a server for this machine alone, perhaps one of three
+def _listen_addresses(host: str) -> tuple[str, str]:
+    """Return the addresses on which a server listens for other machines and for its own."""
+    if is_loopback(host):  # a server that only this machine uses, perhaps one of three
         return _in_url(host), _in_url(host)
     return ("[::]", "[::1]") if ":" in host else ("0.0.0.0", "127.0.0.1")
 
@@ -80,19 +81,20 @@ def _in_url(host: str) -> str:
 
 
 def users_conf(fleet: FleetSpec, credentials: Iterable[Credential], trusted: Container[str]) -> str:
-    """Return users.conf: an entry for each certificate that may connect, with its rights.
+    """Return users.conf: an entry for each certificate that may connect, with its permissions.
 
-    A user's name is the second name of its certificate: NATS finds that at once, but would compare a subject
-    with every entry.
+    A user's name is the second name in its certificate, which NATS looks up directly. It would compare a
+    subject with every entry.
 
     Args:
         fleet: The fleet's specification.
-        credentials: All that were issued.
-        trusted: Names of the trusted roots.
+        credentials: All credentials that were issued.
+        trusted: The trusted roots' names.
     """
     prefix = f"hushmote.v1.{check_fleet(fleet.fleet)}"
     discovery = f"homeassistant.sensor.hushmote_{fleet.fleet}.*.config"
-    # The server sends a client this for its own subscriptions at QoS 1; nobody can subscribe to it over MQTT.
+    # The server uses these subjects for a client's own QoS 1 subscriptions; MQTT clients cannot subscribe to
+    # them.
     answers = "$MQTT.sub.>"
     reads = [f"{prefix}.experiment.*", f"{prefix}.result.*", answers]
     aggregators = set(fleet.aggregators)
@@ -107,7 +109,7 @@ def users_conf(fleet: FleetSpec, credentials: Iterable[Credential], trusted: Con
             publish = _list([f"{prefix}.report.{c.name}", f"{prefix}.status.{c.name}"])
             rights = f"{{publish: {publish}, subscribe: $BOARD_READS}}"
         elif c.kind == "aggregator" and c.name in aggregators:
-            # NATS forgets what a removed user retained: so a revoked one stays, without a way in.
+            # NATS deletes a removed user's retained messages, so keep revoked users, but without a way in.
             rights, ways = "$AGGREGATOR", "[STANDARD, MQTT]" if valid else "[WEBSOCKET]"
         elif c.kind == "door" and c.name == DOOR and valid:
             rights = f"{{publish: {_list([f'{prefix}.report.*'])}, subscribe: {_list(reads)}}}"
@@ -115,10 +117,10 @@ def users_conf(fleet: FleetSpec, credentials: Iterable[Credential], trusted: Con
             continue
         user = client_uri(c.name, int(c.serial, 16))
         users.append(f'{{user: "{user}", allowed_connection_types: {ways}, permissions: {rights}}}')
-    boards = any("$BOARD_READS" in user for user in users)  # NATS refuses an unused name
+    boards = any("$BOARD_READS" in user for user in users)  # NATS refuses unused names
     lines = [
-        "# Written by `hushmote provision`: all who may connect. SIGHUP lets in new users and ends the",
-        "# connections of those who were removed.",
+        "# Written by `hushmote provision`: all users who may connect. After SIGHUP, new users can connect",
+        "# and removed users are disconnected.",
         *([f"BOARD_READS: {_list([*reads, discovery])}"] if boards else []),
         "AGGREGATOR: {",
         f"  publish: {_list(_aggregator_publishes(prefix, discovery))}",
@@ -132,7 +134,7 @@ def users_conf(fleet: FleetSpec, credentials: Iterable[Credential], trusted: Con
 
 
 def _aggregator_publishes(prefix: str, discovery: str) -> list[str]:
-    """Return the subjects that an aggregator may publish: experiments, results, and JetStream for reports."""
+    """Return the subjects that an aggregator may publish to: experiments, results, and JetStream requests."""
     consumer = "$JS.API.CONSUMER"
     return [
         f"{prefix}.experiment.*",
@@ -145,8 +147,8 @@ def _aggregator_publishes(prefix: str, discovery: str) -> list[str]:
 
 
 def _aggregator_subscribes(prefix: str, answers: str) -> list[str]:
-    # An aggregator whose store may get more fleets watches the experiments of all: NATS refuses such a filter
-    # if a right is narrower, and would show it none.
+    # An aggregator whose store may get more fleets watches all fleets' experiments. If its permissions were
+    # narrower, NATS would refuse this filter and send no experiments at all.
     experiments = "hushmote.v1.*.experiment.*"
     return [f"{prefix}.report.*", f"{prefix}.status.*", experiments, answers, "_INBOX.>"]
 

@@ -28,7 +28,7 @@ from .fleet_folder import (
 )
 from .fleet_spec import NATS, FleetSpec, aggregator_name
 from .master_key import (
-    MOST_MASTERS,
+    MAX_MASTERS,
     load_keys,
     load_signing_key,
     load_unsigned,
@@ -81,7 +81,7 @@ def rotate_broker(folder: FleetFolder, hosts: Sequence[str], now: datetime.datet
     Args:
         folder: The fleet's folder.
         hosts: The broker's names from now on; empty to keep them.
-        now: This moment, UTC.
+        now: The current time, UTC.
 
     Raises:
         FolderError: If that would change the number of NATS servers, or leave a board none of the names in
@@ -90,7 +90,7 @@ def rotate_broker(folder: FleetFolder, hosts: Sequence[str], now: datetime.datet
     if hosts:
         if folder.fleet.broker == NATS and len(hosts) != len(folder.fleet.hosts):
             raise FolderError(
-                f"the fleet has {len(folder.fleet.hosts)} NATS servers: name as many, in their order"
+                f"the fleet has {len(folder.fleet.hosts)} NATS servers: name that many, in their order"
             )
         for host in hosts:
             authority.host_name(host)
@@ -99,8 +99,8 @@ def rotate_broker(folder: FleetFolder, hosts: Sequence[str], now: datetime.datet
             names = provision.broker_names(provision.load_settings(path).mqtt_host)
             if names and not set(names) & set(fleet.board_hosts):
                 raise FolderError(
-                    f"{path.name} has the broker {', '.join(names)}, and its board would refuse others: name "
-                    "that too, until the board is flashed with another mqtt_host"
+                    f"{path.name} has the broker {', '.join(names)}, and its board would reject others: "
+                    "include that name until the board is flashed with another mqtt_host"
                 )
         folder = folder.put_fleet(fleet)
     broker = folder.put_broker(folder.signer(), now, folder.old_signer())
@@ -145,8 +145,8 @@ def put_door(folder: FleetFolder, now: datetime.datetime) -> Rotation:
         (f"{door.name}: certificate until {door.until:%Y-%m-%d} in {pem}", *revoked),
         (
             reload_broker(folder.fleet),
-            f"copy {pem.parent} to the door's machine, if that is another, and start `hushmote door` with "
-            f"--broker {pem.with_suffix('.toml')}",
+            f"copy {pem.parent} to the door's machine if it is another one, and start `hushmote door` "
+            f"with --broker {pem.with_suffix('.toml')}",
         ),
     )
 
@@ -181,7 +181,7 @@ def rotate_ca(folder: FleetFolder, now: datetime.datetime) -> Rotation:
     accept it.
 
     Raises:
-        FolderError: If a rotation is under way.
+        FolderError: If a rotation is in progress.
     """
     folder.journal()  # refuse a damaged journal before a root is replaced: it lists what to sign again
     old, new = folder.old_signer(), folder.signer()
@@ -189,7 +189,7 @@ def rotate_ca(folder: FleetFolder, now: datetime.datetime) -> Rotation:
         old, new = new, authority.new_authority(folder.fleet.fleet, now)
         _replace_authority(folder, new)
     elif authority.common_name(folder.root()) == new.name:
-        raise FolderError("a rotation of the ca is under way: end it with --finish first")
+        raise FolderError("a rotation of the ca is in progress: end it with --finish first")
     _sign_again(folder, now)
     return Rotation(
         (
@@ -200,7 +200,7 @@ def rotate_ca(folder: FleetFolder, now: datetime.datetime) -> Rotation:
             reload_broker(folder.fleet),
             SERVE_AGAIN,
             "`hushmote provision rotate devices`, then `hushmote flash` every board: it keeps its ledger",
-            "then `hushmote provision rotate ca --finish`. After a theft of ca.key finish at once: until "
+            "then `hushmote provision rotate ca --finish`. After a theft of ca.key, finish at once: until "
             "then the thief's certificates work",
         ),
     )
@@ -210,7 +210,7 @@ def _replace_authority(folder: FleetFolder, new: authority.CertifiedKey) -> None
     path, old_path = folder.path / AUTHORITY, folder.path / OLD_AUTHORITY
     fresh = path.with_name("ca-new.key")
     with refusing(FolderError, f"write {path}"):
-        # ca.key exists, complete, at every instant.
+        # A complete ca.key exists at all times.
         fresh.unlink(missing_ok=True)
         old_path.unlink(missing_ok=True)
         private_file.create(fresh, new.to_pem(folder.passphrase))
@@ -221,11 +221,11 @@ def _replace_authority(folder: FleetFolder, new: authority.CertifiedKey) -> None
 def finish_ca(folder: FleetFolder, now: datetime.datetime, *, cut_off: bool) -> Rotation:
     """Trust only the new root, and delete the old one's key.
 
-    This may be repeated: the old root is on record as trusted until all else is done.
+    This may be repeated: the old root is recorded as trusted until everything else is done.
 
     Args:
         folder: The fleet's folder.
-        now: This moment, UTC.
+        now: The current time, UTC.
         cut_off: Continue even if devices without anything from the new root can no longer connect.
 
     Raises:
@@ -233,19 +233,19 @@ def finish_ca(folder: FleetFolder, now: datetime.datetime, *, cut_off: bool) -> 
     """
     new, old = folder.signer(), authority.common_name(folder.certificates(ROOT)[-1])
     if old == new.name:
-        raise FolderError("no rotation of the ca is under way: start one without --finish")
+        raise FolderError("no rotation of the ca is in progress: start one without --finish")
     boards = left_behind(folder, new.name, now)
     if boards and not cut_off:
         raise FolderError(
-            f"{len(boards)} devices know only the old ca, {boards[0]} for one: rotate, flash them first, or "
-            "cut them off with --cut-off"
+            f"{len(boards)} devices know only the old ca, such as {boards[0]}: rotate and flash them first, "
+            "or disconnect them with --cut-off"
         )
     with refusing(FolderError, f"remove {folder.path / OLD_AUTHORITY}"):
         (folder.path / OLD_AUTHORITY).unlink(missing_ok=True)
     _sign_again(folder, now)
-    cut = (f"{len(boards)} devices are cut off until they are flashed",) if boards else ()
+    cut = (f"{len(boards)} devices cannot connect until they are flashed",) if boards else ()
     return Rotation(
-        (f"authority: only {new.name} is trusted; {old} is gone", *cut),
+        (f"authority: only {new.name} is trusted; {old} is deleted", *cut),
         (reload_broker(folder.fleet), SERVE_AGAIN),
     )
 
@@ -275,12 +275,14 @@ def rotate_master(folder: FleetFolder) -> Rotation:
     """Put a new master key before the one in use; tags under the others count until finish_master."""
     fleet_keys = _keys(folder)
     masters = fleet_keys.masters
-    if len(masters) >= MOST_MASTERS:
-        raise FolderError(f"{folder.path / MASTER} holds {len(masters)} keys already: end that with --finish")
+    if len(masters) >= MAX_MASTERS:
+        raise FolderError(
+            f"{folder.path / MASTER} already contains {len(masters)} keys: finish that rotation with --finish"
+        )
     fresh = os.urandom(keys.KEY_BYTES)
     folder.put(MASTER, to_text(replace(fleet_keys, masters=(fresh, *masters))).encode())
     return Rotation(
-        (f"{folder.path / MASTER}: a new master key before {len(masters)} older",),
+        (f"{folder.path / MASTER}: a new master key, followed by {len(masters)} older",),
         (
             SERVE_AGAIN,
             "`hushmote provision rotate devices`, then `hushmote flash` each: it keeps its ledger. Until "
@@ -295,10 +297,10 @@ def finish_master(folder: FleetFolder) -> Rotation:
     fleet_keys = _keys(folder)
     older = len(fleet_keys.masters) - 1
     if not older:
-        raise FolderError("no rotation of the master key is under way: start one without --finish")
+        raise FolderError("no rotation of the master key is in progress: start one without --finish")
     folder.put(MASTER, to_text(replace(fleet_keys, masters=fleet_keys.masters[:1])).encode())
     return Rotation(
-        (f"{folder.path / MASTER}: {counted(older, 'older master key')} gone",),
+        (f"{folder.path / MASTER}: {counted(older, 'older master key')} deleted",),
         (
             f"{SERVE_AGAIN}: tags under the old keys no longer count",
             "a board that was not flashed spends its budget on reports that do not count: flash it",
@@ -307,7 +309,7 @@ def finish_master(folder: FleetFolder) -> Rotation:
 
 
 def rotate_signing(folder: FleetFolder) -> Rotation:
-    """Replace the signing key by a new one; at no time do both hold."""
+    """Replace the signing key with a new one; they are never valid at the same time."""
     fresh = replace(_keys(folder), signing=new_signing_key(), announce=None)
     file = folder.path / SIGNING
     if file.exists():
@@ -317,12 +319,12 @@ def rotate_signing(folder: FleetFolder) -> Rotation:
         file = folder.path / MASTER
         folder.put(MASTER, to_text(fresh).encode())
     return Rotation(
-        (f"{file}: a new signing key; the old one is gone",),
+        (f"{file}: a new signing key; the old one is deleted",),
         (
             SERVE_AGAIN,
             SIGN_AGAIN,
             "`hushmote provision rotate devices`, then `hushmote flash` each: it keeps its ledger. Until "
-            "then it takes only experiments of the old key, and a thief of that key can still sign for it",
+            "then it accepts only the old key's experiments, and a thief of that key can still sign for it",
         ),
     )
 
@@ -335,7 +337,7 @@ def _keys(folder: FleetFolder) -> keys.FleetKeys:
             "master key before the old one and a comma between"
         )
     fleet_keys = load_keys(path)
-    assert fleet_keys is not None  # as there is a file
+    assert fleet_keys is not None  # because the file exists
     return fleet_keys
 
 
@@ -350,7 +352,7 @@ def renew(
         folder: The fleet's folder.
         path: The settings file.
         fleet_keys: The keys in use; None in an open fleet.
-        now: This moment, UTC.
+        now: The current time, UTC.
 
     Raises:
         ProvisionError: If the device is revoked, or the file cannot be used.
@@ -380,15 +382,15 @@ def renew(
 
 
 def upgrade(key_file: Path | None, settings: Sequence[Path], signing_file: Path | None = None) -> Rotation:
-    """Put a fleet's signing key into a file of its own, and its public half into devices' settings.
+    """Put a fleet's signing key into a separate file, and its public half into devices' settings.
 
-    A fleet that has one only needs its boards flashed: firmware from before withdrawals were signed refuses
-    those. Upgraded files stay as they are, so this may be repeated, also after it was killed.
+    A fleet that already has one only needs its boards flashed: firmware from before withdrawals were signed
+    rejects those. Upgraded files stay as they are, so this may be repeated, even after it was killed.
 
     Args:
         key_file: None if the keys are in HUSHMOTE_MASTER_KEY, which must then have a signing key.
         settings: The devices' settings files.
-        signing_file: Where to write a file's signing key; None for signing.key beside it.
+        signing_file: Where to write a file's signing key; None for signing.key in the same folder.
 
     Raises:
         MasterKeyError: If a key is missing or malformed, or others can read its file.
@@ -410,9 +412,9 @@ def upgrade(key_file: Path | None, settings: Sequence[Path], signing_file: Path 
             private_file.replace(signing_file, signing_text(fleet_keys).encode())
         with refusing(keys.MasterKeyError, f"write {key_file}"):
             private_file.replace(key_file, to_text(without_signing(fleet_keys)).encode())
-        done.insert(0, f"{signing_file}: the signing key; {key_file}: the keys that count")
+        done.insert(0, f"{signing_file}: the signing key; {key_file}: the master keys")
         next_steps.append(
-            f"{SIGN_AGAIN}. Or start `hushmote serve` with --signing-key, which signs by itself"
+            f"{SIGN_AGAIN}. Or start `hushmote serve` with --signing-key, which signs automatically"
         )
     for path, new_settings in changed:
         provision.replace_settings(path, new_settings)
@@ -422,14 +424,14 @@ def upgrade(key_file: Path | None, settings: Sequence[Path], signing_file: Path 
             *next_steps,
             "`hushmote flash` every board: it keeps its ledger. Until then a board without this announce key "
             "refuses every experiment and reports nothing, and one with firmware older than signed "
-            "withdrawals goes on with withdrawn experiments",
+            "withdrawals continues with withdrawn experiments",
         ),
     )
 
 
 def _upgraded_keys(key_file: Path | None, signing_file: Path | None) -> keys.FleetKeys | None:
     masters = None if key_file is None else load_unsigned(key_file)
-    # A run that was killed may have written it.
+    # An earlier run that was killed may have written it.
     is_there = key_file is not None and signing_file is not None and signing_file.exists()
     own = load_signing_key(signing_file) if is_there else None
     if masters is not None:
@@ -437,6 +439,6 @@ def _upgraded_keys(key_file: Path | None, signing_file: Path | None) -> keys.Fle
     fleet_keys = load_keys(key_file)
     if fleet_keys and None not in (own, fleet_keys.signing) and own != fleet_keys.signing:
         raise keys.MasterKeyError(
-            f"{signing_file} and {key_file} hold different signing keys: keep the right one"
+            f"{signing_file} and {key_file} contain different signing keys: keep the right one"
         )
     return fleet_keys

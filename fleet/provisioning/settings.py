@@ -29,7 +29,9 @@ from . import authority
 from .fleet_spec import describe_error
 
 _BROKER = re.compile(r"([^\s,:/@]+)(?::([0-9]{1,5}))?", re.ASCII)
-_FOUR = "is address,mask,gateway,name server, as in 10.0.0.9,255.0.0.0,10.0.0.1,10.0.0.1; or empty, for DHCP"
+_FOUR = (
+    "must be address,mask,gateway,name server, as in 10.0.0.9,255.0.0.0,10.0.0.1,10.0.0.1; or empty, for DHCP"
+)
 _MAY_BE_MISSING = {"wifi_address", "mqtt_cert", "mqtt_key", "ledger_made", "consent_given"}  # in older files
 
 
@@ -108,11 +110,13 @@ class DeviceSettings:
     device_id: Annotated[str, _by(check_device)]
     key: Annotated[str | None, _hex(64)] = dataclasses.field(default=None, repr=False)
     announce_key: Annotated[str | None, _hex(128)] = dataclasses.field(default=None, repr=False)
-    wifi_ssid: Annotated[str, _like(b".{0,32}", "is at most 32 bytes")] = ""
-    wifi_password: Annotated[str, _like(b"(.{8,64})?", "is 8 to 64 bytes, or empty for an open network")] = (
-        dataclasses.field(default="", repr=False)
-    )
-    wifi_country: Annotated[str, _like(b"([A-Z]{2})?", "is two capital letters, such as DE, or empty")] = ""
+    wifi_ssid: Annotated[str, _like(b".{0,32}", "must be at most 32 bytes")] = ""
+    wifi_password: Annotated[
+        str, _like(b"(.{8,64})?", "must be 8 to 64 bytes, or empty for an open network")
+    ] = dataclasses.field(default="", repr=False)
+    wifi_country: Annotated[
+        str, _like(b"([A-Z]{2})?", "must be two capital letters, such as DE, or empty")
+    ] = ""
     wifi_address: Annotated[str, _like(rb"(([0-9.]+,){3}[0-9.]+)?", _FOUR)] = ""
     mqtt_host: Annotated[str, _by(broker_names)] = ""
     mqtt_port: Annotated[int, Field(ge=1, le=65535)] = 1883
@@ -207,7 +211,7 @@ def provision_device(
         values | _secrets(fleet_keys, fleet, device_id, ca, certificate), "these settings"
     )
     if path is not None:
-        exists = f"{path} exists: it may be the only copy of a device's keys; take another path"
+        exists = f"{path} exists: it may be the only copy of a device's keys; use another path"
         with refusing(ProvisionError, f"write {path}", exists):
             private_file.create(path, settings.to_json())
     return settings
@@ -276,8 +280,9 @@ def describe(settings: DeviceSettings, path: Path, *, for_flash: bool = True) ->
         keyed += f", certificate until {until:%Y-%m-%d}"
     missing = [name for name in ("wifi_ssid", "mqtt_host") if not getattr(settings, name)]
     line = f"{path}: device {settings.device_id} of fleet {settings.fleet}, {keyed}; only you can read it"
-    wanting = missing and for_flash
-    return line + (f"; fill in {' and '.join(missing)} before `hushmote flash`" if wanting else "")
+    return line + (
+        f"; fill in {' and '.join(missing)} before `hushmote flash`" if missing and for_flash else ""
+    )
 
 
 def settings_path(device_id: str, folder: Path = Path()) -> Path:
@@ -297,13 +302,13 @@ def with_announce_key(path: Path, announce_key: str) -> DeviceSettings | None:
     signed with a key pair can be read, too. Raises what load_settings does.
     """
     values = _read(path)
-    as_it_is = values.get("announce_key") in (None, announce_key)
-    settings = _build_settings(values if as_it_is else values | {"announce_key": announce_key}, str(path))
-    return None if as_it_is else settings
+    is_current = values.get("announce_key") in (None, announce_key)
+    settings = _build_settings(values if is_current else values | {"announce_key": announce_key}, str(path))
+    return None if is_current else settings
 
 
 def _read(path: Path) -> dict[str, Any]:
-    if path.exists() and not path.is_file():  # reading a board's port would wait for ever
+    if path.exists() and not path.is_file():  # reading a board's port would wait forever
         raise ProvisionError(f"{path} is not a settings file: make one with `hushmote provision`")
     wrote = "it must be a file that `hushmote provision` wrote"
     try:
@@ -317,7 +322,7 @@ def _read(path: Path) -> dict[str, Any]:
     except ValueError:
         raise ProvisionError(f"{path} is not JSON: {wrote}") from None
     if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise ProvisionError(f"{path} holds secrets and can be read by others: chmod 600 it")
+        raise ProvisionError(f"{path} contains secrets and can be read by others: run `chmod 600` on it")
     if not isinstance(values, dict):
         raise ProvisionError(f"{path} is not a JSON object: {wrote}")
     return values
@@ -355,5 +360,5 @@ def _certificate(path: Path) -> str:
     try:
         der = ssl.PEM_cert_to_DER_cert(pem[0] if pem else "")
     except ValueError:
-        raise ProvisionError(f"{path} holds no certificate: {must}") from None
+        raise ProvisionError(f"{path} contains no certificate: {must}") from None
     return base64.b64encode(der).decode()

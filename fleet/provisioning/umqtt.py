@@ -1,4 +1,4 @@
-"""umqtt.simple, the MQTT client for boards whose firmware lacks it: bundled, one version, known by its hash.
+"""umqtt.simple, the MQTT client for boards whose firmware lacks it: bundled, one version, checked by hash.
 
 device/umqtt/simple.py is the file from MicroPython's package index, byte for byte: micropython-lib's own,
 plus a line with the version, under the MIT licence of device/umqtt/LICENSE.

@@ -68,7 +68,7 @@ print('HUSHMOTE:' + json.dumps(r))
 
 
 class FlashError(HushmoteError):
-    """The board could not be flashed; the text says why and what to do."""
+    """Raised if the board could not be flashed; the message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +76,10 @@ class Board:
     """The properties of a board.
 
     Attributes:
-        free_bytes: On its file system; None if it has none.
+        free_bytes: Free bytes on the board's file system; None if it has no file system.
         files: SHA-256 in hex by path; None if missing.
-        device_id: In its settings.
-        ledger: Whether there is one, complete or damaged.
+        device_id: The id in the board's settings.
+        ledger: Whether the board has a ledger, complete or damaged.
     """
 
     name: str

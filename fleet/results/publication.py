@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ...server.errors import UsageError
 
 AGAIN_S = 600
-"""How often to publish an unchanged result again, to show readers that the publisher is alive."""
+"""The interval at which an unchanged result is published again, to show that the publisher is alive."""
 
 DISCOVERY_PREFIX = "homeassistant"
 """Home Assistant's default."""

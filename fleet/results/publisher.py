@@ -23,7 +23,7 @@ from .publication import Gauge, Publication, Scrape
 
 log = logging.getLogger(__name__)
 
-_MOST_WAIT_S = 60.0
+_MAX_WAIT_S = 60.0
 _STOP_S = 5.0
 
 
@@ -56,12 +56,12 @@ class Publisher:
         self._thread.join(_STOP_S)
 
     def _run(self) -> None:
-        backoff = Backoff(_MOST_WAIT_S)
+        backoff = Backoff(_MAX_WAIT_S)
         while not self._stopping.is_set():
             try:
                 status = self._read_one_process(backoff)
                 text = f"the process that computes results ended with status {status}: restarting it"
-            except Exception as e:  # of the process or its output; the text may contain anything
+            except Exception as e:  # of the process or its output; the message may contain anything
                 text = f"cannot compute results ({type(e).__name__}): retrying"
             if not self._stopping.is_set():
                 self._fail(text)

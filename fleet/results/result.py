@@ -25,17 +25,17 @@ from ...server.plain_text import shorten, visible
 from ...server.store.store import Store
 from ...server.words.epsilon import rounded_up
 
-MOST_BYTES = 4000
+MAX_BYTES = 4000
 """Limit of a document: with its topic it fits into a packet of 4 KiB."""
 
-MOST_ROWS = 16
-_MOST_WINDOWS = 8  # listed by name; a year of days would fill the document
-_MOST_UNIT = 40
-_MOST_WORDS = 200  # characters of the purpose and of the owner
+MAX_ROWS = 16
+_MAX_WINDOWS = 8  # listed by name; a year of days would fill the document
+_MAX_UNIT = 40
+_MAX_WORDS = 200  # characters of the purpose and of the owner
 _FEW_WORDS = 40  # if long labels leave no room for more
 
 LIVE = (
-    "only the ε of a report holds: this is also shown inside a window that has not ended, and "
+    "only the ε of a report applies: this is also shown inside a window that has not ended, and "
     f"{LEARNS_SINGLE}"
 )
 """The reason given if the histogram's ε is null because a running window is shown."""
@@ -50,11 +50,11 @@ class Epsilons:
     """The two ε of a result, in nats.
 
     Attributes:
-        report: Of one report, against everyone.
-        histogram: Of everything ever shown of the experiment, for one board, rounded up; None if no value
-            holds.
+        report: ε of one report, against everyone.
+        histogram: ε of everything ever shown of the experiment, for one board, rounded up; None if no ε
+            applies.
         delta: The histogram's δ.
-        holds: Whom the histogram's ε protects against, or why there is none.
+        holds: The observers that the histogram's ε protects against, or why no ε applies.
     """
 
     report: float
@@ -120,7 +120,7 @@ class Result:
         return {"v": 1} | values | {"at": f"{self.at.astimezone(datetime.UTC):%Y-%m-%dT%H:%M:%SZ}"}
 
     def to_json(self) -> bytes:
-        """Return the document in UTF-8, at most MOST_BYTES."""
+        """Return the document in UTF-8, at most MAX_BYTES."""
         return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
@@ -155,7 +155,7 @@ def result_of(
     facts = replace(facts, at=at) if facts else Facts(store, at)
     whole = facts.selected(Selection(name, fleet))
     question = Question(experiment=name, fleet=fleet)
-    windows = [window for window in whole.there if live or has_ended(window, at)]
+    windows = [window for window in whole.all_counts if live or has_ended(window, at)]
     if newest is None:
         selected = [window for window in question.resolve(facts).selection.windows if window in windows]
     else:
@@ -165,19 +165,19 @@ def result_of(
         fleet=fleet,
         experiment=name,
         type=of.type,
-        unit=shorten(whole.unit, _MOST_UNIT),
-        purpose=shorten(visible(whole.newest.purpose), _MOST_WORDS),
-        owner=shorten(visible(whole.newest.owner), _MOST_WORDS),
-        windows=tuple(selected[-_MOST_WINDOWS:]),
+        unit=shorten(whole.unit, _MAX_UNIT),
+        purpose=shorten(visible(whole.newest.purpose), _MAX_WORDS),
+        owner=shorten(visible(whole.newest.owner), _MAX_WORDS),
+        windows=tuple(selected[-_MAX_WINDOWS:]),
         window_count=len(selected),
-        reports=sum(sum(whole.there[window].values()) for window in selected),
+        reports=sum(sum(whole.all_counts[window].values()) for window in selected),
         at=at,
         confidence=CONFIDENCE,
         epsilon=_empty_epsilons(whole),
     )
     if not selected:
-        ended = ENDLESS if "all" in whole.there else "no window with reports has ended yet"
-        return replace(empty, note="no report has been counted yet" if live else ended)
+        ended = ENDLESS if "all" in whole.all_counts else "no window with reports has ended yet"
+        return replace(empty, note="no reports have been counted yet" if live else ended)
     if not answers_of(of) & OF_VALUES:
         return replace(empty, note=f"{answers_only(of)}: {ASK}")
     selection = Selection(name, fleet, tuple(selected))
@@ -230,30 +230,30 @@ def _histogram(answers: Answers) -> tuple[Row, ...]:
     return _largest(filter(_finite, map(_share, _bars(answers))))
 
 
-def _largest(rows: Iterable[Row], most: int = MOST_ROWS) -> tuple[Row, ...]:
+def _largest(rows: Iterable[Row], max_rows: int = MAX_ROWS) -> tuple[Row, ...]:
     """Return the rows with the largest values, in their original order."""
     rows = tuple(rows)
-    least = sorted(rows, key=lambda row: row.value)[: max(0, len(rows) - most)]
-    return tuple(row for row in rows if row not in least)
+    smallest = sorted(rows, key=lambda row: row.value)[: max(0, len(rows) - max_rows)]
+    return tuple(row for row in rows if row not in smallest)
 
 
-def _largest_shares(rows: Mapping[str, Row], most: int = MOST_ROWS) -> dict[str, Row]:
-    largest = _largest(rows.values(), most)
+def _largest_shares(rows: Mapping[str, Row], max_rows: int = MAX_ROWS) -> dict[str, Row]:
+    largest = _largest(rows.values(), max_rows)
     return {id: row for id, row in rows.items() if row in largest}
 
 
 def _shorten_to_fit(result: Result) -> Result:
     """Return a result that fits: shorten its texts, then drop the labels with the smallest shares."""
-    if len(result.to_json()) > MOST_BYTES:
+    if len(result.to_json()) > MAX_BYTES:
         words = shorten(result.purpose, _FEW_WORDS), shorten(result.owner, _FEW_WORDS)
         result = replace(
-            result, purpose=words[0], owner=words[1], finding=shorten(result.finding, _MOST_WORDS)
+            result, purpose=words[0], owner=words[1], finding=shorten(result.finding, _MAX_WORDS)
         )
-    for most in range(MOST_ROWS, 0, -1):
-        if len(result.to_json()) <= MOST_BYTES:
+    for max_rows in range(MAX_ROWS, 0, -1):
+        if len(result.to_json()) <= MAX_BYTES:
             break
-        statistics = _largest_shares(result.statistics, most)
-        result = replace(result, statistics=statistics, histogram=_largest(result.histogram, most))
+        statistics = _largest_shares(result.statistics, max_rows)
+        result = replace(result, statistics=statistics, histogram=_largest(result.histogram, max_rows))
     return result
 
 

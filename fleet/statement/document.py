@@ -46,30 +46,30 @@ def label(facts: FleetFacts, *, public: bool = False) -> dict[str, list[Paragrap
             words.consent(
                 consent.given, consent.because, consent.network, consent.each, consent.button, consent.light
             ),
-            words.stopping(consent.button, consent.light),
-            words.erasing(facts.owners, consent.id_at),
+            words.stop_sentences(consent.button, consent.light),
+            words.erasure_sentences(facts.owners, consent.id_at),
         ],
     }
 
 
 def _disclosure(facts: FleetFacts, named: Sequence[FleetQuestion], public: bool) -> list[Phrase]:
     """Return sentences on what reports reveal: as planned, one by one, at the device's limit, in counts."""
-    lifetime = Disclosure(facts.promised.epsilon, facts.promised.delta)
-    plans = [min(q.planned, lifetime, key=lambda loss: loss.epsilon) for q in named]
-    phrases = [words.planned(q.name, q.most, loss) for q, loss in zip(named, plans, strict=True)]
+    life = Disclosure(facts.promised.epsilon, facts.promised.delta)
+    plans = [min(q.planned, life, key=lambda loss: loss.epsilon) for q in named]
+    phrases = [words.planned_disclosure(q.name, q.most, loss) for q, loss in zip(named, plans, strict=True)]
     together = Disclosure(sum(loss.epsilon for loss in plans), sum(loss.delta for loss in plans))
-    if len(facts.current_questions) > 1 and together.epsilon < lifetime.epsilon:
-        phrases.append(words.planned_all(together))
+    if len(facts.current_questions) > 1 and together.epsilon < life.epsilon:
+        phrases.append(words.total_planned_disclosure(together))
     several = _group_by((q.epsilon, q) for q in named if q.most > 1)
-    phrases += [words.of_report(_names(each), epsilon) for epsilon, each in several]
-    phrases.append(words.limit(lifetime))
+    phrases += [words.report_disclosure(_names(each), epsilon) for epsilon, each in several]
+    phrases.append(words.limit(life))
     if public:
-        phrases.append(words.of_counts(_names(named), 0, None))
+        phrases.append(words.counts_disclosure(_names(named), 0, None))
     for q in named:
         if q.epsilons is not None and not public:
             epsilons = q.epsilons
             loss = None if epsilons.histogram is None else Disclosure(epsilons.histogram, epsilons.delta)
-            phrases.append(words.of_counts([q.name], epsilons.reports, loss))
+            phrases.append(words.counts_disclosure([q.name], epsilons.reports, loss))
     return [*phrases, Phrase.of("together")]
 
 
@@ -123,7 +123,7 @@ def sign(statement: dict[str, Any], fleet_keys: keys.FleetKeys | None) -> dict[s
         StatementError: If that key is missing.
     """
     if fleet_keys is None:
-        why = f"fleet {statement['fleet']} is open and has no signing key: nobody vouches for this"
+        why = f"fleet {statement['fleet']} is open and has no signing key: nobody vouches for this statement"
         return {"statement": statement, "unsigned": why}
     if fleet_keys.signing is None:
         raise StatementError("a statement needs the signing key, which is missing: give --signing-key")
@@ -152,15 +152,15 @@ def verify(path: Path, announce_key: bytes | None = None) -> list[str]:
     whole, files = _read(path)
     if "unsigned" in whole:
         raise StatementError(f"{path} is unsigned: nobody can tell whether it was altered")
-    statement, by = whole["statement"], bytes.fromhex(whole["announce_key"])
-    if announce_key not in (None, by):
+    statement, signer = whole["statement"], bytes.fromhex(whole["announce_key"])
+    if announce_key not in (None, signer):
         raise StatementError(
-            f"{path} is signed with another key, {by.hex()}, than the announce key of fleet "
+            f"{path} is signed with another key, {signer.hex()}, than the announce key of fleet "
             f"{statement['fleet']}: someone else made it"
         )
     lines = [
-        f"signed for fleet {statement['fleet']} on {statement['made_at']}, as it is, by the announce key",
-        by.hex(),
+        f"signed for fleet {statement['fleet']} on {statement['made_at']}, unchanged, by the announce key",
+        signer.hex(),
     ]
     return lines + [_compare_file(path, name, sha256) for name, sha256 in files]
 

@@ -28,7 +28,7 @@ from ..provisioning.fleet_folder import FleetFolder
 
 
 class StatementError(HushmoteError):
-    """A statement cannot be made or verified; the text says what is missing and where it belongs."""
+    """Raised if a statement cannot be made or verified; the message says what is missing and where."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class FleetQuestion:
         digest: See digest_of().
         since: The day on which boards were first asked.
         keep: How long counts are kept.
-        most: Reports in a board's lifetime.
-        devices: Number that reported.
+        most: The maximum number of reports in a board's lifetime.
+        devices: Number of devices that have reported.
         erased: Reports in windows that have been erased.
         epsilons: Of a report, and of the histograms of all ended windows; None before the first report.
     """
@@ -95,7 +95,7 @@ class Consent:
 
     Attributes:
         given: Consent was given elsewhere.
-        because: Where.
+        because: Where consent was given.
         network: The policy lets the server start a board.
         each: Each question needs its own consent.
         button, light: Whether the firmware has one; None if it does not state that.
@@ -127,7 +127,7 @@ class FleetFacts:
     Attributes:
         policy_file: The file of the policy.
         promised: The guarantee for all reports in a board's lifetime.
-        hosts: The broker's, reached by TLS; empty if the fleet has no folder.
+        hosts: The broker's hosts, reached by TLS; empty if the fleet has no folder.
     """
 
     fleet: str
@@ -216,7 +216,9 @@ def _question(selected: Selected, policy: Policy, sent: Participation | None) ->
                 " into its experiment file and run `hushmote experiment add` again"
             )
     hours = None if endless else kept_hours(descriptions["keep"])
-    keep = words.ENDLESS if endless else words.UNDECIDED if hours is None else words.keeping(hours * 3600)
+    keep = (
+        words.ENDLESS if endless else words.UNDECIDED if hours is None else words.storage_period(hours * 3600)
+    )
     own = reports_in_budget(experiment)
     lifetime = policy.remaining_reports(experiment.epsilon)
     return FleetQuestion(
@@ -257,7 +259,7 @@ def consent_of(folder: FleetFolder | None, policy: Policy, firmware: Path) -> Co
     because = "" if folder is None else folder.fleet.consent
     button, light = (policies.has_pin(firmware, name) for name in ("BUTTON", "LED"))
     network, each = policy.consent_from == "network", policy.ask == "each"
-    id_at = policies.text_in(firmware, "ID_AT")
+    id_at = policies.text_constant(firmware, "ID_AT")
     return Consent(bool(because), because, network, each, button, light, id_at)
 
 

@@ -94,8 +94,8 @@ def _table(table: Mapping[str, Any]) -> str:
 
 def _registry(entries: Iterable[Mapping[str, Any]]) -> str:
     about = (
-        "An entry of the Differential Privacy Deployments Registry for each question, by its schema. YAML "
-        "reads JSON: fill in what is marked, and propose it as deployments/NAME.yaml."
+        "An entry for the Differential Privacy Deployments Registry for each question, in its schema. JSON "
+        "is valid YAML: fill in the marked parts, and propose the entry as deployments/NAME.yaml."
     )
     texts = (json.dumps(entry, indent=2, ensure_ascii=False) for entry in entries)
     return _chapter("Registry of deployments", about, (f"<pre>{_text(text)}</pre>" for text in texts))
@@ -109,18 +109,20 @@ def _files(files: Iterable[Mapping[str, Any]]) -> str:
         "rows": rows,
         "note": "",
     }
-    about = "Sources of what a device runs. It has them compiled, or as they are with `flash --source`."
-    return _chapter("What goes onto a device", about, (_table(table),))
+    about = (
+        "The sources of a device's software, which it stores compiled, or as source with `flash --source`."
+    )
+    return _chapter("Files on a device", about, (_table(table),))
 
 
 def _signature(whole: Mapping[str, Any]) -> str:
     if "unsigned" in whole:
-        return _chapter("Signature", f"There is none: {whole['unsigned']}.", ())
+        return _chapter("Signature", f"This statement is unsigned: {whole['unsigned']}.", ())
     about = (
-        "The JSON of this statement is signed; `hushmote statement verify --announce-key` checks that, and "
-        "the files. Take the key from a device of the fleet, not from here."
+        "This statement's JSON is signed; `hushmote statement verify --announce-key` checks the "
+        "signature and the files. Take the key from one of the fleet's devices, not from here."
     )
     key, signature = whole["announce_key"], whole["signature"]
-    rows = [["announce key of the fleet", key], ["ECDSA P-256, r and s", signature]]
-    table = {"title": "Signature", "headings": ("what", "value"), "rows": rows, "note": ""}
+    rows = [["the fleet's announce key", key], ["ECDSA P-256, r and s", signature]]
+    table = {"title": "Signature", "headings": ("field", "value"), "rows": rows, "note": ""}
     return _chapter("Signature", about, (_table(table),))

@@ -86,8 +86,8 @@ def _fleet_values(facts: FleetFacts, questions: Sequence[Mapping[str, str]]) -> 
     obtaining = words.consent(
         consent.given, consent.because, consent.network, consent.each, consent.button, consent.light
     )
-    withdrawing = words.stopping(consent.button, consent.light)
-    signed = "What is asked is signed, and devices check that. " if facts.keyed else ""
+    withdrawing = words.stop_sentences(consent.button, consent.light)
+    signed = "Questions are signed, and devices verify the signature. " if facts.keyed else ""
     return {
         "owners": _english(facts.owners),
         "carried": _carried(facts),
@@ -117,15 +117,15 @@ def _confirmed(light: bool | None) -> str:
     Args:
         light: Whether it has one, None if unknown.
     """
-    place = "[For the maker: what it shows] "
+    place = "[For the maker: what the device shows] "
     light_words = {True: "Three short flashes of its light. ", False: "", None: place}[light]
-    return f"{light_words}Its `status()` says that consent is no."
+    return f"{light_words}`status()` shows that consent is no."
 
 
 def _but(delta: float, sentence: str) -> str:
     """Return a sentence on a promise, preceded by the chance that it fails."""
     return (
-        f"But for a chance of {chance(delta, up=True)}, {sentence[:1].lower()}{sentence[1:]}"
+        f"Except with a chance of {chance(delta, up=True)}, {sentence[:1].lower()}{sentence[1:]}"
         if delta
         else sentence
     )
@@ -137,29 +137,31 @@ _WINDOW = {
     "all": "in one sum",
 }
 _FORGED = {
-    True: "A report counts only with its device's key, and no more often than its budget allows.",
-    False: "Anyone can send reports to this open fleet. That costs accuracy, and no device's privacy.",
+    True: "A report counts only with its device's key, and only within its budget.",
+    False: "Anyone can send reports to this open fleet. That harms accuracy, but not any device's privacy.",
 }
 _MEASURES = (
-    "Readings are randomized on the device, before anything is sent. Each device keeps a budget for life, in "
-    "flash, that no server can raise. The store links no device to a code, a value, an address or a time."
+    "Readings are randomized on the device, before anything is sent. Each device keeps a lifetime budget in "
+    "flash, which no server can raise. The store never links a device to a code, value, address or time."
 )
 
 
 def _carried(facts: FleetFacts) -> str:
     """Return a description of how reports are sent."""
     tags = (
-        "Each report has a tag, HMAC-SHA256 by the device's key." if facts.keyed else "Reports have no tag."
+        "Each report has a tag, HMAC-SHA256 by the device's key."
+        if facts.keyed
+        else "Reports do not have a tag."
     )
     if not facts.hosts:
-        return f"MQTT. [For the maker: which broker, and whether by TLS] {tags}"
-    identification = "which knows each device by its certificate or password"
+        return f"MQTT. [For the maker: the broker, and whether it uses TLS] {tags}"
+    identification = "which identifies each device by its certificate or password"
     return f"MQTT over TLS 1.2 or later to {', '.join(facts.hosts)}, {identification}. {tags}"
 
 
 def _counts_sentence(q: FleetQuestion) -> str:
     if q.epsilons is None:
-        return "No report has come yet."
+        return "No reports have arrived yet."
     if q.epsilons.histogram is None:
         return capitalize(f"{q.epsilons.holds}.")
     sentence = belief(q.epsilons.histogram, reports="The counts")
@@ -172,18 +174,18 @@ def _counts_sentence(q: FleetQuestion) -> str:
 def _numbers_chapter(facts: FleetFacts) -> dict[str, Any]:
     rows = [[what, _format_value(value), source] for what, value, source in _numbers(facts)]
     note = (
-        "How sure someone gets, by the label, is e^ε / (9 + e^ε), rounded up: odds of 1 to 9 grow by e^ε at "
-        "most. For all answers to the current questions, the ε of a report is multiplied by the reports of a "
-        "device's lifetime, and the products are added up."
+        "The label states the confidence as e^ε / (9 + e^ε), rounded up, because odds of 1 to 9 grow by at "
+        "most e^ε. For all answers to the current questions, the ε of a report is multiplied by the number "
+        "of reports in a device's lifetime, and the products are added up."
     )
-    table = {"title": "Numbers", "headings": ["what", "value", "source"], "rows": rows, "note": note}
-    about = "For an auditor: read the same source, and compare."
-    return {"title": "Each number, and where it comes from", "about": about, "tables": [table]}
+    table = {"title": "Numbers", "headings": ["quantity", "value", "source"], "rows": rows, "note": note}
+    about = "For an auditor: read the source, and compare."
+    return {"title": "Each number and its source", "about": about, "tables": [table]}
 
 
 def _format_value(value: float | str | None) -> str:
     if value is None:
-        return "none holds"
+        return "none"
     return value if isinstance(value, str) else f"{value:,.10g}"
 
 
@@ -193,7 +195,7 @@ def _numbers(facts: FleetFacts) -> Iterator[tuple[str, float | str | None, str]]
         yield f"{q.name}: ε of a report", q.epsilon, f"{at}, epsilon"
         yield f"{q.name}: codes", e.code_count, f"{at}, mechanism: {mechanism(e)}"
         yield f"{q.name}: budget of a device", budget(e), f"{at}, budget"
-        most = "the least of its budget and what the policy leaves at this ε"
+        most = "the smaller of its budget and the policy's remainder at this ε"
         yield f"{q.name}: reports of a device's lifetime", q.most, most
         yield f"{q.name}: first asked", str(q.since), f"{at}, its first serial"
         yield f"{q.name}: last day", str(q.version.expires or "none"), f"{at}, expires"
@@ -202,13 +204,13 @@ def _numbers(facts: FleetFacts) -> Iterator[tuple[str, float | str | None, str]]
         yield f"{q.name}: devices that reported", q.devices, "store: report numbers"
         yield f"{q.name}: reports of windows that were erased", q.erased, f"{at}, erased, all versions"
         if q.epsilons is not None:
-            how = f"worked out from {q.epsilons.reports:,} reports, {q.epsilons.own:,} of one device at most"
+            how = f"computed from {q.epsilons.reports:,} reports, at most {q.epsilons.own:,} from one device"
             yield (
                 f"{q.name}: ε of the counts of all ended windows that are kept",
                 q.epsilons.histogram,
                 f"{how}; {q.epsilons.holds}",
             )
-            yield f"{q.name}: δ of the counts", q.epsilons.delta, "usual of this package"
+            yield f"{q.name}: δ of the counts", q.epsilons.delta, "this package's default"
     p, file = facts.policy, facts.policy_file
     yield "policy: Σε of a device's lifetime", nats(p.sum), f"{file}: POLICY sum"
     yield (
@@ -217,5 +219,5 @@ def _numbers(facts: FleetFacts) -> Iterator[tuple[str, float | str | None, str]]
         f"{file}: POLICY squares",
     )
     yield "policy: ε of a report", nats(p.epsilon), f"{file}: POLICY epsilon"
-    yield "ε of all reports of a device", facts.promised.epsilon, "worked out from sum and squares"
-    yield "δ of all reports of a device", facts.promised.delta, "worked out with it; 0 where squares is 0"
+    yield "ε of all reports of a device", facts.promised.epsilon, "computed from sum and squares"
+    yield "δ of all reports of a device", facts.promised.delta, "computed with it; 0 if squares is 0"

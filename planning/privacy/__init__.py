@@ -1,1 +1,1 @@
-"""Bounds what an attacker can believe after one report, after many, and after the histogram."""
+"""Bounds an attacker's beliefs after one report, after many reports and after a histogram."""

@@ -1,4 +1,4 @@
-"""Bounds an attacker's beliefs about a board's value after its reports: posteriors, and ε from a risk.
+"""Bounds an attacker's beliefs about a board's value after its reports, and derives ε from a risk.
 
 An attacker holds a prior π over the values and sees codes. By the mechanism's law, one report moves the
 belief in a value v to π_v Pr[code | v] / Σ π_u Pr[code | u]. If codes support values, and are R times
@@ -27,16 +27,16 @@ from ...server.errors import HushmoteError
 from ...server.experiments.payload import NoMechanism, at_epsilon
 from ...server.mechanisms import mechanism_of
 
-_ROUNDING = 1e-12  # largest relative error of the sum of a prior
+_ROUNDING = 1e-12  # largest relative error in the sum of a prior
 
 
 class DisclosureError(HushmoteError):
-    """Raised for an impossible risk, prior or release; the text says what would be right."""
+    """Raised for an impossible risk, prior or release; the message says what was expected."""
 
 
 @dataclass(frozen=True)
 class Risk:
-    """A limit of a belief, of which exactly one is given.
+    """A limit on a belief, given as exactly one of `most` and `factor`.
 
     Attributes:
         most: The largest belief, a probability.
@@ -51,14 +51,16 @@ class Risk:
 
     def __post_init__(self) -> None:
         if (self.most is None) == (self.factor is None):
-            raise DisclosureError("a risk is either a probability or a factor, one of the two")
+            raise DisclosureError("give a risk either as a probability or as a factor")
         if self.most is not None and not 0 < self.most < 1:
-            raise DisclosureError(f"a risk is a probability between 0 and 1 (1/4, say), not {self.most}")
+            raise DisclosureError(
+                f"a risk must be a probability between 0 and 1, such as 1/4, not {self.most}"
+            )
         if self.factor is not None and not self.factor > 1:
-            raise DisclosureError(f"a factor is a number above 1 (2: at most doubles), not {self.factor}")
+            raise DisclosureError(f"a factor must be above 1 (2 at most doubles a belief), not {self.factor}")
 
     def ceiling(self, prior: float) -> Fraction:
-        """Return the highest belief that the risk allows for this prior; 1 or more means any."""
+        """Return the highest belief that the risk allows for this prior; 1 or more allows any belief."""
         if self.most is not None:
             return self.most
         assert self.factor is not None
@@ -73,7 +75,7 @@ class Risk:
 
 @dataclass(frozen=True)
 class Target:
-    """A fact that an attacker wants to learn: that the value is one of `members`, distinct indices."""
+    """A fact that an attacker wants to learn: the value is one of the distinct indices `members`."""
 
     name: str
     members: tuple[int, ...]
@@ -90,7 +92,7 @@ def uniform(domain: int) -> Floats:
         DisclosureError: If there are fewer than 2 values.
     """
     if domain < 2:
-        raise DisclosureError(f"there must be at least 2 values to tell apart, not {domain}")
+        raise DisclosureError(f"there must be at least 2 values, not {domain}")
     return np.full(domain, 1 / domain)
 
 
@@ -104,13 +106,13 @@ def normalize_prior(prior: npt.ArrayLike, domain: int) -> Floats:
     uniform(domain)
     probabilities = np.asarray(prior, dtype=np.float64)
     if probabilities.shape != (domain,):
-        raise DisclosureError(f"the prior has {probabilities.size} numbers, there are {domain} values")
+        raise DisclosureError(f"the prior has {probabilities.size} numbers, but there are {domain} values")
     if not (np.isfinite(probabilities).all() and (probabilities >= 0).all()):
-        raise DisclosureError("a prior's probabilities are 0 or more, each of them")
+        raise DisclosureError("each of a prior's probabilities must be 0 or more")
     total = math.fsum(probabilities)
     if abs(total - 1) > 1e-9:
         raise DisclosureError(
-            f"the prior sums to {total:.9g}, not 1; weights:w0:w1:... are made to sum to 1 for you"
+            f"the prior sums to {total:.9g}, not 1; use weights:w0:w1:... to have it normalized"
         )
     return probabilities / total
 
@@ -133,7 +135,7 @@ def posterior_bound(prior: float, epsilon: float) -> float:
 def worst_posteriors(experiment: Experiment, prior: Floats) -> Floats:
     """Return the exact largest belief in each value after one report, shape (domain,).
 
-    It is the maximum over all codes; for hh over all levels that are ever drawn.
+    It is the maximum over all codes and, for hh, over all levels that can be drawn.
     """
     return np.minimum(prior * mechanism_of(experiment).lift(prior), 1.0)
 
@@ -157,21 +159,21 @@ def worst_posterior(experiment: Experiment, prior: Floats, target: Target) -> fl
 def loss_allowed(prior: float, ceiling: Fraction) -> Decimal | None:
     """Return the nats from a prior to its ceiling, rounded down: ln(c(1 - π)/(π(1 - c))).
 
-    It is None if any loss is allowed because the prior is 0, or the ceiling 1 or more.
+    It is None if any loss is allowed because the prior is 0 or the ceiling is 1 or more.
 
     Raises:
-        DisclosureError: If the prior is not below the ceiling, since no ε lowers it.
+        DisclosureError: If the prior is not below the ceiling, because no ε can lower it.
     """
     if ceiling >= 1 or prior <= 0:
         return None
     with exact_arithmetic():
-        before = Fraction(prior)
-        if before >= ceiling:
+        exact_prior = Fraction(prior)
+        if exact_prior >= ceiling:
             raise DisclosureError(
-                f"before any report the belief is {prior:.6g} already, and {float(ceiling):.6g} "
-                "is the most allowed: no ε can do that"
+                f"the belief is already {prior:.6g} before any report, above the maximum of "
+                f"{float(ceiling):.6g}, so no ε keeps the risk"
             )
-        odds = ceiling * (1 - before) / (before * (1 - ceiling))
+        odds = ceiling * (1 - exact_prior) / (exact_prior * (1 - ceiling))
         return below((Decimal(odds.numerator) / Decimal(odds.denominator)).ln())
 
 
@@ -193,31 +195,31 @@ class AllowedLoss:
 
 
 def allowed_loss(prior: Floats, targets: Sequence[Target], risk: Risk) -> AllowedLoss:
-    """Return the largest ε of everything a board ever sends that keeps all targets within the risk.
+    """Return the largest ε, across everything a board ever sends, that keeps all targets within the risk.
 
     It follows from the bound, so it holds for any mechanism.
 
     Raises:
-        DisclosureError: If a prior is above the risk already; the text names the target.
+        DisclosureError: If a prior is already above the risk; the text names the target.
     """
     tightest = AllowedLoss(None, "", 0.0, 1.0)
     for target in targets:
-        before = target.prior(prior)
-        ceiling = risk.ceiling(before)
+        target_prior = target.prior(prior)
+        ceiling = risk.ceiling(target_prior)
         try:
-            loss = loss_allowed(before, ceiling)
+            loss = loss_allowed(target_prior, ceiling)
         except DisclosureError as e:
             raise DisclosureError(f"{target.name}: {e}") from None
         if loss is None:
             continue
         total = int(loss * MICRO)
         if tightest.total is None or total < tightest.total:
-            tightest = AllowedLoss(total, target.name, before, float(ceiling))
+            tightest = AllowedLoss(total, target.name, target_prior, float(ceiling))
     return tightest
 
 
 def singles(prior: Floats, names: list[str]) -> list[Target]:
-    """Return each value as a target, but only one of several with equal priors and so equal limits."""
+    """Return values as targets, one per distinct prior because equal priors have equal limits."""
     _, first = np.unique(prior, return_index=True)
     return [Target(names[i], (i,)) for i in np.sort(first).tolist()]
 
@@ -232,16 +234,16 @@ def keeps_risk(
         prior: The prior over the values, shape (domain,).
         targets: The targets, or None for each value.
         risk: The risk.
-        slack: How far below the ceiling a belief has to stay, relative to it.
+        slack: The margin that a belief must keep below the ceiling, relative to the ceiling.
     """
     keep = 1 - slack
     if targets is None:
-        after = worst_posteriors(experiment, prior)
+        posteriors = worst_posteriors(experiment, prior)
         if risk.most is not None:
-            return bool(after.max() <= float(risk.most) * keep)
+            return bool(posteriors.max() <= float(risk.most) * keep)
         assert risk.factor is not None
         ceilings = float(risk.factor) * prior
-        return bool(((after <= ceilings * keep) | (ceilings >= 1)).all())
+        return bool(((posteriors <= ceilings * keep) | (ceilings >= 1)).all())
     for target in targets:
         ceiling = float(risk.ceiling(target.prior(prior)))
         if ceiling < 1 and worst_posterior(experiment, prior, target) > ceiling * keep:
@@ -258,16 +260,16 @@ def largest_epsilon(
 ) -> int | None:
     """Return the largest ε in micro-nats at which one report keeps the risk, from exact posteriors.
 
-    It is found by bisection over the ε that an experiment may have, 1,000 to 16,000,000, and rounded down;
-    None if not even the smallest keeps the risk. If a mechanism's cells change with ε, it is an ε that keeps
-    the risk and whose successor in the bisection does not.
+    It is found by bisection over the valid ε, from 1,000 to 16,000,000, and rounded down; None if even the
+    smallest does not keep the risk. If a mechanism's cells change with ε, it is an ε that keeps the risk and
+    whose successor in the bisection does not.
     """
 
     def fits(epsilon: int) -> bool:
         try:
             return keeps_risk(mechanism(epsilon), prior, targets, risk, _ROUNDING)
         except (ExperimentRefused, NoMechanism):
-            return epsilon < MICRO  # too little ε for any cells: look higher
+            return epsilon < MICRO  # ε is too small for any cells, so search higher
 
     epsilon = EPSILON_MIN - 1 + largest(lambda n: fits(EPSILON_MIN - 1 + n), EPSILON_MAX - EPSILON_MIN + 1)
     if epsilon < EPSILON_MIN:
@@ -280,11 +282,11 @@ def largest_epsilon(
 
 
 def fixed_mechanism(experiment: Experiment) -> ByEpsilon:
-    """Return the experiment's mechanism, with the same cells, at any ε."""
+    """Return a function that gives the experiment's mechanism, with the same cells, at any ε."""
     return partial(at_epsilon, experiment)
 
 
-def fraction(text: str, what: str) -> Fraction:
+def fraction(text: str, subject: str) -> Fraction:
     """Return the number in "0.25", "1/4" or "1e-6", exactly.
 
     Raises:
@@ -293,4 +295,4 @@ def fraction(text: str, what: str) -> Fraction:
     try:
         return Fraction(text.strip())
     except (ValueError, ZeroDivisionError):
-        raise DisclosureError(f"{what} is a number such as 0.25 or 1/4, not {text}") from None
+        raise DisclosureError(f"{subject} must be a number such as 0.25 or 1/4, not {text}") from None

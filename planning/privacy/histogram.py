@@ -1,4 +1,4 @@
-"""Bounds the beliefs of someone who sees only histograms, and finds the ε of a report for a target ε of them.
+"""Bounds the beliefs of someone who sees only histograms, and finds the per-report ε for a target ε of them.
 
 The ε of a histogram protects only against people who see nothing but histograms, not against the broker, the
 aggregator's operator or the database's journal, who see each board's own reports.
@@ -16,7 +16,7 @@ from typing import Any
 from ...device.ldp_client import Experiment, ExperimentRefused
 from ...server.accounting import Kind
 from ...server.accounting.compare import TheoremRow
-from ...server.accounting.errors import positive, probability, whole
+from ...server.accounting.errors import positive_number, probability, whole_number
 from ...server.epsilon import MICRO
 from ...server.estimate.shuffled import LIMITS, histogram_epsilon, local_epsilon_for
 from ...server.experiments.payload import NoMechanism
@@ -27,16 +27,16 @@ from .beliefs import ByEpsilon, DisclosureError, posterior_bound
 from .questions import Belief, check_domain, choose_mechanism
 
 SHUFFLE = "shuffle"
-"""The name of the histogram's row in a comparison of theorems."""
+"""The name of the shuffling row in a comparison of theorems."""
 
 _MARGINS = (0.05, 0.1, 0.2, 0.4)  # margins between E and t, as fractions of ε; the optimum is broad
 
 
 @dataclass(frozen=True)
 class HistogramRow:
-    """ε of a report by a mechanism, and ε of the histogram of all of them, both in nats.
+    """ε of one report under a mechanism and ε of the histogram of all reports, both in nats.
 
-    Both are None if no ε that an experiment may have keeps the target.
+    Both are None if no valid ε of an experiment keeps the target.
     """
 
     mechanism: str
@@ -48,9 +48,9 @@ class HistogramRow:
 def for_histogram(
     domain: int, devices: int, epsilon: float, delta: float, own: int = 1
 ) -> list[HistogramRow]:
-    """Return the largest ε of a report, by mechanism, whose histogram is (epsilon, delta)-DP for every board.
+    """Return each mechanism's largest per-report ε whose histogram is (epsilon, delta)-DP.
 
-    It is rounded down, to within a thousandth.
+    Each is rounded down, to within a thousandth.
 
     Args:
         domain: The number of values.
@@ -63,7 +63,7 @@ def for_histogram(
         DisclosureError: If the domain is out of range.
         AccountingError: If another number is out of range.
     """
-    positive("ε of the histogram", epsilon)
+    positive_number("ε of the histogram", epsilon)
     return [
         _row(name, at, largest_local(at, devices * own, epsilon, delta, own), devices, delta, own)
         for name, at in _mechanisms(domain, devices, delta, own)
@@ -78,32 +78,34 @@ def for_reports(domain: int, devices: int, epsilon: int, delta: float, own: int 
 
 
 def largest_local(at: ByEpsilon, reports: int, epsilon: float, delta: float, own: int) -> int | None:
-    """Return local_epsilon_for() of a mechanism that may not fit."""
+    """Return local_epsilon_for() for a mechanism that may not support every ε."""
     return local_epsilon_for(lambda micro: _fitting(at, micro), reports, epsilon, delta, own)
 
 
 def shuffled_for_reports(at: ByEpsilon, devices: int, total: float, delta: float, reports: int) -> TheoremRow:
-    """Return the largest ε of a report for which the histogram of all devices' reports is (total, delta)-DP.
+    """Return the largest per-report ε for which the histogram of all devices' reports is (total, delta)-DP.
 
-    The row can be shown with those of server.accounting.compare.for_reports().
+    The row can be shown alongside those from server.accounting.compare.for_reports().
 
     Args:
-        at: the mechanism at any ε.
-        devices: honest devices, at least 1, each with `reports` in the histogram.
-        total: nats, above 0.
-        delta: above 0 and below 1.
-        reports: of each device, at least 1.
+        at: The mechanism at any ε.
+        devices: The number of honest devices, at least 1, each with `reports` reports in the histogram.
+        total: ε of the histogram, in nats, above 0.
+        delta: δ of the histogram, above 0 and below 1.
+        reports: The number of reports per device, at least 1.
 
     Raises:
-        AccountingError: a number is out of range.
+        AccountingError: If a number is out of range.
     """
     _check_total(devices, total, delta)
-    epsilon = largest_local(at, devices * whole("the number of reports", reports), total, delta, reports)
+    epsilon = largest_local(
+        at, devices * whole_number("the number of reports", reports), total, delta, reports
+    )
     return _shuffle_row(epsilon or 0, reports if epsilon else 0, total, delta)
 
 
 def shuffled_for_epsilon(at: ByEpsilon, devices: int, total: float, delta: float, epsilon: int) -> TheoremRow:
-    """Return the number of reports of a device at an ε, as a row like that of shuffled_for_reports().
+    """Return the number of reports per device at an ε, as a row like that of shuffled_for_reports().
 
     The number is rounded down, to within 1/256. It is 0 if the mechanism does not support this ε.
 
@@ -122,20 +124,20 @@ def shuffled_for_epsilon(at: ByEpsilon, devices: int, total: float, delta: float
     def keeps(reports: int) -> bool:
         return histogram_epsilon(experiment, devices * reports, delta, reports) <= total
 
-    most = int(total * MICRO) // epsilon  # the number that their sum alone allows
-    too_many = max(2 * most, 1)
+    max_reports = int(total * MICRO) // epsilon  # the number that summation alone allows
+    too_many = max(2 * max_reports, 1)
     while keeps(too_many):
-        most, too_many = too_many, 2 * too_many
-    while too_many - most > 1 + most // 256:
-        middle = (most + too_many) // 2
-        most, too_many = (middle, too_many) if keeps(middle) else (most, middle)
-    return _shuffle_row(epsilon, most, total, delta)
+        max_reports, too_many = too_many, 2 * too_many
+    while too_many - max_reports > 1 + max_reports // 256:
+        middle = (max_reports + too_many) // 2
+        max_reports, too_many = (middle, too_many) if keeps(middle) else (max_reports, middle)
+    return _shuffle_row(epsilon, max_reports, total, delta)
 
 
 def _check_total(devices: int, total: float, delta: float) -> None:
-    whole("the number of devices", devices)
-    positive("the total", total)
-    positive("delta", probability("delta", delta))
+    whole_number("the number of devices", devices)
+    positive_number("the total", total)
+    positive_number("delta", probability("delta", delta))
 
 
 def _shuffle_row(epsilon: int, reports: int, total: float, delta: float) -> TheoremRow:
@@ -162,8 +164,8 @@ def _fitting(at: ByEpsilon, micro: int) -> Experiment | None:
 
 def _mechanisms(domain: int, devices: int, delta: float, own: int) -> list[tuple[str, ByEpsilon]]:
     check_domain(domain)
-    whole("the number of devices", devices)
-    whole("the number of reports of each", own)
+    whole_number("the number of devices", devices)
+    whole_number("the number of reports of each", own)
     probability("delta", delta)
     return [(name, choose_mechanism(domain, name)) for name in MECHANISMS if _is_for(domain, name)]
 
@@ -193,17 +195,17 @@ def _row(name: str, at: ByEpsilon, epsilon: int | None, devices: int, delta: flo
 
 @dataclass(frozen=True)
 class HistogramView:
-    """The beliefs of an attacker who sees only the histogram, with the limits in this module's docstring.
+    """The beliefs of an attacker who sees only the histogram, limited as in this module's docstring.
 
     Attributes:
         reports: The number of reports in the histogram.
         own: The number of reports of the board.
         delta: δ of the histogram.
         epsilon: ε of the histogram at delta, in nats.
-        loss: The nats by which the belief moves at most, except with probability delta.
+        loss: The largest change of the log-odds, in nats, except with probability delta.
         local: An ε of a report that would keep a risk against someone who sees only the histogram, or None if
             no risk was given or no such ε is known.
-        beliefs: Each value's name, its prior, and the bound of the belief in it.
+        beliefs: Each value's name, its prior, and the bound on the belief in it.
     """
 
     reports: int
@@ -228,7 +230,7 @@ def histogram_view(
     delta: float,
     risk: tuple[ByEpsilon, float] | None = None,
 ) -> HistogramView:
-    """Return beliefs about a board after a histogram.
+    """Return beliefs about a board after seeing a histogram.
 
     Args:
         experiment: The experiment.
@@ -236,16 +238,16 @@ def histogram_view(
         reports: The number of reports in the histogram.
         own: The number of reports of the board.
         delta: The probability of a larger loss, in [0, 1).
-        risk: A mechanism at any ε, and the nats that a risk allows, to find an ε of a report that keeps that
-            risk.
+        risk: A mechanism at any ε, and the loss in nats that a risk allows, to find a per-report ε that keeps
+            that risk.
 
     Raises:
         AccountingError: If a number is out of range.
-        DisclosureError: If a belief makes no sense.
+        DisclosureError: If `own` exceeds `reports`.
     """
-    whole("the number of reports in the histogram", reports)
+    whole_number("the number of reports in the histogram", reports)
     if own > reports:
-        raise DisclosureError(f"a histogram of {reports:,} reports does not hold {own:,} of one board")
+        raise DisclosureError(f"a histogram of {reports:,} reports cannot contain {own:,} from one board")
 
     def at(fails: float) -> float:
         return histogram_epsilon(experiment, reports, fails, own)
@@ -257,14 +259,14 @@ def histogram_view(
 
 
 def _local_for_loss(at: ByEpsilon, loss: float, reports: int, delta: float, own: int) -> float | None:
-    """Return an ε of a report, in nats, whose histogram keeps the loss except with delta; not the largest."""
+    """Return a per-report ε in nats, not the largest, that keeps the loss except with delta."""
     margin = loss / 5 if delta else 0.0
     micro = largest_local(at, reports, loss - margin, -delta * math.expm1(-margin), own)
     return None if micro is None else micro / MICRO
 
 
 def likely_loss(at: Callable[[float], float], delta: float) -> float:
-    """Return the nats that a loss exceeds with probability at most delta, if (at(δ), δ)-DP for all δ."""
+    """Return the loss in nats exceeded with probability at most delta, given (at(δ), δ)-DP for all δ."""
     certain = at(0.0)
     if not delta:
         return certain

@@ -1,4 +1,4 @@
-"""Answers a disclosure question about a fleet: from a risk to an ε, or from an ε to beliefs."""
+"""Answers disclosure questions about a fleet, from a risk to an ε or from an ε to beliefs."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -17,13 +17,13 @@ from . import beliefs as disclosure
 from .beliefs import AllowedLoss, ByEpsilon, DisclosureError, Risk, Target
 from .many_reports import BudgetRow, LossRow, RepeatedBeliefs, budget_rows, loss_rows, repeated_reports
 
-MOST_VALUES = 12
-"""The largest number of values that are listed; those in most danger come first."""
+MAX_VALUES = 12
+"""The largest number of values to list; those most at risk come first."""
 
 
 @dataclass(frozen=True)
 class Values:
-    """The possible values of a board: an experiment's, or (bare) a number of values without a meaning."""
+    """The possible values of a board: an experiment's, or (bare) a number of meaningless values."""
 
     experiment: Experiment
     bare: bool = False
@@ -40,7 +40,7 @@ class Values:
         return index_names(self.experiment)
 
     def target(self, text: str) -> Target:
-        """Return the values in a text: low:high (in units, or indices), a label, or several with commas.
+        """Return the values in a text: low:high (units or indices), or one or more labels with commas.
 
         Raises:
             UnitsError: If the experiment does not have such values.
@@ -73,23 +73,23 @@ class Values:
         except ValueError:
             start = end = -1
         if not 0 <= start < end <= domain:
-            raise DisclosureError(f"values are 0 to {domain - 1}, or low:high up to {domain}, not {text}")
+            raise DisclosureError(f"values must be 0 to {domain - 1}, or low:high up to {domain}, not {text}")
         return range(start, end)
 
 
 def check_domain(domain: int) -> int:
-    """Return a number of values.
+    """Return a valid number of values unchanged.
 
     Raises:
         DisclosureError: If it is below 2 or above 2**24.
     """
     if not 2 <= domain <= 1 << 24:
-        raise DisclosureError(f"there must be 2 to {1 << 24:,} values to tell apart, not {domain}")
+        raise DisclosureError(f"there must be 2 to {1 << 24:,} values, not {domain}")
     return domain
 
 
 def bare_values(domain: int) -> Values:
-    """Return values without a meaning.
+    """Return values without meaning.
 
     Raises:
         DisclosureError: As check_domain().
@@ -114,23 +114,23 @@ def choose_mechanism(domain: int, name: str) -> ByEpsilon:
         return experiment_over(domain, epsilon, chosen_fields(domain, epsilon, FREQUENCIES, name))
 
     if name not in MECHANISM_NAMES:
-        raise DisclosureError(f"no mechanism {name}: there are {', '.join(MECHANISM_NAMES)}")
+        raise DisclosureError(f"unknown mechanism {name}; choose from {', '.join(MECHANISM_NAMES)}")
     if name == "rr" and domain != 2:
-        raise DisclosureError(f"rr is for 2 values, not {domain}: take auto")
+        raise DisclosureError(f"rr supports only 2 values, not {domain}; use auto")
     return at
 
 
 @dataclass(frozen=True)
 class Attacker:
-    """An attacker: what they see, know and want to learn.
+    """An attacker, with the data seen, the prior and the targets.
 
     Attributes:
         values: The possible values.
         at: The mechanism at any ε.
         prior: The prior over the values, shape (domain,).
-        targets: What the attacker wants to learn, or None for each value by itself.
-        reports: How many reports a board makes in its lifetime, or None to consider only one.
-        fails: The probability, in [0, 1), with which theorems with a δ may fail.
+        targets: The facts that the attacker wants to learn, or None for each single value.
+        reports: The number of reports that a board makes over its lifetime, or None to consider only one.
+        fails: The probability, in [0, 1), that theorems with a δ may fail.
     """
 
     values: Values
@@ -149,8 +149,8 @@ class Belief:
         name: The value's name.
         prior: The belief before.
         posterior: The exact belief after the worst single report.
-        bound: The bound of the belief for any ε-LDP mechanism.
-        alike: How many other values have the same numbers.
+        bound: The bound on the belief for any ε-LDP mechanism.
+        alike: The number of other values with the same beliefs.
     """
 
     name: str
@@ -167,15 +167,15 @@ class RiskEpsilons:
     Attributes:
         risk: The risk.
         allowed: The bound for any mechanism, on everything that a board ever sends.
-        exact: ε of one report of `mechanism`, or None if an experiment can have no such ε.
-        changes: Whether another mechanism is chosen slightly above it.
+        exact: ε of one report under `mechanism`, or None if no valid ε keeps the risk.
+        changes: Whether another mechanism would be chosen slightly above `exact`.
         mechanism: The mechanism, or None.
-        beliefs: The beliefs at `exact`, those in most danger first.
+        beliefs: The beliefs at `exact`, those most at risk first.
         reports: The number of reports, or None for one.
         rows: Each theorem's ε for the reports, which is None for any.
-        passes: For each row, the exact probability that the belief in a constant true value passes its
-            ceiling, or None if it is not known.
-        refused: Why it is not known, or "".
+        passes: For each row, the exact probability that the belief in a constant true value exceeds its
+            ceiling, or None if unknown.
+        refused: The reason that `passes` is unknown, or "".
     """
 
     risk: Risk
@@ -217,12 +217,12 @@ class EpsilonBeliefs:
 
     Attributes:
         experiment: The experiment.
-        beliefs: The beliefs after one report, those in most danger first.
+        beliefs: The beliefs after one report, those most at risk first.
         reports: The number of reports, or None for one.
         rows: The loss of the reports under each theorem.
-        posteriors: For each row, the bound of the first of the beliefs.
+        posteriors: For each row, the bound on the first belief.
         repeated: Exact beliefs if one value never changes and reports are direct, or None.
-        refused: Why `repeated` is None, or "".
+        refused: The reason that `repeated` is None, or "".
     """
 
     experiment: Experiment
@@ -266,29 +266,31 @@ def from_risk(attacker: Attacker, risk: Risk) -> RiskEpsilons:
     """Return the largest ε that keep a risk.
 
     Raises:
-        DisclosureError: If a prior exceeds the risk already.
+        DisclosureError: If a prior already exceeds the risk.
     """
     prior, targets, reports = attacker.prior, attacker.targets, attacker.reports
     all_targets = disclosure.singles(prior, attacker.values.names) if targets is None else targets
     allowed = disclosure.allowed_loss(prior, all_targets, risk)
     largest = disclosure.largest_epsilon(attacker.at, prior, targets, risk)
-    at = attacker.at(largest) if largest else None
-    beliefs = _beliefs(at, attacker) if at else ()
+    experiment = attacker.at(largest) if largest else None
+    beliefs = _beliefs(experiment, attacker) if experiment else ()
     rows: list[BudgetRow] = []
     passes: list[float | None] = []
     refused = ""
     if reports is not None and allowed.total:
         rows = budget_rows(allowed.total, reports, attacker.fails)
-        passes, refused = _passes(at, attacker, risk, reports, rows)
+        passes, refused = _passes(experiment, attacker, risk, reports, rows)
     exact = None if largest is None else largest / MICRO
-    changes = at is not None and _describe(attacker.at(min(at.epsilon + 1, EPSILON_MAX))) != _describe(at)
+    changes = experiment is not None and _describe(
+        attacker.at(min(experiment.epsilon + 1, EPSILON_MAX))
+    ) != _describe(experiment)
     return RiskEpsilons(
-        risk, allowed, exact, changes, at, beliefs, reports, tuple(rows), tuple(passes), refused
+        risk, allowed, exact, changes, experiment, beliefs, reports, tuple(rows), tuple(passes), refused
     )
 
 
 def from_epsilon(attacker: Attacker, epsilon: int) -> EpsilonBeliefs:
-    """Return beliefs after one report of epsilon micro-nats, and after as many as a board makes."""
+    """Return beliefs after one report of epsilon micro-nats, and after all of a board's reports."""
     experiment, reports = attacker.at(epsilon), attacker.reports
     beliefs = _beliefs(experiment, attacker)
     rows: list[LossRow] = []
@@ -313,15 +315,15 @@ def _beliefs(experiment: Experiment, attacker: Attacker) -> tuple[Belief, ...]:
         ]
         others = [0] * len(selection)
     else:
-        after, names = disclosure.worst_posteriors(experiment, prior), attacker.values.names
-        pairs = np.stack([prior, after], axis=1).round(12)
-        _, first, alike = np.unique(pairs, axis=0, return_index=True, return_counts=True)
-        worst = np.lexsort((first, -after[first].round(12)))[:MOST_VALUES]
-        selection = [(names[i], float(prior[i]), float(after[i])) for i in first[worst].tolist()]
-        others = (alike[worst] - 1).tolist()
+        posteriors, names = disclosure.worst_posteriors(experiment, prior), attacker.values.names
+        pairs = np.stack([prior, posteriors], axis=1).round(12)
+        _, first_indices, group_sizes = np.unique(pairs, axis=0, return_index=True, return_counts=True)
+        worst = np.lexsort((first_indices, -posteriors[first_indices].round(12)))[:MAX_VALUES]
+        selection = [(names[i], float(prior[i]), float(posteriors[i])) for i in first_indices[worst].tolist()]
+        others = (group_sizes[worst] - 1).tolist()
     return tuple(
-        Belief(name, p, after, disclosure.posterior_bound(p, epsilon), n)
-        for (name, p, after), n in zip(selection, others, strict=True)
+        Belief(name, p, posteriors, disclosure.posterior_bound(p, epsilon), n)
+        for (name, p, posteriors), n in zip(selection, others, strict=True)
     )
 
 
@@ -329,20 +331,21 @@ def _repeat(experiment: Experiment, prior: Floats, reports: int, ceilings: Float
     mechanism = mechanism_of(experiment)
     if not mechanism.direct:
         raise DisclosureError(
-            f"{experiment.mechanism} draws a new hash or level for every report: outcomes are too many to "
-            "enumerate, only the theorems' bounds are given"
+            f"{experiment.mechanism} draws a new hash or level for every report, so there are too many "
+            "outcomes to enumerate "
+            "and only the theorems' bounds are given"
         )
     return repeated_reports(prior, mechanism.odds, reports, ceilings)
 
 
 def _passes(
-    at: Experiment | None, attacker: Attacker, risk: Risk, reports: int, rows: Sequence[BudgetRow]
+    experiment: Experiment | None, attacker: Attacker, risk: Risk, reports: int, rows: Sequence[BudgetRow]
 ) -> tuple[list[float | None], str]:
-    """Return for each row the exact worst probability that the belief in a true value passes its ceiling."""
+    """Return each row's exact worst probability that the belief in a true value exceeds its ceiling."""
     chances: list[float | None] = [None] * len(rows)
-    if at is None or attacker.targets is not None:
-        return chances, "it is for single values, ask without --about" if at else ""
-    prior, mechanism = attacker.prior, disclosure.fixed_mechanism(at)
+    if experiment is None or attacker.targets is not None:
+        return chances, "it is available only for single values; omit --about" if experiment else ""
+    prior, mechanism = attacker.prior, disclosure.fixed_mechanism(experiment)
     ceilings = np.array([min(1.0, float(risk.ceiling(float(p)))) for p in prior])
     for i, row in enumerate(rows):
         if row.epsilon is None or not EPSILON_MIN <= round(row.epsilon * MICRO) <= EPSILON_MAX:

@@ -1,4 +1,4 @@
-/* An Arduino of this machine, as far as clients/c/arduino needs one, on Arduino's own ArduinoCore-API. */
+/* The parts of Arduino that clients/c/arduino needs, on this machine, based on Arduino's ArduinoCore-API. */
 #pragma once
 #include <stdio.h>
 #include "api/ArduinoAPI.h"

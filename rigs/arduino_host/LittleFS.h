@@ -1,4 +1,4 @@
-/* littlefs as a folder: old bytes until new ones are closed. */
+/* littlefs as a folder; a file keeps its old content until the new content is closed. */
 #pragma once
 #include <stdio.h>
 #include <string>
@@ -26,7 +26,7 @@ struct File {
 
 struct HostFS {
     std::string root;
-    /* A file "broken" is a file system that does not start. */
+    /* A file named "broken" stands for a file system that does not mount. */
     bool begin() { return !exists("/broken"); }
     bool format() {
         puts("formatted");

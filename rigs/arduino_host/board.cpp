@@ -1,6 +1,6 @@
-/* A device "desk" of the open fleet "open"; BOARD_PORT is the broker's, BOARD_FOLDER the flash. Of its input p makes the
-   ledger, y and n are consent, b begins it without an id, l prints the
-   longest poll() so far; a reading every 50 ms. Prints what changes. */
+/* The device "desk" of the open fleet "open". BOARD_PORT is the broker's port, BOARD_FOLDER holds the flash. Input: p
+   provisions the ledger, y and n set consent, b calls begin() without an id, l prints the longest poll() so far. It
+   reports a reading every 50 ms and prints each change of its state. */
 #include <hushmote_arduino.h>
 #include <hushmote_float.h>
 
@@ -23,7 +23,7 @@ extern "C" unsigned long millis() {
 extern "C" void delay(unsigned long ms) { usleep((useconds_t)ms * 1000); }
 extern "C" {
 void yield() {}
-/* Only String's numbers, which nobody makes here, would call these. */
+/* Only String's number conversions call these, and nothing uses them here. */
 char *itoa(int, char *text, int) { return text; }
 char *ltoa(long, char *text, int) { return text; }
 char *utoa(unsigned, char *text, int) { return text; }

@@ -1,6 +1,6 @@
-/* How long the port's functions block a loop that calls them every 50 ms, in virtual time.
+/* Measure how long the port's functions block a loop that calls them every 50 ms, in virtual time.
 
-   blocking SCENE: prints a line of JSON, times in ms. */
+   blocking SCENE prints a line of JSON with times in ms. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,7 +87,7 @@ static void report_all(void) {
         (void)hushmote_reporter_report(&reporter, "e0", hushmote_flag(true), bytes);
 }
 
-/* What a signature takes of the loop is its own: the events that come meanwhile wait. */
+/* Verifying a signature blocks the loop; events that arrive in the meantime wait. */
 static int subscribe_slowly(void *context, const char *topic) {
     int code = hushmote_idf_mqtt.subscribe(context, topic);
     if (++verified == NAMES)

@@ -1,4 +1,4 @@
-/* Models of the parts of ESP-IDF that clients/c/idf takes: nvs.c, and esp_mqtt.c over freertos.c. */
+/* Models of the parts of ESP-IDF that clients/c/idf uses: nvs.c, and esp_mqtt.c over freertos.c. */
 #pragma once
 typedef int esp_err_t;
 #define ESP_OK 0

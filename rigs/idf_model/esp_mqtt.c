@@ -1,7 +1,7 @@
-/* A model of esp-mqtt: its task, its lock, and what its functions wait for.
+/* A model of esp-mqtt: its task, its lock, and its functions' waits.
 
-   The task holds the lock while it connects (name, TCP, CONNACK), reads and writes. After a connection is lost it looks
-   twice in each reconnect_timeout_ms whether it shall go on. stop() waits for the lock and then for the task's end,
+   The task holds the lock while it connects (name, TCP, CONNACK), reads and writes. After it loses a connection, it checks
+   twice per reconnect_timeout_ms whether to continue. stop() waits for the lock and then for the task's end,
    destroy() calls stop(), and every call waits for the lock. */
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "mqtt_client.h"
 #include "virtual_time.h"
 
-#define DEFAULT_MS 10000 /* of both timeouts */
+#define DEFAULT_MS 10000 /* default of both timeouts */
 #define POLL_MS 1000
 #define ROUND_TRIP_MS 20
 #define PENDING 200
@@ -25,9 +25,9 @@ struct esp_mqtt_client {
     uint32_t timeout_ms, reconnect_ms;
     enum state state;
     bool run, has_stopped;
-    int depth; /* of the lock */
+    int depth; /* nesting depth of the lock */
     void *owner;
-    int last_id, pending_ids[PENDING]; /* 0: a retained message, whose topic is beside it */
+    int last_id, pending_ids[PENDING]; /* 0: a retained message, whose topic is in pending_topics */
     char *pending_topics[PENDING];
     unsigned pending;
 };
@@ -40,7 +40,7 @@ static bool is_free(void *client) {
     return ((struct esp_mqtt_client *)client)->depth == 0;
 }
 
-/* Wait, and know afterwards which task this is. */
+/* Wait, and restore `who` afterwards. */
 static bool rest(bool (*is_ready)(void *), void *context, uint32_t ms) {
     void *self = who;
     bool result = wait_for(is_ready, context, ms);
@@ -141,7 +141,7 @@ static void run_client(void *context) {
     client->has_stopped = true;
 }
 
-/* --- What an application calls -------------------------------------------------------------------------------- */
+/* --- The application's interface ------------------------------------------------------------------------------ */
 
 static uint32_t or_default(int ms) {
     return ms > 0 ? (uint32_t)ms : DEFAULT_MS;
@@ -225,7 +225,7 @@ int esp_mqtt_client_publish(esp_mqtt_client_handle_t client, const char *topic, 
     (void)qos;
     (void)retain;
     lock(client);
-    if (client->state != CONNECTED) { /* it is sent with the next connection */
+    if (client->state != CONNECTED) { /* it is sent after reconnecting */
         id = ++client->last_id;
     } else if (broker.takes_nothing) {
         (void)rest(NULL, NULL, client->timeout_ms);

@@ -18,10 +18,10 @@ struct task {
     bool (*is_ready)(void *);
     void *what;
     uint64_t deadline;
-    bool is_there;
+    bool exists;
 };
 
-static struct task tasks[TASKS] = {{.is_there = true}}; /* the first is main() */
+static struct task tasks[TASKS] = {{.exists = true}}; /* the first is main() */
 static unsigned running;
 static uint64_t now;
 
@@ -30,10 +30,10 @@ uint32_t virtual_now(void) {
 }
 
 static bool may_run(const struct task *task) {
-    return task->is_there && (task->deadline <= now || (task->is_ready != NULL && task->is_ready(task->what)));
+    return task->exists && (task->deadline <= now || (task->is_ready != NULL && task->is_ready(task->what)));
 }
 
-/* Run another task, or this one again; where all wait, time passes. */
+/* Run another task, or this one again; if all are waiting, advance time. */
 static void take_turns(void) {
     unsigned next = running, before = running;
     uint64_t soonest = UINT64_MAX;
@@ -45,7 +45,7 @@ static void take_turns(void) {
                 swapcontext(&tasks[before].context, &tasks[next].context);
             return;
         }
-        if (tasks[next].is_there && tasks[next].deadline < soonest)
+        if (tasks[next].exists && tasks[next].deadline < soonest)
             soonest = tasks[next].deadline;
     }
     if (soonest == UINT64_MAX)
@@ -70,7 +70,7 @@ static void enter(void) {
 
 static struct task *free_task(void) {
     struct task *task = tasks;
-    while (task->is_there)
+    while (task->exists)
         task++;
     free(task->stack);
     memset(task, 0, sizeof *task);
@@ -83,7 +83,7 @@ void begin_task(void (*code)(void *), void *context) {
     task->code = code;
     task->argument = context;
     task->stack = malloc(STACK_BYTES);
-    task->is_there = true;
+    task->exists = true;
     task->context.uc_stack.ss_sp = task->stack;
     task->context.uc_stack.ss_size = STACK_BYTES;
     makecontext(&task->context, enter, 0);
@@ -100,8 +100,8 @@ BaseType_t xTaskCreate(void (*pxTaskCode)(void *), const char *pcName, uint32_t 
 }
 
 void vTaskDelete(TaskHandle_t xTaskToDelete) {
-    (void)xTaskToDelete; /* NULL: the one that calls */
-    tasks[running].is_there = false;
+    (void)xTaskToDelete; /* NULL means the calling task */
+    tasks[running].exists = false;
     take_turns();
 }
 

@@ -1,9 +1,9 @@
-/* A model of ESP-IDF's NVS: the order in which it writes flash, and what a start makes of a flash that a power cut left.
+/* A model of ESP-IDF's NVS: the order in which it writes flash, and how a start recovers flash after a power cut.
 
-   A page has 126 entries of 32 bytes and two bits of state for each, which are written 16 entries at a time. A string is
-   a header and its data in one page, in entries that follow each other. A blob is such an item, with a header of its own
-   kind, and an index behind it. A start removes an item that has a newer one of its name, on the newest page, and then
-   blobs without an index: so of a blob whose index was not written it removes the old one and the new one. */
+   A page has 126 entries of 32 bytes, with two state bits each, which are written for 16 entries at a time. A string is
+   a header and its data in consecutive entries of one page. A blob is such an item with a different kind of header,
+   followed by an index. A start removes items that have a newer item with the same name on the newest page, and then
+   blobs without an index. So if a blob's index was not written, it removes both the old and the new blob. */
 #include "nvs.h"
 
 #include <stdbool.h>
@@ -21,7 +21,7 @@
 #define DATA_MAX 4000
 #define ANY 255
 #ifndef NVS_OVERWRITES_ERASED
-#define NVS_OVERWRITES_ERASED false /* true: with zeros, as ESP-IDF does from 6.0.1 on */
+#define NVS_OVERWRITES_ERASED false /* true: with zeros, as ESP-IDF does since 6.0.1 */
 #endif
 
 #ifndef NVS_LOSES_UNCOMMITTED
@@ -32,11 +32,11 @@ enum kind { NUMBER = 1, STRING = 0x21, BLOB_DATA = 0x42, BLOB_INDEX = 0x48 };
 enum state { FREE = 3, WRITTEN = 2, ERASED = 0 };
 enum page_state { UNUSED, ACTIVE, FULL, FREEING };
 
-struct item { /* the first entry of one */
+struct item { /* an item's first entry */
     uint8_t space, kind, span, chunk;
     char key[16];
-    uint32_t bytes; /* of a string, of a blob's data, or of a whole blob */
-    uint8_t first, count; /* of a blob's data */
+    uint32_t bytes; /* size of a string, a blob's data, or a whole blob */
+    uint8_t first, count; /* chunks of a blob's data */
     uint8_t padding[2], seal[4];
 };
 
@@ -49,17 +49,17 @@ struct image {
     uint8_t entries[ENTRIES][ENTRY_BYTES];
 };
 
-struct page { /* what the driver has in RAM of one */
+struct page { /* a page's state in the driver's RAM */
     enum page_state state;
     uint32_t sequence;
     uint8_t states[ENTRIES];
-    bool listed[ENTRIES]; /* in the list by which items are found */
+    bool listed[ENTRIES]; /* whether it is in the list used to find items */
     unsigned first, next;
 };
 
 static struct image flash[PAGES], committed[PAGES];
 static struct page pages[PAGES];
-static unsigned order[PAGES], used, spare[PAGES], spares; /* pages by sequence number; those without one */
+static unsigned order[PAGES], used, spare[PAGES], spares; /* pages in order of sequence number, and unused pages */
 static uint32_t sequence;
 
 /* --- One page ------------------------------------------------------------------------------------------------- */
@@ -144,7 +144,7 @@ static void erase_item(unsigned at, unsigned entry) {
         page->next = entry + span;
 }
 
-/* The first entry with this item's name from one on, of whatever kind; NOWHERE if there is none. */
+/* Return the first entry at or after `from` with this item's name, of any kind, or NOWHERE. */
 static unsigned same_name(unsigned at, unsigned from, const struct item *item) {
     for (unsigned i = from; i < ENTRIES; i++) {
         struct item other = item_at(at, i);
@@ -155,7 +155,7 @@ static unsigned same_name(unsigned at, unsigned from, const struct item *item) {
     return NOWHERE;
 }
 
-/* The first item from an entry on; key NULL: of any name. */
+/* Return the first item at or after an entry; a NULL key matches any name. */
 static unsigned find_on(unsigned at, unsigned from, unsigned space, unsigned kind, const char *key, unsigned chunk) {
     const struct page *page = &pages[at];
     unsigned step;
@@ -178,7 +178,7 @@ static unsigned find_on(unsigned at, unsigned from, unsigned space, unsigned kin
     return NOWHERE;
 }
 
-/* Whether an item, of so many entries, has found room. */
+/* Write an item; return false if it does not fit. */
 static bool write_item(unsigned at, struct item item, const void *data, size_t bytes) {
     struct page *page = &pages[at];
     size_t whole = bytes - bytes % ENTRY_BYTES;
@@ -201,7 +201,7 @@ static bool write_item(unsigned at, struct item item, const void *data, size_t b
     return true;
 }
 
-/* Erase the items of the active page that a power cut left in part, and those that a newer one replaces. */
+/* Erase the active page's items that a power cut left incomplete, and those that a newer item replaces. */
 static void check_active(unsigned at) {
     struct page *page = &pages[at];
     unsigned last = NOWHERE, step, older;
@@ -242,7 +242,7 @@ static void check_active(unsigned at) {
             erase_item(at, older);
         }
     }
-    if (last != NOWHERE) { /* without regard to the chunk: what goes is the old blob, of which this is the new data */
+    if (last != NOWHERE) { /* for any chunk: this removes the old blob that this new data replaces */
         older = find_on(at, 0, item.space, item.kind, item.key, ANY);
         if (older < last)
             erase_item(at, older);
@@ -371,7 +371,7 @@ static void erase_found(unsigned space, unsigned kind, const char *key, unsigned
         erase_item(at, entry);
 }
 
-/* The newest item may be one whose predecessor is on another page. */
+/* The newest item's predecessor may be on another page. */
 static void erase_older(void) {
     unsigned entry = NOWHERE, older;
     struct item item;
@@ -391,7 +391,7 @@ static void erase_older(void) {
     }
 }
 
-/* Go on where a page was being moved. */
+/* Finish moving a page if a power cut interrupted that. */
 static void finish_move(void) {
     for (unsigned i = 0; i < used; i++) {
         unsigned from = order[i];
@@ -415,7 +415,7 @@ static bool is_indexed(const struct item *data) {
     return at < PAGES && data->chunk >= index.first && data->chunk < index.first + index.count;
 }
 
-/* Erase what a blob has without an index, or an index without all data. */
+/* Erase a blob's data without an index, and an index without all its data. */
 static void check_blobs(void) {
     struct item item, data;
     for (unsigned i = 0; i < used; i++) {
@@ -479,7 +479,7 @@ void storage_start(void) {
     check_blobs();
 }
 
-/* --- What an application calls -------------------------------------------------------------------------------- */
+/* --- The application's interface ------------------------------------------------------------------------------ */
 
 static struct item named(unsigned space, unsigned kind, const char *key) {
     struct item item = {(uint8_t)space, (uint8_t)kind, 1, ANY, {0}, 0, 0, 0, {0}, {0}};
@@ -487,7 +487,7 @@ static struct item named(unsigned space, unsigned kind, const char *key) {
     return item;
 }
 
-/* On the newest page, or on another that becomes it. */
+/* Write to the newest page, or to a new one if that is full. */
 static bool append(struct item item, const void *data, size_t bytes) {
     if (write_item(newest(), item, data, bytes))
         return true;
@@ -500,7 +500,7 @@ esp_err_t nvs_flash_init_partition(const char *partition_label) {
     return strcmp(partition_label, "hushmote") == 0 ? ESP_OK : ESP_ERR_NOT_FOUND;
 }
 
-/* The namespace is an item too. */
+/* A namespace is also an item. */
 esp_err_t nvs_open_from_partition(const char *part_name, const char *namespace_name, nvs_open_mode_t open_mode,
                                   nvs_handle_t *out_handle) {
     unsigned entry;

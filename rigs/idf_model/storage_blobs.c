@@ -1,5 +1,4 @@
-/* What ESPHome's preferences do on an ESP32: blobs, written when sync() is called, and only where they have changed. So
-   did this port, and the component for ESPHome, before they stored strings. */
+/* Store blobs as ESPHome's preferences do on an ESP32: written when sync() is called, and only if they have changed. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Tasks of FreeRTOS that take turns in virtual time: only waiting takes any, so what a call blocks is exact. */
+/* FreeRTOS tasks that take turns in virtual time: only waiting takes time, so blocking times are exact. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -6,6 +6,6 @@
 #define FOREVER UINT32_MAX
 
 uint32_t virtual_now(void); /* in ms */
-/* Let other tasks run until `is_ready` says so, or for so many ms; returns whether it does. NULL: never ready. */
+/* Let other tasks run until `is_ready` returns true or `ms` have passed; return its last result. NULL: never ready. */
 bool wait_for(bool (*is_ready)(void *), void *context, uint32_t ms);
 void begin_task(void (*code)(void *), void *context);

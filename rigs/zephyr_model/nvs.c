@@ -1,8 +1,9 @@
-/* A model of Zephyr's NVS: the order in which it writes flash, and what a start makes of a flash that a power cut left.
+/* A model of Zephyr's NVS: the order in which it writes flash, and how a start recovers flash after a power cut.
 
-   A sector has data from its beginning, and from its end entries that say where an item's data is. Data comes first, so
-   an item is there once its entry is. A full sector is closed by an entry at its very end; then the items of the oldest
-   sector that have no newer entry move to the next one, an entry marks the end of that, and the oldest is erased. */
+   A sector is filled with data from its beginning, and from its end with entries that locate the items' data. Data is
+   written first, so an item exists once its entry does. An entry at a sector's very end closes a full sector. Then the
+   oldest sector's items without a newer entry move to the next sector, an entry marks the end of the move, and the
+   oldest sector is erased. */
 #include <zephyr/fs/nvs.h>
 
 #include <errno.h>
@@ -12,12 +13,12 @@
 
 #define SECTORS 3
 #define SECTOR_BYTES 4096
-#define BLOCK_BYTES 4 /* the least that can be written */
+#define BLOCK_BYTES 4 /* smallest unit that can be written */
 #define ENTRY_BYTES 8
 #define MOST (SECTOR_BYTES / ENTRY_BYTES)
 #define MARK 0xffff /* the id of an entry without an item */
 #ifndef NVS_MARKS_MOVES
-#define NVS_MARKS_MOVES 1 /* 0: Zephyr 2.5, which moves all again where it was cut short */
+#define NVS_MARKS_MOVES 1 /* 0: Zephyr 2.5, which repeats an interrupted move from the start */
 #endif
 
 struct entry {
@@ -29,7 +30,7 @@ struct sector {
     unsigned count;
     bool is_closed;
     uint8_t data[SECTOR_BYTES];
-    unsigned written; /* bytes of data, with those that no entry has */
+    unsigned written; /* bytes of data, including data without an entry */
 };
 
 static struct sector flash[SECTORS];
@@ -69,19 +70,19 @@ static void add_entry(uint16_t id, unsigned offset, size_t bytes) {
     flash[current].entries[flash[current].count++] = entry;
 }
 
-/* Whole blocks first, then the rest. */
+/* Write whole blocks first, then the rest. */
 static void write_data(const void *data, size_t bytes) {
     unsigned whole = (unsigned)(bytes / BLOCK_BYTES * BLOCK_BYTES);
     program(data, whole);
     program((const uint8_t *)data + whole, (unsigned)bytes - whole);
 }
 
-/* Between the data and the next entry; the entry that closes a sector has a place of its own. */
+/* Return the space between the data and the next entry, excluding the place reserved for the closing entry. */
 static int free_bytes(void) {
     return SECTOR_BYTES - ENTRY_BYTES * (int)(flash[current].count + 2) - (int)data_end;
 }
 
-/* The newest entry of an item: from the current sector backwards. */
+/* Find an item's newest entry, backwards from the current sector. */
 static const struct entry *newest(uint16_t id, unsigned *where) {
     for (unsigned i = 0; i < SECTORS; i++) {
         *where = (current + SECTORS - i) % SECTORS;
@@ -125,7 +126,7 @@ void storage_start(void) {
         data_end = aligned((size_t)entry->offset + entry->bytes);
         mark += entry->id == MARK;
     }
-    if (!is_blank(&flash[after(current)])) { /* a move was cut short */
+    if (!is_blank(&flash[after(current)])) { /* a move was interrupted */
         if (mark > 0) {
             erase(after(current));
         } else {

@@ -1,4 +1,4 @@
-"""The privacy loss of all reports of a device together: composition theorems, their caps and guarantees."""
+"""Composition theorems with their caps and guarantees for the total privacy loss of a device's reports."""
 
 from ..epsilon import MICRO
 from .adaptive import BudgetExceeded, Filter, Odometer
@@ -7,11 +7,11 @@ from .catalogue import THEOREMS, choose
 from .errors import AccountingError
 from .filters import ZcdpFilter
 from .optimal import Optimal, optimal_delta, optimal_epsilon, optimal_reports, optimal_total
-from .theorem import MOST_REPORTS, Guarantee, History, Kind, ReportCost, Spent, Theorem, above, exact
+from .theorem import MAX_REPORTS, Guarantee, History, Kind, ReportCost, Spent, Theorem, above, exact
 
 __all__ = [
+    "MAX_REPORTS",
     "MICRO",
-    "MOST_REPORTS",
     "THEOREMS",
     "AccountingError",
     "Advanced",

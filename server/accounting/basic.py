@@ -1,4 +1,4 @@
-"""The classic theorems, basic and advanced composition, and no limit at all."""
+"""The classic composition theorems, basic and advanced, and the option of no limit."""
 
 import math
 from dataclasses import dataclass, replace
@@ -6,13 +6,24 @@ from decimal import Decimal
 
 from ..epsilon import MICRO
 from .errors import AccountingError
-from .theorem import ON_THE_WAY, Guarantee, History, Kind, Reports, Spent, Theorem, above, exact, float_above
+from .theorem import (
+    ADAPTIVE_EVENTS,
+    Guarantee,
+    History,
+    Kind,
+    Reports,
+    Spent,
+    Theorem,
+    above,
+    exact,
+    float_above,
+)
 
 
 class Basic(Theorem):
-    """The ε of reports add up, and so do their δ: Σε_i <= total and Σδ_i <= delta.
+    """Basic composition: the reports' ε and δ add up, so Σε_i <= total and Σδ_i <= delta.
 
-    It holds for adaptive choices of any kind. delta is only for reports that have a δ of their own.
+    It holds for any adaptive choices. delta is needed only if reports have their own δ.
 
     Source: Dwork, McSherry, Nissim, Smith 2006, Calibrating noise to sensitivity in private data analysis,
     TCC; with δ: Dwork, Kenthapadi, McSherry, Mironov, Naor 2006, Our data, ourselves, EUROCRYPT.
@@ -40,21 +51,21 @@ class Basic(Theorem):
         """Return Σε_i and Σδ_i."""
         history = History.of(reports)
         spent = super().spent(history)
-        own = float_above(history.delta)
-        return replace(spent, delta=own, kind=Kind.APPROXIMATE) if own else spent
+        delta = float_above(history.delta)
+        return replace(spent, delta=delta, kind=Kind.APPROXIMATE) if delta else spent
 
     def guarantee(self) -> Guarantee:
         """Return (total, delta)-LDP, which is total-LDP if delta is 0."""
-        return self._guarantee(Kind.APPROXIMATE, ON_THE_WAY) if self.delta else super().guarantee()
+        return self._guarantee(Kind.APPROXIMATE, ADAPTIVE_EVENTS) if self.delta else super().guarantee()
 
 
 class Advanced(Theorem):
-    """Σε_i (e^{ε_i} - 1) + sqrt(2 Σε_i² ln(1/δ')) <= total, with δ' = delta - Σδ_i.
+    """Advanced: Σε_i (e^{ε_i} - 1) + sqrt(2 Σε_i² ln(1/δ')) <= total, with δ' = delta - Σδ_i.
 
-    For k reports of one ε this is ε sqrt(2k ln(1/δ')) + kε(e^ε - 1): (total, kδ + δ')-LDP. The ε_i and δ_i
-    are fixed before the first report; the questions may be chosen on the way. (The code of a widely read
-    tutorial lacks the ε before the root: at ε = 0.5, k = 350, δ' = 0.1 it prints 153.67; the theorem gives
-    133.60.)
+    For k reports with the same ε, this is ε sqrt(2k ln(1/δ')) + kε(e^ε - 1): (total, kδ + δ')-LDP. The ε_i
+    and δ_i are fixed before the first report; the questions may be chosen adaptively. (The code in a widely
+    read tutorial omits the ε before the square root. For ε = 0.5, k = 350 and δ' = 0.1 it prints 153.67,
+    while the theorem gives 133.60.)
 
     Source: Dwork, Rothblum, Vadhan 2010, Boosting and differential privacy, FOCS, Theorem III.3.
     """
@@ -78,27 +89,27 @@ class Advanced(Theorem):
 
 @dataclass(frozen=True)
 class Unlimited(Theorem):
-    """No theorem and no cap: each report keeps its own ε, but nothing bounds their total."""
+    """Apply neither a theorem nor a cap: each report has its own ε, but nothing bounds their total."""
 
     total: float = math.inf
 
     name = "none"
     rule = "unlimited"
-    kind = Kind.NOTHING
+    kind = Kind.UNBOUNDED
     deltas = "none"
     words = (
-        "Nothing bounds what all reports of a device give away together: each is ε-LDP by itself, and over a "
-        "long lifetime an observer learns the readings."
+        "Nothing bounds the total loss of a device's reports: each report is ε-LDP, but over a long lifetime "
+        "an observer learns the readings."
     )
 
     def __post_init__(self) -> None:
         if self.total != math.inf or self.delta != 0:
-            raise AccountingError("none has no total and no delta: leave them out, or choose a theorem")
+            raise AccountingError("none does not accept a total or a delta; omit them, or choose a theorem")
 
     def loss(self, history: History) -> Decimal:
         """Return Σε_i."""
         return Decimal(history.sum) / MICRO
 
     def cap(self, epsilon: int) -> int:
-        """Return 0; the device does not compare it with anything."""
+        """Return 0, which the device ignores."""
         return 0

@@ -1,4 +1,4 @@
-"""Probabilities of a binomial distribution to nearly full precision, however many trials."""
+"""Binomial probabilities to nearly full precision for any number of trials."""
 
 # pyright: reportMissingTypeStubs=false
 
@@ -13,11 +13,11 @@ from ..arrays import Floats
 def log_chances(successes: Floats, trials: Floats, nats: float) -> Floats:
     """Return the logarithm of Binomial(trials, 1/(1 + e^nats)) at `successes`.
 
-    It uses Loader's saddle-point form, in which the large parts of the factorials and powers cancel
+    Loader's saddle-point form is used, in which the large parts of the factorials and powers cancel
     analytically.
 
     Args:
-        successes: Whole numbers from 0 to `trials`, of a shape that broadcasts with it.
+        successes: Whole numbers from 0 to `trials`; the two shapes must broadcast.
         trials: Whole numbers, at least 1.
         nats: The log odds of failure.
 
@@ -37,7 +37,7 @@ def log_chances(successes: Floats, trials: Floats, nats: float) -> Floats:
 
 
 def falls_below(bound: float, inside: int, limit: int, trials: int, nats: float) -> int:
-    """Return the index nearest to `inside`, towards `limit`, with log probability below bound, or `limit`."""
+    """Return the first index from `inside` to `limit` whose log probability is below bound, or `limit`."""
     if log_chances(np.array([float(limit)]), np.array([float(trials)]), nats)[0] >= bound:
         return limit
     above, below = inside, limit
@@ -63,6 +63,6 @@ def _stirling_error(n: Floats) -> Floats:
     series = inverse * (
         1 / 12 - square * (1 / 360 - square * (1 / 1260 - square * (1 / 1680 - square / 1188)))
     )
-    few = np.minimum(n, 16.0)
-    exact = special.gammaln(few + 1) - (few + 0.5) * np.log(few) + few - 0.5 * math.log(2 * math.pi)
+    small = np.minimum(n, 16.0)
+    exact = special.gammaln(small + 1) - (small + 0.5) * np.log(small) + small - 0.5 * math.log(2 * math.pi)
     return np.where(n < 16, exact, series)

@@ -1,4 +1,4 @@
-"""The theorems by name."""
+"""Look up composition theorems by name."""
 
 import pkgutil
 
@@ -12,12 +12,12 @@ THEOREMS: dict[str, type[Theorem]] = {x.name: x for x in (Basic, ZcdpFilter, Opt
 
 
 def choose(name: str, total: float | None = None, delta: float = 0.0) -> Theorem:
-    """Return the theorem of that name with a total (nats; None only for "none") and a delta.
+    """Return the named theorem with this total and delta.
 
     Args:
-        name: One of THEOREMS, or "package.module:Class" for one of your own.
-        total: The limit on the loss of all reports, nats.
-        delta: The probability with which the limit may fail, in [0, 1).
+        name: One of THEOREMS, or "package.module:Class" for a custom theorem.
+        total: The limit on the loss of all reports, in nats; None only for "none".
+        delta: The probability that the limit may fail, in [0, 1).
 
     Raises:
         AccountingError: If the name is unknown, or total and delta do not fit the theorem.
@@ -32,10 +32,10 @@ def choose(name: str, total: float | None = None, delta: float = 0.0) -> Theorem
 
 def _import_theorem(name: str) -> type[Theorem]:
     try:
-        named = pkgutil.resolve_name(name) if ":" in name else None
+        candidate = pkgutil.resolve_name(name) if ":" in name else None
     except (ImportError, AttributeError, ValueError) as error:
-        raise AccountingError(f"no theorem {name}: {error}") from None
-    if not (isinstance(named, type) and issubclass(named, Theorem)):
+        raise AccountingError(f"unknown theorem {name}: {error}") from None
+    if not (isinstance(candidate, type) and issubclass(candidate, Theorem)):
         names = ", ".join(THEOREMS)
-        raise AccountingError(f"no theorem {name}: there are {names}, or package.module:Class for your own")
-    return named
+        raise AccountingError(f"unknown theorem {name}; choose from {names}, or give package.module:Class")
+    return candidate

@@ -1,4 +1,4 @@
-"""Composition theorems side by side: one total under each, for a number of reports or an ε per report."""
+"""Compare composition theorems for one total, given a number of reports or an ε per report."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -8,22 +8,22 @@ from ..epsilon import MICRO
 from . import THEOREMS, Guarantee, Kind, Theorem, choose
 
 TITLES = {"zcdp": "zCDP filter"}
-"""Titles of theorems whose usual name differs from their name in files."""
+"""Display titles of theorems whose usual name differs from the name in experiment files."""
 
 
 @dataclass(frozen=True)
 class TheoremRow:
-    """One theorem: the reports it allows, the board's rule and cap, and its guarantee.
+    """A theorem with the reports it allows, the board's rule and cap, and its guarantee.
 
     Attributes:
         theorem: The theorem's name.
-        kind: The kind of its guarantee.
-        guarantee: The guarantee in a few words.
+        kind: The kind of guarantee.
+        guarantee: A short form of the guarantee.
         rule: The board's rule.
         cap: The board's cap.
-        epsilon: ε of each report, in nats.
+        epsilon: Each report's ε, in nats.
         reports: The number of reports, or None for any number.
-        sum: The loss of these reports for certain, Σε in nats.
+        sum: The reports' Σε in nats, a bound that holds with certainty.
         words: The guarantee as a sentence.
     """
 
@@ -39,17 +39,17 @@ class TheoremRow:
 
 
 def theorems(total: float, delta: float) -> list[Theorem]:
-    """Return all theorems for a total in nats and a delta in [0, 1); at 0 only those that need no delta."""
-    allowed: list[Theorem] = []
+    """Return all theorems for a total in nats and a delta in [0, 1), or those without a delta if it is 0."""
+    result: list[Theorem] = []
     for name, theorem in THEOREMS.items():
         if name == "none":
-            allowed.append(choose(name))
+            result.append(choose(name))
         elif theorem.deltas == "required" or name == "optimal":
             if delta:
-                allowed.append(choose(name, total, delta))
+                result.append(choose(name, total, delta))
         else:
-            allowed.append(choose(name, total))
-    return allowed
+            result.append(choose(name, total))
+    return result
 
 
 def for_reports(total: float, delta: float, reports: int) -> list[TheoremRow]:
@@ -69,13 +69,13 @@ def for_epsilon(total: float, delta: float, epsilon: int) -> list[TheoremRow]:
 
 
 def plain_guarantee(guarantee: Guarantee) -> dict[str, Any]:
-    """Return a guarantee for JSON, which has no infinity: epsilon is None if nothing bounds the reports."""
+    """Return a guarantee as JSON values; JSON has no infinity, so an unbounded epsilon is None."""
     epsilon = guarantee.epsilon if math.isfinite(guarantee.epsilon) else None
     return asdict(guarantee) | {"epsilon": epsilon}
 
 
 def short_guarantee(theorem: Theorem) -> str:
-    """Return a theorem's guarantee in a few words, for tables and legends."""
+    """Return a short form of a theorem's guarantee, for tables and legends."""
     if theorem.kind == Kind.PURE:
         return f"{theorem.total:g}-LDP"
     if theorem.kind == Kind.APPROXIMATE:

@@ -1,17 +1,17 @@
-"""Optimal composition of equal reports, in nats: the smallest δ, the largest ε, the most reports.
+"""Optimal composition of equal reports, in nats: the smallest δ, the largest ε, or the most reports.
 
-k reports that are each ε-LDP are never easier to tell apart than k answers of binary randomized response,
-which is an ε-LDP mechanism itself, so its bound is exact. An observer sees i lies among k answers; under one
-value i is Binomial(k, q), under the other Binomial(k, 1 - q), with q = 1/(1 + e^ε). The two have density
-ratio e^{(k - 2i)ε} at i, so
+k ε-LDP reports are never easier to distinguish than k answers from binary randomized response, which is also
+an ε-LDP mechanism, so the bound is exact. An observer sees i lies among k answers; under one value i is
+Binomial(k, q), under the other Binomial(k, 1 - q), with q = 1/(1 + e^ε). The density ratio at i is
+e^{(k - 2i)ε}, so
 
     δ(E) = Σ_i P_i max(0, 1 - e^{E - (k - 2i) ε}),  P = Binomial(k, q).
 
-The sum has no negative term, so nothing cancels; it is computed relative to its largest P_i, so nothing
+The sum has no negative terms, so nothing cancels, and it is computed relative to its largest P_i, so nothing
 overflows. The bound also holds if each report's mechanism is chosen after seeing the earlier reports, as long
-as every one is ε-LDP with this same ε and there are at most k.
+as each is ε-LDP with the same ε and their number is at most k.
 
-Kairouz, Oh, Viswanath 2015, The composition theorem for differential privacy, ICML, Theorem 3.3.
+Source: Kairouz, Oh, Viswanath 2015, The composition theorem for differential privacy, ICML, Theorem 3.3.
 """
 
 # pyright: reportMissingTypeStubs=false
@@ -26,10 +26,10 @@ import numpy as np
 from .. import special
 from ..epsilon import MICRO
 from .binomial import falls_below, log_chances
-from .errors import AccountingError, positive, probability, whole
+from .errors import AccountingError, positive_number, probability, whole_number
 from .theorem import (
     EVENTS,
-    MOST_REPORTS,
+    MAX_REPORTS,
     History,
     Kind,
     ReportCost,
@@ -40,7 +40,7 @@ from .theorem import (
     largest,
 )
 
-_NEGLIGIBLE = 60.0  # terms below e^-60 of the largest term are bounded, not added
+_NEGLIGIBLE = 60.0  # terms below e^-60 of the largest are bounded rather than added
 _HALVES = 134_217_729.0  # 2**27 + 1: Veltkamp's constant, which splits a double into two of 26 bits
 
 
@@ -48,9 +48,9 @@ def optimal_delta(epsilon: float, reports: int, total: float) -> float:
     """Return the smallest δ for which equal reports are (total, δ)-LDP, rounded up.
 
     Args:
-        epsilon: ε of each report, in nats, above 0.
-        reports: The number of reports, 1 to MOST_REPORTS.
-        total: The limit on their loss, in nats, above 0.
+        epsilon: Each report's ε, in nats, above 0.
+        reports: The number of reports, 1 to MAX_REPORTS.
+        total: The limit on the reports' loss, in nats, above 0.
 
     Returns:
         0 if total >= reports * epsilon, otherwise a number in (0, 1] with a relative error less than 1e-11 +
@@ -59,8 +59,8 @@ def optimal_delta(epsilon: float, reports: int, total: float) -> float:
     Raises:
         AccountingError: If an argument is out of range.
     """
-    k = whole("the number of reports", reports, high=MOST_REPORTS)
-    return _delta(k, *_units(positive("epsilon", epsilon), positive("the total", total)))
+    k = whole_number("the number of reports", reports, high=MAX_REPORTS)
+    return _delta(k, *_units(positive_number("epsilon", epsilon), positive_number("the total", total)))
 
 
 def optimal_epsilon(reports: int, total: float, delta: float) -> float:
@@ -69,15 +69,15 @@ def optimal_epsilon(reports: int, total: float, delta: float) -> float:
     `optimal_delta(result, reports, total) <= delta` always holds.
 
     Args:
-        reports: The number of reports, 1 to MOST_REPORTS.
-        total: The limit on their loss, in nats, above 0.
-        delta: The probability that the limit may fail, in [0, 1); at 0 the result is total / reports.
+        reports: The number of reports, 1 to MAX_REPORTS.
+        total: The limit on the reports' loss, in nats, above 0.
+        delta: The probability that the limit may fail, in [0, 1); if it is 0, the result is total / reports.
 
     Raises:
         AccountingError: If an argument is out of range.
     """
-    k = whole("the number of reports", reports, high=MOST_REPORTS)
-    total, delta = positive("the total", total), probability("delta", delta)
+    k = whole_number("the number of reports", reports, high=MAX_REPORTS)
+    total, delta = positive_number("the total", total), probability("delta", delta)
 
     def delta_of(epsilon: float) -> float:
         return _delta(k, *_units(epsilon, total))
@@ -97,16 +97,16 @@ def optimal_total(epsilon: float, reports: int, delta: float) -> float:
     """Return the smallest total for which equal reports are (total, delta)-LDP, rounded up.
 
     Args:
-        epsilon: ε of each report, in nats, above 0.
-        reports: The number of reports, 1 to MOST_REPORTS.
-        delta: The probability that the limit may fail, in [0, 1); at 0 the result is reports * epsilon, and
-            at a large delta it may be 0.
+        epsilon: Each report's ε, in nats, above 0.
+        reports: The number of reports, 1 to MAX_REPORTS.
+        delta: The probability that the limit may fail, in [0, 1); if it is 0, the result is reports *
+            epsilon; if it is large, the result may be 0.
 
     Raises:
         AccountingError: If an argument is out of range.
     """
-    k = whole("the number of reports", reports, high=MOST_REPORTS)
-    epsilon, delta = positive("epsilon", epsilon), probability("delta", delta)
+    k = whole_number("the number of reports", reports, high=MAX_REPORTS)
+    epsilon, delta = positive_number("epsilon", epsilon), probability("delta", delta)
 
     def delta_of(total: float) -> float:
         return _delta(k, *_units(epsilon, total))
@@ -120,22 +120,22 @@ def optimal_total(epsilon: float, reports: int, delta: float) -> float:
 
 
 def optimal_reports(epsilon: float, total: float, delta: float) -> int:
-    """Return the largest number of equal reports that are (total, delta)-LDP, 0 to MOST_REPORTS.
+    """Return the largest number of equal reports that are (total, delta)-LDP, 0 to MAX_REPORTS.
 
     Args:
-        epsilon: ε of each report, in nats, above 0.
-        total: The limit on their loss, in nats, above 0.
+        epsilon: Each report's ε, in nats, above 0.
+        total: The limit on the reports' loss, in nats, above 0.
         delta: The probability that the limit may fail, in [0, 1).
 
     Raises:
         AccountingError: If an argument is out of range.
     """
-    units = _units(positive("epsilon", epsilon), positive("the total", total))
+    units = _units(positive_number("epsilon", epsilon), positive_number("the total", total))
     return _reports(*units, probability("delta", delta))
 
 
 def no_failure_chance(history: History) -> Decimal:
-    """Return Π(1 - δ_i), the probability that no report fails with its own δ."""
+    """Return Π(1 - δ_i), the probability that no report's own guarantee fails."""
     with exact_arithmetic():
         chance = Decimal(1)
         for report, n in history.runs:
@@ -144,10 +144,10 @@ def no_failure_chance(history: History) -> Decimal:
 
 
 class Optimal(Theorem):
-    """The smallest δ of the reports is at most delta. No theorem allows more.
+    """Optimal composition: the reports' smallest δ is at most delta. No theorem allows more reports.
 
-    All reports have one ε: for k of them it is `optimal_delta`. Reports with a δ_i of their own are
-    (total, 1 - (1 - δ)Π(1 - δ_i))-LDP. Source and proof: this module.
+    All reports have the same ε, and `optimal_delta` gives their δ. Reports with their own δ_i are
+    (total, 1 - (1 - δ)Π(1 - δ_i))-LDP. The module docstring has the source and proof.
     """
 
     name = "optimal"
@@ -159,8 +159,8 @@ class Optimal(Theorem):
     def loss(self, history: History) -> Decimal:
         """Return `optimal_total`, or infinity if the reports' own δ use up delta."""
         if len(history.epsilons) != 1:
-            several = ", ".join(f"{x / MICRO:g}" for x in history.epsilons[:4])
-            raise AccountingError(f"optimal composition is for reports of one epsilon, not of {several}")
+            epsilons = ", ".join(f"{x / MICRO:g}" for x in history.epsilons[:4])
+            raise AccountingError(f"optimal composition needs equal reports, not epsilons of {epsilons}")
         slack = 1 - (1 - exact(self.delta)) / no_failure_chance(history)
         if slack < 0:
             return Decimal("Infinity")
@@ -168,7 +168,7 @@ class Optimal(Theorem):
         return exact(optimal_total(history.epsilons[0] / MICRO, history.count, delta))
 
     def allowed(self, reports: Reports) -> bool:
-        """Return whether these reports stay within the total."""
+        """Return whether these reports are within the total."""
         history = History.of(reports)
         if history.delta or len(history.epsilons) != 1:
             return super().allowed(history)
@@ -191,9 +191,10 @@ class Optimal(Theorem):
 
 
 def _units(epsilon: float, total: float) -> tuple[float, float, float]:
-    """Return (epsilon, total, unit) in 1 / unit nats: micro-nats if both are whole numbers of micro-nats.
+    """Return (epsilon, total, unit) in 1 / unit nats, which are micro-nats if both are whole in them.
 
-    The double 0.1 is a little more than a tenth, and ten of them more than 1. 100,000 micro-nats are exact.
+    The double 0.1 is slightly more than a tenth, so ten of them exceed 1, whereas 100,000 micro-nats are
+    exact.
     """
     whole_micro = [round(x * MICRO) for x in (epsilon, total)]
     if all(m / MICRO == x and 0 < m < 1 << 53 for m, x in zip(whole_micro, (epsilon, total), strict=True)):
@@ -208,7 +209,7 @@ def _delta(reports: int, epsilon: float, total: float, unit: float) -> float:
         return 0.0
     nats = epsilon / unit
     lie = float(special.expit(-nats))
-    # The largest P_i in [0, last] is at the mode or, if the mode is beyond the range, at its end.
+    # The largest P_i in [0, last] is at the mode, or at the end of the range if the mode lies beyond it.
     trials = np.array([float(reports)])
     peak = min(last, math.floor((reports + 1) * lie))
     top = log_chances(np.array([float(peak)]), trials, nats)[0]
@@ -226,22 +227,20 @@ def _delta(reports: int, epsilon: float, total: float, unit: float) -> float:
 
 def _reports(epsilon: float, total: float, unit: float, delta: float) -> int:
     """Return `optimal_reports` without its checks, with epsilon and total in 1 / unit nats."""
-    fewest = max(0, math.floor(min(total / epsilon, MOST_REPORTS)) - 1)  # these fit by basic composition
-    return fewest + largest(
-        lambda n: _delta(fewest + n, epsilon, total, unit) <= delta, MOST_REPORTS - fewest
-    )
+    basic = max(0, math.floor(min(total / epsilon, MAX_REPORTS)) - 1)  # these fit by basic composition
+    return basic + largest(lambda n: _delta(basic + n, epsilon, total, unit) <= delta, MAX_REPORTS - basic)
 
 
 def _crossing(delta_of: Callable[[float], float], delta: float, valid: float, invalid: float) -> float:
-    """Return the argument nearest to `invalid` that keeps delta; `valid` keeps it, `invalid` does not."""
+    """Return the argument nearest to `invalid` that meets delta, as `valid` does and `invalid` does not."""
 
-    def over(x: float) -> float:
+    def excess(x: float) -> float:
         return math.log(max(delta_of(x) if x else 1.0, 1e-320) / delta)
 
-    from scipy import optimize  # imported here, because it loads slowly and few searches need it
+    from scipy import optimize  # imported lazily because it is slow to load and rarely needed
 
     search = cast("Any", optimize).root_scalar  # SciPy has no types
-    root = float(search(over, bracket=(valid, invalid), method="brentq", xtol=1e-300, rtol=1e-14).root)
+    root = float(search(excess, bracket=(valid, invalid), method="brentq", xtol=1e-300, rtol=1e-14).root)
     step = math.copysign(root * 1e-15, valid - invalid)
     while delta_of(root) > delta:
         root, step = root + step, 2 * step
@@ -257,7 +256,7 @@ def _last_positive(epsilon: float, reports: int, total: float) -> int:
 
 
 def _minus_product(total: float, factor: np.ndarray, epsilon: float) -> np.ndarray:
-    """Return total - factor * epsilon with one rounding if they are close; factor is whole, below 2**27."""
+    """Return total - factor * epsilon, rounded once if they are close; factor is whole and below 2**27."""
     carry = _HALVES * epsilon
     high = carry - (carry - epsilon)
     return (total - factor * high) - factor * (epsilon - high)

@@ -1,12 +1,13 @@
-"""Composition theorems: from a history of reports to the nats that they cost together.
+"""Composition theorems, which turn a history of reports into its total cost in nats.
 
-A theorem of your own is one class: derive from `Theorem`, set `name`, `rule`, `kind` and `words`, write
-`loss`, and with rule "sum" or "squares" `cap`. Everything else (`cost`, the cap of a count, `allowed`,
-`spent`, `most_reports`, `most_epsilon`, `guarantee`) follows. docs/theorems.md shows one.
+A custom theorem is a single class: derive from `Theorem`, set `name`, `rule`, `kind` and `words`, and
+implement `loss`, as well as `cap` for the rules "sum" and "squares". Everything else (`cost`, the cap of a
+count, `allowed`, `spent`, `most_reports`, `most_epsilon`, `guarantee`) is derived. docs/theorems.md has an
+example.
 
-Units: the ε of a report is a whole number of micro-nats, as on the board; totals and losses are nats.
-A total or a delta counts as the decimal that prints its float, so 0.1 is a tenth; any other number (a
-fraction, NumPy's float32) counts as the nearest float. `optimal` computes with binary doubles
+Units: a report's ε is a whole number of micro-nats, as on the board; totals and losses are in nats.
+A float total or delta is interpreted as its printed decimal, so 0.1 is exactly a tenth; any other number (a
+fraction, NumPy's float32) is first converted to the nearest float. `optimal` computes with binary doubles
 instead, and its margins cover the difference.
 """
 
@@ -24,21 +25,21 @@ from enum import StrEnum
 from typing import ClassVar, Literal
 
 from ..epsilon import MICRO
-from .errors import AccountingError, positive, probability, whole
+from .errors import AccountingError, positive_number, probability, whole_number
 
-MOST_REPORTS = 1 << 27
-"""The largest cap: optimal composition is exact up to here, and a lower cap is safe."""
+MAX_REPORTS = 1 << 27
+"""The largest cap. Optimal composition is exact up to this number, and a lower cap is always safe."""
 
-_MOST_EPSILON = 10**12  # micro-nats; only a bound for searches
+_MAX_EPSILON = 10**12  # micro-nats; only an upper bound for searches
 
 EVENTS = (
     "All reports of a device together are ({total}, {delta})-LDP: no event is likelier under one course of "
     "readings than e^{total} times its chance under another, plus {delta}; the odds may move by more than "
     "e^{total} more often than that."
 )
-"""The guarantee of (total, delta)-LDP by itself, if nothing bounds the odds."""
+"""The sentence for (total, delta)-LDP without a bound on the odds."""
 
-ON_THE_WAY = f"{EVENTS} Each report's ε may be chosen on the way."
+ADAPTIVE_EVENTS = f"{EVENTS} Each report's ε may be chosen on the way."
 
 Rule = Literal["sum", "squares", "count", "unlimited"]
 
@@ -49,12 +50,12 @@ class Kind(StrEnum):
     PURE = "ε-LDP"
     APPROXIMATE = "(ε, δ)-LDP"
     SHUFFLED = "(ε, δ)-DP of the histogram of all reports"
-    NOTHING = "no bound on all reports together"
+    UNBOUNDED = "no bound on all reports together"
 
 
 @dataclass(frozen=True, slots=True)
 class ReportCost:
-    """One report that is (epsilon, delta)-LDP by itself.
+    """A single report that is (epsilon, delta)-LDP.
 
     Attributes:
         epsilon: ε in micro-nats, at least 1.
@@ -65,23 +66,23 @@ class ReportCost:
     delta: float = 0.0
 
     def __post_init__(self) -> None:
-        whole("a report's epsilon in micro-nats (500000 is 0.5)", self.epsilon)
+        whole_number("a report's epsilon in micro-nats (500000 is 0.5)", self.epsilon)
         probability("a report's delta", self.delta)
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The numbers of reports so far; their order does not matter to any theorem here.
+    """The reports so far as counts, because none of the theorems depends on their order.
 
     Attributes:
-        runs: The different reports, each with its number.
+        runs: The distinct report costs with their counts.
     """
 
     runs: tuple[tuple[ReportCost, int], ...] = ()
 
     @classmethod
     def of(cls, reports: Reports) -> History:
-        """Return the history of some reports; a bare integer is a report's epsilon in micro-nats."""
+        """Return a history of these reports; a plain integer is a report's epsilon in micro-nats."""
         if isinstance(reports, History):
             return reports
         counted = Counter(x if isinstance(x, ReportCost) else ReportCost(x) for x in reports)
@@ -90,10 +91,10 @@ class History:
     @classmethod
     def equal(cls, epsilon: int, count: int) -> History:
         """Return `count` reports of epsilon micro-nats each."""
-        return cls(((ReportCost(epsilon), whole("the number of reports", count)),))
+        return cls(((ReportCost(epsilon), whole_number("the number of reports", count)),))
 
     def then(self, report: ReportCost | int) -> History:
-        """Return this history with one more report; a bare integer is its epsilon in micro-nats."""
+        """Return this history with one more report; a plain integer is its epsilon in micro-nats."""
         counted = dict(self.runs)
         cost = report if isinstance(report, ReportCost) else ReportCost(report)
         counted[cost] = counted.get(cost, 0) + 1
@@ -101,7 +102,7 @@ class History:
 
     @property
     def nats(self) -> tuple[tuple[Decimal, int], ...]:
-        """Each ε in nats with its number of reports; read it within `exact_arithmetic`."""
+        """Each ε in nats with its number of reports; for use within `exact_arithmetic`."""
         return tuple((Decimal(report.epsilon) / MICRO, n) for report, n in self.runs)
 
     @property
@@ -121,13 +122,13 @@ class History:
 
     @property
     def delta(self) -> Decimal:
-        """Σδ of the reports' own."""
+        """The sum of the reports' own δ."""
         with exact_arithmetic():
             return sum((n * exact(report.delta) for report, n in self.runs), Decimal(0))
 
     @property
     def epsilons(self) -> tuple[int, ...]:
-        """The different ε in micro-nats, ascending."""
+        """The distinct ε in micro-nats, ascending."""
         return tuple(sorted({report.epsilon for report, _ in self.runs}))
 
 
@@ -140,7 +141,7 @@ class Spent:
 
     Attributes:
         epsilon: ε in nats, rounded up, or infinity if the theorem has no bound.
-        delta: δ of the loss.
+        delta: The loss's δ.
         kind: The kind of guarantee.
     """
 
@@ -151,13 +152,13 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """The guarantee for all reports together.
+    """The guarantee for all reports combined.
 
     Attributes:
         kind: The kind of guarantee.
-        epsilon: ε in nats.
-        delta: δ of the guarantee.
-        words: The same in words.
+        epsilon: The guarantee's ε in nats.
+        delta: The guarantee's δ.
+        words: The guarantee as a sentence.
     """
 
     kind: Kind
@@ -174,10 +175,10 @@ class Theorem(ABC):
         total: The limit on the loss, in nats, above 0.
         delta: The probability that the limit may fail, in [0, 1).
         name: The theorem's name for users.
-        rule: What the board compares with the cap.
-        kind: The kind of its guarantee.
+        rule: The quantity that the board compares with the cap.
+        kind: The kind of guarantee.
         words: The guarantee as a sentence, with {total} and {delta} as placeholders.
-        deltas: Whether a delta is "required", "optional" or makes no sense ("none").
+        deltas: Whether a delta is "required", "optional" or not supported ("none").
 
     Raises:
         AccountingError: If total or delta is out of range or does not fit the theorem.
@@ -193,21 +194,21 @@ class Theorem(ABC):
     deltas: ClassVar[Literal["required", "optional", "none"]] = "required"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "total", positive("the total", self.total))
+        object.__setattr__(self, "total", positive_number("the total", self.total))
         object.__setattr__(self, "delta", probability("delta", self.delta))
         if self.deltas == "required" and self.delta == 0:
             raise AccountingError(
-                f"{self.name} composition needs a delta above 0 (1e-6, say); basic needs none"
+                f"{self.name} composition needs a delta above 0 (such as 1e-6); basic does not"
             )
         if self.deltas == "none" and self.delta != 0:
-            raise AccountingError(f"{self.name} has no delta: leave it out")
+            raise AccountingError(f"{self.name} does not use a delta; omit it")
 
     @abstractmethod
     def loss(self, history: History) -> Decimal:
-        """Return the nats that the history costs at this delta, rounded up, or infinity if there is no bound.
+        """Return the history's loss in nats at this delta, rounded up, or infinity if it is unbounded.
 
-        The result must not fall when a report is added or a report's epsilon rises. It runs within
-        `exact_arithmetic`.
+        The result must not decrease when a report is added or a report's epsilon increases. The method runs
+        within `exact_arithmetic`.
         """
 
     def cost(self, epsilon: int) -> int:
@@ -218,47 +219,47 @@ class Theorem(ABC):
     def cap(self, epsilon: int) -> int:
         """Return the cap on the board's debits for reports of epsilon micro-nats, rounded down.
 
-        It is in micro-nats (sum) or micro-nats squared (squares), whatever the epsilon, or in reports
-        (count).
+        The cap is in micro-nats (sum), micro-nats squared (squares) or reports (count). Only the last depends
+        on epsilon.
         """
         if self.rule != "count":
-            raise NotImplementedError(f"{type(self).__name__} has rule {self.rule}: it must define cap()")
-        return largest(lambda n: self.allowed(History.equal(epsilon, n)), MOST_REPORTS)
+            raise NotImplementedError(f"{type(self).__name__} has rule {self.rule}, so it must define cap()")
+        return largest(lambda n: self.allowed(History.equal(epsilon, n)), MAX_REPORTS)
 
     def most_reports(self, epsilon: int) -> int | None:
-        """Return how many reports of epsilon micro-nats each are allowed, or None if any number is."""
+        """Return how many reports of epsilon micro-nats each are allowed, or None without a limit."""
         cost = self.cost(epsilon)
         return self.cap(epsilon) // cost if cost else None
 
     def most_epsilon(self, reports: int) -> int | None:
         """Return the largest epsilon in micro-nats for `reports` equal reports, rounded down.
 
-        It is 0 if none is allowed, and None if any is.
+        The result is 0 if no epsilon is allowed, and None without a limit.
         """
-        n = whole("the number of reports", reports, high=MOST_REPORTS)
+        n = whole_number("the number of reports", reports, high=MAX_REPORTS)
         if self.rule == "unlimited":
             return None
         if self.rule == "sum":
             return self.cap(1) // n
         if self.rule == "squares":
             return math.isqrt(self.cap(1) // n)
-        return largest(lambda epsilon: self.allowed(History.equal(epsilon, n)), _MOST_EPSILON)
+        return largest(lambda epsilon: self.allowed(History.equal(epsilon, n)), _MAX_EPSILON)
 
     def allowed(self, reports: Reports) -> bool:
-        """Return whether these reports stay within the total."""
+        """Return whether these reports are within the total."""
         history = History.of(reports)
         with exact_arithmetic():
             return not history.runs or self.loss(history) <= exact(self.total)
 
     def spent(self, reports: Reports) -> Spent:
-        """Return the loss of these reports together."""
+        """Return the total loss of these reports."""
         history = History.of(reports)
         with exact_arithmetic():
             loss = self.loss(history) if history.runs else Decimal(0)
         return Spent(float_above(loss), float(self.delta), self.kind)
 
     def guarantee(self) -> Guarantee:
-        """Return the guarantee for all reports together while they stay within the cap."""
+        """Return the guarantee for all reports combined, as long as they are within the cap."""
         return self._guarantee(self.kind, self.words)
 
     def _guarantee(self, kind: Kind, words: str) -> Guarantee:
@@ -273,7 +274,7 @@ class Theorem(ABC):
 
 
 def exact(value: float) -> Decimal:
-    """Return the decimal that prints a float: 0.1 is a tenth."""
+    """Return a float's printed value as a decimal, for which 0.1 is exactly a tenth."""
     return Decimal(repr(float(value)))
 
 
@@ -281,18 +282,18 @@ _ABOVE = Decimal("1e-40")
 
 
 def exact_arithmetic() -> AbstractContextManager[decimal.Context]:
-    """Return the decimal context of losses: 60 digits, unbounded exponents."""
+    """Return the decimal context for computing losses, with 60 digits and unbounded exponents."""
     wide = decimal.Context(prec=60, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
     return decimal.localcontext(wide)
 
 
 def above(value: Decimal) -> Decimal:
-    """Return slightly more than the value, by more than a few roundings at 60 digits could add."""
+    """Return the value increased slightly, by more than a few 60-digit roundings could add."""
     return value * (1 + _ABOVE)
 
 
 def below(value: Decimal) -> Decimal:
-    """Return slightly less than the value, by more than a few roundings at 60 digits could subtract."""
+    """Return the value decreased slightly, by more than a few 60-digit roundings could subtract."""
     return value * (1 - _ABOVE)
 
 
@@ -303,7 +304,7 @@ def float_above(value: Decimal) -> float:
 
 
 def largest(fits: Callable[[int], bool], limit: int) -> int:
-    """Return the largest n in [0, limit] that fits; every number below an n that fits must fit as well."""
+    """Return the largest n in [0, limit] that fits; if n fits, every smaller number must fit as well."""
     low, high = 0, 1
     while high <= limit and fits(high):
         low, high = high, 2 * high

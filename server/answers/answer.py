@@ -1,4 +1,4 @@
-"""Answers: tables of rows that print, plot and save themselves."""
+"""Answers: tables of rows that can be printed, plotted and exported."""
 
 from __future__ import annotations
 
@@ -45,12 +45,13 @@ class Tables(Printable):
         writer = csv.DictWriter(text, columns, lineterminator="\n")
         writer.writeheader()
         writer.writerows(
-            {k: cell(json.dumps(v) if type(v) is tuple else v) for k, v in x.items()} for x in lines
+            {k: cell(json.dumps(v) if type(v) is tuple else v) for k, v in line_dict.items()}
+            for line_dict in lines
         )
         return text.getvalue()
 
     def to_pandas(self) -> DataFrame:
-        """Return one data frame of all tables, whose first columns are name, value, low, high and se.
+        """Return all tables as one data frame; its first columns are name, value, low, high and se.
 
         The rows of a trend are indexed by the time at which their window began, in UTC.
 
@@ -60,7 +61,7 @@ class Tables(Printable):
         return _data_frame(self._lines(), _NO_LINE)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return the same table for Polars, DuckDB and other Arrow readers.
+        """Return the same table as an Arrow stream, for Polars, DuckDB and other Arrow readers.
 
         Raises:
             ExtraMissing: If pyarrow is not installed.
@@ -72,7 +73,7 @@ class Tables(Printable):
         return table.slice(0, len(self._lines())).__arrow_c_stream__(requested_schema)
 
     def plot(self, path: Path | str | None = None, title: str = "", subtitle: str = "") -> Figure:
-        """Draw the tables, and write the picture to `path` if one is given.
+        """Plot the tables, and save the figure to `path` if given.
 
         Args:
             path: The file to write; its suffix selects PNG, PDF or SVG.
@@ -80,21 +81,25 @@ class Tables(Printable):
             subtitle: The line below the title; by default the number of reports.
         """
         require("matplotlib", "a picture")
-        from .plot import plot  # imported here because matplotlib takes a second to load
+        from .plot import plot  # imported lazily because matplotlib takes a second to load
 
-        answers = [one.limit_rows() for one in self._tables]
+        answers = [table.limit_rows() for table in self._tables]
         return plot(None if path is None else Path(path), answers, title, subtitle)
 
     def _lines(self) -> list[dict[str, Any]]:
         return [
-            {"kind": a.kind, "quantity": a.quantity, **({"approximate": True} if a.approximate else {})}
+            {
+                "kind": table.kind,
+                "quantity": table.quantity,
+                **({"approximate": True} if table.approximate else {}),
+            }
             | row.to_dict()
-            for a in self._tables
-            for row in a.rows
+            for table in self._tables
+            for row in table.rows
         ]
 
     def __rich__(self) -> RenderableType:
-        return tables.stacked(self._tables)
+        return tables.stack_tables(self._tables)
 
     def _repr_html_(self) -> str:
         return "".join(map(tables.html, self._tables))
@@ -110,22 +115,22 @@ class Answer(Tables, AnswerRows):
 
     @property
     def value(self) -> float:
-        """The value of the first row, which is the only row of a share or a quantile."""
+        """The first row's value; tables of a single share or quantile have only this row."""
         return self._first.value
 
     @property
     def low(self) -> float:
-        """The lower end of the first row's interval."""
+        """The lower bound of the first row's interval."""
         return self._first.low
 
     @property
     def high(self) -> float:
-        """The upper end of the first row's interval."""
+        """The upper bound of the first row's interval."""
         return self._first.high
 
     @property
     def se(self) -> float | None:
-        """The standard error of the first row, or None if its interval does not come from one."""
+        """The first row's standard error, or None if its interval is not based on one."""
         return self._first.se
 
     @property
@@ -135,22 +140,22 @@ class Answer(Tables, AnswerRows):
         return self.rows[0]
 
     def conf_int(self, alpha: float = 0.05) -> Floats:
-        """Return the ends of the rows' intervals at another confidence.
+        """Return each row's interval at a different confidence level.
 
         Args:
             alpha: One minus the confidence, between 0 and 1.
 
         Returns:
-            Lower and upper ends, shape (rows, 2).
+            Lower and upper bounds, shape (rows, 2).
 
         Raises:
-            EstimateError: If alpha is not between 0 and 1, or a row does not come from a single statistic.
+            EstimateError: If alpha is not between 0 and 1, or a row is not based on a single statistic.
         """
         ends = list[tuple[float, float]]()
         for row in self.rows:
             if row.statistic is None:
                 raise EstimateError(
-                    f"{row.name} has one interval: for another, estimate with confidence={1 - alpha:g}"
+                    f"{row.name} has only one interval; for another, estimate with confidence={1 - alpha:g}"
                 )
             ends.append(row.statistic.interval(1 - alpha))
         return np.array(ends).reshape(-1, 2)
@@ -160,7 +165,7 @@ class Answer(Tables, AnswerRows):
         return json.dumps(self.to_dict(), indent=2)
 
     def to_pandas(self) -> DataFrame:
-        """Return a data frame of the rows, whose first columns are name, value, low, high and se.
+        """Return the rows as a data frame; its first columns are name, value, low, high and se.
 
         The rows of a trend are indexed by the time at which their window began, in UTC.
 
@@ -172,13 +177,13 @@ class Answer(Tables, AnswerRows):
 
 @dataclass(frozen=True)
 class Frame:
-    """The fields that all tables of one question share.
+    """The fields shared by all tables that answer one question.
 
     Attributes:
         unit: The unit of the readings, or "".
         confidence: The confidence of the intervals, between 0 and 1.
-        about: The reports that the table is based on, in words.
-        against: For a change, the reports before it, in words.
+        about: A description of the reports that the table is based on.
+        against: For a change, a description of the reports it is compared with.
     """
 
     unit: str = ""
@@ -187,19 +192,19 @@ class Frame:
     against: str = ""
 
     def answer(
-        self, kind: Kind, of: Estimates, rows: Iterable[Row], quantity: Quantity = "share", **more: Any
+        self, kind: Kind, estimates: Estimates, rows: Iterable[Row], quantity: Quantity = "share", **more: Any
     ) -> Answer:
-        """Return a table of rows with the fields of this frame.
+        """Return a table with these rows and this frame's fields.
 
         Args:
             kind: The kind of question that the table answers.
-            of: The estimates that the rows come from.
-            rows: The rows, all of one class.
-            quantity: What the rows' values are: shares or readings.
-            more: Further fields of an Answer.
+            estimates: The estimates that the rows come from.
+            rows: The rows, all of the same class.
+            quantity: Whether the rows' values are shares or readings.
+            more: Other fields of the Answer.
         """
-        fields = {"experiment": of.experiment.name, "reports": of.reports, "quantity": quantity}
-        fields |= {"approximate": of.approximate}
+        fields = {"experiment": estimates.experiment.name, "reports": estimates.reports, "quantity": quantity}
+        fields |= {"approximate": estimates.approximate}
         return Answer(kind=kind, rows=tuple(rows), **(fields | vars(self) | more))
 
 
@@ -216,17 +221,17 @@ class Answers(Tables, tuple[Answer, ...]):
 
 _FIRST = ("name", "value", "low", "high", "se")
 _NO_ROW = FoundRow("", 0.0, 0.0, 0.0).to_dict()
-"""The columns of a table without rows; only a discovery can be one."""
+"""The columns of an empty table; only a discovery can have no rows."""
 _NO_LINE = {"kind": "discovery", "quantity": "share"} | _NO_ROW
 
 
-def _data_frame(lines: Iterable[dict[str, Any]], otherwise: dict[str, Any]) -> DataFrame:
-    """Return a data frame of the lines, with the columns of `otherwise` if there are none."""
+def _data_frame(lines: Iterable[dict[str, Any]], empty_line: dict[str, Any]) -> DataFrame:
+    """Return the lines as a data frame; if there are none, it has the columns of `empty_line`."""
     require("pandas", "to_pandas")
     import pandas
 
     rows = list(lines)
-    columns = dict.fromkeys(key for line in rows or [otherwise] for key in line)
+    columns = dict.fromkeys(key for line in rows or [empty_line] for key in line)
     frame = pandas.DataFrame(rows, columns=list(dict.fromkeys([*_FIRST, *columns])))
     starts = [periods.group_start(line.get("window", "all")) for line in rows]
     if starts and None not in starts:

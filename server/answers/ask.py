@@ -1,6 +1,7 @@
-"""Answer questions; the command, the page, the Python API and published results all ask through here.
+"""Answer questions: the entry point for the command, the page, the Python API and published results.
 
-Names are resolved once, versions are read once, and estimates are cached by the counts that they rest on.
+Names are resolved once, versions are read once, and estimates are cached by the counts that they are based
+on.
 """
 
 import json
@@ -17,14 +18,14 @@ from ..hints import command, option
 from ..mechanisms.views.factors import parts_of
 from ..plain import plain
 from ..words import findings as sentences
-from ..words.answers import bins, capitalize
+from ..words.answers import bin_range, capitalize
 from ..words.numbers import ENGLISH, Numbers
 from ..words.scope import which_reports
 from . import second_epsilon
 from .answer import Answer, Answers, Frame
 from .finding import Findings, answer_sentences, change_sentences, find
 from .fleet_estimate import MEAN, FleetEstimate, trend
-from .periods import Period, grouped, period_of
+from .periods import Period, group_windows, period_of
 from .query import Facts
 from .question import FINE, Question, ResolvedQuestion, Selection
 from .rows import (
@@ -38,30 +39,30 @@ from .rows import (
 )
 from .second_epsilon import Shuffling, TwoEpsilons
 from .summary import Guide, guide, is_noisy
-from .texts import MOST_SHOWN
+from .texts import MAX_SHOWN
 
 ROWS = 16
-"""The default number of rows of a number's histogram, at most."""
+"""The default maximum number of rows in a number's histogram."""
 
-_BY_DEFAULT = ("histogram", "moments")
-_IN_WORDS = ("ranges", "quantiles", "top", "candidates", "conditional", "difference")
-_MOST_IN_WORDS = 6  # rows of a table
+_DEFAULT_KINDS = ("histogram", "moments")
+_SENTENCE_KINDS = ("ranges", "quantiles", "top", "candidates", "conditional", "difference")
+_MAX_IN_WORDS = 6  # rows of a table
 
-_FINER = (16, 64)  # numbers of rows to try before single bins
-_OTHERWISE = {"candidates", "discovery", "pairs"}  # experiments without shares of values or a mean
-_COMPARED = {"ranges", "mean", "candidates", "pairs"}  # experiments with trends and changes
+_ROW_COUNTS = (16, 64)  # numbers of rows to try before single bins
+_WITHOUT_VALUES = {"candidates", "discovery", "pairs"}  # experiments without shares of values or a mean
+_WITH_CHANGES = {"ranges", "mean", "candidates", "pairs"}  # experiments with trends and changes
 
 
 @dataclass(frozen=True)
 class Reply:
-    """The answers to a question, with findings and both ε.
+    """The answers to a question, with findings and both ε values.
 
     Attributes:
-        findings: The answers to the questions of the experiment's file, over the same period.
-        comparison: The first change in a sentence, if the question asked for a comparison.
-        rows_words: The rows that the question names, in sentences; "" if it names none.
-        once: Both ε of everything shown, for someone who sees it once.
-        every_day: Both ε for someone who has seen every completed window by itself.
+        findings: The answers to the questions in the experiment's file, over the same period.
+        comparison: A sentence describing the first change, if the question asked for a comparison.
+        rows_words: Sentences describing the rows that the question names; "" if it names none.
+        once: Both ε values of everything shown, for someone who sees it once.
+        every_day: Both ε values for someone who has seen every completed window separately.
     """
 
     question: Question
@@ -76,7 +77,7 @@ class Reply:
 
     @property
     def headline(self) -> str:
-        """The first sentence: the answer to what the question names, otherwise the findings; or ""."""
+        """The opening sentence, on the rows that the question names, or else on the findings; may be ""."""
         return self.rows_words or self._finding
 
     @property
@@ -85,15 +86,15 @@ class Reply:
 
     @property
     def to_print(self) -> Answers:
-        """The tables in the order of printing: those that the question names come before the histogram.
+        """The tables in printing order: those that the question names come before the histogram.
 
-        What a trend's headline says is not repeated below it.
+        Changes that a trend's headline already reports are not repeated below it.
         """
-        ordered = sorted(self.answers, key=lambda one: one.kind in _BY_DEFAULT)
-        return Answers(replace(one, changes=()) if self.rows_words else one for one in ordered)
+        ordered = sorted(self.answers, key=lambda table: table.kind in _DEFAULT_KINDS)
+        return Answers(replace(table, changes=()) if self.rows_words else table for table in ordered)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, for JSON."""
+        """Return plain values that can be serialized as JSON."""
         first = self.answers[0]
         findings = () if self.findings is None or self.comparison else self.findings.findings
         return {
@@ -102,7 +103,7 @@ class Reply:
             "selection": self.estimate.which,
             "against": first.against or None,
             "finding": self._finding,
-            "findings": [one.to_dict() for one in findings],
+            "findings": [finding.to_dict() for finding in findings],
             "reports": self.estimate.reports,
             "confidence": self.question.confidence,
             "stderr_method": self.estimate.estimates.stderr_method,
@@ -118,10 +119,10 @@ class Reply:
         return json.dumps(self.to_dict(), indent=2) + "\n"
 
     def picture_answers(self) -> Answers:
-        """Return the tables to draw: those that the question asked for, otherwise the histogram."""
+        """Return the tables to plot: those that the question asked for, otherwise the histogram."""
         if self.estimate.experiment.type == "pair" and not self.question.compares and not self.question.pair:
             return Answers([self.estimate.pairs.joint(self.question.rows or ROWS)])
-        selection = Answers(one for one in self.answers if one.kind not in _BY_DEFAULT)
+        selection = Answers(table for table in self.answers if table.kind not in _DEFAULT_KINDS)
         return selection or Answers(self.answers[:1])
 
 
@@ -129,7 +130,7 @@ def ask(facts: Facts, question: Question) -> Reply:
     """Answer a question.
 
     Raises:
-        UsageError: If options do not go together, a name does not exist, or a period has no report.
+        UsageError: If options conflict, a name does not exist, or a period has no reports.
         UnitsError: If a range, label or quantile does not fit the experiment.
         EstimateError: If the reports cannot answer the question.
     """
@@ -140,7 +141,7 @@ def ask(facts: Facts, question: Question) -> Reply:
     findings, comparison = None, ""
     if against:
         comparison = describe_change(facts, answers, resolved)
-    elif estimate.experiment.type != "text" or question.ranges in ((), _own_texts(facts, selection)):
+    elif estimate.experiment.type != "text" or question.ranges in ((), _listed_texts(facts, selection)):
         finding_selection = _finding_selection(question, resolved)
         findings = find(facts, finding_selection, unit=question.unit, period=resolved.period)
     sides = [selection, *([against] if against else [])]
@@ -150,13 +151,13 @@ def ask(facts: Facts, question: Question) -> Reply:
             replace(selection, windows=windows) for windows in sums if {*windows} != {*selection.windows}
         ]
     if question.is_trend:
-        answers = second_epsilon.beside(facts, answers, selection, shuffling, question.by or "")
+        answers = second_epsilon.add_epsilons(facts, answers, selection, shuffling, question.by or "")
         once = second_epsilon.of_windows(facts, selection, shuffling)
     else:
         once = second_epsilon.of_selections(facts, *sides, shuffling=shuffling)
     whole = replace(selection, windows=())
     every_day = second_epsilon.overview(facts, whole, shuffling).all_windows
-    windows = len(facts.selected(whole).there) if _COMPARED & estimate.answers else 1
+    windows = len(facts.selected(whole).all_counts) if _WITH_CHANGES & estimate.answers else 1
     words = guide(answers, every_day, windows)
     rows_words = "" if against else describe_rows(facts, answers, question, resolved)
     return Reply(
@@ -164,13 +165,13 @@ def ask(facts: Facts, question: Question) -> Reply:
     )
 
 
-def _own_texts(facts: Facts, selection: Selection) -> tuple[str, ...]:
-    """Return the texts listed in the experiment's file; the file's findings are about these only."""
+def _listed_texts(facts: Facts, selection: Selection) -> tuple[str, ...]:
+    """Return the texts listed in the experiment's file; its findings cover only these."""
     return tuple(facts.selected(selection).newest.asked.splitlines())
 
 
 def comparison(facts: Facts, question: Question, write: Numbers = ENGLISH) -> str:
-    """Return the headline of a comparison; by default it compares what the experiment's file asks about."""
+    """Return the headline of a comparison; by default it compares the answers to the file's questions."""
     resolved = question.resolve(facts)
     return describe_change(facts, answer_question(facts, resolved)[1], resolved, write)
 
@@ -178,57 +179,57 @@ def comparison(facts: Facts, question: Question, write: Numbers = ENGLISH) -> st
 def describe_change(
     facts: Facts, answers: Answers, resolved: ResolvedQuestion, write: Numbers = ENGLISH
 ) -> str:
-    """Return the first change in a sentence: the values after and before, and how certain the change is."""
+    """Describe the first change in a sentence: the values after and before, and how certain the change is."""
     question, selection, against = resolved.question, resolved.selection, resolved.against
-    table = next((one for one in answers if one.kind == "change" and one.rows), None)
+    table = next((table for table in answers if table.kind == "change" and table.rows), None)
     if table is None or against is None:
         return ""
     names = [quantile_name(q) for q in question.quantiles[:1] if not question.ranges]
     if names:
-        table = next((one for one in answers if any(row.name in names for row in one.rows)), table)
+        table = next((table for table in answers if any(row.name in names for row in table.rows)), table)
     rows = [row for row in table.rows if isinstance(row, ChangeRow)]
-    named = [row for row in rows if row.name in names]
-    # Without a chosen row, report the change of a histogram that is least likely to be chance.
-    row = named[0] if named else rows[0] if question.ranges else min(rows, key=lambda one: one.p)
+    named_rows = [row for row in rows if row.name in names]
+    # Without a chosen row, report the change in the histogram that is least likely to be due to chance.
+    row = named_rows[0] if named_rows else rows[0] if question.ranges else min(rows, key=lambda row: row.p)
     one_fleet = against.fleet == selection.fleet
     sides = [(against, resolved.before), (selection, resolved.period)]
     before, after = (_side(facts, side, period, one_fleet, write) for side, period in sides)
     unit = None if table.quantity == "share" else table.unit
     name = _title(row, facts.selected(selection).newest.experiment, table.unit, write)
     name += APPROXIMATE_MARK * table.approximate
-    return sentences.compared(row, name, (before, after), unit, question.confidence, write)
+    return sentences.comparison(row, name, (before, after), unit, question.confidence, write)
 
 
 def describe_rows(facts: Facts, answers: Answers, question: Question, resolved: ResolvedQuestion) -> str:
-    """Return the rows that a question names in sentences: "18 to 24 °C: 37% of devices (29 to 45%), ...".
+    """Describe the rows that a question names: "18 to 24 °C: 37% of devices (29 to 45%), ...".
 
-    Of a trend, they say what it is over the newest completed days, and whether it changed. "" if the question
-    names none.
+    For a trend, the sentences give the value over the newest completed days and say whether it changed. The
+    result is "" if the question names no rows.
     """
     if not question.names_rows:
         return ""
     experiment = facts.selected(resolved.selection).newest.experiment
     if question.is_trend and experiment.type != "pair":
-        asks = [ask for table in answers for ask in _asks_of(question, table, question.ranges).values()]
+        asks = [ask for table in answers for ask in _asks_by_name(question, table, question.ranges).values()]
         selection = _finding_selection(question, resolved)
         return " ".join(answer_sentences(facts, selection, asks, question.unit, resolved.period))
     windows, period = resolved.selection.windows, resolved.period
     if question.is_trend:
-        windows, period = list(grouped(windows, question.by or "").values())[-1], None
+        windows, period = list(group_windows(windows, question.by or "").values())[-1], None
     dates = sentences.dates(period_of(windows, period), facts.at)
-    tables = [table for table in answers if question.is_trend or table.kind in _IN_WORDS]
+    tables = [table for table in answers if question.is_trend or table.kind in _SENTENCE_KINDS]
     return " ".join(_table_in_words(table, experiment, dates) for table in tables)
 
 
 def _finding_selection(question: Question, resolved: ResolvedQuestion) -> Selection:
-    """Return the reports that a finding is about: a trend's without a period are those of the newest days."""
+    """Return the reports that a finding covers; for a trend without a period, those from the newest days."""
     has_period = question.windows or question.last
     selection = resolved.selection
     return selection if has_period or not question.is_trend else replace(selection, windows=())
 
 
 def _table_in_words(table: Answer, experiment: Experiment, dates: str) -> str:
-    """Return the first rows of a table in a sentence, of a trend the newest ones."""
+    """Describe the first rows of a table in a sentence; for a trend, the newest rows."""
     unit = None if table.quantity == "share" else table.unit
     if isinstance(difference := table.rows[0], DifferenceRow):
         return sentences.difference(difference, unit, table.confidence)
@@ -236,7 +237,7 @@ def _table_in_words(table: Answer, experiment: Experiment, dates: str) -> str:
     if table.kind == "trend":
         rows = list({row.name: row for row in rows}.values())
     listed = list[str]()
-    for row in rows[:_MOST_IN_WORDS]:
+    for row in rows[:_MAX_IN_WORDS]:
         value = sentences.amount(row, unit) if table.tells(row) else "too few reports to say"
         value += APPROXIMATE_MARK * table.approximate
         title = _title(row, experiment, table.unit)
@@ -246,23 +247,23 @@ def _table_in_words(table: Answer, experiment: Experiment, dates: str) -> str:
             listed.append(f"{title}: {value}")
         else:
             listed.append(f"{capitalize(title)}: {value}")
-    if len(rows) > _MOST_IN_WORDS:
-        listed.append(f"{len(rows) - _MOST_IN_WORDS:,} more below")
+    if len(rows) > _MAX_IN_WORDS:
+        listed.append(f"{len(rows) - _MAX_IN_WORDS:,} more below")
     about = table.title.partition(" given")[0]
     text = "; ".join(listed) + (f", {dates}" if dates else "")
-    return sentences.ended(f"{about}: {text}" if about else text)
+    return sentences.end_sentence(f"{about}: {text}" if about else text)
 
 
 def _title(row: Row, experiment: Experiment, unit: str, write: Numbers = ENGLISH) -> str:
-    """Return the row's name with edges and unit: "24 °C and above"."""
+    """Return the row's name with its edges and unit: "24 °C and above"."""
     if row.lower is None or row.upper is None:
         return row.name
     edges = bin_edges(experiment)
-    return bins(row.lower, row.upper, (float(edges[0]), float(edges[-1])), unit, write)
+    return bin_range(row.lower, row.upper, (float(edges[0]), float(edges[-1])), unit, write)
 
 
 def _side(facts: Facts, selection: Selection, period: Period | None, one_fleet: bool, write: Numbers) -> str:
-    """Return the fleet, version and dates of one side of a comparison, as far as the sides may differ."""
+    """Return the fleet, version and dates of one side of a comparison, omitting what both sides share."""
     parts = [] if one_fleet else [f"fleet {selection.fleet}"]
     parts += [f"version {selection.version}"] if selection.version else []
     dates = sentences.dates(period_of(selection.windows, period), facts.at, write)
@@ -272,12 +273,12 @@ def _side(facts: Facts, selection: Selection, period: Period | None, one_fleet: 
 def answer_question(
     facts: Facts, resolved: ResolvedQuestion, kinds: tuple[Kind, ...] = ()
 ) -> tuple[FleetEstimate, Answers]:
-    """Return the estimate that a question rests on, and its answers, without any ε.
+    """Return the estimate that a question is based on, and its answers, without any ε.
 
     Args:
         facts: The contents of the store.
         resolved: The question.
-        kinds: For an experiment with values, the kinds of tables to return; empty for all it has.
+        kinds: For an experiment with values, the kinds of tables to return; empty for all available kinds.
 
     Raises:
         HushmoteError: As ask().
@@ -288,7 +289,7 @@ def answer_question(
     if question.is_trend:
         wants_mean = MEAN in estimate.answers and not (question.ranges or question.quantiles)
         statistics = [*question.ranges, *([MEAN] if wants_mean else [])]
-        return estimate, over_time(facts, resolved, statistics)
+        return estimate, trend_tables(facts, resolved, statistics)
     if resolved.against is None:
         return estimate, answers_of_estimate(estimate, question, kinds)
     before = estimate_of(facts, resolved.against, question)
@@ -308,7 +309,7 @@ def estimate_of(facts: Facts, selection: Selection, question: Question) -> Fleet
     return FleetEstimate(estimates, str(selection), unit, question.confidence, None, selected.sources)
 
 
-def over_time(facts: Facts, resolved: ResolvedQuestion, statistics: Sequence[str]) -> Answers:
+def trend_tables(facts: Facts, resolved: ResolvedQuestion, statistics: Sequence[str]) -> Answers:
     """Return the trends of the statistics, and of the question's quantiles or pair.
 
     Args:
@@ -333,8 +334,8 @@ def over_time(facts: Facts, resolved: ResolvedQuestion, statistics: Sequence[str
 def _with_changes(
     facts: Facts, resolved: ResolvedQuestion, table: Answer, statistics: Sequence[str]
 ) -> Answer:
-    """Return a trend with a sentence on whether each of its statistics changed."""
-    asks = _asks_of(resolved.question, table, statistics)
+    """Return the trend table with sentences that say whether each of its statistics changed."""
+    asks = _asks_by_name(resolved.question, table, statistics)
     changes = change_sentences(facts, resolved.selection, asks, resolved.question.unit)
     experiment = facts.selected(resolved.selection).newest.experiment
     titles = {row.name: _title(row, experiment, table.unit) for row in table.rows}
@@ -344,54 +345,58 @@ def _with_changes(
     )
 
 
-def _asks_of(question: Question, table: Answer, statistics: Sequence[str]) -> dict[str, Ask]:
+def _asks_by_name(question: Question, table: Answer, statistics: Sequence[str]) -> dict[str, Ask]:
     """Return the question behind each statistic of a trend, by name."""
     asks = dict[str, Ask]()
     texts = [text for text in statistics if text != MEAN]
-    for number, name in enumerate(dict.fromkeys(row.name for row in table.rows)):
+    for index, name in enumerate(dict.fromkeys(row.name for row in table.rows)):
         level = next((q for q in question.quantiles if quantile_name(q) == name), None)
         if level is not None:
             asks[name] = Ask(name, "quantile", level)
         elif table.quantity == "reading":
             asks[name] = Ask(name, "mean")
         else:
-            asks[name] = Ask(texts[number] if number < len(texts) else name, "share")
+            asks[name] = Ask(texts[index] if index < len(texts) else name, "share")
     return asks
 
 
 def answers_of_estimate(estimate: FleetEstimate, question: Question, kinds: tuple[Kind, ...] = ()) -> Answers:
-    """Return the tables that a question asks for, from one estimate.
+    """Return the tables that a question asks for, based on one estimate.
 
     Args:
         estimate: The estimate.
         question: The question.
         kinds: As in answer_question().
     """
-    q, can = question, estimate.answers
-    if "candidates" in can and not q.together:
-        return Answers([estimate.candidates(q.ranges, most=q.top or MOST_SHOWN)])
-    if "candidates" in can:
+    q, answerable = question, estimate.answers
+    if "candidates" in answerable and not q.together:
+        return Answers([estimate.candidates(q.ranges, most=q.top or MAX_SHOWN)])
+    if "candidates" in answerable:
         return Answers([estimate.together(*q.ranges)])
-    if "discovery" in can:
+    if "discovery" in answerable:
         return Answers([estimate.discover(q.alphabet)])
-    return estimate.pairs.ask(q.pair, q.rows or ROWS) if "pairs" in can else _of_values(estimate, q, kinds)
+    return (
+        estimate.pairs.ask(q.pair, q.rows or ROWS)
+        if "pairs" in answerable
+        else _value_tables(estimate, q, kinds)
+    )
 
 
-def _of_values(estimate: FleetEstimate, q: Question, kinds: tuple[Kind, ...]) -> Answers:
-    """Return those tables that the experiment has: histogram, ranges, quantiles, mean, top and cdf."""
-    can, tables = estimate.answers, list[Answer]()
+def _value_tables(estimate: FleetEstimate, q: Question, kinds: tuple[Kind, ...]) -> Answers:
+    """Return the tables that the experiment supports: histogram, ranges, quantiles, mean, top and cdf."""
+    answerable, tables = estimate.answers, list[Answer]()
 
-    def is_included(kind: Kind, there: object) -> bool:
-        return bool(there) and (not kinds or kind in kinds)
+    def is_included(kind: Kind, requested: object) -> bool:
+        return bool(requested) and (not kinds or kind in kinds)
 
-    if is_included("histogram", "frequencies" in can or q.post != "raw"):
-        rows = _fine_enough(estimate) if q.rows == FINE else q.rows or ROWS
+    if is_included("histogram", "frequencies" in answerable or q.post != "raw"):
+        rows = _finest_rows(estimate) if q.rows == FINE else q.rows or ROWS
         tables.append(estimate.histogram(rows, post=q.post))
     if is_included("ranges", q.ranges):
         tables.append((estimate.together if q.together else estimate.share)(*q.ranges, post=q.post))
     if is_included("quantiles", q.quantiles):
         tables.append(estimate.quantile(*q.quantiles))
-    if is_included("moments", MEAN in can):
+    if is_included("moments", MEAN in answerable):
         tables.append(estimate.mean())
     if is_included("top", q.top):
         tables += estimate.top(q.top)
@@ -400,20 +405,20 @@ def _of_values(estimate: FleetEstimate, q: Question, kinds: tuple[Kind, ...]) ->
     return Answers(tables)
 
 
-def _fine_enough(estimate: FleetEstimate) -> int:
-    """Return as many rows for a number's histogram as its reports can tell apart, but at least 16."""
-    good = _FINER[0]
-    for rows in (*_FINER, estimate.experiment.domain):
+def _finest_rows(estimate: FleetEstimate) -> int:
+    """Return the largest number of histogram rows that the reports can tell apart, but at least 16."""
+    finest = _ROW_COUNTS[0]
+    for rows in (*_ROW_COUNTS, estimate.experiment.domain):
         if rows > estimate.experiment.domain or estimate.experiment.type != "number":
             break
         if is_noisy(estimate.histogram(rows)):
             break
-        good = rows
-    return good
+        finest = rows
+    return finest
 
 
 def _check_answerable(experiments: Sequence[Experiment], question: Question) -> None:
-    """Raise NotAnswered for the first option that some version of the experiment cannot answer."""
+    """Raise NotAnswered for the first option that one of the experiment's versions cannot answer."""
     processed = question.post != "raw"
     options: tuple[tuple[str, set[str], object], ...] = (
         (option("range"), {"ranges", "candidates"}, question.ranges),
@@ -424,24 +429,24 @@ def _check_answerable(experiments: Sequence[Experiment], question: Question) -> 
         (option("rows"), {"frequencies", "pairs", *(["mean"] if processed else [])}, question.rows),
         (option("post"), {"frequencies", "mean"}, processed),
         (f"{option('of')}, {option('given')} and {option('joint')}", {"pairs"}, question.pair),
-        (option("trend"), _COMPARED, question.is_trend),
-        (option("against"), _COMPARED, question.against),
+        (option("trend"), _WITH_CHANGES, question.is_trend),
+        (option("against"), _WITH_CHANGES, question.against),
     )
     instead = ""
-    if experiments[-1].type == "pair":  # a pair has its own options
+    if experiments[-1].type == "pair":  # a pair has separate options
         first, *_, last = (part.name for part in parts_of(experiments[-1]))
         asks = f"{option('of')} and {option('given')}"
-        instead = f", and ask with {asks}, as in {option('of', last)} {option('given', first)}"
-    for name, words, is_set in options:
+        instead = f", and use {asks}, as in {option('of', last)} {option('given', first)}"
+    for name, kinds, is_set in options:
         if is_set:
-            require(experiments, words, f"leave {name} out{instead}")
-    require(experiments, OF_VALUES | _OTHERWISE, "nothing here asks that")
-    numbers = [one for one in parts_of(experiments[-1]) or experiments[-1:] if one.type == "number"]
+            require(experiments, kinds, f"omit {name}{instead}")
+    require(experiments, OF_VALUES | _WITHOUT_VALUES, "nothing here asks that")
+    numbers = [part for part in parts_of(experiments[-1]) or experiments[-1:] if part.type == "number"]
     if question.rows and not (numbers or question.is_trend):
         raise UsageError(
-            f"{option('rows')} groups a number, and {experiments[-1].name} has none: leave it out"
+            f"{option('rows')} groups a number's bins, but {experiments[-1].name} has no number; omit it"
         )
     if not question.ranges:
-        unnamed = OF_VALUES | _OTHERWISE - {"candidates"}
-        listed = command(f"{option('candidates', 'FILE')}, one a line", "candidates")
+        unnamed = OF_VALUES | _WITHOUT_VALUES - {"candidates"}
+        listed = command(f"{option('candidates', 'FILE')}, one per line", "candidates")
         require(experiments, unnamed, f"name them, with {listed}, or each with {option('range')}")

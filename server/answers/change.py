@@ -1,7 +1,7 @@
 """Changes between two windows, fleets or versions, and statistics over many windows.
 
-Compared estimates must not share reports. The rows of a table are tested together with Holm's method: if
-nothing changed in a row, its p_adjusted falls below 1 - confidence with at most that probability.
+Compared estimates must not share reports. Holm's method corrects the p-values for the number of rows in a
+table: the probability that any unchanged row has a p_adjusted below 1 - confidence is at most 1 - confidence.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .. import special
-from ..estimate.conditional import DerivedDifference, Ratio, difference_apart
+from ..estimate.conditional import DerivedDifference, Ratio, independent_difference
 from ..estimate.estimate import Estimates
 from ..estimate.pooling import check_same_quantity, pool
 from ..estimate.statistic import Difference, EstimateError, HasInterval, Statistic, difference, mean
@@ -24,22 +24,22 @@ Halves = tuple[Estimates, Estimates]
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjust p-values for multiple comparisons.
+    """Adjust p-values for multiple comparisons with Holm's method.
 
     Source: Holm, Scandinavian Journal of Statistics 1979.
     """
     order = sorted(range(len(p_values)), key=lambda i: p_values[i])
-    adjusted, most = [0.0] * len(p_values), 0.0
+    adjusted, running_max = [0.0] * len(p_values), 0.0
     for rank, i in enumerate(order):
-        most = max(most, min(1.0, p_values[i] * (len(p_values) - rank)))
-        adjusted[i] = most
+        running_max = max(running_max, min(1.0, p_values[i] * (len(p_values) - rank)))
+        adjusted[i] = running_max
     return adjusted
 
 
-def together(
+def change_table(
     before: Estimates, after: Estimates, rows: Sequence[ChangeRow], frame: Frame, **fields: Any
 ) -> Answer:
-    """Return a table of changes whose rows are tested together.
+    """Return a table of changes, with p-values corrected for the number of rows.
 
     Args:
         before: The estimates before the change.
@@ -56,25 +56,25 @@ def together(
 def change_row(
     name: str, before: HasInterval, after: HasInterval, confidence: float, p: float | None = None
 ) -> ChangeRow:
-    """Return a row with a statistic of both sides and the change, after less before.
+    """Return a row with a statistic on both sides and its change, after minus before.
 
     Args:
-        name: The name of the row.
+        name: The row's name.
         before: The statistic before.
         after: The statistic after.
         confidence: The confidence of the interval, between 0 and 1.
-        p: The p-value of no change; calculated from the two statistics if None.
+        p: The p-value for no change; if None, it is computed from the two statistics.
     """
-    change = _less(after, before)
+    change = _difference_of(after, before)
     low, high = change.interval(confidence)
     p = change.p if p is None else p
     values = {"before": before.value, "after": after.value}
     return ChangeRow(name, change.value, low, high, statistic=change, **values, p=p)
 
 
-def _less(after: HasInterval, before: HasInterval) -> Difference | DerivedDifference:
+def _difference_of(after: HasInterval, before: HasInterval) -> Difference | DerivedDifference:
     if isinstance(after, Ratio) and isinstance(before, Ratio):
-        return difference_apart(after, before)
+        return independent_difference(after, before)
     if isinstance(after, Statistic) and isinstance(before, Statistic):
         return difference(after, before)
     return DerivedDifference(after, before)
@@ -83,7 +83,7 @@ def _less(after: HasInterval, before: HasInterval) -> Difference | DerivedDiffer
 def changed_shares(
     before: Estimates, after: Estimates, ranges: Sequence[IndexRange], frame: Frame = PLAIN
 ) -> Answer:
-    """Return the changes of the shares inside ranges.
+    """Return the changes in the shares of ranges.
 
     Raises:
         EstimateError: If the two sides differ in type, range, bins or labels.
@@ -96,16 +96,16 @@ def changed_shares(
         lower, upper = range_edges(after.experiment, r)
         row = change_row(r.text, old[i], new[i], frame.confidence)
         rows.append(replace(row, lower=lower, upper=upper))
-    return together(before, after, rows, frame)
+    return change_table(before, after, rows, frame)
 
 
 def changed_readings(
     before: Estimates, after: Estimates, quantiles: Sequence[float] = (), frame: Frame = PLAIN
 ) -> Answer:
-    """Return the changes of a number's mean, standard deviation (if it can be estimated) and quantiles.
+    """Return the changes in a number's mean, standard deviation (if it can be estimated) and quantiles.
 
-    The intervals of standard deviation and quantiles combine those of both sides. The p-value of a quantile
-    comes from shares_below(); where it is below 1 - confidence, the interval does not contain 0.
+    The intervals for the standard deviation and quantiles combine the intervals of both sides. A quantile's
+    p-value is based on shares_below(); if it is below 1 - confidence, the interval does not contain 0.
 
     Raises:
         EstimateError: If the two sides differ in type, range or bins.
@@ -115,22 +115,25 @@ def changed_readings(
     statistics = {"mean": moments.mean}
     if moments.has_deviation(before) and moments.has_deviation(after):
         statistics |= {"standard deviation": moments.deviation}
-    rows = [change_row(name, of(before), of(after), frame.confidence) for name, of in statistics.items()]
+    rows = [
+        change_row(name, statistic_of(before), statistic_of(after), frame.confidence)
+        for name, statistic_of in statistics.items()
+    ]
     halves = _halves([before, after]) if quantiles else None
     for q in quantiles:
         sides = moments.BinQuantile(before, q), moments.BinQuantile(after, q)
-        p, fewer = _quantile_p(sides[1].value - sides[0].value, q, halves)
+        p, decrease = _quantile_p(sides[1].value - sides[0].value, q, halves)
         row = change_row(quantile_name(q), *sides, frame.confidence, p)
-        rows.append(_by_shares_below(row, fewer, frame))
-    return together(before, after, rows, frame, quantity="reading")
+        rows.append(_by_shares_below(row, decrease, frame))
+    return change_table(before, after, rows, frame, quantity="reading")
 
 
-def _by_shares_below(row: ChangeRow, fewer: float, frame: Frame) -> ChangeRow:
-    """Adjust the interval of a quantile's change to agree with its p-value; `fewer` is from _quantile_p()."""
+def _by_shares_below(row: ChangeRow, decrease: float, frame: Frame) -> ChangeRow:
+    """Make a quantile's change interval consistent with its p-value; `decrease` is from _quantile_p()."""
     low, high = row.low, row.high
     if row.p >= 1 - frame.confidence:
         low, high = min(low, 0.0), max(high, 0.0)
-    elif fewer > 0:
+    elif decrease > 0:
         low = max(low, 0.0)
     else:
         high = min(high, 0.0)
@@ -138,44 +141,45 @@ def _by_shares_below(row: ChangeRow, fewer: float, frame: Frame) -> ChangeRow:
 
 
 def _quantile_p(rise: float, q: float, halves: Sequence[Halves] | None) -> tuple[float, float]:
-    """Return a quantile's p-value of no change, and the decrease of the share below it.
+    """Return a quantile's p-value for no change, and the decrease in the share below it.
 
     Args:
-        rise: How far the quantile rose.
+        rise: The amount by which the quantile rose.
         q: The quantile, between 0 and 1.
-        halves: Two halves of each side, or None if there are too few reports for that.
+        halves: Two halves of each side, or None if there are too few reports to split.
     """
     if not halves:
         return 1.0, 0.0
     change = difference(*reversed(shares_below(halves, q)))
-    fewer = -change.value  # when a quantile rises, fewer boards are below it
-    return (change.p if fewer * rise >= 0 else 1.0), fewer
+    decrease = -change.value  # when a quantile rises, fewer boards are below it
+    return (change.p if decrease * rise >= 0 else 1.0), decrease
 
 
-def _halves(of_windows: Sequence[Estimates]) -> list[Halves] | None:
-    """Return two halves of each estimate, or None if one has too few reports for that."""
-    all_halves = [halves for e in of_windows if (halves := e.halves())]
-    return all_halves if len(all_halves) == len(of_windows) else None
+def _halves(estimates: Sequence[Estimates]) -> list[Halves] | None:
+    """Split each estimate into two halves; return None if any has too few reports to split."""
+    all_halves = [halves for e in estimates if (halves := e.halves())]
+    return all_halves if len(all_halves) == len(estimates) else None
 
 
-def shares_below(of_windows: Sequence[Halves], q: float) -> list[Statistic]:
+def shares_below(halves_by_window: Sequence[Halves], q: float) -> list[Statistic]:
     """Return each estimate's share below the quantile of all estimates pooled.
 
-    The quantile is the edge between bins whose share below is nearest to q. An edge chosen on the same
-    reports that are compared there would tend to lie where their noise is large, and changes would be
-    reported too often. So each half is evaluated at the edge chosen on the other halves.
+    The quantile is the edge between bins for which the share below is closest to q. If the edge were chosen
+    from the same reports that are then compared at it, it would tend to fall where their noise is large, and
+    changes would be reported too frequently. Therefore each half is evaluated at the edge chosen from
+    the other halves.
 
     Args:
-        of_windows: The two halves of each window's estimate.
+        halves_by_window: The two halves of each window's estimate.
         q: The quantile, between 0 and 1.
     """
-    ones, others = zip(*of_windows, strict=True)
-    edges = [1 + int(np.argmin(np.abs(pool(half).cdf()[:-1] - q))) for half in (others, ones)]
-    return [mean(one.range(0, edges[0]), other.range(0, edges[1])) for one, other in of_windows]
+    first_halves, second_halves = zip(*halves_by_window, strict=True)
+    edges = [1 + int(np.argmin(np.abs(pool(half).cdf()[:-1] - q))) for half in (second_halves, first_halves)]
+    return [mean(first.range(0, edges[0]), second.range(0, edges[1])) for first, second in halves_by_window]
 
 
 def check_windows(windows: Mapping[str, Estimates]) -> None:
-    """Raise EstimateError for fewer than two windows, or if type, range, bins or labels differ."""
+    """Raise EstimateError if there are fewer than two windows, or if type, range, bins or labels differ."""
     if len(windows) < 2:
         raise EstimateError(f"a trend needs at least 2 windows with reports, not {len(windows)}")
     check_same_quantity(list(windows.values()))
@@ -187,28 +191,28 @@ def trend(
     frame: Frame = PLAIN,
     quantity: Quantity = "share",
 ) -> Answer:
-    """Return a table of statistics over windows, with a homogeneity() test of each.
+    """Return a table of statistics over time, with a homogeneity() test for each.
 
     Args:
         windows: The estimate of each window, oldest first.
         statistics: For each name, the statistic in each window.
         frame: The fields shared by the tables of one question.
-        quantity: What the statistics are: shares or readings.
+        quantity: Whether the statistics are shares or readings.
 
     Raises:
         EstimateError: As check_windows().
     """
     check_windows(windows)
     p_values = {name: homogeneity(each) for name, each in statistics.items()}
-    return _over_time(windows, statistics, p_values, frame, quantity)
+    return _trend_table(windows, statistics, p_values, frame, quantity)
 
 
 def quantile_trend(
     windows: Mapping[str, Estimates], quantiles: Sequence[float], frame: Frame = PLAIN
 ) -> Answer:
-    """Return a table of a number's quantiles over windows, with a test of each.
+    """Return a table of a number's quantiles over time, with a test for each.
 
-    The intervals run over whole bins; the test compares shares_below() over the windows.
+    The intervals extend to bin edges; the test compares shares_below() between the windows.
 
     Raises:
         EstimateError: If there are fewer than two windows, or a quantile is not between 0 and 1.
@@ -217,10 +221,10 @@ def quantile_trend(
     statistics = {quantile_name(q): [moments.BinQuantile(e, q) for e in windows.values()] for q in quantiles}
     halves = _halves(list(windows.values()))
     p = {quantile_name(q): homogeneity(shares_below(halves, q)) if halves else 1.0 for q in quantiles}
-    return _over_time(windows, statistics, p, frame, "reading")
+    return _trend_table(windows, statistics, p, frame, "reading")
 
 
-def _over_time(
+def _trend_table(
     windows: Mapping[str, Estimates],
     statistics: Mapping[str, Sequence[HasInterval]],
     p_values: Mapping[str, float],
@@ -230,28 +234,28 @@ def _over_time(
     rows = [
         TrendRow(
             name,
-            one.value,
-            *one.interval(frame.confidence),
-            statistic=one,
+            statistic.value,
+            *statistic.interval(frame.confidence),
+            statistic=statistic,
             window=window,
-            reports=e.reports,
+            reports=estimate.reports,
         )
         for name, each in statistics.items()
-        for (window, e), one in zip(windows.items(), each, strict=True)
+        for (window, estimate), statistic in zip(windows.items(), each, strict=True)
     ]
-    first, reports = next(iter(windows.values())), sum(e.reports for e in windows.values())
+    first, reports = next(iter(windows.values())), sum(estimate.reports for estimate in windows.values())
     more = {"reports": reports, "p_values": tuple(p_values.items())}
     return frame.answer("trend", first, rows, quantity, **more)
 
 
-def homogeneity(of_windows: Sequence[Statistic]) -> float:
-    """Return the p-value of the hypothesis that independent statistics have the same true value.
+def homogeneity(statistics: Sequence[Statistic]) -> float:
+    """Return the p-value for the hypothesis that independent statistics have the same true value.
 
     This is the chi-squared test of the windows against their weighted mean.
 
     Source: Cochran, Biometrics 1954.
     """
-    value = np.array([s.value for s in of_windows])
-    weight = 1 / np.maximum([s.stderr**2 for s in of_windows], 1e-300)
-    off = weight @ (value - weight @ value / weight.sum()) ** 2
-    return float(special.chdtrc(len(of_windows) - 1, off))
+    value = np.array([s.value for s in statistics])
+    weight = 1 / np.maximum([s.stderr**2 for s in statistics], 1e-300)
+    deviation = weight @ (value - weight @ value / weight.sum()) ** 2
+    return float(special.chdtrc(len(statistics) - 1, deviation))

@@ -1,7 +1,7 @@
-"""The style of all pictures, in colours that readers with any colour vision can tell apart.
+"""The style of all figures, in colours that people with any type of colour vision can tell apart.
 
-Figures are made without pyplot, and matplotlib's settings are changed only while a figure is made or drawn,
-so the settings of a notebook or a program stay as they are.
+Figures are created without pyplot, and matplotlib's settings are changed only while a figure is created or
+drawn, so a notebook's or program's settings are not affected.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#0
 BAR, ERROR, TRUTH, QUIET = "#9ec3e6", "#1f3b57", "#d1495b", "#888888"
 
 LINE_ROWS = 40
-"""More points than these are drawn as a line in a band, because their error bars could not be told apart."""
+"""Above this number, points are drawn as a line with a band, because error bars would overlap."""
 
-_LONGEST_NAME = 32  # characters of a name beside a row
+_LONGEST_NAME = 32  # characters in a row's label
 
 STYLE: dict[RcKeyType, Any] = {
     "font.family": "sans-serif",
@@ -70,27 +70,27 @@ STYLE: dict[RcKeyType, Any] = {
     "savefig.facecolor": "white",
     "text.parse_math": False,
 }
-"""Matplotlib's settings while a figure is made or drawn; a caller's other settings stay as they are."""
+"""Matplotlib's settings while a figure is created or drawn; the caller's other settings are not affected."""
 
 _POINTS_PER_INCH = 72
 _TITLE, _SUBTITLE = 13.0, 9.5  # points
 _LETTER = {_TITLE: 0.7, _SUBTITLE: 0.6}  # letter width as a fraction of the size; titles are bold
-_BESIDE_PANEL = 0.9  # inches for an axis with its numbers and its name
-_MOST_NAMES = 45  # rows with room for a name each
-_WIDEST = 1_600  # pixels of a picture
-_LONGEST_QUESTION = 90  # characters of a title
-_EVERY_DAYS, _MOST_DATES = (1, 2, 7, 14, 28), 8
+_PANEL_MARGIN = 0.9  # inches for an axis, its tick labels and its name
+_MAX_NAMES = 45  # rows that have enough space for a label each
+_MAX_WIDTH = 1_600  # pixels of a picture
+_LONGEST_QUESTION = 90  # characters in a title
+_EVERY_DAYS, _MAX_DATES = (1, 2, 7, 14, 28), 8
 
 
 class Picture(Figure):
-    """A figure that a notebook shows if it is the last expression of a cell, as it does for pyplot's figures.
+    """A figure that a notebook displays when it is a cell's last expression, as with pyplot's figures.
 
-    Its texts are drawn literally: a label with two $ is not a formula, and control characters are escaped.
+    Text is drawn literally: a label with two $ is not a formula, and control characters are escaped.
     """
 
     def draw(self, renderer: RendererBase) -> None:
         """Draw the figure in the project's style."""
-        with rc_context(STYLE):  # because ticks are created while they are drawn
+        with rc_context(STYLE):  # because matplotlib creates ticks while drawing
             for text in self.findobj(Text):
                 text.set(parse_math=False, text=visible(text.get_text()))
             super().draw(renderer)
@@ -101,38 +101,38 @@ class Picture(Figure):
         return image.getvalue()
 
 
-def _wrapped(text: str, size: float, inches: float) -> str:
+def _wrap(text: str, size: float, inches: float) -> str:
     letters = int(inches * _POINTS_PER_INCH / (size * _LETTER[size]))
     return "\n".join(line for part in text.splitlines() for line in textwrap.wrap(part, letters))
 
 
-def heading(drawing: Figure, title: str) -> None:
-    """Write one title above all panels."""
-    text = _wrapped(title, _TITLE, 0.96 * drawing.get_figwidth())
-    drawing.suptitle(text, x=0.02, ha="left", fontsize=_TITLE, fontweight="bold")
+def add_heading(fig: Figure, title: str) -> None:
+    """Add a title above all panels."""
+    text = _wrap(title, _TITLE, 0.96 * fig.get_figwidth())
+    fig.suptitle(text, x=0.02, ha="left", fontsize=_TITLE, fontweight="bold")
 
 
-def legend_below(drawing: Figure, axes: Axes, columns: int, size: float = 9.5) -> None:
-    """Write one legend, of these axes, below all panels."""
+def add_legend_below(fig: Figure, axes: Axes, columns: int, size: float = 9.5) -> None:
+    """Add these axes' legend below all panels."""
     handles, labels = axes.get_legend_handles_labels()
-    drawing.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=size)
+    fig.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=size)
 
 
 @contextmanager
 def panels(path: Path | None, count: int, in_row: int = 2) -> Iterator[tuple[Figure, list[Axes]]]:
-    """Yield a new figure with `count` axes, at most `in_row` of them side by side; see figure()."""
+    """Yield a new figure with `count` axes, at most `in_row` per row; see figure()."""
     columns = min(in_row, count)
-    with figure(path, columns, -(-count // columns)) as (drawing, axes):
+    with figure(path, columns, -(-count // columns)) as (fig, axes):
         for empty in axes[count:]:
             empty.set_visible(False)
-        yield drawing, axes[:count]
+        yield fig, axes[:count]
 
 
 @contextmanager
 def figure(
     path: Path | None, columns: int = 1, rows: int = 1, heights: Sequence[float] = ()
 ) -> Iterator[tuple[Figure, list[Axes]]]:
-    """Yield a new figure and its axes, row by row, and write it to `path` if one is given.
+    """Yield a new figure and its axes, row by row, and save it to `path` if given.
 
     Args:
         path: The file to write; its suffix selects PNG, PDF or SVG.
@@ -146,61 +146,63 @@ def figure(
     height = sum(heights) if heights else 5.2 * max(1.0, 0.8 * rows)
     width = 9.5 * max(1.0, 0.62 * columns)
     with rc_context(STYLE):
-        drawing = Picture(figsize=(width, height), dpi=min(150, _WIDEST / width), layout="constrained")
-        if path is not None and path.suffix[1:].lower() not in drawing.canvas.get_supported_filetypes():
-            raise UsageError(f"a picture is a .png, .pdf or .svg file, not {path.name}")
+        fig = Picture(figsize=(width, height), dpi=min(150, _MAX_WIDTH / width), layout="constrained")
+        if path is not None and path.suffix[1:].lower() not in fig.canvas.get_supported_filetypes():
+            raise UsageError(f"the file name of a picture must end in .png, .pdf or .svg, not {path.name}")
         ratios = list(heights) or None
-        axes = drawing.subplots(rows, columns, squeeze=False, height_ratios=ratios)
-        yield drawing, list(axes.flat)
+        axes = fig.subplots(rows, columns, squeeze=False, height_ratios=ratios)
+        yield fig, list(axes.flat)
         if path is None:
             return
         with refusing(UsageError, f"write {path}"):
-            drawing.savefig(path)
+            fig.savefig(path)
 
 
-def style(axes: Axes, title: str = "", subtitle: str = "", xlabel: str = "", ylabel: str = "") -> None:
+def style_axes(axes: Axes, title: str = "", subtitle: str = "", xlabel: str = "", ylabel: str = "") -> None:
     """Give axes their headings, a light grid and no frame."""
     axes.grid(visible=True)
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)
-    place = axes.get_subplotspec()
-    columns = place.get_gridspec().ncols if place else 1
-    inches = axes.figure.bbox.width / axes.figure.dpi / columns - _BESIDE_PANEL
-    below = _wrapped(subtitle, _SUBTITLE, inches)
+    subplot_spec = axes.get_subplotspec()
+    columns = subplot_spec.get_gridspec().ncols if subplot_spec else 1
+    inches = axes.figure.bbox.width / axes.figure.dpi / columns - _PANEL_MARGIN
+    below = _wrap(subtitle, _SUBTITLE, inches)
     if title:
         pad = 8 + 1.3 * _SUBTITLE * len(below.splitlines()) + 4 * bool(below)
-        axes.set_title(_wrapped(title, _TITLE, inches), pad=pad)
+        axes.set_title(_wrap(title, _TITLE, inches), pad=pad)
     if below:
-        where = {"xytext": (0, 6), "textcoords": "offset points", "xycoords": "axes fraction"}
-        annotation = axes.annotate(below, (0, 1), fontsize=_SUBTITLE, color="#444444", va="bottom", **where)
-        annotation.set_in_layout(False)  # the title's padding leaves room for it
+        placement = {"xytext": (0, 6), "textcoords": "offset points", "xycoords": "axes fraction"}
+        annotation = axes.annotate(
+            below, (0, 1), fontsize=_SUBTITLE, color="#444444", va="bottom", **placement
+        )
+        annotation.set_in_layout(False)  # the title's padding leaves space for it
 
 
-def plain(axis: Axis, text: Callable[[float], str] = "{:g}".format) -> None:
-    """Write an axis's ticks as plain numbers: 0.1, not 10⁻¹."""
+def use_plain_ticks(axis: Axis, text: Callable[[float], str] = "{:g}".format) -> None:
+    """Label an axis's ticks with plain numbers, such as 0.1 instead of 10⁻¹."""
     axis.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
     axis.set_minor_formatter(NullFormatter())
 
 
-def log_log(axes: Axes) -> None:
+def use_log_scales(axes: Axes) -> None:
     """Give both axes a logarithmic scale."""
     axes.set_xscale("log")
     axes.set_yscale("log")
 
 
 def number_axis(axis: Axis, ticks: int = 10, whole: bool = False) -> None:
-    """Give a linear axis at most `ticks` ticks at round numbers, with thousands separators: 20,000."""
+    """Give a linear axis at most `ticks` ticks at round numbers with thousands separators (20,000)."""
     axis.set_major_locator(MaxNLocator(nbins=ticks, steps=[1, 2, 2.5, 5, 10], integer=whole))
-    plain(axis, lambda value: f"{value:,.10g}")
+    use_plain_ticks(axis, lambda value: f"{value:,.10g}")
 
 
 def as_title(question: str) -> str:
-    """Return a question as a picture's title, on one line and shortened if necessary."""
+    """Return a question as a figure's title: on one line, shortened if necessary."""
     return shorten(" ".join(question.split()), _LONGEST_QUESTION)
 
 
-def from_zero(axis: Axis) -> None:
-    """Let an axis of shares begin at 0, even if estimates and intervals reach below it."""
+def start_at_zero(axis: Axis) -> None:
+    """Start an axis of shares at 0, even if estimates and intervals extend below it."""
     low, high = axis.get_view_interval()
     if low < 0 < high:
         axis.axes.set_xlim(left=0) if axis is axis.axes.xaxis else axis.axes.set_ylim(bottom=0)
@@ -209,15 +211,15 @@ def from_zero(axis: Axis) -> None:
 def date_axis(axis: Axis, ticks: int = 5) -> None:
     """Give an axis of dates at least `ticks` ticks at round dates.
 
-    Each tick shows only the part of the date that changed. Ticks at days are equally far apart across the
-    ends of months.
+    Each tick shows only the part of the date that changed. Daily ticks are evenly spaced, even across month
+    boundaries.
     """
     first, last = axis.get_view_interval()
-    apart = next((days for days in _EVERY_DAYS if last - first <= days * _MOST_DATES), 0)
-    days = apart and last - first >= 2
+    step = next((days for days in _EVERY_DAYS if last - first <= days * _MAX_DATES), 0)
+    use_days = step and last - first >= 2
     locator = (
-        FixedLocator(np.arange(np.ceil(first), last, apart).tolist())
-        if days
+        FixedLocator(np.arange(np.ceil(first), last, step).tolist())
+        if use_days
         else AutoDateLocator(minticks=ticks)
     )
     axis.set_major_locator(locator)
@@ -231,30 +233,30 @@ def date_axis(axis: Axis, ticks: int = 5) -> None:
     )
 
 
-def moments_of(windows: Sequence[str]) -> list[datetime.datetime] | None:
-    """Return when windows such as 2026-11-21 or 2026-11-21T14 begin, or None if one is not a time."""
+def window_starts(windows: Sequence[str]) -> list[datetime.datetime] | None:
+    """Return the start times of windows such as 2026-11-21 or 2026-11-21T14, or None if one has no time."""
     try:
         return [datetime.datetime.fromisoformat(window) for window in windows]
     except ValueError:
         return None
 
 
-def named_rows(axes: Axes, names: Sequence[str]) -> npt.NDArray[np.int_]:
-    """Write names beside rows from the top down, shortening long ones, and return the rows' positions.
+def label_rows(axes: Axes, names: Sequence[str]) -> npt.NDArray[np.int_]:
+    """Label rows from top to bottom, shortening long names, and return the rows' positions.
 
-    If there is no room for all of them, only every second, third, ... name is written.
+    If there is not enough space for all names, only every second, third, etc. is shown.
     """
-    at = np.arange(len(names))[::-1]
+    positions = np.arange(len(names))[::-1]
     labels = [
         "\n".join(shorten(visible(line), _LONGEST_NAME) for line in name.splitlines()) for name in names
     ]
-    apart = -(-len(names) // _MOST_NAMES)
-    axes.set_yticks(at[::apart], labels[::apart])
+    step = -(-len(names) // _MAX_NAMES)
+    axes.set_yticks(positions[::step], labels[::step])
     axes.set_ylim(-0.7, len(names) - 0.3)
-    return at
+    return positions
 
 
-def lines_and_band(
+def draw_lines_and_band(
     axes: Axes,
     x: npt.ArrayLike | Sequence[datetime.datetime],
     value: npt.ArrayLike,
@@ -264,23 +266,24 @@ def lines_and_band(
     band_label: str = "",
     **line: Any,
 ) -> None:
-    """Draw a line through values, and a band for their intervals.
+    """Draw a line through the values, and a band for their intervals.
 
     Args:
         axes: The axes to draw on.
         x: Numbers or dates; x, value, low and high have the same shape.
         value: The values.
-        low: The lower ends of the intervals.
-        high: The upper ends of the intervals.
-        colour: The colour of line and band.
+        low: The lower bounds of the intervals.
+        high: The upper bounds of the intervals.
+        colour: The colour of the line and the band.
         band_label: The band's name in the legend, if it has one.
-        line: Matplotlib's options of the line, such as a label, or a marker at each value, which shows gaps.
+        line: Matplotlib options for the line, such as a label, or a marker at each value, which makes gaps
+            visible.
     """
     axes.fill_between(x, low, high, color=colour, alpha=0.22, linewidth=0, label=band_label or None)  # type: ignore[arg-type]
     axes.plot(np.asarray(x), value, color=colour, linewidth=1.6, markersize=5, **line)
 
 
-def intervals(
+def draw_intervals(
     axes: Axes,
     x: npt.ArrayLike | Sequence[datetime.datetime],
     value: npt.ArrayLike,
@@ -289,10 +292,10 @@ def intervals(
     colour: str = COLOURS[0],
     label: str = "",
 ) -> None:
-    """Draw values with error bars, or with lines_and_band() if there are more than LINE_ROWS."""
+    """Draw values with error bars, or with draw_lines_and_band() if there are more than LINE_ROWS."""
     values = np.asarray(value)
     if values.size > LINE_ROWS:
-        lines_and_band(axes, x, values, low, high, colour, label=label or None, marker=".")
+        draw_lines_and_band(axes, x, values, low, high, colour, label=label or None, marker=".")
         return
     errors = np.maximum([values - np.asarray(low), np.asarray(high) - values], 0)
     style = {"fmt": "o-", "markersize": 5, "capsize": 3, "linewidth": 1.4}

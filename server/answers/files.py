@@ -1,4 +1,4 @@
-"""The folders that results are written to."""
+"""Output folders for results."""
 
 import os
 from pathlib import Path
@@ -7,12 +7,12 @@ from ..errors import UsageError, refusing
 
 
 def output_folder(path: Path) -> None:
-    """Create the folder for results before they are calculated.
+    """Create the output folder before the results are computed.
 
     Raises:
-        UsageError: If nothing can be written there.
+        UsageError: If the folder cannot be created or is not writable.
     """
-    with refusing(UsageError, f"make the folder {path}"):
+    with refusing(UsageError, f"create the folder {path}"):
         path.mkdir(parents=True, exist_ok=True)
     if not os.access(path, os.W_OK):
         raise UsageError(f"cannot write into the folder {path}")

@@ -1,4 +1,4 @@
-"""The estimate of an experiment in a fleet, whose methods return tables."""
+"""An estimate of an experiment in a fleet; its methods return tables."""
 
 from __future__ import annotations
 
@@ -29,31 +29,32 @@ from .query import ReportSource, check_apart
 from .question import NO_QUESTION, PairQuestion
 from .rows import CONFIDENCE, Kind, PostRow, Quantity, Row, TopRow, quantile_name
 from .tables import plain
-from .texts import MOST_SHOWN
+from .texts import MAX_SHOWN
 
 IndexRanges = Sequence[units.IndexRange]
 Range = str | tuple[float | None, float | None]
-MEAN = "mean"  # a number's mean, in trends, where others give a range or a label
+MEAN = "mean"  # the name of a number's mean, where a trend accepts ranges or labels
 
 
 @dataclass(frozen=True, repr=False)
 class FleetEstimate(Tables):
     """An estimate of an experiment; it prints as the histogram and, for a number, the mean.
 
-    Ranges are "18:22" or (18, 22), "18:" or (18, None), in the reading's unit, "yes" or "no", or a label.
-    `post` names a post-processing: "raw", "nonnegative" or "smooth"; its shares stand beside the unbiased
-    ones. Methods raise UnitsError for a range that does not fit, NotAnswered if the experiment cannot answer
-    the question, and EstimateError if the reports cannot.
+    A range is "18:22" or (18, 22), "18:" or (18, None), in the reading's unit; "yes" or "no"; or a label.
+    `post` is a post-processing method, "raw", "nonnegative" or "smooth"; its shares are listed next to the
+    unbiased ones. Methods raise UnitsError for a range that does not fit, NotAnswered if the experiment
+    cannot answer the question, and EstimateError if the reports cannot.
 
     Attributes:
         estimates: Unbiased statistics by index: frequencies, errors, linear().
-        about: The reports that it rests on, in words.
+        about: A description of the reports that the estimate is based on.
         unit: The unit of the readings, or "".
         confidence: The confidence of the intervals, between 0 and 1.
-        truth: The true shares of the values, shape (domain,), if a simulation knows them.
+        truth: The true shares of the values, shape (domain,), if known from a simulation.
         sources: The places where the reports were counted.
-        texts: The true shares of texts, if the experiment is about texts and a simulation knows them.
-        missing_truth: The true share of the fleet without a reading, if a simulation knows it.
+        texts: The true shares of texts, if the experiment is about texts and they are known from a
+            simulation.
+        missing_truth: The true share of the fleet without a reading, if known from a simulation.
     """
 
     estimates: Estimates
@@ -82,12 +83,12 @@ class FleetEstimate(Tables):
 
     @property
     def approximate(self) -> bool:
-        """Return whether the mechanism has an error that more reports do not remove; intervals include it."""
+        """Whether the mechanism has an error that more reports do not reduce; intervals include it."""
         return self.estimates.approximate
 
     @property
     def answers(self) -> frozenset[str]:
-        """The kinds of questions that it can answer, by their names in experiments/answerable.py."""
+        """The kinds of questions that it can answer, named as in experiments/answerable.py."""
         return answers_of(*self.estimates.versions)
 
     @property
@@ -98,30 +99,30 @@ class FleetEstimate(Tables):
 
     @property
     def pairs(self) -> PairAnswers:
-        """The questions about a pair: joint(), marginal(), conditional(), difference()."""
+        """The methods for a pair: joint(), marginal(), conditional() and difference()."""
         self._require("pairs")
         return PairAnswers(self.estimates, self._frame, self.truth)
 
     def histogram(self, rows: int = 16, *, post: str = "raw") -> Answer:
-        """Return the shares of the whole domain.
+        """Return the shares over the whole domain.
 
-        An experiment that answers a mean but no shares has a histogram only with post-processing.
+        An experiment that supports a mean but no shares has a histogram only with post-processing.
 
         Args:
-            rows: The largest number of rows for a number's histogram.
+            rows: The maximum number of rows in a number's histogram.
             post: The post-processing.
         """
         if post == "raw" or MEAN not in self.answers:
             self._require("frequencies")
         index_ranges = units.histogram_ranges(self.experiment, rows)
-        if "frequencies" not in self.answers:  # a custom mechanism may not estimate shares: try some
-            some = index_ranges[:: -(-len(index_ranges) // 16)]
-            if not moments.tells(self.estimates, _indicators(self.experiment, some)):
+        if "frequencies" not in self.answers:  # a custom mechanism may not estimate shares, so try some
+            sample = index_ranges[:: -(-len(index_ranges) // 16)]
+            if not moments.can_estimate(self.estimates, _indicators(self.experiment, sample)):
                 self._require("frequencies")
         return self._shares("histogram", index_ranges, post)
 
     def share(self, *ranges: Range, post: str = "raw") -> Answer:
-        """Return the shares of the fleet inside ranges, with labels, or with texts."""
+        """Return the shares of the fleet in the given ranges, or with the given labels or texts."""
         if "candidates" in self.answers:
             return self.candidates(map(range_text, ranges), most=0)
         self._require("ranges")
@@ -140,10 +141,10 @@ class FleetEstimate(Tables):
 
     @property
     def _mixed_note(self) -> str:
-        """A sentence if only some of the versions set `missing`, otherwise ""."""
+        """A sentence to show if only some versions set `missing`, otherwise ""."""
         if len({version.missing is None for version in self.estimates.versions}) < 2:
             return ""
-        return "Only some versions set missing: missing readings of the others are spread over all values."
+        return "Only some versions set missing; in the others, missing readings are spread over all values."
 
     def _shares(self, kind: Kind, index_ranges: IndexRanges, post: str) -> Answer:
         statistics = self.estimates.ranges([r.low for r in index_ranges], [r.high for r in index_ranges])
@@ -156,38 +157,38 @@ class FleetEstimate(Tables):
     def _of_shares(
         self, kind: Kind, index_ranges: IndexRanges, rows: Sequence[Row], inside: Sequence[Any], post: str
     ) -> Answer:
-        """Return a table of shares, post-processed if requested; `inside` has the indices of each row."""
+        """Return a table of shares, post-processed if requested; `inside` selects each row's indices."""
         note, method = units.moved_note(self.experiment, index_ranges, self.unit), ""
         note = f"{note}\n{self._mixed_note}".strip()
         processed = self._processed(post)
         if processed is not None:
-            sums = [float(processed.frequencies[of].sum()) for of in inside]
+            sums = [float(processed.frequencies[indices].sum()) for indices in inside]
             rows = [PostRow(**vars(row), processed=x) for row, x in zip(rows, sums, strict=True)]
             method = processed.method
             note = f"{note}\n{method}: {' '.join(processed.notes)}".strip()
         return self._answer(kind, rows, note, post=method)
 
-    def candidates(self, candidates: Iterable[str], *, most: int = MOST_SHOWN) -> Answer:
-        """Return the shares of the given texts, the largest first, and of all others together.
+    def candidates(self, candidates: Iterable[str], *, most: int = MAX_SHOWN) -> Answer:
+        """Return the shares of the given texts, largest first, and the combined share of all others.
 
-        Candidates that share a slot are one row.
+        Candidates that share a slot form a single row.
 
         Args:
-            candidates: The texts to ask an experiment of type "text" about.
-            most: The number of rows to print or draw; 0 for all.
+            candidates: The texts to look up in an experiment of type "text".
+            most: The number of rows to print or plot; 0 for all.
         """
         return texts.candidate_shares(self.estimates, candidates, self._frame, self.texts, most)
 
     def discover(self, alphabet: str | None = None) -> Answer:
-        """Return texts that many boards sent, without a list of candidates, from an experiment with prefixes.
+        """Return texts that many boards sent, without a list of candidates; requires prefixes.
 
         Args:
             alphabet: The characters of the texts, such as "a-z0-9._-"; printable ASCII if None.
         """
-        return texts.discovered(self.estimates, alphabet, self._frame, self.texts)
+        return texts.discovery_table(self.estimates, alphabet, self._frame, self.texts)
 
     def cdf(self) -> Answer:
-        """Return the share below every edge of a number's bins except the last, which is always 100%."""
+        """Return the share below each of a number's bin edges, except the last, which is always 100%."""
         edges = units.bin_edges(self.experiment)
         self._require("quantiles")
         values, (low, high) = self.estimates.cdf(), self.estimates.cdf_intervals(self.confidence)
@@ -200,9 +201,9 @@ class FleetEstimate(Tables):
         return self._answer("cdf", rows)
 
     def quantile(self, *q: float) -> Answer:
-        """Return quantiles of a number.
+        """Return a number's quantiles.
 
-        A value is the middle of the quantile's bin; its interval runs over whole bins.
+        Each value is the midpoint of the quantile's bin; its interval covers whole bins.
 
         Args:
             q: Quantiles between 0 and 1; 0.5 is the median.
@@ -218,9 +219,9 @@ class FleetEstimate(Tables):
         return self._answer("quantiles", rows, quantity="reading")
 
     def mean(self) -> Answer:
-        """Return a number's mean and, if it can be estimated, standard deviation.
+        """Return a number's mean and, if it can be estimated, its standard deviation.
 
-        Readings count as the middles of their bins.
+        Each reading is counted at the midpoint of its bin.
         """
         middles = units.bin_middles(self.experiment)
         true = None if self.truth is None else float(self.truth @ middles)
@@ -233,26 +234,25 @@ class FleetEstimate(Tables):
         return self._answer("moments", rows, note, quantity="reading")
 
     def top(self, k: int) -> Answers:
-        """Return the k most common values, each with the probability that it belongs to the true ones.
+        """Return the k most common values, each with the probability that it belongs to the true top k.
 
-        There is a second table, of further possible values, if the reports cannot tell values around rank k
-        apart.
+        If the reports cannot tell values around rank k apart, a second table lists other possible values.
         """
         self._require("frequencies")
         common = top(self.estimates, k)
         tables = [self._answer("top", self._ranked(common.listed))]
         if common.near:
-            note = "Reports do not tell these apart from the last ones above."
+            note = "The reports cannot tell these apart from the last rows above."
             tables.append(self._answer("ties", self._ranked(common.near), note))
         return Answers(tables)
 
     def _ranked(self, values: Sequence[RankedValue]) -> list[TopRow]:
         names, rows = units.index_names(self.experiment), list[TopRow]()
-        for one in values:
-            i, end = one.index, one.index + 1
+        for value in values:
+            i, end = value.index, value.index + 1
             edges = units.range_edges(self.experiment, units.IndexRange(i, end, ""))
-            row = self._row(names[i], one.frequency, self._true_share(i, end), *edges)
-            rows.append(TopRow(**vars(row), probability=one.probability))
+            row = self._row(names[i], value.frequency, self._true_share(i, end), *edges)
+            rows.append(TopRow(**vars(row), probability=value.probability))
         return rows
 
     def summary(self, rows: int = 16) -> Answers:
@@ -275,10 +275,10 @@ class FleetEstimate(Tables):
 
         Args:
             before: The other estimate.
-            ranges: Ranges or labels whose shares to compare; by default those of the histogram.
+            ranges: The ranges or labels whose shares to compare; by default those of the histogram.
             quantiles: Quantiles of a number, in addition to its mean and standard deviation.
-            rows: The largest number of rows of the histogram.
-            cdf: Whether to compare the share below every edge of a number's bins.
+            rows: The maximum number of rows in the histogram.
+            cdf: Whether to compare the shares below each of a number's bin edges.
             pair: The question about a pair.
 
         Raises:
@@ -292,21 +292,21 @@ class FleetEstimate(Tables):
             return Answers([texts.changed_candidates(*sides, map(range_text, ranges), frame)])
         index_ranges = parse_ranges(self.experiment, ranges)
         note = units.moved_note(self.experiment, index_ranges, self.unit)
-        can, tables = self.answers & before.answers, list[Answer]()
-        if "ranges" in can:
+        answerable, tables = self.answers & before.answers, list[Answer]()
+        if "ranges" in answerable:
             index_ranges = index_ranges or units.histogram_ranges(self.experiment, rows)
             tables.append(replace(change.changed_shares(*sides, index_ranges, frame), note=note))
         if cdf:
             names = units.edge_names(units.bin_edges(self.experiment))
             below = [units.IndexRange(0, i, f"below {names[i]}") for i in range(1, self.estimates.domain)]
             tables.append(change.changed_shares(*sides, below, frame))
-        if "mean" in can:
+        if "mean" in answerable:
             tables.append(change.changed_readings(*sides, quantiles, frame))
         return Answers(tables)
 
     @property
     def which(self) -> str:
-        """The reports that the estimate uses, in words, with their windows."""
+        """A description of the reports that the estimate uses, with their windows."""
         if not self.sources:
             return self.about
         fleet = " and ".join(sorted({source.fleet for source in self.sources}))
@@ -372,17 +372,17 @@ def _indicators(experiment: Experiment, index_ranges: IndexRanges) -> Floats:
 
 
 def range_text(limits: Range) -> str:
-    """Return a range as text: (18, None) is "18:"."""
+    """Return a range as text: (18, None) becomes "18:"."""
     return limits if isinstance(limits, str) else ":".join("" if end is None else str(end) for end in limits)
 
 
 def parse_ranges(experiment: Experiment, ranges: Sequence[Range]) -> list[units.IndexRange]:
-    """Return the indices of several ranges or labels.
+    """Return the indices of the given ranges or labels.
 
     Raises:
-        UnitsError: If one does not fit the experiment.
+        UnitsError: If any of them does not fit the experiment.
     """
-    return [units.parse_range(experiment, range_text(one)) for one in ranges]
+    return [units.parse_range(experiment, range_text(limits)) for limits in ranges]
 
 
 def trend(
@@ -392,29 +392,29 @@ def trend(
     quantiles: Sequence[float] = (),
     pair: PairQuestion = NO_QUESTION,
 ) -> Answers:
-    """Return the trends of statistics: tables of shares, of a number's mean, and of its quantiles.
+    """Return trends: tables of shares, of a number's mean and of its quantiles over time.
 
     Args:
         windows: The estimate of each window, oldest first.
-        statistics: Ranges, labels, and "mean" for a number's; if this and `quantiles` are empty, a number's
-            mean, the shares of all labels, or that of "yes".
+        statistics: Ranges, labels, and "mean" for a number's mean; if this and `quantiles` are empty, a
+            number's mean, the shares of all labels, or the share of "yes".
         frame: The fields shared by the tables of one question.
         quantiles: Quantiles of a number, between 0 and 1.
         pair: The question about a pair.
 
     Raises:
         EstimateError: If there are fewer than two windows.
-        UnitsError: If a range does not fit, or quantiles are given for another type than a number.
+        UnitsError: If a range does not fit, or quantiles are requested for a type other than number.
     """
     experiment, each = next(iter(windows.values())).experiment, list(windows.values())
     if experiment.type == "text":
         return Answers([texts.candidates_over_time(windows, statistics, replace(frame, unit=""))])
     if experiment.type == "pair":
         return pairs.trend(windows, pair, frame)
-    number = experiment.type == "number"
-    ranges = parse_ranges(experiment, [text for text in statistics if not (number and text == MEAN)])
+    is_number = experiment.type == "number"
+    ranges = parse_ranges(experiment, [text for text in statistics if not (is_number and text == MEAN)])
     note = units.moved_note(experiment, ranges, frame.unit)
-    if not ranges and not number and not quantiles:
+    if not ranges and not is_number and not quantiles:
         ranges = units.histogram_ranges(experiment, experiment.domain)
         ranges = ranges[1:] if experiment.type == "bool" else ranges
     tables: list[Answer] = []
@@ -425,7 +425,7 @@ def trend(
         table = change.trend(windows, shares, frame)
         placed = [replace(row, lower=edges[row.name][0], upper=edges[row.name][1]) for row in table.rows]
         tables.append(replace(table, rows=tuple(placed), note=f"{note}\n{table.note}".strip()))
-    if number and (MEAN in statistics or not (ranges or quantiles)):
+    if is_number and (MEAN in statistics or not (ranges or quantiles)):
         tables.append(change.trend(windows, {MEAN: list(map(moments.mean, each))}, frame, "reading"))
     if quantiles:
         tables.append(change.quantile_trend(windows, quantiles, frame))

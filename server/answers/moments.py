@@ -1,8 +1,8 @@
-"""Mean and standard deviation of a number, with errors, as linear statistics of the shares.
+"""A number's mean and standard deviation, with errors, as linear statistics of the shares.
 
-A reading counts as the middle of its bin, and a reading outside the range as the middle of an end bin, so
-both describe the readings as the board bucketed them. For readings inside the range, this changes the mean by
-at most half a bin.
+Each reading is counted at the midpoint of its bin, and readings outside the range at the midpoint of an end
+bin, so both statistics describe the readings as the board bucketed them. For readings inside the range, this
+shifts the mean by at most half a bin.
 """
 
 import math
@@ -17,22 +17,23 @@ from ..experiments.units import bin_edges, bin_middles
 from ..mechanisms import mechanism_of
 from ..mechanisms.workload import positions
 
-_BIASED = 1e-6  # a larger bias is not rounding
-_SMALL = 0.1  # fraction of a half-width below which the error of binning is not mentioned
+_MAX_ROUNDING = 1e-6  # a larger bias is not due to rounding
+_SMALL = 0.1  # fraction of the half-width below which the binning error is not mentioned
 
 
 @dataclass(frozen=True)
 class Deviation:
-    """A standard deviation, from the estimate of the variance; 0 if that estimate is negative.
+    """A standard deviation, based on an estimate of the variance; 0 if that estimate is negative.
 
     Attributes:
-        mean: The mean that the variance is around.
-        around: The mean squares around the mean, and around one of its standard errors below and above it.
+        mean: The mean around which the variance is taken.
+        centred_squares: The mean squares around three centres: one standard error below the mean, the mean,
+            and one standard error above it.
     """
 
     variance: Statistic
     mean: Statistic
-    around: Statistics
+    centred_squares: Statistics
 
     @property
     def value(self) -> float:
@@ -40,36 +41,36 @@ class Deviation:
         return math.sqrt(max(self.variance.value, 0.0))
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Return an interval that holds the population's standard deviation with probability `confidence`.
+        """Return an interval that contains the population's standard deviation with probability `confidence`.
 
-        The mean square around the population's mean is a weighted sum of shares, whose interval is valid; the
-        interval around the estimated mean is not valid if that mean is far off. So the result is the union of
-        the intervals around three centres that the mean may well have. It is wide if there are few reports.
+        The mean square around the population's mean is a weighted sum of shares, so its interval is valid.
+        The interval around the estimated mean is not valid if that mean is far off. The result is therefore
+        the union of the intervals around three plausible means, and is wide if there are few reports.
         """
-        low, high = self.around.interval(confidence)
+        low, high = self.centred_squares.interval(confidence)
         return math.sqrt(max(float(low.min()), 0.0)), math.sqrt(max(float(high.max()), 0.0))
 
 
 @dataclass(frozen=True)
 class BinQuantile:
-    """A quantile of a number, for q from 0 to 1: the middle of its bin, with an interval over whole bins."""
+    """A number's quantile, for q from 0 to 1: the midpoint of its bin, with an interval of whole bins."""
 
     estimate: Estimates
     q: float
 
     @property
     def value(self) -> float:
-        """The middle of the quantile's bin, in whole units."""
+        """The midpoint of the quantile's bin, in whole units."""
         return float(bin_middles(self.estimate.experiment)[self.estimate.quantile_index(self.q)])
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Return the outer edges of the bins of Estimates.quantile()'s interval, in whole units."""
+        """Return the outer bin edges of Estimates.quantile()'s interval, in whole units."""
         edges, quantile = bin_edges(self.estimate.experiment), self.estimate.quantile(self.q, confidence)
         return float(edges[quantile.low]), float(edges[quantile.high + 1])
 
 
 def mean(estimate: Estimates) -> Statistic:
-    """Return the mean of a number in whole units.
+    """Return a number's mean in whole units.
 
     Raises:
         UnitsError: If the experiment's type is not a number.
@@ -78,51 +79,51 @@ def mean(estimate: Estimates) -> Statistic:
 
 
 def has_deviation(estimate: Estimates) -> bool:
-    """Return whether mean squares can be estimated too; a custom mechanism may estimate only the mean."""
-    return tells(estimate, positions(estimate.domain)[:, None] ** 2)
+    """Return whether mean squares can also be estimated; a custom mechanism may estimate only the mean."""
+    return can_estimate(estimate, positions(estimate.domain)[:, None] ** 2)
 
 
-def tells(estimate: Estimates, statistics: Floats) -> bool:
+def can_estimate(estimate: Estimates, statistics: Floats) -> bool:
     """Return whether statistics can be estimated without bias.
 
     Args:
         estimate: The estimate.
-        statistics: Weights of the values, between 0 and 1, shape (domain, n).
+        statistics: The weights of the values, between 0 and 1, shape (domain, n).
     """
-    return all(_unbiased(experiment, statistics) for experiment in estimate.versions)
+    return all(_is_unbiased(experiment, statistics) for experiment in estimate.versions)
 
 
-def _unbiased(experiment: Experiment, statistics: Floats) -> bool:
+def _is_unbiased(experiment: Experiment, statistics: Floats) -> bool:
     mechanism = mechanism_of(experiment)
     if "frequencies" in mechanism.answers:
         return True
-    rest = np.zeros((mechanism.domain - len(statistics), statistics.shape[1]))  # for no reading
+    rest = np.zeros((mechanism.domain - len(statistics), statistics.shape[1]))  # for a missing reading
     statistics = np.append(statistics, rest, axis=0)
     weights, constant = mechanism.weights(statistics, mechanism.stratum_chances)
     both = zip(weights, mechanism.class_sizes, strict=True)
     classes = [np.zeros((len(size), len(constant))) if w is None else w for w, size in both]
     for i, constant_part in enumerate(constant):
         expected = mechanism.law_transposed([w[:, i] for w in classes]) + constant_part
-        if np.abs(expected - statistics[:, i]).max() > _BIASED:
+        if np.abs(expected - statistics[:, i]).max() > _MAX_ROUNDING:
             return False
     return True
 
 
 def bins_note(estimate: Estimates, unit: str, half_width: float) -> str:
-    """Return a note on the error that binning adds to a mean, or "" if it is small beside `half_width`."""
+    """Return a note on the error that binning adds to a mean, or "" if `half_width` is much larger."""
     width = float(np.diff(bin_edges(estimate.experiment)).max())
     if width / 2 <= _SMALL * half_width:
         return ""
     bin_width, off = (f"{x:.3g} {unit}".strip() for x in (width, width / 2))
-    counted = f"Readings count as the middle of their bin of {bin_width}"
-    return f"{counted}: the mean may be off by up to {off} besides."
+    counted = f"Each reading is counted at the midpoint of its bin, which is {bin_width} wide"
+    return f"{counted}, so the mean may be off by up to another {off}."
 
 
 def deviation(estimate: Estimates) -> Deviation:
-    """Return the standard deviation of a number in whole units.
+    """Return a number's standard deviation in whole units.
 
-    On average the mean square around the estimated mean is too small by the variance of that mean, which is
-    therefore added. Its scatter is part of the error, and most of it if there are few reports.
+    On average, the mean square around the estimated mean is too small by the variance of that mean, so this
+    variance is added. Its noise contributes to the error, and dominates it if there are few reports.
 
     Raises:
         UnitsError: If the experiment's type is not a number.

@@ -1,4 +1,4 @@
-"""The statistics of a pair, as tables of linear statistics, ratios and differences of ratios."""
+"""A pair's statistics: tables of linear statistics, ratios and differences of ratios."""
 
 import math
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ import numpy as np
 from ...device.ldp_client import Experiment
 from ..arrays import Floats
 from ..errors import UsageError
-from ..estimate.conditional import Ratio, RatioDifference, difference_of_two, ratios
+from ..estimate.conditional import Ratio, RatioDifference, paired_difference, ratios
 from ..estimate.estimate import Estimates
 from ..estimate.statistic import Statistic
 from ..experiments import cells
@@ -23,22 +23,22 @@ from ..wire.experiments import value_count
 from .question import PairQuestion
 from .rows import Quantity
 
-MOST_CELLS = 40
-"""The largest number of cells of a joint table that is shown by default."""
-_MOST_JOINT = 4_096  # cells
-_MOST_ROWS = 1_000  # rows of shares and means given something
+MAX_CELLS = 40
+"""Joint tables with more cells than this are not shown by default."""
+_MAX_JOINT = 4_096  # cells
+_MAX_ROWS = 1_000  # rows of conditional shares and means
 
 
 @dataclass(frozen=True)
 class PairStatistic:
-    """One statistic: a sum of cells, its ratio to a condition, or the difference of two such ratios.
+    """A statistic: a sum of cells, its ratio to a condition, or the difference between two such ratios.
 
     Attributes:
-        name: The name of its row.
+        name: The row's name.
         of: Weights of the cells of the joint table, shape (domain,).
-        condition: The cells whose share it is divided by, or None.
-        versus: The other condition of a difference, or None.
-        cell: The name and value of each part, if it is a cell of the joint table.
+        condition: The cells whose share is the denominator, or None.
+        versus: For a difference, the other condition, otherwise None.
+        cell: For a cell of the joint table, the name and value of each part.
     """
 
     name: str
@@ -48,7 +48,7 @@ class PairStatistic:
     cell: tuple[tuple[str, str], ...] = ()
 
     def of_truth(self, truth: Floats) -> float | None:
-        """Return the true value from a population's shares, or None if nobody meets a condition."""
+        """Return the true value, given a population's shares, or None if no device meets a condition."""
         if self.condition is None:
             return float(truth @ self.of)
         values: list[float] = []
@@ -62,7 +62,7 @@ class PairStatistic:
 
 @dataclass(frozen=True)
 class PairTable:
-    """Statistics of one kind, shown together."""
+    """Statistics of one kind that are shown together."""
 
     kind: Literal["joint", "marginal", "conditional", "difference"]
     title: str
@@ -71,29 +71,29 @@ class PairTable:
 
 
 def statistics(estimates: Estimates, pair_statistics: Sequence[PairStatistic]) -> list[Statistic]:
-    """Return the estimates of statistics of one kind.
+    """Estimate statistics, which must all be of the same kind.
 
     Raises:
-        EstimateError: If the reports cannot determine them.
+        EstimateError: If they cannot be estimated from the reports.
     """
-    of = np.stack([one.of for one in pair_statistics], axis=1)
+    numerators = np.stack([one.of for one in pair_statistics], axis=1)
     if pair_statistics[0].condition is None:
-        estimated = estimates.linear_many(of)
+        estimated = estimates.linear_many(numerators)
         return [estimated[i] for i in range(len(pair_statistics))]
     condition_cells = np.stack([one.condition.cells for one in pair_statistics if one.condition], axis=1)
     if pair_statistics[0].versus is None:
-        return list(ratios(estimates, of * condition_cells, condition_cells))
+        return list(ratios(estimates, numerators * condition_cells, condition_cells))
     sides = [
         (one.of[:, None], one.condition, one.versus)
         for one in pair_statistics
         if one.condition and one.versus
     ]
     both = [(of, np.stack([first.cells, second.cells], axis=1)) for of, first, second in sides]
-    return [difference_of_two(estimates, of * two, two) for of, two in both]
+    return [paired_difference(estimates, of * two, two) for of, two in both]
 
 
 def denominators(one: PairStatistic, statistic: Statistic) -> list[tuple[CellCondition, Ratio]]:
-    """Return the conditions that a statistic is divided by, each with its ratio."""
+    """Return a statistic's denominators: each condition with its ratio."""
     if isinstance(statistic, Ratio) and one.condition:
         return [(one.condition, statistic)]
     if isinstance(statistic, RatioDifference) and one.condition and one.versus:
@@ -102,18 +102,18 @@ def denominators(one: PairStatistic, statistic: Statistic) -> list[tuple[CellCon
 
 
 def joint(experiment: Experiment, rows: int) -> PairTable:
-    """Return the share of every cell.
+    """Return the share of each cell.
 
     Args:
         experiment: The experiment.
-        rows: The largest number of ranges of a number.
+        rows: The maximum number of ranges for a number.
 
     Raises:
         UsageError: If there are too many cells.
     """
     names = [part.name for part in parts_of(experiment)]
-    if (count := joint_cells(experiment, rows)) > _MOST_JOINT:
-        raise UsageError(f"the joint table has {count:,} cells: ask for some, with {_of_and_given()}")
+    if (count := joint_cells(experiment, rows)) > _MAX_JOINT:
+        raise UsageError(f"the joint table has {count:,} cells; ask for some of them with {_option_names()}")
     pair_statistics: list[PairStatistic] = []
     for cell in product(*(cells.groups(experiment, part, rows) for part in range(len(names)))):
         values = (condition.text.partition("=")[2] for condition in cell)
@@ -124,7 +124,7 @@ def joint(experiment: Experiment, rows: int) -> PairTable:
 
 
 def joint_cells(experiment: Experiment, rows: int) -> int:
-    """Return the number of cells of the joint table, with at most `rows` ranges of a number."""
+    """Return the number of cells in the joint table, with at most `rows` ranges for a number."""
     return math.prod(
         min(rows, value_count(p)) + p.domain - value_count(p) if p.type == "number" else p.domain
         for p in parts_of(experiment)
@@ -132,10 +132,10 @@ def joint_cells(experiment: Experiment, rows: int) -> int:
 
 
 def marginal(experiment: Experiment, part: str, rows: int) -> PairTable:
-    """Return the share of each value of a part, a number's in at most `rows` ranges.
+    """Return the share of each of a part's values, grouped into at most `rows` ranges if it is a number.
 
-    For a part that sets `missing`, the shares of values are among devices with a reading, and the share
-    without a reading is among all devices.
+    If the part sets `missing`, the shares of values are relative to devices with a reading, and the share
+    without a reading is relative to all devices.
     """
     number = cells.part_number(experiment, part)
     conditions = cells.groups(experiment, number, rows)
@@ -154,45 +154,45 @@ def conditional(experiment: Experiment, of: str, given: str, rows: int) -> PairT
     Args:
         experiment: The experiment.
         of: A condition or a part; by default the last part.
-        given: A condition or a part; by default the first part that `of` is not about.
-        rows: The largest number of ranges of a number.
+        given: A condition or a part; by default the first part that does not appear in `of`.
+        rows: The maximum number of ranges for a number.
 
     Raises:
-        UnitsError: If the experiment does not have such a part or value.
-        UsageError: If the conditions leave nothing to ask.
+        UnitsError: If the experiment has no such part or value.
+        UsageError: If the conditions already determine the answer, or there are too many rows.
     """
     targets, quantity = _targets(experiment, of, given)
     conditions, text = _conditions(experiment, given, targets, rows)
     if "=" in given:
-        _check_open(targets, conditions)
-    if len(targets) * len(conditions) > _MOST_ROWS:
+        _check_undetermined(targets, conditions)
+    if len(targets) * len(conditions) > _MAX_ROWS:
         raise UsageError(
-            f"that is more than {_MOST_ROWS:,} rows: ask for one of them with {_of_and_given('or')}"
+            f"the table would exceed {_MAX_ROWS:,} rows; ask for one of them with {_option_names('or')}"
         )
-    single = len(targets) == 1
+    is_single = len(targets) == 1
     pair_statistics = tuple(
         PairStatistic(
-            c.text if single else f"{one.text} given {c.text}", one.cells, _with_reading(experiment, c, one)
+            c.text if is_single else f"{one.text} given {c.text}",
+            one.cells,
+            _with_reading(experiment, c, one),
         )
         for c in conditions
         for one in targets
     )
-    target_name = targets[0].text if single else _part_of(experiment, targets[0])
+    target_name = targets[0].text if is_single else _part_of(experiment, targets[0])
     return PairTable("conditional", f"{target_name} given {text}", pair_statistics, quantity)
 
 
 def difference(experiment: Experiment, of: str, versus: tuple[str, str]) -> tuple[PairTable, PairTable]:
-    """Return the statistic of `of` under each of two conditions, and the first less the second."""
+    """Return the statistic of `of` under each of two conditions, and the first minus the second."""
     first, second = (cells.parse(experiment, text) for text in versus)
     if np.array_equal(first.cells, second.cells):
-        raise UsageError(
-            f"both conditions of {option('given')} hold the same, {first.text}: name two that differ"
-        )
+        raise UsageError(f"both conditions of {option('given')} are {first.text}; name two different ones")
     targets, quantity = _targets(experiment, of, "", first.parts + second.parts)
     if len(targets) > 1:
         name, quoted = f"a value of {_part_of(experiment, targets[0])}", f'"{targets[0].text}"'
-        raise UsageError(f"a difference is of one share: name {name}, as in {option('of', quoted)}")
-    _check_open(targets, (first, second))
+        raise UsageError(f"a difference compares a single share; name {name}, as in {option('of', quoted)}")
+    _check_undetermined(targets, (first, second))
     (one,) = targets
     first, second = (_with_reading(experiment, side, one) for side in (first, second))
     title = f"{one.text} given"
@@ -205,23 +205,23 @@ def difference(experiment: Experiment, of: str, versus: tuple[str, str]) -> tupl
 
 
 def summary(experiment: Experiment, rows: int) -> list[PairTable]:
-    """Return the joint table if it is small, a table of each part, and the last part given the first."""
-    small = joint_cells(experiment, rows) <= MOST_CELLS
-    tables = [joint(experiment, rows)] if small else []
+    """Return the joint table if it is small, a table for each part, and the last part given the first."""
+    is_small = joint_cells(experiment, rows) <= MAX_CELLS
+    tables = [joint(experiment, rows)] if is_small else []
     tables += [marginal(experiment, part.name, rows) for part in parts_of(experiment)]
-    if small or parts_of(experiment)[-1].type != "choice":
+    if is_small or parts_of(experiment)[-1].type != "choice":
         tables.append(conditional(experiment, "", "", rows))
     return tables
 
 
 def tables(experiment: Experiment, question: PairQuestion, rows: int) -> list[PairTable]:
-    """Return all tables that a question asks for, in the order in which they are shown."""
+    """Return all tables that a question asks for, in display order."""
     if question.joint and (question.of or question.given or question.versus):
         raise UsageError(
-            f"{option('joint')} shows every cell, and {_of_and_given()} some: leave one or the other out"
+            f"{option('joint')} shows every cell, {_option_names()} only some; omit one or the other"
         )
     if question.versus and question.given:
-        raise UsageError("versus has two conditions, and given a third: leave one of them out")
+        raise UsageError("versus already names two conditions; omit either versus or given")
     if not question:
         return summary(experiment, rows)
     if question.joint:
@@ -231,20 +231,20 @@ def tables(experiment: Experiment, question: PairQuestion, rows: int) -> list[Pa
     return [conditional(experiment, question.of, question.given, rows)]
 
 
-def _of_and_given(word: str = "and") -> str:
+def _option_names(word: str = "and") -> str:
     return f"{option('of')} {word} {option('given')}"
 
 
 def _targets(
     experiment: Experiment, of: str, given: str, condition_parts: tuple[int, ...] = ()
 ) -> tuple[list[CellCondition], Quantity]:
-    """Return the target cells: of a condition, of each value of a part, or a number's middles.
+    """Return the targets: a condition's cells, those of each value of a part, or a number's bin midpoints.
 
     Args:
         experiment: The experiment.
         of: A condition or a part; by default the last part that is neither `given` nor in `condition_parts`.
         given: The part or condition that the statistics are conditional on.
-        condition_parts: The parts that the conditions are about.
+        condition_parts: The parts that appear in the conditions.
     """
     if "=" in of:
         return [cells.parse(experiment, of)], "share"
@@ -252,20 +252,22 @@ def _targets(
         condition_parts = condition_parts or (cells.parts_in(experiment, given) if given else ())
         other_parts = [part for part in range(len(parts_of(experiment))) if part not in condition_parts]
         if not other_parts:
-            raise UsageError(f"the conditions tell of all parts: say with {option('of')} what is asked for")
+            raise UsageError(
+                f"the conditions use every part; name the share that you want with {option('of')}"
+            )
     part = cells.part_number(experiment, of) if of else other_parts[-1]
     reading = parts_of(experiment)[part]
     if reading.type == "number":
-        own = np.zeros(reading.domain)
-        own[: value_count(reading)] = bin_middles(reading)
-        middles = cells.indicator(experiment, part, own)
+        midpoints = np.zeros(reading.domain)
+        midpoints[: value_count(reading)] = bin_middles(reading)
+        middles = cells.indicator(experiment, part, midpoints)
         return [CellCondition(f"mean {reading.name}", (part,), middles)], "reading"
     targets = cells.values(experiment, part)
     return targets[1:] if reading.type == "bool" else targets, "share"
 
 
 def _with_reading(experiment: Experiment, condition: CellCondition, of: CellCondition) -> CellCondition:
-    """Narrow a condition to devices with a reading of the target, unless the target is a missing reading."""
+    """Restrict a condition to devices with a reading of the target, unless the target is "no reading"."""
     having = cells.having(experiment, of.parts)
     if (of.cells * (1 - having)).any():
         return condition
@@ -275,29 +277,29 @@ def _with_reading(experiment: Experiment, condition: CellCondition, of: CellCond
 def _conditions(
     experiment: Experiment, given: str, targets: Sequence[CellCondition], rows: int
 ) -> tuple[list[CellCondition], str]:
-    """Return the conditions that `given` names, and a name for all of them."""
+    """Return the conditions that `given` names, and a name for the whole set."""
     if "=" in given:
         condition = cells.parse(experiment, given)
         return [condition], condition.text
     other_parts = [part for part in range(len(parts_of(experiment))) if part not in targets[0].parts]
     if not given and not other_parts:
-        raise UsageError(f"{option('of')} tells of all parts: leave one out, for the others to be given it")
+        raise UsageError(f"{option('of')} uses every part, which leaves none to condition on; omit one")
     part = cells.part_number(experiment, given) if given else other_parts[0]
     if part in targets[0].parts:
         raise UsageError(
-            f"{_of_and_given()} are both about {parts_of(experiment)[part].name}: take two parts"
+            f"{_option_names()} both name {parts_of(experiment)[part].name}; name two different parts"
         )
     return cells.groups(experiment, part, rows), f"each {parts_of(experiment)[part].name}"
 
 
-def _check_open(targets: Sequence[CellCondition], conditions: Sequence[CellCondition]) -> None:
+def _check_undetermined(targets: Sequence[CellCondition], conditions: Sequence[CellCondition]) -> None:
     """Raise UsageError if a condition already determines the target."""
     for condition in conditions:
         for one in targets if len(targets) == 1 else ():
             inside = one.cells[condition.cells > 0]
             if inside.min() == inside.max():
                 raise UsageError(
-                    f"{condition.text} says already what {one.text} is: name a condition of another part "
+                    f"{condition.text} already determines {one.text}; name a condition on another part "
                     f"with {option('given')}"
                 )
 

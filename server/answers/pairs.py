@@ -1,4 +1,4 @@
-"""Answers about a pair: shares of cells and parts, one part given another, changes, and trends."""
+"""Answers about a pair: shares of cells and parts, one part given another, changes and trends."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,17 +18,17 @@ from .rows import CellRow, DifferenceRow, Row
 
 ROWS = 16
 
-_Lost = tuple[CellCondition, Ratio, int]
-"""A condition that too few boards meet, the ratio with it, and the reports that it rests on."""
+_MissingRatio = tuple[CellCondition, Ratio, int]
+"""A condition that too few boards meet, the ratio that uses it, and the number of reports."""
 
 
 @dataclass(frozen=True)
 class PairAnswers:
-    """The questions about an estimate of a pair; made by FleetEstimate.pairs.
+    """Methods for an estimate of a pair; returned by FleetEstimate.pairs.
 
-    Conditions are texts: "version=1.2", "version=1.2|1.3", "version!=1.2", "delay=15:", and several of these
+    Conditions are strings: "version=1.2", "version=1.2|1.3", "version!=1.2", "delay=15:", or several of these
     joined by &. Methods raise UnitsError for parts and values that the experiment does not have, and
-    EstimateError if the reports cannot answer.
+    EstimateError if the reports cannot answer the question.
     """
 
     estimates: Estimates
@@ -40,40 +40,40 @@ class PairAnswers:
         return self.estimates.experiment
 
     def joint(self, rows: int = ROWS) -> Answer:
-        """Return the share of every cell of the joint table, with at most `rows` ranges of a number."""
+        """Return the share of each cell of the joint table, with at most `rows` ranges for a number."""
         return self._answer(pair_tables.joint(self._experiment, rows))
 
     def marginal(self, part: str, rows: int = ROWS) -> Answer:
-        """Return the share of each value of a part, a number's in at most `rows` ranges."""
+        """Return the share of each of a part's values, or of at most `rows` ranges if it is a number."""
         return self._answer(pair_tables.marginal(self._experiment, part, rows))
 
     def conditional(self, of: str = "", given: str = "", rows: int = ROWS) -> Answer:
-        """Return the share of a condition, or the mean of a number, for each value of another part.
+        """Return the share of a condition, or a number's mean, for each value of another part.
 
-        Conditions that too few boards meet are left out, with a note.
+        Conditions that too few boards meet are omitted, with a note.
 
         Args:
             of: A part, or a condition such as "crashed=yes"; by default the last part.
             given: A part or a condition; by default the first part.
-            rows: The largest number of ranges of a number.
+            rows: The maximum number of ranges for a number.
         """
         return self._answer(pair_tables.conditional(self._experiment, of, given, rows))
 
     def difference(self, of: str, first: str, second: str) -> Answers:
-        """Return a share or a mean under each of two conditions, and the first less the second."""
+        """Return a share or a mean under each of two conditions, and the first minus the second."""
         return Answers(map(self._answer, pair_tables.difference(self._experiment, of, (first, second))))
 
     def summary(self, rows: int = ROWS) -> Answers:
-        """Return the joint table if it is small, a table of each part, and the last part given the first.
+        """Return the joint table if it is small, a table for each part, and the last part given the first.
 
-        A note names the tables left out because the reports cannot determine them.
+        A note lists the tables that are omitted because they cannot be estimated from the reports.
         """
         answers, missing = list[Answer](), list[str]()
         for table in pair_tables.summary(self._experiment, rows):
             try:
                 answers.append(self._answer(table))
             except EstimateError as e:
-                missing.append(f"Not shown, {table.title}: {e}.")
+                missing.append(f"The table {table.title} is not shown: {e}.")
         if not answers:
             raise EstimateError(missing[0].removesuffix("."))
         last = answers.pop()
@@ -87,7 +87,7 @@ class PairAnswers:
         return Answers(map(self._answer, pair_tables.tables(self._experiment, question, rows)))
 
     def change_since(self, before: Estimates, question: PairQuestion, rows: int = ROWS) -> Answers:
-        """Return changes since other estimates, which share no reports with these."""
+        """Return changes since other estimates, which must not share reports with these."""
         check_same_quantity([before, self.estimates])
         sides, confidence = (before, self.estimates), self.frame.confidence
         answers: list[Answer] = []
@@ -97,7 +97,7 @@ class PairAnswers:
                 change.change_row(one.name, old, new, confidence) for one, (old, new) in statistics
             ]
             more = {"note": note, "title": f"change of {table.title}", "quantity": table.quantity}
-            answers.append(change.together(*sides, change_rows, self.frame, **more))
+            answers.append(change.change_table(*sides, change_rows, self.frame, **more))
         return Answers(answers)
 
     def _answer(self, table: PairTable) -> Answer:
@@ -121,16 +121,16 @@ class PairAnswers:
 
 
 def trend(windows: Mapping[str, Estimates], question: PairQuestion, frame: Frame) -> Answers:
-    """Return trends of the answers to a question; without one, of the last part given the first.
+    """Return the trends of a question's answers; without a question, of the last part given the first.
 
     Raises:
-        EstimateError: If there are fewer than two windows, or no statistic is known in all of them.
+        EstimateError: If there are fewer than two windows, or no statistic can be estimated in all of them.
     """
     tables = pair_tables.tables(next(iter(windows.values())).experiment, question, ROWS)
     answers: list[Answer] = []
     for table in tables if question else tables[-1:]:
         statistics, note = _known_statistics(table, list(windows.values()))
-        # The title says what the difference is between.
+        # The title names the two sides of the difference.
         by_name = {"difference" if one.versus else one.name: each for one, each in statistics}
         answer = change.trend(windows, by_name, frame, table.quantity)
         title = f"{table.title}, over time"
@@ -144,33 +144,33 @@ def _known_statistics(
     """Return the statistics that all estimates provide, each with its values, and a note on the others."""
     each = [pair_tables.statistics(estimates, table.statistics) for estimates in of]
     results: list[tuple[PairStatistic, list[Statistic]]] = []
-    lost: list[_Lost] = []
+    missing_ratios: list[_MissingRatio] = []
     for number, one in enumerate(table.statistics):
-        own_statistics = [statistics[number] for statistics in each]
+        values = [statistics[number] for statistics in each]
         unknown = [
             (condition, ratio, estimates.reports)
-            for estimates, statistic in zip(of, own_statistics, strict=True)
+            for estimates, statistic in zip(of, values, strict=True)
             for condition, ratio in pair_tables.denominators(one, statistic)
             if not ratio.is_known
         ]
-        lost += unknown
+        missing_ratios += unknown
         if not unknown:
-            results.append((one, own_statistics))
-    return results, _note(results, lost)
+            results.append((one, values))
+    return results, _note(results, missing_ratios)
 
 
-def _note(results: Sequence[object], lost: Sequence[_Lost]) -> str:
-    """Return a note on the statistics left out; raise EstimateError if none remain."""
-    if not lost:
+def _note(results: Sequence[object], missing_ratios: Sequence[_MissingRatio]) -> str:
+    """Return a note on the omitted statistics; raise EstimateError if none remain."""
+    if not missing_ratios:
         return ""
-    first = {condition.text: ratio.below for condition, ratio, _ in reversed(lost)}
-    conditions = dict.fromkeys(condition.text for condition, _, _ in lost)
+    first = {condition.text: ratio.denominator for condition, ratio, _ in reversed(missing_ratios)}
+    conditions = dict.fromkeys(condition.text for condition, _, _ in missing_ratios)
     shares = (
         f"{text} ({100 * first[text].value:.2g} ± {196 * first[text].stderr:.2g}%)" for text in conditions
     )
-    needed = max(reports_needed(reports, [ratio]) for _, ratio, reports in lost)
+    needed = max(reports_needed(reports, [ratio]) for _, ratio, reports in missing_ratios)
     about = f"{float(f'{needed:.2g}'):,.0f}"
-    text = f"too few boards have {', '.join(shares)} to divide by; it takes about {about} reports"
+    text = f"too few boards have {', '.join(shares)} for a reliable ratio; about {about} reports are needed"
     if not results:
         raise EstimateError(text)
     return f"Left out: {text}."

@@ -1,4 +1,4 @@
-"""Pictures of answers: bars, intervals side by side, distributions, lines over time, heat maps."""
+"""Plot answers as bars, intervals, distributions, lines over time or heat maps."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 from ..arrays import Floats
 from ..plain_text import shorten
 from ..words.numbers import READING_STEPS, decimals
-from ..words.scope import titled
+from ..words.scope import picture_title
 from . import figure as pictures
 from .figure import COLOURS, LINE_ROWS, QUIET, number_axis
 from .rows import AnswerRows, CellRow, ChangeRow, DifferenceRow, PostRow, Row, TopRow, TrendRow
@@ -25,22 +25,22 @@ from .rows import AnswerRows, CellRow, ChangeRow, DifferenceRow, PostRow, Row, T
 _INTERVAL = {"ecolor": pictures.ERROR, "elinewidth": 1.4, "capsize": 3, "zorder": 3}
 _PROCESSED = {"s": 48, "marker": "D", "facecolors": "none", "edgecolors": COLOURS[1], "zorder": 4}
 _ZERO = {"color": "#555555", "linewidth": 0.8}
-_OUTSIDE = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}  # a legend's place, outside the data
+_LEGEND_OUTSIDE = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}  # places a legend outside the data
 _PANEL_INCHES, _ROW_INCHES, _HIGHEST_INCHES = 4.6, 0.3, 24.0
 _OF_SHARES = {"conditional": "share of those devices, %", "difference": "difference, % points"}
-_MOST_LINES = 6  # lines in a picture: more cannot be told apart
+_MAX_LINES = 6  # lines in a picture, because more cannot be told apart
 _CHANGED: dict[str, Any] = {"color": COLOURS[1], "markerfacecolor": COLOURS[1]}
-_TAKEN_AWAY: dict[str, Any] = {"color": COLOURS[1], "markerfacecolor": "white"}
+_ADJUSTED_AWAY: dict[str, Any] = {"color": COLOURS[1], "markerfacecolor": "white"}
 _CHANCE: dict[str, Any] = {"color": QUIET, "markerfacecolor": QUIET}
 _MAP = LinearSegmentedColormap.from_list("shares", ["#ffffff", "#9ec3e6", COLOURS[0], "#08306b"])
-_MOST_WRITTEN = 12  # rows and columns whose numbers fit their cells
-_LONGEST_NAME = 16  # characters of the name of a row or column of cells
-_MOST_CELL_NAMES = 24
+_MAX_WRITTEN = 12  # rows and columns up to which numbers fit into cells
+_LONGEST_NAME = 16  # characters in the name of a heat map's row or column
+_MAX_CELL_NAMES = 24
 
 
 @dataclass(frozen=True)
 class _Panel:
-    """An answer and its axes; arrays have shape (rows,), and shares are percentages."""
+    """An answer and the axes to draw it on; arrays have shape (rows,), and shares are percentages."""
 
     axes: Axes
     answer: AnswerRows
@@ -67,7 +67,7 @@ class _Panel:
         return self.answer.interval_heading
 
     @property
-    def of_the_estimate(self) -> str:
+    def estimate_interval_name(self) -> str:
         return self.interval_name + (" of the estimate" if self.answer.post else "")
 
     def _all(self, name: str, scale: float = 1.0) -> Floats:
@@ -78,23 +78,23 @@ class _Panel:
         return self._all("value", self.scale)
 
     @cached_property
-    def ends(self) -> tuple[Floats, Floats]:
-        """The ends of the intervals."""
+    def interval_ends(self) -> tuple[Floats, Floats]:
+        """The lower and upper bounds of the intervals."""
         return self._all("low", self.scale), self._all("high", self.scale)
 
     @cached_property
     def errors(self) -> Floats:
-        """The distances from the values to both ends of the intervals, shape (2, rows)."""
-        low, high = self.ends
+        """The distances from the values to both bounds of the intervals, shape (2, rows)."""
+        low, high = self.interval_ends
         return np.maximum([self.values - low, high - self.values], 0)
 
     @cached_property
     def truths(self) -> Floats:
-        """The true values, NaN where they are not known."""
+        """The true values, NaN where unknown."""
         return self._all("truth", self.scale)
 
     @property
-    def truth_known(self) -> bool:
+    def is_truth_known(self) -> bool:
         return bool(np.isfinite(self.truths).any())
 
     @property
@@ -108,9 +108,9 @@ class _Panel:
         return self._all("lower"), self._all("upper")
 
     @property
-    def cumulative(self) -> bool:
+    def is_cumulative(self) -> bool:
         """Whether all rows begin at the lowest edge."""
-        return len(self.rows) > 1 and _has_places(self.answer) and len({row.lower for row in self.rows}) == 1
+        return len(self.rows) > 1 and _have_edges(self.answer) and len({row.lower for row in self.rows}) == 1
 
     def number_axes(self) -> None:
         number_axis(self.axes.xaxis, 14)
@@ -121,35 +121,38 @@ _Labels = tuple[str, str]  # for the horizontal and the vertical axis
 
 
 def plot(path: Path | None, answers: Sequence[AnswerRows], title: str = "", subtitle: str = "") -> Figure:
-    """Draw answers one below the other, and write them to `path` if one is given.
+    """Plot answers one below the other, and save the figure to `path` if given.
 
     Args:
         path: The file to write; its suffix selects PNG, PDF or SVG.
         answers: The answers.
         title: The title; by default the experiment with its unit, fleet and windows.
-        subtitle: The line below the title; by default the number of reports and what is drawn.
+        subtitle: The line below the title; by default the number of reports and what is plotted.
     """
     heights = [_inches(answer) for answer in answers] or [_PANEL_INCHES]
     with pictures.figure(path, rows=max(1, len(answers)), heights=heights) as (drawing, panels):
         for i, (axes, answer) in enumerate(zip(panels, answers, strict=False)):
             panel = _Panel(axes, answer)
-            labels, alone = _drawing(answer)(panel), len(answers) == 1
-            head = pictures.as_title(title) or _title(answer) if alone else _panel_title(panel)
-            before = _title(answer).replace("\n", " ") + "; " if title else ""
-            panel_subtitle = subtitle or before + _subtitle(panel, alone)
+            labels, is_alone = _draw_function(answer)(panel), len(answers) == 1
+            head = pictures.as_title(title) or _title(answer) if is_alone else _panel_title(panel)
+            default_title = _title(answer).replace("\n", " ") + "; " if title else ""
+            panel_subtitle = subtitle or default_title + _subtitle(panel, is_alone)
             if answer.quantity == "share" and answer.kind not in ("change", "difference"):
-                pictures.from_zero(axes.xaxis if _rows_are_named(answer) else axes.yaxis)
-            pictures.style(axes, head, "" if i else panel_subtitle, *labels)
-            flat = _rows_are_named(answer) or _drawing(answer) is _heat_map
-            axes.grid(visible=not flat, axis="both" if _drawing(answer) is _heat_map else "y")
+                pictures.start_at_zero(axes.xaxis if _rows_are_named(answer) else axes.yaxis)
+            pictures.style_axes(axes, head, "" if i else panel_subtitle, *labels)
+            has_vertical_grid = _rows_are_named(answer) or _draw_function(answer) is _draw_heat_map
+            axes.grid(
+                visible=not has_vertical_grid,
+                axis="both" if _draw_function(answer) is _draw_heat_map else "y",
+            )
         if len(answers) > 1:
-            pictures.heading(drawing, pictures.as_title(title) or _title(answers[0]))
+            pictures.add_heading(drawing, pictures.as_title(title) or _title(answers[0]))
     return drawing
 
 
 def _title(answer: AnswerRows) -> str:
-    """Return the picture's title, which has two lines for a change."""
-    head = titled(answer.experiment, answer.unit, answer.about)
+    """Return the figure's title, which has two lines for a change."""
+    head = picture_title(answer.experiment, answer.unit, answer.about)
     return f"{head}\nagainst {answer.against}" if answer.against else head
 
 
@@ -161,115 +164,115 @@ def _panel_title(panel: _Panel) -> str:
         return answer.rows[0].name
     if answer.quantity == "reading":
         return "readings"
-    return "share of the fleet below" if panel.cumulative else "share of the fleet"
+    return "share of the fleet below" if panel.is_cumulative else "share of the fleet"
 
 
-def _subtitle(panel: _Panel, alone: bool) -> str:
+def _subtitle(panel: _Panel, is_alone: bool) -> str:
     answer = panel.answer
-    about = f"{answer.title}; " if answer.title and alone else ""
-    if _drawing(answer) is _heat_map:
+    about = f"{answer.title}; " if answer.title and is_alone else ""
+    if _draw_function(answer) is _draw_heat_map:
         half = float(np.median([100 * row.half_width for row in answer.rows]))
         about += f"a cell ±{half:.2g} points; "
     return f"{about}{answer.reports:,} private reports, {panel.interval_name}s"
 
 
-def _has_places(answer: AnswerRows) -> bool:
+def _have_edges(answer: AnswerRows) -> bool:
     """Return whether rows have edges in the reading's unit."""
     return all(row.upper is not None for row in answer.rows)
 
 
-def _drawing(answer: AnswerRows) -> Callable[[_Panel], _Labels]:
+def _draw_function(answer: AnswerRows) -> Callable[[_Panel], _Labels]:
     if answer.kind == "joint" and all(isinstance(row, CellRow) and len(row.cell) == 2 for row in answer.rows):
-        return _heat_map
+        return _draw_heat_map
     if answer.kind in ("joint", "marginal"):
-        return _labels
+        return _draw_labels
     if answer.kind == "histogram":
-        return _histogram if _has_places(answer) else _labels
-    if answer.kind == "change" and len(answer.rows) > LINE_ROWS and _has_places(answer):
-        return _change_along
-    return {"cdf": _cdf, "trend": _trend}.get(answer.kind, _side_by_side)
+        return _draw_histogram if _have_edges(answer) else _draw_labels
+    if answer.kind == "change" and len(answer.rows) > LINE_ROWS and _have_edges(answer):
+        return _draw_changes
+    return {"cdf": _draw_cdf, "trend": _draw_trend}.get(answer.kind, _draw_side_by_side)
 
 
 def _rows_are_named(answer: AnswerRows) -> bool:
-    return _drawing(answer) in (_labels, _side_by_side)
+    return _draw_function(answer) in (_draw_labels, _draw_side_by_side)
 
 
 def _inches(answer: AnswerRows) -> float:
     if not _rows_are_named(answer):
         return _PANEL_INCHES
-    lines = 1.6 if answer.kind in ("top", "ties") else 1.0
-    return min(_HIGHEST_INCHES, 1.9 + _ROW_INCHES * lines * len(answer.rows))
+    lines_per_row = 1.6 if answer.kind in ("top", "ties") else 1.0
+    return min(_HIGHEST_INCHES, 1.9 + _ROW_INCHES * lines_per_row * len(answer.rows))
 
 
-def _histogram(p: _Panel) -> _Labels:
-    """Draw a number's bars from edge to edge; the intervals of many rows are drawn as a band."""
+def _draw_histogram(p: _Panel) -> _Labels:
+    """Draw a number's bars from edge to edge; with many rows, draw the intervals as a band."""
     axes, (lower, upper) = p.axes, p.edges
-    middles, many, method = (lower + upper) / 2, len(p.rows) > LINE_ROWS, p.answer.post
-    if many:
+    middles, has_many_rows, method = (lower + upper) / 2, len(p.rows) > LINE_ROWS, p.answer.post
+    if has_many_rows:
         axes.step(middles, p.values, where="mid", color=COLOURS[0], linewidth=1.2, label="estimate")
         band = {"step": "mid", "color": pictures.BAR, "alpha": 0.6, "linewidth": 0}
-        axes.fill_between(middles, *p.ends, label=p.of_the_estimate, **band)
+        axes.fill_between(middles, *p.interval_ends, label=p.estimate_interval_name, **band)
     else:
         gap = 0.08 * (upper - lower)
         bars = {"width": upper - lower - gap, "align": "edge", "color": pictures.BAR}
         axes.bar(lower + gap / 2, p.values, label="estimate", **bars)
-        axes.errorbar(middles, p.values, p.errors, fmt="none", label=p.of_the_estimate, **_INTERVAL)
-    if p.truth_known:
+        axes.errorbar(middles, p.values, p.errors, fmt="none", label=p.estimate_interval_name, **_INTERVAL)
+    if p.is_truth_known:
         axes.hlines(p.truths, lower, upper, color=pictures.TRUTH, linewidth=2, zorder=4, label="truth")
-    if p.processed and many:
+    if p.processed and has_many_rows:
         axes.plot(middles, p.processed, color=COLOURS[1], linewidth=1.8, zorder=4, label=method)
     elif p.processed:
         axes.scatter(middles, p.processed, label=method, **_PROCESSED)
     axes.axhline(0, **_ZERO)
     axes.set_xlim(lower[0], upper[-1])
     p.number_axes()
-    axes.legend(*_estimate_first(axes))
-    outer = "bins" if many else "bars"
-    return f"{p.unit} (the outer {outer} hold all that lies beyond)", p.quantity
+    axes.legend(*_ordered_legend(axes))
+    outer = "bins" if has_many_rows else "bars"
+    return f"{p.unit} (the outer {outer} include everything beyond)", p.quantity
 
 
-def _labels(p: _Panel) -> _Labels:
-    axes, at = p.axes, pictures.named_rows(p.axes, [row.name for row in p.rows])
+def _draw_labels(p: _Panel) -> _Labels:
+    axes, at = p.axes, pictures.label_rows(p.axes, [row.name for row in p.rows])
     axes.barh(at, p.values, height=0.72, color=pictures.BAR, label="estimate")
-    axes.errorbar(p.values, at, xerr=p.errors, fmt="none", label=p.of_the_estimate, **_INTERVAL)
-    _beside(p, at)
+    axes.errorbar(p.values, at, xerr=p.errors, fmt="none", label=p.estimate_interval_name, **_INTERVAL)
+    _mark_truth(p, at)
     axes.axvline(0, **_ZERO)
     number_axis(axes.xaxis)
-    axes.legend(*_estimate_first(axes), **_OUTSIDE)
+    axes.legend(*_ordered_legend(axes), **_LEGEND_OUTSIDE)
     return p.quantity, ""
 
 
-def _beside(p: _Panel, at: np.ndarray) -> None:
-    """Mark the truth and the post-processed shares of named rows, if there are any."""
-    if p.truth_known:
+def _mark_truth(p: _Panel, at: np.ndarray) -> None:
+    """Mark the true and post-processed shares of labelled rows, if there are any."""
+    if p.is_truth_known:
         mark = {"s": 160, "marker": "|", "linewidths": 2.6, "color": pictures.TRUTH}
         p.axes.scatter(p.truths, at, zorder=4, label="truth", **mark)
     if p.processed:
         p.axes.scatter(p.processed, at, label=p.answer.post, **_PROCESSED)
 
 
-def _estimate_first(axes: Axes) -> tuple[list[Artist], list[str]]:
-    """Return handles and names of a legend, with a parenthesized remark last."""
+def _ordered_legend(axes: Axes) -> tuple[list[Artist], list[str]]:
+    """Return a legend's handles and names, with the estimate first and any parenthesized remark last."""
     both = zip(*axes.get_legend_handles_labels(), strict=True)
     ordered = sorted(both, key=lambda one: one[1].startswith("(") - one[1].startswith("estimate"))
     return [handle for handle, _ in ordered], [name for _, name in ordered]
 
 
-def _side_by_side(p: _Panel) -> _Labels:
-    """Draw each row's value and interval on a line; changes are marked by their kind."""
+def _draw_side_by_side(p: _Panel) -> _Labels:
+    """Draw each row's value and interval on its own line; changes are coloured by significance."""
     axes, answer = p.axes, p.answer
     if not answer.rows:
         axes.set_axis_off()
         middle = {"transform": axes.transAxes, "ha": "center", "va": "center", "wrap": True}
         axes.text(0.5, 0.5, "\n".join(answer.notes), **middle)
         return "", ""
-    at = pictures.named_rows(axes, list(map(_side_name, answer.rows)))
+    at = pictures.label_rows(axes, list(map(_broken_name, answer.rows)))
     label = f"estimate and its {p.interval_name}"
     for i, row in enumerate(answer.rows):
         mark = {"markersize": 6, "elinewidth": 2, "capsize": 4, "label": "" if i else label}
-        look = _look(row, answer.confidence)
+        look = _marker_style(row, answer.confidence)
         axes.errorbar(p.values[i], at[i], xerr=p.errors[:, [i]], fmt="o", **mark, **look)
-    _beside(p, at)
+    _mark_truth(p, at)
     number_axis(axes.xaxis)
     if answer.kind in ("change", "difference"):
         axes.axvline(0, **_ZERO)
@@ -277,50 +280,54 @@ def _side_by_side(p: _Panel) -> _Labels:
         _change_legend(p)
         return f"change of {p.quantity}" + (" points" if answer.quantity == "share" else ""), ""
     if len(axes.get_legend_handles_labels()[1]) > 1:
-        axes.legend(*_estimate_first(axes), **_OUTSIDE)
+        axes.legend(*_ordered_legend(axes), **_LEGEND_OUTSIDE)
     return p.quantity, ""
 
 
-def _side_name(row: Row) -> str:
-    """Break a row's name into lines that are short enough to be shown in full."""
+def _broken_name(row: Row) -> str:
+    """Break a row's name into lines short enough to be shown in full."""
     if isinstance(row, TopRow):
         return f"{row.name}\n{row.probability * 100:.0f}% belongs"
     return row.name.replace(" less ", "\nless ") if isinstance(row, DifferenceRow) else row.name
 
 
-def _look(row: Row, confidence: float) -> dict[str, Any]:
+def _marker_style(row: Row, confidence: float) -> dict[str, Any]:
     if not isinstance(row, ChangeRow):
         return {"color": COLOURS[0]}
     if row.p_adjusted < 1 - confidence:
         return _CHANGED
-    return _TAKEN_AWAY if row.adjusted_away(confidence) else _CHANCE
+    return _ADJUSTED_AWAY if row.adjusted_away(confidence) else _CHANCE
 
 
 def _change_legend(p: _Panel) -> None:
     looks = {"changed": _CHANGED, "may be chance": _CHANCE}
-    if any(_look(row, p.answer.confidence) is _TAKEN_AWAY for row in p.rows):
-        looks["changed if looked at alone,\nmay be chance among so many rows"] = _TAKEN_AWAY
+    if any(_marker_style(row, p.answer.confidence) is _ADJUSTED_AWAY for row in p.rows):
+        looks["changed if considered alone,\nmay be chance among this many rows"] = _ADJUSTED_AWAY
     handles = [Line2D([], [], marker="o", linestyle="-", label=name, **look) for name, look in looks.items()]
-    p.axes.legend(handles=handles, **_OUTSIDE)
+    p.axes.legend(handles=handles, **_LEGEND_OUTSIDE)
 
 
-def _change_along(p: _Panel) -> _Labels:
-    """Draw many changes of a number along its axis, with dots on those that count as changed."""
+def _draw_changes(p: _Panel) -> _Labels:
+    """Draw many changes along a number's axis, with dots on those that count as changed."""
     lower, upper = p.edges
-    x = upper if p.cumulative else (lower + upper) / 2
-    pictures.lines_and_band(p.axes, x, p.values, *p.ends, QUIET, p.interval_name, label="change")
-    changed = np.array([_look(row, p.answer.confidence) is _CHANGED for row in p.rows])
+    x = upper if p.is_cumulative else (lower + upper) / 2
+    pictures.draw_lines_and_band(
+        p.axes, x, p.values, *p.interval_ends, QUIET, p.interval_name, label="change"
+    )
+    changed = np.array([_marker_style(row, p.answer.confidence) is _CHANGED for row in p.rows])
     p.axes.plot(x[changed], p.values[changed], "o", color=COLOURS[1], markersize=4, label="changed")
     p.axes.axhline(0, **_ZERO)
     p.number_axes()
     p.axes.legend()
-    return p.unit, f"change of share of devices{' below' if p.cumulative else ''}, % points"
+    return p.unit, f"change of share of devices{' below' if p.is_cumulative else ''}, % points"
 
 
-def _cdf(p: _Panel) -> _Labels:
+def _draw_cdf(p: _Panel) -> _Labels:
     _, x = p.edges
-    pictures.lines_and_band(p.axes, x, p.values, *p.ends, label="estimate", band_label=p.interval_name)
-    if p.truth_known:
+    pictures.draw_lines_and_band(
+        p.axes, x, p.values, *p.interval_ends, label="estimate", band_label=p.interval_name
+    )
+    if p.is_truth_known:
         p.axes.plot(x, p.truths, color=pictures.TRUTH, linestyle="--", label="truth")
     for share in (0, 100):
         p.axes.axhline(share, **_ZERO)
@@ -329,23 +336,23 @@ def _cdf(p: _Panel) -> _Labels:
     return p.unit, "share of devices below, %"
 
 
-def _trend(p: _Panel) -> _Labels:
-    """Draw a line for each of the largest statistics over the windows, with dates to scale."""
+def _draw_trend(p: _Panel) -> _Labels:
+    """Draw a line over time for each of the largest statistics, with dates to scale."""
     axes = p.axes
     windows = list(dict.fromkeys(row.window for row in p.rows if isinstance(row, TrendRow)))
     names = list(dict.fromkeys(row.name for row in p.rows))
     total = {name: sum(row.value for row in p.rows if row.name == name) for name in names}
-    largest = sorted(names, key=lambda name: -total[name])[:_MOST_LINES]
+    largest = sorted(names, key=lambda name: -total[name])[:_MAX_LINES]
     line_names = [name for name in names if name in largest]
-    moments = pictures.moments_of(windows)
+    moments = pictures.window_starts(windows)
     places = np.arange(len(windows)) if moments is None else np.asarray(date2num(moments))
     closest = float(np.diff(np.sort(places)).min()) if len(places) > 1 else 1.0
     for number, name in enumerate(line_names):
-        of = np.array([row.name == name for row in p.rows])
+        is_selected = np.array([row.name == name for row in p.rows])
         # Shift the lines sideways, so that their error bars can be told apart.
-        aside = 0.0 if len(windows) > LINE_ROWS else 0.05 * closest * (number - (len(line_names) - 1) / 2)
-        at, low, high = places + aside, p.ends[0][of], p.ends[1][of]
-        pictures.intervals(axes, at, p.values[of], low, high, COLOURS[number], name)
+        offset = 0.0 if len(windows) > LINE_ROWS else 0.05 * closest * (number - (len(line_names) - 1) / 2)
+        at, low, high = places + offset, p.interval_ends[0][is_selected], p.interval_ends[1][is_selected]
+        pictures.draw_intervals(axes, at, p.values[is_selected], low, high, COLOURS[number], name)
     if len(line_names) < len(names):
         axes.plot([], [], " ", label=f"(the table has {len(names) - len(line_names)} more)")
     if moments is None:
@@ -356,32 +363,32 @@ def _trend(p: _Panel) -> _Labels:
     number_axis(axes.yaxis)
     unit = p.answer.unit
     if len(line_names) > 1:
-        axes.legend(*_estimate_first(axes), **_OUTSIDE)
+        axes.legend(*_ordered_legend(axes), **_LEGEND_OUTSIDE)
         return "", p.quantity
     if p.answer.quantity == "share":
         return "", f"{line_names[0]} {unit}".strip() + f": {p.quantity}"
     return "", f"{line_names[0]}, {unit}" if unit else f"{line_names[0]} of {p.answer.experiment}"
 
 
-def _heat_map(p: _Panel) -> _Labels:
-    """Draw a joint table of two parts, with a cell for each pair of values, coloured by its share.
+def _draw_heat_map(p: _Panel) -> _Labels:
+    """Draw the joint table of two parts, with a cell for each pair of values, coloured by its share.
 
-    In a small table each cell shows the share and half its interval; in a larger one a small cross marks the
-    cells whose interval contains 0.
+    In a small table, each cell shows the share and half its interval width; in a larger one, a small cross
+    marks cells whose interval contains 0.
     """
     axes = p.axes
     cells = [row.cell for row in p.rows if isinstance(row, CellRow)]
     ((across, down),) = {tuple(part for part, _ in cell) for cell in cells}
     columns, lines = (list(dict.fromkeys(cell[i][1] for cell in cells)) for i in (0, 1))
     shape = (len(columns), len(lines))
-    low, high = p.ends
+    low, high = p.interval_ends
     shares, half = p.values.reshape(shape).T, ((high - low) / 2).reshape(shape).T
     image = axes.pcolormesh(np.clip(shares, 0, None), cmap=_MAP, vmin=0, edgecolors="white", linewidth=1)
     bar = axes.figure.colorbar(image, ax=axes, pad=0.02)
     bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
     bar.set_label("share of devices, %")
     for axis, names in ((axes.xaxis, columns), (axes.yaxis, lines)):
-        apart = -(-len(names) // _MOST_CELL_NAMES)
+        apart = -(-len(names) // _MAX_CELL_NAMES)
         centres = np.arange(0, len(names), apart) + 0.5
         axis.set_ticks(centres, [shorten(name, _LONGEST_NAME) for name in names[::apart]])
         axis.set_tick_params(length=0)
@@ -389,7 +396,7 @@ def _heat_map(p: _Panel) -> _Labels:
         axes.tick_params(axis="x", labelrotation=45)
         for label in axes.get_xticklabels():
             label.set_horizontalalignment("right")
-    if max(shape) <= _MOST_WRITTEN:
+    if max(shape) <= _MAX_WRITTEN:
         dark = np.nanmax(shares) * 0.55
         places = decimals(0.0, 2 * float(np.nanmin(half)), READING_STEPS)
         for (y, x), share in np.ndenumerate(shares):

@@ -1,4 +1,4 @@
-"""The contents of a store, read once for a question: versions, their reports, estimates."""
+"""Read a store once per question: versions, their reports and estimates."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from ..experiments.answerable import answers_of
 from ..plain_text import visible
 from ..store.store import Store, Version
 from ..store.versions import most_reports
-from .periods import grouped
+from .periods import group_windows
 from .question import Selection, WeighBy
 
 T = TypeVar("T")
 
 
 class ReportSource(NamedTuple):
-    """A place where reports were counted; estimates with a common source share reports."""
+    """A histogram in which reports were counted; estimates with a source in common share reports."""
 
     store: str
     fleet: str
@@ -40,21 +40,21 @@ class ReportSource(NamedTuple):
 class ResultCache:
     """A thread-safe cache of counts by window, and of estimates by their counts.
 
-    A window is read and estimated again only when its number of reports changes, by a late report or a merge.
-    Entries are dropped when windows were erased or another file replaced the store.
+    A window is read and estimated again only when its number of reports changes, through a late report or a
+    merge. Entries are no longer used once windows are erased or another file replaces the store.
     """
 
-    _MOST = 400  # results; the least recently used is dropped first
+    _MAX_RESULTS = 400  # beyond this, the least recently used result is dropped
 
-    def __init__(self, most_codes: int = 1 << 21) -> None:
-        self._most_codes = most_codes  # over all windows: 32 MiB
+    def __init__(self, max_codes: int = 1 << 21) -> None:
+        self._max_codes = max_codes  # in all windows, which takes 32 MiB
         self._lock = threading.Lock()
         self._results: OrderedDict[Hashable, Any] = OrderedDict()
         self._windows: OrderedDict[Hashable, tuple[Counts, Counts]] = OrderedDict()
         self._codes = 0
 
     def result(self, key: Hashable, work: Callable[[], T]) -> T:
-        """Return the cached result with this key (an estimate, a scan), or calculate it with `work`."""
+        """Return the cached result for this key, such as an estimate or a scan, or compute it with `work`."""
         with self._lock:
             if key in self._results:
                 self._results.move_to_end(key)
@@ -62,12 +62,12 @@ class ResultCache:
         result = work()
         with self._lock:
             self._results[key] = result
-            while len(self._results) > self._MOST:
+            while len(self._results) > self._MAX_RESULTS:
                 self._results.popitem(last=False)
         return result
 
     def counts(self, store: Store, version: Version, reports: Mapping[str, int]) -> Counts:
-        """Return counts of a version's codes, shape (code_count,).
+        """Return the counts of a version's codes, shape (code_count,).
 
         Args:
             store: The store.
@@ -89,16 +89,16 @@ class ResultCache:
             version: The version.
             reports: The number of reports in each window.
         """
-        absent, of = list[str](), (store, version_key(version))
+        missing, version_part = list[str](), (store, version_key(version))
         for window, n in reports.items():
             with self._lock:
-                entry = self._windows.get((*of, window))
+                entry = self._windows.get((*version_part, window))
             if entry is not None and entry[1].sum() == n:
                 yield window, *entry
             else:
-                absent.append(window)
-        for window, codes, counts in store.window_counts(version, *absent) if absent else ():
-            self._keep((*of, window), (codes, counts))
+                missing.append(window)
+        for window, codes, counts in store.window_counts(version, *missing) if missing else ():
+            self._keep((*version_part, window), (codes, counts))
             yield window, codes, counts
 
     def _keep(self, key: Hashable, counted: tuple[Counts, Counts]) -> None:
@@ -106,7 +106,7 @@ class ResultCache:
             before = self._windows.pop(key, ((), ()))
             self._windows[key] = counted
             self._codes += len(counted[0]) - len(before[0])
-            while self._codes > self._most_codes:
+            while self._codes > self._max_codes:
                 self._codes -= len(self._windows.popitem(last=False)[1][0])
 
 
@@ -115,16 +115,16 @@ class Facts:
     """The contents of a store, read once to answer several questions.
 
     Attributes:
-        at: The time, UTC, that decides which windows have ended. One that has not has no ε for its histogram,
-            because someone who asks again after one more report learns that report.
-        cache: Estimates, including those of earlier Facts.
+        at: The time, UTC, that determines which windows have ended. The histogram of a window that has not
+            ended has no ε, because someone who asks again after one more report learns that report.
+        cache: Cached estimates, including those from earlier Facts.
     """
 
     store: Store
     at: datetime.datetime = field(default_factory=lambda: datetime.datetime.now(datetime.UTC))
     cache: ResultCache = field(default_factory=ResultCache, compare=False)
     _versions: dict[str, tuple[Version, ...]] = field(default_factory=dict)
-    _own: dict[str, dict[int, int]] = field(default_factory=dict)
+    _max_reports_per_board: dict[str, dict[int, int]] = field(default_factory=dict)
     _reports: dict[str, dict[int, dict[str, int]]] = field(default_factory=dict)
 
     def versions(self, fleet: str) -> tuple[Version, ...]:
@@ -137,24 +137,25 @@ class Facts:
         """Return the names of a fleet's experiments, sorted."""
         return tuple(sorted({v.experiment.name for v in self.versions(fleet)}))
 
-    def own(self, fleet: str) -> dict[int, int]:
-        """Return, by version id, the largest number of reports (at least 1) that one board can have.
+    def max_reports_per_board(self, fleet: str) -> dict[int, int]:
+        """Return, by version id, the maximum number of reports (at least 1) from a single board.
 
-        This is what the budgets allow, but not more than any device has report numbers in the store.
+        This is the number that the budgets allow, limited by the largest number of reports from any device in
+        the store.
         """
-        if fleet not in self._own:
-            versions, own = self.versions(fleet), dict[int, int]()
-            # What cheaper versions allow counts too, even if the question is not about them.
+        if fleet not in self._max_reports_per_board:
+            versions, bounds = self.versions(fleet), dict[int, int]()
+            # Include what cheaper versions allow, even if the question is not about them.
             allowed = most_reports(versions)
-            # Reading the devices is slow: do it only if a budget allows a board more than one report.
+            # Reading the devices is slow, so do it only if a budget allows a board more than one report.
             needs_participation = any(n is None or n > 1 for n in allowed.values())
             sent = self.store.participation(fleet) if needs_participation else {}
             for v in versions:
                 by = sent.get(v.experiment.name)
                 bound = [n for n in (allowed[v.id], by and by.most) if n is not None]
-                own[v.id] = max(1, min(bound, default=2**31))
-            self._own[fleet] = own
-        return self._own[fleet]
+                bounds[v.id] = max(1, min(bound, default=2**31))
+            self._max_reports_per_board[fleet] = bounds
+        return self._max_reports_per_board[fleet]
 
     def reports(self, fleet: str) -> dict[int, dict[str, int]]:
         """Return the number of reports accepted, by version id and window."""
@@ -169,20 +170,20 @@ class Facts:
             UsageError: If the fleet, name or version does not exist.
         """
         name, fleet = selection.experiment, selection.fleet
-        named = [v for v in self.versions(fleet) if v.experiment.name == name]
-        if not named:
+        same_name = [v for v in self.versions(fleet) if v.experiment.name == name]
+        if not same_name:
             choose_name("fleet", fleet, tuple(self.store.fleets()), "in this store")
             choose_name("experiment", name, self.names(fleet), f"in fleet {fleet}")
-        chosen = tuple(v for v in named if v.experiment.digest.hex().startswith(selection.version))
-        if not chosen:
-            digests = ", ".join(v.experiment.digest.hex() for v in named)
+        versions = tuple(v for v in same_name if v.experiment.digest.hex().startswith(selection.version))
+        if not versions:
+            digests = ", ".join(v.experiment.digest.hex() for v in same_name)
             raise UsageError(f"{name} has no version {selection.version}; its versions: {digests}")
-        return Selected(self, selection, chosen)
+        return Selected(self, selection, versions)
 
 
 @dataclass(frozen=True)
 class Selected:
-    """The selected reports of a store; made by Facts.selected().
+    """The selected reports of a store; returned by Facts.selected().
 
     Attributes:
         versions: The selected versions, oldest first.
@@ -194,12 +195,12 @@ class Selected:
 
     @property
     def newest(self) -> Version:
-        """The version that was published last."""
+        """The most recently published version."""
         return max(self.versions, key=lambda v: v.serial)
 
     @property
-    def can(self) -> frozenset[str]:
-        """The kinds of questions that all these versions answer, by name in experiments/answerable.py."""
+    def answerable(self) -> frozenset[str]:
+        """The kinds of questions that all these versions answer, named as in experiments/answerable.py."""
         return answers_of(*(v.experiment for v in self.versions))
 
     @property
@@ -209,24 +210,26 @@ class Selected:
 
     @property
     def unit(self) -> str:
-        """The unit of readings in the newest version that has one; otherwise ""."""
+        """The unit of readings in the newest version that has one, otherwise ""."""
         newest_first = sorted(self.versions, key=lambda v: v.serial, reverse=True)
         # A store may come from anyone, and pictures and JSON do not escape control characters.
         return visible(next((v.unit for v in newest_first if v.unit), ""))
 
     @cached_property
-    def there(self) -> Mapping[str, Mapping[int, int]]:
-        """The number of reports by window and version id, over all windows of these versions."""
+    def all_counts(self) -> Mapping[str, Mapping[int, int]]:
+        """The number of reports by window and version id, for all windows of these versions."""
         reports = self.facts.reports(self.selection.fleet)
-        of = {v.id: {w: n for w, n in reports.get(v.id, {}).items() if n} for v in self.versions}
-        windows = sorted(set().union(*of.values()))
-        return {w: {i: counts[w] for i, counts in of.items() if w in counts} for w in windows}
+        counts_by_version = {
+            v.id: {w: n for w, n in reports.get(v.id, {}).items() if n} for v in self.versions
+        }
+        windows = sorted(set().union(*counts_by_version.values()))
+        return {w: {i: counts[w] for i, counts in counts_by_version.items() if w in counts} for w in windows}
 
     @property
     def counts(self) -> Mapping[str, Mapping[int, int]]:
-        """The same for the selected windows that have reports, in their order."""
-        windows = self.selection.windows or self.there
-        return {window: self.there[window] for window in windows if window in self.there}
+        """The same, for the selected windows that have reports, in the order of the selection."""
+        windows = self.selection.windows or self.all_counts
+        return {window: self.all_counts[window] for window in windows if window in self.all_counts}
 
     @property
     def reports(self) -> int:
@@ -242,10 +245,10 @@ class Selected:
         return frozenset(ReportSource(where, fleet, digests[i], window) for window, i in both)
 
     def estimate(self, weigh: WeighBy = "reports") -> Estimates:
-        """Return the estimate, with the histograms of windows added and versions pooled.
+        """Return the estimate, with the windows' histograms summed and versions pooled.
 
         Args:
-            weigh: The way to weigh versions against each other.
+            weigh: How to weight the versions.
 
         Raises:
             UsageError: If there are too many values for `weigh`.
@@ -254,8 +257,8 @@ class Selected:
         """
         self._check_windows()
         counts = tuple((w, tuple(sorted(n.items()))) for w, n in self.counts.items())
-        of = tuple(map(version_key, self.versions))
-        key = self.facts.store, of, weigh, counts
+        version_keys = tuple(map(version_key, self.versions))
+        key = self.facts.store, version_keys, weigh, counts
         return self.facts.cache.result(key, lambda: pooled(self, weigh))
 
     def by_window(self, weigh: WeighBy = "reports", by: str = "") -> dict[str, Estimates]:
@@ -263,7 +266,7 @@ class Selected:
 
         Args:
             weigh: As in estimate().
-            by: "day", "week" or "month" to add windows up by, or "".
+            by: "day", "week" or "month" to combine windows, or "".
 
         Raises:
             UsageError: As estimate().
@@ -271,34 +274,36 @@ class Selected:
         """
         self._check_windows()
         estimates: dict[str, Estimates] = {}
-        for name, windows in grouped(tuple(self.counts), by).items():
+        for name, windows in group_windows(tuple(self.counts), by).items():
             try:
-                one = replace(self, selection=replace(self.selection, windows=windows))
-                estimates[name] = one.estimate(weigh)
+                selected = replace(self, selection=replace(self.selection, windows=windows))
+                estimates[name] = selected.estimate(weigh)
             except EstimateError:
                 continue  # too few reports in this window
         if len(estimates) < 2:
-            chosen = self.selection.windows and {*self.selection.windows} < {*self.there}
-            of = "what was chosen has" if chosen else f"{self.selection.experiment} has"
-            raise EstimateError(f"a trend needs at least 2 windows with reports; {of} {len(estimates)}")
+            is_subset = self.selection.windows and {*self.selection.windows} < {*self.all_counts}
+            subject = "the selection has" if is_subset else f"{self.selection.experiment} has"
+            raise EstimateError(f"a trend needs at least 2 windows with reports; {subject} {len(estimates)}")
         return estimates
 
     def _check_windows(self) -> None:
-        names = tuple(self.there)
-        few = ", ".join(names) if len(names) <= 4 else f"{len(names)}, {names[0]} to {names[-1]}"
-        there = f"it has {few}" if names else "no report has been counted yet"
+        names = tuple(self.all_counts)
+        listed = ", ".join(names) if len(names) <= 4 else f"{len(names)}, {names[0]} to {names[-1]}"
+        advice = f"it has {listed}" if names else "no reports have been counted yet"
         for window in self.selection.windows:
             if window not in names:
-                raise EstimateError(f"{self.selection.experiment} has no reports in window {window}; {there}")
+                raise EstimateError(
+                    f"{self.selection.experiment} has no reports in window {window}; {advice}"
+                )
 
 
 def version_key(version: Version) -> Hashable:
-    """Return a key that changes if windows of a version are erased, because its id may be reused."""
+    """Return a key that changes if any of a version's windows are erased, or if its id is reused."""
     return version.id, version.first_serial, version.erased
 
 
 def pooled(selected: Selected, weigh: WeighBy = "reports") -> Estimates:
-    """Return a new estimate of selected reports.
+    """Return an uncached estimate from the selected reports.
 
     Raises:
         EstimateError: As Selected.estimate().
@@ -312,7 +317,7 @@ def pooled(selected: Selected, weigh: WeighBy = "reports") -> Estimates:
             estimates.append(estimate(version.experiment, total))
     if not estimates:
         raise EstimateError(
-            f"{selection.experiment} has fewer than 2 reports yet in {selection}: an estimate needs 2"
+            f"{selection.experiment} has fewer than 2 reports so far in {selection}; an estimate needs 2"
         )
     if len(estimates) == 1:
         return among_readings(estimates[0])
@@ -320,10 +325,10 @@ def pooled(selected: Selected, weigh: WeighBy = "reports") -> Estimates:
 
 
 def check_apart(before: frozenset[ReportSource], after: frozenset[ReportSource]) -> None:
-    """Raise UsageError if two sides share reports, because a comparison assumes independent sides."""
-    both = before & after
-    if both:
-        window = min(source.window for source in both)
+    """Raise UsageError if two sides share reports, because a comparison assumes that they are independent."""
+    common = before & after
+    if common:
+        window = min(source.window for source in common)
         raise UsageError(
-            f"reports of {window} would be on both sides: compare windows, versions or fleets that are apart"
+            f"reports of {window} would be on both sides; compare windows, versions or fleets without overlap"
         )

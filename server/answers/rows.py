@@ -1,8 +1,8 @@
-"""The rows of answers, in the experiment's own units: frozen data without behaviour of their own.
+"""The rows of answers, in the experiment's own units: plain frozen data.
 
-Each kind of row has a class with what it adds to a share or reading: the truth, if known (Row), the
-probability of belonging to the top (TopRow), before and after (ChangeRow), the window (TrendRow), the
-post-processed share (PostRow), or the texts that it stands for (CandidateRow).
+Each kind of row has a class for the fields that it adds to a share or reading: the true value, if known
+(Row), the probability of belonging to the top k (TopRow), the values before and after (ChangeRow), the window
+(TrendRow), the post-processed share (PostRow), or the texts that it stands for (CandidateRow).
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from ..hints import option
 from ..words.answers import APPROXIMATE
 from ..words.numbers import ENGLISH, decimals, format_estimate, is_too_wide
 
-if TYPE_CHECKING:  # NumPy takes long to load
+if TYPE_CHECKING:  # NumPy is slow to load
     from ..estimate.statistic import HasInterval
 
 CONFIDENCE = 0.95
 
 APPROXIMATE_MARK = ", approximate"
-"""Added to the heading of a table, and to the value of a finding."""
+"""Added to a table's heading, and to a finding's value."""
 
 _OfValues = Literal["histogram", "ranges", "cdf", "quantiles", "moments", "top", "ties"]
 _OfPairs = Literal["joint", "marginal", "conditional", "difference"]
@@ -36,7 +36,7 @@ TITLES: dict[Kind, str] = {
     "quantiles": "quantiles",
     "moments": "mean and spread",
     "top": "most common",
-    "ties": "may belong there as well",
+    "ties": "may also belong there",
     "change": "what changed",
     "trend": "over time",
     "joint": "share of the fleet",
@@ -46,7 +46,7 @@ TITLES: dict[Kind, str] = {
     "candidates": "share of the fleet",
     "discovery": "texts found",
 }
-"""Headings of tables, by kind."""
+"""Table headings, by kind."""
 
 OUTSIDE = "Estimates are noisy, so some fall below 0% or above 100%. Rely on the interval."
 """Shown below a table with a share below 0% or above 100%."""
@@ -54,17 +54,17 @@ OUTSIDE = "Estimates are noisy, so some fall below 0% or above 100%. Rely on the
 
 @dataclass(frozen=True)
 class Row:
-    """A share of the fleet, or a reading, with its interval, and the truth if it is known.
+    """A share of the fleet, or a reading, with its interval, and the true value if known.
 
     Attributes:
         name: The name of the range, label or statistic.
         value: The estimate.
-        low: The lower end of the interval.
-        high: The upper end of the interval.
-        truth: The true value, if a simulation knows it.
-        lower: The lower edge of the bins that a share is of, in the reading's unit, or None.
+        low: The lower bound of the interval.
+        high: The upper bound of the interval.
+        truth: The true value, if known from a simulation.
+        lower: The lower edge of the bins that a share covers, in the reading's unit, or None.
         upper: The upper edge of these bins, likewise.
-        statistic: The statistic that the interval comes from, or None if it is not a single one.
+        statistic: The statistic that the interval is based on, or None if there is no single one.
     """
 
     name: str
@@ -83,12 +83,12 @@ class Row:
 
     @property
     def se(self) -> float | None:
-        """The standard error in the unit of `value`, or None if the interval does not come from one."""
+        """The standard error in the unit of `value`, or None if the interval is not based on one."""
         return getattr(self.statistic, "stderr", None)
 
     @property
     def covered(self) -> bool | None:
-        """Return whether the interval holds the truth; None if the truth is not known."""
+        """Whether the interval contains the true value, or None if that is unknown."""
         return None if self.truth is None else self.low <= self.truth <= self.high
 
     def to_dict(self) -> dict[str, Any]:
@@ -111,12 +111,12 @@ class TopRow(Row):
 
 @dataclass(frozen=True)
 class ChangeRow(Row):
-    """A change, after less before.
+    """A change, after minus before.
 
     Attributes:
         before: The value before.
         after: The value after.
-        p: The p-value of no change.
+        p: The p-value for no change.
         p_adjusted: The p-value that takes all rows of the table into account.
     """
 
@@ -126,7 +126,7 @@ class ChangeRow(Row):
     p_adjusted: float = 1.0
 
     def adjusted_away(self, confidence: float) -> bool:
-        """Return whether it counts as changed by itself, but not if all rows of the table are compared."""
+        """Return whether it would count as changed on its own, but not when all rows are considered."""
         return self.p < 1 - confidence <= self.p_adjusted
 
 
@@ -137,7 +137,8 @@ class TrendRow(Row):
     Attributes:
         window: The window.
         reports: The number of reports in it.
-        histogram_epsilon: The ε of its histogram, or None if it is not known or the window has not ended.
+        histogram_epsilon: The ε of the window's histogram, or None if it is unknown or the window has not
+            ended.
     """
 
     window: str = ""
@@ -147,7 +148,7 @@ class TrendRow(Row):
 
 @dataclass(frozen=True)
 class PostRow(Row):
-    """A raw share with a post-processed one, which has no interval, beside it."""
+    """A raw share alongside a post-processed one, which has no interval."""
 
     processed: float = 0.0
 
@@ -165,17 +166,17 @@ class CellRow(Row):
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON, with a key for each part."""
         parts = {f"part_{part}": value for part, value in self.cell}
-        return parts | {name: one for name, one in super().to_dict().items() if name != "cell"}
+        return parts | {name: value for name, value in super().to_dict().items() if name != "cell"}
 
 
 @dataclass(frozen=True)
 class DifferenceRow(Row):
-    """The statistic under one condition less that under another.
+    """A statistic under one condition minus the same statistic under another.
 
     Attributes:
         first: The value under the first condition.
         second: The value under the second condition.
-        p: The p-value of no difference.
+        p: The p-value for no difference.
     """
 
     first: float = 0.0
@@ -185,11 +186,11 @@ class DifferenceRow(Row):
 
 @dataclass(frozen=True)
 class CandidateRow(Row):
-    """The share of the texts of one slot; without texts, the share of all texts that are not listed.
+    """The share of the texts in one slot; without texts, the share of all unlisted texts.
 
     Attributes:
         texts: The texts.
-        p: The one-sided p-value that no board has them, or None if there are no texts.
+        p: The one-sided p-value for the hypothesis that no board has them, or None if there are no texts.
         p_adjusted: The p-value that takes all rows of the table into account, or None.
     """
 
@@ -204,7 +205,7 @@ class FoundRow(Row):
 
     Attributes:
         text: The text.
-        whole: Whether it is complete; otherwise the last prefix cuts it, and it may go on.
+        whole: Whether it is complete; if not, it fills the last prefix and may continue.
     """
 
     text: str = ""
@@ -213,29 +214,31 @@ class FoundRow(Row):
 
 @dataclass(frozen=True)
 class AnswerRows:
-    """The rows of an answer, with what they are about.
+    """An answer's rows and metadata.
 
     Attributes:
         kind: The kind of question.
         experiment: The experiment's name.
-        quantity: What values are: "share" of the fleet (0 to 1), or "reading" in the experiment's unit.
+        quantity: What the values are: a "share" of the fleet (0 to 1), or a "reading" in the experiment's
+            unit.
         unit: The reading's unit, or "".
-        reports: The number of reports that it rests on.
-        confidence: The probability that an interval holds the population's value, for each row by itself.
+        reports: The number of reports that the answer is based on.
+        confidence: The probability that a single row's interval contains the population's value.
         rows: The rows, all of one class.
-        note: What has to be said with it, or "".
-        about: The reports: fleet, windows and version in words, as far as they are known.
-        against: For a change, the reports before it.
-        post: The name of the post-processing behind the shares beside the unbiased ones, or "".
-        p_values: For a trend, each statistic's name with the p-value of no change over the windows.
-        changes: For a trend, whether each statistic changed, in a sentence; they follow the note.
-        title: What the table shows, if its kind does not say all of it.
-        most: How many rows tables and pictures have besides the last one; 0 for all.
-        extent: For readings, the distance from the lowest to the highest possible one; infinite if unknown.
-        less_sure: Whether the interval of the last row holds less often than the others; the note says so.
+        note: A note to show with the answer, or "".
+        about: A description of the reports: fleet, windows and version, as far as they are known.
+        against: For a change, a description of the reports it is compared with.
+        post: The post-processing method of the processed shares, or "".
+        p_values: For a trend, each statistic's name and the p-value for no change over the windows.
+        changes: For a trend, sentences on whether each statistic changed; shown after the note.
+        title: The table's title, if its kind is not specific enough.
+        most: The maximum number of rows in tables and figures, not counting the last row; 0 for all.
+        extent: For readings, the distance between the lowest and highest possible values; infinite if
+            unknown.
+        less_sure: Whether the last row's interval has a lower confidence than the others; the note says so.
         missing: The share of the fleet without a reading, if the experiment sets `missing`; all other values
-            are then about devices with a reading.
-        approximate: Whether the mechanism has an error that more reports do not remove; the intervals include
+            then refer to devices with a reading.
+        approximate: Whether the mechanism has an error that more reports do not reduce; the intervals include
             it.
     """
 
@@ -266,11 +269,11 @@ class AnswerRows:
 
     @property
     def interval_heading(self) -> str:
-        """The heading of the intervals, with the confidence if it holds for all of them."""
+        """The intervals' column heading, with the confidence if it applies to all of them."""
         return "interval" if self.less_sure else f"{self.confidence * 100:g}% interval"
 
     def limit_rows(self) -> Self:
-        """Return a copy with only the rows that tables and pictures show."""
+        """Return a copy with only the rows that tables and figures show."""
         if not self.most or len(self.rows) <= self.most + 1:
             return self
         return replace(self, rows=(*self.rows[: self.most], self.rows[-1]))
@@ -285,28 +288,28 @@ class AnswerRows:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences that belong below the table: `note`, and what its numbers need to be understood."""
+        """Sentences to show below the table: `note`, and explanations of its numbers."""
         lines = [line for line in (self.note, *self.changes) if line]
         notes = ["\n".join(lines)] if lines else []
         if self.approximate:
             notes.append(APPROXIMATE)
         if self.missing and self.kind == "histogram":
             notes.insert(0, _missing_note(self.missing))
-        if self.quantity == "share" and any(map(_outside, self.limit_rows().telling().rows)):
+        if self.quantity == "share" and any(map(_is_outside, self.limit_rows().telling().rows)):
             processed = f" {option('post', 'nonnegative')} also shows shares from 0% to 100%."
             has_post = self.kind in ("histogram", "ranges") and self.rows[0].truth is None
             notes.append(OUTSIDE + processed * (has_post and not self.post))
         changes = [row for row in self.rows if isinstance(row, ChangeRow)]
         if len(changes) > 1:
             alone = sum(row.adjusted_away(self.confidence) for row in changes)
-            alone_note = f" {alone} would count as changed if looked at alone." if alone else ""
-            notes.append(f"The p-values allow for {len(changes)} rows being compared.{alone_note}")
+            alone_note = f" {alone} would count as changed if considered alone." if alone else ""
+            notes.append(f"The p-values account for the comparison of {len(changes)} rows.{alone_note}")
         return tuple(notes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
-        apart = ("rows", "note", "p_values", "changes", "title", "most", "extent", "less_sure", "missing")
-        head = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in apart}
+        excluded = ("rows", "note", "p_values", "changes", "title", "most", "extent", "less_sure", "missing")
+        head = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in excluded}
         head |= {"missing": self.missing.to_dict()} if self.missing else {}
         head |= {"title": self.title} if self.title else {}
         head |= {"p_values": dict(self.p_values)} if self.p_values else {}
@@ -319,11 +322,11 @@ def _missing_note(row: Row) -> str:
     truth = "" if row.truth is None else f"true {ENGLISH.percent(row.truth, places)}"
     more = ", ".join(filter(None, [interval, truth]))
     share = f"{share} ({more})" if more else share
-    return f"no reading: {share}. All else is about devices with a reading."
+    return f"no reading: {share}. All other values refer to devices with a reading."
 
 
-def _outside(row: Row) -> bool:
-    """Return whether a share is shown as less than 0% or more than 100%."""
+def _is_outside(row: Row) -> bool:
+    """Return whether any number shown for a share is below 0% or above 100%."""
     match row:
         case ChangeRow():
             values = [row.before, row.after]
@@ -340,6 +343,6 @@ def quantile_name(q: float) -> str:
 
 
 def coverage(answers: Iterable[AnswerRows]) -> tuple[int, int]:
-    """Return how many of the answers' intervals hold the truth, and the number of intervals."""
+    """Return how many of the answers' intervals contain the true value, and the number of intervals."""
     rows = [row for a in answers for row in a.rows if row.covered is not None]
     return sum(row.covered is True for row in rows), len(rows)

@@ -1,4 +1,4 @@
-"""A store opened read-only: its fleets, their experiments, and the estimates of these."""
+"""Read-only access to a store: its fleets, their experiments and their estimates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..errors import UsageError, choose_name
 from ..store.store import Store
 from . import second_epsilon
 from .answer import Answers
-from .ask import Reply, ask, estimate_of, over_time
+from .ask import Reply, ask, estimate_of, trend_tables
 from .finding import Findings, find
 from .fleet_estimate import FleetEstimate, Range
 from .query import Facts, Selected
@@ -21,9 +21,9 @@ from .second_epsilon import Shuffling, TwoEpsilons
 
 
 class StoreReader:
-    """A store; made by hushmote.open() from an SQLAlchemy URL such as sqlite:///hushmote.sqlite.
+    """A store; returned by hushmote.open() for an SQLAlchemy URL such as sqlite:///hushmote.sqlite.
 
-    It is a context manager. Without `with` it closes itself when nothing refers to it any more.
+    It is a context manager. Without `with`, it closes itself when it is no longer referenced.
 
     Raises:
         StoreError: If there is no store, or it cannot be read.
@@ -34,7 +34,7 @@ class StoreReader:
         self._finalizer = weakref.finalize(self, self._store.close)
 
     def close(self) -> None:
-        """Close all connections; fleets and experiments taken from it cannot be used any more."""
+        """Close all connections; the store's fleets and experiments can no longer be used."""
         self._finalizer()
 
     def __enter__(self) -> StoreReader:
@@ -51,7 +51,7 @@ class StoreReader:
             UsageError: After close().
         """
         if not self._finalizer.alive:
-            raise UsageError(f"the store {self._store.where} is closed: ask before the end of its with block")
+            raise UsageError(f"the store {self._store.where} is closed; use it before its with block ends")
         return self._store
 
     @property
@@ -76,7 +76,7 @@ class StoreReader:
 
 @dataclass(frozen=True, repr=False)
 class FleetReader:
-    """A fleet of a store; made by StoreReader.fleet().
+    """A fleet in a store; returned by StoreReader.fleet().
 
     Attributes:
         name: The fleet's name.
@@ -95,7 +95,7 @@ class FleetReader:
 
         Args:
             name: The experiment's name, optional if there is only one.
-            unit: The unit of readings, such as "°C"; by default the one in the store.
+            unit: The unit of readings, such as "°C"; by default, the one in the store.
 
         Raises:
             UsageError: If there is no such experiment.
@@ -109,7 +109,7 @@ class FleetReader:
 
 @dataclass(frozen=True, repr=False)
 class ExperimentReader:
-    """An experiment of a fleet; made by FleetReader.experiment().
+    """A fleet's experiment; returned by FleetReader.experiment().
 
     Attributes:
         fleet: The fleet's name.
@@ -123,13 +123,13 @@ class ExperimentReader:
 
     @property
     def unit(self) -> str:
-        """The unit of readings, as given or as in the experiment's file, or ""."""
+        """The unit of readings: the one passed in, or the one from the experiment's file, or ""."""
         return self._selected.unit if self._unit is None else self._unit
 
     @property
     def windows(self) -> tuple[str, ...]:
         """The windows with reports, oldest first: days (2026-11-21), hours (2026-11-21T14), or "all"."""
-        return tuple(self._selected.there)
+        return tuple(self._selected.all_counts)
 
     @property
     def versions(self) -> tuple[str, ...]:
@@ -138,30 +138,30 @@ class ExperimentReader:
 
     @property
     def finding(self) -> Findings:
-        """The answers to its questions over the newest completed days, and whether they changed."""
+        """The answers to its questions over the newest completed days, and whether they have changed."""
         return find(self._facts, Selection(self.name, self.fleet), unit=self._unit, series=True)
 
     def question(self, **options: Any) -> Question:
         """Return a question about this experiment.
 
         Args:
-            options: Other fields of Question.
+            options: The other fields of Question.
 
         Raises:
-            UsageError: If options do not exist or do not go together.
+            UsageError: If options do not exist or conflict.
         """
         fields: dict[str, Any] = {"experiment": self.name, "fleet": self.fleet, "unit": self._unit}
         return Question(**fields | options)
 
     def ask(self, **options: Any) -> Reply:
-        """Return everything that `hushmote estimate` answers: tables, findings and both ε.
+        """Return everything that `hushmote estimate` shows: tables, findings and both ε values.
 
         Args:
             options: The command's options, named as the fields of Question: ranges=["24:"], last="7d".
 
         Raises:
-            UsageError: If options do not exist or do not go together, or no report came in a period.
-            EstimateError: If a window has no reports, or there are fewer than 2 reports in all.
+            UsageError: If options do not exist or conflict, or a period has no reports.
+            EstimateError: If a window has no reports, or there are fewer than 2 reports in total.
         """
         return ask(self._facts, self.question(**options))
 
@@ -174,18 +174,19 @@ class ExperimentReader:
         weigh: WeighBy = "reports",
         confidence: float = CONFIDENCE,
     ) -> FleetEstimate:
-        """Return the estimate over windows added up; by default over the newest 7 completed days.
+        """Return an estimate for the sum of several windows; by default the newest 7 completed days.
 
         Args:
-            windows: Names of windows, or months and spans of days: "2026-11", "2026-11-01..2026-11-07".
-            last: Instead of windows, "7d", "12h" or "2w" before today, or "all" completed ones.
-            version: One version only, by the first digits of its digest; by default all are pooled.
-            weigh: The way to weigh versions against each other.
+            windows: Names of windows, months, or ranges of days: "2026-11", "2026-11-01..2026-11-07".
+            last: Instead of windows, "7d", "12h" or "2w" before today, or "all" for all completed windows.
+            version: The first digits of a version's digest, to use only that version; by default all are
+                pooled.
+            weigh: How to weight the versions.
             confidence: The confidence of the intervals, between 0 and 1.
 
         Raises:
             UsageError: If there is no such version.
-            EstimateError: If a window has no reports, or there are fewer than 2 reports in all.
+            EstimateError: If a window has no reports, or there are fewer than 2 reports in total.
         """
         question = self.question(
             windows=windows, last=last, version=version, weigh=weigh, confidence=confidence
@@ -205,19 +206,19 @@ class ExperimentReader:
         pair: PairQuestion = NO_QUESTION,
         by: str = "",
     ) -> Answers:
-        """Return the trends of statistics: a row for each window, with the ε of its histogram, and a test.
+        """Return trends: a row for each window, with its histogram's ε, and a test for change.
 
         Args:
             statistics: "mean", ranges or labels; if this and `quantiles` are empty, a number's mean or the
                 shares of the labels.
-            windows: As in estimate(); by default all completed ones.
+            windows: As in estimate(); by default all completed windows.
             version: As in estimate().
             weigh: As in estimate().
             confidence: As in estimate().
-            shuffling: The parameters for calculating the ε of a histogram.
+            shuffling: The parameters for computing a histogram's ε.
             quantiles: Quantiles of a number, between 0 and 1.
             pair: The question about a pair.
-            by: "day", "week" or "month" to add windows up by, or "".
+            by: "day", "week" or "month" to sum windows by, or "".
 
         Raises:
             HushmoteError: As estimate().
@@ -227,8 +228,8 @@ class ExperimentReader:
         question = self.question(windows=windows, version=version, trend=True, by=by or None, **how)
         facts = self._facts
         resolved = question.resolve(facts)
-        trends = over_time(facts, resolved, statistics)
-        return second_epsilon.beside(facts, trends, resolved.selection, shuffling, by)
+        trends = trend_tables(facts, resolved, statistics)
+        return second_epsilon.add_epsilons(facts, trends, resolved.selection, shuffling, by)
 
     def compare(
         self,
@@ -239,7 +240,7 @@ class ExperimentReader:
         confidence: float = CONFIDENCE,
         quantiles: Sequence[float] = (),
     ) -> Answers:
-        """Compare the last days, hours or weeks before today with the period of the same length before them.
+        """Compare the last days, hours or weeks before today with the preceding period of the same length.
 
         Args:
             length: "7d", "12h" or "2w".
@@ -253,7 +254,7 @@ class ExperimentReader:
             The tables of FleetEstimate.change_since().
 
         Raises:
-            UsageError: If one of the two periods has no report, or `length` is malformed.
+            UsageError: If either period has no reports, or `length` is malformed.
         """
         how: dict[str, Any] = {"version": version, "weigh": weigh, "confidence": confidence}
         question = self.question(last=length, against=BEFORE, **how)
@@ -271,15 +272,15 @@ class ExperimentReader:
         shuffling: Shuffling | None = None,
         apart: bool = False,
     ) -> TwoEpsilons:
-        """Return the ε of a report, and of the histogram over windows as estimate() adds them up.
+        """Return the ε of a report, and that of the windows' histogram as summed by estimate().
 
-        The latter protects only against someone who sees nothing but histograms.
+        The latter applies only to someone who sees nothing but histograms.
 
         Args:
             windows: As in estimate().
             version: As in estimate().
-            shuffling: The parameters for calculating the ε of a histogram.
-            apart: Whether the windows are seen one by one rather than added up.
+            shuffling: The parameters for computing a histogram's ε.
+            apart: Whether the windows are seen individually rather than summed.
         """
         facts = self._facts
         selection = self.question(windows=windows, version=version).resolve(facts).selection

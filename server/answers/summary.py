@@ -1,4 +1,4 @@
-"""Three plain sentences about answers: how private, how exact, what next."""
+"""Three plain sentences about answers: how private they are, how exact they are, and what to do next."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,26 +27,27 @@ class Guide:
     next: str
 
     def words(self) -> str:
-        """Return the three sentences, a line each, with labels."""
+        """Return the three sentences with labels, each on its own line."""
         return f"Privacy: {self.private}\nHow exact: {self.exact}\nNext: {self.next}"
 
 
 def guide(answers: Sequence[AnswerRows], epsilons: TwoEpsilons, windows: int) -> Guide:
-    """Return sentences about answers.
+    """Return the three sentences about these answers.
 
     Args:
         answers: The answers.
-        epsilons: Both ε of the answers.
-        windows: The number of windows with reports, if further questions could be asked about them, otherwise
-            1.
+        epsilons: Both ε values of the answers.
+        windows: The number of windows with reports if trends can be asked for, otherwise 1.
     """
-    return Guide(belief_of_all((epsilons.report, epsilons.own)), exact(answers), _next(answers, windows))
+    return Guide(
+        belief_of_all((epsilons.report, epsilons.own)), exactness(answers), _next_step(answers, windows)
+    )
 
 
 def half_width(answer: AnswerRows) -> float:
-    """Return half the width of the table's middle interval, or of the mean's interval for moments.
+    """Return half of a table's median interval width, or for moments, half of the mean's.
 
-    It is 0 if every interval is the whole range.
+    The result is 0 if every interval has zero width.
     """
     rows = answer.rows[:1] if answer.kind == "moments" else answer.rows
     return median([row.half_width for row in rows if row.high > row.low] or [0.0])
@@ -58,26 +59,26 @@ def is_noisy(answer: AnswerRows) -> bool:
 
 
 def answer_in_focus(answers: Sequence[A]) -> A:
-    """Return the table to describe the errors of: a pair's difference or conditional, otherwise the first."""
-    of_pairs = [one for kind in _OF_PAIRS[:2] for one in answers if one.kind == kind]
-    return next(iter(of_pairs), answers[0])
+    """Return the table whose errors to describe: a pair's difference or conditional, otherwise the first."""
+    pair_answers = [answer for kind in _OF_PAIRS[:2] for answer in answers if answer.kind == kind]
+    return next(iter(pair_answers), answers[0])
 
 
-def exact(answers: Sequence[AnswerRows]) -> str:
-    """Return a sentence on how exact the answers are; for a pair, from the most to the least exact row."""
+def exactness(answers: Sequence[AnswerRows]) -> str:
+    """Return a sentence on how exact the answers are; for a pair, on the most and least exact rows."""
     confidence = answers[0].confidence
     if answers[0].kind in _OF_PAIRS:
-        about = answer_in_focus(answers)
-        widths = sorted(((row.name, row.half_width) for row in about.rows), key=lambda row: row[1])
-        unit = None if about.quantity == "share" else about.unit
+        answer = answer_in_focus(answers)
+        widths = sorted(((row.name, row.half_width) for row in answer.rows), key=lambda row: row[1])
+        unit = None if answer.quantity == "share" else answer.unit
         ends = widths if len(widths) == 1 else [widths[0], widths[-1]]
-        return words.best_to_worst(about.heading, ends, unit, confidence)
+        return words.exactness_range(answer.heading, ends, unit, confidence)
     if not any(a.rows for a in answers):
-        return "No text stands out from what chance shows."
-    if not _any_tells(answers):
-        return "These reports are too few to tell anything."
+        return "No text stands out from the noise."
+    if not _any_informative(answers):
+        return "There are too few reports to say anything."
     parts: list[tuple[str, float, str | None]] = []
-    telling = [a for a in answers if _any_tells([a])]
+    telling = [a for a in answers if _any_informative([a])]
     shares = [a for a in telling if a.quantity == "share"]
     readings = [a for a in telling if a.quantity == "reading"]
     range_rows = [row for a in shares if a.kind == "ranges" for row in a.rows]
@@ -92,30 +93,30 @@ def exact(answers: Sequence[AnswerRows]) -> str:
         halves = [row.half_width for row in rows if row.name == first.name]
         parts.append((f"the {first.name}", median(halves), readings[0].unit))
     if not parts:
-        return "What was asked for holds all reports, whatever the readings are."
+        return "The ranges that you asked for include all reports, whatever the readings are."
     if answers[0].kind == "change":
         parts = [(f"a change in {what}", half, unit) for what, half, unit in parts]
-    return words.exact(parts, confidence, "at each point in time, " if answers[0].kind == "trend" else "")
+    return words.exactness(parts, confidence, "at each point in time, " if answers[0].kind == "trend" else "")
 
 
-def _any_tells(answers: Sequence[AnswerRows]) -> bool:
+def _any_informative(answers: Sequence[AnswerRows]) -> bool:
     return any(a.tells(row) for a in answers for row in a.rows)
 
 
-def _next(answers: Sequence[AnswerRows], windows: int) -> str:
+def _next_step(answers: Sequence[AnswerRows], windows: int) -> str:
     first = answers[0]
     if first.approximate and first.rows:
-        return words.capitalize(words.halved(first.reports, approximate=True))
+        return words.capitalize(words.halving_advice(first.reports, approximate=True))
     if first.kind == "trend":
         return f"With {words.FOUR_TIMES} reports, {words.HALF_AS_WIDE}"
     if first.kind == "change":
-        return f"With {words.FOUR_TIMES} reports on both sides, changes half as large would show."
+        return f"With {words.FOUR_TIMES} reports on both sides, changes half as large would be detected."
     if not first.rows:
         more = f"{words.FOUR_TIMES} reports ({4 * first.reports:,})"
         return f"With {more}, texts with about half that share would be found."
-    if not _any_tells(answers):
+    if not _any_informative(answers):
         return "Wait for more reports, or ask more devices."
-    text = words.halved(first.reports)
+    text = words.halving_advice(first.reports)
     if first.quantity == "share" and is_noisy(first):
         wider = (
             f"Ask for fewer, wider rows ({option('rows', '8')}, {option('range')}), or wait: "

@@ -1,8 +1,8 @@
 """Tables for the terminal and for notebooks.
 
-They fit a terminal of at least LEAST_WIDTH columns and never cut a number. If room is short, headings break
-first, then bars are dropped, then labels are shortened and texts break. A table whose numbers need more room
-than that extends beyond the terminal's edge.
+They fit a terminal of at least MIN_WIDTH columns and never truncate a number. If space is short, headings
+wrap first, then bars are dropped, then labels are truncated and texts wrap. A table whose numbers need more
+space extends beyond the terminal's edge.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .rows import AnswerRows, CandidateRow, CellRow, ChangeRow, DifferenceRow, P
 
 
 class PlainConsole(Console):
-    """A console that prints texts literally: no [markup], no :emoji:, and control characters escaped."""
+    """A console that prints text literally, without [markup] or :emoji:, and escapes control characters."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, markup=False, emoji=False, **options)
@@ -58,7 +58,7 @@ class Printable:
 
     def __str__(self) -> str:
         text = io.StringIO()
-        # Without force_jupyter=False, rich would print into a notebook's cell by itself.
+        # Without force_jupyter=False, rich would print into a notebook's cell directly.
         console = Console(file=text, width=80, color_system=None, highlight=False, force_jupyter=False)
         console.print(self, crop=False)
         return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
@@ -67,24 +67,24 @@ class Printable:
 
 
 _GAP = 2  # characters between two columns of a table
-_LEAST = 8  # fewest characters of a shortened label or a broken text
-_LONG_WORD = 20  # longer words of a text may be broken
-_WIDEST = 100_000
-LEAST_WIDTH = 60
+_MIN_WIDTH = 8  # minimum width of a truncated label or a wrapped text, in characters
+_LONG_WORD = 20  # characters; longer words in a text may be broken
+_UNLIMITED_WIDTH = 100_000
+MIN_WIDTH = 60
 """The width of the narrowest terminal that tables fit, in columns."""
 
 
 def plain(text: str) -> Text:
-    """Return a text that any console shows unchanged, even one that interprets markup."""
+    """Return text that any console shows unchanged, even one that interprets markup."""
     return Text(visible(text))
 
 
 class FittedTable(Table):
-    """A table that shows its texts literally and fits the console's width.
+    """A table that shows text literally and fits the console's width.
 
-    A right-justified column has numbers, which are never cut or broken. A column with no_wrap has labels,
-    which are shortened with …; others have texts, which break at spaces. A column with overflow="crop" has
-    bars.
+    Right-justified columns contain numbers, which are never truncated or wrapped. Columns with no_wrap
+    contain labels, which are truncated with …; columns with overflow="crop" contain bars; all others contain
+    text, which wraps at spaces.
     """
 
     def add_column(self, header: Any = "", *arguments: Any, **options: Any) -> None:
@@ -98,15 +98,17 @@ class FittedTable(Table):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Render the table, fitted to the console's width."""
         columns = [_Measured(console, column, self.show_header) for column in self.columns]
-        fitted = _fitted(columns, max(options.max_width, LEAST_WIDTH))
+        fitted = _fit_columns(columns, max(options.max_width, MIN_WIDTH))
         width = max(options.max_width, _total([width for _, width in fitted]))
         yield from self._plain(fitted).__rich_console__(console, options.update_width(width))
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        """Return the table's natural width, and the smallest one to which it can be fitted."""
+        """Return the table's natural width, and the smallest width that it can be fitted to."""
         columns = [_Measured(console, column, self.show_header) for column in self.columns]
-        widest, least = (_total([getattr(c, name) for c in columns]) for name in ("natural", "least"))
-        return Measurement(least, widest).with_maximum(options.max_width)
+        widest, narrowest = (
+            _total([getattr(c, name) for c in columns]) for name in ("natural_width", "min_width")
+        )
+        return Measurement(narrowest, widest).with_maximum(options.max_width)
 
     def _plain(self, fitted: Sequence[tuple[_Measured, int]]) -> Table:
         table = Table(
@@ -139,41 +141,41 @@ class FittedTable(Table):
 
 
 class _Measured:
-    """A column with its widths: natural, with a broken heading, and the smallest that cuts no number."""
+    """A column and its widths: natural, with a wrapped heading, and the smallest that keeps numbers whole."""
 
     def __init__(self, console: Console, column: Column, header: bool) -> None:
         self.column = column
         self.number = column.justify == "right"
         self.bar = column.overflow == "crop"
-        options = console.options.update_width(_WIDEST)
+        options = console.options.update_width(_UNLIMITED_WIDTH)
         cells = [Measurement.get(console, options, cell) for cell in column.cells]
         head = Measurement.get(console, options, column.header) if header else Measurement(0, 0)
         body = max((cell.maximum for cell in cells), default=0)
-        self.natural = max(body, head.maximum)
-        self.broken = max(body, head.minimum)
+        self.natural_width = max(body, head.maximum)
+        self.broken_width = max(body, head.minimum)
         if self.number:
-            self.least = self.broken
+            self.min_width = self.broken_width
         elif column.no_wrap:
-            self.least = min(self.broken, max(_LEAST, head.minimum))
+            self.min_width = min(self.broken_width, max(_MIN_WIDTH, head.minimum))
         else:
             words = max([cell.minimum for cell in cells] + [head.minimum], default=0)
-            self.least = min(self.broken, max(min(words, _LONG_WORD), _LEAST))
+            self.min_width = min(self.broken_width, max(min(words, _LONG_WORD), _MIN_WIDTH))
 
 
 def _total(widths: Sequence[int]) -> int:
     return sum(widths) + _GAP * max(0, len(widths) - 1)
 
 
-def _fitted(columns: Sequence[_Measured], width: int) -> list[tuple[_Measured, int]]:
-    """Return the columns to show, with widths that fit this width unless their numbers need more."""
+def _fit_columns(columns: Sequence[_Measured], space: int) -> list[tuple[_Measured, int]]:
+    """Return the columns to show and their widths, which fit the space unless numbers need more."""
     without_bars = [column for column in columns if not column.bar]
-    for chosen in (columns, without_bars):
-        for widths in ([c.natural for c in chosen], [c.broken for c in chosen]):
-            if _total(widths) <= width:
-                return list(zip(chosen, widths, strict=True))
-    widths = [column.broken for column in without_bars]
-    while _total(widths) > width:
-        over = [i for i, column in enumerate(without_bars) if widths[i] > column.least]
+    for columns_to_fit in (columns, without_bars):
+        for widths in ([c.natural_width for c in columns_to_fit], [c.broken_width for c in columns_to_fit]):
+            if _total(widths) <= space:
+                return list(zip(columns_to_fit, widths, strict=True))
+    widths = [column.broken_width for column in without_bars]
+    while _total(widths) > space:
+        over = [i for i, column in enumerate(without_bars) if widths[i] > column.min_width]
         if not over:
             break
         widths[max(over, key=lambda i: widths[i])] -= 1  # the widest label or text is narrowed first
@@ -188,7 +190,7 @@ def table(
     Args:
         title: The title.
         headings: The headings of the columns.
-        text_columns: The indices of columns with words; all others have numbers.
+        text_columns: The indices of columns that contain words; all others contain numbers.
         header: Whether to show the headings.
     """
     style = {"box": None, "pad_edge": False, "padding": (0, 1), "show_header": header}
@@ -200,17 +202,17 @@ def table(
     return result
 
 
-def text_table(of: TextTable) -> RenderableType:
-    """Return a table of texts with its notes."""
-    result = table("", of.headings, of.text_columns)
-    for row in of.rows:
+def text_table(text: TextTable) -> RenderableType:
+    """Render a TextTable with its notes."""
+    result = table("", text.headings, text.text_columns)
+    for row in text.rows:
         result.add_row(*row, style="bold" if row[0].startswith("> ") else "")
-    title = [Text(visible(of.title), style="bold")] if of.title else []
-    return Group(*([*title, result] if of.rows else []), *map(plain, of.notes))
+    title = [Text(visible(text.title), style="bold")] if text.title else []
+    return Group(*([*title, result] if text.rows else []), *map(plain, text.notes))
 
 
-def named(facts: Iterable[tuple[str, str]]) -> FittedTable:
-    """Return a table of facts and their names; a fact without a name continues the previous one."""
+def facts_table(facts: Iterable[tuple[str, str]]) -> FittedTable:
+    """Return a table of named facts; a fact without a name continues the previous one."""
     result = table(header=False)
     result.add_column(style="bold", no_wrap=True)
     result.add_column()
@@ -222,15 +224,15 @@ def named(facts: Iterable[tuple[str, str]]) -> FittedTable:
 def sheet(
     lines: Iterable[str], facts: Iterable[tuple[str, str]], sections: Iterable[TextTable]
 ) -> RenderableType:
-    """Return sentences, facts and tables, with empty lines between."""
-    parts: list[RenderableType] = [*map(plain, lines), "", named(facts)]
+    """Return sentences, facts and tables, separated by empty lines."""
+    parts: list[RenderableType] = [*map(plain, lines), "", facts_table(facts)]
     for section in sections:
         parts += ["", text_table(section)] if section.rows else [text_table(section)]
     return Group(*parts)
 
 
 def facts_html(lines: Iterable[str], facts: Iterable[tuple[str, str]]) -> str:
-    """Return lines and facts for a notebook."""
+    """Return lines and facts as HTML for a notebook."""
     rows = (f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in facts)
     return f"{''.join(f'<p>{escape(line)}</p>' for line in lines)}<table>{''.join(rows)}</table>"
 
@@ -239,46 +241,46 @@ _BAR_CELLS = 14
 _BLOCKS = "▁▂▃▄▅▆▇█"
 DEVIATION = "standard deviation"
 TOO_FEW = "too few reports"
-"""Shown in place of an interval that would include nearly everything."""
+"""Shown in place of an interval that would be too wide to be useful."""
 
 
-def blocks(values: Sequence[float], low: float | None = None) -> str:
-    """Return values as one line of blocks, or "" if there are none.
+def sparkline(values: Sequence[float], low: float | None = None) -> str:
+    """Return values as a line of block characters, or "" if there are no values.
 
     Args:
-        values: The values; the largest is a full block.
-        low: The value of the lowest block; by default the smallest value.
+        values: The values; the largest becomes a full block.
+        low: The value of the lowest block; by default, the smallest value.
     """
-    least = min(values, default=0.0) if low is None else low
-    most = max(values, default=0.0)
-    if most <= least:
+    lowest = min(values, default=0.0) if low is None else low
+    highest = max(values, default=0.0)
+    if highest <= lowest:
         return _BLOCKS[0] * len(values) if values and low is None else ""
-    heights = ((max(value, least) - least) / (most - least) for value in values)
+    heights = ((max(value, lowest) - lowest) / (highest - lowest) for value in values)
     return "".join(_BLOCKS[round(height * (len(_BLOCKS) - 1))] for height in heights)
 
 
-def over_time(table_of: AnswerRows) -> FittedTable:
-    """Return a trend with a line for each statistic: first value, sparkline, last value."""
+def trend_table(table_of: AnswerRows) -> FittedTable:
+    """Return a trend table with one line per statistic: first value, sparkline and last value."""
     number = _number(table_of)
     unit = "%" if table_of.quantity == "share" else f" {table_of.unit}".rstrip()
     result = table(table_of.heading)
     for heading in ("", "first", "", "last"):
         result.add_column(heading, justify="right" if heading else "left", no_wrap=not heading)
     for name in dict.fromkeys(row.name for row in table_of.rows):
-        of = [row for row in table_of.rows if row.name == name]
-        exact_rows = [row for row in of if table_of.tells(row)]
+        rows = [row for row in table_of.rows if row.name == name]
+        exact_rows = [row for row in rows if table_of.tells(row)]
         ends = (
             [f"{number(row.value)}{unit}" for row in (exact_rows[0], exact_rows[-1])]
             if exact_rows
             else [TOO_FEW, ""]
         )
-        result.add_row(name, ends[0], blocks([row.value for row in exact_rows]), ends[1])
+        result.add_row(name, ends[0], sparkline([row.value for row in exact_rows]), ends[1])
     return result
 
 
-def _bar(share: float, most: float) -> str:
-    """Return a horizontal bar in eighths of a character."""
-    eighths = max(0, round(share / most * _BAR_CELLS * 8)) if most > 1e-9 else 0
+def _bar(share: float, max_share: float) -> str:
+    """Return a horizontal bar with a resolution of an eighth of a character."""
+    eighths = max(0, round(share / max_share * _BAR_CELLS * 8)) if max_share > 1e-9 else 0
     full, rest = divmod(min(eighths, _BAR_CELLS * 8), 8)
     return "█" * full + ("" if rest == 0 else " ▏▎▍▌▋▊▉"[rest])
 
@@ -289,40 +291,43 @@ def _mark(row: Row) -> Text:
 
 @dataclass(frozen=True)
 class _Column:
-    """A heading, and how to get its cell from a row: a number, which is never cut, or words.
+    """A heading, and a function that returns a row's cell: a number, which is never truncated, or words.
 
     Attributes:
-        shortened: Whether words are cut if room is short; otherwise they continue on the next line.
+        has_words: Whether the cells contain words.
+        is_shortened: Whether words are truncated if space is short; otherwise they wrap.
     """
 
     heading: str
     cell: Callable[[Any], str | Text]
-    words: bool = False
-    shortened: bool = False
+    has_words: bool = False
+    is_shortened: bool = False
 
 
 def answer(table_of: AnswerRows, title: str = "") -> FittedTable:
-    """Return an answer's table: shares in percent or readings in their unit, with intervals."""
+    """Return an answer as a table: shares in percent or readings in their unit, with intervals."""
     table_of = table_of.limit_rows()
     columns = _columns(table_of)
     result = table(title or table_of.heading)
     for column in columns:
         result.add_column(
-            column.heading, justify="left" if column.words else "right", no_wrap=column.shortened
+            column.heading, justify="left" if column.has_words else "right", no_wrap=column.is_shortened
         )
-    barred = (Row, PostRow, CandidateRow, CellRow)
-    bars = table_of.quantity == "share" and _row_class(table_of) in barred
-    if bars:
+    classes_with_bars = (Row, PostRow, CandidateRow, CellRow)
+    has_bars = table_of.quantity == "share" and _row_class(table_of) in classes_with_bars
+    if has_bars:
         result.add_column("", no_wrap=True, overflow="crop", style="blue")
-    most = max([row.value for row in table_of.rows if table_of.tells(row)] + [0.0])
+    max_share = max([row.value for row in table_of.rows if table_of.tells(row)] + [0.0])
     for row in table_of.rows:
         cells = [column.cell(row) for column in columns]
-        result.add_row(*cells, *([_bar(row.value if table_of.tells(row) else 0.0, most)] if bars else []))
+        result.add_row(
+            *cells, *([_bar(row.value if table_of.tells(row) else 0.0, max_share)] if has_bars else [])
+        )
     return result
 
 
 def html(table_of: AnswerRows) -> str:
-    """Return the same table for a notebook."""
+    """Return the same table as HTML for a notebook."""
     table_of = table_of.limit_rows()
     columns = _columns(table_of)
     headings = "".join(f"<th>{escape(column.heading)}</th>" for column in columns)
@@ -346,8 +351,8 @@ def _columns(table_of: AnswerRows) -> list[_Column]:
     number = _number(table_of)
     has_truth, level = any(row.truth is not None for row in table_of.rows), 1 - table_of.confidence
     # A range of numbers must not be shortened like a label.
-    words = all(row.upper is None for row in table_of.rows)
-    columns = [_Column(_heading(table_of), lambda r: r.name, words, words and share)]
+    has_words = all(row.upper is None for row in table_of.rows)
+    columns = [_Column(_heading(table_of), lambda r: r.name, has_words, has_words and share)]
     if kind is TrendRow:
         reports = _Column("reports", lambda r: f"{r.reports:,}")
         columns = [_Column("window", lambda r: r.window), *columns, reports]
@@ -363,15 +368,15 @@ def _columns(table_of: AnswerRows) -> list[_Column]:
     def format_value(row: Row) -> str:
         if not table_of.tells(row):
             return "–"
-        # A spread of which only an upper bound is known.
+        # Only an upper bound of this standard deviation is known.
         at_most = not share and row.low == 0 < row.value and row.name == DEVIATION
         return f"at most {number(row.high)}" if at_most else number(row.value)
 
-    def between(row: Row) -> str:
+    def format_interval(row: Row) -> str:
         return f"{number(row.low)} to {number(row.high)}" if table_of.tells(row) else TOO_FEW
 
     columns.append(_Column(f"{value} {unit}".strip(), format_value))
-    columns.append(_Column(table_of.interval_heading, between))
+    columns.append(_Column(table_of.interval_heading, format_interval))
     if has_truth:
         columns.append(_Column("truth in it", lambda r: "" if r.covered is None else _mark(r)))
     if kind is PostRow:
@@ -389,12 +394,12 @@ _HEADED = ("histogram", "ranges", "cdf", "top", "ties", "change", "candidates", 
 
 
 def _heading(table_of: AnswerRows) -> str:
-    headed = table_of.quantity == "share" and table_of.kind in _HEADED
-    return table_of.unit or table_of.experiment if headed else ""
+    has_heading = table_of.quantity == "share" and table_of.kind in _HEADED
+    return table_of.unit or table_of.experiment if has_heading else ""
 
 
 def _number(table_of: AnswerRows) -> Callable[[float], str]:
-    """Return a formatter of numbers, shares in percent, with the decimals of the narrowest interval shown."""
+    """Return a formatter (percent for shares) with the precision of the narrowest interval shown."""
     scale = 100 if table_of.quantity == "share" else 1
     halves = [scale * row.half_width for row in table_of.telling().rows if row.high > row.low]
     places = decimals(0.0, 2 * min(halves, default=0.0))
@@ -407,17 +412,17 @@ def _p_value(p: float | None, level: float) -> Text:
     return Text("< 0.0001" if p < 1e-4 else f"{p:.4f}", style="green" if p < level else "")
 
 
-def answers(tables: Sequence[AnswerRows], draw: Callable[[AnswerRows], FittedTable] = answer) -> None:
-    """Print several answers' tables, each made by `draw`."""
-    out.print(stacked(tables, draw))
+def print_answers(tables: Sequence[AnswerRows], draw: Callable[[AnswerRows], FittedTable] = answer) -> None:
+    """Print the tables of several answers, each created by `draw`."""
+    out.print(stack_tables(tables, draw))
 
 
-def stacked(tables: Sequence[AnswerRows], draw: Callable[[AnswerRows], FittedTable] = answer) -> Group:
-    """Return several answers' tables, each note once below its table, and an empty line between two."""
+def stack_tables(tables: Sequence[AnswerRows], draw: Callable[[AnswerRows], FittedTable] = answer) -> Group:
+    """Return the tables of several answers, separated by empty lines, with each note shown only once."""
     parts: list[RenderableType] = []
     notes = set[str]()
-    for number, one in enumerate(tables):
-        parts += ["", draw(one)] if number else [draw(one)]
-        parts += [plain(note) for note in one.notes if note not in notes]
-        notes.update(one.notes)
+    for i, answer_rows in enumerate(tables):
+        parts += ["", draw(answer_rows)] if i else [draw(answer_rows)]
+        parts += [plain(note) for note in answer_rows.notes if note not in notes]
+        notes.update(answer_rows.notes)
     return Group(*parts)

@@ -1,4 +1,4 @@
-"""Which windows have ended, so that no more reports are counted into them, and which are to be erased."""
+"""Determine which windows have ended, so that they are final, and which are due for erasure."""
 
 import datetime
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..wire.limits import kept_hours
 
 SETTLED = datetime.timedelta(minutes=2)
-"""The time after a window's end until its batches are committed and all aggregators' clocks are past it."""
+"""The delay after a window's end until its batches are committed and every clock is past the end."""
 
 
 _OVERDUE = datetime.timedelta(hours=1)  # an aggregator erases a window within an hour of its time
@@ -18,9 +18,9 @@ class Due:
     """The windows to erase because of their age.
 
     Attributes:
-        window: The next window to erase later, or "" if there is none.
-        time: When it is to be erased, UTC, or None.
-        overdue: The windows that should have been erased, oldest first.
+        window: The next window to erase, or "" if there is none.
+        time: The time at which to erase it, UTC, or None.
+        overdue: The windows that should have been erased by now, oldest first.
     """
 
     window: str
@@ -32,12 +32,12 @@ NOTHING_DUE = Due("", None, ())
 
 
 def due(windows: Iterable[str], keep: str, at: datetime.datetime) -> Due:
-    """Return which of the windows with reports are to be erased.
+    """Return which windows are due for erasure, and when.
 
     Args:
         windows: The windows with reports.
-        keep: How long windows are kept, as a text that kept_hours() reads.
-        at: The present time, UTC.
+        keep: The retention period, in the format that kept_hours() parses.
+        at: The current time, UTC.
     """
     hours = kept_hours(keep)
     if hours is None:
@@ -49,7 +49,7 @@ def due(windows: Iterable[str], keep: str, at: datetime.datetime) -> Due:
 
 
 def end_of(window: str) -> datetime.datetime | None:
-    """Return when a window ends, in UTC, or None for "all" and for a text that does not name a window."""
+    """Return the time at which a window ends, in UTC, or None for "all" or an invalid name."""
     form, length = ("%Y-%m-%dT%H", {"hours": 1}) if "T" in window else ("%Y-%m-%d", {"days": 1})
     try:
         start = datetime.datetime.strptime(window, form).replace(tzinfo=datetime.UTC)
@@ -59,6 +59,6 @@ def end_of(window: str) -> datetime.datetime | None:
 
 
 def has_ended(window: str, at: datetime.datetime) -> bool:
-    """Return whether a window had ended and was settled at a time, in UTC."""
+    """Return whether a window had ended and its counts were final at a given time, UTC."""
     end = end_of(window)
     return end is not None and end + SETTLED <= at

@@ -1,1 +1,1 @@
-"""What a device may spend: its policy, the budget that is left, and when it runs out."""
+"""A device's privacy budget: its policy, the remaining budget, and when it will run out."""

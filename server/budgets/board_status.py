@@ -1,4 +1,4 @@
-"""The reports that one device has left, from the output of its `client.status()`."""
+"""Parse the output of a device's `client.status()`, which contains its remaining reports."""
 
 import ast
 import json
@@ -16,7 +16,7 @@ _NOT_STATUS = "not what client.status() returns"
 
 
 class StatusRefused(HushmoteError):
-    """Raised if a text is not the output of client.status(); the message says what would be right."""
+    """Raised if a text is not the output of client.status(); the message says what was expected."""
 
 
 class _Status(BaseModel):
@@ -28,10 +28,10 @@ class BoardLine(_Status):
 
     Attributes:
         name: The experiment's name.
-        state: Whether it reports, has spent its budget, is refused, or is absent.
+        state: Whether the experiment is reporting, has spent its budget, is refused, or is absent.
         made: The number of reports made so far.
-        left: The number of reports left, or None if it is not known.
-        epsilon: ε of a report, in micro-nats, or None if the board is not enrolled.
+        left: The number of reports left, or None if unknown.
+        epsilon: The ε of a report, in micro-nats, or None if the board is not enrolled.
         reason: Why the board refuses it, or None.
     """
 
@@ -43,7 +43,7 @@ class BoardLine(_Status):
     reason: str | None = None
 
     def days(self, per_day: float) -> float | None:
-        """Return the days until it is silent at `per_day` (> 0) reports a day; None if `left` is None."""
+        """Return the days until the budget runs out at `per_day` (> 0) reports per day; None if unknown."""
         return None if self.left is None else self.left / per_day
 
 
@@ -52,10 +52,10 @@ class BoardStatus(_Status):
 
     Attributes:
         locked: Why the ledger is locked, or None.
-        consent: The board's consent, or None if nobody has been asked.
-        pending: The number of reports that wait to be sent.
-        sum: Σε of the whole lifetime, in micro-nats.
-        squares: Σε² of the whole lifetime, in micro-nats squared.
+        consent: The board's consent, or None if it has not been asked for.
+        pending: The number of reports waiting to be sent.
+        sum: The lifetime's Σε, in micro-nats.
+        squares: The lifetime's Σε², in micro-nats squared.
         experiments: The experiments.
     """
 
@@ -81,12 +81,12 @@ class BoardStatus(_Status):
 
 
 def parse(text: str) -> BoardStatus:
-    """Return the status in a text: JSON, or the dict as Python prints it, alone or on the last line.
+    """Parse a status from a text: JSON, or a dict as Python prints it, alone or on the last line.
 
     Raises:
         StatusRefused: If the text is neither.
     """
-    fields = _fields(text)
+    fields = _parse_fields(text)
     try:
         lines = [{"name": name, **line} for name, line in fields["experiments"].items()]
         return BoardStatus.model_validate({**fields, "experiments": lines})
@@ -98,7 +98,7 @@ def parse(text: str) -> BoardStatus:
     raise StatusRefused(f"{_NOT_STATUS}: {wrong}")
 
 
-def _fields(text: str) -> Mapping[str, Any]:
+def _parse_fields(text: str) -> Mapping[str, Any]:
     lines = text.strip().splitlines()
     for part in (text.strip(), lines[-1] if lines else ""):
         for read in (json.loads, ast.literal_eval):
@@ -108,4 +108,4 @@ def _fields(text: str) -> Mapping[str, Any]:
                 continue
             if isinstance(status, dict):
                 return status
-    raise StatusRefused(f"{_NOT_STATUS}: it is a dict, as JSON or as Python prints it")
+    raise StatusRefused(f"{_NOT_STATUS}: give a dict, as JSON or as Python prints it")

@@ -1,7 +1,7 @@
 """The firmware's POLICY: a device's limits for its lifetime, whatever a server requests.
 
-`policy_for` derives one from a total (ε, δ), `policy_statement` formats it as Python, `write` puts it into a
-firmware's file, and `read` reads it from there.
+`policy_for` derives one from a total (ε, δ), `policy_statement` formats it as Python, `write` writes it into
+a firmware file, and `read` reads it back.
 """
 
 import ast
@@ -21,19 +21,19 @@ from ..wire.topics import is_fleet
 
 RULES = ("sum", "squares", "count")
 USUAL_EPSILON = 4.0
-"""Default limit for one report, nats; the total if that is less."""
+"""The default limit for one report, in nats, unless the total is smaller."""
 
-STARTED = "The policy lets devices be started over the network."
+NETWORK_START_NOTE = "The policy allows devices to be started over the network."
 """The note on a policy whose consent_from is "network"."""
 
 _NAME = "POLICY"
-_UNKNOWN = object()  # value of a constant that a firmware's file does not have
-_MOST_EXPERIMENTS = 64  # capacity of a board's ledger
+_UNKNOWN = object()  # value of a constant that a firmware file does not define
+_MAX_EXPERIMENTS = 64  # capacity of a board's ledger
 _EXAMPLES = (1_000_000, 500_000, 100_000)  # micro-nats
 
 
 class PolicyError(HushmoteError):
-    """Raised if no device would accept a policy, or a file has none; the message says what would be right."""
+    """Raised if no device would accept a policy, or a file does not have one."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,15 @@ class Policy:
     """The policy of an `ldp_client.Client`.
 
     Attributes:
-        sum: The limit of the lifetime's Σε, in micro-nats; reports continue while it or `squares` holds.
-        squares: The limit of the lifetime's Σε², in micro-nats squared.
+        sum: The limit on the lifetime's Σε, in micro-nats; reports continue while this or `squares` allows
+            it.
+        squares: The limit on the lifetime's Σε², in micro-nats squared.
         epsilon: The limit for one report, in micro-nats.
         rules: The budget rules that the device accepts.
         experiments: The experiments that the device accepts.
         ask: "each" for consent to each experiment, "once" for one consent to all.
-        consent_from: "network" if messages from the network may start a board, "board" if only someone at the
-            board can.
+        consent_from: "network" if network messages may start a board, "board" if only someone at the board
+            can.
 
     Raises:
         PolicyError: If a device would not accept it, or could never report under it.
@@ -66,10 +67,10 @@ class Policy:
         _check(self)
 
     def remaining_reports(self, epsilon: int, total: int = 0, squares: int = 0) -> int:
-        """Return how many reports of the same ε remain.
+        """Return the number of remaining reports, all with the same ε.
 
         Args:
-            epsilon: ε of a report, in micro-nats.
+            epsilon: The ε of a report, in micro-nats.
             total: Σε so far, in micro-nats, as in a board's status().
             squares: Σε² so far, in micro-nats squared, likewise.
         """
@@ -96,30 +97,32 @@ def _check(policy: Policy) -> None:
             raise PolicyError(f"policy: {name} must be {' or '.join(words)}")
     for rule in policy.rules:
         if rule not in (*RULES, "unlimited"):
-            raise PolicyError(f"policy: rules must be of unlimited, {', '.join(RULES)}")
+            raise PolicyError(f"policy: rules must be chosen from unlimited, {', '.join(RULES)}")
     for name in policy.experiments:
         if not (isinstance(name, str) and is_fleet(name)):
-            raise PolicyError(f"policy: experiments must be 1 to 32 of a-z, 0-9, _ and -, not {name!r}")
-    if not len(set(policy.experiments)) == len(policy.experiments) <= _MOST_EXPERIMENTS:
-        raise PolicyError(f"policy: experiments must be at most {_MOST_EXPERIMENTS}, each once")
+            raise PolicyError(
+                f"policy: the names of experiments must be 1 to 32 of a-z, 0-9, _ and -, not {name!r}"
+            )
+    if not len(set(policy.experiments)) == len(policy.experiments) <= _MAX_EXPERIMENTS:
+        raise PolicyError(f"policy: experiments must list at most {_MAX_EXPERIMENTS} names, each only once")
 
 
 def policy_for(
     total: float,
     delta: float,
     experiments: Sequence[str],
-    most_epsilon: int | None = None,
+    max_epsilon: int | None = None,
     rules: Sequence[str] = RULES,
 ) -> Policy:
-    """Return the policy under which all reports of a board's lifetime are (total, delta)-LDP.
+    """Return the policy under which all reports in a board's lifetime are (total, delta)-LDP.
 
     Privacy: `accounting.Filter` defines the two caps.
 
     Args:
-        total: ε of all reports together, in nats, above 0.
-        delta: δ, in [0, 1); with 0 only the sum counts, and the reports are total-LDP.
+        total: The total ε of all reports, in nats, above 0.
+        delta: δ, in [0, 1); with 0, only the sum is limited, and the reports are total-LDP.
         experiments: The experiments that boards accept.
-        most_epsilon: The limit for one report, in micro-nats.
+        max_epsilon: The limit for one report, in micro-nats.
         rules: The budget rules that boards accept.
 
     Raises:
@@ -128,31 +131,29 @@ def policy_for(
     """
     caps = Filter(total, delta)
     if caps.remaining_reports(ldp_client.EPSILON_MIN) < 1:
+        raise PolicyError(f"a total of {total:g} allows no reports; the smallest ε of a report is 0.001")
+    if max_epsilon is None:
+        max_epsilon = min(round(USUAL_EPSILON * MICRO), caps.sum_cap)
+    check_epsilon(max_epsilon, PolicyError, "the limit for one report")
+    if caps.remaining_reports(max_epsilon) < 1:
         raise PolicyError(
-            f"a total of {total:g} holds no report: the smallest that devices make has ε = 0.001"
-        )
-    if most_epsilon is None:
-        most_epsilon = min(round(USUAL_EPSILON * MICRO), caps.sum_cap)
-    check_epsilon(most_epsilon, PolicyError, "the most that a report may cost")
-    if caps.remaining_reports(most_epsilon) < 1:
-        raise PolicyError(
-            f"no report of ε = {most_epsilon / MICRO:g} would ever be made within a total of {total:g}: "
+            f"no report of ε = {max_epsilon / MICRO:g} fits within a total of {total:g}; "
             "allow less for one report"
         )
     if not experiments:
-        raise PolicyError("name the experiments that devices may take part in: they ignore all others")
-    return Policy(caps.sum_cap, caps.squares_cap, most_epsilon, tuple(rules), tuple(experiments))
+        raise PolicyError("name the experiments that devices may take part in; they ignore all others")
+    return Policy(caps.sum_cap, caps.squares_cap, max_epsilon, tuple(rules), tuple(experiments))
 
 
 def guarantee(total: float, delta: float) -> Guarantee:
-    """Return the guarantee for all reports of a device under `policy_for(total, delta, ...)`."""
+    """Return the guarantee for all of a device's reports under `policy_for(total, delta, ...)`."""
     return Filter(total, delta).guarantee()
 
 
 def guarantee_of(policy: Policy, delta: float = USUAL_DELTA) -> Guarantee:
-    """Return the guarantee for all reports of a device.
+    """Return the guarantee for all of a device's reports.
 
-    It is the smallest total, in thousandths of a nat, whose caps are not smaller than the policy's.
+    It is the smallest total, in thousandths of a nat, whose caps are at least the policy's.
 
     Args:
         policy: The policy.
@@ -171,7 +172,7 @@ def guarantee_of(policy: Policy, delta: float = USUAL_DELTA) -> Guarantee:
 
 
 def examples(policy: Policy) -> dict[int, int]:
-    """Return how many reports a lifetime allows, for a few example ε in micro-nats."""
+    """Return how many reports a lifetime allows, for a few example ε values in micro-nats."""
     return {
         e: policy.remaining_reports(e)
         for e in sorted({policy.epsilon, *_EXAMPLES}, reverse=True)
@@ -180,14 +181,14 @@ def examples(policy: Policy) -> dict[int, int]:
 
 
 def policy_statement(policy: Policy, comment: Iterable[str] = ()) -> str:
-    """Return the Python statement for a firmware's file, below comment lines, with a newline at its end."""
+    """Return the Python statement for a firmware file, preceded by comment lines, with a trailing newline."""
     lines = [f"# {line}" for line in comment]
     lines.append(f"{_NAME} = {{")
     for field in fields(policy):
         value = getattr(policy, field.name)
         if value == field.default:
             continue
-        lines.append(f'    "{field.name}": {_python(value)},')
+        lines.append(f'    "{field.name}": {_python_literal(value)},')
     return "\n".join([*lines, "}"]) + "\n"
 
 
@@ -201,7 +202,7 @@ def replace_policy(text: str, statement: str) -> str:
 
 
 def write(path: Path, statement: str, experiments: Iterable[str]) -> list[str]:
-    """Replace the POLICY in a firmware's file, and return the experiments that its READINGS lacks.
+    """Replace the POLICY in a firmware file, and return the experiments that are missing from its READINGS.
 
     Raises:
         PolicyError: If the file has no POLICY, or cannot be read or written.
@@ -224,9 +225,9 @@ def write(path: Path, statement: str, experiments: Iterable[str]) -> list[str]:
 
 
 def read(path: Path) -> Policy:
-    """Return the policy in a firmware's Python file or in a JSON file; `budget policy` prints both.
+    """Read the policy from a firmware's Python file or from JSON; `budget policy` prints both formats.
 
-    The JSON may also consist of the policy's fields alone.
+    The JSON may also consist of only the policy's fields.
 
     Raises:
         PolicyError: If there is no valid policy.
@@ -245,11 +246,11 @@ def read(path: Path) -> Policy:
         raise PolicyError(f"{path}: {e}") from None
     except (ValueError, TypeError, AttributeError):
         names = ", ".join(field.name for field in fields(Policy))
-        raise PolicyError(f"{path}: its {_NAME} must be plain values of {names}") from None
+        raise PolicyError(f"{path}: {_NAME} must contain only plain values for {names}") from None
 
 
 def has_pin(path: Path, name: str) -> bool | None:
-    """Return whether a firmware's file sets a name, such as BUTTON, to a pin, or None if it does not say.
+    """Return whether a firmware file sets a name, such as BUTTON, to a pin, or None if it does not define it.
 
     Raises:
         PolicyError: If the file cannot be read.
@@ -258,8 +259,8 @@ def has_pin(path: Path, name: str) -> bool | None:
     return None if constant is _UNKNOWN else constant not in (None, False)
 
 
-def text_in(path: Path, name: str) -> str:
-    """Return the text that a firmware's file gives a name, such as ID_AT, or "".
+def text_constant(path: Path, name: str) -> str:
+    """Return the text that a firmware file assigns to a name, such as ID_AT, or "".
 
     Raises:
         PolicyError: If the file cannot be read.
@@ -269,14 +270,14 @@ def text_in(path: Path, name: str) -> str:
 
 
 def is_application(path: Path) -> bool:
-    """Return whether a file is a firmware's application, not just its POLICY and other constants."""
+    """Return whether a file is a firmware application, not just its POLICY and other constants."""
     if path.suffix != ".py":
         return False
     return any(not isinstance(node, ast.Assign | ast.Expr) for node in ast.parse(read_text(path)).body)
 
 
 def _constant(path: Path, name: str) -> object:
-    """Return a firmware's constant, beside "policy" in JSON or from its Python, or _UNKNOWN."""
+    """Return a firmware constant, from its Python or from next to "policy" in JSON, or _UNKNOWN."""
     if path.suffix == ".json":
         values = json.loads(read_text(path))
         return values.get(name, _UNKNOWN) if "policy" in values else _UNKNOWN
@@ -302,16 +303,16 @@ def read_text(path: Path) -> str:
 def _policy_of(text: str) -> ast.Assign:
     statements = _assignments(text, _NAME)
     if len(statements) != 1:
-        raise PolicyError(f"there must be one {_NAME} = {{...}} in it, not {len(statements)}")
+        raise PolicyError(f"the file must contain exactly one {_NAME} = {{...}}, not {len(statements)}")
     return statements[0]
 
 
 def _assignments(text: str, name: str) -> list[ast.Assign]:
-    """Return the statements `name = ...` of a Python text."""
+    """Return the `name = ...` statements in Python source."""
     try:
         body = ast.parse(text).body
     except (SyntaxError, ValueError):
-        raise PolicyError("it is not Python") from None
+        raise PolicyError("the file is not valid Python") from None
     return [
         node
         for node in body
@@ -322,7 +323,7 @@ def _assignments(text: str, name: str) -> list[ast.Assign]:
     ]
 
 
-def _python(value: int | str | tuple[str, ...]) -> str:
+def _python_literal(value: int | str | tuple[str, ...]) -> str:
     if isinstance(value, int):
         return f"{value:_}"
     if isinstance(value, str):

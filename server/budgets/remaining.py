@@ -1,9 +1,9 @@
-"""The reports that a fleet's devices have left of each budget, computed from the reports that arrived.
+"""Compute how many reports a fleet's devices have left in each budget, from the reports that arrived.
 
-The store records the accepted report numbers of each device. Numbers have no gaps, so the highest one is the
-number of reports made by then; the device's own ledger may have more. If versions of an experiment had
-several ε, each report counts as the most expensive one. So at least this much is left, except for reports
-that have not arrived, and for devices that pinned a cap below the present one.
+The store records each device's accepted report numbers. Numbers have no gaps, so the highest one is the
+number of reports made by then; the device's ledger may show more. If an experiment's versions had
+different ε values, each report is counted at the largest. The result is therefore a lower bound, except for
+reports that have not arrived, and for devices that pinned a lower cap than the current one.
 """
 
 import datetime
@@ -16,20 +16,28 @@ from typing import Any
 from ...device.ldp_client import Experiment
 from ..errors import UsageError
 from ..store.store import Store, Version, VersionRefused
-from .forecast import DRY, Forecast, ReportRate, SharedForecast, daily, draw_forecasts, rate
+from .forecast import (
+    SPENT_SHARE,
+    Forecast,
+    ReportRate,
+    SharedForecast,
+    daily_reports,
+    draw_forecasts,
+    mean_daily_reports,
+)
 from .policy import Policy
 
 Profile = tuple[int, ...]
 """The number of reports that a board has made for each of a fleet's experiments, in their order."""
 
-_AHEAD = 3
-_LEAST_DAYS = 30.0
-_NEVER_DAYS = 365.0  # range of a picture if no budget is ever used up
+_HORIZON_FACTOR = 3
+_MIN_DAYS = 30.0
+_NEVER_DAYS = 365.0  # range of a plot if no budget is ever used up
 
 
 @dataclass(frozen=True)
 class BudgetLine:
-    """One experiment of a fleet: its newest version, and the possible costs of a device's reports.
+    """A fleet's experiment: its newest version, and the possible costs of a device's reports.
 
     Attributes:
         experiment: The newest version.
@@ -48,7 +56,7 @@ class BudgetLine:
     days: Mapping[datetime.date, int]
 
     def remaining_reports(self, reports: int) -> int | None:
-        """Return how many reports at the present ε a board's own budget has left after `reports` reports."""
+        """Return how many reports at the current ε a board's own budget has left after `reports` reports."""
         e = self.experiment
         if self.state != "current":
             return 0
@@ -64,16 +72,16 @@ class Remaining:
 
     Attributes:
         budget: The experiment.
-        boards: The number of boards, including those that have not reported yet if their number is known.
-        silent: The number of boards with nothing left.
-        holds: The reports that a new board's budget and policy allow, or None if they are unbounded.
-        total_left: The reports that all boards together have left, or None if they are unbounded.
-        per_day: The reports of the fleet a day, or None if the rate is unknown.
+        boards: The number of boards, including those that have not reported yet, if known.
+        silent: The number of boards with no reports left.
+        holds: The number of reports that a new board's budget and policy allow, or None if unlimited.
+        total_left: The number of reports left across all boards, or None if unlimited.
+        per_day: The fleet's reports per day, or None if unknown.
         left_counts: The number of boards by reports left.
         forecast: The forecast, or None if the rate is unknown.
-        half: The day when half of the boards will be silent, or None if the rate is unknown or that never
+        half: The day when half of the boards will have no reports left, or None if that is unknown or never
             happens.
-        dry: The day when all but 5% of the boards will be silent, or None likewise.
+        dry: The day when all but 5% of the boards will have no reports left, or None likewise.
     """
 
     budget: BudgetLine
@@ -89,13 +97,13 @@ class Remaining:
 
     @property
     def able_share(self) -> float | None:
-        """The share of devices that can still report; None if each is asked only once, or without a limit."""
+        """The share of devices that can still report; None if asked only once or without limit."""
         if self.budget.state != "current" or self.holds in (None, 1) or not self.boards:
             return None
         return 1 - self.silent / self.boards
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON; ε in nats."""
+        """Return plain values that can be serialized as JSON, with ε in nats."""
         b, e = self.budget, self.budget.experiment
         return {
             "experiment": e.name,
@@ -119,7 +127,7 @@ class Remaining:
 
 @dataclass(frozen=True)
 class FleetLedger:
-    """A fleet's budgets, how many devices made how many reports of each, and the policy if it is known."""
+    """A fleet's budgets, the number of devices by reports made for each, and the policy if known."""
 
     fleet: str
     budgets: tuple[BudgetLine, ...]
@@ -128,7 +136,7 @@ class FleetLedger:
     devices: Mapping[str, Profile] = field(default_factory=dict)
 
     def remaining_reports(self, profile: Profile) -> tuple[int | None, ...]:
-        """Return the reports that a device has left for each experiment, as in its status()."""
+        """Return how many reports a device has left for each experiment, as in its status()."""
         own = [b.remaining_reports(reports) for b, reports in zip(self.budgets, profile, strict=True)]
         if self.policy is None:
             return tuple(own)
@@ -137,20 +145,22 @@ class FleetLedger:
         return tuple(y if x is None else min(x, y) for x, y in zip(own, lifetime, strict=True))
 
     def lines(self, today: datetime.date, last_days: int = 7) -> list[Remaining]:
-        """Return one line for each experiment; the rate is the mean over the last `last_days` full days."""
+        """Return one line per experiment; the rate is the mean over the last `last_days` full days."""
         left_counts: list[Counter[int | None]] = [Counter() for _ in self.budgets]
         for profile, boards in self.profiles.items():
             for counts, n in zip(left_counts, self.remaining_reports(profile), strict=True):
                 counts[n] += boards
         new = self.remaining_reports((0,) * len(self.budgets))
-        rates = [rate(b.days, last_days) for b in self.budgets]
+        rates = [mean_daily_reports(b.days, last_days) for b in self.budgets]
         able = [counts.total() - counts[0] for counts in left_counts]
         each = [r / n if r and n else 0.0 for r, n in zip(rates, able, strict=True)]
         forecasts = self._forecasts(each, left_counts)
         lines = []
         for i, budget in enumerate(self.budgets):
             counts, forecast = left_counts[i], forecasts[i]
-            half, dry = (_day(today, forecast and forecast.days_until(share)) for share in (0.5, DRY))
+            half, dry = (
+                _add_days(today, forecast and forecast.days_until(share)) for share in (0.5, SPENT_SHARE)
+            )
             lines.append(
                 Remaining(
                     budget,
@@ -170,7 +180,7 @@ class FleetLedger:
     def _forecasts(
         self, each: Sequence[float], left_counts: Sequence[Mapping[int | None, int]]
     ) -> list[Forecast | SharedForecast | None]:
-        """Return a forecast for each experiment from a board's daily reports, or None without reports."""
+        """Return a forecast for each experiment from a board's daily reports, or None if there are none."""
         if self.policy is not None and sum(rate > 0 for rate in each) > 1:
             experiments = [b.experiment for b in self.budgets]
             report_rates = [ReportRate(e.epsilon, e.every, r) for e, r in zip(experiments, each, strict=True)]
@@ -207,15 +217,15 @@ def read(
     Args:
         store: The store.
         fleet: The fleet's name.
-        today: The present day, UTC.
-        policy: The policy of the boards' firmware, or None if it is not known.
-        boards: How many boards are in the field; those that have not reported have their whole budget.
-        devices: The ids whose own numbers are requested.
+        today: The current day, UTC.
+        policy: The policy in the boards' firmware, or None if unknown.
+        boards: The number of boards in the field; those that have not reported have their full budget left.
+        devices: The ids of devices to report on individually.
 
     Raises:
         VersionRefused: If there is no such fleet.
         StoreError: If the database fails.
-        UsageError: If more than `boards` have reported.
+        UsageError: If more than `boards` boards have reported.
     """
     if fleet not in store.fleets():
         raise VersionRefused(f"no fleet {fleet} in {store.where}")
@@ -233,26 +243,29 @@ def read(
         profiles[profile] += 1
         if device in ids:
             profile_of[device] = profile
-    nothing, heard = (0,) * len(names), profiles.total()
+    no_reports, reporting = (0,) * len(names), profiles.total()
     if boards is not None:
-        if boards < heard:
-            raise UsageError(f"{heard:,} devices have reported: --devices is all that are in the field")
-        profiles[nothing] += boards - heard
-    profile_of |= dict.fromkeys(ids - profile_of.keys(), nothing)
+        if boards < reporting:
+            raise UsageError(
+                f"{reporting:,} devices have reported; --devices must be the number of all devices in "
+                "the field"
+            )
+        profiles[no_reports] += boards - reporting
+    profile_of |= dict.fromkeys(ids - profile_of.keys(), no_reports)
     return FleetLedger(fleet, budgets, {p: n for p, n in profiles.items() if n}, policy, profile_of)
 
 
-def shown_days(lines: Sequence[Remaining], today: datetime.date) -> tuple[float, float]:
-    """Return how many days ahead a picture shows: for reports a day, and for devices that can still report.
+def picture_horizons(lines: Sequence[Remaining], today: datetime.date) -> tuple[float, float]:
+    """Return how many days ahead a figure extends: for reports per day, and for devices still reporting.
 
-    Reports extend over a few times the counted days, so that these remain visible, and devices until hardly
-    any can still report.
+    The plot of reports covers a few times the counted days, so that these remain visible; the plot of devices
+    extends until hardly any can still report.
     """
-    ends = [x.forecast.days_until(DRY / 5) for x in lines if x.forecast]
+    ends = [x.forecast.days_until(SPENT_SHARE / 5) for x in lines if x.forecast]
     horizon = max(1.05 * max([end for end in ends if end], default=_NEVER_DAYS), 1.0)
     counted = [day for line in lines for day in line.budget.days]
     past = (today - min(counted)).days if counted else 0
-    return min(horizon, max(_AHEAD * past, _LEAST_DAYS)), horizon
+    return min(horizon, max(_HORIZON_FACTOR * past, _MIN_DAYS)), horizon
 
 
 def _budget(
@@ -261,10 +274,10 @@ def _budget(
     today: datetime.date,
     policy: Policy | None,
 ) -> BudgetLine:
-    """Return the ledger's line for all versions of one name, oldest first."""
+    """Return the ledger line for all versions with the same name, given oldest first."""
     newest = next((v for v in versions if v.current), versions[-1])
     e = newest.experiment
-    heard = {v.experiment.epsilon for v in versions if v.id in windows} or {e.epsilon}
+    epsilons = {v.experiment.epsilon for v in versions if v.id in windows} or {e.epsilon}
     together: Counter[str] = Counter()
     for v in versions:
         together.update(windows.get(v.id, {}))
@@ -272,10 +285,12 @@ def _budget(
     if state == "current" and policy is not None:
         is_allowed = e.name in policy.experiments and e.rule in policy.rules
         state = state if is_allowed and e.epsilon <= policy.epsilon else "refused"
-    return BudgetLine(e, state, max(heard), min(heard), together.total(), daily(together, today))
+    return BudgetLine(
+        e, state, max(epsilons), min(epsilons), together.total(), daily_reports(together, today)
+    )
 
 
-def _day(today: datetime.date, days: float | None) -> datetime.date | None:
+def _add_days(today: datetime.date, days: float | None) -> datetime.date | None:
     try:
         return None if days is None else today + datetime.timedelta(days)
     except OverflowError:

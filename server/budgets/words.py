@@ -1,31 +1,37 @@
-"""The remaining budgets in words, for the ledger's table and for the page."""
+"""Describe the remaining budgets, for the ledger's table and the page."""
 
 import datetime
 
 from ..accounting import Guarantee
 from ..epsilon import nats
-from ..words.epsilon import ALL_SEEN, belief, within
+from ..words.epsilon import ALL_SEEN, belief, with_exception
 from ..words.numbers import ENGLISH, Numbers, counted
-from .forecast import DRY
+from .forecast import SPENT_SHARE
 from .policy import Policy, guarantee_of
 from .remaining import Remaining
 
-HEADINGS = ("reports left", "used-up devices", "reports a day", "half used by", f"{1 - DRY:.0%} used by")
-"""The headings of the columns of cells()."""
+HEADINGS = (
+    "reports left",
+    "used-up devices",
+    "reports a day",
+    "half used by",
+    f"{1 - SPENT_SHARE:.0%} used by",
+)
+"""The column headings for cells()."""
 
-COUNTED = "Counted from the reports that arrived; the devices' own ledgers may be further."
-NO_POLICY = "The devices' policy may allow less: give their firmware file as --policy."
+COUNTED = "Counted from the reports that arrived; the devices' own ledgers may show more."
+NO_POLICY = "The devices' policy may allow less; pass their firmware file as --policy."
 
 _NEARLY_SPENT = 0.1  # share of the devices that can still report
 
 
 def count(reports: int | None) -> str:
-    """Return a number of reports left in a budget as text; None means there is no limit."""
+    """Format the number of reports left in a budget; None means that there is no limit."""
     return "no cap" if reports is None else f"{reports:,}"
 
 
 def cells(line: Remaining) -> tuple[str, ...]:
-    """Return an experiment's row under HEADINGS."""
+    """Return an experiment's table row, in the order of HEADINGS."""
     state = line.budget.state
     reports_left = "0 (once)" if line.holds == 1 and not line.total_left else count(line.total_left)
     return (
@@ -38,12 +44,12 @@ def cells(line: Remaining) -> tuple[str, ...]:
 
 
 def sentences(fleet: str, line: Remaining, today: datetime.date) -> tuple[str, ...]:
-    """Return sentences on the reports left for one experiment, the most important one first."""
-    return (_left_sentence(fleet, line), *_dates(line, today), *_devices(line))
+    """Return sentences on the reports left for an experiment, most important first."""
+    return (_left_sentence(fleet, line), *_date_sentences(line, today), *_device_sentences(line))
 
 
 def warning(line: Remaining, write: Numbers = ENGLISH) -> str:
-    """Return a sentence if few devices can still report, otherwise ""."""
+    """Return a warning if few devices can still report, otherwise ""."""
     able = line.able_share
     if able is None or able >= _NEARLY_SPENT:
         return ""
@@ -53,89 +59,87 @@ def warning(line: Remaining, write: Numbers = ENGLISH) -> str:
 
 
 def lifetime_sentences(policy: Policy | None) -> tuple[str, ...]:
-    """Return sentences on what a device's firmware allows over its lifetime, and on the guarantee."""
+    """Describe what a device's firmware allows over its lifetime, and the resulting guarantee."""
     if policy is None:
         return ()
     allowed = f"Σε up to {nats(policy.sum)}"
     if policy.squares:
-        allowed += f", or Σε² up to {policy.squares / 1e12:.6g}, whichever lets more through"
+        allowed += f", or Σε² up to {policy.squares / 1e12:.6g}, whichever allows more"
     return (
-        f"The firmware allows {allowed}, over a device's lifetime and all experiments; and"
+        f"The firmware allows {allowed}, over a device's lifetime and all experiments, and"
         f" ε = {nats(policy.epsilon)} for one report. No server can raise this.",
         guarantee_sentence(guarantee_of(policy)),
     )
 
 
 def notes(policy: Policy | None, experiments: int) -> tuple[str, ...]:
-    """Return notes on these numbers.
+    """Return notes on the ledger's numbers.
 
     Args:
         policy: The policy, if it is known.
-        experiments: How many experiments share a device's lifetime budget.
+        experiments: The number of experiments that share a device's lifetime budget.
     """
-    shared = (
-        "Experiments share a device's lifetime budget, so together they give less than each of them alone."
-    )
+    shared = "Experiments share a device's lifetime budget, so together they get less than each would alone."
     if policy is not None:
-        shared += " The dates are for devices that take part in all of them."
+        shared += " The dates apply to devices that take part in all of them."
     return (COUNTED, *(() if policy else (NO_POLICY,)), *((shared,) if experiments > 1 else ()))
 
 
 def guarantee_sentence(promised: Guarantee) -> str:
-    """Return the meaning of a guarantee, then the guarantee; if it may fail, in the opposite order."""
+    """Describe a guarantee in plain words, then formally; if it has a δ, in the opposite order."""
     sentence = belief(promised.epsilon, reports=ALL_SEEN)
     if promised.delta:
-        return f"{promised.words} {within(promised.delta, sentence)}"
+        return f"{promised.words} {with_exception(promised.delta, sentence)}"
     return f"{sentence} {promised.words}"
 
 
 def _left_sentence(fleet: str, line: Remaining) -> str:
     name, state = line.budget.experiment.name, line.budget.state
     if state == "refused":
-        return f"The devices' policy refuses {name}: devices of {fleet} send no report to it."
+        return f"The devices' policy refuses {name}: devices in {fleet} send no reports for it."
     if state != "current":
         sent = counted(line.budget.accepted)
-        return f"{name} is {state}: devices of {fleet} send no more to it. They sent {sent}."
+        return f"{name} is {state}: devices in {fleet} send no more reports for it. They sent {sent}."
     if line.total_left is None:
-        return f"Nothing limits how many reports devices of {fleet} send to {name}: its budget has no cap."
+        return f"Nothing limits how many reports devices in {fleet} send for {name}: its budget has no cap."
     if not line.boards:
-        return f"No device has reported to {name} yet."
+        return f"No device has reported for {name} yet."
     if line.holds == 1:
         answered = counted(line.silent, "device")
         return f"{name} asks each device once: {answered} {'has' if line.silent == 1 else 'have'} answered."
     if not line.total_left:
-        return f"No device of {fleet} heard from so far can send anything more to {name}."
-    return f"Devices of {fleet} can still send {counted(line.total_left)} to {name}."
+        return f"No device in {fleet} that has reported can send any more reports for {name}."
+    return f"Devices in {fleet} can still send {counted(line.total_left)} for {name}."
 
 
-def _dates(line: Remaining, today: datetime.date) -> list[str]:
-    """Return when devices fall silent at the present rate, or an empty list if each is asked only once."""
+def _date_sentences(line: Remaining, today: datetime.date) -> list[str]:
+    """Say when devices will run out at the current rate; empty if each is asked only once."""
     if line.budget.state != "current" or line.total_left == 0 or line.holds == 1:
         return []
     if line.per_day is None:
-        return ["No full day has been counted yet, so it is not known when they fall silent."]
+        return ["No full day has been counted yet, so it is not known when they will run out."]
     if line.forecast is None:
-        return ["No report arrived in the last full days: at this rate they never fall silent."]
+        return ["No reports arrived in the last full days, so at this rate they never run out."]
     if line.total_left is None:
-        return [f"They send {_rate(line.per_day)} a day, and never fall silent."]
-    rate = f"At the present rate of {_rate(line.per_day)} a day"
+        return [f"They send {_daily_rate(line.per_day)} a day, and never run out."]
+    rate = f"At the current rate of {_daily_rate(line.per_day)} a day"
     if line.half is None:
-        return [f"{rate}, half of them are silent only after more than a lifetime."]
-    half = "half of them are silent already" if line.half <= today else f"half are silent by {line.half}"
-    dry = f", and {1 - DRY:.0%} by {line.dry}" if line.dry else ""
+        return [f"{rate}, half of them will run out only after more than a lifetime."]
+    half = "half of them have already run out" if line.half <= today else f"half will run out by {line.half}"
+    dry = f", and {1 - SPENT_SHARE:.0%} by {line.dry}" if line.dry else ""
     return [f"{rate}, {half}{dry}."]
 
 
-def _rate(per_day: float) -> str:
+def _daily_rate(per_day: float) -> str:
     return counted(round(per_day)) if per_day >= 10 else f"{per_day:.1f} reports"
 
 
-def _devices(line: Remaining) -> list[str]:
-    """Return how many devices have no reports left, and how many a new one has."""
+def _device_sentences(line: Remaining) -> list[str]:
+    """Say how many devices have no reports left, and how many reports a new device can send."""
     if line.budget.state != "current" or line.total_left is None:
         return []
     e = line.budget.experiment
-    silent = f"{line.silent:,} of {line.boards:,} devices have nothing left to give."
-    new = f"A new device gives at most {counted(line.holds or 0)} of ε = {nats(e.epsilon)}"
-    rate = "" if e.every == 1 else f", one for every {e.every:,} readings on average"
-    return [*([silent] if line.boards and line.holds != 1 else []), f"{new}{rate}."]
+    silent = f"{line.silent:,} of {line.boards:,} devices have no reports left."
+    new = f"A new device sends at most {counted(line.holds or 0)} of ε = {nats(e.epsilon)}"
+    frequency = "" if e.every == 1 else f", one for every {e.every:,} readings on average"
+    return [*([silent] if line.boards and line.holds != 1 else []), f"{new}{frequency}."]

@@ -1,4 +1,4 @@
-"""From a histogram of codes to frequencies, ranges and quantiles with their errors; pure numbers."""
+"""Turn a code histogram into frequencies, ranges and quantiles with error bars; pure numerics."""
 
 from .estimate import Estimate, EstimateError, estimate
 

@@ -1,15 +1,16 @@
-"""Shares of a given list of texts, from a histogram over slots.
+"""Estimate the shares of listed texts from a histogram over slots.
 
-In an experiment of texts, each text has a slot, a salted hash of it (device/ldp_text.py). The analyst has a
-list of candidates. Candidates in the same slot cannot be told apart and form one row: only their sum can be
-estimated. The free slots, those without a candidate, hold only other texts. The hash spreads these evenly, so
-the mean share of a free slot is also the share of other texts in every slot. With F the shares of the m slots
-and T the sum of F over the slots that have candidates, a row's share is F - (1 - T) / free, and that of all
-other texts (1 - T) m / free. If no other text exists, T is 1 and nothing is subtracted; for a single
-candidate the share is (F - 1/m) / (1 - 1/m).
+In a text experiment, each text is hashed with a salt to a slot (device/ldp_text.py). The analyst lists
+candidates. Candidates in the same slot cannot be told apart and form a single row, because only their sum can
+be estimated. The free slots, which have no candidate, contain only other texts. The hash spreads other texts
+evenly, so a free slot's mean share is also the expected share of other texts in every slot. If F are the
+shares of the m slots and T is the sum of F over the slots with candidates, a row's share is F - (1 - T) /
+free, and the share of all other texts is (1 - T) m / free. Without other texts, T is 1 and nothing is
+subtracted; for a single candidate, the share is (F - 1/m) / (1 - 1/m).
 
-Both are linear in the histogram. The hash adds an error of its own: another text is in a row's slot or it is
-not. Over salts its variance is that of the free slots' shares, minus the noise in them.
+Both are linear in the histogram. The hash adds an error, because any other text either falls into a row's
+slot or does not. Over all salts, the variance of this error is that of the free slots' shares minus their
+noise.
 
 Bassily, Smith, "Local, Private, Efficient Protocols for Succinct Histograms", STOC 2015, also hash texts to
 slots; since the hash is uniform, the free slots show how much other texts add to a slot.
@@ -28,18 +29,18 @@ from ..arrays import Floats, Ints
 from .estimate import Estimates
 from .statistic import EstimateError, Statistic, Statistics
 
-_FEWEST_FREE = 2  # slots without a candidate; fewer do not determine a variance
+_MIN_FREE = 2  # slots without a candidate; a variance cannot be estimated from fewer
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """Texts with their slots and rows.
+    """Candidate texts with their slots and rows.
 
     Attributes:
-        texts: Different texts, in the order of the list.
-        row: The row of each text, shape (texts,). Texts of one row share a slot in one of the experiments,
+        texts: The distinct texts, in list order.
+        row: Each text's row, shape (texts,). The texts in a row share a slot in one of the experiments,
             directly or through others, so only their sum can be estimated.
-        slots: For each experiment's salt and number of slots, the slot of each text, shape (texts,).
+        slots: Each text's slot, shape (texts,), by the experiment's salt and number of slots.
     """
 
     texts: tuple[str, ...]
@@ -53,7 +54,7 @@ class Candidates:
 
     @cached_property
     def members(self) -> list[tuple[str, ...]]:
-        """The texts of each row."""
+        """The texts in each row."""
         result: list[list[str]] = [[] for _ in range(self.rows)]
         for text, row in zip(self.texts, map(int, self.row), strict=True):
             result[row].append(text)
@@ -62,69 +63,70 @@ class Candidates:
 
 @dataclass(frozen=True)
 class CandidateShares:
-    """Shares of candidates and of all other texts together; made by shares_of().
+    """The shares of candidates, and of all other texts combined; returned by shares_of().
 
     Attributes:
-        listed: The shares of the candidates' rows, shape (rows,).
-        others: The share of all texts that are not candidates, including boards without a reading.
-        free: The smallest fraction of an experiment's slots without a candidate.
+        candidates: The candidates.
+        listed: The share of each row of candidates, shape (rows,).
+        others: The combined share of all texts that are not candidates, including boards without a reading.
+        min_free_fraction: The smallest fraction of slots without a candidate in any experiment.
     """
 
     candidates: Candidates
     listed: Statistics
     others: Statistic
-    free: float
+    min_free_fraction: float
 
     @property
     def p_values(self) -> Floats:
-        """For each row, the one-sided p-value of the hypothesis that no device has any of its texts."""
+        """For each row, the one-sided p-value for the hypothesis that no device has any of its texts."""
         value, stderr = self.listed.value, self.listed.stderr
         exact = np.where(value > 0, np.inf, -np.inf)
         return special.ndtr(-np.divide(value, stderr, out=exact, where=stderr > 0))
 
 
-def place(texts: Sequence[str], experiments: Sequence[Experiment]) -> Candidates:
-    """Place candidates by the devices' own hash; if experiments have different salts, by all of them.
+def place_candidates(texts: Sequence[str], experiments: Sequence[Experiment]) -> Candidates:
+    """Assign candidates to slots with the devices' hash, for each salt that the experiments use.
 
     Raises:
-        EstimateError: If there are no candidates, or one is repeated.
+        EstimateError: If the list is empty or a candidate is repeated.
     """
     if not texts:
-        raise EstimateError("the list of candidates is empty: name at least one text")
+        raise EstimateError("the list of candidates is empty; name at least one text")
     if len(set(texts)) != len(texts):
-        (twice, _), *_ = Counter(texts).most_common(1)
-        raise EstimateError(f"{twice!r} is listed twice: name every candidate once")
+        (repeated, _), *_ = Counter(texts).most_common(1)
+        raise EstimateError(f"{repeated!r} is listed twice; name every candidate only once")
     slots: dict[tuple[bytes, int], Ints] = {}
     for experiment in experiments:
-        key = _key(experiment)
+        key = _hash_parameters(experiment)
         if key not in slots:
             slots[key] = np.fromiter(map(experiment.bucket, texts), np.int64, len(texts))  # type: ignore
     return Candidates(tuple(texts), _rows(list(slots.values())), slots)
 
 
-def _key(experiment: Experiment) -> tuple[bytes, int]:
-    """Return the parameters that a text's slot depends on."""
+def _hash_parameters(experiment: Experiment) -> tuple[bytes, int]:
+    """Return the parameters that determine a text's slot."""
     fields = vars(experiment)  # set by device/ldp_text.py
     return fields["salt"], fields["slots"]
 
 
 def _rows(slots: Sequence[Ints]) -> Ints:
-    """Return the row of each text: texts that share a slot, directly or through others, share a row."""
-    numbers = [np.unique(one, return_inverse=True)[1] for one in slots]
-    first = np.arange(len(slots[0]))  # the first text that is known to be in the same row
+    """Return each text's row: texts that share a slot, directly or through others, share a row."""
+    numbers = [np.unique(column, return_inverse=True)[1] for column in slots]
+    first = np.arange(len(slots[0]))  # the first text known to be in the same row
     before = None
     while before is None or (first != before).any():
         before = first
         for number in numbers:
-            least = np.full(int(number.max()) + 1, len(first))
-            np.minimum.at(least, number, first)
-            first = least[number]
+            lowest = np.full(int(number.max()) + 1, len(first))
+            np.minimum.at(lowest, number, first)
+            first = lowest[number]
     return np.unique(first, return_inverse=True)[1].astype(np.int64)
 
 
 @dataclass(frozen=True)
 class _Moments:
-    """Values, second and third cumulants of the noise, and standard deviations due to the hash."""
+    """Values, the noise's second and third cumulants, and standard deviations caused by the hash."""
 
     value: Floats
     variance: Floats
@@ -133,50 +135,52 @@ class _Moments:
 
 
 def shares_of(estimates: Estimates, candidates: Candidates) -> CandidateShares:
-    """Return the candidates' shares of the population, over windows and versions as the estimate pools them.
+    """Return the candidates' shares in the population, pooled over windows and versions like the estimates.
 
-    The intervals hold over reports and salts.
+    The intervals account for the randomness of reports and of salts.
 
     Args:
         estimates: The estimates.
-        candidates: The candidates, placed in all versions of the estimates by place().
+        candidates: The candidates from place_candidates(), for all versions in the estimates.
 
     Raises:
-        EstimateError: If fewer than two of an experiment's slots are without a candidate.
+        EstimateError: If an experiment has fewer than two slots without a candidate.
     """
     pooled = [np.zeros(candidates.rows + 1) for _ in range(3)]
     hashed: dict[tuple[bytes, int], Floats] = {}
     free = 1.0
     for weight, part in estimates.parts:
-        key = _key(part.experiment)
+        key = _hash_parameters(part.experiment)
         filled, first = np.unique(candidates.slots[key], return_index=True)
         empty = part.domain - len(filled)
-        if empty < _FEWEST_FREE:
+        if empty < _MIN_FREE:
             raise EstimateError(
                 f"{len(candidates.texts):,} candidates fill the {part.domain:,} slots of "
-                f"{part.experiment.name}: list fewer, or ask with more slots"
+                f"{part.experiment.name}; list fewer, or use more slots"
             )
         free = min(free, empty / part.domain)
-        one = _moments(part, filled, candidates.row[first], candidates.rows)
-        for total, moment, power in zip(pooled, (one.value, one.variance, one.third), (1, 2, 3), strict=True):
+        moments = _moments(part, filled, candidates.row[first], candidates.rows)
+        for total, moment, power in zip(
+            pooled, (moments.value, moments.variance, moments.third), (1, 2, 3), strict=True
+        ):
             total += weight**power * moment
-        # A salt causes the same error in all versions that have it.
-        hashed[key] = hashed.get(key, 0.0) + weight * one.hash_error
+        # A salt causes the same error in all versions that use it.
+        hashed[key] = hashed.get(key, 0.0) + weight * moments.hash_error
     value, variance, third = pooled
-    whole = variance + np.sum([error**2 for error in hashed.values()], axis=0)
-    skew = np.divide(third, whole, out=np.zeros_like(third), where=whole > 0)
-    statistics = Statistics(value, np.sqrt(whole), skew)
+    total_variance = variance + np.sum([error**2 for error in hashed.values()], axis=0)
+    skew = np.divide(third, total_variance, out=np.zeros_like(third), where=total_variance > 0)
+    statistics = Statistics(value, np.sqrt(total_variance), skew)
     listed = Statistics(*(x[:-1] for x in (statistics.value, statistics.stderr, statistics.skew)))
     return CandidateShares(candidates, listed, statistics[candidates.rows], free)
 
 
 def _moments(part: Estimates, filled: Ints, row: Ints, rows: int) -> _Moments:
-    """Return the moments of each row, and last of all other texts, in one experiment.
+    """Return each row's moments in one experiment, followed by those of all other texts.
 
     Args:
-        part: The estimates of one experiment.
-        filled: The slots that have candidates.
-        row: The row of each of these slots.
+        part: The experiment's estimates.
+        filled: The slots with candidates.
+        row: The row of each slot in `filled`.
         rows: The number of rows.
     """
     slots = part.domain
@@ -185,17 +189,16 @@ def _moments(part: Estimates, filled: Ints, row: Ints, rows: int) -> _Moments:
     mask[filled] = False
     x, spread = part.frequencies, part.spread
     total = part.linear(~mask)
-    by_hash = max(
-        float(x[mask].var(ddof=1) - spread.variance[mask].mean()), 0.0
-    )  # variance of a slot's share
+    # Variance of a slot's share.
+    by_hash = max(float(x[mask].var(ddof=1) - spread.variance[mask].mean()), 0.0)
 
     def summed(numbers: Floats) -> Floats:
         return np.bincount(row, numbers, rows).astype(np.float64)
 
-    slot_counts = summed(np.ones(len(filled)))  # slots of each row
+    slot_counts = summed(np.ones(len(filled)))  # the number of slots in each row
     value = summed(x[filled]) - slot_counts * ((1 - total.value) / empty)
     variance, third = summed(spread.variance[filled]), summed((spread.variance * spread.skew)[filled])
-    # The subtracted part has an error too; as the two may be correlated, take the sum as an upper bound.
+    # The subtracted part also has an error; since the two may be correlated, use the sum as an upper bound.
     variance = (np.sqrt(variance) + slot_counts * (total.stderr / empty)) ** 2
     hash_error = np.sqrt(by_hash * slot_counts * (1 + slot_counts / empty))
     spread_out = slots / empty
@@ -208,5 +211,5 @@ def _moments(part: Estimates, filled: Ints, row: Ints, rows: int) -> _Moments:
 
 
 def statistic_of(shares: CandidateShares, row: int) -> Statistic:
-    """Return a row's share; the row after the last is that of all other texts."""
+    """Return a row's share; the index after the last row stands for all other texts."""
     return shares.others if row == shares.candidates.rows else shares.listed[row]

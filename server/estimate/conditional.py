@@ -1,13 +1,13 @@
-"""Ratios of linear statistics: the share of b among those with a, the mean of a number for a label.
+"""Ratios of linear statistics, such as the share of b among those with a, or a label's mean.
 
-The error of a ratio θ = X / Y of two unbiased linear statistics is L / Y to first order (the delta method),
-where L = X - θ Y is linear again, so its error follows from the histogram like any other. If Y itself is
-uncertain, that interval is too narrow. Fieller's interval contains the θ for which X - θ Y is within z of its
-own standard errors of 0: it assumes only normality, and is the same if Y is precise. Intervals here are the
-union of both, the first with its skew. If Y is so small that it may be 0, the ratio is unknown
-(`Ratio.is_known`) and its interval unbounded. Fieller, "Some problems in interval estimation", JRSS B 1954;
+To first order (the delta method), the error of a ratio θ = X / Y of two unbiased linear statistics is L / Y,
+where L = X - θ Y is also linear, so its error follows from the histogram like any other. If Y is uncertain,
+this interval is too narrow. Fieller's interval contains every θ for which X - θ Y is within z standard errors
+of 0; it assumes only normality, and agrees with the first if Y is precise. Intervals here are the union of
+both, the first with its skew. If Y is so small that it may be 0, the ratio is unknown (`Ratio.is_known`) and
+its interval is unbounded. Fieller, "Some problems in interval estimation", JRSS B 1954;
 for a difference, Zou and Donner, "Construction of confidence limits about effect measures", Statistics in
-Medicine 2008, with the correlation of the two.
+Medicine 2008, with the correlation between the two.
 """
 
 import math
@@ -21,33 +21,35 @@ from .estimate import Estimates
 from .statistic import Difference, EstimateError, HasInterval, Statistic, difference, normal_quantile
 
 ONE = Statistic(1.0, 0.0)
-LEAST_ERRORS = 3.0
-"""Standard errors by which a denominator must exceed 0 for a ratio to be shown; see benchmarks/pairs.py."""
+MIN_ERRORS = 3.0
+"""The standard errors by which a shown ratio's denominator must exceed 0; see benchmarks/pairs.py."""
 
 
 @dataclass(frozen=True)
 class Ratio(Statistic):
-    """A ratio of two linear statistics; stderr and skew are those of the delta method.
+    """A ratio of two linear statistics; stderr and skew are from the delta method.
 
     Attributes:
-        below: The denominator.
-        correlation: The correlation of the ratio's error with the denominator.
+        denominator: The denominator.
+        correlation: The correlation between the ratio's error and the denominator.
     """
 
-    below: Statistic = ONE
+    denominator: Statistic = ONE
     correlation: float = 0.0
 
     @property
     def is_known(self) -> bool:
-        """Return whether the denominator is clearly above 0."""
-        return self.below.value > LEAST_ERRORS * self.below.stderr
+        """Whether the denominator is clearly above 0."""
+        return self.denominator.value > MIN_ERRORS * self.denominator.stderr
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Return an interval that holds the ratio with probability `confidence`; infinite if unknown."""
+        """Return an interval that contains the ratio with probability `confidence`; infinite if unknown."""
         low, high = super().interval(confidence)
         z = normal_quantile(confidence)
-        # With δ the ratio less its estimate: (δ Y)² <= z² (V_L - 2 δ C + δ² V_Y), where V_L = (Y s)².
-        relative = self.below.stderr / self.below.value if self.below.value > 0 else math.inf
+        # If δ is the ratio minus its estimate: (δ Y)² <= z² (V_L - 2 δ C + δ² V_Y), where V_L = (Y s)².
+        relative = (
+            self.denominator.stderr / self.denominator.value if self.denominator.value > 0 else math.inf
+        )
         rest = 1 - (z * relative) ** 2
         if rest <= 0:
             return -math.inf, math.inf
@@ -56,21 +58,21 @@ class Ratio(Statistic):
         return min(low, self.value + (middle - half) / rest), max(high, self.value + (middle + half) / rest)
 
     def p_value(self, value: float = 0.0) -> float:
-        """Return the two-sided p-value of a ratio: 1 minus the confidence whose interval reaches it."""
-        return p_of(self, value)
+        """Return the two-sided p-value for `value`: 1 minus the confidence whose interval just reaches it."""
+        return p_value_of(self, value)
 
 
-NOTHING = Ratio(0.0, 0.0)
+ZERO_RATIO = Ratio(0.0, 0.0)
 
 
 @dataclass(frozen=True)
 class DerivedDifference:
-    """A difference whose interval is derived from those of its two sides.
+    """A difference whose interval is derived from those of its two terms.
 
     Attributes:
-        first: The side to subtract from.
-        second: The side to subtract.
-        correlation: The correlation of their errors.
+        first: The term to subtract from.
+        second: The term to subtract.
+        correlation: The correlation between their errors.
     """
 
     first: HasInterval
@@ -84,8 +86,8 @@ class DerivedDifference:
 
     @property
     def p(self) -> float:
-        """The two-sided p-value of no difference."""
-        return p_of(self, 0.0)
+        """The two-sided p-value for no difference."""
+        return p_value_of(self, 0.0)
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Return an interval that contains the population's difference with probability `confidence`."""
@@ -95,8 +97,8 @@ class DerivedDifference:
             return -math.inf, math.inf
         return self.value - self._length(a - l1, u2 - b), self.value + self._length(u1 - a, b - l2)
 
-    def _length(self, one: float, other: float) -> float:
-        return math.sqrt(max(one**2 + other**2 - 2 * self.correlation * one * other, 0.0))
+    def _length(self, first: float, second: float) -> float:
+        return math.sqrt(max(first**2 + second**2 - 2 * self.correlation * first * second, 0.0))
 
 
 @dataclass(frozen=True)
@@ -106,16 +108,16 @@ class RatioDifference(Difference):
     Attributes:
         first: The ratio to subtract from.
         second: The ratio to subtract.
-        correlation: The correlation of the two ratios' errors.
+        correlation: The correlation between the two ratios' errors.
     """
 
-    first: Ratio = NOTHING
-    second: Ratio = NOTHING
+    first: Ratio = ZERO_RATIO
+    second: Ratio = ZERO_RATIO
     correlation: float = 0.0
 
     @property
     def is_known(self) -> bool:
-        """Return whether both denominators are clearly above 0."""
+        """Whether both denominators are clearly above 0."""
         return self.first.is_known and self.second.is_known
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
@@ -123,17 +125,17 @@ class RatioDifference(Difference):
         return DerivedDifference(self.first, self.second, self.correlation).interval(confidence)
 
     def p_value(self, value: float = 0.0) -> float:
-        """Return the two-sided p-value of a difference: 1 minus the confidence whose interval reaches it."""
-        return p_of(self, value)
+        """Return the two-sided p-value for `value`: 1 minus the confidence whose interval just reaches it."""
+        return p_value_of(self, value)
 
 
-def p_of(statistic: HasInterval, value: float) -> float:
-    """Return one minus the confidence at which a statistic's interval first reaches a value, rounded up."""
+def p_value_of(statistic: HasInterval, value: float) -> float:
+    """Return 1 minus the confidence at which a statistic's interval first reaches a value, rounded up."""
     low, high = 0.0, 1.0 - 1e-12
     for _ in range(50):
         middle = (low + high) / 2
-        least, most = statistic.interval(middle) if middle > 0 else (statistic.value, statistic.value)
-        if least <= value <= most:
+        lower, upper = statistic.interval(middle) if middle > 0 else (statistic.value, statistic.value)
+        if lower <= value <= upper:
             high = middle
         else:
             low = middle
@@ -143,7 +145,7 @@ def p_of(statistic: HasInterval, value: float) -> float:
 def ratios(estimates: Estimates, above: Floats, below: Floats) -> list[Ratio]:
     """Return ratios of weighted sums of the frequencies.
 
-    A denominator estimated as 0 or less gives an unknown ratio with value 0.
+    If a denominator's estimate is 0 or less, the ratio is unknown and its value is 0.
 
     Args:
         estimates: The estimates.
@@ -151,18 +153,18 @@ def ratios(estimates: Estimates, above: Floats, below: Floats) -> list[Ratio]:
         below: Finite weights of the denominators, shape (domain, n).
 
     Raises:
-        EstimateError: If the weights have another shape or are not finite.
+        EstimateError: If the weights have a different shape or are not finite.
     """
     if above.shape != below.shape:
         raise EstimateError(
-            f"the numbers of numerators and denominators must be equal: {above.shape}, {below.shape}"
+            f"numerators and denominators must have the same shape, not {above.shape} and {below.shape}"
         )
     x, y = estimates.linear_many(above).value, estimates.linear_many(below)
     positive = y.value > 0
     value = np.divide(x, y.value, out=np.zeros_like(x), where=positive)
     off = above - value * below
     line = estimates.linear_many(off)
-    # The variance of L + k Y determines their correlation; k makes the two equally large.
+    # The variance of L + k Y determines their correlation; k scales both to the same standard error.
     k = np.divide(line.stderr, y.stderr, out=np.zeros_like(x), where=y.stderr > 0)
     both = estimates.linear_many(off + k * below).stderr ** 2
     spread = 2 * k * line.stderr * y.stderr
@@ -176,8 +178,8 @@ def ratios(estimates: Estimates, above: Floats, below: Floats) -> list[Ratio]:
     return result
 
 
-def difference_of_two(estimates: Estimates, above: Floats, below: Floats) -> RatioDifference:
-    """Return the first of two ratios of the same reports minus the second.
+def paired_difference(estimates: Estimates, above: Floats, below: Floats) -> RatioDifference:
+    """Return the difference between two ratios, first minus second, that are based on the same reports.
 
     Args:
         estimates: The estimates.
@@ -185,7 +187,7 @@ def difference_of_two(estimates: Estimates, above: Floats, below: Floats) -> Rat
         below: Finite weights of the denominators, shape (domain, 2).
     """
     first, second = ratios(estimates, above, below)
-    scales = [1 / r.below.value if r.below.value > 0 else 1.0 for r in (first, second)]
+    scales = [1 / r.denominator.value if r.denominator.value > 0 else 1.0 for r in (first, second)]
     lines = (above - np.array([first.value, second.value]) * below) * scales
     joined = estimates.linear(lines[:, 0] - lines[:, 1])
     product = first.stderr * second.stderr
@@ -195,16 +197,16 @@ def difference_of_two(estimates: Estimates, above: Floats, below: Floats) -> Rat
     return RatioDifference(value, joined.stderr, joined.skew, first, second, correlation)
 
 
-def difference_apart(first: Ratio, second: Ratio) -> RatioDifference:
-    """Return the first of two ratios minus the second, from estimates that share no reports."""
-    apart = difference(first, second)
-    return RatioDifference(apart.value, apart.stderr, apart.skew, first, second)
+def independent_difference(first: Ratio, second: Ratio) -> RatioDifference:
+    """Return the difference between two ratios, first minus second, from estimates that share no reports."""
+    change = difference(first, second)
+    return RatioDifference(change.value, change.stderr, change.skew, first, second)
 
 
 def reports_needed(reports: int, denominators: Sequence[Ratio]) -> int:
     """Return roughly how many reports would make all denominators clearly positive, if the estimates hold."""
     worst = 1.0
     for ratio in denominators:
-        least = max(ratio.below.value, ratio.below.stderr / 2)
-        worst = max(worst, (LEAST_ERRORS * ratio.below.stderr / least) ** 2)
+        floor = max(ratio.denominator.value, ratio.denominator.stderr / 2)
+        worst = max(worst, (MIN_ERRORS * ratio.denominator.stderr / floor) ** 2)
     return math.ceil(reports * worst)

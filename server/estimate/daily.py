@@ -1,10 +1,11 @@
-"""Turn histograms of days into series of linear statistics and ratios for the change detector.
+"""Turn daily histograms into series of linear statistics and ratios for the change detector.
 
-Every statistic is a weighted sum of a histogram, so a few sums over its reports describe a day: of the
-weights, their squares and their cubes, for each version and stratum. Series of years are sums of arrays.
+Every statistic is a weighted sum over a histogram, so a few sums over a day's reports describe the day: those
+of the weights, their squares and their cubes, for each version and stratum. Even a series over several years
+needs only array sums.
 
-A ratio A / B is tracked as R + (A - R B) / mean(B), where R is the ratio over all days so far: it is linear
-in a day's histogram, even if the share B of the devices that it concerns changes.
+A ratio A / B is tracked as R + (A - R B) / mean(B), where R is the ratio over all days so far. This
+is linear in a day's histogram, even if the share B of the devices concerned changes.
 """
 
 from collections.abc import Callable
@@ -17,24 +18,24 @@ import numpy.typing as npt
 from ...device.ldp_client import Experiment
 from ..arrays import Floats, Ints
 from ..mechanisms import mechanism_of
-from .conditional import LEAST_ERRORS
+from .conditional import MIN_ERRORS
 from .detector import DailyView
 
 Weights = Callable[[Experiment], Floats]
-"""Returns weights of an experiment's values, shape (domain, 1), or of the sides of a ratio, (domain, 2)."""
+"""A function that returns an experiment's value weights, shape (domain, 1), or (domain, 2) for a ratio."""
 
 _POWERS = ((1, 0), (0, 1), (2, 0), (1, 1), (0, 2), (3, 0), (2, 1), (1, 2), (0, 3))
 
 
 @dataclass(frozen=True)
 class VersionDays:
-    """The histograms of one version, day by day, without zeros.
+    """One version's daily histograms in sparse form.
 
     Attributes:
         experiment: The version.
-        day: The day of each entry, counted from 0, shape (n,).
-        code: The code of each entry, shape (n,).
-        count: The number of reports of each entry, shape (n,).
+        day: Each entry's day, counted from 0, shape (n,).
+        code: Each entry's code, shape (n,).
+        count: Each entry's number of reports, shape (n,).
     """
 
     experiment: Experiment
@@ -45,18 +46,18 @@ class VersionDays:
 
 @dataclass(frozen=True)
 class DayCounts:
-    """The histograms of consecutive days of several versions.
+    """The histograms of consecutive days for several versions.
 
     Attributes:
-        weekdays: The weekday of each day, numbered modulo 7 from any day, shape (days,).
-        versions: The histograms of each version.
+        weekdays: Each day's weekday, modulo 7 with any origin, shape (days,).
+        versions: Each version's histograms.
     """
 
     weekdays: Ints
     versions: tuple[VersionDays, ...]
 
     def series(self, weights: Weights) -> "LinearDays | None":
-        """Return the series of a statistic, or None if a version cannot estimate it."""
+        """Return a statistic's series, or None if a version cannot estimate it."""
         parts = [_sums(version, weights(version.experiment), len(self.weekdays)) for version in self.versions]
         if not parts or any(part is None for part in parts):
             return None
@@ -66,24 +67,24 @@ class DayCounts:
 
 @dataclass(frozen=True)
 class _VersionSums:
-    """Sums over the reports of each day and stratum of one version.
+    """Sums over one version's reports, by day and stratum.
 
     Attributes:
         reports: The number of reports, shape (days, strata).
-        sums: Sums of the products of weights in _POWERS, shape (9, days, strata).
-        constant: The constants to add to numerator and denominator.
-        needed: Which strata have a weight.
+        sums: The sums of the weight products in _POWERS, shape (9, days, strata).
+        constant: The constants to add to the numerator and the denominator.
+        needed_strata: A mask of the strata with nonzero weights, shape (strata,).
     """
 
     reports: Floats
     sums: Floats
     constant: Floats
-    needed: npt.NDArray[np.bool_]
+    needed_strata: npt.NDArray[np.bool_]
 
     @cached_property
     def has_estimate(self) -> npt.NDArray[np.bool_]:
-        """Whether a day has reports in every stratum that is needed, shape (days,)."""
-        return (self.reports[:, self.needed] > 0).all(axis=1) & (self.reports.sum(axis=1) > 0)
+        """Whether each day has reports in every needed stratum, shape (days,)."""
+        return (self.reports[:, self.needed_strata] > 0).all(axis=1) & (self.reports.sum(axis=1) > 0)
 
 
 def _sums(version: VersionDays, statistic: Floats, days: int) -> _VersionSums | None:
@@ -116,101 +117,101 @@ def _sums(version: VersionDays, statistic: Floats, days: int) -> _VersionSums | 
 
 @dataclass(frozen=True)
 class LinearDays:
-    """The series of a statistic, or of a ratio of two; made by DayCounts.series()."""
+    """The series of a statistic or a ratio; returned by DayCounts.series()."""
 
     weekdays: Ints
     versions: tuple[_VersionSums, ...]
     is_ratio: bool
 
     def level(self, start: int, stop: int) -> float | None:
-        """Return the statistic over days start..stop-1 together, or None if no day has an estimate."""
+        """Return the statistic over days start..stop-1 combined, or None if no day has an estimate."""
         days, reports = slice(start, stop), self._reports[start:stop]
         total = reports.sum()
         if not total:
             return None
-        a, b = (float(reports @ self._sides[side, days] / total) for side in (0, 1))
+        a, b = (float(reports @ self._numerator_and_denominator[side, days] / total) for side in (0, 1))
         return a / b if self.is_ratio and b else a
 
     def view(self, start: int, stop: int) -> DailyView | None:
-        """Return days start..stop-1 as seen at the end of the last one; see detector.Days."""
+        """Return days start..stop-1 as seen at the end of the last day; see detector.Days."""
         days, reports = slice(start, stop), self._reports[start:stop]
         total = reports.sum()
         if not total:
             return None
         has_reports = reports > 0
-        above, below = self._sides[:, days]
+        above, below = self._numerator_and_denominator[:, days]
         ratio, scale = 0.0, 1.0
         if self.is_ratio:
             scale = float(reports @ below / total)
-            variance = self._second[days] @ self._of_report(start, stop, 0.0, 1.0)[0]
-            if scale <= LEAST_ERRORS * float(np.sqrt((reports / total) ** 2 @ variance)):
+            variance = self._variance_weights[days] @ self._report_moments(start, stop, 0.0, 1.0)[0]
+            if scale <= MIN_ERRORS * float(np.sqrt((reports / total) ** 2 @ variance)):
                 return None
             ratio = float(reports @ above / total) / scale
-        second, third = self._of_report(start, stop, 1.0, ratio)
+        second, third = self._report_moments(start, stop, 1.0, ratio)
         value = ratio + (above - ratio * below) / scale
-        variance = np.where(has_reports, self._second[days] @ second / scale**2, np.inf)
-        return DailyView(value, variance, self._third[days] @ third / scale**3)
+        variance = np.where(has_reports, self._variance_weights[days] @ second / scale**2, np.inf)
+        return DailyView(value, variance, self._third_weights[days] @ third / scale**3)
 
     @cached_property
-    def _own(self) -> list[Floats]:
-        """The reports of each day that has an estimate, for each version."""
+    def _version_reports(self) -> list[Floats]:
+        """The number of reports on each day that has an estimate, for each version."""
         return [np.where(v.has_estimate, v.reports.sum(axis=1), 0.0) for v in self.versions]
 
     @cached_property
     def _reports(self) -> Floats:
-        """The reports of each day that has an estimate, shape (days,)."""
-        return np.sum(self._own, axis=0)
+        """The number of reports on each day that has an estimate, shape (days,)."""
+        return np.sum(self._version_reports, axis=0)
 
     @cached_property
-    def _sides(self) -> Floats:
-        """Numerator and denominator of each day, shape (2, days), with versions weighted by their reports."""
+    def _numerator_and_denominator(self) -> Floats:
+        """Each day's numerator and denominator, shape (2, days), with versions weighted by their reports."""
         parts = [
-            [own * (v.constant[side] + _over(v.sums[side], v.reports).sum(axis=1)) for side in (0, 1)]
-            for v, own in zip(self.versions, self._own, strict=True)
+            [n * (v.constant[side] + _divide(v.sums[side], v.reports).sum(axis=1)) for side in (0, 1)]
+            for v, n in zip(self.versions, self._version_reports, strict=True)
         ]
-        return _over(np.sum(parts, axis=0), self._reports)
+        return _divide(np.sum(parts, axis=0), self._reports)
 
     @cached_property
-    def _second(self) -> Floats:
-        """The weight of the variance of one report of each stratum in that of a day, shape (days, strata)."""
+    def _variance_weights(self) -> Floats:
+        """The weight of each stratum's per-report variance in a day's variance, shape (days, strata)."""
         return self._power(2)
 
     @cached_property
-    def _third(self) -> Floats:
+    def _third_weights(self) -> Floats:
         """The same for third cumulants."""
         return self._power(3)
 
     def _power(self, power: int) -> Floats:
         parts = [
-            _over(_over(own, self._reports)[:, None] ** power, v.reports ** (power - 1))
-            for v, own in zip(self.versions, self._own, strict=True)
+            _divide(_divide(n, self._reports)[:, None] ** power, v.reports ** (power - 1))
+            for v, n in zip(self.versions, self._version_reports, strict=True)
         ]
         return np.concatenate(parts, axis=1)
 
     @cached_property
-    def _until(self) -> Floats:
-        """The reports and sums of weights over the days before each day, shape (10, days + 1, strata)."""
+    def _running_sums(self) -> Floats:
+        """The running totals of reports and weight sums before each day, shape (10, days + 1, strata)."""
         reports = np.concatenate([v.reports for v in self.versions], axis=1)
         sums = np.concatenate([v.sums for v in self.versions], axis=2)
-        each = np.concatenate([reports[None], sums])
-        return np.concatenate([np.zeros_like(each[:, :1]), np.cumsum(each, axis=1)], axis=1)
+        daily = np.concatenate([reports[None], sums])
+        return np.concatenate([np.zeros_like(daily[:, :1]), np.cumsum(daily, axis=1)], axis=1)
 
-    def _of_report(self, start: int, stop: int, factor: float, ratio: float) -> tuple[Floats, Floats]:
-        """Return variance and third cumulant of one report of each stratum, over some days together.
+    def _report_moments(self, start: int, stop: int, factor: float, ratio: float) -> tuple[Floats, Floats]:
+        """Return the per-report variance and third cumulant in each stratum, over the given days combined.
 
-        They are those of `factor` times the numerator's weight minus `ratio` times the denominator's.
+        The weight is `factor` times the numerator's weight minus `ratio` times the denominator's.
         """
-        reports, *sums = self._until[:, stop] - self._until[:, start]
-        a, b, aa, ab, bb, aaa, aab, abb, bbb = (_over(one, reports) for one in sums)
+        reports, *sums = self._running_sums[:, stop] - self._running_sums[:, start]
+        a, b, aa, ab, bb, aaa, aab, abb, bbb = (_divide(total, reports) for total in sums)
         f, r = factor, ratio
         m1 = f * a - r * b
         m2 = f**2 * aa - 2 * f * r * ab + r**2 * bb
         m3 = f**3 * aaa - 3 * f**2 * r * aab + 3 * f * r**2 * abb - r**3 * bbb
-        unbiased = _over(reports, reports - 1)
+        unbiased = _divide(reports, reports - 1)
         return np.maximum(m2 - m1**2, 0.0) * unbiased, m3 - 3 * m1 * m2 + 2 * m1**3
 
 
-def _over(above: Floats, below: Floats) -> Floats:
-    """Return a ratio, or 0 where the denominator is not positive."""
+def _divide(above: Floats, below: Floats) -> Floats:
+    """Return the ratio, or 0 where the denominator is not positive."""
     above, below = np.broadcast_arrays(above, below)
     return np.divide(above, below, out=np.zeros(below.shape), where=below > 0)

@@ -1,32 +1,33 @@
-"""Discover unknown texts by their beginnings, level by level, then measure their shares with other reports.
+"""Discover unknown texts level by level from their beginnings, then measure their shares with other reports.
 
-The levels of `prefix` hash longer and longer beginnings of a text. Each beginning that survives a level is
-extended by every character at the next one, and the best survive. A text's share is no larger than that of
-any of its beginnings; so the score of a beginning is the minimum, over all levels, of the mean of the
-estimates from there on: for shares that do not rise, this is the likeliest share of the longest (isotonic
-regression). It is at most 3 standard errors above the estimate of any of its own beginnings. The last level
-has the whole length once more, with other reports and a hash of its own, and measures the shares of the few
-texts that remain; their shares and errors depend on no other reports.
+The levels of `prefix` hash increasingly long beginnings of a text. Each beginning that survives a level is
+extended by every character at the next level, and the best survive. A text's share is no larger than that of
+any of its beginnings, so a beginning's score is the minimum over all levels of the mean of the estimates from
+that level onwards. For non-increasing shares, this is the likeliest share of the longest beginning (isotonic
+regression). The score is at most 3 standard errors above the estimate for any shorter beginning. The last
+level repeats the full length with different reports and a separate hash, and measures the shares of the few
+remaining texts, so their shares and errors depend on no other reports.
 
-Selection of the texts to list. A candidate that shares its slot in the last level with another candidate is
-left out: the reports cannot tell which of them was sent. The slot of a text that nobody sent is random,
-whatever was reported: if no other candidate has it, it is uniform over the slots without another candidate.
-The contents of these slots are exactly the distribution of an estimate of its share, including noise and
-collisions. So a candidate's p value is the part of these slots with at least its own content, and Holm's
-procedure keeps the chance of listing any text that nobody sent below MISTAKEN. This assumes nothing about
-the population.
+Texts are selected for listing as follows. A candidate that shares its slot in the last level with another
+candidate is omitted, because the reports do not show which of them was sent. A text that nobody sent has a
+random slot that does not depend on the reports. If no other candidate has the slot, it is uniform over the
+slots without another candidate, and the contents of these slots are exactly the distribution of its estimated
+share, including noise and collisions. A candidate's p-value is therefore the fraction of these slots with at
+least as much content as its own, and Holm's procedure keeps the probability of listing any text that nobody
+sent below MAX_FALSE_CHANCE. This assumes nothing about the population.
 
-Texts that cannot be tried, such as those with other letters, hide smaller ones. K heavy slots of such texts
-raise the p value of each candidate: a text that nobody sent looks heavy with the chance
+Texts that cannot be tried, such as those with other letters, hide less common texts. If they fill K heavy
+slots, each candidate's p-value rises, because a text that nobody sent looks heavy with probability
 
     K / slots + (1 - K / slots) P(an empty slot has as much),
 
-so a text is listed only while K + 1 <= MISTAKEN slots / candidates. The fewer candidates are compared, the
-more texts may be hidden. The search and the slots' contents determine how many are compared. That choice does
-not depend on which slots the candidates have, apart from those they share, so the p values remain valid.
+so a text is listed only while K + 1 <= MAX_FALSE_CHANCE slots / candidates. If fewer candidates
+are compared, more hidden texts are tolerated. The search and the slots' contents determine how many
+candidates are compared. Apart from shared slots, this choice does not depend on which slots the candidates
+have, so the p-values remain valid.
 
-A mechanism of your own has its own search (Mechanism.search), which returns candidates and the estimates of
-texts that nobody sent. These replace the free slots; p values, listing and errors are the same.
+A custom mechanism provides its own search (Mechanism.search), which returns candidates and estimates for
+texts that nobody sent. The latter replace the free slots; p-values, listing and errors work the same way.
 
 Citation: Wang, Li, Jha, "Locally Differentially Private Heavy Hitter Identification", IEEE TDSC 2021, for the
 levels; Barlow et al., "Statistical Inference under Order Restrictions", 1972; Holm, "A simple sequentially
@@ -50,30 +51,30 @@ from ..hints import option
 from ..mechanisms import Mechanism, MechanismError, mechanism_of
 from ..mechanisms.custom import own_code
 from ..mechanisms.points.prefix import Prefix, SlotShares
-from .alphabet import NOTHING, PRINTABLE, Alphabet, characters
+from .alphabet import EMPTY_BEGINNING, PRINTABLE, Alphabet, characters
 from .statistic import EstimateError, Statistic, normal_quantile
 
-MISTAKEN = 0.04
+MAX_FALSE_CHANCE = 0.04
 """The largest probability of listing a text that nobody sent."""
-_NOISE = 0.01  # probability that an empty slot counts as heavy in a level
-_HIGHEST = 3.0  # standard errors that a text may have above its beginning
+_HEAVY_CHANCE = 0.01  # probability that any empty slot on a level counts as heavy
+_MAX_RISE = 3.0  # standard errors by which a text's score may exceed its beginning's estimate
 _CONFIDENCE = 0.95  # confidence of the intervals that are widened for heavy tails
-_SURE = 1.9  # standard errors above each level's threshold; all levels let it through about 9 times in 10
+_MARGIN = 1.9  # standard errors above each level's threshold at which a text passes all levels 9 times in 10
 
 
 @dataclass(frozen=True)
 class SearchLimits:
-    """How far the search goes.
+    """Limits of the search.
 
     Attributes:
         beam: The largest number of beginnings that survive a level.
-        tried: The largest number of beginnings hashed at a level, at about a microsecond each.
-        texts: The smallest number of texts to return, since texts that share a slot at every level tie.
-        slots_each: The number of slots for each returned text; with fewer, no p-value would be small enough.
+        max_hashed: The largest number of beginnings to hash per level, at about a microsecond each.
+        texts: The minimum number of texts to return, since texts that share a slot at every level tie.
+        slots_each: The number of slots per returned text; with fewer, no p-value would be small enough.
     """
 
     beam: int = 1000
-    tried: int = 1 << 20
+    max_hashed: int = 1 << 20
     texts: int = 100
     slots_each: int = 64
 
@@ -83,9 +84,9 @@ class FoundText:
     """A text found in the reports.
 
     Attributes:
-        text: Its characters.
-        whole: False if it fills the last prefix, so that it may continue.
-        share: Its share, or if it is not whole, that of all texts that begin with it.
+        text: The text.
+        whole: False if the text fills the last prefix, so it may continue.
+        share: The text's share, or if it is not whole, the share of all texts that begin with it.
     """
 
     text: str
@@ -98,34 +99,37 @@ class Discovery:
     """The discovered texts, largest share first.
 
     Attributes:
+        experiment: The experiment.
+        reports: The number of reports.
         texts: The texts.
-        candidate_count: The number of candidates that the last level judged.
-        least: The share that a text needs to be found about nine times in ten.
-        hidden: The number of slots that certainly hold a common text but have no candidate.
+        candidate_count: The number of candidates tested on the last level.
+        min_share: The share that a text needs to be found about 9 times in 10.
+        hidden: The number of slots that clearly contain a common text but have no candidate.
         hidden_share: The total share of these slots.
-        left_out: The number of candidates that share a slot that certainly holds a common text.
+        left_out: The number of candidates that share a slot that clearly contains a common text.
     """
 
     experiment: Experiment
     reports: int
     texts: tuple[FoundText, ...]
     candidate_count: int
-    least: float
+    min_share: float
     hidden: int = 0
     hidden_share: float = 0.0
     left_out: int = 0
 
     def intervals(self, confidence: float = 0.95) -> list[tuple[float, float]]:
-        """Return intervals of the texts' shares; on average the fraction `confidence` holds the truth.
+        """Return intervals for the texts' shares; on average, a fraction `confidence` of them is right.
 
-        The texts were selected by their size, so each interval is slightly wider than for a given text.
+        Because the texts were selected by size, each interval is slightly wider than for a text given in
+        advance.
 
         Raises:
             EstimateError: If the confidence is not between 0 and 1.
         """
         normal_quantile(confidence)
-        each = 1 - (1 - confidence) * len(self.texts) / max(self.candidate_count, 1)
-        return [one.share.interval(each) for one in self.texts]
+        adjusted = 1 - (1 - confidence) * len(self.texts) / max(self.candidate_count, 1)
+        return [text.share.interval(adjusted) for text in self.texts]
 
 
 def discover(
@@ -134,26 +138,26 @@ def discover(
     alphabet: str | None = None,
     limits: SearchLimits = SearchLimits(),
 ) -> Discovery:
-    """Find texts in a histogram of codes of a mechanism with discovery.
+    """Find texts in a code histogram from a mechanism that supports discovery.
 
     Args:
         experiment: The experiment.
         counts: The histogram, integers of shape (code_count,).
-        alphabet: The characters of the texts, with ranges such as a-z; printable ASCII if None. Only prefix
-            takes one.
+        alphabet: The texts' characters, with ranges such as a-z; printable ASCII if None. Only prefix
+            supports an alphabet.
         limits: The limits of prefix's search.
 
     Raises:
-        EstimateError: If the experiment has another mechanism, its last prefix is not repeated, the counts do
-            not fit or are too few, an alphabet has too many characters for the first prefix, or one is given
-            for your own mechanism.
-        MechanismError: If your own mechanism's search raises anything itself.
+        EstimateError: If the mechanism does not support discovery, the last prefix is not repeated, the
+            counts do not fit or are too few, the alphabet has too many characters for the first prefix, or an
+            alphabet is given for a custom mechanism.
+        MechanismError: If a custom mechanism's search raises an error.
     """
     mechanism = mechanism_of(experiment)
     if "discovery" not in mechanism.answers:
         raise EstimateError(f"{experiment.name} has no prefixes to discover texts by")
     if not isinstance(mechanism, Prefix):
-        return _discover_own(mechanism, np.asarray(counts), alphabet)
+        return _discover_custom(mechanism, np.asarray(counts), alphabet)
     if len(mechanism.lengths) < 2 or mechanism.lengths[-1] != mechanism.lengths[-2]:
         raise EstimateError(
             f"the last prefix of {experiment.name} is not repeated, so no share can be measured"
@@ -163,37 +167,37 @@ def discover(
         raise EstimateError(f"counts must be {experiment.code_count} integers, one for each code")
     levels = mechanism.slot_shares(histogram.astype(np.int64))
     if min(level.reports for level in levels) < 2:
-        raise EstimateError("each level needs at least 2 reports: wait for more")
+        raise EstimateError("each level needs at least 2 reports; wait for more")
     letters = PRINTABLE if alphabet is None else characters(alphabet)
     return discover_in(mechanism, levels, letters, limits)
 
 
-def _discover_own(mechanism: Mechanism, counts: Counts, alphabet: str | None) -> Discovery:
-    """List the candidates of your own mechanism's search."""
+def _discover_custom(mechanism: Mechanism, counts: Counts, alphabet: str | None) -> Discovery:
+    """List the candidates found by a custom mechanism's search."""
     experiment = mechanism.experiment
     if alphabet is not None:
-        raise EstimateError(f"{experiment.mechanism} takes no alphabet: leave --alphabet out")
+        raise EstimateError(f"{experiment.mechanism} does not support an alphabet; omit --alphabet")
     with own_code(experiment.mechanism, "search"):
         search = mechanism.search(counts.astype(np.int64))
         values, chance = np.asarray(search.shares, float), np.asarray(search.chance, float)
-        if len(values) != len(search.texts) or len(chance) * MISTAKEN < max(len(values), 1):
-            text = f"{len(values)} shares of {len(search.texts)} texts, {len(chance)} of chance"
+        if len(values) != len(search.texts) or len(chance) * MAX_FALSE_CHANCE < max(len(values), 1):
+            text = f"{len(values)} shares for {len(search.texts)} texts and {len(chance)} chance estimates"
             raise MechanismError(
-                f"{experiment.mechanism}: its search gives {text}: at least 25 for each text"
+                f"{experiment.mechanism}: its search returned {text}; at least 25 per text are needed"
             )
-    listed, needed = _listed(values, np.sort(chance))
+    listed, needed = _select_listed(values, np.sort(chance))
     mean, spread, reports = float(chance.mean()), float(chance.std()), int(counts.sum())
     if len(listed):
-        # The few texts that share cells with a common one have errors far beyond their standard deviation.
-        each = 1 - (1 - _CONFIDENCE) * len(listed) / len(values)
-        wide = float(np.quantile(np.abs(chance - mean), each, method="higher"))
-        spread = max(spread, wide / normal_quantile(each))
+        # The few texts that share cells with a common text have errors far beyond their standard deviation.
+        adjusted = 1 - (1 - _CONFIDENCE) * len(listed) / len(values)
+        wide = float(np.quantile(np.abs(chance - mean), adjusted, method="higher"))
+        spread = max(spread, wide / normal_quantile(adjusted))
     texts = tuple(
         FoundText(search.texts[i], bool(search.whole[i]), Statistic(float(values[i]) - mean, spread, 0.0))
         for i in map(int, listed)
     )
-    least = max(needed - mean + _SURE * float(chance.std()), search.needs)
-    return Discovery(experiment, reports, texts, len(values), least)
+    min_share = max(needed - mean + _MARGIN * float(chance.std()), search.needs)
+    return Discovery(experiment, reports, texts, len(values), min_share)
 
 
 def discover_in(
@@ -202,56 +206,56 @@ def discover_in(
     letters: str,
     limits: SearchLimits = SearchLimits(),
 ) -> Discovery:
-    """Find texts in the estimates of all levels.
+    """Find texts from the estimates for all levels.
 
     Args:
         mechanism: The mechanism.
-        levels: The estimates of each level.
-        letters: All characters of the texts.
-        limits: The limits of the search.
+        levels: Each level's estimates.
+        letters: All characters that texts may contain.
+        limits: The search limits.
     """
     *search, last = levels
     candidates = search_texts(mechanism, search, Alphabet(letters), limits)
     slots = slots_of(mechanism, len(search), candidates.rows)
     hidden = hidden_slots(last, slots)
-    # Compare the candidates that may be listed, and all others that the search found to be certainly common.
-    count = max(compared_count(last, candidates), int((candidates.scores > _heavy(last)).sum()))
+    # Compare the candidates that may be listed and all others that the search found to be clearly common.
+    count = max(compared_count(last, candidates), int((candidates.scores > _heavy_threshold(last)).sum()))
     slots = slots[:count]
-    alone = _alone(slots)
-    left_out = int((last.shares[slots[~alone]] > _heavy(last)).sum())
-    rest, slots = _without(last, slots[~alone], slots[alone])
-    candidates = candidates.chosen(np.flatnonzero(alone))
+    alone = _has_own_slot(slots)
+    left_out = int((last.shares[slots[~alone]] > _heavy_threshold(last)).sum())
+    rest, slots = _remove_slots(last, slots[~alone], slots[alone])
+    candidates = candidates.select(np.flatnonzero(alone))
     count = compared_count(rest, candidates)
-    # The slot of a compared text that nobody sent is none of the others' slots either.
-    listed, shares, least = list_texts(*_without(rest, slots[count:], slots[:count]))
+    # A compared text that nobody sent does not have any of the other candidates' slots either.
+    listed, shares, min_share = list_texts(*_remove_slots(rest, slots[count:], slots[:count]))
     texts = tuple(
         FoundText(_text(candidates.rows[i]), not candidates.rows[i, -1], share)
         for i, share in zip(listed, shares, strict=True)
     )
     if count:
-        least = max(least, float(candidates.needs[count - 1]))
+        min_share = max(min_share, float(candidates.needed_shares[count - 1]))
     reports = sum(level.reports for level in levels)
-    return Discovery(mechanism.experiment, reports, texts, count, least, *hidden, left_out)
+    return Discovery(mechanism.experiment, reports, texts, count, min_share, *hidden, left_out)
 
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The best beginnings of full length, best first.
+    """The best full-length beginnings, best first.
 
     Attributes:
-        rows: Their bytes, shape (n, length).
-        scores: Their shares by the search alone, shape (n,).
-        needs: For each number of beginnings, the share with which a text is among that many 9 times in 10;
+        rows: Each beginning's bytes, shape (n, length).
+        scores: Each beginning's share according to the search alone, shape (n,).
+        needed_shares: For each number of beginnings, the share at which a text is among them 9 times in 10,
             shape (n,).
     """
 
     rows: npt.NDArray[np.uint8]
     scores: Floats
-    needs: Floats
+    needed_shares: Floats
 
-    def chosen(self, numbers: Ints) -> SearchResult:
-        """Return some of the beginnings; `numbers` are rising indices, shape (m,)."""
-        return SearchResult(self.rows[numbers], self.scores[numbers], self.needs[numbers])
+    def select(self, numbers: Ints) -> SearchResult:
+        """Return some of the beginnings; `numbers` are ascending indices, shape (m,)."""
+        return SearchResult(self.rows[numbers], self.scores[numbers], self.needed_shares[numbers])
 
 
 def search_texts(
@@ -260,18 +264,18 @@ def search_texts(
     alphabet: Alphabet,
     limits: SearchLimits = SearchLimits(),
 ) -> SearchResult:
-    """Return the texts that may be common, from the levels used for the search."""
-    survivors, path, scores, cut = NOTHING, np.zeros((1, 0)), np.zeros(1), 0.0
-    needs = scores
+    """Return the texts that may be common, using the search levels."""
+    survivors, path, scores, cut = EMPTY_BEGINNING, np.zeros((1, 0)), np.zeros(1), 0.0
+    needed_shares = scores
     for number, level in enumerate(levels):
         longer = mechanism.lengths[number] - survivors.rows.shape[1]
-        tried = np.cumsum(alphabet.ways(survivors.states, longer))
-        if tried[0] > limits.tried:
+        tried = np.cumsum(alphabet.count_extensions(survivors.states, longer))
+        if tried[0] > limits.max_hashed:
             raise EstimateError(
-                f"{tried[0]:,} beginnings of {mechanism.lengths[number]} bytes are too many to try: name "
-                f"fewer characters by {option('alphabet')}"
+                f"{tried[0]:,} beginnings of {mechanism.lengths[number]} bytes are too many to try; name "
+                f"fewer characters with {option('alphabet')}"
             )
-        fitting = int(np.searchsorted(tried, limits.tried, side="right"))
+        fitting = int(np.searchsorted(tried, limits.max_hashed, side="right"))
         survivors = alphabet.extend(survivors[:fitting], longer)
         shares = level.shares[slots_of(mechanism, number, survivors.rows)]
         path = np.column_stack([path[survivors.origin], shares])
@@ -279,40 +283,42 @@ def search_texts(
         best = np.argsort(-score, kind="stable")
         some = best[: limits.beam]
         survivors, path, scores = survivors[some], path[some], score[some]
-        needs = scores + _SURE * level.variance(0.0) ** 0.5
+        needed_shares = scores + _MARGIN * level.variance(0.0) ** 0.5
         if len(best) <= limits.beam:
-            needs[-1] = 0.0  # nothing has been left out
-        cut = max(cut, float(needs[-1]))
+            needed_shares[-1] = 0.0  # no beginning has been dropped
+        cut = max(cut, float(needed_shares[-1]))
     count = max(limits.texts, len(levels[0].shares) // limits.slots_each)
-    return SearchResult(survivors.rows[:count], scores[:count], np.maximum(needs, cut)[:count])
+    return SearchResult(survivors.rows[:count], scores[:count], np.maximum(needed_shares, cut)[:count])
 
 
 def compared_count(level: SlotShares, candidates: SearchResult) -> int:
-    """Return how many candidates, best first, to test, so that the smallest possible share can be found.
+    """Return how many candidates to test, best first, to find the smallest possible share.
 
-    The content of each candidate's slot is assumed to be about its share in the search.
+    Each candidate's slot is assumed to contain about the share that the search found.
     """
     if not len(candidates.scores):
         return 0
     slots, falling = len(level.shares), np.sort(level.shares)[::-1]
-    sure, least = _SURE * math.sqrt(level.variance(0.0)), _heavy(level)
-    heavy = candidates.scores[: np.count_nonzero(falling > least)]
-    heavy = heavy[heavy > least]
+    margin, threshold = _MARGIN * math.sqrt(level.variance(0.0)), _heavy_threshold(level)
+    heavy = candidates.scores[: np.count_nonzero(falling > threshold)]
+    heavy = heavy[heavy > threshold]
     before = np.arange(len(heavy))
-    ahead = slots - np.searchsorted(falling[::-1], heavy + sure, side="right") - before
-    # For each heavy candidate, the number of candidates up to which it is listed together with all before it.
-    most = np.minimum.accumulate(before + MISTAKEN * (slots - before) / (np.maximum(ahead, 0) + 1))
+    ahead = slots - np.searchsorted(falling[::-1], heavy + margin, side="right") - before
+    # For each heavy candidate, the largest number of candidates at which it and all before it are listed.
+    max_counts = np.minimum.accumulate(
+        before + MAX_FALSE_CHANCE * (slots - before) / (np.maximum(ahead, 0) + 1)
+    )
     counts = np.arange(1, len(candidates.scores) + 1)
-    listed = np.minimum(counts, (most >= counts[:, None]).sum(axis=1))
-    allowed = listed + MISTAKEN / np.maximum(counts - listed, 1) * (slots - listed)
-    needed = falling[np.minimum(allowed.astype(int), slots - 1)] + sure
-    return int(counts[np.maximum(needed, candidates.needs).argmin()])
+    listed = np.minimum(counts, (max_counts >= counts[:, None]).sum(axis=1))
+    allowed = listed + MAX_FALSE_CHANCE / np.maximum(counts - listed, 1) * (slots - listed)
+    needed = falling[np.minimum(allowed.astype(int), slots - 1)] + margin
+    return int(counts[np.maximum(needed, candidates.needed_shares).argmin()])
 
 
-def _heavy(level: SlotShares) -> float:
-    """Return the share above which a slot is heavy: its lower bound, over all slots, exceeds the median."""
+def _heavy_threshold(level: SlotShares) -> float:
+    """Return the share above which a slot's simultaneous lower bound exceeds the median."""
     usual = max(float(np.median(level.shares)), 0.0)
-    quantile = normal_quantile(1 - 2 * _NOISE / len(level.shares))
+    quantile = normal_quantile(1 - 2 * _HEAVY_CHANCE / len(level.shares))
     above = usual + quantile * level.variance(usual) ** 0.5
     return usual + quantile * level.variance(above) ** 0.5
 
@@ -320,38 +326,38 @@ def _heavy(level: SlotShares) -> float:
 def hidden_slots(level: SlotShares, slots: Ints) -> tuple[int, float]:
     """Return the number and total share of the heavy slots that are not among the candidates' `slots`."""
     other_shares = np.delete(level.shares, slots)
-    heavy = other_shares[other_shares > _heavy(level)] - float(np.median(level.shares))
+    heavy = other_shares[other_shares > _heavy_threshold(level)] - float(np.median(level.shares))
     return len(heavy), float(heavy.sum())
 
 
-def _alone(slots: Ints) -> npt.NDArray[np.bool_]:
-    """Return which candidates have a slot to themselves, shape (n,)."""
+def _has_own_slot(slots: Ints) -> npt.NDArray[np.bool_]:
+    """Return a mask of the candidates that do not share their slot, shape (n,)."""
     _, number, counts = np.unique(slots, return_inverse=True, return_counts=True)
     return counts[number] == 1
 
 
-def _without(level: SlotShares, removed: Ints, slots: Ints) -> tuple[SlotShares, Ints]:
-    """Return a level without the removed slots, and the new numbers of `slots`."""
+def _remove_slots(level: SlotShares, removed: Ints, slots: Ints) -> tuple[SlotShares, Ints]:
+    """Return a level without the removed slots, and the new indices of `slots`."""
     stays = np.ones(len(level.shares), bool)
     stays[removed] = False
     return SlotShares(level.shares[stays], level.reports, level.channel), (np.cumsum(stays) - 1)[slots]
 
 
 def _score(path: Floats, levels: Sequence[SlotShares]) -> Floats:
-    """Return the share of each longest beginning, shape (n,), from estimates of its levels, (n, levels)."""
+    """Return the share of each longest beginning, shape (n,), from its levels' estimates, (n, levels)."""
     errors = np.array([level.variance(0.0) ** 0.5 for level in levels])
     weights = np.array([float(level.reports) for level in levels])
-    return np.minimum(_last_of_falling(path, weights), (path + _HIGHEST * errors).min(axis=1))
+    return np.minimum(_last_of_falling(path, weights), (path + _MAX_RISE * errors).min(axis=1))
 
 
 def _last_of_falling(path: Floats, weights: Floats) -> Floats:
-    """Return the last share, shape (n,), of the best falling fit to the estimates, (n, levels)."""
+    """Return the last share, shape (n,), of the best non-increasing fit to the estimates, (n, levels)."""
     backwards = np.cumsum((path * weights)[:, ::-1], axis=1) / np.cumsum(weights[::-1])
     return backwards.min(axis=1)
 
 
 def slots_of(mechanism: Prefix, number: int, rows: npt.NDArray[np.uint8]) -> Ints:
-    """Return the slot of each beginning at a level, numbered from 0, as in device/ldp_text.py."""
+    """Return each beginning's slot on the level with this index, as in device/ldp_text.py."""
     start = mechanism.salt + bytes((number + 1,))
     data, size = rows.tobytes(), rows.shape[1]
     sha256 = hashlib.sha256
@@ -363,43 +369,43 @@ def slots_of(mechanism: Prefix, number: int, rows: npt.NDArray[np.uint8]) -> Int
 def list_texts(level: SlotShares, slots: Ints) -> tuple[Ints, list[Statistic], float]:
     """Return the candidates to list, largest share first, their shares, and the share found 9 times in 10.
 
-    Candidates that share a slot are left out, because the reports cannot tell them apart.
+    Candidates that share a slot are omitted, because the reports cannot tell them apart.
 
     Args:
-        level: The estimates of the last level.
-        slots: The slots of the candidates.
+        level: The last level's estimates.
+        slots: The candidates' slots.
     """
-    alone = _alone(slots)
-    level, slots = _without(level, slots[~alone], slots[alone])
-    listed, needed = _listed(level.shares[slots], np.sort(np.delete(level.shares, slots)))
+    alone = _has_own_slot(slots)
+    level, slots = _remove_slots(level, slots[~alone], slots[alone])
+    listed, needed = _select_listed(level.shares[slots], np.sort(np.delete(level.shares, slots)))
     others = np.delete(level.shares, slots[listed])
-    # Each slot also holds unlisted texts, on average as many as all other slots do.
+    # Each slot also contains unlisted texts, on average as many as the other slots.
     mean, spread = float(others.mean()), float(others.var())
     statistics: list[Statistic] = []
     for at in listed:
         share = float(level.shares[slots[at]]) - mean
         variance = spread + level.variance(share) - level.variance(0.0)
         statistics.append(Statistic(share, variance**0.5, level.skew(share)))
-    return np.flatnonzero(alone)[listed], statistics, needed - mean + _SURE * spread**0.5
+    return np.flatnonzero(alone)[listed], statistics, needed - mean + _MARGIN * spread**0.5
 
 
-def _listed(values: Floats, chance: Floats) -> tuple[Ints, float]:
-    """Return the candidates to list, largest share first, and the share above which one more would be listed.
+def _select_listed(values: Floats, chance: Floats) -> tuple[Ints, float]:
+    """Return the candidates to list, largest share first, and the share needed to list one more.
 
     Args:
-        values: The shares of the candidates.
-        chance: The estimates for texts that nobody sent, rising.
+        values: The candidates' shares.
+        chance: The estimates for texts that nobody sent, in ascending order.
     """
     count, listed = len(values), 0
     order = np.argsort(-values, kind="stable")
     ahead = len(chance) - np.searchsorted(chance, values[order])
     p_values = (1 + ahead) / (1 + len(chance))
-    while listed < count and p_values[listed] <= MISTAKEN / (count - listed):
+    while listed < count and p_values[listed] <= MAX_FALSE_CHANCE / (count - listed):
         listed += 1
-    allowed = int(MISTAKEN / max(count - listed, 1) * (1 + len(chance)))
+    allowed = int(MAX_FALSE_CHANCE / max(count - listed, 1) * (1 + len(chance)))
     return order[:listed], float(chance[-max(min(allowed, len(chance)), 1)])
 
 
 def _text(row: npt.NDArray[np.uint8]) -> str:
-    """Return a text's characters, without the last one if it is cut."""
+    """Decode a text, omitting the last character if it is incomplete."""
     return row.tobytes().rstrip(b"\0").decode(errors="ignore")

@@ -1,9 +1,9 @@
-"""Estimates from a histogram of codes: frequencies, ranges, distribution function, quantiles, error bars.
+"""Estimates from a code histogram: frequencies, ranges, distribution function, quantiles and error bars.
 
 Every linear statistic is a constant plus, for each stratum of the mechanism, the mean of a weight w(code)
-over its reports, and its error is stderr² = Σ (variance of w over the stratum's histogram) / N. That holds
-for every mechanism and includes the correlations between values and the sampling of the population:
-intervals are for the population that the reports are a sample of. Nothing is clipped or normalised.
+over its reports, and its error is stderr² = Σ (variance of w over the stratum's histogram) / N. This holds
+for every mechanism and includes both the correlations between values and population sampling: intervals are
+for the population from which the reports are sampled. Nothing is clipped or normalized.
 """
 
 from __future__ import annotations
@@ -26,26 +26,25 @@ _CHUNK = 1 << 22  # floats in memory at once
 
 
 class Estimates:
-    """The common part of an Estimate and a Pool of estimates: statistics derived from linear ones.
+    """The base class of Estimate and Pool: statistics derived from linear ones.
 
-    A hierarchy's covariances come from a model if exact ones would take too long; mostly the model is within
-    2% of the exact errors, at worst about 10% off. In this table, a pair is a class of codes and a value:
+    A hierarchy's covariances come from a model if computing exact ones would be too slow; the model's errors
+    are mostly within 2% of the exact ones, and at worst about 10% off. A pair is a code class and a value:
 
     ====================================  ============================  =====================================
-    errors of                             exact up to                   beyond that
+    errors                                exact up to                   beyond that
     ====================================  ============================  =====================================
-    anything but of hh                    any size
-    single values, ranges and linear()    16 at once; more of them      from the model, without skew
-    of hh                                 where butterflies add up to
-                                          500 million numbers
-    stderr, cdf_stderr and quantiles      25 million pairs              from the model, without skew
-    of hh
+    all mechanisms except hh              any size
+    hh: single values, ranges, linear()   16 at once, or more if the    from the model, without skew
+                                          butterflies need at most
+                                          500 million additions
+    hh: stderr, cdf_stderr, quantiles     25 million pairs              from the model, without skew
     ====================================  ============================  =====================================
 
     Attributes:
-        experiment: The experiment; if there are several versions, the newest.
+        experiment: The experiment, or its newest version.
         reports: The total number of reports.
-        stderr_method: "exact" or "approximate", by the table above.
+        stderr_method: "exact" or "approximate", according to the table above.
     """
 
     experiment: Experiment
@@ -54,17 +53,17 @@ class Estimates:
 
     @property
     def parts(self) -> Sequence[tuple[float, Estimate]]:
-        """The estimates from single histograms that it was pooled from, with their weights; or itself."""
+        """The single-histogram estimates that were pooled, with their weights, or only this estimate."""
         raise NotImplementedError
 
     @property
     def versions(self) -> Sequence[Experiment]:
-        """The experiments whose reports it is based on, newest last."""
+        """The experiments that the reports belong to, newest last."""
         return [part.experiment for _, part in self.parts]
 
     @property
     def approximate(self) -> bool:
-        """Return whether the mechanism has a bias that more reports do not remove; intervals include it."""
+        """Whether the mechanism has a bias that more reports do not reduce; intervals include the bias."""
         return any(part.decoded.mechanism.approximate for _, part in self.parts)
 
     @property
@@ -74,7 +73,7 @@ class Estimates:
 
     @property
     def whole(self) -> Estimates:
-        """The same estimates over all indices, including that of a missing reading; see readings.py."""
+        """The same estimates over all indices, including the one for a missing reading; see readings.py."""
         return self
 
     @cached_property
@@ -84,32 +83,32 @@ class Estimates:
 
     @cached_property
     def spread(self) -> Spread:
-        """Variances and skews of the frequencies."""
+        """The variances and skews of the frequencies."""
         raise NotImplementedError
 
     @cached_property
     def cdf_spread(self) -> Spread:
-        """Variances and skews of cdf()."""
+        """The variances and skews of cdf()."""
         raise NotImplementedError
 
     @property
     def answers(self) -> frozenset[str]:
-        """The statistics that it can estimate, as for a Mechanism."""
+        """The statistics that can be estimated, named as in Mechanism.answers."""
         raise NotImplementedError
 
     def halves(self) -> tuple[Estimates, Estimates] | None:
-        """Return estimates from two halves of the reports, split at random, or None if there are too few.
+        """Return estimates from two random halves of the reports, or None if the reports are too few.
 
-        The same reports always fall into the same halves.
+        The same reports are always split in the same way.
         """
         raise NotImplementedError
 
     def rare_variance(self) -> float:
-        """Return the variance of the frequency of a value that no device has; depends only on the design."""
+        """Return the frequency variance for a value that no device has, which depends only on the design."""
         raise NotImplementedError
 
     def mean_variance(self) -> float:
-        """Return the variance of the mean index if all are equally common; it depends only on the design."""
+        """Return the variance of the mean index in a uniform population, which depends only on the design."""
         raise NotImplementedError
 
     @property
@@ -123,15 +122,15 @@ class Estimates:
         return np.sqrt(self.cdf_spread.variance)
 
     def cdf(self) -> Floats:
-        """Return the share of values up to each index, shape (domain,); unbiased, so not always rising."""
+        """Return the share of values up to each index, shape (domain,); unbiased, so it may decrease."""
         return np.cumsum(self.frequencies)
 
     def frequency_intervals(self, confidence: float = 0.95) -> tuple[Floats, Floats]:
-        """Return the ends of the intervals of the frequencies, two arrays of shape (domain,)."""
+        """Return the bounds of the frequencies' intervals, each of shape (domain,)."""
         return intervals(self.frequencies, self.stderr, self.spread.skew, confidence)
 
     def cdf_intervals(self, confidence: float = 0.95) -> tuple[Floats, Floats]:
-        """Return the ends of the separate intervals of cdf(), two arrays of shape (domain,)."""
+        """Return the bounds of the pointwise intervals for cdf(), each of shape (domain,)."""
         return intervals(self.cdf(), self.cdf_stderr, self.cdf_spread.skew, confidence)
 
     def linear_many(self, weights: npt.ArrayLike) -> Statistics:
@@ -141,7 +140,7 @@ class Estimates:
             weights: Finite weights, shape (domain, n) with n >= 1.
 
         Raises:
-            EstimateError: If the weights have another shape or are not finite.
+            EstimateError: If the weights have a different shape or are not finite.
         """
         r = np.asarray(weights, dtype=np.float64)
         if r.ndim != 2 or len(r) != self.domain or not r.shape[1]:
@@ -157,7 +156,7 @@ class Estimates:
             weights: Finite weights, shape (domain,).
 
         Raises:
-            EstimateError: If the weights have another shape or are not finite.
+            EstimateError: If the weights have a different shape or are not finite.
         """
         r = np.asarray(weights, dtype=np.float64)
         if r.shape != (self.domain,):
@@ -173,7 +172,7 @@ class Estimates:
         return self.range(index, index + 1)
 
     def range(self, lo: int, hi: int) -> Statistic:
-        """Return the share of the indices lo..hi-1.
+        """Return the combined share of the indices lo..hi-1.
 
         Raises:
             EstimateError: Unless 0 <= lo <= hi <= domain.
@@ -181,7 +180,7 @@ class Estimates:
         return self.ranges([lo], [hi])[0]
 
     def ranges(self, lows: npt.ArrayLike, highs: npt.ArrayLike) -> Statistics:
-        """Return the shares of many ranges at once.
+        """Return the shares of several ranges.
 
         Args:
             lows: The first index of each range, integers of shape (n,).
@@ -195,18 +194,20 @@ class Estimates:
             raise EstimateError(
                 f"lower and upper ends must have the same shape (n,), not {lo.shape} and {hi.shape}"
             )
-        wrong = (lo < 0) | (lo > hi) | (hi > self.domain)
-        if wrong.any():
-            at = int(np.argmax(wrong))
-            raise EstimateError(f"a range needs 0 <= lo <= hi <= {self.domain}, not {lo[at]} and {hi[at]}")
+        invalid = (lo < 0) | (lo > hi) | (hi > self.domain)
+        if invalid.any():
+            at = int(np.argmax(invalid))
+            raise EstimateError(
+                f"a range must have 0 <= lo <= hi <= {self.domain}, not {lo[at]} and {hi[at]}"
+            )
         return self._ranges(lo, hi)
 
     def quantile(self, q: float, confidence: float = 0.95) -> Quantile:
         """Return the smallest index whose cdf reaches q, with its interval.
 
-        The index is taken from the running maximum of cdf(). The interval inverts the test at each index: it
-        contains the i for which cdf(i) is not significantly below q, nor cdf(i - 1) above it; each side
-        misses with half of the remaining probability.
+        The index comes from the running maximum of cdf(). The interval inverts the test at each index, so it
+        contains each i for which cdf(i) is not significantly below q and cdf(i - 1) not significantly above
+        it; each side misses with half of the remaining probability.
 
         Args:
             q: The quantile, above 0 and below 1.
@@ -222,15 +223,15 @@ class Estimates:
         return Quantile(q, index, min(low, index), max(high, index))
 
     def quantile_index(self, q: float) -> int:
-        """Return the index of a quantile without its interval, which is slow.
+        """Return a quantile's index without its interval, which is slow to compute.
 
         Raises:
             EstimateError: If q is out of range.
         """
         if not 0 < q < 1:
-            raise EstimateError(f"a quantile is between 0 and 1, 0.5 for the median, not {q:g}")
+            raise EstimateError(f"a quantile must be between 0 and 1 (0.5 is the median), not {q:g}")
         cdf = self.cdf()
-        cdf[-1] = 1  # the share of the whole domain is 1, whatever its estimate
+        cdf[-1] = 1  # the entire domain's share is 1, regardless of its estimate
         return int(np.argmax(cdf >= q))
 
     def _ranges(self, lo: npt.NDArray[np.integer], hi: npt.NDArray[np.integer]) -> Statistics:
@@ -242,7 +243,7 @@ class Estimates:
         raise NotImplementedError
 
     def _chunked(self, columns: Callable[[slice], Array], count: int) -> Statistics:
-        """Return statistics of `count` columns of weights, a few at a time."""
+        """Return statistics for `count` columns of weights, a few at a time."""
         step = max(1, _CHUNK // self.domain)
         parts = [
             self._linear(columns(slice(i, i + step)).astype(np.float64), count) for i in range(0, count, step)
@@ -254,7 +255,7 @@ class Estimates:
 
 
 class Estimate(Estimates):
-    """Estimates from one histogram; made by estimate().
+    """Estimates from a single histogram; returned by estimate().
 
     Attributes:
         decoded: The histogram, decoded by its mechanism.
@@ -288,13 +289,13 @@ class Estimate(Estimates):
     def halves(self) -> tuple[Estimates, Estimates] | None:
         counts = b"".join(part.tobytes() for part in self.decoded.counts)
         seed = hashlib.sha256(b"halves" + self.experiment.digest + counts).digest()
-        one, other = self.decoded.halves(np.random.default_rng(int.from_bytes(seed)))
+        first, second = self.decoded.halves(np.random.default_rng(int.from_bytes(seed)))
         mechanism, single = self.decoded.mechanism, np.eye(self.domain, 1)
-        for half in (one, other):
+        for half in (first, second):
             n = half.reports
             if sum(n) < 2 or mechanism.lacks(n) or mechanism.unknown(single, n):
                 return None
-        return Estimate(self.experiment, one), Estimate(self.experiment, other)
+        return Estimate(self.experiment, first), Estimate(self.experiment, second)
 
     def _check_known(self, weights: Floats) -> None:
         unknown = self.decoded.mechanism.unknown(weights, self.decoded.reports)
@@ -330,19 +331,19 @@ def _statistics(value: Floats, spread: Spread) -> Statistics:
 
 
 def estimate(experiment: Experiment, counts: npt.ArrayLike) -> Estimate:
-    """Return the estimates from a histogram of codes.
+    """Return the estimates from a code histogram.
 
     Args:
         experiment: The experiment.
         counts: The histogram, integers of shape (code_count,).
 
     Raises:
-        EstimateError: If the counts have another shape, are negative or not integers, or contain fewer than
-            two reports, or too few for the mechanism.
+        EstimateError: If the counts have a different shape, are negative or not integers, or contain fewer
+            than two reports or too few for the mechanism.
     """
     histogram = np.asarray(counts)
     if histogram.shape != (experiment.code_count,):
-        text = f"counts must have shape ({experiment.code_count},), one for each code of {experiment.name}"
+        text = f"counts must have shape ({experiment.code_count},), one per code of {experiment.name}"
         raise EstimateError(f"{text}, not {histogram.shape}")
     if histogram.dtype.kind not in "iu":
         raise EstimateError(f"counts must be integers, not {histogram.dtype}")
@@ -351,12 +352,12 @@ def estimate(experiment: Experiment, counts: npt.ArrayLike) -> Estimate:
         raise EstimateError(f"counts must not be negative: code {code} has {histogram[code]}")
     total = histogram.sum(dtype=np.float64)
     if total >= 1 << 53:
-        raise EstimateError("more than 2**53 reports: counts must be what was received")
+        raise EstimateError("counts must not exceed 2**53 reports")
     if total < 2:
         raise EstimateError(f"at least 2 reports are needed for an estimate, not {int(total)}")
     mechanism = mechanism_of(experiment)
     decoded = mechanism.decode(histogram.astype(np.int64))
-    lacks = mechanism.lacks(decoded.reports)
-    if lacks:
-        raise EstimateError(lacks)
+    message = mechanism.lacks(decoded.reports)
+    if message:
+        raise EstimateError(message)
     return Estimate(experiment, decoded)

@@ -1,8 +1,9 @@
-"""Check whether honest devices can have produced a histogram of codes, whatever their readings are.
+"""Check whether honest devices can have produced a code histogram with any readings.
 
-Each mechanism defines what honest devices cannot produce (Mechanism.invariants). A histogram that breaks one
-of these rules did not come from honest devices alone. The converse does not hold: the check misses forgers
-who draw the parts that do not depend on the reading as devices do, and keep every value's supports possible.
+Each mechanism defines what honest devices cannot produce (Mechanism.invariants). A histogram that violates
+one of these rules was not produced by honest devices alone. The converse does not hold: the check misses
+forgers who draw the parts that do not depend on the reading like real devices and keep every value's support
+plausible.
 """
 
 from dataclasses import asdict, dataclass
@@ -15,21 +16,21 @@ from ...device.ldp_client import Experiment
 from ..mechanisms import mechanism_of
 from ..mechanisms.invariants import Check
 
-# A limit for the smallest p times the number of checks. A chi-squared test's p is approximate: with the
-# smallest group sizes, honest fleets still get below this limit with a probability under 1e-9.
+# A limit on the smallest p times the number of checks. A chi-squared test's p is approximate, but even with
+# the smallest group sizes, honest fleets fall below this limit with a probability under 1e-9.
 ALARM = 1e-12
-LEAST_REPORTS = 100
+MIN_REPORTS = 100
 
 
 @dataclass(frozen=True)
 class Plausibility:
-    """The result of all checks of a histogram together.
+    """The combined result of all checks on a histogram.
 
     Attributes:
         reports: The number of reports.
-        checks: The checks made; empty if there are too few reports.
+        checks: The results of the checks; empty if the reports are too few.
         p: The smallest p-value times the number of checks, at most 1; None without checks.
-        words: One sentence.
+        words: The result as one sentence.
     """
 
     reports: int
@@ -39,7 +40,7 @@ class Plausibility:
 
     @property
     def implausible(self) -> bool:
-        """Return whether honest devices cannot have sent this histogram, because p is below ALARM."""
+        """Whether honest devices cannot have sent this histogram, because p is below ALARM."""
         return self.p is not None and self.p < ALARM
 
     def to_dict(self) -> dict[str, Any]:
@@ -48,17 +49,17 @@ class Plausibility:
 
 
 def check(experiment: Experiment, counts: npt.ArrayLike) -> Plausibility:
-    """Check a histogram of codes; this takes about as long as decoding it once.
+    """Check a code histogram; this takes about as long as decoding it once.
 
     Args:
         experiment: The experiment.
         counts: The histogram, integers of at least 0, shape (code_count,).
 
     Raises:
-        ValueError: If the counts have another shape.
+        ValueError: If the counts have a different shape.
 
     Utility:
-        An honest fleet is called implausible with a probability below 1e-9, whatever its population and size.
+        An honest fleet is judged implausible with a probability below 1e-9, for any population and size.
 
     Citation:
         See mechanisms/invariants.py.
@@ -66,11 +67,11 @@ def check(experiment: Experiment, counts: npt.ArrayLike) -> Plausibility:
     codes = np.asarray(counts, dtype=np.int64)
     if codes.shape != (experiment.code_count,):
         raise ValueError(
-            f"histogram has shape {codes.shape}, the experiment has {experiment.code_count} codes"
+            f"the histogram has shape {codes.shape}, but the experiment has {experiment.code_count} codes"
         )
     reports = int(codes.sum())
-    if reports < LEAST_REPORTS:
-        words = f"{reports:,} reports are too few to tell; {LEAST_REPORTS} are needed"
+    if reports < MIN_REPORTS:
+        words = f"{reports:,} reports are too few for a check; {MIN_REPORTS} are needed"
         return Plausibility(reports, (), None, words)
     checks = [*mechanism_of(experiment).invariants(codes)]
     if not checks:
@@ -80,9 +81,9 @@ def check(experiment: Experiment, counts: npt.ArrayLike) -> Plausibility:
             None,
             "every part of these reports depends on the readings, so nothing can be checked",
         )
-    p = min(1.0, min(one.p for one in checks) * len(checks))
-    worst = min(checks, key=lambda one: one.p)
-    words = "honest devices can send this"
+    p = min(1.0, min(result.p for result in checks) * len(checks))
+    worst = min(checks, key=lambda result: result.p)
+    words = "honest devices can produce this histogram"
     if p < ALARM:
-        words = f"honest devices do not send this: {worst.words}"
+        words = f"honest devices do not produce this histogram: {worst.words}"
     return Plausibility(reports, tuple(checks), p, words)

@@ -1,4 +1,4 @@
-"""Pool several estimates into one: versions of an experiment, weighted by reports or by variance."""
+"""Pool several estimates, such as an experiment's versions, weighted by reports or by variance."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -17,7 +17,7 @@ from .statistic import EstimateError, Statistics
 
 
 class Pool(Estimates):
-    """Estimates pooled with fixed weights, which sum to 1; made by pool()."""
+    """Estimates pooled with fixed weights that sum to 1; returned by pool()."""
 
     def __init__(self, estimates: Sequence[Estimates], weights: Floats):
         self.estimates = tuple(estimates)
@@ -31,9 +31,9 @@ class Pool(Estimates):
     def domain(self) -> int:
         return self.estimates[-1].domain
 
-    def _mix(self, spreads: Sequence[Spread]) -> Spread:
+    def _pool_spreads(self, spreads: Sequence[Spread]) -> Spread:
         pairs = list(zip(self.weights, spreads, strict=True))
-        if self.approximate:  # the same hash functions may bias all of them in the same direction
+        if self.approximate:  # the same hash functions may bias all estimates in the same direction
             variance = np.sum([w * np.sqrt(s.variance) for w, s in pairs], axis=0) ** 2
         else:
             variance = np.sum([w**2 * s.variance for w, s in pairs], axis=0)
@@ -51,15 +51,15 @@ class Pool(Estimates):
 
     @cached_property
     def spread(self) -> Spread:
-        return self._mix([e.spread for e in self.estimates])
+        return self._pool_spreads([e.spread for e in self.estimates])
 
     @cached_property
     def cdf_spread(self) -> Spread:
-        return self._mix([e.cdf_spread for e in self.estimates])
+        return self._pool_spreads([e.cdf_spread for e in self.estimates])
 
     def _linear(self, weights: Floats, at_once: int) -> Statistics:
         parts = [e._linear(weights, at_once) for e in self.estimates]
-        spread = self._mix([Spread(part.stderr**2, part.skew) for part in parts])
+        spread = self._pool_spreads([Spread(part.stderr**2, part.skew) for part in parts])
         value = self.weights @ np.array([part.value for part in parts])
         return Statistics(value, np.sqrt(spread.variance), spread.skew)
 
@@ -72,8 +72,8 @@ class Pool(Estimates):
         parts = [pair for e in self.estimates if (pair := e.halves())]
         if len(parts) < len(self.estimates):
             return None
-        one, other = zip(*parts, strict=True)
-        return Pool(one, self.weights), Pool(other, self.weights)
+        first, second = zip(*parts, strict=True)
+        return Pool(first, self.weights), Pool(second, self.weights)
 
     def rare_variance(self) -> float:
         return self._design_variance([e.rare_variance() for e in self.estimates])
@@ -86,9 +86,9 @@ class Pool(Estimates):
 
 
 def _fields(reading: Any) -> dict[str, Any]:
-    """Return the fields that two readings of one quantity have in common, by their names in a message."""
-    same = {name: getattr(reading, name) for name in ("type", "low", "high", "labels")}
-    return same | {"number of values": value_count(reading)}
+    """Return the fields that must match between readings of the same quantity, by name in messages."""
+    fields = {name: getattr(reading, name) for name in ("type", "low", "high", "labels")}
+    return fields | {"number of values": value_count(reading)}
 
 
 def _parts(experiment: Experiment) -> list[tuple[object, ...]]:
@@ -99,7 +99,7 @@ def _parts(experiment: Experiment) -> list[tuple[object, ...]]:
 def check_same_quantity(estimates: Sequence[Estimates]) -> None:
     """Raise EstimateError unless all estimates have the same type, range, bins and labels.
 
-    Texts count as the same whatever slots they fall into: see candidates.py.
+    Texts count as the same quantity regardless of their slots; see candidates.py.
     """
     first = estimates[0].experiment
     for other in estimates[1:]:
@@ -108,32 +108,32 @@ def check_same_quantity(estimates: Sequence[Estimates]) -> None:
             a, b = fields[name], others[name]
             if a != b:
                 raise EstimateError(
-                    f"estimates go together only if their {name} is the same, not {a} and {b}"
+                    f"estimates can be combined only if their {name} is the same, not {a} and {b}"
                 )
         if _parts(first) != _parts(other.experiment):
             raise EstimateError(
-                "estimates go together only if their parts are the same, each with its values"
+                "estimates can be combined only if their parts and the parts' values are the same"
             )
 
 
 def pool(estimates: Sequence[Estimates], by: Literal["reports", "variance"] = "reports") -> Pool:
     """Pool estimates of the same quantity that share no reports, such as those of an experiment's versions.
 
-    If only some of them set `missing`, their shares are among devices with a reading, and those of the others
-    are unchanged.
+    If only some versions set `missing`, their shares are relative to devices with a reading, and the other
+    versions' shares are unchanged.
 
     Args:
         estimates: The estimates.
-        by: "reports" weights each by its number of reports, so the population is that of all reports.
-            "variance" weights by the inverse variance of a rare value, or of the mean if one of them does not
-            estimate shares; both are fixed by the design. The error is smaller if the populations are the
-            same.
+        by: "reports" weights each estimate by its number of reports, so the population is that of all
+            reports. "variance" weights by the inverse variance of a rare value, or of the mean if not all
+            estimates have shares; both depend only on the design. If the populations are the same, its error
+            is smaller.
 
     Raises:
-        EstimateError: If type, range, bins or labels differ.
+        EstimateError: If the types, ranges, bins or labels differ.
     """
     if not estimates:
-        raise EstimateError("at least one estimate is needed to pool")
+        raise EstimateError("pooling needs at least one estimate")
     if by not in ("reports", "variance"):
         raise EstimateError(f'by must be "reports" or "variance", not {by!r}')
     check_same_quantity(estimates)

@@ -1,7 +1,7 @@
-"""Post-processing by name: estimates unchanged, as a distribution, or as a smooth one.
+"""Post-processing methods that keep estimates unchanged or turn them into a plain or smooth distribution.
 
-Nothing here is applied silently, and processed shares have no intervals: intervals belong to the unbiased
-estimates. benchmarks/post_processing.py measures what each method gains and what it distorts;
+Nothing here is applied silently, and processed shares have no intervals, because intervals belong to the
+unbiased estimates. benchmarks/post_processing.py measures each method's gains and distortions;
 docs/mathematics.md has the tables.
 """
 
@@ -19,23 +19,21 @@ from .pooling import Pool
 from .statistic import EstimateError
 
 _ROUNDS = 40  # rounds of the fixed-point iteration, with three steps each
-_STILL = 1e-9  # relative change of the log-likelihood at which the iteration stops
-_EVEN_PART = (
-    0.002  # fraction of the start spread evenly, because a share that starts at zero would stay there
-)
-_PROBED = 33  # frequencies of the cosine series at which the noise is computed
+_CONVERGENCE = 1e-9  # relative change in the log-likelihood at which the iteration stops
+_EVEN_PART = 0.002  # fraction of the starting shares that is spread evenly, since zero shares would stay zero
+_PROBES = 33  # cosine-series frequencies at which the noise is computed
 
 
 @dataclass(frozen=True)
 class Shares:
-    """Shares of the values after a post-processing step.
+    """The values' shares after post-processing.
 
     Attributes:
-        method: "raw", "nonnegative", "smooth", or your own package.module:function.
+        method: "raw", "nonnegative", "smooth", or a custom package.module:function.
         experiment: The experiment.
         frequencies: The shares, shape (domain,), read-only.
         reports: The number of reports.
-        notes: Sentences about the bias, for readers.
+        notes: Sentences for readers about the bias.
     """
 
     method: str
@@ -45,17 +43,17 @@ class Shares:
     notes: tuple[str, ...]
 
 
-_RAW = ("Unbiased: some shares may be below zero; all sum to 1.",)
-_NONNEGATIVE = (
-    "Biased: values that nobody holds come out above zero, common ones low where errors are large.",
-    "What forged reports add to one value is taken from the others.",
+_RAW_NOTES = ("Unbiased: some shares may be below zero; all sum to 1.",)
+_NONNEGATIVE_NOTES = (
+    "Biased: where errors are large, values that no device has are too high, and common values too low.",
+    "Forged reports that raise one value lower the others.",
 )
-_SMOOTH = (
-    "Biased: peaks and edges narrower than the smoothing come out low and broad, and gaps are filled.",
-    "A peak that reports were forged for also lowers the smoothing of all other bins.",
+_SMOOTH_NOTES = (
+    "Biased: peaks and edges narrower than the smoothing become low and broad, and gaps are filled.",
+    "A peak from forged reports also reduces the smoothing of all other bins.",
 )
-_NO_INTERVALS = "These shares have no intervals: intervals are those of the unbiased estimates."
-_POOLED = "All reports of the pool are taken to be about one population."
+_NO_INTERVALS_NOTE = "These shares have no intervals; intervals apply only to the unbiased estimates."
+_POOL_NOTE = "All pooled reports are assumed to come from one population."
 
 
 def raw(estimate: Estimates) -> Shares:
@@ -64,58 +62,58 @@ def raw(estimate: Estimates) -> Shares:
     Bias:
         None. Single shares may be negative; all sum to 1.
     """
-    return shares_of("raw", estimate, estimate.frequencies, _RAW)
+    return shares_of("raw", estimate, estimate.frequencies, _RAW_NOTES)
 
 
 def nonnegative(estimate: Estimates) -> Shares:
-    """Return shares near the estimates that are not negative and sum to 1.
+    """Return nearby nonnegative shares that sum to 1.
 
-    For a flat mechanism these are the nearest such shares: every estimate is reduced by the same amount, then
-    negative ones become zero. For a hierarchy the same happens family by family from the root down
-    (tree.nonnegative). A pool uses the tree of its hierarchy with the most reports, or is treated as flat if
-    it has none.
+    For a flat mechanism, these are the nearest such shares: every estimate is reduced by the same amount, and
+    negative results become zero. For a hierarchy, the same happens to each node's children from the root down
+    (tree.nonnegative). A pool uses the tree of the hierarchy with the most reports, or is treated as flat if
+    it contains no hierarchy.
 
     Bias:
-        Measured at D = 64 and ε = 1 in units of raw's error of a value, empty values come out high by up to
-        0.43 (olh) and 0.13 (hh), and the most common one low by up to 2.1. Over ten populations, ε 0.5 to 4
-        and N 10^3 to 10^6, squared errors of single values are 0.05 to 0.6 of raw's on average; those of
-        ranges 0.26 to 0.76 on hierarchies and 0.3 to 0.6 under olh. Neither exceeded raw's in any of 480
-        configurations, except for ranges under olh: in 27 of 160, by a factor of up to 2.7. Forged reports
-        for one value take from the others. benchmarks/post_processing.py has the study,
-        docs/mathematics.md the tables.
+        Measured at D = 64 and ε = 1 in units of raw's error for a value, empty values are too high by up to
+        0.43 (olh) and 0.13 (hh), and the most common value is too low by up to 2.1. Over ten populations, ε
+        from 0.5 to 4 and N from 10^3 to 10^6, squared errors are on average 0.05 to 0.6 of raw's for single
+        values, and for ranges 0.26 to 0.76 on hierarchies and 0.3 to 0.6 with olh. Neither exceeded raw's in
+        any of 480 configurations, except for ranges with olh: in 27 of 160, by a factor of up to 2.7. Forged
+        reports for one value lower the others. benchmarks/post_processing.py is the study;
+        docs/mathematics.md has the tables.
 
     Citation:
         Wang, Lopuhaä-Zwakenberg, Li, Skoric, Li, "Locally differentially private frequency estimation with
-        consistency", NDSS 2020 (where it is called Norm-Sub, of one family).
+        consistency", NDSS 2020 (Norm-Sub, for a single family).
     """
     if "frequencies" not in estimate.answers:
-        text = f"nonnegative needs estimated shares; {estimate.experiment.name} has none"
-        raise EstimateError(f"{text}: use smooth")
+        text = f"nonnegative needs estimated shares, which {estimate.experiment.name} does not have"
+        raise EstimateError(f"{text}; use smooth")
     whole = _over_all_indices(estimate, "nonnegative")
     parts = [part for _, part in estimate.parts]
     largest = max(parts, key=lambda part: (len(part.decoded.counts) > 1, part.reports))
     shares = largest.decoded.nonnegative(whole.frequencies)
-    return shares_of("nonnegative", estimate, _of_values(shares, estimate), _NONNEGATIVE)
+    return shares_of("nonnegative", estimate, _value_shares(shares, estimate), _NONNEGATIVE_NOTES)
 
 
 def smooth(estimate: Estimates) -> Shares:
-    """Return shares of a number by expectation maximisation with a smoothing step.
+    """Return a number's shares by expectation maximization with a smoothing step.
 
-    Expectation maximisation climbs the likelihood of the counts of codes under the exact channel, all levels
-    and all estimates of a pool together; after each step the shares are smoothed by the resolvent of the
-    binomial kernel 1-2-1. The data choose its strength: Stein's unbiased estimate of the risk of a linear
+    Expectation maximization increases the likelihood of the code counts under the exact channel, over all
+    levels and all pooled estimates; after each step, the shares are smoothed by the resolvent of the binomial
+    kernel 1-2-1. The data determine the strength, by minimizing Stein's unbiased risk estimate for a linear
     smoother with the same fixed point, on the cosine series of the raw estimates and their exact errors. A
-    rough population, or very many reports, thus get little or no smoothing. The result is deterministic; the
-    iteration is accelerated and bounded.
+    rough population or very many reports thus lead to little or no smoothing. The result is deterministic;
+    the iteration is accelerated and bounded.
 
     Bias:
-        Detail finer than the smoothing is lost; a single common value, or an edge, is lowered and spread over
-        its neighbours. Measured at D = 64 and ε = 1 in units of raw's error, empty values are high by 0.01 to
-        0.35, and the most common one low by up to 2.4. Over ten populations, ε 0.5 to 4 and N 10^3 to 10^6,
-        squared errors of single bins are 0.01 to 0.5 of raw's on average, of ranges 0.15 to 1; they exceed
-        raw's in 17 and 60 of 480 configurations, by factors of up to 2.1 and 4.8. A forged peak gains no more
-        than in raw, but takes the smoothing from all other bins. benchmarks/post_processing.py has the study,
-        docs/mathematics.md the tables and advice on choosing.
+        Detail finer than the smoothing is lost; a single common value or an edge is lowered and spread over
+        its neighbours. Measured at D = 64 and ε = 1 in units of raw's error, empty values are too high by
+        0.01 to 0.35, and the most common value is too low by up to 2.4. Over ten populations, ε from 0.5 to 4
+        and N from 10^3 to 10^6, squared errors are on average 0.01 to 0.5 of raw's for single bins and 0.15
+        to 1 for ranges; they exceed raw's in 17 and 60 of 480 configurations, by factors of up to 2.1 and
+        4.8. A forged peak gains no more than in raw, but reduces the smoothing of all other bins.
+        benchmarks/post_processing.py is the study; docs/mathematics.md has the tables and advice on choosing.
 
     Raises:
         EstimateError: If the experiment is a bool or a choice, whose labels have no neighbours.
@@ -128,20 +126,20 @@ def smooth(estimate: Estimates) -> Shares:
     """
     experiment = estimate.experiment
     if experiment.type != "number":
-        text = f"smooth is for numbers, whose bins have neighbours; {experiment.name} is a {experiment.type}"
-        raise EstimateError(f"{text}: use nonnegative")
+        text = f"smooth supports only numbers, not {experiment.name}, which is a {experiment.type}"
+        raise EstimateError(f"{text}; use nonnegative")
     whole = _over_all_indices(estimate, "smooth")
     strength, noise = smoothing(estimate)
     start = simplex(blur(estimate.frequencies, strength))
-    if whole.domain > estimate.domain:  # a missing reading has no neighbours, and keeps its share
+    if whole.domain > estimate.domain:  # a missing reading has no neighbours, so its share is not smoothed
         missing = float(np.clip(whole.frequencies[-1], 0, 1))
         start = np.append(start * (1 - missing), missing)
     start = (1 - _EVEN_PART) * start + _EVEN_PART / len(start)
-    # If all values are equally common, a maximisation step moves an error by this fraction, and only this
-    # fraction of the smoothing may be applied with it.
-    moved = min(1.0, 1 / (estimate.reports * noise * estimate.domain))
-    shares = _fixed_point(tuple(_histograms(estimate)), start, strength * moved, estimate.domain)
-    return shares_of("smooth", estimate, _of_values(shares, estimate), _SMOOTH)
+    # In a uniform population, a maximization step moves an error by this fraction, and only this fraction of
+    # the smoothing may be applied with it.
+    step_fraction = min(1.0, 1 / (estimate.reports * noise * estimate.domain))
+    shares = _find_fixed_point(tuple(_histograms(estimate)), start, strength * step_fraction, estimate.domain)
+    return shares_of("smooth", estimate, _value_shares(shares, estimate), _SMOOTH_NOTES)
 
 
 METHODS: dict[str, Callable[[Estimates], Shares]] = {
@@ -154,13 +152,13 @@ METHODS: dict[str, Callable[[Estimates], Shares]] = {
 def _over_all_indices(estimate: Estimates, method: str) -> Estimates:
     """Return the estimate over all indices, or raise EstimateError if only some versions set `missing`."""
     if any(part.domain != estimate.whole.domain for _, part in estimate.parts):
-        text = f"{method} needs versions that all set missing, or none"
-        raise EstimateError(f"{text}: choose one with {option('version')}")
+        text = f"{method} needs versions that either all set missing or all do not"
+        raise EstimateError(f"{text}; choose one with {option('version')}")
     return estimate.whole
 
 
-def _of_values(shares: Floats, estimate: Estimates) -> Floats:
-    """Return shares of all indices as shares of the values, among those with a reading."""
+def _value_shares(shares: Floats, estimate: Estimates) -> Floats:
+    """Convert shares of all indices to shares of values among devices with a reading."""
     if len(shares) == estimate.domain:
         return shares
     values = shares[: estimate.domain]
@@ -168,7 +166,7 @@ def _of_values(shares: Floats, estimate: Estimates) -> Floats:
 
 
 def shares_of(method: str, estimate: Estimates, frequencies: Floats, notes: tuple[str, ...]) -> Shares:
-    """Return a method's result on an estimate.
+    """Return a method's result for an estimate.
 
     Args:
         method: The name of the method.
@@ -179,16 +177,16 @@ def shares_of(method: str, estimate: Estimates, frequencies: Floats, notes: tupl
     values = frequencies.copy()
     values.flags.writeable = False
     if method != "raw":
-        notes = (*notes, _NO_INTERVALS)
+        notes = (*notes, _NO_INTERVALS_NOTE)
     if method == "smooth" and isinstance(estimate, Pool):
-        notes = (*notes, _POOLED)
+        notes = (*notes, _POOL_NOTE)
     return Shares(method, estimate.experiment, values, estimate.reports, notes)
 
 
 def blur(values: Floats, strength: float) -> Floats:
-    """Return the minimiser of ||x - values||² + strength/4 Σ (x_i+1 - x_i)².
+    """Return the x that minimizes ||x - values||² + strength/4 Σ (x_i+1 - x_i)².
 
-    It keeps the sum of the values, and reflects them at the ends.
+    This preserves the sum of the values, which are reflected at the ends.
     """
     n = len(values)
     waves = np.fft.rfft(np.concatenate([values, values[::-1]]))
@@ -196,16 +194,16 @@ def blur(values: Floats, strength: float) -> Floats:
 
 
 def _roughness(n: int) -> Floats:
-    """Return how much one binomial kernel damps the waves 0..n of n values and their mirror image."""
+    """Return how much a binomial kernel damps waves 0..n over n values and their mirror image."""
     return (1 - np.cos(np.pi * np.arange(n + 1) / n)) / 2
 
 
 def smoothing(estimate: Estimates) -> tuple[float, float]:
-    """Return the strength of blur() with the least estimated risk, and one coefficient's mean variance."""
+    """Return the blur() strength with the smallest estimated risk, and the mean variance per coefficient."""
     x = estimate.frequencies
     n = len(x)
     power = np.abs(np.fft.rfft(np.concatenate([x, x[::-1]]))[1:n]) ** 2 / (2 * n)
-    probed = np.unique(np.rint(np.geomspace(1, n - 1, min(_PROBED, n - 1))).astype(int))
+    probed = np.unique(np.rint(np.geomspace(1, n - 1, min(_PROBES, n - 1))).astype(int))
     waves = np.sqrt(2 / n) * np.cos(np.pi * np.outer(np.arange(n) + 0.5, probed) / n)
     at = np.arange(1, n)
     noise = np.interp(at, probed, estimate.linear_many(waves).stderr ** 2)
@@ -218,10 +216,11 @@ def smoothing(estimate: Estimates) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class _Histogram:
-    """The counts and channel behind one estimate of a pool.
+    """The counts and channel behind one of the pooled estimates.
 
     Attributes:
-        ancillary: The part of its log-likelihood that depends on the seeds only, not on readings.
+        decoded: The decoded histogram.
+        ancillary: The part of the log-likelihood that depends only on the seeds, not on readings.
     """
 
     decoded: Decoded
@@ -241,7 +240,7 @@ def expectation_maximisation(histograms: tuple[_Histogram, ...], shares: Floats)
 
     Args:
         histograms: The counts and channels.
-        shares: Positive shares with sum 1.
+        shares: Positive shares that sum to 1.
     """
     weight = np.zeros(len(shares))
     likelihood = 0.0
@@ -251,46 +250,46 @@ def expectation_maximisation(histograms: tuple[_Histogram, ...], shares: Floats)
         pairs = list(zip(decoded.counts, expected, strict=True))
         likelihood += sum(float(n @ np.log(chance)) for n, chance in pairs) - histogram.ancillary
         weight += decoded.mechanism.law_transposed([n / chance for n, chance in pairs])
-    moved = shares * weight
-    return moved / moved.sum(), likelihood
+    updated = shares * weight
+    return updated / updated.sum(), likelihood
 
 
-def _fixed_point(
-    histograms: tuple[_Histogram, ...], start: Floats, strength: float, blurs: int | None = None
+def _find_fixed_point(
+    histograms: tuple[_Histogram, ...], start: Floats, strength: float, blurred: int | None = None
 ) -> Floats:
-    """Iterate maximisation and blurring until the shares stop moving; only the first `blurs` are blurred.
+    """Alternate maximization and blurring until the shares converge; only the first `blurred` are blurred.
 
-    Two steps estimate the rate of convergence, then one extrapolates, on logarithms so that shares stay
-    positive. A step that would lower the likelihood by more than one step gains is not taken.
+    Two steps estimate the rate of convergence, and a third extrapolates, using logarithms to keep shares
+    positive. An extrapolation is rejected if it would lower the likelihood.
     """
 
     def step(shares: Floats) -> tuple[Floats, float]:
-        moved, likelihood = expectation_maximisation(histograms, shares)
+        updated, likelihood = expectation_maximisation(histograms, shares)
         if strength:
-            values, rest = np.split(moved, [len(moved) if blurs is None else blurs])
-            moved = np.append(np.maximum(blur(values, strength), 0), rest)
-        moved = np.maximum(moved, 1e-30)
-        return moved / moved.sum(), likelihood
+            values, rest = np.split(updated, [len(updated) if blurred is None else blurred])
+            updated = np.append(np.maximum(blur(values, strength), 0), rest)
+        updated = np.maximum(updated, 1e-30)
+        return updated / updated.sum(), likelihood
 
     shares = start
     before = -np.inf
     for _ in range(_ROUNDS):
-        one, here = step(shares)
-        if abs(here - before) <= _STILL * abs(here):
-            return one
-        before = here
-        two, after = step(one)
-        a, b, c = np.log(shares), np.log(one), np.log(two)
+        first, current = step(shares)
+        if abs(current - before) <= _CONVERGENCE * abs(current):
+            return first
+        before = current
+        second, after = step(first)
+        a, b, c = np.log(shares), np.log(first), np.log(second)
         r, v = b - a, (c - b) - (b - a)
         # The common values determine the rate; the logarithms of the rarest diverge.
         length = np.sqrt((shares * r * r).sum() / max((shares * v * v).sum(), 1e-300))
-        shares = two
+        shares = second
         while length > 1:
             log = a + 2 * length * r + length * length * v
             far = np.exp(np.clip(log - log.max(), -60, 0))
             far /= far.sum()
             far, reached = step(far)
-            if reached >= min(here, after):
+            if reached >= min(current, after):
                 shares = far
                 break
             length /= 4

@@ -1,9 +1,10 @@
-"""Estimates among the devices that have a reading, for experiments in which a missing reading has an index.
+"""Estimates among devices with a reading, for experiments in which a missing reading has its own index.
 
-The values are the indices below the last one. With M the share without a reading, every share, cumulative
+The values are the indices below the last one. If M is the share without a reading, every share, cumulative
 share and linear statistic of the values is a ratio X / (1 - M) of two unbiased linear statistics of the same
-reports; conditional.py has its error and its interval. So sums over all values are exactly 1, and everything
-derived from linear statistics (quantiles, the most common values, changes) holds for devices with a reading.
+reports, with the error and interval from conditional.py. Sums over all values are therefore exactly 1, and
+everything derived from linear statistics (quantiles, most common values, changes) applies to devices with a
+reading.
 """
 
 from __future__ import annotations
@@ -25,16 +26,19 @@ from .statistic import EstimateError, Statistic, Statistics, normal_quantile
 
 @dataclass(frozen=True)
 class Ratios(Statistics):
-    """Several ratios at once: the fields of their Ratio and of its denominator, shape (n,)."""
+    """Several ratios: the fields of each Ratio and of its denominator, shape (n,)."""
 
     below: Floats
     below_stderr: Floats
     correlation: Floats
 
     @staticmethod
-    def of(each: Sequence[Ratio]) -> Ratios:
+    def of(items: Sequence[Ratio]) -> Ratios:
         """Return the same ratios as arrays."""
-        rows = [(r.value, r.stderr, r.skew, r.below.value, r.below.stderr, r.correlation) for r in each]
+        rows = [
+            (r.value, r.stderr, r.skew, r.denominator.value, r.denominator.stderr, r.correlation)
+            for r in items
+        ]
         return Ratios(*np.array(rows, dtype=float).reshape(-1, len(fields(Ratios))).T)
 
     def __getitem__(self, number: int) -> Ratio:
@@ -44,7 +48,7 @@ class Ratios(Statistics):
         return Ratio(value, stderr, skew, Statistic(below, below_stderr), correlation)
 
     def interval(self, confidence: float = 0.95) -> tuple[Floats, Floats]:
-        """Return the ends of the intervals, each from its Ratio."""
+        """Return the bounds of the ratios' intervals, as in Ratio.interval()."""
         low, high = super().interval(confidence)
         z = normal_quantile(confidence)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -59,9 +63,9 @@ class Ratios(Statistics):
 
 
 class ReadingEstimates(Estimates):
-    """Estimates among the devices that have a reading; made by among_readings().
+    """Estimates among devices with a reading; returned by among_readings().
 
-    Its statistics raise EstimateError unless the share with a reading is clearly above 0.
+    All statistics raise EstimateError unless the share with a reading is clearly above 0.
 
     Attributes:
         missing: The share of all devices without a reading.
@@ -79,7 +83,7 @@ class ReadingEstimates(Estimates):
 
     @property
     def domain(self) -> int:
-        """The number of values, not counting the missing reading."""
+        """The number of values, excluding the missing reading."""
         return value_count(self.experiment)
 
     @property
@@ -96,7 +100,7 @@ class ReadingEstimates(Estimates):
 
     @cached_property
     def missing(self) -> Statistic:
-        """The share of the devices without a reading."""
+        """The share of devices without a reading."""
         return self._whole.frequency(self.domain)
 
     @cached_property
@@ -115,9 +119,9 @@ class ReadingEstimates(Estimates):
         halves = self._whole.halves()
         if halves is None:
             return None
-        one, other = (ReadingEstimates(half) for half in halves)
-        enough = all(half.with_reading_known for half in (one, other))
-        return (one, other) if enough else None
+        first, second = (ReadingEstimates(half) for half in halves)
+        is_known = all(half.has_known_denominator for half in (first, second))
+        return (first, second) if is_known else None
 
     def rare_variance(self) -> float:
         return self._whole.rare_variance() / self._with_reading.value**2
@@ -147,20 +151,20 @@ class ReadingEstimates(Estimates):
         return ratios(self._whole, ones, ones)[0]
 
     @property
-    def with_reading_known(self) -> bool:
-        """Return whether the share of the devices that have a reading is clearly above 0."""
+    def has_known_denominator(self) -> bool:
+        """Whether the share of devices with a reading is clearly above 0."""
         return self._denominator.is_known
 
     @property
     def _with_reading(self) -> Statistic:
-        """The share of the devices with a reading; raises EstimateError unless it is clearly above 0."""
-        if not self.with_reading_known:
+        """The share of devices with a reading; raises EstimateError unless it is clearly above 0."""
+        if not self.has_known_denominator:
             low, high = self.missing.interval()
             ends = f"{max(low, 0) * 100:.0f} to {min(high, 1) * 100:.0f}%"
             raise EstimateError(
-                f"too few reports have a reading of {self.experiment.name}: {ends} of the devices have none"
+                f"too few reports have a reading for {self.experiment.name}; {ends} of devices have none"
             )
-        return self._denominator.below
+        return self._denominator.denominator
 
     def _linear(self, weights: Floats, at_once: int) -> Statistics:
         assert self._with_reading
@@ -171,10 +175,10 @@ class ReadingEstimates(Estimates):
 
 
 def among_readings(estimates: Estimates) -> Estimates:
-    """Return the estimates among the devices that have a reading.
+    """Return the estimates among devices that have a reading.
 
-    If the experiment does not set `missing`, those are the estimates themselves. A pair keeps its joint
-    table, in which a missing reading is a value of its part.
+    If the experiment does not set `missing`, the estimates are returned unchanged. A pair keeps its joint
+    table, in which a missing reading is one of a part's values.
     """
     if value_count(estimates.experiment) == estimates.domain:
         return estimates
@@ -182,5 +186,5 @@ def among_readings(estimates: Estimates) -> Estimates:
 
 
 def missing_share(estimates: Estimates) -> Statistic | None:
-    """Return the share of the devices without a reading, or None if it is not estimated."""
+    """Return the share of devices without a reading, or None if it is not estimated."""
     return estimates.missing if isinstance(estimates, ReadingEstimates) else None

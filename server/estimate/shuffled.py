@@ -1,7 +1,7 @@
-"""The second ε: how much someone who sees only an experiment's histograms learns about one device.
+"""Compute the second ε, which bounds what someone who sees only histograms learns about one device.
 
-It does not hold against the broker, the aggregator's operator or the database's journal: they can link a
-report to its device. An estimate or a picture derived from a histogram reveals no more than the histogram.
+The second ε does not apply to the broker, the aggregator's operator or the database's journal, which can link
+a report to its device. An estimate or a picture derived from a histogram reveals no more than the histogram.
 """
 
 import math
@@ -17,16 +17,16 @@ LIMITS = (
     "against whoever sees histograms only; not against the broker, the aggregator's operator or the "
     "database's journal"
 )
-"""The observers that the ε of a histogram protects against; shown beside it everywhere."""
+"""The observers that a histogram's ε protects against, shown wherever it is shown."""
 
-# Multiples of the largest ε so far at which to look for a larger one.
-_AHEAD = tuple(1.03**n for n in range(10, 0, -1))
+# The multiples of the largest ε so far at which to look for a larger one.
+_PROBE_FACTORS = tuple(1.03**n for n in range(10, 0, -1))
 
 
 def blanket_of(experiment: Experiment) -> Blanket:
-    """Return the blanket of the experiment's mechanism: the part that the reports of all readings share.
+    """Return the mechanism's blanket: the part of the distribution that reports for all readings share.
 
-    For your own mechanism it uses only the ε of a report, which devices enforce.
+    For a custom mechanism, it uses only a report's ε, which devices enforce.
     """
     if is_own(experiment.mechanism):
         return Blanket.of_clones(math.exp(experiment.epsilon / MICRO) * (1 + 1e-12))
@@ -38,13 +38,13 @@ def blanket_of(experiment: Experiment) -> Blanket:
 def histogram_epsilon(
     experiment: Experiment, reports: int, delta: float = USUAL_HISTOGRAM_DELTA, own: int = 1
 ) -> float:
-    """Return the ε of a histogram in nats, rounded up; it is never above `own` times the ε of a report.
+    """Return a histogram's ε in nats, rounded up; it never exceeds `own` times a report's ε.
 
     Args:
         experiment: The experiment.
-        reports: The number of reports of honest devices, including the device's own, at least 1.
+        reports: The number of reports from honest devices, including the device's own, at least 1.
         delta: δ, above 0 and below 1.
-        own: The number of reports of the device to protect, at least 1.
+        own: The number of reports from the device to protect, at least 1.
 
     Raises:
         AccountingError: If an argument is out of range.
@@ -58,9 +58,9 @@ def histograms_epsilon(
     """Return the ε of several histograms seen together, in nats, rounded up.
 
     Args:
-        parts: The experiment and the number of reports of each histogram: windows or versions.
+        parts: Each histogram's experiment and number of reports; histograms are windows or versions.
         delta: δ, above 0 and below 1.
-        own: The largest number of reports of one device in all of them together.
+        own: The maximum number of reports from one device across all of them.
 
     Raises:
         AccountingError: If an argument is out of range.
@@ -76,42 +76,42 @@ def local_epsilon_for(
     delta: float = USUAL_HISTOGRAM_DELTA,
     own: int = 1,
 ) -> int | None:
-    """Return the largest ε of a report, in micro-nats, whose histogram keeps (epsilon, delta).
+    """Return the largest report ε, in micro-nats, whose histogram satisfies (epsilon, delta).
 
     Args:
-        design: A function that returns the experiment for an ε of a report in micro-nats, or None if the
-            mechanism does not fit.
-        reports: As in histogram_epsilon().
+        design: A function that returns the experiment for a report ε in micro-nats, or None if the mechanism
+            does not fit.
+        reports: The number of reports, as in histogram_epsilon().
         epsilon: The target for the histogram, in nats.
-        delta: As in histogram_epsilon().
-        own: As in histogram_epsilon().
+        delta: δ, as in histogram_epsilon().
+        own: The number of reports from the device, as in histogram_epsilon().
 
     Returns:
-        The ε, rounded down to within a thousandth, or None if no ε that a device accepts keeps the target.
+        The ε, rounded down to within a thousandth, or None if no ε that a device accepts meets the target.
     """
 
-    def keeps(micro: int) -> bool:
+    def meets_target(micro: int) -> bool:
         experiment = design(micro)
         if experiment is None:
-            return micro < MICRO  # too little ε for any cells: look higher
+            return micro < MICRO  # ε is too small for any cells, so look higher
         return histogram_epsilon(experiment, reports, delta, own) <= epsilon
 
-    if keeps(MOST):
+    if meets_target(MOST):
         return MOST
-    if not keeps(LEAST):
+    if not meets_target(LEAST):
         return None
-    largest = _last_that_keeps(keeps, LEAST, MOST)
-    for ahead in _AHEAD:  # at a larger ε, a mechanism may choose other cells, which reveal less
-        low, high = int(largest * ahead), int(largest * ahead * _AHEAD[-1])
-        if high <= MOST and keeps(low):
-            largest = _last_that_keeps(keeps, low, high)
+    largest = _largest_meeting(meets_target, LEAST, MOST)
+    for factor in _PROBE_FACTORS:  # at a larger ε, a mechanism may choose different cells, which reveal less
+        low, high = int(largest * factor), int(largest * factor * _PROBE_FACTORS[-1])
+        if high <= MOST and meets_target(low):
+            largest = _largest_meeting(meets_target, low, high)
             break
     return None if design(largest) is None else largest
 
 
-def _last_that_keeps(keeps: Callable[[int], bool], low: int, high: int) -> int:
-    """Return the last number from `low`, which keeps, to `high` that keeps, to within a thousandth."""
+def _largest_meeting(meets_target: Callable[[int], bool], low: int, high: int) -> int:
+    """Return the largest number from `low` to `high` that meets the target, to within a thousandth."""
     while high - low > max(1, low // 1000):
         middle = math.isqrt(low * high)
-        low, high = (middle, high) if keeps(middle) else (low, middle)
+        low, high = (middle, high) if meets_target(middle) else (low, middle)
     return low

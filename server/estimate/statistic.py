@@ -1,10 +1,10 @@
-"""The results of an estimate: a value with its standard error, a quantile with its interval, a difference.
+"""An estimate's results: values with standard errors, quantiles with intervals, and differences.
 
-If a statistic is based on few reports of a rare code, its variance grows with its value, and an interval of
+If a statistic is based on few reports with a rare code, its variance grows with its value, and an interval of
 z standard errors around the estimate misses too often on one side. A score interval contains the values
-within z standard errors of the estimate, where the standard error is the one for that value.
-Intervals here are the union of both, to be on the safe side; with many reports the two are the same.
-Wilson, "Probable inference", JASA 1927; Hall, "On the removal of skewness by transformation", JRSS B 1992.
+within z standard errors of the estimate, where each value has its own standard error. To be safe, intervals
+here are the union of both; with many reports, the two agree. Wilson, "Probable inference", JASA 1927;
+Hall, "On the removal of skewness by transformation", JRSS B 1992.
 """
 
 import math
@@ -19,18 +19,18 @@ from ..errors import HushmoteError
 
 
 class EstimateError(HushmoteError):
-    """Raised when counts allow no estimate, or two estimates cannot be combined."""
+    """Raised if counts do not allow an estimate, or two estimates cannot be combined."""
 
 
 def normal_quantile(confidence: float) -> float:
-    """Return the half-width, in standard errors, of an interval with probability `confidence`."""
+    """Return the half-width, in standard errors, of a normal interval with probability `confidence`."""
     if not 0 < confidence < 1:
         raise EstimateError(f"confidence must be between 0 and 1, not {confidence}")
     return NormalDist().inv_cdf((1 + confidence) / 2)
 
 
 def intervals(value: Floats, stderr: Floats, skew: Floats, confidence: float = 0.95) -> tuple[Floats, Floats]:
-    """Return the ends of several intervals; value, stderr and skew are as in Statistic, shape (n,)."""
+    """Return the bounds of several intervals from a Statistic's fields as arrays, shape (n,)."""
     z = normal_quantile(confidence)
     normal, shift = z * stderr, z * z * skew / 2
     score = np.hypot(shift, normal)
@@ -38,7 +38,7 @@ def intervals(value: Floats, stderr: Floats, skew: Floats, confidence: float = 0
 
 
 class HasInterval(Protocol):
-    """Anything with a value and an interval: a Statistic, or a number's standard deviation or quantile."""
+    """A value with an interval: a Statistic, or a number's standard deviation or quantile."""
 
     @property
     def value(self) -> float:
@@ -46,7 +46,7 @@ class HasInterval(Protocol):
         ...
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Return the ends of the interval with this confidence."""
+        """Return the bounds of the interval with this confidence."""
         ...
 
 
@@ -56,8 +56,8 @@ class Statistic:
 
     Attributes:
         value: The estimate.
-        stderr: Its standard error.
-        skew: How much the variance grows as the value grows by one, in units of the value; 0 if the error is
+        stderr: The standard error.
+        skew: The growth in variance per unit growth in the value, in units of the value; 0 if the error is
             normal.
     """
 
@@ -72,7 +72,7 @@ class Statistic:
         return float(low), float(high)
 
     def p_value(self, value: float = 0.0) -> float:
-        """Return the two-sided p-value of a population's value; at most 1 - c outside interval(c)."""
+        """Return the two-sided p-value for a hypothetical true value; at most 1 - c outside interval(c)."""
         off = abs(self.value - value)
         variance = self.stderr**2 + max(self.skew * (value - self.value), 0.0)
         if not off or not variance:
@@ -82,7 +82,7 @@ class Statistic:
 
 @dataclass(frozen=True)
 class Statistics:
-    """Several statistics at once: a Statistic's fields as arrays of shape (n,)."""
+    """Several statistics: a Statistic's fields as arrays of shape (n,)."""
 
     value: Floats
     stderr: Floats
@@ -95,13 +95,13 @@ class Statistics:
         return Statistic(float(self.value[number]), float(self.stderr[number]), float(self.skew[number]))
 
     def interval(self, confidence: float = 0.95) -> tuple[Floats, Floats]:
-        """Return the ends of intervals that contain the population's values with probability `confidence`."""
+        """Return the bounds of the intervals with this confidence, each of shape (n,)."""
         return intervals(self.value, self.stderr, self.skew, confidence)
 
 
 @dataclass(frozen=True)
 class Quantile:
-    """The smallest index with at least the share q at or below it, with the interval low..high, inclusive."""
+    """The smallest index whose cumulative share is at least q, and its inclusive interval low..high."""
 
     q: float
     index: int
@@ -115,7 +115,7 @@ class Difference(Statistic):
 
     @property
     def p(self) -> float:
-        """The two-sided p-value of no change."""
+        """The two-sided p-value for no change."""
         return self.p_value()
 
 

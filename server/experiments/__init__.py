@@ -1,1 +1,1 @@
-"""The analyst's experiment: the TOML file, its budget, its units."""
+"""The analyst's experiment: its TOML file, budget and units."""

@@ -1,4 +1,4 @@
-"""The questions that an experiment can answer: not every one estimates a share of each value."""
+"""The questions that an experiment can answer; not every experiment can estimate each value's share."""
 
 from collections.abc import Iterable, Sequence
 
@@ -13,7 +13,7 @@ _OF_LABELS = frozenset({"frequencies", "ranges"})
 _ONLY = {
     "candidates": "the shares of texts that you name",
     "discovery": "which texts many boards sent",
-    "pairs": "shares of its readings together and of each by itself",
+    "pairs": "shares of its readings, jointly and separately",
     "ranges": "shares",
     "quantiles": "quantiles",
     "mean": "its mean",
@@ -21,21 +21,21 @@ _ONLY = {
 
 
 class NotAnswered(HushmoteError):
-    """Raised if an experiment cannot answer a question; the message says what it answers."""
+    """Raised if an experiment cannot answer a question; the message says which questions it answers."""
 
 
 def answers_of(*versions: Experiment) -> frozenset[str]:
-    """Return the kinds of questions that all these versions answer, by their type and mechanism.
+    """Return the kinds of questions that all these versions can answer with their types and mechanisms.
 
     "frequencies", "ranges" (including labels), "quantiles" and "mean" are about values; "candidates" are
-    shares of named texts, "discovery" means unknown texts, and "pairs" are shares of two or three readings
-    together. Without "frequencies" there is no histogram of values, and the domain may be too large for an
-    array.
+    shares of named texts, "discovery" finds unknown texts, and "pairs" are joint shares of two or three
+    readings. Without "frequencies", the experiment has no histogram of values, and the domain may be too
+    large for an array.
     """
-    return frozenset.intersection(*map(_of_one, versions))
+    return frozenset.intersection(*map(_version_answers, versions))
 
 
-def _of_one(experiment: Experiment) -> frozenset[str]:
+def _version_answers(experiment: Experiment) -> frozenset[str]:
     if experiment.type == "pair":
         return frozenset({"pairs"})
     answers = mechanism_of(experiment).answers
@@ -47,20 +47,20 @@ def _of_one(experiment: Experiment) -> frozenset[str]:
 
 
 def answers_only(*versions: Experiment) -> str:
-    """Return a clause on the questions of an experiment: "delay answers only its mean"."""
-    can = answers_of(*versions)
-    listed = " and ".join(words for word, words in _ONLY.items() if word in can)
-    some = any(_of_one(version) != can for version in versions)
-    return f"{versions[-1].name} answers only {listed}" + (" in all of its versions" if some else "")
+    """Return a clause that lists the answerable questions, such as "delay answers only its mean"."""
+    answers = answers_of(*versions)
+    text = " and ".join(words for word, words in _ONLY.items() if word in answers)
+    versions_differ = any(_version_answers(version) != answers for version in versions)
+    return f"{versions[-1].name} answers only {text}" + (" in all of its versions" if versions_differ else "")
 
 
 def require(versions: Sequence[Experiment], words: str | Iterable[str], instead: str = "") -> None:
-    """Raise NotAnswered unless all versions answer one of these kinds of answers_of().
+    """Raise NotAnswered unless all versions answer one of these kinds of questions.
 
     Args:
-        versions: The versions of the experiment.
-        words: The kinds.
-        instead: The advice after the colon.
+        versions: The experiment's versions.
+        words: The kinds, as in answers_of().
+        instead: Advice to append to the message after a colon.
     """
     if answers_of(*versions).isdisjoint([words] if isinstance(words, str) else words):
         only = answers_only(*versions)

@@ -1,4 +1,4 @@
-"""Conditions that select cells of a pair's table: "version=1.2", "delay=15:", "crashed=yes&version!=1.2"."""
+"""Conditions that select cells of a pair's table, such as "version=1.2" or "crashed=yes&version!=1.2"."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from ..wire.experiments import value_count
 from .units import NO_READING, Reading, UnitsError, bin_edges, index_names, parse_range, range_name
 
 EXAMPLE = (
-    'a condition reads part=value, such as "version=1.2", "version=1.2|1.3", "delay=15:" or "version!=1.2"'
+    'a condition must be part=value, such as "version=1.2", "version=1.2|1.3", "delay=15:" or "version!=1.2"'
 )
 
 
@@ -23,9 +23,9 @@ class CellCondition:
     """A condition on cells of the joint table.
 
     Attributes:
-        text: Its name.
-        parts: The numbers of the parts that it depends on, rising.
-        cells: 1 for the cells that fulfil it and 0 for all others, shape (domain,).
+        text: The condition's name.
+        parts: The indices of the parts that it depends on, ascending.
+        cells: 1 for cells that satisfy it and 0 for all others, shape (domain,).
     """
 
     text: str
@@ -34,21 +34,21 @@ class CellCondition:
 
 
 def shape(experiment: Experiment) -> tuple[int, ...]:
-    """Return the number of values of each part.
+    """Return each part's number of values.
 
     Raises:
         UnitsError: If the type is not a pair.
     """
     if experiment.type != "pair":
-        raise UnitsError(f"{experiment.name} is a {experiment.type}: only a pair has parts")
+        raise UnitsError(f"{experiment.name} is a {experiment.type}, and only a pair has parts")
     return tuple(part.domain for part in parts_of(experiment))
 
 
 def part_number(experiment: Experiment, name: str) -> int:
-    """Return the number of a part by its name.
+    """Return a part's index by its name.
 
     Raises:
-        UnitsError: If there is no such part; the message lists the parts.
+        UnitsError: If the part does not exist; the message lists the parts.
     """
     shape(experiment)
     names = [part.name for part in parts_of(experiment)]
@@ -58,21 +58,21 @@ def part_number(experiment: Experiment, name: str) -> int:
 
 
 def parts_in(experiment: Experiment, text: str) -> tuple[int, ...]:
-    """Return the numbers of the parts in a condition or in a part's name.
+    """Return the indices of the parts in a condition, or of the named part.
 
     Raises:
-        UnitsError: If there is no such part.
+        UnitsError: If a part does not exist.
     """
     return parse(experiment, text).parts if "=" in text else (part_number(experiment, text),)
 
 
 def where(part: Reading, name: str) -> str:
-    """Return a part and its value in words: "version=1.2"."""
+    """Return a part and its value as a condition, such as "version=1.2"."""
     return f"{part.name}={name}"
 
 
 def _as_range(text: str) -> str:
-    """Return a range as named in tables, "5 to 10", in the notation 5:10, and any other text unchanged."""
+    """Convert a range as named in tables, "5 to 10", to the notation 5:10; return other texts unchanged."""
     if text.startswith("below "):
         return f":{text.removeprefix('below ')}"
     if text.endswith(" and above"):
@@ -80,66 +80,66 @@ def _as_range(text: str) -> str:
     return text.replace(" to ", ":")
 
 
-def indicator(experiment: Experiment, part: int, own: Floats) -> Floats:
-    """Return numbers for a part's values, (values,) or (values, n), as numbers for the table's cells."""
-    return factors.spread_out(own, shape(experiment), (part,))
+def indicator(experiment: Experiment, part: int, selection: Floats) -> Floats:
+    """Expand numbers for a part's values, (values,) or (values, n), to numbers for the table's cells."""
+    return factors.spread_out(selection, shape(experiment), (part,))
 
 
 def values(experiment: Experiment, part: int) -> list[CellCondition]:
-    """Return each value of a part as a condition, in order, without a missing reading."""
+    """Return each of a part's values as a condition, in order, without a missing reading."""
     reading = parts_of(experiment)[part]
-    alone = np.eye(reading.domain)
+    identity = np.eye(reading.domain)
     return [
-        CellCondition(where(reading, name), (part,), indicator(experiment, part, alone[i]))
+        CellCondition(where(reading, name), (part,), indicator(experiment, part, identity[i]))
         for i, name in enumerate(index_names(reading))
     ]
 
 
 def having(experiment: Experiment, parts: Sequence[int]) -> Floats:
-    """Return 1 for the cells in which all these parts have a reading, and 0 for others, shape (domain,)."""
+    """Return 1 for cells in which all these parts have a reading, else 0, shape (domain,)."""
     result = np.ones(experiment.domain)
     for part in parts:
         reading = parts_of(experiment)[part]
-        own = (np.arange(reading.domain) < value_count(reading)).astype(float)
-        result = result * indicator(experiment, part, own)
+        selection = (np.arange(reading.domain) < value_count(reading)).astype(float)
+        result = result * indicator(experiment, part, selection)
     return result
 
 
-def groups(experiment: Experiment, part: int, most: int) -> list[CellCondition]:
-    """Return a part's values as conditions, those of a number in at most `most` ranges of equal width.
+def groups(experiment: Experiment, part: int, max_groups: int) -> list[CellCondition]:
+    """Return a part's values as conditions, in at most `max_groups` ranges of equal width for a number.
 
     The last condition is a missing reading, if the part sets `missing`.
     """
     reading = parts_of(experiment)[part]
     count = value_count(reading)
     if count == reading.domain:
-        return _value_groups(experiment, part, most)
+        return _value_groups(experiment, part, max_groups)
     missing = CellCondition(where(reading, NO_READING), (part,), 1 - having(experiment, (part,)))
-    return [*_value_groups(experiment, part, most), missing]
+    return [*_value_groups(experiment, part, max_groups), missing]
 
 
-def _value_groups(experiment: Experiment, part: int, most: int) -> list[CellCondition]:
+def _value_groups(experiment: Experiment, part: int, max_groups: int) -> list[CellCondition]:
     reading = parts_of(experiment)[part]
     count = value_count(reading)
-    width = math.ceil(count / most) if reading.type == "number" else 1
+    width = math.ceil(count / max_groups) if reading.type == "number" else 1
     if width == 1:
         return values(experiment, part)
     edges, result = bin_edges(reading), []
     for first in range(0, count, width):
         last = min(first + width, count)
-        own = np.zeros(reading.domain)
-        own[first:last] = 1
+        selection = np.zeros(reading.domain)
+        selection[first:last] = 1
         text = where(reading, range_name(reading, first, last, edges))
-        result.append(CellCondition(text, (part,), indicator(experiment, part, own)))
+        result.append(CellCondition(text, (part,), indicator(experiment, part, selection)))
     return result
 
 
 def parse(experiment: Experiment, text: str) -> CellCondition:
-    """Return the cells of a condition.
+    """Return the cells that a condition selects.
 
-    A condition is "part=value" or "part!=value", with several values separated by | and several parts by &. A
-    number's values are ranges low:high in its unit, moved to the nearest edges of its bins, or "below 5", "5
-    to 10", "10 and above". "no reading" is a value of a part that sets `missing`; "!=" never includes it.
+    A condition is "part=value" or "part!=value"; | separates several values, and & several parts. A number's
+    values are ranges low:high in its unit, moved to the nearest bin edges, or "below 5", "5 to 10", "10 and
+    above". "no reading" is a value of a part that sets `missing`; "!=" never includes it.
 
     Raises:
         UnitsError: If the condition does not fit the experiment.
@@ -148,27 +148,27 @@ def parse(experiment: Experiment, text: str) -> CellCondition:
     shape(experiment)
     for clause in text.split("&"):
         name, equals, alternatives = clause.partition("=")
-        others = name.endswith("!")
+        is_negated = name.endswith("!")
         name = name.removesuffix("!").strip()
         if not equals:
-            raise UnitsError(f"{EXAMPLE}; not {clause.strip() or 'nothing'}")
+            raise UnitsError(f"{EXAMPLE}, not {clause.strip() or 'nothing'}")
         part = part_number(experiment, name)
         reading = parts_of(experiment)[part]
-        own, words = np.zeros(reading.domain), []
-        for one in alternatives.split("|"):
-            value = one.strip()
+        selection, words = np.zeros(reading.domain), []
+        for alternative in alternatives.split("|"):
+            value = alternative.strip()
             if value == NO_READING and value_count(reading) < reading.domain:
-                own[-1] = 1
+                selection[-1] = 1
                 words.append(value)
                 continue
             r = parse_range(reading, _as_range(value) if reading.type == "number" else value)
-            own[r.low : r.high] = 1
+            selection[r.low : r.high] = 1
             words.append(r.text if reading.type == "number" else value)
-        if others:
-            own = (np.arange(reading.domain) < value_count(reading)) * (1 - own)
-        cells = cells * indicator(experiment, part, own)
+        if is_negated:
+            selection = (np.arange(reading.domain) < value_count(reading)) * (1 - selection)
+        cells = cells * indicator(experiment, part, selection)
         part_numbers.add(part)
-        clauses.append(f"{name}{'!=' if others else '='}{'|'.join(words)}")
+        clauses.append(f"{name}{'!=' if is_negated else '='}{'|'.join(words)}")
     if not cells.any():
-        raise UnitsError(f"{text} holds no cell: nothing can be both")
+        raise UnitsError(f"{text} selects no cell, as the conditions exclude each other")
     return CellCondition(" & ".join(clauses), tuple(sorted(part_numbers)), cells)

@@ -1,7 +1,7 @@
-"""The analyst's side of an experiment: a TOML file with the question, its purpose, owner and last day.
+"""The analyst's definition of an experiment: a TOML file with the question, purpose, owner and last day.
 
-`load(path)` returns a frozen `Definition`; `Definition.payload()` the bytes that are published to boards. If
-the analyst leaves out the mechanism or its parameters, variance formulas choose them for the requested
+`load(path)` returns a frozen `Definition`, and `Definition.payload()` returns the bytes to publish to boards.
+If the analyst omits the mechanism or its parameters, variance formulas choose them for the requested
 `statistics`, or for a list of `ranges` in the reading's unit.
 """
 
@@ -30,7 +30,7 @@ from ..wire.experiments import is_own, parse_experiment
 from ..wire.limits import kept_hours
 from ..wrong_value import wrong_toml, wrong_value
 from .answerable import NotAnswered
-from .asks import MOST_ASKS, asks_of
+from .asks import MAX_ASKS, asks_of
 from .budget import ExperimentBudget, Quantity
 from .pair_workload import PAIR_STATISTICS, pair_workload
 from .payload import AUTO, MECHANISM_NAMES, Fields, NoMechanism, chosen_fields, mechanism_fields, payload
@@ -52,7 +52,7 @@ _WORKLOADS = {"ranges": ALL_RANGES, "frequencies": FREQUENCIES, "quantiles": PRE
 
 
 class Definition(ReadingDefinition):
-    """An experiment as written by the analyst; numbers are exact decimals in whole units and nats."""
+    """An experiment as the analyst wrote it; numbers are exact decimals in whole units and nats."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,32}$")]
     purpose: Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(without_nul)]
@@ -61,7 +61,7 @@ class Definition(ReadingDefinition):
     statistics: Literal[*_WORKLOADS, *PAIR_STATISTICS] | None = None  # pyright: ignore[reportInvalidTypeForm]
     given: str | None = None
     ranges: tuple[str, ...] | None = None
-    asks: tuple[Annotated[str, Field(min_length=1, max_length=100)], ...] = Field((), max_length=MOST_ASKS)
+    asks: tuple[Annotated[str, Field(min_length=1, max_length=100)], ...] = Field((), max_length=MAX_ASKS)
     candidates: tuple[Annotated[str, AfterValidator(candidate_text)], ...] = Field((), max_length=1000)
     mechanism: str = AUTO
     parameters: dict[str, Any] = Field(default_factory=dict)
@@ -75,14 +75,14 @@ class Definition(ReadingDefinition):
     @model_validator(mode="before")
     @classmethod
     def _gather_parameters(cls, data: Any) -> Any:
-        """Move a mechanism's own fields, which are beside the others in the file, to `parameters`."""
+        """Move the mechanism's fields, which the file lists among the others, to `parameters`."""
         if not isinstance(data, dict) or "parameters" in data:
             return data
         table = cast(dict[str, Any], data)
-        names = {name for of in MECHANISMS.values() for name in of.parameters}
+        names = {name for mechanism in MECHANISMS.values() for name in mechanism.parameters}
         word = table.get("mechanism")
         if isinstance(word, str) and is_own(word):
-            with contextlib.suppress(MechanismError):  # which is reported below
+            with contextlib.suppress(MechanismError):  # _fields_fit_type() reports it
                 names |= set(class_of(word).parameters)
         names &= table.keys()
         rest = {name: value for name, value in table.items() if name not in names}
@@ -98,44 +98,46 @@ class Definition(ReadingDefinition):
             raise ValueError(f"keep: {e}") from None
         if self.mechanism not in MECHANISM_NAMES and not is_own(self.mechanism):
             raise ValueError(
-                "mechanism must be auto, one that hushmote mechanisms lists, or package.module:Class, "
+                "mechanism must be auto, one listed by hushmote mechanisms, or package.module:Class, "
                 f"not {self.mechanism!r}"
             )
         try:
-            of_it = class_of(self.mechanism).parameters if self.mechanism != AUTO else ()
+            parameters = class_of(self.mechanism).parameters if self.mechanism != AUTO else ()
         except MechanismError as e:
             raise ValueError(str(e)) from None
         self._check_reads()
         self._check_candidates()
         if self.type == "text" and self.statistics not in (None, "frequencies"):
-            raise ValueError("only shares are estimated for a text: leave statistics out")
+            raise ValueError("a text supports only shares: omit statistics")
         if self.statistics == "mean" and self.type != "number":
-            raise ValueError(f"a mean is of a number, not of a {self.type}: leave statistics out")
+            raise ValueError(f"only a number has a mean, not a {self.type}: omit statistics")
         if self.planned is not None and self.type not in ("bool", "choice", "number"):
-            raise ValueError(f"planned is for a bool, a choice or a number, not for a {self.type}")
+            raise ValueError(f"planned supports a bool, a choice or a number, not a {self.type}")
         for name in self.parameters:
-            if name not in of_it:
-                having = (word for word, of in MECHANISMS.items() if name in of.parameters)
-                raise ValueError(f"{name} is only for mechanism = {' or '.join(map(json.dumps, having))}")
+            if name not in parameters:
+                words = (word for word, mechanism in MECHANISMS.items() if name in mechanism.parameters)
+                raise ValueError(f"{name} is only for mechanism = {' or '.join(map(json.dumps, words))}")
         if self.ranges is not None:
             if self.type != "number":
                 raise ValueError("ranges are only for a number")
             if self.statistics is not None:
                 raise ValueError("give ranges or statistics, not both")
             if self.parameters:
-                raise ValueError("ranges are what the mechanism is chosen for: leave the mechanism out")
+                raise ValueError("the mechanism is chosen for the ranges: omit mechanism and its parameters")
         return self
 
     def _check_candidates(self) -> None:
-        """Raise ValueError if texts to look for do not fit the experiment."""
+        """Raise ValueError if the candidate texts do not fit the experiment."""
         if not self.candidates:
             return
         if self.type != "text":
             raise ValueError("candidates are only for a text")
         if self.prefixes is not None:
-            raise ValueError("candidates are not for a text with prefixes, which finds texts without a list")
+            raise ValueError(
+                "candidates do not apply to a text with prefixes, which finds texts without a list"
+            )
         if self.asks:
-            raise ValueError("asks or candidates name the texts of a text, not both")
+            raise ValueError("asks and candidates both list texts: give only one of them")
         for text in self.candidates:
             if self.candidates.count(text) > 1:
                 raise ValueError(f"candidates: {text} is listed twice")
@@ -146,27 +148,28 @@ class Definition(ReadingDefinition):
             return
         if self.missing and not class_of(self.mechanism).takes_missing:
             raise ValueError(
-                f"mechanism {self.mechanism} cannot tell no reading from the highest values: leave missing "
-                "or the mechanism out"
+                f"mechanism {self.mechanism} does not support missing readings: omit missing or the mechanism"
             )
         if self.missing and self.mechanism == "rr":
-            raise ValueError("mechanism rr is for two values, and missing is a third: take grr or auto")
+            raise ValueError("mechanism rr supports only two values, and missing is a third: use grr or auto")
         reads = class_of(self.mechanism).reads
         has = {"pair": self.type == "pair", "prefixes": self.prefixes is not None}
         if reads and not has[reads]:
             alone = {"pair": "a pair", "prefixes": "texts with prefixes"}[reads]
-            raise ValueError(f"mechanism {self.mechanism} is for {alone}: take auto")
+            raise ValueError(f"mechanism {self.mechanism} supports only {alone}: use auto")
         if self.prefixes is not None and reads != "prefixes":
-            take = " or ".join(word for word, of in MECHANISMS.items() if of.reads == "prefixes")
+            suitable = " or ".join(
+                word for word, mechanism in MECHANISMS.items() if mechanism.reads == "prefixes"
+            )
             raise ValueError(
-                f"mechanism {self.mechanism} is not for texts with prefixes: take {take}, or leave the "
-                "mechanism out"
+                f"mechanism {self.mechanism} does not support texts with prefixes: use {suitable}, or omit "
+                "the mechanism"
             )
 
     def _check_pair(self) -> None:
         words = _WORKLOADS if self.type != "pair" else PAIR_STATISTICS
         if self.statistics is not None and self.statistics not in words:
-            raise ValueError(f"statistics of a {self.type} is one of {', '.join(words)}")
+            raise ValueError(f"statistics of a {self.type} must be one of {', '.join(words)}")
         if self.given is None:
             return
         names = [part.name for part in self.of or ()]
@@ -177,19 +180,21 @@ class Definition(ReadingDefinition):
 
     @property
     def expired(self) -> bool:
-        """Whether its last day is over."""
+        """Whether the experiment's last day has passed."""
         return self.expires < datetime.datetime.now(datetime.UTC).date()
 
     def check_not_expired(self) -> None:
-        """Raise DefinitionError if the experiment's last day is over."""
+        """Raise DefinitionError if the experiment's last day has passed."""
         if self.expired:
-            raise DefinitionError(f"{self.name} expired on {self.expires}: set a later day if it is needed")
+            raise DefinitionError(
+                f"{self.name} expired on {self.expires}; set a later day if it is still needed"
+            )
 
     def payload(self) -> bytes:
-        """Return the JSON that is published to boards: ASCII, integers only, the same bytes every time.
+        """Return the JSON published to boards in ASCII with only integers, always the same bytes.
 
         Raises:
-            DefinitionError: If a board would refuse it, or a mechanism of your own exceeds its ε.
+            DefinitionError: If a board would reject it, or a custom mechanism exceeds its ε.
         """
         reading, epsilon = self.type_fields(self.name), self._epsilon()
         check_epsilon(epsilon, DefinitionError, original=self.epsilon)
@@ -207,13 +212,13 @@ class Definition(ReadingDefinition):
             mechanism = mechanism_of(experiment)
             need_private(mechanism)
         except (ldp_client.ExperimentRefused, MechanismError) as e:
-            many = f"boards take 1,024 bytes of JSON, not {len(published):,}: shorten or drop labels"
-            raise DefinitionError(many if len(published) > 1024 else str(e)) from None
+            too_long = f"boards accept 1,024 bytes of JSON, not {len(published):,}: shorten or omit labels"
+            raise DefinitionError(too_long if len(published) > 1024 else str(e)) from None
         if self.statistics and self.type == "number":
             answers = mechanism.answers
             if self.statistics not in answers:
                 only = f"{self.mechanism} answers {' and '.join(sorted(answers))}, not {self.statistics}"
-                raise DefinitionError(f"{only}: leave the mechanism out, or the statistics")
+                raise DefinitionError(f"{only}: omit the mechanism or the statistics")
         try:
             asks_of(experiment, self.asks)
         except (UnitsError, NotAnswered) as e:
@@ -223,19 +228,19 @@ class Definition(ReadingDefinition):
         return published
 
     def experiment(self) -> ldp_client.Experiment:
-        """Return the experiment as boards will read it from payload()."""
+        """Return the experiment as boards will parse it from payload()."""
         return parse_experiment(self.payload())
 
     def mechanism_fields(self) -> Fields:
-        """Return the mechanism and its own fields as in the payload."""
+        """Return the mechanism's name and fields as in the payload."""
         return self._mechanism_fields(self._epsilon())
 
     def _mechanism_fields(self, epsilon: int) -> Fields:
         if self.parameters:
             return mechanism_fields(self.mechanism, **self.parameters)
         if not 2 <= self.domain <= 1 << 24 and not self.prefixes:
-            what = "values of all parts together" if self.type == "pair" else "bins"
-            raise DefinitionError(f"{what} must be from 2 to 16777216, not {self.domain}")
+            subject = "values of all parts together" if self.type == "pair" else "bins"
+            raise DefinitionError(f"{subject} must be from 2 to 16777216, not {self.domain}")
         try:
             return chosen_fields(self.domain, epsilon, self._workload(), self.mechanism, self.missing)
         except (NoMechanism, WorkloadError) as e:
@@ -255,19 +260,21 @@ class Definition(ReadingDefinition):
         return _WORKLOADS[self.statistics or usual]
 
     def description(self) -> Description:
-        """Return the description that a store keeps: unit, purpose, owner, questions and retention."""
-        from ..store.versions import Description  # planning has no store, and it loads slowly
+        """Return the description for the store: unit, purpose, owner, questions and retention."""
+        # Imported lazily because it is slow to load and planning does not need it.
+        from ..store.versions import Description
 
-        # For texts, both keys list the texts whose shares are requested, so a store has one field for them.
+        # For texts, both keys list the texts whose shares are requested, so the store has a single field for
+        # them.
         questions = "\n".join(self.asks or self.candidates)
         return Description(self.unit, self.purpose, self.owner, questions, self.keep)
 
     def guarantee(self) -> Guarantee:
-        """Return the guarantee for all of a board's reports to this experiment together."""
+        """Return the guarantee for all of a board's reports to this experiment combined."""
         return self.budget.guarantee(self._epsilon())
 
     def spent(self) -> tuple[int, float] | None:
-        """Return a board's number of reports and the nats that they take, or None without a theorem."""
+        """Return a board's number of reports and their total in nats, or None without a theorem."""
         return self.budget.spent(self._epsilon())
 
     def _epsilon(self) -> int:
@@ -281,9 +288,9 @@ class Definition(ReadingDefinition):
 
 
 def _plain(name: str, value: Any) -> Any:
-    """Return a parameter as a JSON value: text, whole numbers, or lists of them."""
+    """Return a parameter as a JSON value: text, a whole number, or a list of these."""
     if isinstance(value, list):
-        return [_plain(name, each) for each in cast(list[Any], value)]
+        return [_plain(name, item) for item in cast(list[Any], value)]
     if not isinstance(value, int | str):
         raise ValueError(f"{name} must be a whole number or a list of them, not {value}")
     return value
@@ -304,15 +311,15 @@ def _decimal(text: str) -> Decimal:
         value = None
     # As an integer, 1e999999999 would not fit in memory.
     if value is None or (value.is_finite() and abs(value.adjusted()) > 30):
-        raise DefinitionError(f"{text:.40} is out of reach: write 0, or a number from 1e-30 to 1e30")
+        raise DefinitionError(f"{text:.40} is out of range: write 0, or a number from 1e-30 to 1e30")
     return value
 
 
 def parse(text: str) -> Definition:
-    """Return the Definition in a TOML text.
+    """Parse the Definition in a TOML text.
 
     Raises:
-        DefinitionError: If it is not valid; one line.
+        DefinitionError: If the definition is invalid; the message is one line.
     """
     try:
         fields = tomllib.loads(text, parse_float=_decimal)
@@ -325,7 +332,7 @@ def parse(text: str) -> Definition:
     except RecursionError:
         raise DefinitionError("it is nested too deeply") from None
     if "parameters" in fields:
-        raise DefinitionError("parameters is not a field of an experiment", "parameters")
+        raise DefinitionError("an experiment has no field parameters", "parameters")
     try:
         return Definition.model_validate(fields)
     except ValidationError as e:
@@ -333,16 +340,16 @@ def parse(text: str) -> Definition:
 
 
 def load(path: Path) -> Definition:
-    """Return the Definition in a TOML file.
+    """Load the Definition in a TOML file.
 
     Raises:
-        DefinitionError: If it is not valid; one line.
+        DefinitionError: If the file cannot be read or is invalid; the message is one line.
     """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as e:
-        why = os_reason(e) if isinstance(e, OSError) else "not UTF-8 text"
-        raise DefinitionError(f"cannot read {path}: {why}") from None
+        reason = os_reason(e) if isinstance(e, OSError) else "not UTF-8 text"
+        raise DefinitionError(f"cannot read {path}: {reason}") from None
     try:
         return parse(text)
     except DefinitionError as e:
@@ -350,7 +357,7 @@ def load(path: Path) -> Definition:
 
 
 def _one_line(error: ValidationError) -> tuple[str, str]:
-    """Return the message in one line, and the name of the field."""
+    """Return a one-line message and the field's name."""
     errors = error.errors()
     # A misspelled field is also missing, but the name in the file is more helpful.
     first = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
@@ -366,8 +373,8 @@ def _one_line(error: ValidationError) -> tuple[str, str]:
     if name in _LISTS and first["type"] != "value_error":
         return f"{name} must be a list of {_LISTS[name]}", where
     text = wrong_value(first)
-    between = ": " if first["type"] == "value_error" else " "
-    return (f"{where}{between}{text}" if where else text), where
+    delimiter = ": " if first["type"] == "value_error" else " "
+    return (f"{where}{delimiter}{text}" if where else text), where
 
 
 def _suggestion(where: tuple[int | str, ...]) -> str:

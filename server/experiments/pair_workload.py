@@ -1,11 +1,11 @@
-"""The workload of a pair's experiment, from the `statistics` of its file."""
+"""The workload for a pair experiment, from `statistics` in the experiment's file."""
 
 from collections.abc import Sequence
 
 from ..mechanisms.workload import FREQUENCIES, Workload
 
 PAIR_STATISTICS = ("joint", "marginals", "tables", "conditional", "differences")
-"""All parts together, each by itself, both, one part given another, and a difference of two of the latter."""
+"""All parts jointly, each part separately, both, one part given another, and differences of these."""
 
 
 def pair_workload(
@@ -14,10 +14,11 @@ def pair_workload(
     """Return the workload for one of PAIR_STATISTICS, by default "conditional".
 
     Args:
-        statistics: The kind, or None.
-        names: The names of the parts.
-        shape: The number of values of each part.
-        given: The name of the conditioning part, or None for the first; the target is the last other part.
+        statistics: The kind of statistics, or None for the default.
+        names: The parts' names.
+        shape: Each part's number of values.
+        given: The conditioning part's name, or None for the first part; the target is the last of the other
+            parts.
     """
     if statistics == "joint":
         return FREQUENCIES

@@ -1,4 +1,4 @@
-"""An experiment's JSON, for publishing to boards and for computations."""
+"""Build an experiment's JSON for boards and for computations."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ AUTO = "auto"
 MECHANISM_NAMES = (AUTO, *MECHANISMS)
 
 Fields = dict[str, Any]
-"""Some of the fields of an experiment's JSON."""
+"""A subset of an experiment's JSON fields."""
 
 
 class NoMechanism(HushmoteError):
@@ -34,17 +34,17 @@ def payload(
     budget: Fields | None = None,
     window: str = "day",
 ) -> bytes:
-    """Return an experiment's JSON: ASCII, the same bytes every time.
+    """Return an experiment's JSON in ASCII, always the same bytes.
 
-    Nothing is checked here; the parser does that.
+    The arguments are checked by the parser rather than here.
 
     Args:
         name: The experiment's name.
-        reading: Its type, and labels or low, high (milli-units) and bins.
-        mechanism: The fields of its mechanism.
+        reading: The reading's type, and its labels or low, high (milli-units) and bins.
+        mechanism: The mechanism's fields.
         epsilon: ε of a report, in micro-nats.
-        every: One call in `every` makes a report.
-        budget: Rule and cap; by default unlimited.
+        every: The average number of calls per report.
+        budget: The rule and cap; by default unlimited.
         window: "hour", "day" or "all".
     """
     fields = {"v": 1, "name": name, **reading, **mechanism, "epsilon": epsilon, "every": every}
@@ -53,23 +53,23 @@ def payload(
 
 
 def mechanism_fields(name: str, **parameters: Any) -> Fields:
-    """Return the JSON fields of a mechanism and its parameters, without those that are None."""
+    """Return the JSON fields of a mechanism and its parameters, omitting those that are None."""
     return Choice(name, tuple((k, v) for k, v in parameters.items() if v is not None), 0.0).fields()
 
 
 def chosen_fields(
     domain: int, epsilon: int, workload: Workload, name: str = AUTO, missing: bool = False
 ) -> Fields:
-    """Return the mechanism with the least variance for a workload, or the parameters of the named one.
+    """Return the mechanism with the least variance for a workload, or a named mechanism's parameters.
 
-    A named mechanism that does not suit the workload gets the parameters for a workload that it suits.
+    A named mechanism that does not suit the workload gets the parameters for a workload that it does suit.
 
     Args:
         domain: The number of indices.
         epsilon: ε of a report, in micro-nats.
         workload: The statistics to estimate.
         name: The mechanism, or AUTO.
-        missing: Whether the last index is that of a missing reading.
+        missing: Whether the last index represents a missing reading.
 
     Raises:
         NoMechanism: If no mechanism fits.
@@ -77,10 +77,10 @@ def chosen_fields(
     try:
         if name == AUTO:
             return choose(domain, epsilon, workload, missing).fields()
-        if workload.kind == "list":  # only other kinds fall back to a workload that suits the mechanism
-            suited = {choice.mechanism for choice in designs(domain, epsilon, workload)}
-            if name not in suited:
-                raise NoMechanism("ranges are what the mechanism is chosen for: leave the mechanism out")
+        if workload.kind == "list":  # only other kinds may use a workload that suits the mechanism
+            suitable = {choice.mechanism for choice in designs(domain, epsilon, workload)}
+            if name not in suitable:
+                raise NoMechanism("the mechanism is chosen for the ranges: omit mechanism and its parameters")
         if not class_of(name).parameters:
             return mechanism_fields(name)
         others = () if workload.kind == "list" else (FREQUENCIES, ALL_RANGES, MEAN)
@@ -91,14 +91,14 @@ def chosen_fields(
                 ).fields()
     except (ValueError, WorkloadError) as e:
         raise NoMechanism(str(e)) from None
-    raise NoMechanism(f"no {name} fits {domain} values at ε = {nats(epsilon)}: take mechanism auto")
+    raise NoMechanism(f"{name} does not fit {domain} values at ε = {nats(epsilon)}: use mechanism auto")
 
 
 def experiment_over(domain: int, epsilon: int, mechanism: Fields) -> Experiment:
     """Return an experiment over arbitrary values, without a cap.
 
     Raises:
-        ExperimentRefused: If it is invalid.
+        ExperimentRefused: If the experiment is invalid.
     """
     number = {"type": "number", "low": 0, "high": 1000 * domain, "bins": domain}
     reading = {"type": "bool"} if domain == 2 else number
@@ -106,10 +106,10 @@ def experiment_over(domain: int, epsilon: int, mechanism: Fields) -> Experiment:
 
 
 def at_epsilon(experiment: Experiment, epsilon: int) -> Experiment:
-    """Return the same question and cells at another ε in micro-nats, without a cap.
+    """Return an experiment with the same question and cells at another ε in micro-nats, without a cap.
 
     Raises:
-        ExperimentRefused: If that is invalid.
+        ExperimentRefused: If the new experiment is invalid.
     """
     e = experiment
     return parse_experiment(payload(e.name, reading_fields(e), mechanism_of(e).fields(), epsilon))
@@ -123,9 +123,9 @@ def reading_fields(reading: Any) -> Fields:
     elif reading.type == "number":
         fields |= {"low": reading.low, "high": reading.high, "bins": value_count(reading)}
     elif reading.type == "text":
-        own = vars(reading)  # set by device/ldp_text.py
-        fields |= {"salt": own["salt"].decode(), "slots": own["slots"]}
-        fields |= {"prefixes": list(own["prefixes"])} if own["prefixes"] else {}
+        attributes = vars(reading)  # set by device/ldp_text.py
+        fields |= {"salt": attributes["salt"].decode(), "slots": attributes["slots"]}
+        fields |= {"prefixes": list(attributes["prefixes"])} if attributes["prefixes"] else {}
     elif reading.type == "pair":
         fields["of"] = [{"name": part.name, **reading_fields(part)} for part in reading.parts]
     if value_count(reading) < reading.domain:

@@ -1,4 +1,4 @@
-"""The case that an experiment's file was planned for, for simulations; boards never see it."""
+"""The case for which an experiment was planned; simulations use it, and boards never see it."""
 
 from decimal import Decimal
 from typing import Annotated, Literal
@@ -9,19 +9,19 @@ Part = Annotated[Decimal, Field(ge=0, le=1)]
 
 
 class PlannedCase(BaseModel):
-    """The table [planned]: the question and the fleet that the planned error is for.
+    """The [planned] table: the question and the fleet for which the error was planned.
 
     Attributes:
         of: The kind of question, as in planning's Question.
-        share: As in planning's Question.
-        width: As in planning's Question.
-        ranges: As in planning's Question.
-        spread: As in planning's Question.
-        missing: The assumed share of the devices without a reading.
+        share: The value's or range's share, as in planning's Question.
+        width: The range's width, as in planning's Question.
+        ranges: The ranges, as in planning's Question.
+        spread: The population's spread, as in planning's Question.
+        missing: The assumed share of devices without a reading.
         devices: The number of devices.
-        calls: How often each device calls report() in its lifetime.
-        error: The half-width of the 95% interval of all their reports, a share of the devices or, for a mean,
-            a fraction of the range.
+        calls: How many times each device calls report() in its lifetime.
+        error: The half-width of the 95% interval from all reports, as a share of the devices or, for a mean,
+            as a fraction of the range.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -1,4 +1,4 @@
-"""The reading of an experiment as written by the analyst: its type, its labels or its range, its unit."""
+"""An experiment's reading as the analyst wrote it: its type, labels or range, and unit."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ MILLI = 1_000
 SALT, _LABEL = (rf"[ !#-\[\]-~]{{1,{most}}}" for most in (32, 64))
 _TEXT = 'printable ASCII characters, none of them " or a backslash'
 USUAL_SLOTS = 1 << 16
-"""The default number of slots of texts; two of 100 common texts share a slot 7 times in 100."""
-MOST_SLOTS = 1 << 20
+"""The default number of slots for texts; of 100 common texts, two share a slot with probability 7%."""
+MAX_SLOTS = 1 << 20
 LONGEST_PREFIX = 16
 LONGEST_TEXT = 255
-"""The number of bytes of a text that a board reads."""
-FEWEST_SEARCHED = 1 << 13  # with fewer slots, too few texts can be distinguished from others in their slots
+"""The number of a text's bytes that a board uses."""
+MIN_SEARCH_SLOTS = 1 << 13  # with fewer slots, too many texts share a slot
 
 
 class DefinitionError(HushmoteError):
-    """Raised for an invalid experiment file; the message says which field and what would be right.
+    """Raised for an invalid experiment file; the message names the field and says what was expected.
 
     Attributes:
-        field: The name of the field, with which the message starts, or "" if the error concerns several
-            fields or none.
+        field: The field's name, with which the message starts, or "" if the error is not about a single
+            field.
     """
 
     def __init__(self, text: str, field: str = "") -> None:
@@ -53,24 +53,24 @@ class DefinitionError(HushmoteError):
 def without_nul(text: str) -> str:
     """Return a text, or raise ValueError if it contains a NUL character, which databases reject."""
     if "\0" in text:
-        raise ValueError("the character \\u0000 is in it, which databases cannot store: leave it out")
+        raise ValueError("it contains the character \\u0000, which databases cannot store: remove it")
     return text
 
 
 def candidate_text(text: str) -> str:
-    """Return a candidate text; raise ValueError unless it is one line that a board reads as a whole."""
+    """Return a candidate text; raise ValueError unless it is a single line that a board uses in full."""
     size = len(text.encode(errors="surrogatepass"))
     if not 1 <= size <= LONGEST_TEXT:
         raise ValueError(
-            f"a text has 1 to {LONGEST_TEXT} bytes, as boards read no more; {text[:20]!r} has {size:,}"
+            f"a text must have 1 to {LONGEST_TEXT} bytes, all that boards use; {text[:20]!r} has {size:,}"
         )
     if text.splitlines() != [text]:
-        raise ValueError(f"a text is one line; {text[:20]!r} has more")
+        raise ValueError(f"a text must be one line; {text[:20]!r} has more")
     return without_nul(text)
 
 
 class _Values(BaseModel):
-    """The possible values of a single reading; low and high in its unit."""
+    """The possible values of a single reading; low and high are in the reading's unit."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -84,13 +84,13 @@ class _Values(BaseModel):
 
     @property
     def domain(self) -> int:
-        """The number of indices of a reading, including that of a missing reading."""
+        """The reading's number of indices, including the one for a missing reading."""
         if self.type == "choice":
             return len(self.labels or ()) + 1 + self.missing
         return (2 if self.type == "bool" else (self.bins or 0)) + self.missing
 
     def type_fields(self, name: str = "") -> Fields:
-        """Return its fields for boards; raise DefinitionError if low or high is not whole in milli-units."""
+        """Return the fields for boards; raise DefinitionError if low or high is not whole in milli-units."""
         fields: Fields = {"type": self.type}
         if self.type == "choice":
             fields["labels"] = list(self.labels or ())
@@ -103,7 +103,7 @@ class _Values(BaseModel):
         return fields
 
     def check_values(self) -> None:
-        """Raise ValueError if labels or a range are missing, or belong to another type."""
+        """Raise ValueError if labels or a range are missing or do not belong to the type."""
         if bad := [label for label in self.labels or () if not re.fullmatch(_LABEL, label)]:
             raise ValueError(f"label {bad[0]!r} must be 1 to 64 {_TEXT}")
         number = (self.low, self.high, self.bins)
@@ -114,21 +114,21 @@ class _Values(BaseModel):
         if (self.type == "choice") != (self.labels is not None) or self.labels == ():
             raise ValueError("labels are needed for a choice and only for a choice")
         if self.labels and "other" in self.labels:
-            raise ValueError("the label other is always there, as the last one: leave it out")
+            raise ValueError("the label other is always added as the last one: omit it")
         if self.labels and self.missing and NO_READING in self.labels:
-            raise ValueError(f"the label {NO_READING} is there with missing: leave it out")
+            raise ValueError(f"the label {NO_READING} is added by missing: omit it")
         if self.missing and self.type == "pair":
             raise ValueError("missing belongs under [[of]], in each part that may have no reading")
         if self.missing and self.type == "text":
             raise ValueError(
-                'a text cannot have missing, as it is hashed: report a text such as "none" instead'
+                'a text does not support missing, as it is hashed: report a text such as "none" instead'
             )
         if self.missing and self.type not in ("bool", "choice", "number"):
-            raise ValueError(f"a {self.type} cannot have missing: leave it out")
+            raise ValueError(f"a {self.type} does not support missing: omit it")
 
 
 class PartDefinition(_Values):
-    """One part of a pair."""
+    """A part of a pair."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,32}$")]
     type: Literal["bool", "choice", "number"]
@@ -144,15 +144,15 @@ def _own_type(value: Any, check: Callable[[Any], Any]) -> Any:
 
 
 class ReadingDefinition(_Values):
-    """The reading of an experiment as written by the analyst.
+    """An experiment's reading as the analyst wrote it.
 
     Attributes:
-        type: One of these types, or one that the board file of a mechanism of your own registers, whose
-            fields are the mechanism's parameters.
-        salt: The salt of a text's hash.
-        slots: The number of slots of a text.
+        type: One of these types, or a type that a custom mechanism's board file registers, whose fields are
+            the mechanism's parameters.
+        salt: The salt for hashing texts.
+        slots: A text's number of slots.
         prefixes: The lengths of a text's prefixes.
-        of: The parts of a pair.
+        of: A pair's parts.
     """
 
     type: Annotated[Literal["bool", "choice", "number", "text", "pair"], WrapValidator(_own_type)]
@@ -169,24 +169,24 @@ class ReadingDefinition(_Values):
             return self
         if self.salt is not None and not re.fullmatch(SALT, self.salt):
             raise ValueError(f"salt must be 1 to 32 {_TEXT}")
-        if self.slots is not None and not (2 <= self.slots <= MOST_SLOTS and self.slots.bit_count() == 1):
-            raise ValueError(f"slots must be a power of 2 from 2 to {MOST_SLOTS}, not {self.slots}")
+        if self.slots is not None and not (2 <= self.slots <= MAX_SLOTS and self.slots.bit_count() == 1):
+            raise ValueError(f"slots must be a power of 2 from 2 to {MAX_SLOTS}, not {self.slots}")
         if self.prefixes is not None:
             sizes = list(self.prefixes)
-            rising = sizes == sorted(sizes) and all(1 <= size <= LONGEST_PREFIX for size in sizes)
-            if not rising or not 2 <= len(sizes) <= LONGEST_PREFIX or sizes[-1] != sizes[-2]:
+            is_rising = sizes == sorted(sizes) and all(1 <= size <= LONGEST_PREFIX for size in sizes)
+            if not is_rising or not 2 <= len(sizes) <= LONGEST_PREFIX or sizes[-1] != sizes[-2]:
                 raise ValueError(
-                    f"prefixes must rise from 1 to at most {LONGEST_PREFIX} bytes, and the last stand twice, "
-                    "as in [2, 3, 4, 5, 6, 6]: once to search and once to state shares"
+                    f"prefixes must rise from 1 to at most {LONGEST_PREFIX} bytes, with the last one twice, "
+                    "as in [2, 3, 4, 5, 6, 6]: once for the search and once for the shares"
                 )
-            if (self.slots or USUAL_SLOTS) < FEWEST_SEARCHED:
-                raise ValueError(f"with prefixes slots must be {FEWEST_SEARCHED} at least, not {self.slots}")
+            if (self.slots or USUAL_SLOTS) < MIN_SEARCH_SLOTS:
+                raise ValueError(f"with prefixes slots must be at least {MIN_SEARCH_SLOTS}, not {self.slots}")
         return self
 
     @model_validator(mode="before")
     @classmethod
     def _take_unit(cls, data: Any) -> Any:
-        """Use the unit of a pair's number, if it has one, as the unit of the pair."""
+        """Use the unit of a pair's number, if it has any, as the pair's unit."""
         of = data.get("of") if isinstance(data, dict) else None
         if not isinstance(of, list | tuple) or "unit" in data:
             return data
@@ -196,7 +196,7 @@ class ReadingDefinition(_Values):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The number of values of each part of a pair."""
+        """The number of values of each of a pair's parts."""
         return tuple(part.domain for part in self.of or ())
 
     @property
@@ -206,10 +206,10 @@ class ReadingDefinition(_Values):
         return math.prod(self.shape) if self.type == "pair" else super().domain
 
     def type_fields(self, name: str = "") -> Fields:
-        """Return its fields for boards.
+        """Return the fields for boards.
 
         Args:
-            name: The name of the experiment, from which the default salt is derived.
+            name: The experiment's name, from which the default salt is derived.
 
         Raises:
             DefinitionError: If low or high is not whole in milli-units.
@@ -239,7 +239,7 @@ def whole(value: Decimal | None, scale: int, name: str, grain: str) -> int:
     """Return a quantity times scale.
 
     Raises:
-        DefinitionError: If that is not a whole number.
+        DefinitionError: If the product is not a whole number.
     """
     scaled = (value or Decimal(0)) * scale
     if scaled != scaled.to_integral_value():

@@ -21,16 +21,16 @@ SUFFIX = ".signed.json"
 
 @dataclass(frozen=True)
 class SignedExperiment:
-    """An experiment's version for one fleet, with its signatures and the public key.
+    """A version of an experiment for one fleet, with its signatures and the public key.
 
     Attributes:
         fleet: The fleet's name.
         name: The experiment's name.
-        payload: The JSON for boards.
-        expires: Its last day, UTC.
+        payload: The JSON published to boards.
+        expires: The last day, UTC.
         description: The texts that devices never see.
-        announce_key: The public key.
-        signatures: The signatures.
+        announce_key: The public key for checking the signatures.
+        signatures: The signatures of the announcement and the withdrawal.
     """
 
     fleet: str
@@ -43,7 +43,7 @@ class SignedExperiment:
 
 
 def sign(definition: Definition, fleet: str, signing_key: bytes, serial: int) -> SignedExperiment:
-    """Return a definition signed for a fleet with a serial.
+    """Sign a definition for a fleet with a serial.
 
     Raises:
         MasterKeyError: If the signing key is invalid.
@@ -62,7 +62,7 @@ def sign(definition: Definition, fleet: str, signing_key: bytes, serial: int) ->
 
 
 def to_text(signed: SignedExperiment, signing_key: bytes) -> str:
-    """Return the content of a signed experiment's file, all of which is signed.
+    """Return the text of a signed experiment's file, all of which is covered by the signature.
 
     Raises:
         MasterKeyError: If the signing key is invalid.
@@ -84,31 +84,31 @@ def to_text(signed: SignedExperiment, signing_key: bytes) -> str:
 
 
 def load_signed(path: Path) -> SignedExperiment:
-    """Return the signed experiment in a file.
+    """Load the signed experiment in a file.
 
     Raises:
-        DefinitionError: If it is damaged, altered or expired.
+        DefinitionError: If the file is damaged or altered, or the experiment has expired.
     """
     with refusing(DefinitionError, f"read {path}"):
         content = path.read_bytes()
     try:
-        whole = json.loads(content)
-        document, signature = whole["experiment"], bytes.fromhex(whole["signature"])
+        fields = json.loads(content)
+        document, signature = fields["experiment"], bytes.fromhex(fields["signature"])
         signed = _parse(document)
-        is_whole = keys.is_document_signed(
+        is_unaltered = keys.is_document_signed(
             signed.announce_key, signed_file_topic(signed.fleet), document, signature
         )
     except (NameRefused, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise DefinitionError(
-            f"{path} is not a signed experiment, or is damaged: make it with `hushmote experiment sign`"
+            f"{path} is damaged or not a signed experiment: create it with `hushmote experiment sign`"
         ) from None
     topic = experiment_topic(signed.fleet, signed.name)
-    if not is_whole or not keys.signed_messages(
+    if not is_unaltered or not keys.signed_messages(
         signed.announce_key, topic, signed.payload, signed.signatures
     ):
         raise DefinitionError(f"{path} was altered after it was signed: sign the experiment again")
     if signed.expires < datetime.datetime.now(datetime.UTC).date():
-        raise DefinitionError(f"{signed.name} expired on {signed.expires}: sign it with a later day")
+        raise DefinitionError(f"{signed.name} expired on {signed.expires}; sign it with a later day")
     return signed
 
 

@@ -1,4 +1,4 @@
-"""Names for an experiment's indices: labels, bin edges, ranges in the reading's own unit."""
+"""Names for an experiment's indices: labels, bin edges, and ranges in the reading's unit."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from ..mechanisms.views.factors import parts_of
 from ..wire.experiments import value_count
 
 Reading = Experiment | Part
-"""An experiment, or a part of a pair: both have values."""
+"""An experiment or a pair's part; both have values."""
 
 NO_READING = "no reading"
 """The name of the last index of an experiment or a part that sets `missing`."""
 
 
 class UnitsError(HushmoteError):
-    """Raised if the experiment does not have a range or label; the message says what it has."""
+    """Raised if an experiment does not have a range or label; the message lists those that it has."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class IndexRange:
     Attributes:
         low: The first index.
         high: One more than the last index.
-        text: The name of the range that they cover.
-        original_text: The requested range if it is a different one, otherwise "".
+        text: The range's name.
+        original_text: The requested range if it was different, otherwise "".
     """
 
     low: int
@@ -41,14 +41,14 @@ class IndexRange:
 
 
 def edges_between(low: int, high: int, bins: int) -> np.ndarray:
-    """Return the edges of equal bins from low to high (milli-units), in whole units; shape (bins + 1,)."""
+    """Return the edges of equal bins from low to high (milli-units) in whole units, shape (bins + 1,)."""
     return (low + (high - low) * (np.arange(bins + 1) / bins)) / 1000
 
 
 def bin_edges(experiment: Reading) -> np.ndarray:
     """Return the edges of a number's bins in whole units, shape (values + 1,)."""
     if experiment.type != "number":
-        raise UnitsError(f"{experiment.name} is a {experiment.type}: only a number has bins")
+        raise UnitsError(f"{experiment.name} is a {experiment.type}, and only a number has bins")
     return edges_between(experiment.low, experiment.high, value_count(experiment))
 
 
@@ -63,9 +63,9 @@ def bin_middles(experiment: Reading) -> np.ndarray:
 
 
 def index_names(experiment: Reading) -> list[str]:
-    """Return the name of each value: a label, no/yes, a bin's half-open range, or a slot's number.
+    """Return each value's name: a label, no/yes, a bin's half-open range, or a slot's index.
 
-    A pair has one for each cell of its joint table, in which a part may have no reading.
+    A pair has a name for each cell in its joint table, in which a part may lack a reading.
     """
     if experiment.type == "text":
         return [f"slot {i}" for i in range(experiment.domain)]
@@ -80,19 +80,19 @@ def index_names(experiment: Reading) -> list[str]:
 
 
 def all_names(reading: Reading) -> list[str]:
-    """Return the names of the values and, if the reading sets `missing`, "no reading" after them."""
+    """Return the values' names, followed by "no reading" if the reading sets `missing`."""
     return index_names(reading) + [NO_READING] * (reading.domain - value_count(reading))
 
 
 def range_name(experiment: Reading, low: int, high: int, edges: np.ndarray | None = None) -> str:
-    """Return the name of indices low to high (half-open); the end bins include everything beyond them."""
+    """Return the name for indices low..high-1; the end bins include everything beyond them."""
     if experiment.type != "number":
         return ", ".join(index_names(experiment)[low:high])
     return _bins_name(bin_edges(experiment) if edges is None else edges, low, high)
 
 
 def range_edges(experiment: Reading, r: IndexRange) -> tuple[float, float] | tuple[None, None]:
-    """Return the outer edges of a number's bins in whole units, or None twice for another type."""
+    """Return the outer edges of a number's bins in whole units, or (None, None) for another type."""
     if experiment.type != "number":
         return None, None
     edges = bin_edges(experiment)
@@ -100,10 +100,10 @@ def range_edges(experiment: Reading, r: IndexRange) -> tuple[float, float] | tup
 
 
 def parse_range(experiment: Reading, text: str) -> IndexRange:
-    """Return the indices of a number's "low:high", as parse_bins() does, or the index of a label or a text.
+    """Return the indices of a number's "low:high" range as in parse_bins(), or the index of a label or text.
 
     Raises:
-        UnitsError: If there is no such range, label or text.
+        UnitsError: If the range, label or text does not exist.
     """
     if experiment.type == "number":
         return parse_bins(bin_edges(experiment), text)
@@ -118,13 +118,13 @@ def parse_range(experiment: Reading, text: str) -> IndexRange:
 
 
 def parse_bins(edges: np.ndarray, text: str) -> IndexRange:
-    """Return the bins of "low:high", in the unit of the bins' edges; either bound may be left out.
+    """Return the bins in "low:high", in the edges' unit; either bound may be omitted.
 
-    A bound that is not an edge moves to the nearest one: the result's `text` has the new range, and
-    `original_text` the requested one.
+    A bound that is not an edge moves to the nearest edge; the result's `text` then has the new range, and
+    `original_text` the requested range.
 
     Raises:
-        UnitsError: If the text is not a range, or no whole bin remains.
+        UnitsError: If the text is not a range or does not contain a whole bin.
     """
     low_text, colon, high_text = text.partition(":")
     try:
@@ -133,15 +133,15 @@ def parse_bins(edges: np.ndarray, text: str) -> IndexRange:
     except ValueError:
         low = high = float("nan")
     if np.isnan(low) or np.isnan(high):
-        raise UnitsError(f"a range reads low:high, for example 20:25 or :0, not {text}")
+        raise UnitsError(f"a range must be low:high, such as 20:25 or :0, not {text}")
     if not low < high:
-        raise UnitsError(f"a range goes from low to high, not {text}")
+        raise UnitsError(f"a range must go from low to high, not {text}")
     i = 0 if low == -np.inf else int(np.abs(edges - low).argmin())
     j = len(edges) - 1 if high == np.inf else int(np.abs(edges - high).argmin())
     if i >= j:
         raise UnitsError(
-            f"the range {text} holds no whole bin of {edges[0]:g} to {edges[-1]:g}: {_bins_are(edges)}; "
-            "the last holds all that is higher"
+            f"the range {text} contains no whole bin of {edges[0]:g} to {edges[-1]:g}: "
+            f"{_describe_bins(edges)}; the last one includes all higher values"
         )
     moved = not (_is_edge(edges, i, low) and _is_edge(edges, j, high))
     return IndexRange(i, j, _bins_name(edges, i, j), text if moved else "")
@@ -152,18 +152,18 @@ def _is_edge(edges: np.ndarray, i: int, bound: float) -> bool:
 
 
 def moved_note(experiment: Experiment, ranges: Iterable[IndexRange], unit: str = "") -> str:
-    """Return a sentence on the ranges that moved to bin edges, or "" if none did."""
+    """Return a sentence about the ranges that were moved to bin edges, or ""."""
     moved = [f"{r.original_text} is counted as {r.text}" for r in ranges if r.original_text]
-    return f"{'; '.join(moved)}: {_bins_are(bin_edges(experiment), unit)}." if moved else ""
+    return f"{'; '.join(moved)}: {_describe_bins(bin_edges(experiment), unit)}." if moved else ""
 
 
-def _bins_are(edges: np.ndarray, unit: str = "") -> str:
-    """Return a clause on the width of the bins and their first edge."""
+def _describe_bins(edges: np.ndarray, unit: str = "") -> str:
+    """Return a clause with the bins' width and first edge."""
     return f"bins are {f'{edges[1] - edges[0]:g} {unit}'.strip()} wide, from {edges[0]:g}"
 
 
 def edge_names(edges: np.ndarray) -> list[str]:
-    """Return the edges of bins as short numbers, each exact to a thousandth of a bin."""
+    """Return bin edges as short numbers, each exact to a thousandth of a bin."""
     return [_edge_name(float(edge), float(edges[1] - edges[0])) for edge in edges]
 
 
@@ -180,16 +180,16 @@ def _bins_name(edges: np.ndarray, low: int, high: int) -> str:
     return f"{first} and above" if high == bins else f"{first} to {last}"
 
 
-def histogram_ranges(experiment: Experiment, most_rows: int) -> list[IndexRange]:
-    """Return all values in at most `most_rows` ranges, or one for each label: labels are never merged.
+def histogram_ranges(experiment: Experiment, max_rows: int) -> list[IndexRange]:
+    """Return at most `max_rows` ranges that cover all values; labels, which are never merged, get one each.
 
-    The nodes of a hierarchical histogram are preferred, because their estimates are the most precise.
+    A hierarchical histogram's nodes are preferred, because their estimates are the most precise.
     """
     width, edges, count = 1, None, value_count(experiment)
     if experiment.type == "number":
         widths = sorted({level.width for level in experiment.levels})
-        coarsest = -(-count // most_rows)
-        width = next((w for w in widths if -(-count // w) <= most_rows), coarsest)
+        coarsest = -(-count // max_rows)
+        width = next((w for w in widths if -(-count // w) <= max_rows), coarsest)
         edges = bin_edges(experiment)
     starts = range(0, count, width)
     ends = [min(low + width, count) for low in starts]

@@ -1,1 +1,1 @@
-"""From the broker to the store: connecting, decoding, authenticating, deduplicating and pacing."""
+"""Move reports from the broker to the store: connect, decode, authenticate, deduplicate and pace."""

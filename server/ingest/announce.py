@@ -1,4 +1,4 @@
-"""Retains messages for devices at the broker: experiments and withdrawals, signed in a keyed fleet."""
+"""Publish retained messages for devices: experiments and withdrawals, signed in a keyed fleet."""
 
 import datetime
 import functools
@@ -14,7 +14,7 @@ from .pipeline import KnownFleets
 from .status import Status
 
 _RELOAD_S = 2.0  # the longest delay until a new experiment is published and counted
-_AGAIN_S = 2.0  # the shortest interval between two publications, whatever others publish meanwhile
+_AGAIN_S = 2.0  # the shortest interval between publications, whatever other clients publish
 
 _HOW_TO_SIGN = (
     "run `hushmote experiment sign FILE` on the machine with the signing key, then `hushmote experiment "
@@ -25,16 +25,16 @@ _sign = functools.lru_cache(maxsize=1024)(keys.sign_experiment)
 
 
 class Announcer:
-    """Publishes what a connection has not published yet, and reads the store for changes every two seconds.
+    """Publishes whatever a connection has not published yet, and checks the store for changes every 2 s.
 
-    A message that someone else clears or alters is published again; this costs nothing for devices that have
-    it. Without the signing key it publishes what was signed elsewhere, and leaves everything else at the
-    broker alone.
+    A message that another client clears or alters is published again; this costs nothing for devices that
+    already have it. Without the signing key it publishes messages that were signed elsewhere, and does not
+    touch the broker's other messages.
 
     Args:
         fleets: The fleets whose experiments are published.
-        status: Receives lines for the log.
-        clock: Decides which experiments have expired; while it raises ClockWrong, nothing is published.
+        status: The log of changes.
+        clock: Determines which experiments have expired; while it raises ClockWrong, nothing is published.
 
     Attributes:
         failing: Whether the store failed at the last attempt.
@@ -50,8 +50,8 @@ class Announcer:
         self._clock = clock
         self._status = status
         self._payloads: dict[str, bytes] = {}
-        self._unsigned_versions: dict[str, Version] = {}  # by topic, versions that cannot be published
-        # Retained messages on topics where nothing is published, empty until they arrive.
+        self._unsigned_versions: dict[str, Version] = {}  # versions that cannot be published, by topic
+        # Retained messages on topics without publications; empty until they arrive.
         self._elsewhere: dict[str, bytes] = {}
         self._reload_due_at = 0.0
         self._published_at = float("-inf")
@@ -66,32 +66,32 @@ class Announcer:
 
     @property
     def unsigned(self) -> int:
-        """The number of experiments that wait for a signature."""
+        """The number of experiments that are waiting for a signature."""
         return len(self._unsigned_versions)
 
     def begin(self) -> None:
-        """Publish everything at the next turn, because the connection is new."""
+        """Publish everything at the next turn because there is a new connection."""
         self._greeting = True
         self.again()
 
     def again(self) -> None:
-        """Publish everything at the next turn without changes, because a broker may have lost it."""
+        """Publish everything unchanged at the next turn, because the broker may have lost it."""
         self._reload_due_at = 0.0
         self._all = True
 
     def turn(
         self, publish: Callable[[str, bytes], object], now: float, others: dict[str, bytes] | None = None
     ) -> bool:
-        """Read the fleets again and publish what changed, if it is time.
+        """Reload the fleets and publish changes, if it is time.
 
         Args:
             publish: Publishes a retained message.
             now: Monotonic time.
-            others: Messages that someone else published, by topic, as far as they have arrived; emptied when
-                they have been examined.
+            others: Messages published by other clients that have arrived so far, by topic; emptied once they
+                have been examined.
 
         Returns:
-            Whether the fleets were read.
+            Whether the fleets were reloaded.
         """
         others = {} if others is None else others
         if not self._greeting:
@@ -123,7 +123,7 @@ class Announcer:
                 publish(topic, payload)
                 self._published_at = now
             if is_altered and not self._greeting:
-                self._status.say(logging.WARNING, f"someone else changed {topic}: it is published again")
+                self._status.say(logging.WARNING, f"another client changed {topic}; it is published again")
         others.clear()
         before, self._payloads = self._payloads, payloads
         if self._unsigned_versions:
@@ -131,16 +131,17 @@ class Announcer:
         elif not self.experiments and (self._greeting or _count_experiments(before)):
             self._status.say(
                 logging.WARNING,
-                "nothing is published: no fleet has a current experiment; add one: `hushmote experiment add`",
+                "nothing is published because no fleet has a current experiment; "
+                "run `hushmote experiment add`",
             )
         self._greeting = self._all = False
         return True
 
     def _renew(self, others: Mapping[str, bytes], today: datetime.date) -> dict[str, bytes]:
-        """Return the payloads to retain; raise the serial of a version whose own withdrawal is retained.
+        """Return the payloads to retain, and raise the serial of a version whose withdrawal is retained.
 
-        Devices that saw the withdrawal accept no lower serial. This happens if the clock had jumped ahead.
-        Without the signing key the withdrawal stays until the version is signed again.
+        Devices that saw the withdrawal do not accept a lower serial. This happens after the clock has jumped
+        ahead. Without the signing key the withdrawal remains until the version is signed again.
         """
         retained = others if self._greeting else self._payloads
         publications, unsigned = self._publications(today)
@@ -156,7 +157,7 @@ class Announcer:
                 self._fleets.renew_serials(renewable)
                 waiting = {topic: publications[topic] for topic in stale if topic in unsigned}
                 publications = self._publications(today)[0] | waiting
-            except StoreError as e:  # publish nevertheless, for devices that saw no withdrawal
+            except StoreError as e:  # publish anyway, for devices that did not see the withdrawal
                 self._status.say(logging.ERROR, f"serials cannot be raised: {e}")
         self._elsewhere = {
             topic: others.get(topic, self._elsewhere.get(topic, b""))
@@ -166,7 +167,7 @@ class Announcer:
         self._unsigned_versions = {
             topic: version
             for topic, version in unsigned.items()
-            # An expired version needs a withdrawal only if devices can still find it.
+            # An expired version needs a withdrawal only if devices can still receive it.
             if version.published_on(today) or not keys.is_withdrawal(self._elsewhere.get(topic, b""))
         }
         return {topic: self._payload(topic, *what) for topic, what in publications.items()}
@@ -174,9 +175,10 @@ class Announcer:
     def _publications(
         self, today: datetime.date
     ) -> tuple[dict[str, tuple[Version, bool]], dict[str, Version]]:
-        """Return what can be published by topic, and the newest unsigned version of every other topic.
+        """Return the possible publications by topic, and every other topic's newest unsigned version.
 
-        A publication is the version last published there, and whether it still is; otherwise it is withdrawn.
+        A publication is the version last published on the topic, and whether it is still published or
+        withdrawn.
         """
         publications: dict[str, tuple[Version, bool]] = {}
         unsigned: dict[str, Version] = {}
@@ -191,40 +193,40 @@ class Announcer:
         return publications, unsigned
 
     def _can_sign(self, version: Version) -> bool:
-        """Return whether the version's fleet needs no signatures or the signing key is here."""
+        """Return whether the version's fleet needs no signatures or the signing key is available."""
         fleet_keys = self._fleets.rules[version.fleet].keys
         return fleet_keys is None or fleet_keys.signing is not None
 
     def _signed_messages(self, topic: str, version: Version) -> tuple[bytes, bytes] | None:
-        """Return announcement and withdrawal, signed elsewhere with the fleet's key, or None."""
+        """Return the announcement and withdrawal signed elsewhere with the fleet's key, or None."""
         fleet_keys = self._fleets.rules[version.fleet].keys
         if fleet_keys is None or version.signatures is None:
             return None
         return keys.signed_messages(fleet_keys.announce_key, topic, version.payload, version.signatures)
 
     def _unsigned_sentence(self, today: datetime.date) -> str:
-        """Say which experiment has to be signed, why, and how."""
+        """Return a sentence that says which experiment has to be signed, why, and how."""
         topic, version = next(iter(self._unsigned_versions.items()))
         then = ""
         if topic in self._payloads and self._signed_messages(topic, version):
-            why = "is no longer published, as devices have its withdrawal"
+            why = "is no longer published because devices have its withdrawal"
         elif not version.published_on(today):
             why, then = (
                 "has expired, but nobody has signed its withdrawal",
                 ", and `hushmote experiment withdraw`",
             )
         elif version.signatures is not None:
-            why = "is not published, as it was signed with another key"
+            why = "is not published because it was signed with another key"
         else:
-            why = "is not published, as nobody has signed it"
+            why = "is not published because nobody has signed it"
         more = len(self._unsigned_versions) - 1
         others = f" ({more} more must be signed as well)" if more else ""
         return f"{version.experiment.name} of fleet {version.fleet} {why}{others}: {_HOW_TO_SIGN}{then}"
 
     def _payload(self, topic: str, version: Version, is_published: bool) -> bytes:
-        """Return the payload of a version, or of its withdrawal with the next serial.
+        """Return the payload for a version, or for its withdrawal with the next serial.
 
-        Every aggregator makes the same bytes, even after a restart.
+        Every aggregator produces the same bytes, even after a restart.
         """
         body = version.payload if is_published else b""
         fleet_keys = self._fleets.rules[version.fleet].keys

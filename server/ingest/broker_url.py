@@ -1,4 +1,4 @@
-"""Reads a broker's address from one URL."""
+"""Parse a broker's address from its URL."""
 
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -11,7 +11,7 @@ _NATS_PORT = 4222
 
 
 class BrokerUrlError(HushmoteError):
-    """Raised for a broker's URL that cannot be read; the text says how to write it."""
+    """Raised for an invalid broker URL; the message says how to write it."""
 
 
 @dataclass(frozen=True)
@@ -19,12 +19,12 @@ class BrokerAddress:
     """A broker's address and login.
 
     Attributes:
-        host: Name or address.
-        port: MQTT port.
-        username: None for no login.
-        password: None for no password.
+        host: The host name or address.
+        port: The MQTT port.
+        username: The user name; None for no login.
+        password: The password; None for no password.
         tls: Whether to use TLS.
-        others: Host and port of the cluster's other servers; any of them will do.
+        others: Host and port of the cluster's other servers, any of which can be used.
     """
 
     host: str
@@ -36,7 +36,7 @@ class BrokerAddress:
 
     @property
     def servers(self) -> tuple[tuple[str, int], ...]:
-        """Host and port of each of its servers."""
+        """Host and port of each server."""
         return (self.host, self.port), *self.others
 
     def __str__(self) -> str:
@@ -46,12 +46,12 @@ class BrokerAddress:
 
 @dataclass(frozen=True)
 class NatsAddress:
-    """The addresses and the login of a cluster of NATS servers.
+    """A NATS cluster's addresses and login.
 
     Attributes:
-        servers: Host, NATS port and MQTT port of each.
-        username: None for no login.
-        password: None for no password.
+        servers: Host, NATS port and MQTT port of each server.
+        username: The user name; None for no login.
+        password: The password; None for no password.
         tls: Whether to use TLS.
     """
 
@@ -78,7 +78,7 @@ def is_nats(url: str) -> bool:
 def parse_nats_url(url: str) -> NatsAddress:
     """Return the addresses in nats://[user:password@]host[:port],...[?mqtt=port,...].
 
-    Use tls:// for TLS, for both NATS and MQTT. The option mqtt lists the servers' MQTT ports: one for all or
+    Use tls:// for TLS with both NATS and MQTT. The option mqtt lists the servers' MQTT ports: one for all or
     one for each.
 
     Raises:
@@ -88,23 +88,25 @@ def parse_nats_url(url: str) -> NatsAddress:
         parts = urlsplit(url)
         login, _, hosts = parts.netloc.rpartition("@")
         name, colon, password = login.partition(":")
-        one = [urlsplit(f"//{host}") for host in hosts.split(",")]
-        usual = str(_MQTT_OF_NATS[parts.scheme])
+        hosts_and_ports = [urlsplit(f"//{host}") for host in hosts.split(",")]
+        default_port = str(_MQTT_OF_NATS[parts.scheme])
         queries = parse_qs(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
-        mqtt = queries.pop("mqtt", [usual])[0].split(",")
-        mqtt = [int(port) for port in (mqtt * len(one) if len(mqtt) == 1 else mqtt)]
+        mqtt = queries.pop("mqtt", [default_port])[0].split(",")
+        mqtt = [int(port) for port in (mqtt * len(hosts_and_ports) if len(mqtt) == 1 else mqtt)]
         servers = tuple(
             (h.hostname or "", _NATS_PORT if h.port is None else h.port, port)
-            for h, port in zip(one, mqtt, strict=True)
+            for h, port in zip(hosts_and_ports, mqtt, strict=True)
         )
-        odd = parts.path not in ("", "/") or queries or parts.fragment or not all(h for h, _, _ in servers)
-        if odd or not all(0 < port < 65_536 for _, *ports in servers for port in ports):
+        is_invalid = (
+            parts.path not in ("", "/") or queries or parts.fragment or not all(h for h, _, _ in servers)
+        )
+        if is_invalid or not all(0 < port < 65_536 for _, *ports in servers for port in ports):
             raise ValueError
     except (ValueError, KeyError):
-        # Without the URL itself: it may hold a password.
+        # Omit the URL itself, because it may contain a password.
         raise BrokerUrlError(
-            "NATS servers are written nats://[user@]host[:4222],host,...[?mqtt=1883], mqtt with "
-            "one port or one for each; tls:// for TLS; ports are 1 to 65535"
+            "NATS servers are written nats://[user@]host[:4222],host,...[?mqtt=1883], with one "
+            "mqtt port for all or one for each; use tls:// for TLS; ports are 1 to 65535"
         ) from None
     return NatsAddress(
         servers, unquote(name) if login else None, unquote(password) if colon else None, parts.scheme == "tls"
@@ -116,7 +118,7 @@ def parse_broker_url(url: str, *, tls: bool = False) -> BrokerAddress:
 
     Args:
         url: The URL.
-        tls: Whether mqtts://, on port 8883, is accepted as well.
+        tls: Whether mqtts:// (port 8883) is also accepted.
 
     Raises:
         BrokerUrlError: If the URL is invalid.
@@ -130,12 +132,12 @@ def parse_broker_url(url: str, *, tls: bool = False) -> BrokerAddress:
     except ValueError:
         port = 0
     schemes = _PORTS if tls else ("mqtt",)
-    odd = parts.path not in ("", "/") or parts.query
-    if parts.scheme not in schemes or not parts.hostname or odd or port == 0:
-        # Without the URL itself: it may hold a password.
-        also = ", the port from 1 to 65535" if port == 0 else ""
-        also += "; mqtts:// for TLS; NATS servers as nats:// or tls://" if tls else ""
-        raise BrokerUrlError(f"a broker is written mqtt://[user@]host[:port]{also}")
+    is_invalid = parts.path not in ("", "/") or parts.query
+    if parts.scheme not in schemes or not parts.hostname or is_invalid or port == 0:
+        # Omit the URL itself, because it may contain a password.
+        suffix = ", the port from 1 to 65535" if port == 0 else ""
+        suffix += "; mqtts:// for TLS; NATS servers as nats:// or tls://" if tls else ""
+        raise BrokerUrlError(f"a broker is written mqtt://[user@]host[:port]{suffix}")
     username = None if parts.username is None else unquote(parts.username)
     password = None if parts.password is None else unquote(parts.password)
     return BrokerAddress(

@@ -1,4 +1,4 @@
-"""Commits batches, each completely or not at all, and tries again while the store fails."""
+"""Commit each batch completely or not at all, and retry while the store fails."""
 
 import dataclasses
 import datetime
@@ -30,32 +30,32 @@ from .status import Status
 log = logging.getLogger(__name__)
 
 ERASURES_S = 5.0
-"""Seconds between two looks at the queue of erasures."""
-_ERASURES_AGAIN_S = 60.0  # wait after a failed erasure
-_CLOCK_S = 1.0  # the longest wait until a wrong clock is checked again
+"""Seconds between checks for queued erasures."""
+_ERASURES_RETRY_S = 60.0  # delay after a failed erasure
+_CLOCK_S = 1.0  # delay before a wrong clock is checked again
 
 IDLE_S = 600
-"""The seconds without a commit after which the time at which counting works is recorded separately."""
+"""Seconds without a commit after which the time of counting is recorded separately."""
 
 GIVE_UP_S = 3600.0
-"""The seconds without a successful batch after which a restart may repair what retrying does not."""
+"""Seconds without a successful batch after which a restart may help where retrying does not."""
 
 
 class CountingGivenUp(HushmoteError):
-    """Raised when every batch has failed for too long; a service manager should restart the process."""
+    """Raised when all batches have failed for too long; a service manager should restart the process."""
 
     exit_status = 75  # EX_TEMPFAIL of sysexits.h
 
 
 @dataclass(frozen=True)
 class Counters:
-    """The work done since the start.
+    """Counters since the start.
 
     Attributes:
-        accepted: Reports counted.
-        rejected: Reports rejected, by reason.
-        batches: Batches committed.
-        failures: Batches that failed.
+        accepted: Number of reports counted.
+        rejected: Number of reports rejected, by reason.
+        batches: Number of batches committed.
+        failures: Number of batches that failed.
     """
 
     accepted: int = 0
@@ -69,17 +69,17 @@ class Committer:
 
     Args:
         store: The store.
-        fleets: The rules by which reports are judged.
-        status: Receives lines for the log.
-        limit: Reports of one device within an hour; None for any number.
-        on_commit: Called after each commit with its messages and seconds.
+        fleets: The rules by which reports are checked.
+        status: Logs changes.
+        limit: The limit on reports per device and hour; None for no limit.
+        on_commit: Called after each commit with the number of its messages and its duration in seconds.
         clock: Returns the time of arrival, or raises ClockWrong.
-        heartbeat: Chooses the batches that also record that counting works; None for none.
+        heartbeat: Chooses the batches that also record that counting works; None not to record it.
         give_up_s: Seconds of failing batches after which commit() raises CountingGivenUp.
 
     Attributes:
-        counters: The work done so far.
-        not_before: Monotonic time before which it does not try again.
+        counters: The counters so far.
+        not_before: Monotonic time before which commits are not retried.
         committed_at: Monotonic time of the last commit; None before the first.
         failing: Whether the last attempt failed.
     """
@@ -114,14 +114,14 @@ class Committer:
         """Commit a batch of (topic, payload) messages.
 
         Returns:
-            False if the store fails or the clock is wrong: then nothing may be acknowledged.
+            False if the store fails or the clock is wrong, in which case nothing may be acknowledged.
 
         Raises:
             CountingGivenUp: If the store has failed for give_up_s.
         """
         start, before = time.monotonic(), self.counters
         try:
-            # This time determines the window and whether the time is recorded; waits use the monotonic clock.
+            # This time determines the window and whether it is recorded; waits use the monotonic clock.
             arrival = self._clock()
             due = self._heartbeat is not None and self._heartbeat.is_due(arrival)
             rules = self._fleets.rules_for(messages)
@@ -130,7 +130,7 @@ class Committer:
             self.not_before = time.monotonic() + _CLOCK_S
             return False
         except StoreError as e:
-            # Nothing was counted or acknowledged: the batch is tried again, and the broker keeps it as well.
+            # Nothing was counted or acknowledged, so the batch is retried; the broker still has it as well.
             self.failing = True
             self.counters = dataclasses.replace(before, failures=before.failures + 1)
             self._status.say(logging.ERROR, f"{e}; reports wait at the broker")
@@ -161,10 +161,10 @@ class Committer:
 
 
 class Heartbeat:
-    """Records in the store that counting works: with one batch a minute, or alone after IDLE_S without one.
+    """Records in the store that counting works, with one batch a minute or after IDLE_S without a batch.
 
-    It does not record the time at its start: after an interruption the first batch does, so the day of that
-    batch is interrupted even if midnight passes before it arrives.
+    It does not record its start time. After an interruption the first batch does, so that its day is
+    marked as interrupted even if midnight passes before it arrives.
     """
 
     def __init__(self, store: Store, status: Status, clock: Callable[[], datetime.datetime] = now) -> None:
@@ -175,15 +175,15 @@ class Heartbeat:
         self._idle_since: int | None = None
 
     def is_due(self, now: datetime.datetime) -> bool:
-        """Return whether a batch at this time should record it."""
+        """Return whether a batch at this time should record the time."""
         return counting_minute(now) != self._minute
 
     def note(self, now: datetime.datetime) -> None:
-        """Note that a batch was committed: the time is not recorded again before the next minute."""
+        """Note that a batch was committed, so that the time is not recorded again before the next minute."""
         self._minute = self._idle_since = counting_minute(now)
 
     def turn(self) -> None:
-        """Record the time after IDLE_S without a commit; log a failure, and try again after IDLE_S."""
+        """Record the time after IDLE_S without a commit; log a failure, and retry after IDLE_S."""
         try:
             now = self._clock()
         except StoreError:  # the commit or the clock has logged it
@@ -201,7 +201,7 @@ class Heartbeat:
 
 
 class Retention:
-    """Erases one window a turn until none is due, then rests until the next hour of its clock."""
+    """Erases one window per turn until none is due, then pauses until its clock's next hour."""
 
     def __init__(self, store: Store, status: Status, clock: Callable[[], datetime.datetime]) -> None:
         self._store = store
@@ -210,10 +210,10 @@ class Retention:
         self._finished_hour = ""
 
     def turn(self) -> None:
-        """Erase one window if one is due; log a failure, and try again in the next hour."""
+        """Erase one window if one is due; log a failure, and retry in the next hour."""
         try:
             now = self._clock()
-        except StoreError:  # without a right time no window is due
+        except StoreError:  # without a correct time no window is due
             return
         hour = window("hour", now)
         if hour == self._finished_hour:
@@ -237,12 +237,12 @@ class Retention:
 
 
 class QueuedErasures:
-    """Carries out the erasures that are queued in the store, and finishes one that was interrupted.
+    """Performs the erasures that are queued in the store, and finishes one that was interrupted.
 
     Args:
         store: The store.
-        status: Receives lines for the log.
-        fleet_keys: Needed for keyed fleets.
+        status: Logs changes.
+        fleet_keys: The fleets' keys, needed for keyed fleets.
         fleets: The fleets whose reports are counted; None for all.
     """
 
@@ -256,17 +256,17 @@ class QueuedErasures:
         self._due_at = 0.0
 
     def turn(self) -> None:
-        """Carry out all of them every few seconds; log a failure, and try again a minute later."""
+        """Perform all queued erasures every few seconds; log a failure, and retry a minute later."""
         if time.monotonic() < self._due_at:
             return
         try:
-            self._carry_out()
+            self._erase_all()
             self._due_at = time.monotonic() + ERASURES_S
         except (StoreError, MasterKeyError) as e:
             self._status.say(logging.ERROR, f"an erasure is not finished yet: {e}")
-            self._due_at = time.monotonic() + _ERASURES_AGAIN_S
+            self._due_at = time.monotonic() + _ERASURES_RETRY_S
 
-    def _carry_out(self) -> None:
+    def _erase_all(self) -> None:
         failure: StoreError | MasterKeyError | None = None
         for fleet, device in queued_erasures(self._store):
             if self._fleets is not None and fleet not in self._fleets:

@@ -1,4 +1,4 @@
-"""One connection of the aggregator to the broker: MQTT 5 or 3.1.1, with a session that the broker keeps."""
+"""An aggregator's connection to the broker, with MQTT 5 or 3.1.1 and a persistent session."""
 
 import contextlib
 import os
@@ -24,33 +24,35 @@ NO_TOPIC = "hushmote/v1/none"
 """A topic without subscribers; its UNSUBACK follows everything that the broker sent before reading it."""
 
 _FLUSH_S = 1.0
-_SESSION_S = 0xFFFFFFFF  # MQTT 5: the session never expires. Without an interval it ends with the connection
-_EXPERIMENT_BYTES = 2048  # longer messages are ignored; the largest has 1,093 with its signature
-_MOST_EXPERIMENTS = 4096  # topics to remember; any number of others may be retained
-_MAX_TOPIC = 128  # longer topics are ignored: no valid one is this long
+_SESSION_S = 0xFFFFFFFF  # MQTT 5: the session never expires; the default is to end with the connection
+_EXPERIMENT_BYTES = (
+    2048  # longer messages are truncated; the largest valid one has 1,093 bytes with its signature
+)
+_MAX_EXPERIMENTS = 4096  # topics to keep, because a broker may retain any number
+_MAX_TOPIC = 128  # longer topics are ignored because no valid topic is this long
 
 
 class BrokerConnection(MqttLink):
-    """A connection, and the messages that only it can acknowledge; a ReportConnection.
+    """A connection with the messages that only it can acknowledge; a ReportConnection.
 
     Args:
         protocol: The MQTT version.
-        client_id: Names the session.
+        client_id: The client id, which identifies the session.
         login: User name and password.
-        most: How many unacknowledged messages the broker may send; only MQTT 5 can say so.
-        pace: Decides when a batch of its messages is due.
+        max_in_flight: How many unacknowledged messages the broker may send; has no effect before MQTT 5.
+        pace: Determines when a batch is due.
         tls: How to check the broker; None for plain TCP.
-        keep_session: Whether the broker should keep the session while nobody is connected.
+        keep_session: Whether the broker should keep the session while the client is disconnected.
 
     Attributes:
         session_present: Whether the broker had kept the session.
-        subscribe_reason: The SUBACK's first refusal, or else its first reason; None before it.
-        unsubscribe_reason: The last UNSUBACK's first reason; None before it.
-        messages: (topic, payload) in order of arrival.
+        subscribe_reason: The SUBACK's first refusal, or else its first reason; None until it arrives.
+        unsubscribe_reason: The last UNSUBACK's first reason; None until it arrives.
+        messages: (topic, payload) pairs in order of arrival.
         mids: Packet ids of the messages with QoS 1.
-        experiments: Retained messages and those that someone else published, by topic; the reader empties it.
-        watch_reason: The SUBACK's reason for `experiments`; None before it.
-        refusals: Why the broker refused a publication, by packet id; only MQTT 5 says so.
+        experiments: Retained messages and other clients' publications by topic; the reader empties it.
+        watch_reason: The SUBACK's reason for `experiments`; None until it arrives.
+        refusals: Why the broker refused a publication, by packet id; only MQTT 5 has reasons.
     """
 
     def __init__(
@@ -58,13 +60,16 @@ class BrokerConnection(MqttLink):
         protocol: Protocol,
         client_id: str,
         login: Login,
-        most: int,
+        max_in_flight: int,
         pace: Pace,
         tls: ssl.SSLContext | None = None,
         *,
         keep_session: bool = True,
     ) -> None:
-        properties = {"ReceiveMaximum": most, "MaximumPacketSize": KEPT_BYTES}  # larger ones are dropped
+        properties = {
+            "ReceiveMaximum": max_in_flight,
+            "MaximumPacketSize": KEPT_BYTES,
+        }  # larger ones are dropped
         if keep_session:
             properties["SessionExpiryInterval"] = _SESSION_S
         super().__init__(protocol, client_id, login, tls, properties, manual_ack=True)
@@ -78,11 +83,11 @@ class BrokerConnection(MqttLink):
         self.watch_reason: ReasonCode | None = None
         self.refusals: dict[int, str] = {}
         self._watch_mid: int | None = None
-        self._most = most
+        self._max_messages = max_in_flight
 
     @property
     def most_bytes(self) -> int | None:
-        """The largest packet that the broker accepts, in bytes, or None if its CONNACK does not say."""
+        """The largest packet that the broker accepts, in bytes, or None if unknown."""
         return getattr(self.connack_properties, "MaximumPacketSize", None)
 
     @property
@@ -91,23 +96,23 @@ class BrokerConnection(MqttLink):
         return self.subscribe_reason is not None and not self.subscribe_reason.is_failure
 
     def subscribe(self, filters: Sequence[str]) -> None:
-        """Subscribe to these topic filters with QoS 1; `subscribe_reason` has the answer."""
+        """Subscribe to these topic filters with QoS 1; `subscribe_reason` holds the answer."""
         self.client.subscribe([(f, 1) for f in filters])
 
     def watch(self, filters: Sequence[str]) -> None:
         """Request retained messages and other clients' publications on these filters; see `watch_reason`.
 
-        It uses QoS 0, so that the broker keeps none of them in the session.
+        It uses QoS 0, so that the broker does not keep any of them in the session.
         """
         options: Any = SubscribeOptions(qos=0, noLocal=True) if self.protocol == "5" else 0
         _, self._watch_mid = self.client.subscribe([(f, options) for f in filters])
 
     def unsubscribe(self, filters: Sequence[str]) -> None:
-        """Unsubscribe from these topic filters; `unsubscribe_reason` has the answer."""
+        """Unsubscribe from these topic filters; `unsubscribe_reason` holds the answer."""
         self.client.unsubscribe(list(filters))
 
     def publish(self, topic: str, payload: bytes) -> MQTTMessageInfo:
-        """Publish a retained message with QoS 1; the return value tells whether the broker has answered."""
+        """Publish a retained message with QoS 1; the result shows whether the broker has answered."""
         return self.client.publish(topic, payload, qos=1, retain=True)
 
     def turn(self, wait_s: float, most: int) -> bool:
@@ -115,12 +120,12 @@ class BrokerConnection(MqttLink):
 
         Args:
             wait_s: The longest wait, seconds.
-            most: Reading stops at this number of messages.
+            most: The number of messages at which reading stops.
 
         Returns:
             False once the connection is lost.
         """
-        before, self._most = len(self.messages), most
+        before, self._max_messages = len(self.messages), most
         if before >= most:  # loop() would read one more
             return self.client.loop_misc() == SUCCESS
         alive = self.read(wait_s) == SUCCESS
@@ -129,7 +134,7 @@ class BrokerConnection(MqttLink):
         return alive
 
     def _may_read(self) -> bool:
-        return len(self.messages) < self._most
+        return len(self.messages) < self._max_messages
 
     def _on_connect(
         self, client: Client, _data: Any, flags: Any, reason: ReasonCode, properties: Any
@@ -153,10 +158,10 @@ class BrokerConnection(MqttLink):
     def _on_message(self, _client: Client, _data: Any, message: Message) -> None:
         topic = message.topic[:_MAX_TOPIC]
         if message.qos == 0 and is_experiment(topic):
-            if topic in self.experiments or len(self.experiments) < _MOST_EXPERIMENTS:
+            if topic in self.experiments or len(self.experiments) < _MAX_EXPERIMENTS:
                 self.experiments[topic] = message.payload[:_EXPERIMENT_BYTES]
             return
-        # One byte too many is as malformed as a megabyte, and takes less memory.
+        # Truncate long payloads to save memory; one extra byte is enough to reject them as malformed.
         self.messages.append((topic, message.payload[: MAX_PAYLOAD_BYTES + 1]))
         if message.qos == 1:
             self.mids.append(message.mid)
@@ -169,25 +174,25 @@ class BrokerConnection(MqttLink):
         self.mids.clear()
 
     def close(self, *, end_session: bool = False) -> None:
-        """Send what is still unsent, acknowledgements first, and disconnect; further calls do nothing.
+        """Send pending packets, acknowledgements first, and disconnect; further calls do nothing.
 
-        Returns when the broker has read everything, or after a second or two: a client that connects sooner
-        takes the session over, and mosquitto then drops acknowledgements that it has not read.
+        It returns when the broker has read everything, or after a second or two. A client that connects
+        sooner takes over the session, and mosquitto then drops acknowledgements that it has not read.
 
         Args:
-            end_session: End the session, with everything that the broker kept for it; only with MQTT 5.
+            end_session: Whether to end the session and discard everything kept for it; only with MQTT 5.
         """
         if not self.flush(_FLUSH_S):
             return
         properties = Properties(PacketTypes.DISCONNECT)
         properties.SessionExpiryInterval = 0
-        own = self.client.socket()
-        # Use a duplicate, because paho closes its own socket after sending the DISCONNECT.
-        fd = -1 if own is None else own.fileno()
-        with contextlib.nullcontext() if fd < 0 else _duplicate_socket(fd) as last:
+        client_socket = self.client.socket()
+        # Use a duplicate, because paho closes its socket after sending the DISCONNECT.
+        fd = -1 if client_socket is None else client_socket.fileno()
+        with contextlib.nullcontext() if fd < 0 else _duplicate_socket(fd) as duplicate:
             self.client.disconnect(properties=properties if end_session else None)
-            if last is not None:
-                _await_end(last, time.monotonic() + _FLUSH_S)
+            if duplicate is not None:
+                _await_end(duplicate, time.monotonic() + _FLUSH_S)
 
 
 def _duplicate_socket(fd: int) -> contextlib.AbstractContextManager[socket.socket | None]:

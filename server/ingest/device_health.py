@@ -1,7 +1,7 @@
-"""Reads the devices' retained status topics: online, and what is wrong with them.
+"""Read the devices' retained status topics, which contain whether they are online and their problems.
 
-Anyone who may publish there can send anything, so only known words are accepted. None of them depends on a
-reading.
+Anyone with permission to publish there can send anything, so only known words are accepted, none of which
+depends on a reading.
 """
 
 import re
@@ -21,16 +21,16 @@ _TOPIC = re.compile(r"hushmote/v1/([a-z0-9_-]{1,32})/status/([a-z0-9-]{1,32})", 
 _WORDS = re.compile(
     rb"(online|offline)((?: (?:locked|fault|more|(?:spent|refused):[a-z0-9_-]{1,32})){0,7})", re.ASCII
 )
-_MOST_BYTES = 400
-_QUIET_S = 1.0  # after this long without a message, the broker has sent all that it retains
-_MOST_S = 60.0
-_ANSWER_S = 15.0  # to CONNECT and SUBSCRIBE
-_PAUSE_S = 30.0  # servers are asked in turn for this long, which is enough to elect a new leader
-_AGAIN_S = 0.5
+_MAX_BYTES = 400
+_QUIET_S = 1.0  # after this long without a message, the broker has sent all retained messages
+_MAX_S = 60.0
+_ANSWER_S = 15.0  # the longest wait for the answers to CONNECT and SUBSCRIBE
+_PAUSE_S = 30.0  # period for which servers are tried in turn; long enough to elect a new leader
+_RETRY_S = 0.5
 
 
 class BrokerUnreachable(HushmoteError):
-    """Raised when the broker cannot be reached; the text says why."""
+    """Raised when the broker cannot be reached; the message says why."""
 
 
 class _ServerLost(BrokerUnreachable):
@@ -46,12 +46,12 @@ class DeviceHealth:
     """The content of one device's status topic.
 
     Attributes:
-        online: Whether it is connected now.
-        locked: Whether its ledger is locked.
-        fault: Whether its flash or its random source failed.
+        online: Whether the device is connected.
+        locked: Whether the ledger is locked.
+        fault: Whether the flash or the random source failed.
         spent: Names of experiments whose budget is spent.
-        refused: Names of experiments that it refuses.
-        more: Whether the message was too short for everything.
+        refused: Names of experiments that the device refuses.
+        more: Whether some words did not fit into the message.
     """
 
     online: bool
@@ -63,8 +63,8 @@ class DeviceHealth:
 
 
 def parse(payload: bytes) -> DeviceHealth | None:
-    """Return the content of a status topic's payload, or None if it is not a device's."""
-    match = _WORDS.fullmatch(payload) if len(payload) <= _MOST_BYTES else None
+    """Return the health in a status topic's payload, or None if the payload is not a valid status."""
+    match = _WORDS.fullmatch(payload) if len(payload) <= _MAX_BYTES else None
     if match is None:
         return None
     words = match[2].decode("ascii").split()
@@ -84,27 +84,27 @@ def read(
     tls: ssl.SSLContext | None = None,
     *,
     quiet_s: float = _QUIET_S,
-    most_s: float = _MOST_S,
+    max_s: float = _MAX_S,
     answer_s: float = _ANSWER_S,
     pause_s: float = _PAUSE_S,
 ) -> dict[tuple[str, str], DeviceHealth | None]:
     """Read the retained status topics of fleets.
 
-    It ends once nothing has arrived for quiet_s seconds, or after most_s. With several servers, it tries
-    another one when one cannot answer or has no device, and all of them again when one listens but pauses, as
-    servers do for seconds when one has died.
+    Reading ends once nothing has arrived for quiet_s seconds, or after max_s. In a cluster, the next server
+    is tried if one does not answer or has no devices, and all are retried if one accepts no logins, which
+    happens for some seconds after one of them has died.
 
     Args:
         address: The broker.
         fleets: The fleets' names.
         tls: How to check the broker; None for plain TCP.
-        quiet_s: seconds.
-        most_s: seconds.
+        quiet_s: Seconds without a message after which reading ends.
+        max_s: Seconds after which reading ends in any case.
         answer_s: Seconds to wait for answers to CONNECT and SUBSCRIBE.
         pause_s: Seconds for which the servers of a cluster are tried in turn.
 
     Returns:
-        The health by fleet and device; None for a payload that cannot be read.
+        Each device's health by fleet and device; None for an invalid payload.
 
     Raises:
         BrokerUnreachable: If no server answers.
@@ -116,7 +116,7 @@ def read(
         for where in address.servers:
             reader = _Reader(address, tls, filters, quiet_s, answer_s)
             try:
-                reader.run(where, began + most_s)
+                reader.run(where, began + max_s)
             except _ServerLost as e:
                 failures.append(e)
             else:
@@ -127,16 +127,16 @@ def read(
         pausing = address.others and any(isinstance(failure, _ServerPaused) for failure in failures)
         if not pausing or time.monotonic() - began > pause_s:
             raise failures[-1]
-        time.sleep(_AGAIN_S)
+        time.sleep(_RETRY_S)
 
 
 def clear(address: BrokerAddress, tls: ssl.SSLContext, fleet: str, device: str) -> None:
-    """Clear a device's retained status, as that device.
+    """Clear a device's retained status while logged in as that device.
 
-    A broker that takes the certificate's name as the client id ends the device's own connection first.
+    A broker that uses the certificate's name as the client id first ends the device's own connection.
 
     Raises:
-        BrokerUnreachable: If no server answers, or the broker refuses.
+        BrokerUnreachable: If no server answers, or the broker refuses to clear it.
     """
     failures: list[_ServerLost] = []
     for where in address.servers:
@@ -149,29 +149,31 @@ def clear(address: BrokerAddress, tls: ssl.SSLContext, fleet: str, device: str) 
     raise failures[-1]
 
 
-class _Talk(MqttLink):
-    """A connection for one purpose.
+class _Exchange(MqttLink):
+    """A connection for a single exchange.
 
     Attributes:
-        last_message_at: Monotonic time of the last message, or of the first answer; None before it.
-        answer_s: Seconds to wait for that answer.
+        last_message_at: Monotonic time of the last message or the first answer; None before either.
+        answer_s: Seconds to wait for the first answer.
     """
 
     last_message_at: float | None = None
     answer_s = _ANSWER_S
 
     def deadline(self, answer_by: float) -> float:
-        """Return the monotonic time at which the talk is over."""
+        """Return the monotonic time at which the exchange ends."""
         return answer_by
 
     def run(self, where: tuple[str, int], end: float) -> None:
-        """Talk to one server, until monotonic second `end` at most; _ServerLost if another may answer."""
+        """Exchange messages with a server until time `end`; raise _ServerLost if another may answer."""
         host, port = where
         try:
             self.connect(host, port)
         except (OSError, ValueError) as e:
             why = getattr(e, "strerror", None) or e
-            raise _ServerLost(f"no broker at {host}:{port} ({why}): start one or correct it") from None
+            raise _ServerLost(
+                f"no broker at {host}:{port} ({why}); start one or correct the address"
+            ) from None
         message = f"the broker at {host}:{port} ended the connection"
         answer_by = min(end, time.monotonic() + self.answer_s)
         try:
@@ -189,7 +191,7 @@ class _Talk(MqttLink):
             raise _ServerPaused(f"the broker at {host}:{port} did not answer")
 
 
-class _Clearer(_Talk):
+class _Clearer(_Exchange):
     """A connection that clears a retained message."""
 
     def __init__(self, address: BrokerAddress, tls: ssl.SSLContext, topic: str) -> None:
@@ -210,11 +212,11 @@ class _Clearer(_Talk):
         return answer_by if self.last_message_at is None else 0.0
 
 
-class _Reader(_Talk):
+class _Reader(_Exchange):
     """A connection that reads status topics.
 
     Attributes:
-        devices: The health by fleet and device.
+        devices: Each device's health by fleet and device.
     """
 
     def __init__(

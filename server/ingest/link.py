@@ -1,4 +1,4 @@
-"""An MQTT connection from CONNECT to its loss, for the aggregator, the door and `hushmote status`."""
+"""An MQTT connection from CONNECT until it is lost, for the aggregator, the door and `hushmote status`."""
 
 import ssl
 import time
@@ -15,29 +15,29 @@ from .paho_client import BatchClient
 
 Protocol = Literal["5", "3.1.1"]
 Login = tuple[str | None, str | None]
-"""User name and password, or None twice."""
+"""User name and password, both None without a login."""
 
 _KEEPALIVE_S = 60
 SUCCESS = MQTTErrorCode.MQTT_ERR_SUCCESS
 
 
 class MqttLink:
-    """A connection that is made anew for each attempt, so that no state of an old one gets into it.
+    """A connection, created anew for each attempt so that it does not inherit any state.
 
     Subclasses handle packets in _on_message, _on_publish, _on_subscribe and _on_unsubscribe, as in paho.
 
     Args:
         protocol: The MQTT version.
-        client_id: Names the session.
+        client_id: The client id, which identifies the session.
         login: User name and password.
         tls: How to check the broker and which certificate to send; None for plain TCP.
-        properties: Of MQTT 5's CONNECT, by name; without SessionExpiryInterval no session is kept.
-        options: paho's.
+        properties: MQTT 5 CONNECT properties by name; without SessionExpiryInterval no session is kept.
+        options: Passed to paho's Client.
 
     Attributes:
-        started_at: Monotonic time.
-        answer: The CONNACK's reason; None before it.
-        connack_properties: MQTT 5 properties of the CONNACK.
+        started_at: The monotonic time at which the connection was created.
+        answer: The CONNACK's reason; None until it arrives.
+        connack_properties: The CONNACK's MQTT 5 properties.
         error: The socket's first error, recorded only before the CONNACK.
     """
 
@@ -71,7 +71,7 @@ class MqttLink:
         """Send CONNECT.
 
         Raises:
-            OSError: If nobody listens.
+            OSError: If nothing is listening.
             ValueError: If the host name is invalid.
         """
         options: dict[str, Any] = {}
@@ -94,7 +94,7 @@ class MqttLink:
         return rc
 
     def flush(self, seconds: float) -> bool:
-        """Send what is still unsent, for at most this many seconds; return False if it is lost."""
+        """Send pending packets for at most this many seconds; return False if the connection is lost."""
         end = time.monotonic() + seconds
         while self.client.want_write() and time.monotonic() < end:
             if self.client.loop(0.01) != SUCCESS:
@@ -108,14 +108,14 @@ class MqttLink:
         self, client: Client, _data: Any, flags: Any, reason: ReasonCode, properties: Any
     ) -> None:
         self.answer, self.connack_properties = reason, properties
-        client.on_log = None  # otherwise paho formats a line for every message
+        client.on_log = None  # otherwise paho formats a log line for every message
 
     def _on_log(self, _client: Client, _data: Any, level: int, text: str) -> None:
-        # The only place where paho says why TLS failed after the handshake: a client certificate refused.
+        # Only this log line says why TLS failed after the handshake, such as a refused client certificate.
         if level == LogLevel.MQTT_LOG_ERR:
             self.error = self.error or text  # later lines only report that there is no connection
 
 
 def worst(reasons: list[ReasonCode]) -> ReasonCode:
-    """Return the first refusal among a SUBACK's reasons, or its first reason if there is none."""
+    """Return the first refusal among a SUBACK's reasons, or the first reason if there is no refusal."""
     return next((r for r in reasons if r.is_failure), reasons[0])

@@ -1,7 +1,8 @@
-"""Retains other components' messages at the broker, on the aggregator's own connection.
+"""Publish other components' retained messages on the aggregator's own connection.
 
-A second connection would not work: a broker set up by `hushmote provision` takes the user's name as client
-id, and ends the older of two connections with one id. So nothing here may cost the connection for reports.
+A second connection would not work, because a broker set up by `hushmote provision` uses the user name as the
+client id and ends the older of two connections with the same id. Nothing in this module may therefore break
+the connection that receives reports.
 """
 
 import logging
@@ -13,19 +14,19 @@ from .source import ReportConnection
 
 log = logging.getLogger(__name__)
 
-_HEADER_BYTES = 10  # largest header of a PUBLISH: type, lengths, packet id, no properties
-_MOST_LOSSES = 3
+_HEADER_BYTES = 10  # largest PUBLISH header: type, lengths and packet id, without properties
+_MAX_LOSSES = 3
 
 
 class Outbox:
-    """Publishes messages where they differ from what this connection has published.
+    """Publishes messages that differ from those already published on this connection.
 
-    Payloads that the broker declares too large are left out. If three connections in a row end before the
-    broker has answered everything, the outbox stops, not the aggregator: a broker may disconnect over what it
-    refuses.
+    Payloads above the broker's size limit are skipped. If three connections in a row end before the broker
+    has answered everything, the outbox stops but the aggregator continues, because a broker may disconnect a
+    client whose messages it refuses.
 
     Args:
-        messages: Returns the payloads by topic, empty to clear one; a new object whenever anything changed.
+        messages: Returns the payloads by topic, empty to clear a topic; a new object after every change.
     """
 
     def __init__(self, messages: Callable[[], Mapping[str, bytes]]) -> None:
@@ -37,27 +38,27 @@ class Outbox:
         self._warned_topics: set[str] = set()
 
     def begin(self) -> None:
-        """Publish everything at the next turn, because the connection is new."""
+        """Publish everything at the next turn because there is a new connection."""
         self._losses = self._losses + 1 if self._pending else 0
-        if self._losses == _MOST_LOSSES:
+        if self._losses == _MAX_LOSSES:
             log.warning(
                 "%d connections in a row ended before the broker accepted all results: no more are "
                 "published until a restart; see the broker's log for the reason",
-                _MOST_LOSSES,
+                _MAX_LOSSES,
             )
         self._pending = {}
         self.again()
 
     def again(self) -> None:
-        """Publish everything at the next turn, because a broker may have lost it."""
+        """Publish everything at the next turn, because the broker may have lost it."""
         self._last_messages, self._payloads = None, {}
 
     def turn(self, connection: ReportConnection) -> None:
-        """Publish what changed, and record the broker's answers."""
-        if self._losses >= _MOST_LOSSES:
+        """Publish changes, and record the broker's answers."""
+        if self._losses >= _MAX_LOSSES:
             return
         if self._pending:
-            self._look_for_answers(connection)
+            self._process_answers(connection)
         messages = self._read_messages()
         if messages is self._last_messages:
             return
@@ -73,18 +74,18 @@ class Outbox:
         if connection.most_bytes is None or size <= connection.most_bytes:
             return True
         limit = f"the broker accepts {connection.most_bytes}; raise max_packet_size there"
-        self._say_once(topic, f"is not published: it has {size} bytes and {limit}")
+        self._warn_once(topic, f"is not published: it has {size} bytes and {limit}")
         return False
 
-    def _look_for_answers(self, connection: ReportConnection) -> None:
+    def _process_answers(self, connection: ReportConnection) -> None:
         for mid, (topic, info) in list(self._pending.items()):
             if _is_answered(info):
                 del self._pending[mid]
                 why = connection.refusals.pop(mid, None)
                 if why is not None:
-                    self._say_once(topic, f"is refused by the broker ({why}): let this user write it")
+                    self._warn_once(topic, f"is refused by the broker ({why}): allow this user to write it")
 
-    def _say_once(self, topic: str, text: str) -> None:
+    def _warn_once(self, topic: str, text: str) -> None:
         if topic not in self._warned_topics:
             self._warned_topics.add(topic)
             log.warning("%s %s", topic, text)

@@ -1,4 +1,4 @@
-"""Decides when to commit a batch of messages, and when to try again; pure, times in monotonic seconds."""
+"""Decide when to commit a batch and when to retry, without any I/O; times are monotonic seconds."""
 
 from dataclasses import dataclass
 
@@ -6,14 +6,13 @@ from ..wire.limits import BATCH_REPORTS
 
 BATCH_S = 1.0
 FIRST_WAIT_S = 0.2
-MOST_WAIT_S = 15.0
+MAX_WAIT_S = 15.0
 
-# Mosquitto's max_inflight_messages, which limits any client without a Receive Maximum of its own (MQTT
-# 3.1.1).
+# Mosquitto's max_inflight_messages, which limits clients that do not send a Receive Maximum (MQTT 3.1.1).
 USUAL_WINDOW = 20
-# Below this window, commits wait for their time, because committing so few at once would let the database's
-# own transaction records reveal which device sent which code.
-_LEAST_WINDOW = 10
+# With a smaller window, commits wait until the batch is old enough, because in such a small commit the
+# database's own transaction records could reveal which device sent which code.
+_MIN_WINDOW = 10
 _QUIET_S = 0.003  # a broker that may send more messages does so within this time
 _RESUMED_S = 0.25  # a broker that waited for acknowledgements continues within this time
 _TRIALS = 2
@@ -21,20 +20,21 @@ _TRIALS = 2
 
 @dataclass
 class Pace:
-    """Decides when a batch is due: full, old enough, or stalled.
+    """Determines when a batch is due because it is full, old enough, or stalled.
 
-    A broker sends a number of unacknowledged messages, its in-flight window, and then waits. Waiting as well,
-    until the batch is old enough, would cap the rate at one window per `batch_s`. Committing whenever nothing
-    arrives for a moment would commit single reports whenever traffic is thin. So a batch is committed early
-    only when it is exactly as large as the window and nothing more arrives. The window is first assumed to be
-    the usual one and is given up as soon as more than it arrives. It is learned from batches that were stuck
-    at one size until they were old enough, and after whose acknowledgement messages came at once.
+    A broker sends a number of unacknowledged messages, its in-flight window, and then waits. Waiting until
+    the batch is old enough would limit the rate to one window per `batch_s`. Committing whenever nothing
+    arrives for a moment would commit single reports whenever traffic is low. Therefore a batch is committed
+    early only if it is exactly as large as the window and nothing more arrives. The window is initially
+    assumed to be the usual one, and the assumption is dropped once more messages arrive. A new window is
+    learned from batches that were stuck at the same size until they were old enough, if messages arrived
+    immediately after their acknowledgement.
 
     Attributes:
-        batch_reports: Reports of a full batch.
-        batch_s: Age of an old batch, seconds.
-        window: The assumed window; None if there is none.
-        on_request: Whether the broker sends only what it is asked for, and has no window.
+        batch_reports: The size of a full batch.
+        batch_s: The age in seconds at which a batch is committed.
+        window: The assumed window; None if unknown.
+        on_request: Whether the broker sends only requested messages, in which case there is no window.
     """
 
     batch_reports: int = BATCH_REPORTS
@@ -51,7 +51,7 @@ class Pace:
         self._committed_at = 0.0
 
     def note_arrival(self, count: int, new: int, now: float) -> None:
-        """Note that new messages arrived and the batch has `count` messages now."""
+        """Note that new messages arrived and the batch now has `count` messages."""
         self._last = now
         if count == new:
             self._first = now
@@ -75,7 +75,7 @@ class Pace:
 
     def note_commit(self, count: int, now: float) -> None:
         """Note that a batch of `count` messages was committed and acknowledged."""
-        is_stuck = _LEAST_WINDOW <= count < self.batch_reports and now - self._last > self.batch_s / 2
+        is_stuck = _MIN_WINDOW <= count < self.batch_reports and now - self._last > self.batch_s / 2
         is_stuck = is_stuck and not self.on_request
         if not is_stuck or count != self._stuck_size:
             self._trials = 0
@@ -84,18 +84,18 @@ class Pace:
 
 
 class Backoff:
-    """Waits that double from the first to most_s, in seconds, until reset()."""
+    """Waits that double from FIRST_WAIT_S up to max_s seconds until reset()."""
 
-    def __init__(self, most_s: float = MOST_WAIT_S) -> None:
+    def __init__(self, max_s: float = MAX_WAIT_S) -> None:
         self._wait_s = FIRST_WAIT_S
-        self._most_s = most_s
+        self._max_s = max_s
 
     def next_s(self) -> float:
-        """Return the wait after one more failure."""
+        """Return the wait after another failure, in seconds."""
         wait_s = self._wait_s
-        self._wait_s = min(2 * wait_s, self._most_s)
+        self._wait_s = min(2 * wait_s, self._max_s)
         return wait_s
 
     def reset(self) -> None:
-        """Begin again with the shortest wait."""
+        """Start over with the shortest wait."""
         self._wait_s = FIRST_WAIT_S

@@ -1,10 +1,10 @@
-"""paho's client for many small messages: it reads ahead, acknowledges in one piece, holds no large packet.
+"""A paho client for many small messages, which reads ahead, batches acknowledgements and truncates packets.
 
-paho calls the kernel three times for every packet and once for every acknowledgement, builds half a dozen
-objects for each message, and keeps a packet of up to 256 MB until it is complete. It ends the connection at a
-message with U+FEFF in its MQTT 5 properties, which brokers pass on and send again at the next connection.
-The methods overridden and called here are private to paho, whose major version is bounded; nothing else in
-Hushmote touches them.
+paho makes three system calls for every packet and one for every acknowledgement, creates half a dozen objects
+for each message, and keeps a packet of up to 256 MB until it is complete. It ends the connection at a message
+with U+FEFF in its MQTT 5 properties, which brokers forward and send again at the next connection. The methods
+overridden and called here are private to paho, whose major version is pinned; nothing else in Hushmote uses
+them.
 """
 
 import contextlib
@@ -18,17 +18,18 @@ from paho.mqtt.enums import MessageType, MQTTErrorCode
 
 _AHEAD_BYTES = 1 << 16
 KEPT_BYTES = 1 << 17
-"""Bytes for the longest topic, the packet id, and more than a report and the properties that a bridge adds.
+"""Packets are truncated to this length, which fits the longest topic, packet id, report and a bridge's
+properties.
 
-With MQTT 3.1.1 the broker cannot be told a limit: bytes beyond this are read, to reach the next packet, and
-discarded.
+An MQTT 3.1.1 client cannot announce a limit, so further bytes are read and discarded to reach the next
+packet.
 """
 _PUBACK = struct.Struct("!BBH")
-_LENGTH_BYTES = 4  # at most, of MQTT's variable byte integers
+_LENGTH_BYTES = 4  # maximum length of MQTT's variable byte integers
 
 
 class Message(NamedTuple):
-    """A message received with QoS 0 or 1; mid is 0 with QoS 0, topic is "" if it is not UTF-8."""
+    """A message received with QoS 0 or 1; mid is 0 for QoS 0, and topic is "" if it is not UTF-8."""
 
     topic: str
     payload: bytes
@@ -37,7 +38,7 @@ class Message(NamedTuple):
 
 
 class BatchClient(Client):
-    """paho's client, whose loop_read() must be called again as long as `has_more`.
+    """A paho client whose loop_read() must be called again as long as `has_more` is true.
 
     on_message receives a Message. Subscriptions must not request more than QoS 1.
     """
@@ -49,7 +50,7 @@ class BatchClient(Client):
 
     @property
     def has_more(self) -> bool:
-        """Whether bytes were read ahead, which select() does not know about."""
+        """Whether there are bytes that were read ahead, which select() does not know about."""
         return self._at < len(self._ahead)
 
     def _sock_recv(self, bufsize: int) -> bytes:
@@ -75,15 +76,15 @@ class BatchClient(Client):
         try:
             return super()._sock_send(buf)
         except (ConnectionError, ssl.SSLError):
-            # A broker that refuses our certificate sends an alert and closes the connection, so read the
-            # alert.
+            # A broker that refuses our certificate sends an alert before it closes the connection, so read
+            # the alert.
             if isinstance(self._sock, ssl.SSLSocket):
                 with contextlib.suppress(ssl.SSLWantReadError):
                     self._sock.recv(1)
             raise
 
     def acknowledge(self, mids: Iterable[int]) -> None:
-        """Send the acknowledgements of messages with QoS 1, by packet id, in order."""
+        """Acknowledge messages with QoS 1 by packet id, in order."""
         packets = b"".join(_PUBACK.pack(MessageType.PUBACK, 2, mid) for mid in mids)
         if packets:
             self._packet_queue(MessageType.PUBACK, packets, 0, 1)
@@ -109,7 +110,7 @@ def _decode(command: int, packet: bytearray, has_properties: bool) -> Message:
             if byte < 128:
                 break
         else:
-            raise IndexError("the properties' length")
+            raise IndexError("the properties' length is invalid")
         at += shift // 7 + length
     if at > len(packet):
         raise IndexError("the packet ends too soon")

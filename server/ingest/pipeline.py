@@ -1,7 +1,7 @@
-"""decode -> authenticate -> deduplicate -> count, for a batch of messages, in one transaction.
+"""Decode, authenticate, deduplicate and count a batch of messages in one transaction.
 
-`screen` and `settle` are pure; `ingest` puts the store between them. Every message is counted or rejected
-with a reason; no message raises.
+`screen` and `settle` have no side effects; `ingest` uses the store between them. Every message is counted or
+rejected with a reason; no message causes an exception.
 """
 
 import datetime
@@ -37,7 +37,7 @@ REVOKED_DEVICE = "revoked device"
 TOO_FAST = "too fast"
 UNKNOWN_FLEET = "unknown fleet"
 EXPIRED_VERSION = "expired version"
-_OF_REPORTS = (
+_REPORT_REASONS = (
     MALFORMED,
     UNKNOWN_DIGEST,
     EXPIRED_VERSION,
@@ -47,25 +47,25 @@ _OF_REPORTS = (
     OVER_BUDGET,
     DAMAGED_NUMBERS,
 )
-REASONS = (*_OF_REPORTS, UNKNOWN_DEVICE, REVOKED_DEVICE, TOO_FAST, UNKNOWN_FLEET)
+REASONS = (*_REPORT_REASONS, UNKNOWN_DEVICE, REVOKED_DEVICE, TOO_FAST, UNKNOWN_FLEET)
 
-_key = functools.lru_cache(maxsize=1 << 17)(keys.device_key)  # some 40 MiB at most
+_key = functools.lru_cache(maxsize=1 << 17)(keys.device_key)  # at most about 40 MiB
 _mark = functools.lru_cache(maxsize=1 << 17)(keys.erased_mark)
 
 
 @dataclass(frozen=True)
 class FleetRules:
-    """The rules by which a fleet's reports are judged.
+    """The rules by which a fleet's reports are checked.
 
     Attributes:
         name: The fleet's name.
-        keys: Tags may come from any of their master keys; None in an open fleet.
-        seals: The keys with which erased devices of an open fleet may be sealed.
+        keys: The keys, any of whose master keys may have been used for a tag; None in an open fleet.
+        seals: The keys with which an open fleet's erased devices may be sealed.
         versions: The versions by digest.
-        most: The highest possible number of a version's report, by digest; None if unlimited.
+        most: The highest possible report number of each version, by digest; None if unlimited.
         revoked: Ids that may no longer report.
-        listed: Whether it has an allow-list.
-        master_check: Check value of its master key; None if none has counted yet.
+        listed: Whether only allowed devices may report.
+        master_check: Check value of the master key; None if no key has been used yet.
     """
 
     name: str
@@ -78,16 +78,16 @@ class FleetRules:
     master_check: str | None = None
 
     def check_masters(self) -> None:
-        """Check that one of the master keys is the one that counted this fleet's reports.
+        """Check that one of the master keys is the one used for this fleet's reports.
 
         Raises:
-            MasterKeyError: If none of them is.
+            MasterKeyError: If none of them matches.
         """
         keys.check_masters(self.keys or self.seals, self.name, self.master_check)
 
 
 class AuthenticReport(NamedTuple):
-    """A report that is authentic and in range; only the dedupe sets tell whether it is new."""
+    """A report that is authentic and in range; only the dedupe sets show whether it is new."""
 
     key: DedupeKey
     number: int
@@ -98,11 +98,11 @@ class AuthenticReport(NamedTuple):
 
 @dataclass(frozen=True)
 class Tally:
-    """The outcome of a batch.
+    """A batch's outcome.
 
     Attributes:
-        accepted: Reports accepted.
-        rejected: Reports rejected, by fleet and reason.
+        accepted: Number of reports accepted.
+        rejected: Number of reports rejected, by fleet and reason.
         fleets: Names of the fleets with accepted reports.
     """
 
@@ -114,11 +114,11 @@ class Tally:
 def fleets(
     store: Store, fleet_keys: FleetKeys | None = None, names: Sequence[str] | None = None
 ) -> dict[str, FleetRules]:
-    """Return the store's fleets, ready to judge reports.
+    """Return the rules of the store's fleets.
 
     Args:
         store: The store.
-        fleet_keys: Of the keyed fleets.
+        fleet_keys: The keyed fleets' keys.
         names: The fleets to return; None for all.
 
     Raises:
@@ -135,14 +135,14 @@ def fleets(
             why = "is keyed" if keyed[name] else "has erased devices, sealed with a master key"
             give = f"give its master key as a file or in {keys.ENVIRONMENT_VARIABLE}"
             raise keys.MasterKeyError(f"fleet {name} {why}: {give}")
-        own = [v for v in versions if v.fleet == name]
-        most = most_reports(own)
+        fleet_versions = [v for v in versions if v.fleet == name]
+        most = most_reports(fleet_versions)
         rules[name] = FleetRules(
             name=name,
             keys=fleet_keys if keyed[name] else None,
             seals=fleet_keys,
-            versions={v.experiment.digest: v for v in own},
-            most={v.experiment.digest: most[v.id] for v in own},
+            versions={v.experiment.digest: v for v in fleet_versions},
+            most={v.experiment.digest: most[v.id] for v in fleet_versions},
             revoked=store.revoked_devices(name),
             listed=name in listed,
             master_check=checks.get(name),
@@ -151,12 +151,12 @@ def fleets(
 
 
 class KnownFleets:
-    """The fleets whose reports are judged, as last read from the store.
+    """The fleets whose reports are counted, as last read from the store.
 
     Args:
         store: The store.
-        status: Receives lines for the log.
-        fleet_keys: None if no fleet is keyed.
+        status: Logs changes.
+        fleet_keys: The fleets' keys; None if no fleet is keyed.
         names: The fleets to read; None for all.
 
     Attributes:
@@ -178,11 +178,11 @@ class KnownFleets:
         self.rules: Mapping[str, FleetRules] = {}
 
     def load(self) -> None:
-        """Read them for the first time.
+        """Read the fleets for the first time.
 
         Raises:
-            StoreError: If the store cannot be read, or has no fleet of one of the names.
-            MasterKeyError: If a fleet is keyed, and the key is missing or wrong.
+            StoreError: If the store cannot be read, or one of the named fleets does not exist.
+            MasterKeyError: If a fleet is keyed and the key is missing or wrong.
         """
         self.rules = fleets(self._store, self._keys, self._names)
         for rules in self.rules.values():
@@ -194,7 +194,7 @@ class KnownFleets:
                 raise StoreError(f"there is no fleet {name} in {self._store.where}: add it first")
 
     def reload(self) -> None:
-        """Read them again, without new keyed fleets that have no key here.
+        """Read the fleets again, but skip new keyed fleets whose key is not available.
 
         Raises:
             StoreError: If the store cannot be read.
@@ -208,12 +208,12 @@ class KnownFleets:
             self.rules = fleets(self._store, self._keys, names)
 
     def note_counted(self, names: Iterable[str]) -> None:
-        """Note that reports of these fleets were counted, so the current master key is right."""
+        """Note that reports of these fleets were counted, which proves that the master key is correct."""
         for name in set(names) - self._checked_fleets:
             self._keep_check(self.rules[name])
 
     def _keep_check(self, rules: FleetRules) -> None:
-        """Store the check value of the current key, once: it changes at the first start after a rotation."""
+        """Store the current key's check value once, which changes at the first start after a rotation."""
         self._checked_fleets.add(rules.name)
         if rules.keys is None:
             return
@@ -221,7 +221,7 @@ class KnownFleets:
         if value != rules.master_check:
             try:
                 self._store.set_master_check(rules.name, value)
-            except StoreError as e:  # only the check at the next start will be missing
+            except StoreError as e:  # only the next start's check is lost
                 self._status.say(
                     logging.WARNING, f"cannot store the check value of fleet {rules.name}'s master key: {e}"
                 )
@@ -237,8 +237,8 @@ class KnownFleets:
         self.reload()
 
     def rules_for(self, messages: Sequence[tuple[str, bytes]]) -> Mapping[str, FleetRules]:
-        """Return the fleets, read again if a report names something that was missing at the last read."""
-        # At most once a batch: a device may enrol a moment after an experiment was added elsewhere.
+        """Return the fleets' rules, reloaded if a report refers to something missing at the last read."""
+        # Reload at most once per batch: a device may enrol just after an experiment was added elsewhere.
         for topic, payload in messages:
             parts = topic.split("/", 3)
             fleet = self.rules.get(parts[2]) if len(parts) == 4 else None
@@ -251,7 +251,7 @@ class KnownFleets:
 def screen(
     messages: Iterable[tuple[str, bytes]], fleets: Mapping[str, FleetRules], today: datetime.date
 ) -> tuple[list[AuthenticReport], Counter[tuple[str, str]]]:
-    """Split (topic, payload) messages into candidates, in order, and rejects by fleet and reason; pure.
+    """Split (topic, payload) messages into candidates, in order, and reject counts by fleet and reason.
 
     Args:
         messages: The messages.
@@ -277,7 +277,7 @@ def _screen(
     except topics.TopicRefused as e:
         if e.part != "device":
             return "", UNKNOWN_FLEET
-        # Counting rejects per unknown fleet would let strangers fill the store.
+        # Counting rejects separately for each unknown fleet would let strangers fill the store.
         name = topic.split("/")[2]
         return (name, UNKNOWN_DEVICE) if name in fleets else ("", UNKNOWN_FLEET)
     fleet = fleets.get(name)
@@ -298,7 +298,7 @@ def _screen(
     if len(decoded.code) != experiment.code_bytes:
         return name, MALFORMED
     if fleet.keys is None:
-        # A report of an open fleet has no tag, so device and server are set up differently.
+        # Reports in an open fleet have no tag, so device and server are configured differently.
         if decoded.tag is not None:
             return name, BAD_TAG
     elif not any(
@@ -315,12 +315,12 @@ def _screen(
 
 @dataclass(frozen=True)
 class Settlement:
-    """The changes of a batch.
+    """A batch's changes to the store.
 
     Attributes:
         number_sets: The new dedupe sets.
-        counts: Reports by version id, window and code.
-        rejects: Reports by fleet and reason.
+        counts: Numbers of reports by version id, window and code.
+        rejects: Numbers of reports by fleet and reason.
     """
 
     number_sets: Mapping[DedupeKey, NumberSet]
@@ -334,16 +334,16 @@ def settle(
     now: datetime.datetime,
     quota: Callable[[Device], int] | None = None,
 ) -> tuple[Settlement, Counter[Device]]:
-    """Return the changes that candidates make, and each device's accepted reports if there is a limit; pure.
+    """Return the candidates' changes, and each device's accepted reports if there is a quota.
 
     Args:
         candidates: Authentic reports.
-        number_sets: The numbers of every candidate's key, except damaged rows.
+        number_sets: The accepted numbers by key, without damaged rows.
         now: The time of arrival, UTC.
-        quota: How many reports of a (fleet, device) may be accepted; None for any number.
+        quota: Returns how many reports from a (fleet, device) may be accepted; None for no limit.
 
     Raises:
-        NumbersFault: If a set accepts no number; call again without it.
+        NumbersFault: If a set cannot be extended; call again without it.
     """
     new_sets: dict[DedupeKey, NumberSet] = {}
     counts: Counter[tuple[int, str, int]] = Counter()
@@ -365,7 +365,7 @@ def settle(
             rejects[key[0], DUPLICATE] += 1
             continue
         if most is not None and number > most:
-            # Devices number from 1 without gaps, so this also bounds how many can be accepted.
+            # Devices number their reports from 1 without gaps, so this also bounds how many are accepted.
             rejects[key[0], OVER_BUDGET] += 1
             continue
         if quota is not None:
@@ -384,17 +384,19 @@ def settle(
 def _marks(
     reports: Sequence[AuthenticReport], fleets: Mapping[str, FleetRules]
 ) -> dict[DedupeKey, list[str]]:
-    """Return for each key the marks that it would have among those of erased devices."""
+    """Return the marks that each key would have if the device had been erased."""
     marks = dict[DedupeKey, list[str]]()
     for fleet, name, device in {c.key for c in reports}:
         if fleet_keys := fleets[fleet].keys or fleets[fleet].seals:
-            several = [_mark(m, fleet, of, device) for m in fleet_keys.masters for of in (name, "")]
-            marks[fleet, name, device] = several
+            names = (name, "")
+            marks[fleet, name, device] = [
+                _mark(master, fleet, n, device) for master in fleet_keys.masters for n in names
+            ]
     return marks
 
 
 def _record_time(transaction: IngestTransaction, now: datetime.datetime) -> str:
-    """Record that counting works; return the error message if only that failed, or ""."""
+    """Record that counting works; return the error message if only this failed, otherwise ""."""
     try:
         transaction.record_time(now)
     except TimeNotRecorded as e:
@@ -411,22 +413,22 @@ def ingest(
     *,
     record_time: bool = False,
 ) -> Tally:
-    """Judge a batch of (topic, payload) messages and commit the outcome.
+    """Check a batch of (topic, payload) messages and commit the outcome.
 
-    When this returns, the batch is on disk and the messages may be acknowledged. If one device's numbers
-    fail, only its reports are rejected.
+    When this returns, the batch is on disk and the messages may be acknowledged. If one device's numbers are
+    damaged, only its reports are rejected.
 
     Args:
         store: The store.
         messages: The messages.
         fleets: The rules by fleet.
         now: The time of arrival.
-        limit: The rate limit; None for none.
+        limit: The rate limit; None for no limit.
         record_time: Whether to record, if possible, that counting works.
 
     Raises:
-        StoreError: If the batch was counted completely (only the commit's answer was lost) or not at all. It
-            may be tried again: reports counted before are then duplicates.
+        StoreError: If the store fails. The batch was then counted either not at all or completely, with only
+            the commit's answer lost. It may be retried: reports already counted are then duplicates.
     """
     candidates, rejects = screen(messages, fleets, now.astimezone(datetime.UTC).date())
     quota = None
@@ -454,7 +456,7 @@ def ingest(
                 settlement, accepted = settle(candidates, number_sets, now, quota)
                 transaction.write(settlement.number_sets, settlement.counts, rejects + settlement.rejects)
                 break
-            except NumbersFault as e:  # try again without them
+            except NumbersFault as e:  # retry without them
                 faults.update(e.faults)
                 number_sets = {key: numbers for key, numbers in number_sets.items() if key not in faults}
         rejects += settlement.rejects
@@ -463,7 +465,7 @@ def ingest(
         log.error("%s", time_error)
     for (fleet, name, _), fault in faults.items():
         log.error(
-            "the numbers of a device of fleet %s that reports to %s are damaged (%r): its reports are not "
+            "the report numbers of a device in fleet %s for %s are damaged (%r): its reports are not "
             "counted; run `hushmote store check`",
             fleet,
             name,

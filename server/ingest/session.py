@@ -1,4 +1,4 @@
-"""The session that the broker keeps for an aggregator: address, login and subscription."""
+"""An aggregator's session at the broker: address, login and subscription."""
 
 import logging
 import ssl
@@ -14,19 +14,19 @@ from .status import Status
 
 
 class BrokerRefused(HushmoteError):
-    """Raised when the broker refuses the login or the subscription; the text says which one."""
+    """Raised when the broker refuses the login or the subscription; the message says which one."""
 
 
 @dataclass(frozen=True)
 class Session:
-    """The address, client id and subscription of an aggregator or the door.
+    """An aggregator's or the door's address, client id and subscription.
 
     Attributes:
         address: The broker's address.
-        client_id: Names the session.
+        client_id: The client id, which identifies the session.
         tls: How to check the broker; None for plain TCP.
-        fleets: Names to subscribe to; None for all.
-        group: The Aggregator's share; None for none.
+        fleets: Names of the fleets to subscribe to; None for all.
+        group: The group with which the aggregator shares reports; None without a group.
         retire: As in Counting.
     """
 
@@ -39,7 +39,7 @@ class Session:
 
     @property
     def login(self) -> Login:
-        """User name and password, or None twice."""
+        """User name and password, both None without a login."""
         return self.address.username, self.address.password
 
     @property
@@ -48,7 +48,7 @@ class Session:
         return self.group is not None or self.retire
 
     def filters(self, group: str | None) -> list[str]:
-        """Return the topic filters of the fleets' reports, for a group or for one aggregator alone."""
+        """Return the topic filters of the fleets' reports, for a group or for a single aggregator."""
         return [topics.report_filter(name, group) for name in self.fleets or (None,)]
 
     def experiment_filters(self) -> list[str]:
@@ -57,11 +57,11 @@ class Session:
 
 
 def warn_of_hidden_experiments(connection: BrokerConnection, broker: str, status: Status) -> None:
-    """Log a warning if the broker does not let the user read what is retained for devices."""
+    """Log a warning if the broker does not let the user read the messages retained for devices."""
     if connection.watch_reason is not None and connection.watch_reason.is_failure:
         why = str(connection.watch_reason).lower()
         status.say(
             logging.WARNING,
             f"{broker} does not let this user read experiments ({why}), so cleared ones are not restored: "
-            "grant it",
+            "allow it",
         )

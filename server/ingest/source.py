@@ -1,4 +1,4 @@
-"""The interface between the aggregator's loop and a broker, whichever protocol the reports come by."""
+"""The interface between the aggregator's loop and a broker, independent of the protocol."""
 
 import typing
 from typing import TypeVar
@@ -9,13 +9,13 @@ from .pacing import Pace
 
 
 class ReportConnection(typing.Protocol):
-    """A connection to the broker until its loss, and the messages that only it can acknowledge.
+    """A connection to the broker until it is lost, with the messages that only it can acknowledge.
 
     Attributes:
-        pace: Decides when a batch of its messages is due.
-        started_at: Monotonic time.
-        messages: (topic, payload) in order of arrival, not acknowledged.
-        experiments: Retained messages and those that someone else published, by topic; the reader empties it.
+        pace: Determines when a batch is due.
+        started_at: The monotonic time at which the connection was created.
+        messages: Unacknowledged (topic, payload) pairs in order of arrival.
+        experiments: Retained messages and other clients' publications by topic; the reader empties it.
         refusals: Why the broker refused a publication, by packet id.
     """
 
@@ -27,11 +27,11 @@ class ReportConnection(typing.Protocol):
 
     @property
     def most_bytes(self) -> int | None:
-        """The largest packet that the broker accepts, in bytes, or None if it does not say."""
+        """The largest packet that the broker accepts, in bytes, or None if unknown."""
         ...
 
     def publish(self, topic: str, payload: bytes) -> MQTTMessageInfo:
-        """Publish a retained message with QoS 1; the return value tells whether the broker has answered."""
+        """Publish a retained message with QoS 1; the result shows whether the broker has answered."""
         ...
 
     @property
@@ -49,7 +49,7 @@ class ReportConnection(typing.Protocol):
 
         Args:
             wait_s: The longest wait, seconds.
-            most: Reading stops at this number of messages.
+            most: The number of messages at which reading stops.
 
         Returns:
             False once the connection is lost.
@@ -61,7 +61,7 @@ class ReportConnection(typing.Protocol):
         ...
 
     def close(self) -> None:
-        """Send what is still unsent and disconnect; unacknowledged messages come again."""
+        """Send pending packets and disconnect; unacknowledged messages will be sent again."""
         ...
 
 
@@ -69,30 +69,30 @@ C = TypeVar("C", bound=ReportConnection)
 
 
 class Source(typing.Protocol[C]):
-    """A source of reports: makes connections one after the other, and logs their events.
+    """A source of reports, which creates successive connections and logs their events.
 
     Attributes:
         name: The name under which the broker keeps reports.
-        broker: The broker, in words.
-        most_wait_s: The longest wait between two attempts, seconds.
+        broker: A description of the broker for messages.
+        max_wait_s: The longest wait between two attempts, seconds.
     """
 
     name: str
     broker: str
-    most_wait_s: float
+    max_wait_s: float
 
     def connect(self) -> C | None:
-        """Return a connection that the broker has yet to accept, or None if nobody listens."""
+        """Return a connection that the broker has yet to accept, or None if nothing is listening."""
         ...
 
     def greet(self, connection: C, now: float) -> bool:
         """Answer the broker's packets after each turn.
 
         Returns:
-            Whether reports come from this turn on.
+            Whether reports start to arrive with this turn.
 
         Raises:
-            BrokerRefused: If the broker refuses, and another try would not help.
+            BrokerRefused: If the broker refuses and another attempt would not help.
         """
         ...
 
@@ -101,11 +101,11 @@ class Source(typing.Protocol[C]):
         ...
 
     def has_waited_enough(self, connection: C, now: float) -> bool:
-        """Return whether to give up at this monotonic time on a broker that has not answered."""
+        """Return whether to give up on a broker that has not answered by this monotonic time."""
         ...
 
     def is_over(self, connection: C, now: float) -> bool:
-        """Return whether it was to be retired and is: nothing is left to count or kept at the broker."""
+        """Return whether the source has been retired as requested, with nothing left at the broker."""
         ...
 
     def explain_loss(self, connection: C) -> None:

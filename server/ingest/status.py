@@ -1,6 +1,6 @@
-"""An aggregator's condition at a moment, whether it is healthy, and its last line for the log.
+"""An aggregator's current condition, whether it is healthy, and its last log line.
 
-The log has one line for each change, however often something is tried, and one a minute for a lasting
+The log gets one line for each change, however many attempts are made, and one per minute for a lasting
 problem.
 """
 
@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 log = logging.getLogger(__name__)
 
-# Longer than a database waits for a lock, its retries and a slow disk; shorter than anyone waits for a
-# service that hangs.
+# Longer than lock waits, retries and a slow disk can take, and shorter than anyone waits for a hung service.
 TURN_S = 30.0
 
 REPEAT_S = 60.0
@@ -21,15 +20,15 @@ REPEAT_S = 60.0
 
 
 class Loss(enum.Enum):
-    """Why a connection to the broker ended or never began, as far as the next try must know."""
+    """Why a connection to the broker ended or failed, in as much detail as the next attempt needs."""
 
-    NONE = enum.auto()  # there is a connection, or its end was not the last change
-    NO_TLS = enum.auto()  # the broker's end of TLS, or ours, is not set up right
+    NONE = enum.auto()  # connected, or the last change was not a loss
+    NO_TLS = enum.auto()  # TLS is not set up correctly at either end
     OTHER = enum.auto()
 
 
 class Status:
-    """The last change in words, and the kind of loss if a connection was lost.
+    """The last change as text, and the kind of loss if a connection was lost.
 
     Attributes:
         text: The last change.
@@ -51,20 +50,20 @@ class Status:
 
 @dataclass(frozen=True)
 class Condition:
-    """An aggregator's condition at a moment.
+    """An aggregator's condition at one time.
 
     Attributes:
         connected: Whether the broker has accepted the connection.
         subscribed: Whether the broker has accepted the subscription.
-        uncommitted: Messages received and not committed.
-        oldest_s: Age of the oldest of them, seconds; 0 if there is none.
+        uncommitted: Number of messages received and not committed.
+        oldest_s: Age of the oldest uncommitted message, seconds; 0 if there is none.
         since_commit_s: Seconds since the last commit; None before the first.
         since_turn_s: Seconds since the last turn of the main loop.
         failing: Whether the store failed at the last attempt.
-        clock: Why the clock blocks everything; "" if it is right.
-        published: Experiments retained at the broker.
-        state: The last change in words.
-        unsigned: Experiments that wait for a signature.
+        clock: Why nothing is counted because of the clock; "" if the clock is correct.
+        published: Number of experiments retained at the broker.
+        state: The last change as text.
+        unsigned: Number of experiments that are waiting for a signature.
     """
 
     connected: bool
@@ -81,10 +80,10 @@ class Condition:
 
 
 def health_problem(condition: Condition, turn_s: float = TURN_S) -> str | None:
-    """Return in one line why an aggregator is not healthy, or None if it is.
+    """Return a line that says why an aggregator is not healthy, or None if it is.
 
-    The line contains no names, addresses or paths: someone who may ask for a service's health need not know
-    them.
+    The line does not contain names, addresses or paths, which are not needed to check a service's
+    health.
     """
     if condition.since_turn_s > turn_s:
         return f"the aggregator has been stuck for {condition.since_turn_s:.0f} s"

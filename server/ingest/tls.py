@@ -1,4 +1,4 @@
-"""TLS towards the broker: the context that checks it, and its errors in one line."""
+"""TLS for connections to the broker: the context that checks it, and one-line explanations of errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..errors import HushmoteError, refusing
 if TYPE_CHECKING:
     from cryptography import x509
 
-# OpenSSL's reasons for refusing the broker's certificate (X509_V_ERR_...), and advice for each.
+# OpenSSL's reasons for refusing the broker's certificate (X509_V_ERR_...), with advice.
 _VERIFY = {
     9: "its certificate is not valid yet: set this machine's clock, or wait",
     10: "its certificate has expired: renew it",
@@ -24,26 +24,26 @@ _VERIFY = {
     62: "its certificate is for another name: connect by a name in it, or renew it with this one",
     64: "its certificate is for another address: connect by a name in it, or renew it with this address",
 }
-# A broker's answers to our certificate: parts of OpenSSL's names for the alerts.
+# A broker's answers to our certificate, by parts of OpenSSL's names for the alerts.
 _ALERTS = {
     "CERTIFICATE_REQUIRED": "it requires a client certificate: give HUSHMOTE_BROKER_CERT",
     "HANDSHAKE_FAILURE": "it refuses the handshake: it may require a certificate, HUSHMOTE_BROKER_CERT",
     "UNKNOWN_CA": "it does not trust the CA of our certificate: give one that its CA signed",
     "CERTIFICATE_EXPIRED": "it says that our certificate has expired: renew it",
-    "CERTIFICATE_REVOKED": "it says that our certificate was revoked: make a new one",
+    "CERTIFICATE_REVOKED": "it says that our certificate was revoked: create a new one",
     "BAD_CERTIFICATE": "it does not accept our certificate: give one that its CA signed",
     "CERTIFICATE_UNKNOWN": "it does not accept our certificate: give one that its CA signed",
-    "UNSUPPORTED_CERTIFICATE": "it does not accept our certificate: it must be made for TLS clients",
-    "WRONG_VERSION_NUMBER": "it does not speak TLS on this port: use another port, or mqtt://",
-    "RECORD_LAYER_FAILURE": "it does not speak TLS on this port: use another port, or mqtt://",
-    "PROTOCOL_VERSION": "it speaks no TLS 1.2 or newer: update it",
-    "UNSUPPORTED_PROTOCOL": "it speaks no TLS 1.2 or newer: update it",
+    "UNSUPPORTED_CERTIFICATE": "it does not accept our certificate: it must allow TLS clients",
+    "WRONG_VERSION_NUMBER": "it does not use TLS on this port: use another port, or mqtt://",
+    "RECORD_LAYER_FAILURE": "it does not use TLS on this port: use another port, or mqtt://",
+    "PROTOCOL_VERSION": "it does not support TLS 1.2 or newer: update it",
+    "UNSUPPORTED_PROTOCOL": "it does not support TLS 1.2 or newer: update it",
     "UNEXPECTED_EOF": "it closed the connection in the handshake: is TLS set up on this port?",
 }
 
 
 class CertificateError(HushmoteError):
-    """Raised for a certificate or key file that cannot be used; the text says why and what would be right."""
+    """Raised for a certificate or key file that cannot be used; the message says why and what to do."""
 
 
 def client_context(
@@ -52,21 +52,21 @@ def client_context(
     """Return a context that checks a broker's certificate and its name, with TLS 1.2 or newer.
 
     Args:
-        ca: PEM file of the trusted CAs; None for the system's.
-        certificate: PEM file of the client's certificate; None for none.
-        key: PEM file of its key; None for none.
+        ca: PEM file with the trusted CAs; None for the system's CAs.
+        certificate: PEM file with the client's certificate; None to send no certificate.
+        key: PEM file with the certificate's key; None without a certificate.
 
     Raises:
         CertificateError: If a file cannot be used, or only one of certificate and key is given.
     """
     if (certificate is None) != (key is None):
         raise CertificateError(
-            "a client certificate and its key belong together: HUSHMOTE_BROKER_CERT and _CERT_KEY"
+            "a client certificate needs its key: set both HUSHMOTE_BROKER_CERT and HUSHMOTE_BROKER_CERT_KEY"
         )
     if ca is None:
         context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
     else:
-        # Trust only this one, because any of the system's CAs could certify a private broker's name.
+        # Trust only this CA, because any of the system's CAs could certify a private broker's name.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         _certificates(ca)
         context.load_verify_locations(cafile=ca)
@@ -78,7 +78,7 @@ def client_context(
 
 
 def first_expiry(path: Path) -> datetime.datetime:
-    """Return when the first of a PEM file's certificates expires, UTC.
+    """Return the time, UTC, at which the first of a PEM file's certificates expires.
 
     Raises:
         CertificateError: If the file contains no certificate.
@@ -92,7 +92,7 @@ def _read(path: Path) -> bytes:
 
 
 def _certificates(path: Path) -> list[x509.Certificate]:
-    from cryptography import x509  # imported here, because it loads slowly and only TLS needs it
+    from cryptography import x509  # imported lazily: it is slow to load and only TLS needs it
 
     content = _read(path)
     try:
@@ -107,11 +107,11 @@ def _check_dates(certificate: x509.Certificate, path: Path) -> None:
     now = datetime.datetime.now(datetime.UTC)
     if now > certificate.not_valid_after_utc:
         raise CertificateError(
-            f"{path} expired on {certificate.not_valid_after_utc:%Y-%m-%d}: renew it, brokers refuse it"
+            f"{path} expired on {certificate.not_valid_after_utc:%Y-%m-%d}: renew it; brokers refuse it"
         )
     if now < certificate.not_valid_before_utc:
         raise CertificateError(
-            f"{path} is valid from {certificate.not_valid_before_utc:%Y-%m-%d} on: set this clock, or wait"
+            f"{path} is not valid before {certificate.not_valid_before_utc:%Y-%m-%d}: set this clock, or wait"
         )
 
 
@@ -119,11 +119,12 @@ def _load(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
     if b"PRIVATE KEY-----" not in _read(key):
         raise CertificateError(f"{key} contains no key: it must be a PEM file, -----BEGIN PRIVATE KEY-----")
     try:
-        # Give an empty password, because OpenSSL would ask at the terminal, where a service cannot answer.
+        # Pass an empty password because OpenSSL would otherwise prompt at the terminal, where a service
+        # cannot answer.
         context.load_cert_chain(certificate, key, password=b"")
     except ssl.SSLError as e:
         if e.reason == "KEY_VALUES_MISMATCH":
-            raise CertificateError(f"{key} is not the key of {certificate}: give the pair") from None
+            raise CertificateError(f"{key} is not the key of {certificate}: give a matching pair") from None
         if b"ENCRYPTED" in _read(key):
             raise CertificateError(
                 f"{key} is encrypted: give a key without a passphrase, in a file of mode 0600"
@@ -132,10 +133,10 @@ def _load(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
 
 
 def explain(error: BaseException | str) -> str | None:
-    """Return what is wrong with a TLS connection and what would be right, or None if TLS is not the cause.
+    """Return why a TLS connection failed and what to do, or None if TLS is not the cause.
 
     Args:
-        error: The exception of a connection attempt, or the line about a lost connection.
+        error: A connection attempt's exception, or the log line about a lost connection.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         return _VERIFY.get(error.verify_code, f"its certificate is refused: {error.verify_message}")

@@ -1,4 +1,4 @@
-"""The server's side of every mechanism: a registry, and one module or package for each family."""
+"""The server side of all mechanisms: a registry, and one module or package per family."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -27,14 +27,14 @@ MECHANISMS: Mapping[str, type[Mechanism]] = MappingProxyType(
         "views": Views,
     }
 )
-"""Mechanisms by their name in an experiment."""
+"""The mechanism classes, by their names in experiments."""
 
 
 def class_of(word: str) -> type[Mechanism]:
-    """Return the mechanism of this name: from the registry, or your own by package.module:Class.
+    """Return the mechanism class with this name: a registered one or a custom package.module:Class.
 
     Raises:
-        MechanismError: If there is no such mechanism.
+        MechanismError: If the name is unknown.
     """
     if word in MECHANISMS:
         return MECHANISMS[word]
@@ -42,15 +42,15 @@ def class_of(word: str) -> type[Mechanism]:
         return mechanism_class(word)
     names = ", ".join(MECHANISMS)
     raise MechanismError(
-        f"there is no mechanism {word!r:.100}: take {names}, or your own as package.module:Class"
+        f"unknown mechanism {word!r:.100}; choose from {names}, or give package.module:Class"
     )
 
 
 def mechanism_of(experiment: Experiment) -> Mechanism:
-    """Return the mechanism of an experiment.
+    """Return an experiment's mechanism.
 
     Raises:
-        MechanismError: If your own cannot be loaded or made.
+        MechanismError: If a custom mechanism cannot be loaded or constructed.
     """
     mechanism = class_of(experiment.mechanism)
     with own_code(experiment.mechanism, "constructor"):

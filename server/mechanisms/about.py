@@ -1,4 +1,4 @@
-"""A mechanism's description: the sections of its docstring."""
+"""Extract a mechanism's description from the sections of its docstring."""
 
 import inspect
 import re
@@ -13,15 +13,15 @@ _PART = re.compile(rf"\b({'|'.join(_PARTS)}):\s")
 
 @dataclass(frozen=True)
 class About:
-    """Sentences about a mechanism, each "" if its docstring lacks the section.
+    """A mechanism's description; an attribute is "" if the docstring does not have that section.
 
     Attributes:
         what: A one-line definition.
-        privacy: Why ε holds.
-        utility: Its strengths.
-        cost: Codes, and the work of board and server.
-        auto: The questions for which the mechanism "auto" of an experiment's file selects it.
-        citation: Its publication.
+        privacy: Why a report satisfies ε.
+        utility: The mechanism's strengths.
+        cost: The number of codes, and the work for the board and the server.
+        auto: The questions for which "auto" in an experiment file selects the mechanism.
+        citation: The publication.
     """
 
     what: str
@@ -33,17 +33,22 @@ class About:
 
 
 def plain_description(mechanism: Mechanism) -> str:
-    """Return a sentence for lay readers on how a device answers, by default from the docstring."""
+    """Return a sentence that explains to lay readers how a device answers, by default from the docstring."""
     return mechanism.plainly or about(type(mechanism)).what
 
 
 def about(mechanism: type[Mechanism]) -> About:
-    """Return the sections of the class's docstring, or of its module's if only that has sections."""
-    of_class, of_module = inspect.cleandoc(mechanism.__doc__ or ""), sys.modules[mechanism.__module__].__doc__
-    text = of_module if of_module and not _PART.search(of_class) and _PART.search(of_module) else of_class
+    """Return the sections of the class docstring, or of the module docstring if only that has sections."""
+    class_doc, module_doc = (
+        inspect.cleandoc(mechanism.__doc__ or ""),
+        sys.modules[mechanism.__module__].__doc__,
+    )
+    text = (
+        module_doc if module_doc and not _PART.search(class_doc) and _PART.search(module_doc) else class_doc
+    )
     what, *parts = _PART.split(text)
     sections = dict(zip(parts[::2], map(_first_paragraph, parts[1::2]), strict=True))
-    # A module's docstring starts with the mechanism's name: "olh: the value's cell ...".
+    # A module docstring starts with the mechanism's name: "olh: the value's cell ...".
     what = _first_paragraph(what)
     head, colon, rest = what.partition(": ")
     what = rest if colon and len(head) < 20 else what

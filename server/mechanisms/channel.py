@@ -1,8 +1,8 @@
-"""A level's randomized response in numbers: how often a report supports a value, and how often codes occur.
+"""A level's randomized response: the probabilities that reports support values and that codes occur.
 
-Every level of rr, grr, olh and hh draws a seed, hashes the node with it into g cells and keeps or changes the
-cell. So a class of codes is likelier for the nodes that it supports than for all others, by one common ratio,
-the odds.
+Every level of rr, grr, olh and hh draws a seed, uses it to hash the node into one of g cells, and keeps or
+changes the cell. A class of codes is therefore more likely for the nodes that it supports than for all
+others, always by the same ratio, the odds.
 """
 
 import math
@@ -20,13 +20,13 @@ from .points import lines
 
 @dataclass(frozen=True)
 class Channel:
-    """The probabilities that a report supports a value: p for its own, q for any other.
+    """The probabilities that a report supports a value: p for its own value, q for any other value.
 
     Attributes:
         domain: The number of values.
         g: The number of cells.
-        p: The probability that the truth is kept, threshold / ONE on the board.
-        collision: The probability that two different values share a cell; 0 if the value is the cell.
+        p: The probability of reporting the true cell, threshold / ONE on the board.
+        collision: The probability that two different values share a cell; 0 if every value has its own cell.
     """
 
     domain: int
@@ -36,7 +36,7 @@ class Channel:
 
     @property
     def ratio(self) -> float:
-        """The number of codes (of one seed, if there are seeds) per code that supports a given value."""
+        """The number of codes (for one seed, if the level has seeds) per code that supports a given value."""
         return self.g
 
     @property
@@ -46,7 +46,7 @@ class Channel:
 
     @property
     def odds(self) -> float:
-        """The probability of a code for a value that it supports, divided by that for another value."""
+        """A code's probability given a value that it supports, divided by that given any other value."""
         return self.p * (self.ratio - 1) / (1 - self.p)
 
     @property
@@ -56,31 +56,31 @@ class Channel:
 
     @property
     def variance(self) -> float:
-        """The variance, times the number of reports, of the frequency of a value that no device has."""
+        """The variance of the frequency of a value that no device has, times the number of reports."""
         return self.q * (1 - self.q) / (self.p - self.q) ** 2
 
     @property
     def off_line(self) -> float:
-        """The probability that three values that are not on one line in the space of digits share a cell."""
+        """The probability that three values that are not collinear in digit space share a cell."""
         size = self.g ** lines.digits(self.domain, self.g)
         return max(size / self.g**2 - 1, 0.0) / (size - 1)
 
     @property
     def collinear(self) -> int:
-        """The number of ordered triples of different values on one line; these share a cell like two do."""
+        """The number of ordered collinear triples of distinct values; they collide as often as pairs."""
         return lines.affine(self.domain, self.g)
 
     @property
     def on_line(self) -> float:
-        """The probability that a third value, of all that the digits distinguish, is on one line with two."""
+        """The probability that a third value, of all that the digits distinguish, is collinear with two."""
         return (self.g - 2) / (self.g ** lines.digits(self.domain, self.g) - 2)
 
     @property
     def third_collides(self) -> float:
-        """The probability that a third value shares the cell of two that collide, a mean over third values.
+        """The mean probability that a third value shares the cell of two colliding values.
 
-        A value on one line with the two always does. The mean is over all values that the digits distinguish.
-        It is 0 if nothing collides.
+        A value that is collinear with the two always does. The mean is over all values that the digits
+        distinguish. It is 0 if no values collide.
         """
         if not self.collision:
             return 0.0
@@ -93,28 +93,28 @@ class Channel:
         return self.collision * (third * self.p + (1 - third) * self.lie)
 
     def node_variance(self, share: float) -> float:
-        """Return the variance of a value minus its covariance with others, times reports, at this share.
+        """Return the variance of a value with this share minus its covariance with others, times reports.
 
-        This is half the variance of a difference of two values of this share, including the sampling of the
-        population: all that matters if the sum of all values is known. If `domain` is not a power of g, it is
-        a mean over pairs of values.
+        This is half the variance of the difference between two values with this share, including population
+        sampling, and is all that matters if the sum of all values is known. If `domain` is not a power of g,
+        it is averaged over pairs of values.
         """
         support = self.q + (self.p - self.q) * share
-        other = self.both_supported
-        both = other + 2 * share * (self.collision * self.p - other)
+        neither_own = self.both_supported
+        both = neither_own + 2 * share * (self.collision * self.p - neither_own)
         return (support - both) / (self.p - self.q) ** 2
 
     @property
     def even(self) -> float:
-        """The node_variance of a population in which all values are equally common."""
+        """The node_variance in a uniform population."""
         return self.node_variance(1 / self.domain)
 
     @property
     def assumed(self) -> float:
         """The variance of a node that least squares over a tree assumes, times reports.
 
-        It lies between those of a rare value and of an even population, so it suits populations on a few
-        values as well as on all of them.
+        It lies between the variances for a rare value and for a uniform population, so it suits both
+        concentrated and spread-out populations.
         """
         return math.sqrt(self.variance * self.even)
 
@@ -127,15 +127,15 @@ def level_channel(level: Level) -> Channel:
 
 
 class SupportCode(ABC):
-    """Codes that support values, as a linear map from shares of values to chances of their classes, and back.
+    """Codes that support values: a linear map from value shares to class probabilities, and back.
 
     Args:
         level: The level as on boards, with its offset, code_count and weight.
-        channel: Its probabilities.
-        seed: The fraction of a class in the codes that support one value: for a hash, the chance of its
-            seeds.
-        runs: The number of equally long runs of codes, equally likely whatever the value: for a hash, its
-            seeds.
+        channel: The level's probabilities.
+        seed: A class's fraction of the codes that support one value; for a hash, the probability of the
+            class's seeds.
+        runs: The number of equally long runs of codes that are equally likely for every value; for a hash,
+            the number of seeds.
         even: Whether all codes support the same number of values.
     """
 
@@ -155,7 +155,7 @@ class SupportCode(ABC):
         """Return sums over the nodes that each class supports, in a new array.
 
         Args:
-            nodes: The numbers of the nodes, shape (nodes,) or (nodes, n).
+            nodes: A number for each node, shape (nodes,) or (nodes, n).
 
         Returns:
             The sums, shape (classes,) or (classes, n).
@@ -175,33 +175,33 @@ class SupportCode(ABC):
         return counts
 
     def expand(self, values: Array) -> Array:
-        """Give every code the value of its class."""
+        """Assign every code its class's value."""
         return values.copy()
 
     def node_sums(self, values: Floats) -> Floats:
-        """Return sums over the values of each node, (domain, ...) to (nodes, ...)."""
+        """Sum values over each node, shape (domain, ...) to (nodes, ...)."""
         return values
 
     def spread_out(self, nodes: Floats, domain: int) -> Floats:
-        """Return for each value the number of its node, shape (nodes,) to (domain,)."""
+        """Repeat each node's number for all of its values, shape (nodes,) to (domain,)."""
         return nodes
 
     def law(self, nodes: Floats) -> Floats:
-        """Return the chance of each class from the nodes' shares, shape (nodes,) or (nodes, n); linear."""
+        """Return each class's probability, linear in the nodes' shares, shape (nodes,) or (nodes, n)."""
         chances = self.class_weights(nodes)
         chances *= self._seed * (self.channel.p - self.channel.lie)
         chances += self._seed * self.channel.lie * nodes.sum(axis=0)
         return chances
 
     def law_transposed(self, numbers: Floats) -> Floats:
-        """Return the mean of a number for each class over the reports of each node, shape (nodes,)."""
+        """Return the mean of a per-class number over each node's reports, shape (nodes,)."""
         lie = self.channel.lie
         supported = self.class_supports(numbers)
         return self._seed * (lie * float(numbers.sum()) + (self.channel.p - lie) * supported)
 
     @property
     def scale(self) -> float:
-        """The change of a node's estimate for one unit of mean support."""
+        """The change in a node's estimate per unit of mean support."""
         return 1 / (self.channel.p - self.channel.q)
 
     def weights(self, nodes: Floats) -> Floats:
@@ -214,7 +214,7 @@ class SupportCode(ABC):
 
 
 class LevelCode(SupportCode):
-    """The codes of a level of rr, grr, olh or hh."""
+    """The codes of one level of rr, grr, olh or hh."""
 
     def __init__(self, level: Level):
         # A class has g - 1 codes, each with its own seed.

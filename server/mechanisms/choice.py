@@ -1,10 +1,10 @@
-"""A chosen mechanism with its parameters."""
+"""A mechanism chosen for an experiment, with its parameters."""
 
 from dataclasses import dataclass
 from typing import Any, cast
 
 JOINT = ""
-"""The mechanism of a Choice that reports all parts together, by the best mechanism for their number."""
+"""The mechanism name in a Choice that reports all parts jointly with the table's best mechanism."""
 
 
 @dataclass(frozen=True)
@@ -12,8 +12,9 @@ class Choice:
     """A mechanism and its parameters, as in an Experiment.
 
     Attributes:
-        mechanism: Its name in an experiment.
-        parameters: Names and values of its own fields, with lists as tuples, so that a choice is hashable.
+        mechanism: The mechanism's name in experiments.
+        parameters: The names and values of the mechanism's fields, with tuples for lists to keep a Choice
+            hashable.
         variance: The mean variance over the workload, times reports, in a population without common values.
     """
 
@@ -22,7 +23,7 @@ class Choice:
     variance: float
 
     def fields(self) -> dict[str, Any]:
-        """Return the fields of an experiment's JSON."""
+        """Return the mechanism's fields in an experiment's JSON."""
         return {"mechanism": self.mechanism} | {name: _as_lists(value) for name, value in self.parameters}
 
 

@@ -1,18 +1,19 @@
-"""A histogram decoded under its mechanism: values, and second and third moments of the weights behind them.
+"""A decoded histogram: estimates, and the second and third moments of the weights that produce them.
 
 A statistic is a constant plus, for every stratum, the mean of a weight w(class) over the stratum's reports.
 Its variance is Σ (variance of w) / N and its third cumulant Σ (third central moment of w) / N².
 
-A sparse histogram often lacks codes in which few reports are expected, and with them their part of the
-variance. The distribution of codes that the estimates imply has all of them, but it contains only as much
-information as the estimates. Moments are over a mixture: IMPLIED_SHARE of the implied distribution, the rest
-as counted. With many reports the two agree; benchmarks/interval_coverage.py has the coverage of each.
+A sparse histogram often lacks the codes that few reports are expected to have, and with them their
+contribution to the variance. The code distribution that the estimates imply includes those codes, but
+contains only as much information as the estimates. Moments are therefore taken over a mixture:
+IMPLIED_SHARE from the implied distribution, the rest from the counts. With many reports the two agree.
+benchmarks/interval_coverage.py measures the coverage of each.
 
-An approximate mechanism's estimate has a bias b(v) if all devices have v, and Σ g(v) b(v) if they are the
-population g that the histogram implies. Since g is an estimate with such biases itself, the square of that
-sum is too small: Σ g(v)² (b(v)² + the mean of b² over all values) is added, the mean square of a bias with
-unknown signs plus that of one with unknown values.
-benchmarks/approximate_coverage.py has the coverage.
+An approximate mechanism's estimate has a bias of b(v) if all devices have v, and of Σ g(v) b(v) in the
+population g that the histogram implies. Since g is itself an estimate with such biases, the square of that
+sum is too small, so Σ g(v)² (b(v)² + the mean of b² over all values) is added: the mean square of a bias
+with unknown signs plus that of a bias with unknown values.
+benchmarks/approximate_coverage.py measures the coverage.
 """
 
 from __future__ import annotations
@@ -35,34 +36,34 @@ IMPLIED_SHARE = 0.5
 
 @dataclass(frozen=True)
 class Spread:
-    """Variances of several statistics, and how much they grow with the values; arrays of shape (n,)."""
+    """The variances of several statistics, and how fast they grow with the values; arrays of shape (n,)."""
 
     variance: Floats
     skew: Floats
 
     @staticmethod
     def of(variance: Floats, third: Floats) -> Spread:
-        """Return the spread with these second and third cumulants."""
-        # Statistics without noise leave rounding errors, whose ratio would be meaningless.
+        """Return a spread with these second and third cumulants."""
+        # Noiseless statistics have only rounding errors, whose ratio would be meaningless.
         safe = variance > 1e-12 * variance.max(initial=0)
         skew = np.divide(third, variance, out=np.zeros_like(variance), where=safe)
         return Spread(np.maximum(variance, 0), skew)
 
 
 def simplex(values: Floats) -> Floats:
-    """Return the nearest non-negative values that sum to 1."""
+    """Return the nearest nonnegative values that sum to 1."""
     falling = np.sort(values)[::-1]
     over = (np.cumsum(falling) - 1) / np.arange(1, len(values) + 1)
     return np.maximum(values - over[np.flatnonzero(falling > over)[-1]], 0)
 
 
 class Decoded:
-    """A histogram, stratum by stratum, and the estimates that follow from the mechanism's law and weights.
+    """A histogram by stratum, and the estimates that follow from the mechanism's law and weights.
 
     Attributes:
-        counts: The number of reports of each class.
-        reports: The number of reports of each stratum.
-        exact: Whether all moments are exact; otherwise some come from a model of them.
+        counts: For each stratum, the number of reports in each class.
+        reports: The number of reports in each stratum.
+        exact: Whether all moments are exact; otherwise some come from a model.
     """
 
     exact = True
@@ -73,14 +74,14 @@ class Decoded:
         self.reports = [int(part.sum()) for part in counts]
 
     def halves(self, rng: np.random.Generator) -> tuple[Decoded, Decoded]:
-        """Return two halves of the reports, split at random."""
-        one = [rng.binomial(part, 0.5) for part in self.counts]
-        other = [part - half for part, half in zip(self.counts, one, strict=True)]
-        return type(self)(self.mechanism, one), type(self)(self.mechanism, other)
+        """Split the reports at random into two halves."""
+        first = [rng.binomial(part, 0.5) for part in self.counts]
+        second = [part - half for part, half in zip(self.counts, first, strict=True)]
+        return type(self)(self.mechanism, first), type(self)(self.mechanism, second)
 
     @cached_property
     def frequencies(self) -> Floats:
-        """The share of each value, shape (domain,)."""
+        """Each value's estimated share, shape (domain,)."""
         return np.concatenate([self.value(alone) for _, alone in self.mechanism.columns()])
 
     @cached_property
@@ -90,18 +91,18 @@ class Decoded:
 
     @cached_property
     def shares(self) -> list[Floats | None]:
-        """The mixture that moments are taken over, or None for a stratum without reports."""
+        """The mixture over which moments are taken, for each stratum, or None if it has no reports."""
         implied: list[Floats] | None = None
         if "frequencies" in self.mechanism.answers:
             implied = self.mechanism.law(self.implied)
         result: list[Floats | None] = []
-        for number, (part, n) in enumerate(zip(self.counts, self.reports, strict=True)):
+        for stratum, (part, n) in enumerate(zip(self.counts, self.reports, strict=True)):
             if not n:
                 result.append(None)
             elif implied is None:
                 result.append(part / n)
             else:
-                mixture = implied[number]
+                mixture = implied[stratum]
                 mixture *= IMPLIED_SHARE
                 mixture += part * ((1 - IMPLIED_SHARE) / n)
                 result.append(mixture)
@@ -120,11 +121,11 @@ class Decoded:
         return total
 
     def spread(self, statistic: Floats, at_once: int = 1) -> Spread:
-        """Return moments of statistics.
+        """Return the moments of statistics.
 
         Args:
             statistic: Weights of the values, shape (domain, n).
-            at_once: The number of columns that are requested together, including these.
+            at_once: The total number of columns that the caller requests together, including these.
         """
         cumulants = np.zeros((2, statistic.shape[1]))
         weights, _ = self.weights(statistic)
@@ -140,7 +141,7 @@ class Decoded:
         return Spread.of(*cumulants)
 
     def mean_square_bias(self, statistic: Floats) -> Floats:
-        """Return the mean square of statistics' biases, shape (n,), or the largest without shares."""
+        """Return each statistic's mean square bias, shape (n,), or the largest if shares are unknown."""
         bias = self.mechanism.bias(statistic, self.reports)
         if "frequencies" not in self.mechanism.answers:
             return (bias**2).max(axis=0)
@@ -163,15 +164,15 @@ class Decoded:
         return Spread(np.concatenate([p.variance for p in parts]), np.concatenate([p.skew for p in parts]))
 
     def ranges(self, low: npt.NDArray[np.integer], high: npt.NDArray[np.integer]) -> Spread | None:
-        """Return moments of the shares of low[i]..high[i]-1 if there is a fast way, otherwise None."""
+        """Return the moments of the shares of low[i]..high[i]-1, or None if no fast method exists."""
         return None
 
     def nonnegative(self, frequencies: Floats) -> Floats:
-        """Return shares near the estimates that are not negative and have sum 1; shapes (domain,)."""
+        """Return nonnegative shares near the estimates that sum to 1, shape (domain,)."""
         return simplex(frequencies)
 
     def rare_variance(self) -> float:
-        """Return the frequency variance of a value that no device has, averaged over values if it differs."""
+        """Return the mean frequency variance for a value that no device has."""
         mechanism = self.mechanism
         total = 0.0
         for _, alone in mechanism.columns():

@@ -1,16 +1,16 @@
-"""rr and grr: the value itself, kept with probability p, else one of the others: randomized response.
+"""rr and grr: randomized response, which reports the true value with probability p, otherwise another one.
 
 Privacy:
-    p = e^ε/(e^ε + D - 1), rounded down, so that no code's chances differ by more than e^ε.
+    p = e^ε/(e^ε + D - 1), rounded down, which keeps the ratio of a code's probabilities at most e^ε.
 
 Utility:
-    The least variance there is for domains below 3 e^ε + 2.
+    The lowest possible variance for domains smaller than 3 e^ε + 2.
 
 Cost:
     D codes.
 
 Auto:
-    yes or no; shares of single values that are few for their ε.
+    yes-or-no questions; shares of single values if they are few for their ε.
 
 Citation:
     Warner, JASA 1965; Kairouz, Bonawitz, Ramage, "Discrete distribution estimation under local privacy", ICML
@@ -48,7 +48,7 @@ class Direct(SupportMechanism):
     @classmethod
     def designs(cls, domain: int, epsilon: int, workload: Workload) -> Iterable[Choice]:
         channel = flat_channel(domain, domain, epsilon)
-        if channel is not None and domain == 2:  # the share of one value determines that of the other
+        if channel is not None and domain == 2:  # one value's share determines the other's
             yield Choice("rr", (), channel.variance)
         elif channel is not None and workload.kind == "frequencies":
             yield Choice("grr", (), frequency_variance(channel, workload.share))
@@ -67,7 +67,7 @@ class Direct(SupportMechanism):
 
 
 class DirectDecoded(SupportDecoded):
-    """A histogram of direct answers: a report either supports a statistic or does not."""
+    """A histogram of direct answers, each of which either supports a statistic or does not."""
 
     @cached_property
     def frequency_spread(self) -> Spread:
@@ -85,7 +85,7 @@ class DirectDecoded(SupportDecoded):
         return self.codes[0].channel.variance / self.reports[0]
 
     def _binomial(self, supports: Floats) -> Spread:
-        """Return moments of statistics that a report supports or not, from their shares, shape (n,)."""
+        """Return the moments of statistics that a report supports or not, from shares of shape (n,)."""
         share = np.clip(supports, 0, 1)
         variance = share * (1 - share)
         data = self._leaf.data

@@ -1,7 +1,7 @@
-"""Codes of levels as boards draw them, an array at a time: the level, the seed, truth or lie, which lie.
+"""Draw codes as boards do, an array at a time: the level, the seed, and the true cell or a random other one.
 
-The draws are the same as those of `Experiment.randomize`. Probabilities are compared as integers, threshold
-against 30 uniform bits, so the distribution is exactly that of the boards, not a floating-point
+The draws are the same as those of `Experiment.randomize`. Probabilities are compared as integers, the
+threshold against 30 uniform bits, so the distribution is exactly that on boards rather than a floating-point
 approximation.
 """
 
@@ -22,7 +22,7 @@ Nodes = Callable[[Level, Uint32s], Uint32s]
 
 
 def neighbours(level: Level, indices: Uint32s) -> Uint32s:
-    """Return the nodes of indices in a level of a tree."""
+    """Return the tree nodes of indices in a level."""
     return indices // np.uint32(level.width) if level.width > 1 else indices
 
 
@@ -66,7 +66,7 @@ def _draw_level(level: Level, node: Uint32s, rng: np.random.Generator) -> Uint32
     lies = rng.integers(0, ONE, n, dtype=np.uint32) >= level.threshold
     other *= lies
     other += cell
-    code = other - other // g * g  # NumPy vectorises division by one number, but not the remainder
+    code = other - other // g * g  # NumPy vectorizes division by a scalar, but not the remainder
     if base is not None:
         code += base
     code += np.uint32(level.offset)
@@ -95,13 +95,13 @@ def _divide(x: Uint32s, n: np.uint32) -> tuple[Uint32s, Uint32s]:
 
 @lru_cache(maxsize=64)
 def _digit_products(g: int, t: int) -> tuple[int, int, Uint32s]:
-    """Return a table of dot products mod g of all pairs of several digits at once.
+    """Return a table of the dot products mod g of all pairs of digit vectors.
 
     With it, a few look-ups replace t products.
 
     Returns:
-        The number of digit vectors in a block, the number of blocks in t digits, and the table, uint32, at
-        vector * vectors + vector.
+        The number of digit vectors in a block, the number of blocks in t digits, and the uint32 table,
+        indexed by vector * vectors + vector.
     """
     digits = 1
     while digits < t and g ** (2 * digits + 2) <= _TABLE_CELLS:

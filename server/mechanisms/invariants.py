@@ -1,12 +1,12 @@
-"""Check a histogram for counts that no fleet of honest devices can send, whatever its readings.
+"""Check a histogram for counts that honest devices cannot produce with any readings.
 
-Parts of a report are drawn without looking at the reading: the stratum (a hierarchy's level) and the run (a
-hash's seed). Their counts must fit their chances. The mechanism bounds the rest: if codes support values, a
-report supports a value with a probability between q (no device has it) and p (all devices have it), and the
-supports of all values together have one known mean.
+Two parts of a report are drawn independently of the reading, the stratum (a hierarchy's level) and the run (a
+hash's seed), so their counts must fit their probabilities. The mechanism bounds the rest: if codes support
+values, a report supports a value with a probability between q (no device has it) and p (all devices have it),
+and the total support of all values has a known mean.
 
-Citation: for the sum, Maurer and Pontil, "Empirical Bernstein Bounds and Sample Variance Penalization", COLT
-2009, Theorem 4. Shares use binomial bounds, which stochastic dominance makes exact.
+Citation for the sum: Maurer and Pontil, "Empirical Bernstein Bounds and Sample Variance Penalization", COLT
+2009, Theorem 4. Shares use binomial bounds, which are exact by stochastic dominance.
 """
 
 import math
@@ -20,23 +20,23 @@ from .. import special
 from ..arrays import Array, Counts
 from .channel import SupportCode
 
-GROUP_REPORTS = 20  # expected in a group of runs or strata, or half as many if groups are uneven
+GROUP_REPORTS = 20  # reports expected in a group of runs or strata, or half as many if groups are uneven
 
 
 @dataclass(frozen=True)
 class Check:
-    """The result of one check.
+    """A check's result.
 
     Attributes:
-        kind: "levels" and "seeds" for how often each is drawn; "shares" for the supports of each value, or
-            the reports of each code, which lie between the numbers for none and for all of the devices; "sum"
-            for the supports of all values together.
-        level: The level of the hierarchy, from 0 at the top, or None for all together.
-        statistic: The chi-squared statistic, or the number of reports of levels that are never drawn; for
+        kind: "levels" or "seeds" for how many times each is drawn; "shares" for the support of each value, or
+            the number of reports with each code, which must lie between the counts for none and for all of
+            the devices; "sum" for the total support of all values.
+        level: The hierarchy level, from 0 at the top, or None for all levels together.
+        statistic: The chi-squared statistic, or the number of reports from levels that are never drawn; for
             "shares" the most extreme count as a fraction of all reports; for "sum" the sum of the estimated
             shares, 1 for honest boards.
-        p: The largest probability that honest devices send something this extreme.
-        words: The result in words.
+        p: An upper bound on the probability that honest devices produce a result this extreme.
+        words: The result as text.
     """
 
     kind: Literal["levels", "seeds", "shares", "sum"]
@@ -47,12 +47,12 @@ class Check:
 
 
 def known_chances(chances: Sequence[float], reports: Sequence[int]) -> Iterator[Check]:
-    """Check how many reports each stratum has."""
+    """Check each stratum's number of reports."""
     if len(reports) == 1:
         return
     never = sum(n for n, chance in zip(reports, chances, strict=True) if not chance)
     if never:
-        yield Check("levels", None, float(never), 0.0, f"{never:,} reports of levels that are never drawn")
+        yield Check("levels", None, float(never), 0.0, f"{never:,} reports from levels that are never drawn")
         return
     total = sum(reports)
     strata = sorted((chance, n) for n, chance in zip(reports, chances, strict=True) if chance)
@@ -67,11 +67,11 @@ def known_chances(chances: Sequence[float], reports: Sequence[int]) -> Iterator[
         expected[-2:], observed[-2:] = [sum(expected[-2:])], [sum(observed[-2:])]
     if len(observed) > 1:
         statistic, p = _chi_square(np.array(observed), np.array(expected))
-        yield Check("levels", None, statistic, p, "levels are not drawn by their weights")
+        yield Check("levels", None, statistic, p, "levels are not drawn in proportion to their weights")
 
 
 def even_runs(counts: Counts, runs: int, level: int | None) -> Iterator[Check]:
-    """Check that the runs of a stratum with these counts of codes are drawn equally often."""
+    """Check that the runs in a stratum with these code counts are drawn equally often."""
     reports = int(counts.sum())
     groups = min(runs, reports // GROUP_REPORTS)
     if groups > 1:
@@ -83,7 +83,7 @@ def even_runs(counts: Counts, runs: int, level: int | None) -> Iterator[Check]:
 
 
 def bounded_supports(code: SupportCode, classes: Counts, level: int | None) -> Iterator[Check]:
-    """Check the supports of each value, and of all together, from a level's counts by class."""
+    """Check each value's support, and the total support, from a level's counts by class."""
     reports = int(classes.sum())
     if not reports:
         return
@@ -93,10 +93,10 @@ def bounded_supports(code: SupportCode, classes: Counts, level: int | None) -> I
 
 
 def _shares(code: SupportCode, supports: Counts, reports: int, level: int | None) -> Check:
-    """Check supports, which are sums of independent trials with probabilities from q to p."""
+    """Check supports as sums of independent trials with probabilities between q and p."""
     channel = code.channel
-    above = f"a value{_where(level)} has more supports than if all devices held it"
-    below = f"a value{_where(level)} has fewer supports than if no device held it"
+    above = f"a value{_where(level)} has more support than if all devices had it"
+    below = f"a value{_where(level)} has less support than if no device had it"
     return bounded(supports, reports, (channel.q, channel.p), (below, above), level)
 
 
@@ -107,22 +107,22 @@ def bounded(
     words: tuple[str, str],
     level: int | None = None,
 ) -> Check:
-    """Check counts of an event whose probability lies in a range, whatever the reading, by binomial bounds.
+    """Check counts of events whose probability has known bounds for every reading.
 
     Args:
         counts: The counts, integers of shape (n,).
         reports: The number of reports.
         chances: The lowest and the highest probability.
-        words: The result in words if a count is too low, and if one is too high.
-        level: The level of the hierarchy, or None.
+        words: The result as text if a count is too low, and if a count is too high.
+        level: The hierarchy level, or None.
     """
-    most, least = int(counts.max()), int(counts.min())
-    high = float(special.betainc(most, reports - most + 1, chances[1])) if most else 1.0
-    low = float(special.betainc(reports - least, least + 1, 1 - chances[0])) if least < reports else 1.0
+    highest, lowest = int(counts.max()), int(counts.min())
+    high = float(special.betainc(highest, reports - highest + 1, chances[1])) if highest else 1.0
+    low = float(special.betainc(reports - lowest, lowest + 1, 1 - chances[0])) if lowest < reports else 1.0
     p = min(1.0, 2 * len(counts) * min(high, low))
     if high < low:
-        return Check("shares", level, most / reports, p, words[1])
-    return Check("shares", level, least / reports, p, words[0])
+        return Check("shares", level, highest / reports, p, words[1])
+    return Check("shares", level, lowest / reports, p, words[0])
 
 
 def _sum(code: SupportCode, classes: Counts, reports: int, level: int | None) -> Check:
@@ -142,7 +142,7 @@ def _sum(code: SupportCode, classes: Counts, reports: int, level: int | None) ->
 
 
 def _where(level: int | None) -> str:
-    return "" if level is None else f" of level {level}"
+    return "" if level is None else f" on level {level}"
 
 
 def _chi_square(observed: Array, expected: Array) -> tuple[float, float]:

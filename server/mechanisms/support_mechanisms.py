@@ -1,9 +1,10 @@
-"""Mechanisms whose codes support values: the value itself, those of its cell, or those of a level's node.
+"""Mechanisms whose codes support values: a single value, the values in a cell, or those under a level's node.
 
-With C[v] the number of reports that support v, (C[v]/N - q) / (p - q) is an unbiased estimate of its
-frequency, so a weighted sum of frequencies is a mean over reports of the weights of the supported values.
-Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for Frequency Estimation", USENIX Security
-2017.
+If C[v] is the number of reports that support v, (C[v]/N - q) / (p - q) is an unbiased estimate of v's
+frequency, so a weighted sum of frequencies is the mean over reports of the supported values' weights.
+
+Source: Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for Frequency Estimation", USENIX
+Security 2017.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,16 +26,16 @@ from .tree import least_squares as hierarchy
 from .tree.covariance import LevelCounts, Smoothed
 from .tree.influence import influences
 
-# A hierarchy's errors of all frequencies, or of the distribution function, are exact up to this many pairs of
-# a class of codes and a value, about 20 ns each; beyond it they come from a model of the covariances.
+# A hierarchy's errors for all frequencies, or for the distribution function, are exact up to this many pairs
+# of a class and a value, which take about 20 ns each. Above this limit they come from a covariance model.
 _MAX_EXACT_PAIRS = 25_000_000
-# The same for many statistics of a hierarchy at once, in numbers that the butterflies add up.
+# The corresponding limit for computing many of a hierarchy's statistics at once, in butterfly additions.
 _MAX_EXACT_WORK = 500_000_000
 _ALWAYS_EXACT = 16
 
 
 class SupportMechanism(Mechanism):
-    """The common base of these mechanisms, which have levels, mostly one, each of which is a stratum."""
+    """The base class of these mechanisms, whose levels (usually only one) are the strata."""
 
     def __init__(self, experiment: Experiment):
         super().__init__(experiment)
@@ -54,7 +55,7 @@ class SupportMechanism(Mechanism):
         return sum(code.class_count for code in self.codes)
 
     def tree(self, reports: Sequence[float]) -> hierarchy.Tree | None:
-        """Return least squares over levels with these numbers of reports, or None without constraints."""
+        """Return the least-squares tree for these reports per level, or None without constraints."""
         return None
 
     def collapse(self, counts: Counts) -> list[Counts]:
@@ -90,14 +91,14 @@ class SupportMechanism(Mechanism):
     def invariants(self, counts: Counts) -> Iterator[Check]:
         parts = Mechanism.collapse(self, counts)
         yield from known_chances(self.stratum_chances, [int(part.sum()) for part in parts])
-        for number, (code, part) in enumerate(zip(self.codes, parts, strict=True)):
-            yield from even_runs(part, code.runs, self.stratum_number(number))
-            yield from bounded_supports(code, code.collapse(part), self.stratum_number(number))
+        for index, (code, part) in enumerate(zip(self.codes, parts, strict=True)):
+            yield from even_runs(part, code.runs, self.stratum_number(index))
+            yield from bounded_supports(code, code.collapse(part), self.stratum_number(index))
 
     def lift(self, prior: Floats) -> Floats:
         result = np.zeros(self.domain)
         for code, chance in zip(self.codes, self.stratum_chances, strict=True):
-            if chance:  # the code whose class has the smallest mass raises the belief in a value most
+            if chance:  # the class with the smallest mass raises the belief in a value the most
                 masses = code.class_weights(code.node_sums(prior))
                 odds, lightest = code.channel.odds, code.least_supports(masses)
                 lift = code.spread_out(odds / (1 + (odds - 1) * lightest), self.domain)
@@ -106,19 +107,19 @@ class SupportMechanism(Mechanism):
 
     @property
     def odds(self) -> float:
-        """The largest odds of a level; two values that differ on it reach them, as a seed separates them."""
+        """The largest odds on any level, reached by two values that a seed separates on it."""
         return max(
             c.channel.odds for c, chance in zip(self.codes, self.stratum_chances, strict=True) if chance
         )
 
     def blanket(self) -> tuple[float, float, float]:
-        """Return the blanket of two readings that differ on every level, which are least hidden.
+        """Return the blanket for two readings that differ on every level, which are the least hidden.
 
-        All readings have untrue cells in common. Since thresholds are rounded, the odds of levels differ
-        slightly. A level of lower odds is like one of the highest odds whose cells are sometimes drawn again,
-        so all levels are treated as having the highest odds, which hide less.
+        All readings share the untrue cells. Since thresholds are rounded, the levels' odds differ slightly. A
+        level with lower odds is equivalent to one with the highest odds whose cells are sometimes redrawn, so
+        all levels are treated as if they had the highest odds, which hide less.
         """
-        odds = self.odds * (1 + 1e-12)  # with a margin for rounding
+        odds = self.odds * (1 + 1e-12)  # with a margin for rounding errors
         pair = whole = 0.0
         for code, chance in zip(self.codes, self.stratum_chances, strict=True):
             lie = chance / (odds + code.channel.ratio - 1)
@@ -128,7 +129,7 @@ class SupportMechanism(Mechanism):
 
 
 class SupportDecoded(Decoded):
-    """A histogram of such a mechanism, decoded by butterflies."""
+    """A support mechanism's histogram, decoded by butterflies."""
 
     def __init__(self, mechanism: SupportMechanism, counts: Sequence[Counts]):
         super().__init__(mechanism, counts)
@@ -143,9 +144,11 @@ class SupportDecoded(Decoded):
 
     @cached_property
     def _values(self) -> list[Floats]:
-        """The estimates of all nodes, by level."""
-        own = [level.estimates if level else None for level in self._levels]
-        return hierarchy.solve(self._tree, own) if self._tree else [x for x in own if x is not None]
+        """The estimates for all nodes, by level."""
+        estimates = [level.estimates if level else None for level in self._levels]
+        return (
+            hierarchy.solve(self._tree, estimates) if self._tree else [x for x in estimates if x is not None]
+        )
 
     @cached_property
     def frequencies(self) -> Floats:
@@ -171,13 +174,13 @@ class SupportDecoded(Decoded):
 
 
 class TreeDecoded(SupportDecoded):
-    """A histogram of a hierarchy, with moments by fast exact methods or by a model of the covariances."""
+    """A hierarchy's histogram, with moments from fast exact methods or from a covariance model."""
 
     def __init__(self, mechanism: SupportMechanism, counts: Sequence[Counts]):
         super().__init__(mechanism, counts)
-        informed = [level.code.level for level in self._levels if level]
-        self._work = sum(x.t * x.g ** (x.t + 1) if x.t else x.domain for x in informed)
-        pairs = sum(map(butterfly.class_count, informed))
+        reported = [level.code.level for level in self._levels if level]
+        self._work = sum(x.t * x.g ** (x.t + 1) if x.t else x.domain for x in reported)
+        pairs = sum(map(butterfly.class_count, reported))
         self.exact = pairs * mechanism.domain <= _MAX_EXACT_PAIRS
 
     @property
@@ -210,6 +213,6 @@ class TreeDecoded(SupportDecoded):
         return hierarchy.nonnegative(self._joined_tree, frequencies)
 
     def rare_variance(self) -> float:
-        own = [x.code.channel.variance / x.reports if x else 0.0 for x in self._levels]
-        d = [np.full(n, v) for n, v in zip(self._joined_tree.nodes, own, strict=True)]
+        variances = [x.code.channel.variance / x.reports if x else 0.0 for x in self._levels]
+        d = [np.full(n, v) for n, v in zip(self._joined_tree.nodes, variances, strict=True)]
         return float(influences(self._joined_tree, d)[0].squares.mean())

@@ -1,27 +1,28 @@
-"""sw: codes around the value are likelier than all others; means need about a third of a tree's reports.
+"""sw: codes near the value are more likely than others; a mean needs a third of a tree's reports.
 
-Value v of D becomes one of D + 2b codes. Those from v to v + 2b have chance p each, all others q; p / q is at
-most e^ε. The mean of a weight over the reports estimates a linear statistic without bias if, for every value,
-the weights' mean over its codes equals the statistic's weight of that value. For neighbours this means w(v +
-2b + 1) - w(v) = (r(v + 1) - r(v)) / (p - q): weights 2b + 1 codes apart determine each other, and the start
-of each of these 2b + 1 chains is free except for one condition. Least variance in an even population then
-takes one division per chain, without any matrix, so it cannot be ill-conditioned, whatever b and D.
+Value v of D becomes one of D + 2b codes. The codes v to v + 2b have probability p each, all others q; p / q
+is at most e^ε. The mean of a weight over the reports is an unbiased estimate of a linear statistic if, for
+every value, the weights' mean over its codes equals the statistic's weight for that value. For neighbours
+this means w(v + 2b + 1) - w(v) = (r(v + 1) - r(v)) / (p - q), so weights 2b + 1 codes apart determine each
+other, and the start of each of these 2b + 1 chains is free except for one condition. Minimizing the variance
+in a uniform population then takes one division per chain and no matrix, so it is well-conditioned for all b
+and D.
 
 Privacy:
-    A code around the value is at most e^ε times likelier than another, and b is fixed beforehand.
+    A code near the value is at most e^ε times as likely as any other, and b is fixed in advance.
 
 Utility:
-    The mean without bias; docs/estimates.md has errors, docs/mathematics.md the derivation.
+    The mean is unbiased; docs/estimates.md lists its errors, and docs/mathematics.md derives them.
 
 Cost:
-    D + 2b codes; O(D + b) for a statistic.
+    D + 2b codes; O(D + b) operations per statistic.
 
 Auto:
     means.
 
 Citation:
     Li, Wang, Lopuhaä-Zwakenberg, Skoric, Li, "Estimating Numerical Distributions under Local Differential
-    Privacy", SIGMOD 2020; means from it by least squares, and integers for it, are ours.
+    Privacy", SIGMOD 2020; estimating means by least squares, and the integer version, are ours.
 """
 
 import math
@@ -40,11 +41,11 @@ from .mechanism import Mechanism, Weights
 from .workload import Workload, positions
 
 _MAX_CODES = 1 << 24
-_MOST_SEARCHED = 1 << 16  # largest domain for which reaches are compared
+_MAX_SEARCHED = 1 << 16  # largest domain for which different values of b are compared
 
 
 class Wave:
-    """The channel of D values with reach b and chances p of a code inside it and q of one outside."""
+    """The channel for D values: a code within reach b has probability p, any other code q."""
 
     def __init__(self, domain: int, reach: int, threshold: int):
         self.domain = domain
@@ -54,56 +55,56 @@ class Wave:
         self.q = (ONE - threshold) / ONE / (domain - 1)
 
     def law(self, shares: Floats) -> Floats:
-        """Return the chance of each code from shares of shape (domain,) or (domain, n); linear."""
+        """Return each code's probability, linear in the shares, shape (domain,) or (domain, n)."""
         below = np.concatenate([np.zeros((1, *shares.shape[1:])), np.cumsum(shares, axis=0)])
         code = np.arange(self.code_count)
         within = below[np.minimum(code + 1, self.domain)] - below[np.maximum(code + 1 - self.inside, 0)]
         return within * (self.p - self.q) + self.q * below[-1]
 
     def law_transposed(self, numbers: Floats) -> Floats:
-        """Return the mean of a number of the codes over each value's reports."""
+        """Return the mean of a per-code number over each value's reports."""
         below = np.append(0.0, np.cumsum(numbers))
         within = below[self.inside :] - below[: self.domain]
         return within * (self.p - self.q) + self.q * below[-1]
 
     @cached_property
     def _chains(self) -> tuple[Floats, Floats, Floats]:
-        """The chances of the codes in an even population, and which places have a code: (links, chains, 1).
+        """The codes' probabilities in a uniform population, and a mask of cells in use, (links, chains, 1).
 
-        The third array is how much a unit of each chain's start adds to the mean of the weights over the
-        first codes.
+        The third array states how much one unit of each chain's start adds to the mean of the weights over
+        the first value's codes.
         """
         links = -(-self.code_count // self.inside)
-        chances, there = np.zeros((2, links * self.inside))
+        chances, in_use = np.zeros((2, links * self.inside))
         chances[: self.code_count] = self.law(np.full(self.domain, 1 / self.domain))
-        there[: self.code_count] = 1
-        chances, there = (x.reshape(links, self.inside, 1) for x in (chances, there))
-        return chances, there, self.q * there[:, :, 0].sum(axis=0) + self.p - self.q
+        in_use[: self.code_count] = 1
+        chances, in_use = (x.reshape(links, self.inside, 1) for x in (chances, in_use))
+        return chances, in_use, self.q * in_use[:, :, 0].sum(axis=0) + self.p - self.q
 
     def weights(self, statistic: Floats) -> Floats:
-        """Return weights of the codes, shape (code_count, n), from those of the values, shape (domain, n)."""
-        chances, there, gain = self._chains
-        weights = np.zeros((there.size, statistic.shape[1]))
+        """Return code weights, shape (code_count, n), for value weights of shape (domain, n)."""
+        chances, in_use, gain = self._chains
+        weights = np.zeros((in_use.size, statistic.shape[1]))
         weights[self.inside : self.code_count] = np.diff(statistic, axis=0) / (self.p - self.q)
-        weights = weights.reshape(*there.shape[:2], -1).cumsum(axis=0)
+        weights = weights.reshape(*in_use.shape[:2], -1).cumsum(axis=0)
         total = chances.sum(axis=0)
         start = -(chances * weights).sum(axis=0) / total
-        # The first value's mean must be right too, so move the starts at the least cost in variance.
-        moved = gain[:, None] / total
-        missing = statistic[0] - self.q * (there * weights).sum(axis=(0, 1)) - gain @ start
-        start += moved * (missing / (gain @ moved))
-        return (weights + start).reshape(there.size, -1)[: self.code_count]
+        # The first value's mean must also be right, so shift the starts at the least cost in variance.
+        shift = gain[:, None] / total
+        missing = statistic[0] - self.q * (in_use * weights).sum(axis=(0, 1)) - gain @ start
+        start += shift * (missing / (gain @ shift))
+        return (weights + start).reshape(in_use.size, -1)[: self.code_count]
 
 
 def even_variance(domain: int, epsilon: int, reach: int) -> float:
-    """Return the variance of the mean if values are equally common, times reports, in squared ranges.
+    """Return the variance of the mean in a uniform population, times reports, in units of the squared range.
 
-    It is infinite if boards refuse the experiment.
+    It is infinite if boards reject the experiment.
 
     Args:
         domain: The number of values.
         epsilon: ε of a report, in micro-nats.
-        reach: b.
+        reach: The reach b.
     """
     wave = Wave(domain, reach, truth_threshold(epsilon, domain, 2 * reach + 1))
     if wave.p <= wave.q:
@@ -117,11 +118,12 @@ def even_variance(domain: int, epsilon: int, reach: int) -> float:
 def best_reach(domain: int, epsilon: int) -> tuple[int, float]:
     """Return the reach with the least even_variance(), and that variance; epsilon in micro-nats.
 
-    The variance falls up to the best reach, which is below half of the domain, and then rises.
+    As the reach grows, the variance falls until the best reach, which is less than half of the domain, and
+    then rises.
     """
-    if domain > _MOST_SEARCHED:  # beyond this the best reach is a fixed fraction of the range
-        reach, variance = best_reach(_MOST_SEARCHED, epsilon)
-        reach = min(reach * domain // _MOST_SEARCHED, (_MAX_CODES - domain) // 2)
+    if domain > _MAX_SEARCHED:  # above this limit, the best reach is a fixed fraction of the range
+        reach, variance = best_reach(_MAX_SEARCHED, epsilon)
+        reach = min(reach * domain // _MAX_SEARCHED, (_MAX_CODES - domain) // 2)
         wave = Wave(domain, reach, truth_threshold(epsilon, domain, 2 * reach + 1))
         return reach, variance if wave.p > wave.q else math.inf
     low, high = 0, domain // 2
@@ -187,12 +189,12 @@ class SquareWave(Mechanism):
 
     @property
     def plainly(self) -> str:
-        return "Each device names a value near its own more often than one further away."
+        return "Each device reports a value near its own more often than one further away."
 
     def invariants(self, counts: Counts) -> Iterator[Check]:
         words = (
-            "a code has fewer reports than if no device held a value that it stands for",
-            "a code has more reports than if all devices held values that it stands for",
+            "a code has fewer reports than if no device had a value that it represents",
+            "a code has more reports than if all devices had values that it represents",
         )
         yield bounded(counts, int(counts.sum()), (self.wave.q, self.wave.p), words)
 
@@ -202,20 +204,20 @@ class SquareWave(Mechanism):
         before = np.minimum.accumulate(np.append(ends, law))[: self.domain]
         after = np.minimum.accumulate(np.append(law, ends)[::-1])[::-1][self.wave.inside :]
         return np.maximum(
-            self.wave.p / _least(law, self.wave.inside), self.wave.q / np.minimum(before, after)
+            self.wave.p / _run_minimum(law, self.wave.inside), self.wave.q / np.minimum(before, after)
         )
 
     @property
     def odds(self) -> float:
-        """The odds of a code inside against one outside, as any two values differ in such a code."""
+        """The ratio p / q, which any two values reach on some code."""
         return self.wave.p / self.wave.q
 
 
-def _least(values: Floats, width: int) -> Floats:
-    """Return the smallest of every run of `width` neighbours."""
-    result, have = values, 1
-    while have < width:
-        step = min(have, width - have)
+def _run_minimum(values: Floats, width: int) -> Floats:
+    """Return the minimum of every run of `width` neighbours."""
+    result, covered = values, 1
+    while covered < width:
+        step = min(covered, width - covered)
         result = np.minimum(result[: len(result) - step], result[step:])
-        have += step
+        covered += step
     return result

@@ -1,4 +1,4 @@
-"""Workloads: the statistics that an experiment must estimate well, judged by their mean variance."""
+"""Workloads: the statistics that an experiment must estimate with a low mean variance."""
 
 from __future__ import annotations
 
@@ -18,28 +18,29 @@ _CHUNK = 1 << 22  # floats in memory at once
 
 
 class WorkloadError(HushmoteError):
-    """Raised if the list of ranges is empty, or a range lies outside the domain."""
+    """Raised if the list of ranges is empty or a range lies outside the domain."""
 
 
 @dataclass(frozen=True)
 class Workload:
     """Linear statistics that are all equally important.
 
-    For readings of several parts, `kind` may also be "marginals" (the values of `of_parts`, or of each part
-    by itself), "tables" (these and the joint table alike), "conditional" (the values of `of_parts` among
-    those of each value of `given`) or "differences" (between two values of `given`).
+    For readings with several parts, `kind` can also be "marginals" (the values of `of_parts`, or of each part
+    separately), "tables" (the marginals and the joint table, equally weighted), "conditional" (the values of
+    `of_parts` among the readings with each value of `given`) or "differences" (those between two values of
+    `given`).
 
     Attributes:
         kind: "frequencies" for every single value; "ranges" for every range lo < hi; "prefixes" for every
-            cumulative share, for quantiles; "mean" for the mean of the values' positions, 0 to 1; "list" for
-            the statistics in `ranges`; "texts" for none of these, but the common texts, by prefixes.
+            cumulative share (used for quantiles); "mean" for the mean of the values' positions, 0 to 1;
+            "list" for the statistics in `ranges`; "texts" for finding the common texts by their prefixes.
         ranges: Half-open pairs of indices (lo, hi), only for "list".
-        share: The share of a single value, only for "frequencies", or None for the share with the largest
-            variance.
-        levels: The number of prefixes, only for "texts"; the domain is the number of slots of each.
-        shape: The number of values of each part.
-        of_parts: Numbers of parts, rising.
-        given: Numbers of parts, rising.
+        share: A single value's share, or None for the share with the largest variance; only for
+            "frequencies".
+        levels: The number of prefixes, only for "texts", where the domain is each prefix's number of slots.
+        shape: Each part's number of values.
+        of_parts: The indices of the parts to estimate, ascending.
+        given: The indices of the parts to condition on, ascending.
     """
 
     kind: Literal[
@@ -63,30 +64,31 @@ class Workload:
 
     @staticmethod
     def of(ranges: Iterable[tuple[int, int]]) -> Workload:
-        """Return the workload of ranges lo..hi-1.
+        """Return the workload for the ranges lo..hi-1.
 
         Raises:
-            WorkloadError: If a range is invalid, or there are none.
+            WorkloadError: If a range is invalid or no range is given.
         """
         pairs = tuple((int(lo), int(hi)) for lo, hi in ranges)
         if not pairs:
             raise WorkloadError("at least one range is needed")
         for lo, hi in pairs:
             if not 0 <= lo < hi:
-                raise WorkloadError(f"a range needs 0 <= lo < hi, not {lo} and {hi}")
+                raise WorkloadError(f"a range must have 0 <= lo < hi, not {lo} and {hi}")
         return Workload("list", pairs)
 
     def check(self, domain: int) -> None:
         """Raise WorkloadError if a range lies outside range(domain)."""
         for lo, hi in self.ranges:
             if hi > domain:
-                raise WorkloadError(f"a range needs hi <= {domain}, not {lo} and {hi}")
+                raise WorkloadError(f"a range must have hi <= {domain}, not {lo} and {hi}")
 
     def energy(self, domain: int, width: int) -> float:
         """Return the mean squared length of the statistics after averaging within blocks of `width` values.
 
-        This is the mean over the workload of the sum over blocks of (values of the block in it)² / size; the
-        last block may be smaller. At width 1 it is the mean length, at width domain the root's part.
+        This is the mean over the workload of the sum over blocks of (number of the block's values in the
+        statistic)² / size; the last block may be smaller. For a width of 1 it is the mean squared length, and
+        for a width of `domain` the root's part.
         """
         return _energy(self, domain, width)
 
@@ -118,7 +120,7 @@ MEAN = Workload("mean")
 
 
 def positions(domain: int) -> Floats:
-    """Return the middle of each value as a position in the range, 0 to 1, shape (domain,)."""
+    """Return each value's midpoint as a position in the range, 0 to 1, shape (domain,)."""
     return (np.arange(domain) + 0.5) / domain
 
 
@@ -133,8 +135,9 @@ def _energy(workload: Workload, domain: int, width: int) -> float:
         return float((sums**2 / np.diff(starts, append=domain)).sum())
     if workload.kind == "list":
         return _energy_of_list(workload.ranges, domain, width)
-    # A prefix of n values, n = 0..domain, has clip(n - start, 0, size) values of a block: the whole block for
-    # `after` values of n. Full blocks form an arithmetic progression; the sums are exact integers.
+    # A prefix of n values, n = 0..domain, contains clip(n - start, 0, size) values of a block, and the whole
+    # block for `after` values of n. Full blocks form an arithmetic progression, so the sums are exact
+    # integers.
     after = full * (domain + 1) - width * full * (full + 1) // 2
     after_squared = full * (domain + 1) ** 2 - (domain + 1) * width * full * (full + 1)
     after_squared += width**2 * full * (full + 1) * (2 * full + 1) // 6

@@ -1,4 +1,4 @@
-"""The health of an aggregator, requested over HTTP from its /metrics and /healthz."""
+"""An aggregator's health, requested over HTTP from /metrics and /healthz."""
 
 import datetime
 import http.client
@@ -16,26 +16,26 @@ from ..extras import require
 from ..plain_text import one_line, shorten
 from .rejects import Rejected, rejected_reports
 
-TIMEOUT_S = 2.0  # for both answers together
-_MOST_BYTES = 1 << 20
-_MOST_LETTERS = 200
+TIMEOUT_S = 2.0  # for both responses together
+_MAX_BYTES = 1 << 20
+_MAX_LETTERS = 200
 
 
 @dataclass(frozen=True)
 class AggregatorHealth:
-    """The health of an aggregator at a moment; if it did not answer, numbers are 0 and conditions False.
+    """An aggregator's health at a point in time; if it did not answer, numbers are 0 and conditions False.
 
     Attributes:
-        is_reachable: Whether it answered.
-        problem: Why it is unhealthy or did not answer, in one sentence, or "" if it is healthy.
-        connected: Whether it is connected to the broker, with its subscription.
-        failing: Whether the store failed at the last attempt.
-        uncommitted: The number of messages received and not committed.
+        is_reachable: Whether the aggregator answered.
+        problem: A sentence saying why it is unhealthy or did not answer, or "" if it is healthy.
+        connected: Whether the aggregator is connected to the broker and subscribed.
+        failing: Whether the last attempt to write to the store failed.
+        uncommitted: The number of messages that have been received but not committed.
         lag_s: The age of the oldest of these, in seconds.
-        accepted: The number of reports counted since its start.
-        rejects: The reports rejected since its start.
-        unsigned: The number of experiments that wait for a signature.
-        expiries: For each option, the time, UTC, at which the first of its certificates expires.
+        accepted: The number of reports counted since the aggregator started.
+        rejects: The reports rejected since the aggregator started.
+        unsigned: The number of experiments waiting for a signature.
+        expiries: For each option, the time, UTC, at which its first certificate expires.
     """
 
     is_reachable: bool
@@ -51,20 +51,20 @@ class AggregatorHealth:
 
     @property
     def certificates(self) -> str:
-        """A sentence with the days on which the certificates expire, the soonest first, or "" without TLS."""
+        """A sentence listing when the certificates expire, soonest first, or "" without TLS."""
         dates = sorted((end, option) for option, end in self.expiries.items())
         listed = ", ".join(f"{option} on {end:%Y-%m-%d}" for end, option in dates)
         return listed and f"The aggregator's certificates expire: {listed}."
 
     @property
     def words(self) -> str:
-        """Its health as one sentence."""
+        """The health in one sentence."""
         if not self.is_reachable or self.problem:
             return self.problem
         if self.unsigned:
             return (
                 f"{self.unsigned:,} experiment{'s wait' if self.unsigned > 1 else ' waits'} for a signature: "
-                "the aggregator's log says which, and how to sign."
+                "the aggregator's log says which, and how to sign them."
             )
         if not self.uncommitted:
             return "The aggregator is connected to the broker, and has counted all reports."
@@ -82,24 +82,26 @@ class AggregatorHealth:
 
 
 def check_url(url: str) -> str:
-    """Return an aggregator's address without a path.
+    """Return an aggregator's base address.
 
     Raises:
-        UsageError: If the text is not such an address.
+        UsageError: If the text is not a valid address.
     """
     try:
         parts = urlsplit(url)
-        fits = parts.scheme in ("http", "https") and parts.hostname and parts.path in ("", "/")
-        if fits and not (parts.query or parts.fragment or "@" in parts.netloc) and parts.port != 0:
+        is_base_url = parts.scheme in ("http", "https") and parts.hostname and parts.path in ("", "/")
+        if is_base_url and not (parts.query or parts.fragment or "@" in parts.netloc) and parts.port != 0:
             require("prometheus_client", "an aggregator's health")
             return f"{parts.scheme}://{parts.netloc}"
     except ValueError:
         pass
-    raise UsageError(f"{one_line(url)} is not an aggregator's address: write http://HOST:PORT, of its --http")
+    raise UsageError(
+        f"{one_line(url)} is not an aggregator's address; use http://HOST:PORT, as in its --http"
+    )
 
 
 def ask(url: str, timeout_s: float = TIMEOUT_S) -> AggregatorHealth:
-    """Ask an aggregator for its health, within a timeout; this never raises.
+    """Ask an aggregator for its health within a timeout; this never raises.
 
     Args:
         url: An address from check_url().
@@ -112,17 +114,17 @@ def ask(url: str, timeout_s: float = TIMEOUT_S) -> AggregatorHealth:
         status, body = _get(f"{url}/metrics", until)
         if status != 200:
             raise ValueError(f"/metrics answers {status}")
-        return _read(body.decode(), problem)
+        return _parse_health(body.decode(), problem)
     except (OSError, http.client.HTTPException) as e:
         why = getattr(e, "reason", e)
         why = getattr(why, "strerror", None) or str(why) or type(e).__name__
-        return AggregatorHealth(False, f"The aggregator at {url} does not answer: {_fit(why)}.")
+        return AggregatorHealth(False, f"The aggregator at {url} does not answer: {_shorten(why)}.")
     except (KeyError, OverflowError, RecursionError, ValueError) as e:
-        return AggregatorHealth(False, f"The server at {url} is not an aggregator: {_fit(str(e))}.")
+        return AggregatorHealth(False, f"The server at {url} is not an aggregator: {_shorten(str(e))}.")
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Do not follow redirects: an aggregator does not send any."""
+    """Ignores redirects, because an aggregator never sends any."""
 
     def redirect_request(self, *arguments: Any, **options: Any) -> None:
         return None
@@ -133,7 +135,7 @@ _OPENER = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler({
 
 
 def _get(url: str, until: float) -> tuple[int, bytes]:
-    """Return status and body; raise OSError if it takes longer."""
+    """Return the status and body; raise TimeoutError if they do not arrive in time."""
     remaining_s = until - time.monotonic()
     if remaining_s <= 0:
         raise TimeoutError("timed out")
@@ -145,7 +147,7 @@ def _get(url: str, until: float) -> tuple[int, bytes]:
         body = b""
         while part := answer.read1(65_536):
             body += part
-            if len(body) > _MOST_BYTES:
+            if len(body) > _MAX_BYTES:
                 raise ValueError("its answer is longer than 1 MiB")
             if time.monotonic() > until:  # otherwise a server that sends a byte a second would never time out
                 raise TimeoutError("timed out")
@@ -157,10 +159,10 @@ def _reason(body: bytes) -> str:
     reason = document.get("reason") if isinstance(document, dict) else None
     if not isinstance(reason, str):
         raise ValueError("/healthz gives no reason")
-    return f"The aggregator reports a problem: {_fit(reason)}."
+    return f"The aggregator reports a problem: {_shorten(reason)}."
 
 
-def _read(text: str, problem: str) -> AggregatorHealth:
+def _parse_health(text: str, problem: str) -> AggregatorHealth:
     from prometheus_client.parser import text_string_to_metric_families  # imported only if needed
 
     metrics: dict[str, float] = {}
@@ -170,9 +172,9 @@ def _read(text: str, problem: str) -> AggregatorHealth:
         for sample in family.samples:
             if sample.name == "hushmote_certificate_expires_timestamp_seconds":
                 end = datetime.datetime.fromtimestamp(sample.value, datetime.UTC)
-                expiries[_fit(sample.labels["option"])] = end
+                expiries[_shorten(sample.labels["option"])] = end
             elif sample.name == "hushmote_reports_rejected_total":
-                reasons[_fit(sample.labels["reason"])] = int(sample.value)
+                reasons[_shorten(sample.labels["reason"])] = int(sample.value)
             elif not sample.labels:
                 metrics[sample.name] = sample.value
 
@@ -195,5 +197,5 @@ def _read(text: str, problem: str) -> AggregatorHealth:
     )
 
 
-def _fit(text: str) -> str:
-    return shorten(one_line(text), _MOST_LETTERS)
+def _shorten(text: str) -> str:
+    return shorten(one_line(text), _MAX_LETTERS)

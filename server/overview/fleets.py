@@ -1,7 +1,7 @@
 """An overview of a store's fleets: experiments with their descriptions, numbers of reports and problems.
 
-It is read again after each commit, so it has to be cheap: only the newest windows of the histograms are added
-up again, and devices' numbers are not read.
+It is refreshed after each commit, so it has to be cheap: only the newest windows are summed again, and
+devices' report numbers are not read.
 """
 
 import datetime
@@ -25,38 +25,39 @@ from .rejects import Rejected, rejected_reports
 
 State = Literal["current", "expired", "withdrawn"]
 
-# Growth of the reports after which a histogram is checked again: a check costs as much as decoding. In 1,000
-# commits of a store that doubles, that is 7 times.
+# Growth of the reports after which a histogram is checked again, because a check costs as much as decoding.
+# A store that doubles in 1,000 commits is checked 7 times.
 _GROWTH = 0.1
 
 
 @dataclass(frozen=True)
 class ExperimentOverview:
-    """An experiment of a fleet, with all its versions together.
+    """A fleet's experiment, with all its versions combined.
 
-    The analyst's texts are untrusted; control characters in them are escaped.
+    The analyst's texts are untrusted, so their control characters are escaped.
 
     Attributes:
         fleet: The fleet's name.
         name: The experiment's name.
-        type: The type of its readings.
-        window: Its kind of window.
-        purpose: Why it exists, from the newest version that says so.
-        owner: Who is responsible, likewise.
+        type: The type of the readings.
+        window: The type of windows.
+        purpose: Its purpose, from the newest version that states one.
+        owner: The person or team responsible, likewise.
         unit: The unit of its readings, likewise.
-        state: "current" while devices are asked.
-        expires: The last day, UTC, on which they are asked, or None for no end.
-        days_left: The result of days_left(), None for no end, or 0 if devices are no longer asked.
+        state: "current" while devices are being asked.
+        expires: The last day, UTC, on which they are asked, or None if there is no end date.
+        days_left: The result of days_left(), None if there is no end date, or 0 if devices are no longer
+            asked.
         versions: The number of versions.
-        reports: The number of reports in all.
-        today: The number of reports of the day, UTC, or None if windows are not days.
-        newest: The newest window with reports, or "" before the first.
+        reports: The total number of reports.
+        today: The number of reports today, UTC, or None if windows have no dates.
+        newest: The newest window with reports, or "" if there are none.
         newest_reports: The number of reports in it.
-        implausible: Why honest boards cannot have sent the histogram of a version, or "".
-        keep: How long windows are kept, or "" for ever.
+        implausible: Why honest boards cannot have sent a version's histogram, or "".
+        keep: How long windows are kept, or "" if forever.
         erased: The number of reports in windows that were erased.
         due: The next window to erase, and overdue ones.
-        unsigned: Whether devices should be asked, but the experiment is not signed.
+        unsigned: Whether devices should be asked but the experiment is not signed.
     """
 
     fleet: str
@@ -99,13 +100,13 @@ class FleetOverview:
 
     @property
     def reports(self) -> int:
-        """The number of counted reports, in all."""
+        """The total number of counted reports."""
         return sum(e.reports for e in self.experiments)
 
 
 @dataclass(frozen=True)
 class _VersionCounts:
-    """A version's reports by window, and the verdict of plausibility with the number it was based on."""
+    """A version's reports by window, and the plausibility verdict with the number of reports behind it."""
 
     windows: Mapping[str, int]
     judged: int = 0
@@ -122,11 +123,11 @@ class StoreOverview:
 
     Attributes:
         fleets: The fleets.
-        rejects: The reports for fleets that it does not have.
-        minute: The time of the overview, UTC.
+        rejects: The reports for fleets that are not in the store.
+        minute: The time of the overview, UTC, to the minute.
         version_counts: The reports of each version.
         unfinished: A line for each kind of unfinished erasure.
-        clock: Why this time cannot be right, or why an operator must accept it, or "".
+        clock: Why this time is implausible or needs an operator's approval, or "".
     """
 
     fleets: tuple[FleetOverview, ...]
@@ -138,28 +139,28 @@ class StoreOverview:
 
     @property
     def reports(self) -> int:
-        """The number of counted reports, in all."""
+        """The total number of counted reports."""
         return sum(fleet.reports for fleet in self.fleets)
 
 
 def overview(store: Store, now: datetime.datetime, before: StoreOverview | None = None) -> StoreOverview:
-    """Return a store's overview at one moment.
+    """Return an overview of a store at one point in time.
 
-    Everything is read again each minute, because older windows change when stores are merged or windows
+    Everything is read again each minute, because older windows change when stores are merged or windows are
     erased.
 
     Args:
         store: The store.
         now: The time, UTC.
-        before: An earlier result for the same store. Within a minute of it only the newest windows are added
-            up, and a histogram is checked again only after it has grown.
+        before: An earlier result for the same store. Within the same minute, only the newest windows are
+            summed again, and a histogram is checked again only if it has grown enough.
 
     Raises:
         StoreError: If the database fails.
     """
     try:
         return _overview(store, now, before)
-    except (OverflowError, TypeError, ValueError) as e:  # SQLite keeps any type in any column
+    except (OverflowError, TypeError, ValueError) as e:  # SQLite stores any type in any column
         raise StoreError(f"{store.where} is damaged: {e}") from e
 
 
@@ -177,18 +178,18 @@ def _overview(store: Store, now: datetime.datetime, before: StoreOverview | None
         clock = str(clock_fault(now, last_time(connection)) or "")
 
     def rejects_of(fleet: str) -> tuple[Rejected, ...]:
-        return rejected_reports({reason: n for of, reason, n in rows if of == fleet})
+        return rejected_reports({reason: n for name, reason, n in rows if name == fleet})
 
     fleets: list[FleetOverview] = []
     for name, is_keyed in sorted(keyed.items()):
-        of_fleet = [v for v in versions if v.fleet == name]
-        experiments = _experiments(of_fleet, counted, minute)
+        fleet_versions = [v for v in versions if v.fleet == name]
+        experiments = _experiments(fleet_versions, counted, minute)
         fleets.append(FleetOverview(name, bool(is_keyed), experiments, rejects_of(name)))
     return StoreOverview(tuple(fleets), rejects_of(""), minute, counted, unfinished, clock)
 
 
 def _count(connection: Connection, version: int, before: _VersionCounts | None) -> _VersionCounts:
-    """Return a version's reports by window; windows before the two newest known ones are reused."""
+    """Return a version's reports by window, reusing previous counts except for the two newest windows."""
     table = schema.histogram
     since = min(sorted(before.windows)[-2:], default="") if before is not None else ""
     query = select(table.c.window, func.sum(table.c.count)).where(table.c.experiment == version)
@@ -201,9 +202,9 @@ def _count(connection: Connection, version: int, before: _VersionCounts | None) 
 
 
 def _check_plausibility(connection: Connection, version: Version, counted: _VersionCounts) -> _VersionCounts:
-    """Return the counts with the verdict of plausibility, checked again if they have grown enough."""
+    """Return the counts with the plausibility verdict, which is renewed if they have grown enough."""
     reports = counted.reports
-    if reports < plausibility.LEAST_REPORTS or reports < counted.judged * (1 + _GROWTH):
+    if reports < plausibility.MIN_REPORTS or reports < counted.judged * (1 + _GROWTH):
         return counted
     table = schema.histogram
     query = select(table.c.code, func.sum(table.c.count)).where(table.c.experiment == version.id)
@@ -239,7 +240,7 @@ def _experiment(
     state: State = "withdrawn"
     if current is not None:
         state = "current" if current.published_on(day) else "expired"
-    windows = sum((Counter(one.windows) for one in counted), Counter[str]())
+    windows = sum((Counter(counts.windows) for counts in counted), Counter[str]())
     last = max((w for w in windows if w != "all"), default="all" if windows else "")
     version = current or newest
     expires = version.expires
@@ -263,7 +264,7 @@ def _experiment(
         _today(windows, version.experiment.window, day),
         last,
         windows[last],
-        next((one.implausible for one in counted if one.implausible), ""),
+        next((counts.implausible for counts in counted if counts.implausible), ""),
         newest.keep,
         sum(v.erased for v in versions),
         due(windows, newest.keep, at),
@@ -272,11 +273,11 @@ def _experiment(
 
 
 def days_left(expires: datetime.date, day: datetime.date) -> int:
-    """Return the number of days on which devices are still asked, including today.
+    """Return the number of remaining days on which devices are asked, including today.
 
     Args:
         expires: The last day, UTC; the result is 1 on that day and 0 after it.
-        day: The present day, UTC.
+        day: The current day, UTC.
     """
     return max(0, (expires - day).days + 1)
 
@@ -288,7 +289,7 @@ def _today(windows: Mapping[str, int], window: str, day: datetime.date) -> int |
 
 
 def state_words(experiment: ExperimentOverview, number: Callable[[int], str] = "{:,}".format) -> str:
-    """Return a sentence or two: whether and until when devices are asked, and whether reports came."""
+    """Say in a sentence or two whether and until when devices are asked, and whether reports have arrived."""
     e = experiment
     sentence = {
         "withdrawn": "It was withdrawn: devices are no longer asked.",

@@ -1,6 +1,6 @@
-"""A watch that notices commits to a store, and the end of an hour, when checked several times a second.
+"""Detect commits to a store, and the end of each hour, by checking several times per second.
 
-It does not read the store's rows: SQLite and PostgreSQL themselves count commits.
+The checks do not read any rows, because SQLite and PostgreSQL count commits themselves.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from ..store.store import Store
 
 Kind = Literal["ready", "absent", "other schema", "locked", "unreadable"]
 
-# The whole snapshot, because transactions do not end in the order of their numbers.
+# Compare the whole snapshot because transactions do not end in the order of their numbers.
 _MARK = {"sqlite": "PRAGMA data_version", "postgresql": "SELECT pg_current_snapshot()::text"}
 
 
 @dataclass(frozen=True)
 class StoreState:
-    """The state of a store at a moment.
+    """A store's state at a point in time.
 
     Attributes:
         kind: "ready", or why it cannot be read.
-        words: The problem and what would be right, in one sentence, or "" if it is ready.
+        words: A sentence with the problem and its solution, or "" if the store is ready.
         version: A number that changes after each commit, each change of kind, and each hour once its windows
-            are settled, since views of a quiet store become outdated as well.
+            are final, because views become outdated even without commits.
     """
 
     kind: Kind
@@ -43,13 +43,13 @@ class StoreState:
     version: int
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         """Whether it can be read."""
         return self.kind == "ready"
 
 
 def kind_of(error: StoreError) -> Kind:
-    """Return the kind of a store's state for an error."""
+    """Return the kind of store state that an error indicates."""
     kinds: dict[type[StoreError], Kind] = {
         StoreAbsent: "absent",
         OtherSchema: "other schema",
@@ -59,10 +59,10 @@ def kind_of(error: StoreError) -> Kind:
 
 
 class StoreWatch:
-    """Repeated checks of a store by SQLAlchemy URL; a context manager that several threads may use.
+    """Checks a store repeatedly, given its SQLAlchemy URL; a thread-safe context manager.
 
-    A file that was replaced, removed or created again, or a server that was down, is opened again
-    automatically. Later problems of the store are in its StoreState and never raise.
+    The store is reopened automatically after its file is replaced, removed or recreated, or its server
+    becomes available again. Later problems are reported in the StoreState and never raised.
 
     Raises:
         StoreError: If the URL is invalid.
@@ -75,13 +75,13 @@ class StoreWatch:
         self._lock = threading.Lock()
         self._reader: StoreReader | None = None
         self._connection: Connection | None = None
-        self._file: Any = None
+        self._file_identity: Any = None
         self._mark: Any = None
-        self._state = StoreState("absent", "nobody has looked yet", 0)
+        self._state = StoreState("absent", "the store has not been checked yet", 0)
 
     @property
     def store(self) -> Store | None:
-        """The store, read-only, or None if the last check could not open it."""
+        """The store, opened read-only, or None if the last check could not open it."""
         return None if self._reader is None else self._reader.store
 
     def reader(self) -> StoreReader:
@@ -102,9 +102,9 @@ class StoreWatch:
                 mark = self._read_mark()
             except StoreError as e:
                 self._close()
-                self._say(None, kind_of(e), str(e))
+                self._update(None, kind_of(e), str(e))
             else:
-                self._say(mark, "ready", "")
+                self._update(mark, "ready", "")
             return self._state
 
     def close(self) -> None:
@@ -118,25 +118,25 @@ class StoreWatch:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _say(self, mark: Any, kind: Kind, words: str) -> None:
+    def _update(self, mark: Any, kind: Kind, words: str) -> None:
         if (mark, kind, words) != (self._mark, self._state.kind, self._state.words):
             self._mark = mark
             self._state = StoreState(kind, words, self._state.version + 1)
 
     def _read_mark(self) -> Any:
         """Return a value that changes with each commit and each hour; raise StoreError on failure."""
-        file = None if self._path is None else _file(self._path)
-        if self._reader is not None and file != self._file:
+        file = None if self._path is None else _file_identity(self._path)
+        if self._reader is not None and file != self._file_identity:
             self._close()
         if self._reader is None:
-            self._reader, self._file = StoreReader(self._url), file
+            self._reader, self._file_identity = StoreReader(self._url), file
         store = self._reader.store
         with store.errors():
             if self._connection is None:
                 self._connection = store.engine.connect()
             mark = self._connection.exec_driver_sql(_MARK[self._connection.dialect.name]).scalar()
             self._connection.rollback()  # an open transaction would see this state of the store forever
-            mark = mark, _hour(), file, None if self._path is None else _content(self._path)
+            mark = mark, _hour(), file, None if self._path is None else _content_state(self._path)
             if mark != self._mark:
                 store.check_version(self._connection)
                 self._connection.rollback()
@@ -150,20 +150,20 @@ class StoreWatch:
 
 
 def _hour() -> str:
-    """Return the hour whose windows are open or not settled yet."""
+    """Return the hour whose windows are still open or not yet final."""
     return f"{datetime.datetime.now(datetime.UTC) - SETTLED:%Y-%m-%dT%H}"
 
 
-def _file(path: str) -> Any:
-    """Return the identity of a file, whether it is being written and, if not, the state of its content."""
+def _file_identity(path: str) -> Any:
+    """Return a file's identity, whether it is being written and, if not, the state of its content."""
     with suppress(OSError):
         status, writing = os.stat(path), is_being_written(path)
-        return status.st_dev, status.st_ino, writing, None if writing else _content(path)
+        return status.st_dev, status.st_ino, writing, None if writing else _content_state(path)
     return None
 
 
-def _content(path: str) -> Any:
-    """Return a value that changes if a file is changed other than by commits, such as by copying over it."""
+def _content_state(path: str) -> Any:
+    """Return a value that changes if a file is modified other than by commits, such as by overwriting."""
     with suppress(OSError):
         status = os.stat(path)
         return status.st_size, status.st_mtime_ns

@@ -1,1 +1,1 @@
-"""The aggregator as a process: signals, log, metrics and health."""
+"""The aggregator's process: signals, logging, metrics and health."""

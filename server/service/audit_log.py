@@ -1,4 +1,4 @@
-"""The audit log of a store: one JSON line for each act, without device ids, addresses or readings."""
+"""A store's audit log: one JSON line per action, without device ids, addresses or readings."""
 
 import datetime
 import getpass
@@ -14,20 +14,20 @@ VARIABLE = "HUSHMOTE_AUDIT_LOG"
 
 
 class AuditLogError(HushmoteError):
-    """Raised when the audit log cannot be written; the text says why."""
+    """Raised when the audit log cannot be written; the message says why."""
 
 
 class AuditLog:
-    """A file to which lines are appended; without a path no log is kept.
+    """A file to which lines are appended; without a path, there is no log.
 
-    It is opened for each line, so that it may be renamed at any time.
+    The file is opened for each line, so that it may be renamed at any time.
     """
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
 
     def check(self) -> None:
-        """Check that the log can be written, before the act.
+        """Check that the log can be written, before an action is performed.
 
         Raises:
             AuditLogError: If it cannot be written.
@@ -35,12 +35,12 @@ class AuditLog:
         self._append(b"")
 
     def note(self, who: str, action: str, **facts: object) -> None:
-        """Append an act.
+        """Append an action to the log.
 
         Args:
-            who: The name of the actor.
-            action: The action.
-            facts: Further fields.
+            who: The name of the user who performs the action.
+            action: The action's name.
+            facts: Additional fields of the JSON line.
 
         Raises:
             AuditLogError: If the log cannot be written.
@@ -55,27 +55,27 @@ class AuditLog:
         with refusing(AuditLogError, f"write the audit log {self.path}"):
             file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             try:
-                _give_away(file, self.path)
+                _set_owner(file, self.path)
                 os.write(file, line)  # in one write, because other processes append as well
             finally:
                 os.close(file)
 
 
-def _give_away(file: int, path: Path) -> None:
-    """Give a file that root has just created to the owner of its folder, who appends to it as well."""
+def _set_owner(file: int, path: Path) -> None:
+    """Give a file that root has just created to its folder's owner, who also appends to it."""
     if os.name == "posix" and os.geteuid() == 0 and not os.fstat(file).st_size:
         owner = path.parent.stat()
         os.fchown(file, owner.st_uid, owner.st_gid)
 
 
 def audit_log(store: str, environ: Mapping[str, str] | None = None) -> AuditLog:
-    """Return the log of a store: HUSHMOTE_AUDIT_LOG, or a file beside an SQLite store.
+    """Return a store's log: the file in HUSHMOTE_AUDIT_LOG, or a file next to a SQLite store.
 
-    A PostgreSQL store has a log only if the variable names one.
+    A PostgreSQL store has a log only if the variable is set.
 
     Args:
         store: The store's URL.
-        environ: The environment; None for this process's.
+        environ: The environment variables; None for this process's.
 
     Raises:
         StoreError: If the URL is invalid.
@@ -89,7 +89,7 @@ def audit_log(store: str, environ: Mapping[str, str] | None = None) -> AuditLog:
 
 
 def system_user() -> str:
-    """Return the name of the user that runs this process, from the system and not from the environment."""
+    """Return the name of the user running this process, from the system rather than the environment."""
     if os.name != "posix":
         return getpass.getuser()
     import pwd

@@ -1,8 +1,8 @@
-"""A small HTTP server in a thread of its own, for an ASGI application, that survives any client.
+"""A small HTTP server that runs an ASGI application in its own thread and survives any client.
 
-uvicorn can neither drop the connection that has waited longest nor set a deadline for a request: a client
-that sends a byte a minute would keep a connection for ever. This server does both. It handles no signals, and
-it does not log clients' mistakes.
+uvicorn can neither drop the connection that has waited longest nor set a deadline for a request, so a client
+that sends a byte a minute could keep a connection open forever. This server does both. It does not handle
+signals or log clients' errors.
 """
 
 import asyncio
@@ -18,20 +18,20 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ..errors import HushmoteError
 
-REQUEST_S = 10.0  # from the connection, or the previous answer, until the client has read the answer
-MOST_CONNECTIONS = 128
-_WAITING = 1024  # connections that the system queues, so that a crowd does not make others retry
-ACCEPTS_PER_TURN = 8  # in each turn of the loop; excess connections are closed within three turns
+REQUEST_S = 10.0  # from the connection or the previous response until the client has read the response
+MAX_CONNECTIONS = 128
+_WAITING = 1024  # connections that the system queues, so that clients need not retry after a burst
+ACCEPTS_PER_TURN = 8  # per turn of the loop; excess connections are closed within three turns
 _HEAD_BYTES = 8192
-_AFTER_GRACE_S = 2.0
+_JOIN_S = 2.0  # added to the grace period when waiting for the server's thread
 
 
 class EndpointError(HushmoteError):
-    """Raised for an endpoint's address that is unusable; the text says why and what would be right."""
+    """Raised for an endpoint address that cannot be used; the message says why and what to do."""
 
 
 def parse_endpoint(text: str) -> tuple[str, int]:
-    """Return host and port of host:port.
+    """Return the host and port in "host:port".
 
     Raises:
         EndpointError: If the text has another form.
@@ -46,7 +46,7 @@ def parse_endpoint(text: str) -> tuple[str, int]:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens there, on a free port for port 0.
+    """Return a socket that listens on this host and port; port 0 chooses a free port.
 
     Raises:
         EndpointError: If the address cannot be used.
@@ -63,13 +63,13 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class BoundedHTTP(H11Protocol):
-    """A connection that ends when a request takes too long, or when too many others came after it.
+    """A connection that is closed when a request takes too long or when there are too many newer connections.
 
     It ignores connections that become WebSockets.
 
     Args:
-        most: Connections at a time.
-        request_s: A request's time, seconds; None for REQUEST_S.
+        most: The largest number of simultaneous connections.
+        request_s: The time limit for a request, seconds; None for REQUEST_S.
     """
 
     def __init__(self, *arguments: Any, most: int, request_s: float | None = None, **options: Any) -> None:
@@ -84,20 +84,21 @@ class BoundedHTTP(H11Protocol):
         others = [c for c in self.connections if isinstance(c, BoundedHTTP)]
         if len(others) > self._most:
             # Close the connection that has waited longest, idle ones first.
-            oldest = min(others, key=lambda c: (c.is_asking, c.deadline.when()))
-            self.connections.discard(oldest)  # now, as connection_lost() comes in a later turn
+            oldest = min(others, key=lambda c: (c.has_pending_request, c.deadline.when()))
+            # Immediately, because connection_lost() is called in a later turn.
+            self.connections.discard(oldest)
             oldest.transport.abort()
 
     @property
-    def is_asking(self) -> bool:
-        """Whether a whole request has arrived whose answer is not complete."""
+    def has_pending_request(self) -> bool:
+        """Whether a complete request has arrived whose response is not complete."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def _set_deadline(self) -> None:
         self.deadline = self.loop.call_later(self.request_s, self.transport.abort)
 
     def on_response_complete(self) -> None:
-        """Start the deadline of the next request."""
+        """Start the next request's deadline."""
         self.deadline.cancel()
         self._set_deadline()
         super().on_response_complete()
@@ -114,7 +115,7 @@ class BoundedHTTP(H11Protocol):
 
 
 class PatientServer(uvicorn.Server):
-    """A server that accepts few connections at once and lets many wait; asyncio has one number for both."""
+    """A server that accepts few connections per turn but queues many; asyncio uses one number for both."""
 
     def __init__(self, config: uvicorn.Config, grace_s: float) -> None:
         super().__init__(config)
@@ -139,15 +140,15 @@ class PatientServer(uvicorn.Server):
 
 
 def config(application: Any, *, most: int, request_s: float | None = None, **options: Any) -> uvicorn.Config:
-    """Return uvicorn's configuration of such a server.
+    """Return a uvicorn configuration for such a server.
 
     Args:
         application: An ASGI application.
         most: As in BoundedHTTP.
         request_s: As in BoundedHTTP.
-        options: Uvicorn's, which take precedence.
+        options: Passed to uvicorn.Config, overriding the defaults.
     """
-    usual = {
+    defaults = {
         "http": functools.partial(BoundedHTTP, most=most, request_s=request_s),
         "ws": "none",
         "loop": "asyncio",
@@ -161,22 +162,23 @@ def config(application: Any, *, most: int, request_s: float | None = None, **opt
         "backlog": ACCEPTS_PER_TURN,
         "h11_max_incomplete_event_size": _HEAD_BYTES,
     }
-    return uvicorn.Config(application, **usual | options)
+    return uvicorn.Config(application, **defaults | options)
 
 
 class BoundedServer:
     """Serves an ASGI application at host:port, as a context manager.
 
     Args:
-        host: Name or address.
-        port: 0 for a free one.
+        host: The host name or address to listen on.
+        port: The port; 0 for a free one.
         application: An ASGI application.
-        most_connections: At a time; beyond it the oldest connection is closed, idle ones first.
-        grace_s: Seconds for running requests at the end.
+        most_connections: The largest number of simultaneous connections, above which the oldest connection is
+            closed, idle ones first.
+        grace_s: Seconds that running requests have to finish when the server stops.
         request_s: As in BoundedHTTP.
 
     Attributes:
-        port: The port on which it listens.
+        port: The port on which the server listens.
 
     Raises:
         EndpointError: If the address cannot be used.
@@ -188,13 +190,13 @@ class BoundedServer:
         port: int,
         application: Any,
         *,
-        most_connections: int = MOST_CONNECTIONS,
+        most_connections: int = MAX_CONNECTIONS,
         grace_s: float = 1.0,
         request_s: float | None = None,
     ) -> None:
         self._socket = listen(host, port)
         self.port: int = self._socket.getsockname()[1]
-        self._patience_s = grace_s + _AFTER_GRACE_S
+        self._patience_s = grace_s + _JOIN_S
         graceful = {"timeout_graceful_shutdown": int(self._patience_s)}
         self._server = PatientServer(
             config(application, most=most_connections, request_s=request_s, **graceful), grace_s
@@ -208,4 +210,4 @@ class BoundedServer:
 
     def __exit__(self, *exc: object) -> None:
         self._server.should_exit = True
-        self._thread.join(self._patience_s + _AFTER_GRACE_S)
+        self._thread.join(self._patience_s + _JOIN_S)

@@ -1,4 +1,4 @@
-"""Access to an HTTP server: from this machine only or with a token, and from which web pages."""
+"""Decide who may access an HTTP server: this machine only or token holders, and which web pages."""
 
 import ipaddress
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ Headers = Mapping[str, str]
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only programs of this machine can reach a server that listens there."""
+    """Return whether only programs on this machine can reach a server that listens on this host."""
     if host == "localhost":
         return True
     try:
@@ -19,7 +19,7 @@ def is_loopback(host: str) -> bool:
 
 
 def host_name(headers: Headers) -> str:
-    """Return the name or address in a Host header, without its port, or ""."""
+    """Return the name or address in the Host header without its port, or "" if it is missing."""
     try:
         return urlsplit(f"//{headers.get('host', '')}").hostname or ""
     except ValueError:
@@ -27,7 +27,7 @@ def host_name(headers: Headers) -> str:
 
 
 def is_own_page(headers: Headers) -> bool:
-    """Return whether a request comes from no web page, or from a page of the host that it addresses."""
+    """Return whether a request does not come from a web page, or comes from a page of this host."""
     origin = headers.get("origin")
     return origin is None or origin.partition("://")[2].lower() == headers.get("host", "").lower()
 

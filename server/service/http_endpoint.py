@@ -1,4 +1,4 @@
-"""/metrics and /healthz over HTTP, answered in a separate thread, even while a commit hangs."""
+"""Serve /metrics and /healthz over HTTP in a separate thread, which answers even while a commit hangs."""
 
 import json
 from collections.abc import Callable
@@ -17,13 +17,13 @@ class Endpoint(BoundedServer):
     """An aggregator's HTTP server, as a context manager.
 
     Args:
-        host: Name or address.
-        port: 0 for a free one.
-        metrics: Returns the text of GET /metrics.
-        problem: Returns why GET /healthz should answer 503; None for 200.
+        host: The host name or address to listen on.
+        port: The port; 0 for a free one.
+        metrics: Returns the response body for GET /metrics.
+        problem: Returns the reason for answering GET /healthz with 503; None for 200.
 
     Attributes:
-        port: The port on which it listens.
+        port: The port on which the server listens.
 
     Raises:
         EndpointError: If the address cannot be used.
@@ -49,7 +49,7 @@ def health(reason: str | None) -> Response:
     """Return the answer to GET /healthz.
 
     Args:
-        reason: Why it is not healthy; None if it is healthy.
+        reason: Why the service is not healthy; None if it is healthy.
     """
     body = {"healthy": True} if reason is None else {"healthy": False, "reason": reason}
     status = 200 if reason is None else 503

@@ -1,7 +1,7 @@
-"""An aggregator's metrics for Prometheus, none of them about single devices.
+"""An aggregator's metrics for Prometheus, none of which describes a single device.
 
-The only labels are a reject's reason and the option that names a certificate. Counters and gauges are read
-from the aggregator at each scrape, so that they agree with each other.
+The only labels are the reason for a rejection and the option that names a certificate. Counters and gauges
+are read from the aggregator at each scrape, so that they are consistent.
 """
 
 import logging
@@ -26,10 +26,10 @@ _REPORTS = (1, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000)
 
 
 class Metrics(Collector):
-    """The metrics of one aggregator in a registry of their own.
+    """One aggregator's metrics, in a separate registry.
 
-    watch() names the aggregator; note_commit() is called after each commit with its messages and seconds;
-    text() is the answer to a scrape.
+    watch() sets the aggregator; note_commit() is called after each commit with the number of its messages and
+    its duration in seconds; text() returns the response to a scrape.
     """
 
     def __init__(self) -> None:
@@ -37,24 +37,24 @@ class Metrics(Collector):
         ProcessCollector(registry=self._registry)
         self._seconds = Histogram(
             "hushmote_commit_seconds",
-            "Time to judge a batch and commit it durably.",
+            "Time to check a batch and commit it durably.",
             buckets=_SECONDS,
             registry=self._registry,
         )
         self._reports = Histogram(
             "hushmote_batch_reports",
-            "Messages of a committed batch.",
+            "Messages in a committed batch.",
             buckets=_REPORTS,
             registry=self._registry,
         )
 
     def watch(self, counters: Callable[[], Counters], condition: Callable[[], Condition]) -> None:
-        """Set where the metrics are read; call it once."""
+        """Set the functions that return the current values; call it once."""
         self._counters, self._condition = counters, condition
         self._registry.register(self)
 
     def add(self, collector: Collector) -> None:
-        """Serve another collector's metrics too."""
+        """Also serve another collector's metrics."""
         self._registry.register(collector)
 
     def note_commit(self, messages: int, seconds: float) -> None:
@@ -63,7 +63,7 @@ class Metrics(Collector):
         self._reports.observe(messages)
 
     def text(self) -> bytes:
-        """Return everything in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
@@ -82,24 +82,26 @@ class Metrics(Collector):
         yield CounterMetricFamily(
             "hushmote_commit_failures", "Commits that failed in the store.", value=counters.failures
         )
-        for name, words, value in (
+        for name, help_text, value in (
             ("connected", "1 while the broker has accepted the connection.", condition.connected),
             ("subscribed", "1 while the broker has accepted the subscription.", condition.subscribed),
             ("store_failing", "1 if the store failed at the last attempt.", condition.failing),
             ("uncommitted_messages", "Messages received and not committed yet.", condition.uncommitted),
-            ("oldest_uncommitted_seconds", "Age of the oldest of these.", condition.oldest_s),
+            ("oldest_uncommitted_seconds", "Age of the oldest uncommitted message.", condition.oldest_s),
             ("since_turn_seconds", "Time since the last turn of the main loop.", condition.since_turn_s),
             ("experiments_published", "Experiments retained at the broker.", condition.published),
-            ("experiments_unsigned", "Experiments that wait for a signature.", condition.unsigned),
+            ("experiments_unsigned", "Experiments waiting for a signature.", condition.unsigned),
         ):
-            yield GaugeMetricFamily(f"hushmote_{name}", words, value=float(value))
+            yield GaugeMetricFamily(f"hushmote_{name}", help_text, value=float(value))
         if condition.since_commit_s is not None:
-            words = "Time since the last commit; absent before the first."
-            yield GaugeMetricFamily("hushmote_since_commit_seconds", words, value=condition.since_commit_s)
+            help_text = "Time since the last commit; absent before the first."
+            yield GaugeMetricFamily(
+                "hushmote_since_commit_seconds", help_text, value=condition.since_commit_s
+            )
 
 
 class CertificateEnds(Collector):
-    """When certificates expire, by option, read once an hour; options without a file are left out."""
+    """The certificates' expiry dates by option, read once an hour; options without a file are omitted."""
 
     def __init__(self, files: Mapping[str, Path | None]) -> None:
         self._files = {option: path for option, path in files.items() if path is not None}
@@ -107,11 +109,11 @@ class CertificateEnds(Collector):
         self._due_at = float("-inf")
 
     def describe(self) -> list[Metric]:
-        """Return nothing, so that registering it does not read any file yet."""
+        """Return an empty list, so that registering the collector does not read any files."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the dates as last read; a file that became unreadable keeps its last value."""
+        """Yield the expiry dates as last read; an unreadable file keeps its last value."""
         if time.monotonic() >= self._due_at:
             self._due_at = time.monotonic() + _CERTIFICATES_S
             for option, path in self._files.items():
@@ -122,7 +124,7 @@ class CertificateEnds(Collector):
         if self._ends:
             family = GaugeMetricFamily(
                 "hushmote_certificate_expires_timestamp_seconds",
-                "When the first certificate in a file ends, unix time.",
+                "When the first certificate in a file expires, unix time.",
                 labels=["option"],
             )
             for option, end in self._ends.items():

@@ -1,6 +1,6 @@
-"""The aggregator as a process: its end by SIGTERM or Ctrl-C, its messages to systemd, its log.
+"""The aggregator's process: stopping at SIGTERM or Ctrl-C, notifying systemd, and logging.
 
-The log has plain lines, or one JSON object a line; never a device id, payload or client.
+The log has plain lines or one JSON object per line, and never contains a device id, payload or client.
 """
 
 import contextlib
@@ -25,16 +25,16 @@ from ..plain_text import one_line
 
 log = logging.getLogger(__name__)
 
-READY = "ready"  # the line on standard output when it is subscribed and experiments are published
+READY = "ready"  # printed to standard output once the aggregator is subscribed and experiments are published
 
-STOP_S = 20.0  # longer than a store waits for a lock, shorter than a service manager waits for us
+STOP_S = 20.0  # longer than a store waits for a lock, shorter than a service manager waits
 _TICK_S = 0.2
 _WATCHDOG_S = 10.0
 _MINUTE_S = 60.0
 
 
 class Fault(HushmoteError):
-    """Raised for a bug in Hushmote. No report, broker or store can cause it; please report it."""
+    """Raised for a bug in Hushmote, which no report, broker or store should be able to cause."""
 
 
 class TextLines(logging.Formatter):
@@ -49,7 +49,7 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """Formats records as one object a line: time (UTC), level, event, and `extra={"fields": ...}`."""
+    """Formats records as one object per line with time (UTC), level, event and `extra={"fields": ...}`."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -76,9 +76,9 @@ def announce_ready() -> None:
 
 
 def notify(**fields: str | int) -> None:
-    """Send fields such as READY=1, STATUS=..., WATCHDOG=1 or STOPPING=1 to systemd; never raises.
+    """Send fields such as READY=1, STATUS=..., WATCHDOG=1 or STOPPING=1 to systemd, without ever raising.
 
-    It uses the socket of sd_notify(3); without a socket nobody is listening.
+    It uses the socket described in sd_notify(3), and does nothing if there is no socket.
     """
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
@@ -91,7 +91,7 @@ def notify(**fields: str | int) -> None:
 
 @contextlib.contextmanager
 def catch_signals(callback: Callable[[], object] = lambda: None) -> Iterator[list[int]]:
-    """Yield the list of received SIGTERMs and SIGINTs, and call the callback at each."""
+    """Yield the list of received SIGTERMs and SIGINTs, and call the callback for each."""
     received: list[int] = []
 
     def on_signal(number: int, _frame: object) -> None:
@@ -107,14 +107,14 @@ def catch_signals(callback: Callable[[], object] = lambda: None) -> Iterator[lis
 
 
 def run(aggregator: Aggregator) -> None:
-    """Run an aggregator until SIGTERM, SIGINT or its own end.
+    """Run an aggregator until SIGTERM or SIGINT arrives or it ends.
 
-    After a signal it commits and acknowledges what has arrived. If the store hangs, it gives up after STOP_S
-    seconds or a second signal, and the process ends with status 0: messages that were not committed were not
-    acknowledged either, and wait at the broker.
+    After a signal it commits and acknowledges everything that has arrived. If the store hangs, it gives up
+    after STOP_S seconds or a second signal, and the process ends with status 0, because uncommitted messages
+    were not acknowledged and stay at the broker.
 
     Raises:
-        HushmoteError: As Aggregator.run() raises it.
+        HushmoteError: If Aggregator.run() raises it.
         Fault: If a bug ended the aggregator.
     """
     errors: list[BaseException] = []
@@ -122,25 +122,25 @@ def run(aggregator: Aggregator) -> None:
     def work() -> None:
         try:
             aggregator.run()
-        except BaseException as e:  # it belongs to the main thread
+        except BaseException as e:  # raised again in the main thread
             errors.append(e)
 
-    # A separate thread, because inside a database driver the main thread would not handle a signal.
+    # Use a separate thread because the main thread cannot handle signals while inside a database driver.
     thread = Thread(target=work, name="aggregator", daemon=True)
     with catch_signals(aggregator.stop) as received:
         thread.start()
         _watch(aggregator, thread, received)
         counters = aggregator.counters
-        if thread.is_alive():  # inside `with`, so that one more signal does not set the exit status
+        if thread.is_alive():  # inside `with`, so that another signal does not set the exit status
             waiting = aggregator.condition.uncommitted
             _log_counters(f"stopped without the store: {waiting} messages wait at the broker; ", counters)
             logging.shutdown()
             sys.stdout.flush()
-            os._exit(0)  # a thread that hangs in a driver could keep the interpreter from ending
+            os._exit(0)  # a thread that hangs in a driver could keep the interpreter from exiting
     for error in errors:
         if isinstance(error, (HushmoteError, LDPError)):
             raise error
-        # Anything else is a bug. Its text may contain device data: log only the places, innermost last.
+        # Anything else is a bug. Its text may contain device data, so log only the locations, innermost last.
         frames = traceback.extract_tb(error.__traceback__)[-6:]
         places = " > ".join(f"{os.path.basename(f.filename)}:{f.lineno}" for f in frames)
         where = f"{type(error).__name__} at {places}"
@@ -171,7 +171,8 @@ def _watch(aggregator: Aggregator, thread: Thread, received: Sequence[int]) -> N
         if now - minute >= _MINUTE_S:
             _log_rejects(last, aggregator.counters, now - minute)
             if condition.state and not condition.connected:
-                log.warning("%s", condition.state)  # each minute, for anyone who looks later
+                # Repeated every minute, for anyone who reads the log later.
+                log.warning("%s", condition.state)
             minute, last = now, aggregator.counters
 
 

@@ -1,4 +1,4 @@
-"""Named tokens of the page and the door, read again when their file changes."""
+"""Named tokens for the page and the door, reloaded when their file changes."""
 
 import hmac
 import logging
@@ -11,11 +11,11 @@ from pathlib import Path
 from ..errors import UsageError, refusing
 from ..private_file import readable_by_others
 
-_LEAST_TOKEN = 16  # characters
-_MOST_BYTES = 65_536
-_NO_NAME = "token"
+_MIN_TOKEN = 16  # characters
+_MAX_BYTES = 65_536
+_DEFAULT_NAME = "token"
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,32}", re.ASCII)
-# A file may change twice within one tick of the file system's clock.
+# A file may change twice within one tick of the file system's clock, so wait before trusting its time.
 _UNSETTLED_S = 2.0
 _Mark = tuple[int, ...]
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class Tokens:
-    """Tokens by the names of their holders."""
+    """Tokens by their holders' names."""
 
     def __init__(self, by_name: Mapping[str, str]) -> None:
         self._by_name = by_name
@@ -33,7 +33,7 @@ class Tokens:
         return self._by_name
 
     def name_of(self, candidate: str | None) -> str | None:
-        """Return the name of a token's holder, or None for a wrong token; compares in constant time."""
+        """Return a token holder's name, or None for a wrong token; the comparison takes constant time."""
         holder = None
         for name, token in self.current().items():
             if candidate is not None and hmac.compare_digest(candidate.encode(), token.encode()):
@@ -42,23 +42,23 @@ class Tokens:
 
 
 class TokenFile(Tokens):
-    """The tokens in a file that only its owner may read; a change takes effect with the next request.
+    """The tokens in a file that only its owner may read; a change takes effect at the next request.
 
-    A line is NAME TOKEN. A line of one word is a token without a name; # begins a comment. While the file
-    cannot be read, all access is refused.
+    Each line is NAME TOKEN, or only a token without a name; # starts a comment. While the file cannot be
+    read, all access is refused.
 
     Raises:
-        UsageError: If the file cannot be read at the start.
+        UsageError: If the file cannot be read initially.
     """
 
     def __init__(self, path: Path) -> None:
         self._path, self._fault = path, ""
-        self._mark = self._mark_now()
+        self._mark = self._current_mark()
         super().__init__(_read(path))
 
     def current(self) -> Mapping[str, str]:
-        """Return the valid tokens by name; read the file again if it has changed."""
-        mark = self._mark_now()
+        """Return the valid tokens by name, reloading the file if it has changed."""
+        mark = self._current_mark()
         if mark != self._mark or not mark:
             self._mark = mark
             try:
@@ -66,15 +66,15 @@ class TokenFile(Tokens):
                 self._fault = ""
             except UsageError as e:
                 self._by_name = {}
-                self._complain(f"{e}; until then all access is refused")
+                self._log_fault(f"{e}; all access is refused until then")
         return self._by_name
 
-    def _complain(self, fault: str) -> None:
+    def _log_fault(self, fault: str) -> None:
         if fault != self._fault:
             self._fault = fault
             log.error("%s", fault)
 
-    def _mark_now(self) -> _Mark:
+    def _current_mark(self) -> _Mark:
         """Return a value that changes with the file, or () if a change could go unnoticed."""
         try:
             status = os.stat(self._path)
@@ -86,28 +86,28 @@ class TokenFile(Tokens):
 
 
 def _read(path: Path) -> dict[str, str]:
-    """Return the tokens by name; messages never quote the file, because it contains secrets."""
-    must = f"{path} must contain a token, or NAME TOKEN on each line"
+    """Return the tokens by name; error messages never quote the file, because it contains secrets."""
+    rule = f"{path} must contain a token, or NAME TOKEN on each line"
     try:
         with refusing(UsageError, f"read the token {path}"), open(path, encoding="utf-8") as f:
             mode = os.fstat(f.fileno()).st_mode
-            lines = f.read(_MOST_BYTES).splitlines()
+            lines = f.read(_MAX_BYTES).splitlines()
     except UnicodeDecodeError:
-        raise UsageError(must) from None
+        raise UsageError(rule) from None
     if readable_by_others(path, mode):
-        raise UsageError(f"{path} can be read by others: chmod 600 it")
+        raise UsageError(f"{path} can be read by others: run `chmod 600` on it")
     tokens: dict[str, str] = {}
     for words in (line.split() for line in lines if not line.lstrip().startswith("#")):
         if not words:
             continue
-        name, token = words if len(words) == 2 else (_NO_NAME, " ".join(words))
+        name, token = words if len(words) == 2 else (_DEFAULT_NAME, " ".join(words))
         if _NAME.fullmatch(name) is None:
-            raise UsageError(f"{must}: a name is 1 to 32 of letters, digits, ., _ and -")
+            raise UsageError(f"{rule}: a name must be 1 to 32 letters, digits, ., _ and -")
         if name in tokens or token in tokens.values():
-            raise UsageError(f"{must}, no two alike")
+            raise UsageError(f"{rule}, without duplicates")
         tokens[name] = check_token(token, path)
     if not tokens:
-        raise UsageError(must)
+        raise UsageError(rule)
     return tokens
 
 
@@ -117,8 +117,8 @@ def check_token(token: str, path: Path) -> str:
     Raises:
         UsageError: If the token is easy to guess or to mistype.
     """
-    if len(token) < _LEAST_TOKEN or not all("!" <= c <= "~" for c in token):
+    if len(token) < _MIN_TOKEN or not all("!" <= c <= "~" for c in token):
         raise UsageError(
-            f"{path} must contain a token of {_LEAST_TOKEN} or more letters and digits: openssl rand -hex 16"
+            f"{path} must contain a token of {_MIN_TOKEN} or more letters and digits: openssl rand -hex 16"
         )
     return token

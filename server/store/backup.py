@@ -1,4 +1,4 @@
-"""Copies a SQLite store as of one moment, while other processes go on writing to it."""
+"""Copy a snapshot of a SQLite store while other processes continue to write to it."""
 
 import os
 import sqlite3
@@ -10,35 +10,35 @@ from .. import private_file
 from ..errors import refusing
 from .database import BUSY_TIMEOUT_S, StoreError, parse_url
 
-_STEP_PAGES = 4096  # 16 MiB are copied between two reports of progress
+_STEP_PAGES = 4096  # 16 MiB between two progress reports
 
 
 class BackupRefused(StoreError):
-    """Raised when a copy cannot be made; the text says why and what would be right."""
+    """Raised when a copy cannot be created; the message says why and what to do."""
 
 
 def backup(
     url: str, file: Path, advance: Callable[[float], object] = lambda _: None, step_pages: int = _STEP_PAGES
 ) -> int:
-    """Copy a SQLite store, of any schema version, to a new file of mode 0600.
+    """Copy a SQLite store of any schema version to a new file with mode 0600.
 
     When this returns, the copy is on disk and every page has been checked. A failure leaves no file.
 
     Args:
         url: The store's URL.
         file: The file to create.
-        advance: Called with each further share of the work that is done, 0 to 1.
+        advance: Called as work progresses, with the additional share that is done, 0 to 1.
         step_pages: The number of pages to copy between two calls of advance.
 
     Returns:
         The size of the copy in bytes.
 
     Raises:
-        BackupRefused: If the store is in PostgreSQL, missing, damaged or another program's database, or the
-            file exists already.
+        BackupRefused: If the store is in PostgreSQL, missing, damaged or another program's database, or if
+            the file already exists.
     """
     path = _path(url)
-    exists = f"{file} exists: a backup never replaces a file, give another name"
+    exists = f"{file} already exists; choose another name, because a backup never replaces a file"
     if file.exists():
         raise BackupRefused(exists)
     if not file.parent.is_dir():
@@ -46,7 +46,7 @@ def backup(
     part = file.with_name(file.name + ".part")
     try:
         with refusing(BackupRefused, f"write {file}", exists):
-            # Create it before SQLite opens it, to set its mode. A file from a killed backup may be replaced.
+            # Create it before SQLite opens it, to set its mode. A killed backup's file may be replaced.
             part.unlink(missing_ok=True)
             private_file.create(part, b"")
             _copy(path, part, advance, step_pages)
@@ -56,7 +56,7 @@ def backup(
                 os.link(part, file)
             except FileExistsError:
                 raise
-            except OSError:  # a memory stick's file system has no links
+            except OSError:  # the file system has no links, as on a memory stick
                 private_file.create(file, b"")
                 os.replace(part, file)
             private_file.sync(file.parent)
@@ -72,7 +72,7 @@ def _path(url: str) -> Path:
     location = parse_url(url)
     if location.get_backend_name() != "sqlite":
         raise BackupRefused(
-            "a PostgreSQL store is backed up with its own tools: pg_dump --format=custom, or pg_basebackup"
+            "back up a PostgreSQL store with PostgreSQL's tools: pg_dump --format=custom, or pg_basebackup"
         )
     path = Path(location.database or "")
     if not path.is_file():
@@ -89,7 +89,7 @@ def _copy(path: Path, part: Path, advance: Callable[[float], object], step_pages
         share_left = remaining / pages
 
     with closing(sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)) as source:
-        # One transaction around all steps copies one state, and in WAL mode no writer has to wait.
+        # One transaction around all steps copies a single snapshot; in WAL mode, writers do not have to wait.
         source.execute("BEGIN")
         tables = source.execute("SELECT name FROM sqlite_master WHERE name = 'schema_version'").fetchall()
         if not tables:

@@ -1,7 +1,7 @@
-"""Checks the invariants of a store row by row: `hushmote store check`.
+"""Check the invariants of a store row by row, for `hushmote store check`.
 
-Above all, every report in a histogram must have its number in a dedupe set, and the reverse. A report that
-was counted twice, or acknowledged and lost, breaks this rule.
+Most importantly, every report in a histogram must have its number in a dedupe set, and vice versa. A report
+that was counted twice, or acknowledged but lost, violates this invariant.
 """
 
 import datetime
@@ -15,7 +15,7 @@ from sqlalchemy import Connection, func, select
 
 from ...device.ldp_client import ExperimentRefused
 from ..wire import topics
-from ..wire.experiments import OwnCodeRefused, parse_experiment
+from ..wire.experiments import CustomCodeRefused, parse_experiment
 from . import schema
 from .erase import unfinished_erasures
 from .number_set import NumberSet
@@ -29,19 +29,19 @@ _WINDOW = {
     "all": re.compile("all"),
 }
 
-_Name = tuple[str, str]  # an experiment of a fleet: fleet, name
+_Name = tuple[str, str]  # a fleet's experiment: fleet, name
 
 
 @dataclass(frozen=True)
 class StoreCheck:
-    """The size of a store and its faults.
+    """The size of a store and the violations found in it.
 
     Attributes:
         experiments: Number of experiment versions.
         devices: Number of devices with an accepted report.
         reports: Number of reports in the histograms.
-        violations: One line for each fault, without any device's id.
-        notes: Unfinished work that is not a fault.
+        violations: One line for each violation, without device ids.
+        notes: Unfinished work that is not a violation.
     """
 
     experiments: int
@@ -52,11 +52,11 @@ class StoreCheck:
 
 
 def check(store: Store, advance: Callable[[float], object] = lambda _: None) -> StoreCheck:
-    """Read every row of a store, as of one moment, and list the contradictions.
+    """Read every row of one snapshot of a store, and list the violations.
 
     Args:
         store: The store.
-        advance: Called with each further share of the work that is done, 0 to 1.
+        advance: Called as work progresses, with the additional share that is done, 0 to 1.
 
     Raises:
         StoreError: If the database itself fails, for example because its file is damaged.
@@ -84,7 +84,7 @@ def _file(connection: Connection) -> Iterator[str]:
             if text != "ok":
                 yield f"the file is damaged: {' '.join(text.split())}"
         for table, _row, parent, _key in connection.exec_driver_sql("PRAGMA foreign_key_check"):
-            yield f"a row of {table} belongs to a {parent} that is not there"
+            yield f"a row of {table} belongs to a missing {parent}"
 
 
 def _experiments(connection: Connection, violations: list[str]) -> list[Version]:
@@ -95,9 +95,9 @@ def _experiments(connection: Connection, violations: list[str]) -> list[Version]
         where = f"version {row['id']} of {row['name']} in fleet {row['fleet']}"
         try:
             experiment = parse_experiment(bytes(row["payload"]))
-        except OwnCodeRefused as e:  # only a machine with that code can check its counts
+        except CustomCodeRefused as e:  # only a machine with that code can check the counts
             raise StoreError(f"{where} cannot be read here: {e}") from None
-        except (ExperimentRefused, TypeError, ValueError) as e:  # SQLite keeps any type in any column
+        except (ExperimentRefused, TypeError, ValueError) as e:  # SQLite stores any type in any column
             violations.append(f"{where} does not parse: {e}")
             continue
         stored_fields = row["name"], bytes(row["digest"]), bytes(row["sha256"])
@@ -119,20 +119,20 @@ def _experiments(connection: Connection, violations: list[str]) -> list[Version]
 
 
 def _highest_numbers(versions: list[Version]) -> dict[_Name, float]:
-    """Map each name to the highest report number that any of its versions allows; infinite for any number."""
-    most = most_reports(versions)
+    """Map each name to the highest report number that its versions allow; infinity if there is no limit."""
+    limits = most_reports(versions)
     highest: dict[_Name, float] = {}
     for v in versions:
-        name, this = (v.fleet, v.experiment.name), most[v.id]
-        highest[name] = max(highest.get(name, 0), math.inf if this is None else this)
+        name, limit = (v.fleet, v.experiment.name), limits[v.id]
+        highest[name] = max(highest.get(name, 0), math.inf if limit is None else limit)
     return highest
 
 
-def _dedupe(rows: Rows, most: dict[_Name, float], violations: list[str]) -> Counter[_Name]:
+def _dedupe(rows: Rows, limits: dict[_Name, float], violations: list[str]) -> Counter[_Name]:
     """Map each name to the number of reports in its dedupe sets."""
     totals: Counter[_Name] = Counter()
     faults: Counter[tuple[_Name, str]] = Counter()
-    for fleet, experiment, _device, text, stored_count, beyond in rows.of(select(schema.dedupe)):
+    for fleet, experiment, _device, text, stored_count, beyond in rows.iterate(select(schema.dedupe)):
         name = fleet, experiment
         try:
             numbers = NumberSet.decode(text, beyond)
@@ -142,9 +142,9 @@ def _dedupe(rows: Rows, most: dict[_Name, float], violations: list[str]) -> Coun
         totals[name] += len(numbers)
         if len(numbers) != stored_count:
             faults[name, "do not match its count"] += 1
-        if name not in most:
+        if name not in limits:
             faults[name, "belong to no known experiment"] += 1
-        elif numbers.highest > most[name]:
+        elif numbers.highest > limits[name]:
             faults[name, "are outside its budget"] += 1
     violations += (
         f"{experiment} of fleet {fleet}: the report numbers of {n:,} device{'s' * (n > 1)} {what}"
@@ -159,7 +159,7 @@ def _histograms(rows: Rows, versions: dict[int, Version], violations: list[str])
     totals: Counter[_Name] = Counter()
     faults: Counter[tuple[int, str]] = Counter()
     query = select(table.c.experiment, table.c.window, table.c.code, table.c.count)
-    for id_, window, code, count in rows.of(query):
+    for id_, window, code, count in rows.iterate(query):
         if id_ not in versions:
             faults[id_, "belong to no readable version"] += 1
             continue
@@ -169,15 +169,15 @@ def _histograms(rows: Rows, versions: dict[int, Version], violations: list[str])
             continue
         totals[versions[id_].fleet, experiment.name] += count
         if not 0 <= code < experiment.code_count:
-            faults[id_, f"are of codes outside 0 to {experiment.code_count - 1}"] += 1
+            faults[id_, f"have codes outside 0 to {experiment.code_count - 1}"] += 1
         if count < 0:
             faults[id_, "are negative"] += 1
         if not _WINDOW[experiment.window].fullmatch(window):
-            faults[id_, f"have a window that is not of the kind {experiment.window}"] += 1
+            faults[id_, f"have a window other than {experiment.window}"] += 1
     for (id_, what), n in sorted(faults.items()):
         v = versions.get(id_)
-        of = "" if v is None else f" of {v.experiment.name} in fleet {v.fleet}"
-        violations.append(f"version {id_}{of}: {n:,} count{'s' * (n > 1)} {what}")
+        suffix = "" if v is None else f" of {v.experiment.name} in fleet {v.fleet}"
+        violations.append(f"version {id_}{suffix}: {n:,} count{'s' * (n > 1)} {what}")
     return totals
 
 
@@ -187,7 +187,7 @@ def _add_erased(
     histogram_totals: Counter[_Name],
     dedupe_totals: Counter[_Name],
 ) -> tuple[Counter[_Name], Counter[_Name]]:
-    """Add the sums of erased data to both totals: windows to the histograms', devices to the dedupe sets'."""
+    """Add erased windows to the histograms' totals, and erased devices to the dedupe sets' totals."""
     windows, table = Counter(histogram_totals), schema.erased
     for v in versions:
         windows[v.fleet, v.experiment.name] += v.erased
@@ -206,9 +206,9 @@ def _totals(histogram_totals: Counter[_Name], dedupe_totals: Counter[_Name]) -> 
 
 def _devices(connection: Connection) -> Iterator[str]:
     table = schema.device
-    devices = Rows(connection, [table]).of(select(table.c.fleet, table.c.device))
-    strange = Counter(fleet for fleet, device in devices if not topics.is_device(device))
-    for fleet, n in sorted(strange.items()):
+    devices = Rows(connection, [table]).iterate(select(table.c.fleet, table.c.device))
+    invalid_ids = Counter(fleet for fleet, device in devices if not topics.is_device(device))
+    for fleet, n in sorted(invalid_ids.items()):
         yield f"fleet {fleet}: {n:,} named device{'s' * (n > 1)} cannot report under that id"
     rejects = schema.reject
     query = select(func.count()).select_from(rejects).where(rejects.c.count < 0)
@@ -220,21 +220,21 @@ def _interruptions(connection: Connection) -> Iterator[str]:
     table = schema.counting
     for column, what in (
         (table.c.alive, "at which counting last worked"),
-        (table.c.clock, "by which clocks are judged"),
+        (table.c.clock, "against which clocks are checked"),
     ):
         times = connection.scalars(select(column)).all()
         if len(times) != 1 or not all(_is_time(time) for time in times):
             texts = ", ".join(map(str, times)) or "missing"
-            yield f"the time {what} must be one unix time, and is {texts}"
+            yield f"the time {what} must be one unix time, not {texts}"
     days = connection.scalars(select(schema.interruption.c.day)).all()
     if n := sum(not _is_day(day) for day in days):
-        yield f"interrupted days that are not dates, such as 2026-11-21: {n:,}"
+        yield f"interrupted days that are not dates such as 2026-11-21: {n:,}"
 
 
 def _rewrites(connection: Connection) -> Iterator[str]:
     rows = connection.execute(select(schema.rewrite)).all()
     if not (len(rows) == 1 and all(isinstance(n, int) for n in rows[0]) and 0 <= rows[0][1] <= rows[0][0]):
-        yield "it is not recorded whether the files were rewritten after each erasure"
+        yield "the record of whether the files were rewritten after each erasure is damaged"
 
 
 def _is_time(time: object) -> bool:

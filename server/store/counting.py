@@ -1,6 +1,6 @@
-"""When counting last worked, the days on which it was interrupted, and which clocks can be right.
+"""Record when counting last worked and on which days it was interrupted, and check clocks against it.
 
-Days and times describe the whole store, with all its fleets and aggregators, never a device or a report.
+Days and times describe the whole store, with all its fleets and aggregators, never one device or report.
 """
 
 import datetime
@@ -11,20 +11,20 @@ from . import schema
 from .database import StoreError, insert_interruptions
 
 STEP_S = 60
-"""The time is kept in whole minutes, so several aggregators change its row at most once a minute."""
+"""Resolution of the stored time in seconds, so that several aggregators update its row once a minute."""
 GAP_S = 3600
-"""Counting was interrupted if more than this lies between two times at which it worked."""
-MOST_DAYS = 400
-"""The most days that are recorded for one interruption, the newest ones."""
+"""Counting was interrupted if it did not work for more than this many seconds."""
+MAX_DAYS = 400
+"""The maximum number of days recorded for one interruption; the newest are recorded."""
 
 BEHIND_S = 300
-"""A clock further behind the store's last time than this, in seconds, cannot be right."""
-MOST_AHEAD = datetime.timedelta(days=31)
-"""A clock further ahead than this of the last time known to be right waits until an operator accepts it."""
+"""A clock that is more than this many seconds behind the store's last time must be wrong."""
+MAX_AHEAD = datetime.timedelta(days=31)
+"""A clock further ahead of the last correct time than this is not used until an operator accepts it."""
 EARLIEST = datetime.datetime(2025, 1, 1, tzinfo=datetime.UTC)
-"""This software is newer, so a clock before this time cannot be right. Boards use the same year."""
+"""An earlier clock must be wrong because this software is newer. Boards use the same year."""
 LATEST = datetime.datetime(2056, 1, 1, tzinfo=datetime.UTC)
-"""A clock after this time cannot be right. Serials are unix times, and boards accept no lower one later."""
+"""A later clock must be wrong. Serials are unix times, and boards never accept a lower serial."""
 
 BEHIND = "the clock is behind: nothing is counted or erased until it is right"
 ACCEPT = "hushmote store clock --accept"
@@ -33,16 +33,16 @@ AHEAD = "the clock jumped ahead: nothing is counted or erased until it is right 
 _DAY_S = 86_400
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
 
-# Another aggregator that has locked the row is recording the time already: do not wait for it. SQLite, with
-# one writer at a time, has no such clause.
-_ALIVE = select(schema.counting.c.alive).with_for_update(skip_locked=True)
+# If another aggregator has locked the row, it is already recording the time, so do not wait for it. SQLite
+# has only one writer at a time and ignores this clause.
+_ALIVE_QUERY = select(schema.counting.c.alive).with_for_update(skip_locked=True)
 
 
 class ClockWrong(StoreError):
-    """Raised when this machine's clock cannot be right, or waits for an operator; the text says what to do.
+    """Raised when this machine's clock is wrong, or must be accepted by an operator.
 
     Attributes:
-        reason: BEHIND or AHEAD, which name no time.
+        reason: BEHIND or AHEAD, which do not contain a time.
     """
 
     def __init__(self, reason: str, text: str) -> None:
@@ -51,40 +51,42 @@ class ClockWrong(StoreError):
 
 
 def check_clock(now: datetime.datetime, last: int | None, expected: float | None = None) -> None:
-    """Check that a clock can be right and is not so far ahead that an operator must accept it.
+    """Check that a clock is plausible and not so far ahead that an operator must accept it.
 
-    Every choice of a window, erasure by time and serial depends on this.
+    Windows, erasure by time and serials all depend on a correct clock.
 
     Args:
         now: The clock's time, UTC.
-        last: The store's last time, as last_time() returns it, unix seconds; None if it has none.
-        expected: The time by the monotonic clock, unix seconds; None if this process never had a right time.
+        last: The store's last time from last_time(), unix seconds; None if it has none.
+        expected: The time according to the monotonic clock, unix seconds; None if this process has not had a
+            correct time yet.
 
     Raises:
-        ClockWrong: If the clock is wrong, or waits for an operator.
+        ClockWrong: If the clock is wrong or needs an operator's decision.
     """
-    at = now.timestamp()
+    timestamp = now.timestamp()
     if now < EARLIEST:
         raise ClockWrong(BEHIND, f"{_clock_reading(now)}, which is older than this software: set it")
     if now >= LATEST:
         raise ClockWrong(
-            AHEAD, f"{_clock_reading(now)}, and no clock from {LATEST.year} on is accepted: set it"
+            AHEAD, f"{_clock_reading(now)}, and clocks in {LATEST.year} or later are not accepted: set it"
         )
     advice = f"set it, or if it is right run `{ACCEPT}`"
-    if last is not None and at < last - BEHIND_S:
+    if last is not None and timestamp < last - BEHIND_S:
         raise ClockWrong(
             BEHIND, f"{_clock_reading(now)}, which is behind the store's last time, {_utc(last)}: {advice}"
         )
-    right = max((time for time in (last, expected) if time is not None), default=at)
-    if at - right > MOST_AHEAD.total_seconds():
-        days = int((at - right) // _DAY_S)
+    reference = max((time for time in (last, expected) if time is not None), default=timestamp)
+    if timestamp - reference > MAX_AHEAD.total_seconds():
+        days = int((timestamp - reference) // _DAY_S)
         raise ClockWrong(
-            AHEAD, f"{_clock_reading(now)}, {days:,} days after the last right time, {_utc(right)}: {advice}"
+            AHEAD,
+            f"{_clock_reading(now)}, {days:,} days after the last right time, {_utc(reference)}: {advice}",
         )
 
 
 def clock_fault(now: datetime.datetime, last: int | None) -> ClockWrong | None:
-    """Return the error that check_clock() raises, or None if it raises nothing."""
+    """Return the error that check_clock() raises, or None if it does not raise one."""
     try:
         check_clock(now, last)
     except ClockWrong as e:
@@ -101,7 +103,7 @@ def _utc(seconds: float) -> str:
 
 
 def last_time(connection: Connection) -> int | None:
-    """Return the time that no right clock is behind, unix seconds in whole minutes, or None for a new store.
+    """Return the earliest time that a correct clock can show, unix seconds in whole minutes; or None.
 
     Raises:
         TypeError: If a time in the store is not a number.
@@ -118,16 +120,16 @@ def last_time(connection: Connection) -> int | None:
 
 
 def record_clock(connection: Connection, now: datetime.datetime) -> None:
-    """Record that a clock was right at this time, unless a later time is recorded already."""
+    """Record that a clock was correct at this time, unless a later time is already recorded."""
     minute, clock = counting_minute(now), schema.counting.c.clock
     later = or_(clock.is_(None), clock < minute)
     connection.execute(update(schema.counting).where(later).values(clock=minute))
 
 
 def accept_clock(connection: Connection, now: datetime.datetime) -> None:
-    """Check clocks against this time from now on, even if it is before the store's time.
+    """Check clocks against this time from now on, even if it is earlier than the store's time.
 
-    In that case the day is recorded as interrupted, because a backlog arrives on it.
+    If it is, the day is recorded as interrupted, because a backlog will arrive on it.
     """
     minute, alive = counting_minute(now), schema.counting.c.alive
     change = connection.execute(update(schema.counting).where(alive > minute).values(alive=minute))
@@ -142,23 +144,23 @@ def counting_minute(now: datetime.datetime) -> int:
 
 
 def days_between(before: int, after: int) -> list[str]:
-    """Return the UTC days from one unix time to a later one, both included, at most the newest MOST_DAYS."""
+    """Return the UTC days from one unix time to a later one, inclusive, but only the newest MAX_DAYS."""
     last = after // _DAY_S
-    first = max(before // _DAY_S, last - MOST_DAYS + 1)
+    first = max(before // _DAY_S, last - MAX_DAYS + 1)
     return [datetime.date.fromordinal(_EPOCH + day).isoformat() for day in range(first, last + 1)]
 
 
 def record_counting(connection: Connection, now: datetime.datetime) -> None:
-    """Record that counting works, and as interruptions the days since it last did if that was over GAP_S ago.
+    """Record that counting works; if it last worked over GAP_S ago, mark the days since then as interrupted.
 
-    The time is never lowered.
+    The recorded time never decreases.
 
     Raises:
         SQLAlchemyError: If the database fails.
         TypeError: If the time in the store is not a number.
     """
     minute = counting_minute(now)
-    for (before,) in connection.execute(_ALIVE).all():
+    for (before,) in connection.execute(_ALIVE_QUERY).all():
         if before is None or before < minute:
             connection.execute(update(schema.counting).values(alive=minute))
         if before is not None and minute - before > GAP_S:
@@ -166,6 +168,6 @@ def record_counting(connection: Connection, now: datetime.datetime) -> None:
 
 
 def add_interruptions(connection: Connection, days: list[str]) -> None:
-    """Record days as interrupted; days that are recorded already stay."""
+    """Record days as interrupted; days that are already recorded are kept."""
     if days:
         connection.execute(insert_interruptions(connection), [{"day": day} for day in days])

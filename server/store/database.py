@@ -1,7 +1,7 @@
-"""Opens and checks the store's database, and turns its failures into one line.
+"""Open and check the store's database, and turn its errors into one-line messages.
 
-SQLite runs in WAL mode with synchronous=FULL, so that commits survive a power cut. PostgreSQL is reached by
-its URL.
+SQLite runs in WAL mode with synchronous=FULL, so that commits survive a power cut. PostgreSQL is accessed
+through its URL.
 """
 
 import os
@@ -34,18 +34,18 @@ from ..extras import require
 from . import open_files, read_only, schema
 
 BUSY_TIMEOUT_S = 10
-_PAGE_BYTES = 1024  # of a new file; small, since a batch changes one row in most pages it writes
-_CACHE_KIB = 64 << 10  # a million devices are some 35 MB
-_LOG_BYTES = 32 << 20  # a page that several batches change is copied into the file once
-_SCHEMA_LOCK = 0x6875_7368_6D6F_7465  # PostgreSQL's advisory lock for making or changing the schema
-COUNTING_LOCK = _SCHEMA_LOCK + 1  # held shared by each batch, exclusively by an erasure
+_PAGE_BYTES = 1024  # page size of a new file, small because a batch changes one row in most pages
+_CACHE_KIB = 64 << 10  # a million devices need about 35 MB
+_LOG_BYTES = 32 << 20  # large, so that a page that several batches change is copied only once
+_SCHEMA_LOCK = 0x6875_7368_6D6F_7465  # PostgreSQL's advisory lock for creating or changing the schema
+COUNTING_LOCK = _SCHEMA_LOCK + 1  # batches hold it shared, an erasure exclusively
 
 
 _VERSION = select(schema.schema_version.c.version)
 
 
 class StoreError(HushmoteError):
-    """Raised when the store cannot be opened, read or written; the text says why and what would be right."""
+    """Raised when the store cannot be opened, read or written; the message says why and what to do."""
 
 
 class StoreAbsent(StoreError):
@@ -78,7 +78,9 @@ def parse_url(url: str) -> URL:
         raise StoreError(_NO_PORT) from None
     if location.get_backend_name() == "postgresql":
         if "@" in f"{location.host}{location.database}{location.query}":
-            raise StoreError("a store's URL has one @: in a password write %40, as %2F for / and %3A for :")
+            raise StoreError(
+                "a store's URL must have only one @: in a password write %40 for @, %2F for / and %3A for :"
+            )
         if location.port is not None and not 1 <= location.port <= 65_535:
             raise StoreError(_NO_PORT)
     return location
@@ -87,20 +89,20 @@ def parse_url(url: str) -> URL:
 class Database:
     """An open database that contains the store's schema.
 
-    Another program's database, or an older schema without `upgrade`, is left alone.
+    It does not touch another program's database, or an older schema unless `upgrade` is set.
 
     Args:
         url: An SQLAlchemy URL.
-        create: Create the database if it does not exist; otherwise its absence is an error.
-        upgrade: Upgrade an older schema to the current version, in one transaction.
-        read_only: Let the database itself refuse every write, and create nothing beside its file.
-        patient: Wait for a PostgreSQL server that is starting.
+        create: Whether to create the database if it does not exist; otherwise its absence is an error.
+        upgrade: Whether to upgrade an older schema to the current version, in one transaction.
+        read_only: Whether the database should refuse every write and not create any files.
+        wait_for_server: Whether to wait for a PostgreSQL server that is starting.
 
     Attributes:
-        version_before: The schema version at opening; 0 for a new database.
+        version_before: The schema version when it was opened; 0 for a new database.
 
     Raises:
-        StoreError: If the database cannot be opened; one line.
+        StoreError: If the database cannot be opened; a one-line message.
     """
 
     def __init__(
@@ -110,19 +112,19 @@ class Database:
         create: bool = True,
         upgrade: bool = False,
         read_only: bool = False,
-        patient: bool = False,
+        wait_for_server: bool = False,
     ) -> None:
         self._url = parse_url(url)
         self._read_only = read_only
         create = create and not read_only
         self._dialect = self._url.get_backend_name()
         try:
-            self.engine: Engine = self._open(create, patient)
+            self.engine: Engine = self._open(create, wait_for_server)
         except ArgumentError:
             raise StoreError(_NOT_A_STORE) from None
         except ValueError:
             raise StoreError(
-                "an option in the store's URL, after the ?, has a value of the wrong kind"
+                "an option in the store's URL, after the ?, has a value of the wrong type"
             ) from None
         try:
             # A reader neither waits for a writer nor needs a writable disk.
@@ -143,9 +145,9 @@ class Database:
 
     @property
     def _shown_url(self) -> str:
-        return self._url.set(query={}).render_as_string(hide_password=True)  # options may hold passwords
+        return self._url.set(query={}).render_as_string(hide_password=True)  # options may contain passwords
 
-    def _open(self, create: bool, patient: bool) -> Engine:
+    def _open(self, create: bool, wait_for_server: bool) -> Engine:
         if self._dialect == "sqlite":
             engine = create_engine(self._url, connect_args={"timeout": BUSY_TIMEOUT_S})
             engine.dialect.create_connect_args(self._url)  # raises for an invalid URL
@@ -156,23 +158,25 @@ class Database:
             event.listen(engine, "begin", _begin_sqlite)
             return engine
         if self._dialect != "postgresql":
-            raise StoreError(f"a store is sqlite:///path or postgresql+psycopg://..., not {self._dialect}")
+            raise StoreError(
+                f"a store must be sqlite:///path or postgresql+psycopg://..., not {self._dialect}"
+            )
         if self._url.drivername == "postgresql":
             self._url = self._url.set(drivername="postgresql+psycopg")
         if self._url.drivername != "postgresql+psycopg":
-            raise StoreError("a PostgreSQL store is reached by psycopg: write postgresql+psycopg://...")
+            raise StoreError("a PostgreSQL store needs psycopg: write postgresql+psycopg://...")
         require("psycopg", "a PostgreSQL store")
         from . import postgresql
 
         engine = postgresql.open_engine(self._url, self._read_only)
-        if patient:
+        if wait_for_server:
             postgresql.await_server(engine)
         return engine
 
     def _check_path(self, create: bool) -> None:
         path = self._url.database
         if not path or path == ":memory:":
-            # Otherwise each connection would be a database of its own.
+            # Otherwise each connection would open its own database.
             raise StoreError("a store needs a file: write sqlite:///path")
         if path.startswith("file:"):
             return
@@ -189,18 +193,18 @@ class Database:
                 "or for a new store remove the -wal"
             )
         if create:
-            # Set its mode, which SQLite copies to -wal and -shm. If this fails, SQLite reports why.
+            # Set the file's mode, which SQLite copies to -wal and -shm. If this fails, SQLite reports why.
             with suppress(OSError):
                 private_file.create(Path(path), b"")
 
     def _check_schema(self, connection: Connection, create: bool, upgrade: bool) -> int:
-        """Bring the schema to the current version if that was requested; return the version before."""
+        """Create or upgrade the schema if requested, and return the version before."""
         version = self._schema_version(connection)
         if version is None and not create:
             raise StoreAbsent(NO_STORE.format(self.where, "URL"))
         if version is None or (upgrade and version < schema.VERSION):
             if self._dialect == "postgresql":
-                # If two processes start at once, the second one finds the tables of the first.
+                # If two processes start at once, the second one finds the first one's tables.
                 connection.execute(select(func.pg_advisory_xact_lock(_SCHEMA_LOCK)))
                 version = self._schema_version(connection)
             if version is None:
@@ -210,14 +214,14 @@ class Database:
                 connection.execute(schema.rewrite.insert().values(erasures=0, rewritten=0))
                 return 0
             if schema.BASELINE <= version < schema.VERSION:
-                from . import migrations  # imported here, because Alembic loads slowly
+                from . import migrations  # imported lazily: Alembic is slow to load
 
                 migrations.upgrade(connection, version)
                 return version
         if version != schema.VERSION:
             raise OtherSchema(self._other_version(version))
         if self._dialect == "sqlite" and create:
-            # It is better to notice an unwritable file now than with the first report.
+            # Detect an unwritable file now instead of at the first report.
             connection.execute(update(schema.schema_version).values(version=schema.VERSION))
         return version
 
@@ -236,7 +240,7 @@ class Database:
         tables = set(inspect(connection).get_table_names())
         if not tables:
             return None
-        # Only the version's table: we cannot know what else a later schema has.
+        # Check only the version table, because we do not know a later schema's other tables.
         if schema.schema_version.name not in tables:
             raise StoreError(f"{self.where} is another program's database: give another path")
         versions = list(connection.scalars(_VERSION))
@@ -246,16 +250,16 @@ class Database:
         return versions[0]
 
     def _other_version(self, version: int) -> str:
-        text = f"{self.where} has schema version {version}, this Hushmote reads {schema.VERSION}: "
+        text = f"{self.where} has schema version {version}, but this Hushmote reads {schema.VERSION}: "
         if version > schema.VERSION:
             return text + "use the Hushmote that wrote it"
         if version < schema.BASELINE:
-            return text + f"it can upgrade stores from version {schema.BASELINE} on"
+            return text + f"it can upgrade stores of version {schema.BASELINE} or later"
         return text + f"stop its aggregators, back it up, then `hushmote store upgrade {self._shown_url}`"
 
     @contextmanager
     def writing(self) -> Generator[Connection, None, None]:
-        """Yield a connection in a write transaction, which is committed at the end of the block.
+        """Yield a connection with a write transaction, which is committed at the end of the block.
 
         Raises:
             StoreError: If the database fails.
@@ -268,7 +272,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Generator[Connection, None, None]:
-        """Yield a connection in a read transaction.
+        """Yield a connection with a read transaction.
 
         Raises:
             StoreError: If the database fails.
@@ -281,15 +285,15 @@ class Database:
                 open_files.check(connection)
 
     def hold_for_counting(self, connection: Connection) -> None:
-        """Keep other processes from erasing until this transaction ends, as SQLite does by itself."""
+        """Keep other processes from erasing until this transaction ends, as SQLite does automatically."""
         if self._dialect == "postgresql":
             connection.execute(select(func.pg_advisory_xact_lock_shared(COUNTING_LOCK)))
 
     @contextmanager
     def errors(self) -> Generator[None, None, None]:
-        """Turn the database's failures within the block into StoreError, one line.
+        """Turn the database's errors within the block into StoreError with a one-line message.
 
-        A failure in PostgreSQL also closes every pooled session: its server may have become read-only.
+        A PostgreSQL error also closes all pooled sessions, because their server may have become read-only.
         """
         try:
             yield
@@ -302,15 +306,15 @@ class Database:
             raise (StoreLocked if text.endswith(_LOCKED) else StoreError)(text) from e
 
     @contextmanager
-    def legible(self) -> Generator[None, None, None]:
-        """Turn an unreadable row within the block into StoreError: SQLite accepts any type in any column."""
+    def decoding_errors(self) -> Generator[None, None, None]:
+        """Turn a decoding error within the block into StoreError; SQLite accepts any type in any column."""
         try:
             yield
         except (TypeError, ValueError) as e:
             raise StoreError(f"{self.where} is damaged: {e}") from e
 
     def read(self, query: Select[*tuple[Any, ...]]) -> Sequence[Row[*tuple[Any, ...]]]:
-        """Return all rows of a query, in a transaction of its own.
+        """Return all rows of a query, read in its own transaction.
 
         Raises:
             StoreError: If the database fails.
@@ -320,7 +324,7 @@ class Database:
 
 
 def insert_devices(connection: Connection) -> Any:
-    """Return an INSERT of devices' rows; for an existing row only the state changes, and only to revoked."""
+    """Return an INSERT of device rows; an existing row's state can only change to revoked."""
     statement = _insert(connection, schema.device)
     return statement.on_conflict_do_update(
         index_elements=["fleet", "device"],
@@ -338,26 +342,26 @@ def _insert(connection: Connection, table: Table) -> Any:
 
 
 def insert_erased(connection: Connection) -> Any:
-    """Return an INSERT of erased devices' rows; for an existing row reports add up, the highest wins."""
-    statement, own = _insert(connection, schema.erased), schema.erased.c
+    """Return an INSERT of erased devices; for an existing row, add the reports and keep the higher number."""
+    statement, existing = _insert(connection, schema.erased), schema.erased.c
     new = statement.excluded
-    highest = case((new.highest > own.highest, new.highest), else_=own.highest)
-    both = {"highest": highest, "reports": own.reports + new.reports}
-    return statement.on_conflict_do_update(index_elements=["mark"], set_=both)
+    highest = case((new.highest > existing.highest, new.highest), else_=existing.highest)
+    values = {"highest": highest, "reports": existing.reports + new.reports}
+    return statement.on_conflict_do_update(index_elements=["mark"], set_=values)
 
 
 def insert_erasure(connection: Connection) -> Any:
-    """Return an INSERT of a device to erase; an existing row stays."""
+    """Return an INSERT of a device to erase; an existing row is kept."""
     return _insert(connection, schema.erasure).on_conflict_do_nothing()
 
 
 def insert_interruptions(connection: Connection) -> Any:
-    """Return an INSERT of interrupted days; an existing day stays."""
+    """Return an INSERT of interrupted days; an existing day is kept."""
     return _insert(connection, schema.interruption).on_conflict_do_nothing()
 
 
 def _set_up_sqlite(connection: Any, record: Any) -> None:
-    # Transactions are begun below, not by the driver, which would start them without the write lock.
+    # _begin_sqlite() begins transactions, because the driver would begin them without the write lock.
     connection.isolation_level = None
     cursor = connection.cursor()
     try:
@@ -376,14 +380,14 @@ def _set_up_sqlite(connection: Any, record: Any) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    # A writing transaction takes the lock before it reads, so no other can write in between.
+    # A write transaction takes the lock before it reads, so that no other one can write in between.
     write = connection.get_execution_options().get("hushmote_write")
     connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
 
 _LOCKED = "another program holds its write lock; stop that program or wait"
 _ADVICE = {
-    "not a database": "it is not an SQLite database; give another path",
+    "not a database": "it is not a SQLite database; give another path",
     "readonly": "it is read-only; make the file, its -wal and -shm, and the folder writable",
     "is full": "the disk is full; free some space",
     "No space left": "the disk is full; free some space",
@@ -396,7 +400,7 @@ _ADVICE = {
 
 
 def _open_failure(path: str) -> str:
-    """Return why SQLite cannot open a file or create one beside it, since its error does not say."""
+    """Return why SQLite cannot open a file or create one next to it, because its error message does not."""
     try:
         os.close(os.open(os.devnull, os.O_RDONLY))
     except OSError as e:
@@ -405,7 +409,7 @@ def _open_failure(path: str) -> str:
         disk = os.statvfs(os.path.dirname(os.path.abspath(path)))
         if disk.f_files and not disk.f_favail:
             return "the disk cannot hold another file (no inodes are left); remove some files"
-    return "no permission, a read-only disk, or no file; make it writable or give another path"
+    return "permission denied, read-only disk, or missing file; make it writable or give another path"
 
 
 def _one_line(where: str, error: Exception) -> str:

@@ -1,16 +1,16 @@
-"""Erases a device, an experiment, a fleet, or windows whose retention time is over.
+"""Erase a device, an experiment, a fleet, or windows whose retention time is over.
 
 Erasing a device deletes its rows. To keep its reports from being counted again, a row of `erased` remains for
-each experiment name that it reported to: the highest number, the number of counted reports, and a mark, which
-is an HMAC of fleet, name and device under the fleet's master key. Someone with the store's file can read that
-some erased device had so many reports counted, but can neither try ids nor see that two rows belong to one
-device. Someone who also has the master key, as the aggregators do, can try ids. Someone with an older copy of
-the store has everything that was in it. A device that reports again gets a new row, which says up to which
-number its reports do not count.
+each experiment name that it reported to. It holds the highest number, the number of counted reports, and a
+mark, which is an HMAC of fleet, name and device under the fleet's master key. Someone with the store's file
+can see how many reports of some erased device were counted, but can neither test ids nor see that two rows
+belong to the same device. Someone who also has the master key, as the aggregators do, can test ids. An older
+copy of the store still contains everything. A device that reports again gets a new row, which holds the
+number up to which its reports do not count.
 
-An open fleet has no master key: anyone can send reports under any id, old or new. If its aggregators are
-given a key nevertheless, a device is sealed as in a keyed fleet. Without a key the mark is random and has no
-meaning, and old reports that are sent again are counted.
+An open fleet has no master key, so anyone can send reports under any id, old or new. If its aggregators are
+given a key anyway, a device is sealed as in a keyed fleet. Without a key the mark is random and meaningless,
+and old reports that are sent again are counted.
 
 Old pages of the database's files may contain deleted data until the files are rewritten. The transaction that
 deletes data records that a rewrite is due, so if a process dies before the rewrite, the next one does it.
@@ -36,8 +36,8 @@ from .number_set import NumberSet
 from .store import Store, Version, VersionRefused
 
 _ALL = (1 << 32) - 1  # the highest possible number
-_LOCK_S = 30  # how long it waits for a table, and how long batches wait for it
-_READERS_S = 30.0  # how long a rewrite waits for transactions that still see deleted data
+_LOCK_S = 30  # the longest wait for a table lock, for which batches may be blocked
+_READERS_S = 30.0  # the longest wait for transactions that can still see deleted data
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,12 @@ class Erasure:
 
     Attributes:
         fleet: The fleet's name.
-        experiment: The experiment's name; None if all, or a device, are erased.
+        experiment: The experiment's name; None if a device or all experiments are erased.
         device: The device's id; None if an experiment or fleet is erased.
         devices: Number of devices whose report numbers are deleted.
-        reports: Counted reports of what is erased; those of a device stay in the counts.
-        sealed: Whether the device's old reports can never count again.
-        notices: Messages of the server about tables that it does not let us rewrite.
+        reports: Number of counted reports affected; an erased device's reports remain in the counts.
+        sealed: Whether the device's old reports can never be counted again.
+        notices: The server's messages about tables that it does not allow to be rewritten.
     """
 
     fleet: str
@@ -64,10 +64,10 @@ class Erasure:
 
 
 class NotRewritten(StoreError):
-    """Raised when data is erased, but old pages of the database's files may still contain it."""
+    """Raised when data was erased, but old pages of the database's files may still contain it."""
 
 
-_Agree = Callable[[Erasure], object]
+_Confirm = Callable[[Erasure], object]
 
 
 def erase(
@@ -77,27 +77,27 @@ def erase(
     experiment: str | None = None,
     device: str | None = None,
     fleet_keys: FleetKeys | None = None,
-    agree: _Agree = lambda _: None,
+    confirm: _Confirm = lambda _: None,
     readers_s: float = _READERS_S,
 ) -> Erasure:
-    """Erase a device, all versions of an experiment, or a whole fleet, while nobody counts.
+    """Erase a device, all versions of an experiment, or a whole fleet, while no aggregator is counting.
 
-    Then the database's files are rewritten.
+    Afterwards the database's files are rewritten.
 
     Args:
         store: The store.
         fleet: The fleet's name.
         experiment: The experiment to erase; None for all.
         device: The device to erase; None for all.
-        fleet_keys: Needed to erase a device of a keyed fleet.
-        agree: Called with the plan before anything is erased; an exception from it leaves everything as it
-            was.
+        fleet_keys: The fleet's keys, needed to erase a device of a keyed fleet.
+        confirm: Called with the plan before anything is erased; if it raises an exception, nothing
+            changes.
         readers_s: Seconds to wait for transactions that can still see erased data.
 
     Raises:
-        VersionRefused: If the target does not exist, or boards still answer the experiment.
+        VersionRefused: If the target does not exist, or boards still report to the experiment.
         MasterKeyError: If the keyed fleet's key is missing or wrong.
-        StoreLocked: If an aggregator has an SQLite store open, or a batch in PostgreSQL takes too long.
+        StoreLocked: If an aggregator has a SQLite store open, or a PostgreSQL batch takes too long.
         StoreError: If the database fails.
     """
     with _exclusive_connection(store) as connection:
@@ -109,9 +109,9 @@ def erase(
             if device is None:
                 versions = store.versions(connection, fleet)
                 versions = [v for v in versions if experiment in (None, v.experiment.name)]
-                erasure = _erase_versions(connection, versions, plan, agree)
+                erasure = _erase_versions(connection, versions, plan, confirm)
             else:
-                erasure = _erase_device(connection, row, fleet_keys, plan, agree)
+                erasure = _erase_device(connection, row, fleet_keys, plan, confirm)
             _record_erasure(connection)
         try:
             with store.errors():
@@ -123,14 +123,14 @@ def erase(
             ) from None
 
 
-def queue_erasure(store: Store, fleet: str, device: str, agree: _Agree = lambda _: None) -> Erasure:
-    """Let the store's aggregators erase a device; queueing it again changes nothing.
+def queue_erasure(store: Store, fleet: str, device: str, confirm: _Confirm = lambda _: None) -> Erasure:
+    """Queue a device for the store's aggregators to erase; queueing it again changes nothing.
 
     Args:
         store: The store.
         fleet: The fleet's name.
         device: The device's id.
-        agree: As in erase().
+        confirm: As in erase().
 
     Raises:
         VersionRefused: If there is no such fleet or device.
@@ -139,17 +139,17 @@ def queue_erasure(store: Store, fleet: str, device: str, agree: _Agree = lambda 
     with store.writing() as connection:
         row = _fleet_row(store, connection, fleet)
         rows, state = _device_rows(connection, fleet, device)
-        reports = sum(int(of["accepted"]) for of in rows)
+        reports = sum(int(dedupe["accepted"]) for dedupe in rows)
         _check_exists(rows, state, fleet, device)
         sealed = bool(row["keyed"]) or row["master_check"] is not None
         plan = Erasure(fleet, None, device, 1, reports, sealed)
-        agree(plan)
+        confirm(plan)
         connection.execute(insert_erasure(connection), {"fleet": fleet, "device": device})
     return plan
 
 
 def queued_erasures(store: Store) -> list[tuple[str, str]]:
-    """Return the fleet and device of each erasure that waits for an aggregator."""
+    """Return the fleet and device of each erasure that is waiting for an aggregator."""
     table = schema.erasure.c
     return [(fleet, device) for fleet, device in store.read(select(table.fleet, table.device))]
 
@@ -157,7 +157,7 @@ def queued_erasures(store: Store) -> list[tuple[str, str]]:
 def erase_queued(store: Store, fleet: str, device: str, fleet_keys: FleetKeys | None) -> Erasure | None:
     """Erase a device whose erasure is queued, and delete the request.
 
-    The files have to be rewritten afterwards, see finish_rewrite(). An error leaves the request in the queue.
+    The files must be rewritten afterwards, see finish_rewrite(). After an error the request remains queued.
 
     Returns:
         The effect, or None if another process has erased the device.
@@ -176,12 +176,12 @@ def erase_queued(store: Store, fleet: str, device: str, fleet_keys: FleetKeys | 
         row = _fleet_row(store, connection, fleet)
         try:
             return _erase_device(connection, row, fleet_keys, Erasure(fleet, device=device), lambda _: None)
-        except VersionRefused:  # it was erased by hand in the meantime
+        except VersionRefused:  # it was erased manually in the meantime
             return Erasure(fleet, device=device)
 
 
 def was_erased(store: Store, fleet: str, device: str, fleet_keys: FleetKeys | None) -> bool:
-    """Return whether a revoked device was erased; False if no master key can tell."""
+    """Return whether a revoked device was erased; False if there is no master key to check it with."""
     if fleet_keys is None:
         return False
     marks = [keys.erased_mark(master, fleet, "", device) for master in fleet_keys.masters]
@@ -190,13 +190,13 @@ def was_erased(store: Store, fleet: str, device: str, fleet_keys: FleetKeys | No
 
 
 def is_rewrite_due(connection: Connection) -> bool:
-    """Return whether data was erased since the files were last rewritten."""
+    """Return whether data has been erased since the files were last rewritten."""
     table = schema.rewrite.c
     return connection.scalar(select(table.erasures).where(table.erasures > table.rewritten)) is not None
 
 
 def unfinished_erasures(connection: Connection) -> tuple[str, ...]:
-    """Return a line for each kind of unfinished erasure, with the way to finish it."""
+    """Return a line for each kind of unfinished erasure that says how to finish it."""
     lines: list[str] = []
     if is_rewrite_due(connection):
         lines.append(
@@ -211,7 +211,7 @@ def unfinished_erasures(connection: Connection) -> tuple[str, ...]:
 
 
 def finish_rewrite(store: Store, readers_s: float = _READERS_S) -> bool:
-    """Rewrite the database's files if that is due; aggregators may go on counting.
+    """Rewrite the database's files if that is due; aggregators may continue to count.
 
     Args:
         store: The store.
@@ -257,9 +257,9 @@ def _lock_out_batches(connection: Connection) -> None:
 
 @contextmanager
 def _exclusive_connection(store: Store) -> Generator[Connection, None, None]:
-    """Yield a connection for an erasure; raise StoreLocked if another process counts meanwhile.
+    """Yield a connection for an erasure; raise StoreLocked if another process is counting.
 
-    No other process has an SQLite file open, and there is no -wal or -shm.
+    Within the block no other process has a SQLite file open, and there is no -wal or -shm.
     """
     store.engine.dispose()
     with store.errors(), store.engine.connect() as plain_connection:
@@ -278,29 +278,28 @@ def _exclusive_connection(store: Store) -> Generator[Connection, None, None]:
             ) from None
         finally:
             if connection.dialect.name == "sqlite":
-                with suppress(
-                    sqlite3.Error
-                ):  # restored now, so that two processes starting at once need not both do it
+                # Restored here, so that two processes starting at once do not both attempt it.
+                with suppress(sqlite3.Error):
                     connection.connection.driver_connection.execute("PRAGMA journal_mode=WAL")  # pyright: ignore
             connection.invalidate()  # together with its locks
 
 
 def _erase_device(
-    connection: Connection, row: Any, fleet_keys: FleetKeys | None, plan: Erasure, agree: _Agree
+    connection: Connection, row: Any, fleet_keys: FleetKeys | None, plan: Erasure, confirm: _Confirm
 ) -> Erasure:
     """Erase a device of the fleet in `row`, and seal its numbers if there is a master key."""
     fleet, device = plan.fleet, str(plan.device)
     if fleet_keys is None and (row["keyed"] or row["master_check"] is not None):
         raise MasterKeyError(
-            f"an erased device of fleet {fleet} is sealed with its master key: give it as a file or in "
+            f"an erased device of fleet {fleet} is sealed with its master key: give the key as a file or in "
             f"{ENVIRONMENT_VARIABLE}"
         )
     keys.check_masters(fleet_keys, fleet, row["master_check"])
     rows, state = _device_rows(connection, fleet, device)
     _check_exists(rows, state, fleet, device)
-    remains = [(of["experiment"], _highest_number(of), int(of["accepted"])) for of in rows]
+    remains = [(d["experiment"], _highest_number(d), int(d["accepted"])) for d in rows]
     plan = replace(plan, devices=1, reports=sum(n for _, _, n in remains), sealed=fleet_keys is not None)
-    agree(plan)
+    confirm(plan)
     if state == "revoked":
         remains.append(("", _ALL, 0))
     for name, highest, reports in remains:
@@ -326,7 +325,7 @@ def _erase_device(
 
 
 def _device_rows(connection: Connection, fleet: str, device: str) -> tuple[Sequence[Any], str | None]:
-    """Return a device's dedupe rows, and its state if it was named."""
+    """Return a device's dedupe rows, and its state if an operator has named it."""
     dedupe, devices = schema.dedupe, schema.device
     in_dedupe, in_devices = (and_(t.c.fleet == fleet, t.c.device == device) for t in (dedupe, devices))
     rows = connection.execute(select(dedupe).where(in_dedupe)).mappings().all()
@@ -339,14 +338,16 @@ def _check_exists(rows: Sequence[Any], state: str | None, fleet: str, device: st
 
 
 def _highest_number(row: Any) -> int:
-    """Return the highest number of a device's row, or the highest possible one for a damaged row."""
+    """Return the highest number in a device's row, or the highest possible number for a damaged row."""
     try:
         return NumberSet.decode(row["numbers"], row["beyond"]).highest
     except (TypeError, ValueError):
         return _ALL
 
 
-def _erase_versions(connection: Connection, versions: list[Version], plan: Erasure, agree: _Agree) -> Erasure:
+def _erase_versions(
+    connection: Connection, versions: list[Version], plan: Erasure, confirm: _Confirm
+) -> Erasure:
     """Erase an experiment's versions, or everything in a fleet."""
     fleet, name = plan.fleet, plan.experiment
     if name is not None and not versions:
@@ -358,14 +359,14 @@ def _erase_versions(connection: Connection, versions: list[Version], plan: Erasu
                 f"withdraw {v.experiment.name}`, then `hushmote serve` until it has published the withdrawal"
             )
 
-    def of(table: Table) -> ColumnElement[bool]:
+    def in_scope(table: Table) -> ColumnElement[bool]:
         return and_(table.c.fleet == fleet, true() if name is None else table.c.experiment == name)
 
     dedupe = schema.dedupe.c
     query = select(func.count(dedupe.device.distinct()), func.coalesce(func.sum(dedupe.accepted), 0))
-    devices, reports = connection.execute(query.where(of(schema.dedupe))).one()
+    devices, reports = connection.execute(query.where(in_scope(schema.dedupe))).one()
     plan = replace(plan, devices=devices, reports=int(reports))
-    agree(plan)
+    confirm(plan)
     ids = [v.id for v in versions]
     connection.execute(delete(schema.histogram).where(schema.histogram.c.experiment.in_(ids)))
     connection.execute(delete(schema.experiment).where(schema.experiment.c.id.in_(ids)))
@@ -374,17 +375,17 @@ def _erase_versions(connection: Connection, versions: list[Version], plan: Erasu
         schema.erased,
         *(() if name else (schema.device, schema.reject, schema.erasure)),
     ):
-        connection.execute(delete(table).where(of(table)))
+        connection.execute(delete(table).where(in_scope(table)))
     if name is None:
         connection.execute(delete(schema.fleet).where(schema.fleet.c.name == fleet))
     return plan
 
 
 def _rewrite(connection: Connection, readers_s: float) -> tuple[str, ...]:
-    """Rewrite the database's files without the deleted data, and record that.
+    """Rewrite the database's files without the deleted data, and record it.
 
     Returns:
-        The server's notices; if one of them is about our tables, the rewrite stays due.
+        The server's notices; if one of them concerns the store's tables, the rewrite remains due.
     """
     table = schema.rewrite.c
     with connection.begin():
@@ -403,7 +404,7 @@ def _rewrite(connection: Connection, readers_s: float) -> tuple[str, ...]:
 def _rewrite_sqlite(connection: Connection) -> bool:
     file: Any = connection.connection.driver_connection
     file.execute("VACUUM")
-    # Without a log this does nothing, and reports that it is not busy.
+    # Without a WAL this does nothing and reports that it is not busy.
     busy, _, _ = file.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if busy:
         raise sqlite3.OperationalError("database is locked")
@@ -427,8 +428,8 @@ def _rewrite_postgresql(connection: Connection, readers_s: float) -> tuple[bool,
         autocommit.exec_driver_sql("SET statement_timeout = 0")
         autocommit.exec_driver_sql(f"SET lock_timeout = '{_LOCK_S}s'")
         _await_readers(autocommit, str(last), readers_s)
-        # The statistics contain device ids, which ANALYZE replaces; pg_statistic is where they were
-        # before.
+        # The statistics contain device ids. ANALYZE replaces them, and rewriting pg_statistic removes the
+        # old ones.
         autocommit.exec_driver_sql(f"VACUUM (FULL, ANALYZE) {tables}")
         is_complete = not notices
         autocommit.exec_driver_sql("VACUUM FULL pg_statistic")
@@ -438,7 +439,7 @@ def _rewrite_postgresql(connection: Connection, readers_s: float) -> tuple[bool,
     return is_complete, tuple(notices)
 
 
-# VACUUM keeps rows that any of these transactions can still see.
+# VACUUM retains rows that any of these transactions can still see.
 _READERS = """SELECT count(*) FROM (
     SELECT backend_xmin AS oldest FROM pg_stat_activity
     WHERE pid <> pg_backend_pid() AND backend_type <> 'autovacuum worker'
@@ -449,7 +450,7 @@ _READERS = """SELECT count(*) FROM (
 
 
 def _await_readers(connection: Connection, last: str, readers_s: float) -> None:
-    """Wait for all transactions that began before this one; raise StoreError if some do not end in time."""
+    """Wait for all transactions that began before this one, or raise StoreError after readers_s."""
     end = time.monotonic() + readers_s
     while readers := connection.exec_driver_sql(_READERS, (last,)).scalar_one():
         if time.monotonic() > end:
@@ -461,13 +462,13 @@ def _await_readers(connection: Connection, last: str, readers_s: float) -> None:
 
 
 def _replace_statistics(connection: Connection) -> None:
-    """Analyze all tables with made-up rows, as PostgreSQL keeps the statistics of an empty table."""
-    # Tables of one row have no key, and no device data.
+    """Analyze all tables with dummy rows, because PostgreSQL keeps an empty table's old statistics."""
+    # Single-row tables have no key and no device data.
     tables = [t for t in schema.metadata.sorted_tables if t.primary_key.columns]
     for table in tables:
         row = {c.name: "." if c.type.python_type is str else c.type.python_type() for c in table.columns}
         row |= {"state": "allowed"} if table is schema.device else {}
-        # Enough rows to reach all of its partitions.
+        # Enough rows to reach every partition.
         rows = [row | {"device": f".{i}"} for i in range(200)] if table is schema.dedupe else [row]
         connection.execute(table.insert(), rows)
     connection.exec_driver_sql(f"ANALYZE {', '.join(t.name for t in tables)}")
@@ -479,7 +480,7 @@ def _replace_statistics(connection: Connection) -> None:
 def expire(store: Store, now: datetime.datetime) -> tuple[Version, str, int] | None:
     """Erase one window that ended longer ago than its experiment's retention time.
 
-    The newest version of a name decides how long windows are kept.
+    The name's newest version determines how long windows are kept.
 
     Args:
         store: The store.

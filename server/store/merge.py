@@ -1,8 +1,8 @@
-"""Merges the stores of unconnected sites: `merge` adds whole stores to another one, or nothing.
+"""Merge the stores of unconnected sites: `merge` adds stores to another one completely, or not at all.
 
 Histograms may be added only if the stores counted disjoint sets of reports. The dedupe sets record which
-reports each store counted, so this is checked exactly. If both counted a report, nobody can tell which of the
-counts it is in, and the merge is refused.
+reports each store counted, so this can be checked exactly. If both counted the same report, its code in the
+counts cannot be identified, and the merge is refused.
 """
 
 import datetime
@@ -26,16 +26,16 @@ from .store import Store, Version, VersionRefused, check_total
 from .transaction import DedupeKey, IngestTransaction
 from .versions import retired_until, row_of, signatures_text
 
-_Name = tuple[str, str]  # an experiment of a fleet: fleet, name
-# Each property of a fleet: in words if it is false, in words if it is true, and advice.
+_Name = tuple[str, str]  # a fleet's experiment: fleet, name
+# For each fleet property: the words for False and True, and advice.
 _KINDS = {
-    "keyed": (("open", "keyed"), "these are two fleets of one name"),
+    "keyed": (("open", "keyed"), "these are two fleets with the same name"),
     "listed": (("for any device", "for devices on its allow-list"), "make it the same in both"),
 }
 
 
 class MergeRefused(HushmoteError):
-    """Raised when adding the stores would count something twice or wrongly; the text says why."""
+    """Raised when a merge would count something twice or wrongly; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ class ExperimentAdditions:
     Attributes:
         fleet: The fleet's name.
         experiment: The experiment's name.
-        versions: Number of versions that are new in the target.
+        versions: Number of versions that are new to the target.
         reports: Number of added reports.
-        devices: Number of devices that are new in the target.
+        devices: Number of devices that are new to the target.
         kept: Whether a source differs in its current version or last day, or in a version's unit, purpose or
-            owner, and the target kept its own.
+            owner, and the target's values were kept.
     """
 
     fleet: str
@@ -68,8 +68,8 @@ class MergeResult:
         fleets: Names of new fleets.
         experiments: Additions for each experiment's name.
         rejects: Number of added rejects.
-        named: Devices that the target had neither allowed nor revoked.
-        revoked: Devices that the target had not revoked.
+        named: Number of devices that the target had neither allowed nor revoked.
+        revoked: Number of devices that the target had not revoked.
     """
 
     fleets: tuple[str, ...]
@@ -88,29 +88,29 @@ def merge(
 ) -> MergeResult:
     """Add the fleets, devices, versions, histograms, dedupe sets and rejects of stores to another store.
 
-    Everything happens in one transaction. If the target has an experiment's name, its current version and
-    expiry stay; otherwise they come from the first source. The same holds for a version's unit, purpose and
-    owner: the target's text stays, and an empty one comes from the first source that has one. A device that
-    is revoked in any store is revoked. A day that is interrupted in any store is interrupted, because its
-    counts are incomplete. Sources are read as of one moment and are not changed. Rejects are added unchecked:
-    a source that contains nothing else can be added twice.
+    Everything happens in one transaction. If the target already has an experiment's name, its current version
+    and expiry are kept; otherwise they come from the first source. The same applies to a version's unit,
+    purpose and owner: the target's text is kept, and an empty one is filled from the first source that has
+    one. A device that is revoked in any store is revoked. A day that is interrupted in any store is
+    interrupted, because its counts are incomplete. Each source is read as one snapshot and is not changed.
+    Rejects are added without a check, so a source that contains nothing else can be added twice.
 
     Args:
         into: The target.
         sources: The stores to add.
-        dry_run: Whether to roll everything back, to report what would be added.
-        advance: Called with each further share of the work that is done, 0 to 1.
+        dry_run: Whether to roll everything back and only report what would be added.
+        advance: Called as work progresses, with the additional share that is done, 0 to 1.
 
     Raises:
         MergeRefused: If a fleet is open in one store and keyed in another, or has an allow-list in only one;
-            a digest stands for two versions; a version would raise a name's total; both stores counted the
+            a digest belongs to two versions; a version would raise a name's total; both stores counted the
             same reports; a store's counts and dedupe sets do not match; or a source has queued erasures.
-            Nothing was changed.
-        StoreError: If a database fails. Nothing was changed.
+            Nothing is changed.
+        StoreError: If a database fails. Nothing is changed.
     """
-    for one, other in itertools.combinations((into, *sources), 2):
-        if _same(one, other):
-            raise MergeRefused(f"{one.where} is given twice: a store cannot be merged with itself")
+    for first, other in itertools.combinations((into, *sources), 2):
+        if _is_same_database(first, other):
+            raise MergeRefused(f"{first.where} is given twice: a store cannot be merged with itself")
     with into.writing() as target:
         total = _Merge(into, target)
         for source in sources:
@@ -121,19 +121,21 @@ def merge(
     return total.result()
 
 
-def _same(one: Store, other: Store) -> bool:
-    a, b = one.engine.url, other.engine.url
+def _is_same_database(first: Store, other: Store) -> bool:
+    a, b = first.engine.url, other.engine.url
     if a.get_backend_name() != b.get_backend_name():
         return False
     if a.get_backend_name() != "sqlite":
         return (a.host, a.port, a.database) == (b.host, b.port, b.database)
     return (
-        os.path.exists(one.where) and os.path.exists(other.where) and os.path.samefile(one.where, other.where)
+        os.path.exists(first.where)
+        and os.path.exists(other.where)
+        and os.path.samefile(first.where, other.where)
     )
 
 
 class _Merge:
-    """The sources that are added to one target in its transaction, and the additions so far."""
+    """A merge in progress: adds sources to one target in its transaction, and counts the additions."""
 
     def __init__(self, into: Store, target: Connection) -> None:
         self._into = into
@@ -153,18 +155,18 @@ class _Merge:
         return MergeResult(tuple(self._fleets), tuple(lines), **self._totals)
 
     def add(self, source: Store, connection: Connection, advance: Callable[[float], object]) -> None:
-        """Add a source as its own connection sees it.
+        """Add a source, as seen by its connection's transaction.
 
         Args:
             source: The store.
-            connection: A connection to it, in a transaction.
-            advance: Called with each further share of the work that is done, 0 to 1.
+            connection: A connection to it with an open transaction.
+            advance: Called as work progresses, with the additional share that is done, 0 to 1.
         """
         self._source = source
         self._connection = connection
         if connection.scalar(select(func.count()).select_from(schema.erasure)):
             raise MergeRefused(
-                f"{source.where} has devices that wait for an aggregator to erase them: let one finish first"
+                f"{source.where} has devices waiting for an aggregator to erase them: let it finish first"
             )
         rows = Rows(connection, (schema.dedupe, schema.histogram), advance)
         self._add_fleets()
@@ -182,24 +184,23 @@ class _Merge:
     def _add_fleets(self) -> None:
         table = schema.fleet
         query = select(table).order_by(table.c.name)
-        have = {row["name"]: row for row in self._target.execute(query).mappings()}
+        target_fleets = {row["name"]: row for row in self._target.execute(query).mappings()}
         for row in self._connection.execute(query).mappings():
             name = row["name"]
-            if name not in have:
+            if name not in target_fleets:
                 self._target.execute(table.insert().values(**row))
                 self._fleets.append(name)
                 continue
-            own = have[name]
+            existing = target_fleets[name]
             for kind, (words, advice) in _KINDS.items():
-                here, there = own[kind], row[kind]
-                if here != there:
+                if existing[kind] != row[kind]:
                     raise MergeRefused(
-                        f"fleet {name} is {words[here]} in {self._into.where} and {words[there]} in "
-                        f"{self._source.where}: {advice}"
+                        f"fleet {name} is {words[existing[kind]]} in {self._into.where} and "
+                        f"{words[row[kind]]} in {self._source.where}: {advice}"
                     )
-            both = {"serial": max(own["serial"], row["serial"])}
-            both |= {"master_check": own["master_check"] or row["master_check"]}
-            self._target.execute(update(table).where(table.c.name == name).values(**both))
+            values = {"serial": max(existing["serial"], row["serial"])}
+            values |= {"master_check": existing["master_check"] or row["master_check"]}
+            self._target.execute(update(table).where(table.c.name == name).values(**values))
 
     def _add_devices(self) -> None:
         table = schema.device
@@ -222,24 +223,24 @@ class _Merge:
         return Counter(dict(rows.all()))
 
     def _add_versions(self, versions: list[Version]) -> dict[int, int]:
-        """Add the versions, and return the target's id for each source id."""
-        have = {(v.fleet, v.experiment.digest): v for v in self._into.versions(self._target, None)}
+        """Add the versions, and return a map from source ids to target ids."""
+        target_versions = {(v.fleet, v.experiment.digest): v for v in self._into.versions(self._target, None)}
         first: dict[_Name, Version] = {}
-        for v in have.values():
+        for v in target_versions.values():
             first.setdefault((v.fleet, v.experiment.name), v)
         target_names = set(first)
         ids: dict[int, int] = {}
         for v in versions:
             name = (v.fleet, v.experiment.name)
-            same = have.get((v.fleet, v.experiment.digest))
+            same = target_versions.get((v.fleet, v.experiment.digest))
             if same is not None and same.experiment.sha256 != v.experiment.sha256:
                 raise MergeRefused(
                     f"digest {v.experiment.digest.hex()} of fleet {v.fleet} is {same.experiment.name} in "
                     f"{self._into.where} and another version, of {v.experiment.name}, in {self._source.where}"
                 )
             if name in target_names:
-                own = same is not None and same.current
-                if v.current != own or (own and same is not None and v.expires != same.expires):
+                is_current = same is not None and same.current
+                if v.current != is_current or (is_current and same is not None and v.expires != same.expires):
                     self._additions[name]["kept"] = 1
             if same is not None:
                 ids[v.id] = same.id
@@ -262,16 +263,16 @@ class _Merge:
         return self._target.execute(insert).scalar_one()
 
     def _unite(self, same: Version, other: Version) -> None:
-        """Give a version that both stores have the publication times and texts of both."""
-        own, theirs = asdict(same.description), asdict(other.description)
-        if any(own[word] and theirs[word] and own[word] != theirs[word] for word in own):
+        """Combine the publication times and texts of a version that both stores have."""
+        ours, theirs = asdict(same.description), asdict(other.description)
+        if any(ours[word] and theirs[word] and ours[word] != theirs[word] for word in ours):
             self._additions[same.fleet, same.experiment.name]["kept"] = 1
         table = schema.experiment
         both: dict[str, Any] = {"first_serial": min(same.first_serial, other.first_serial)}
         newest = max(same, other, key=lambda v: v.serial)
         both["serial"], both["signatures"] = newest.serial, signatures_text(newest.signatures)
         both["erased"] = same.erased + other.erased
-        words = {word: own[word] or theirs[word] for word in own}
+        words = {word: ours[word] or theirs[word] for word in ours}
         self._target.execute(update(table).where(table.c.id == same.id).values(**both, **words))
 
     def _add_dedupe(self, rows: Rows) -> None:
@@ -280,9 +281,9 @@ class _Merge:
         query = select(*columns, table.c.numbers, table.c.beyond, table.c.accepted).order_by(*columns)
         overlaps: dict[_Name, tuple[int, int]] = {}
         for part in rows.parts(query.where(table.c.accepted > 0)):
-            with self._source.legible():
+            with self._source.decoding_errors():
                 theirs = {(f, name, device): _decode(*row) for f, name, device, *row in part}
-            with self._into.legible():
+            with self._into.decoding_errors():
                 ours = self._read_numbers(theirs)
             new_sets: dict[DedupeKey, NumberSet] = {}
             for key, numbers in theirs.items():
@@ -300,17 +301,17 @@ class _Merge:
             raise MergeRefused(
                 f"both {self._into.where} and {self._source.where} counted the same {reports:,} "
                 f"report{'s' * (reports > 1)} of {devices:,} device{'s' * (devices > 1)} to {experiment} "
-                f"in fleet {fleet}: their counts cannot be told apart"
+                f"in fleet {fleet}: their counts cannot be separated"
             )
 
     def _add_erased(self) -> None:
         table = schema.erased
         rows = [dict(row) for row in self._connection.execute(select(table)).mappings()]
-        have = set(self._target.scalars(select(table.c.mark)))
-        if both := sum(row["mark"] in have and row["reports"] > 0 for row in rows):
+        target_marks = set(self._target.scalars(select(table.c.mark)))
+        if both := sum(row["mark"] in target_marks and row["reports"] > 0 for row in rows):
             raise MergeRefused(
                 f"both {self._into.where} and {self._source.where} counted reports of {both:,} "
-                f"device{'s' * (both > 1)} erased since: nobody can tell whether they are the same"
+                f"device{'s' * (both > 1)} erased since: the reports may be the same ones"
             )
         if rows:
             self._target.execute(insert_erased(self._target), rows)
@@ -329,7 +330,7 @@ class _Merge:
         self._totals["rejects"] += sum(rejects.values())
 
     def _add_interruptions(self) -> None:
-        with self._source.legible():
+        with self._source.decoding_errors():
             days = sorted(self._connection.scalars(select(schema.interruption.c.day)))
         add_interruptions(self._target, days)
 
@@ -337,12 +338,12 @@ class _Merge:
 def _decode(text: str, beyond: bytes | None, accepted: int) -> NumberSet:
     numbers = NumberSet.decode(text, beyond)
     if len(numbers) != accepted:
-        raise ValueError("a device's reports and their number do not match")
+        raise ValueError("a device's report numbers and their count do not match")
     return numbers
 
 
 def _check_counts(store: Store, connection: Connection, names: set[_Name]) -> None:
-    """Refuse counts without dedupe sets, because nobody could tell whether they were added before."""
+    """Refuse counts without dedupe sets, because they may have been added before."""
     versions, dedupe, erased = schema.experiment, schema.dedupe, schema.erased
 
     def sums(count: Column[int], *name: Column[str]) -> Counter[_Name]:
@@ -352,7 +353,7 @@ def _check_counts(store: Store, connection: Connection, names: set[_Name]) -> No
         rows: Any = connection.execute(query)
         return Counter({(fleet, name): int(n) for fleet, name, n in rows})
 
-    # Erased data leaves only sums: those of windows in one table, those of devices in the other.
+    # Only sums remain of erased data: of windows in one table, of devices in the other.
     counts = sums(schema.histogram.c.count, versions.c.fleet, versions.c.name)
     counts += sums(versions.c.erased, versions.c.fleet, versions.c.name)
     dedupe_sums = sums(dedupe.c.accepted, dedupe.c.fleet, dedupe.c.experiment)
@@ -362,10 +363,10 @@ def _check_counts(store: Store, connection: Connection, names: set[_Name]) -> No
         if count != expected:
             raise MergeRefused(
                 f"{store.where} counts {count:,} reports to {name} in fleet {fleet} but has the numbers of "
-                f"{expected:,}: nobody can tell what it counted, so it cannot be merged"
+                f"{expected:,}: it is unclear what it counted, so it cannot be merged"
             )
 
 
 def _span(numbers: NumberSet) -> int:
-    """Return how many numbers are counted or too late, which the other store may not distinguish."""
+    """Return how many numbers are counted or too late; the other store may not distinguish the two."""
     return len(numbers) + numbers.late

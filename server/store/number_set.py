@@ -1,14 +1,14 @@
-"""Sets of report numbers: all from 1 to some number, and a few beyond it, since numbers have no gaps.
+"""Sets of report numbers: all numbers from 1 to some number, and a few beyond the first gap.
 
-How large a set may grow: a board skips no number. A number that is missing below a device's highest is lost
-for good, still on its way, or waiting for an absent aggregator of a group, which may hold any part of the
-device's reports. So any gap may still be filled, and none is closed while a set is small. But 80,000
-arbitrary numbers below 2^32 take 170 KB in any encoding, and a forger may send any numbers. So a set keeps at
-most MOST_BYTES and MOST_CONTAINERS beyond its first gap: a container has the numbers that agree in their
-upper 16 bits, takes 10 to 8,200 bytes, and costs time. Beyond these limits the lowest gaps are closed, and a
-report that would fill them is too late. The two highest containers are always kept. They contain an honest
-board's report as long as the board has made fewer than 65,536 reports since: 45 days for a board that makes
-one a minute. This holds for a single aggregator and for a group, and both can share a store.
+Boards do not skip numbers. A number that is missing below a device's highest is lost, still in transit, or
+held by an absent aggregator of a group, which may hold any of the device's reports. So any gap may still be
+filled, and no gap is closed while a set is small. But 80,000 arbitrary numbers below 2^32 need 170 KB in any
+encoding, and a forger may send any numbers. So a set keeps at most MAX_BYTES and MAX_CONTAINERS beyond its
+first gap; a container holds the numbers with the same upper 16 bits, needs 10 to 8,200 bytes, and takes time
+to process. Above these limits the lowest gaps are closed, and a report that would fill one is too late. The
+two highest containers are always kept. They contain an honest board's report as long as the board has made
+fewer than 65,536 reports since, which is 45 days at one report a minute. This is the same for a single
+aggregator and for a group, and both can share a store.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from dataclasses import dataclass, field
 
 from pyroaring import BitMap, FrozenBitMap
 
-MOST_BYTES = 19_000
-MOST_CONTAINERS = 512
+MAX_BYTES = 19_000
+MAX_CONTAINERS = 512
 
 _NONE = FrozenBitMap()
-_CONTAINER = 1 << 16  # numbers
-_SHORT = 32  # characters of a cached set; nearly all devices have one of a few short sets
-# The format of older versions: several intervals, and for the newest numbers a bit for each start and end.
+_CONTAINER = 1 << 16  # numbers per container
+_SHORT = 32  # longest cached text in characters; nearly all devices have one of a few short sets
+# Older versions wrote several intervals, and a bitmap of interval bounds for the newest numbers.
 _TEXT = re.compile(r"([0-9]+~)?([0-9]+-[0-9]+(,[0-9]+-[0-9]+)*)?(\+[0-9]+:[0-9a-f]+)?", re.ASCII)
 
 
@@ -38,17 +38,17 @@ class NumberSet:
     Its length is the number of counted reports.
 
     Attributes:
-        whole: All numbers from 1 to this one are in the set.
+        whole: The number up to which all numbers are in the set.
         beyond: The numbers beyond the first gap.
-        late: How many numbers in the set were never counted and never will be.
+        late: The number of members that were never counted and never will be.
     """
 
     whole: int = 0
-    beyond: FrozenBitMap = field(default=_NONE, hash=False)  # equal ones have different hashes
+    beyond: FrozenBitMap = field(default=_NONE, hash=False)  # equal bitmaps have different hashes
     late: int = 0
 
     def __contains__(self, number: int) -> bool:
-        """Return whether a report of this number must not be counted: it was counted, or it is too late."""
+        """Return whether a report with this number must not be counted: it was counted or is too late."""
         return number <= self.whole or number in self.beyond
 
     def __len__(self) -> int:
@@ -61,7 +61,7 @@ class NumberSet:
         return self.beyond.max() if self.beyond else self.whole
 
     def add(self, number: int) -> NumberSet:
-        """Return the set with this number added, or the same object if it has the number already."""
+        """Return the set with this number added, or the same object if it already contains the number."""
         if number == self.whole + 1 and not self.beyond:  # the next number, as in nearly all cases
             return NumberSet(number, self.beyond, self.late)
         if number in self:
@@ -69,34 +69,34 @@ class NumberSet:
         return _set(self.whole, self.beyond | FrozenBitMap((number,)), self.late)
 
     def union(self, other: NumberSet) -> NumberSet:
-        """Return the union; its late numbers are those of both sets together."""
+        """Return the union; its late numbers are the late numbers of both sets."""
         return _set(max(self.whole, other.whole), self.beyond | other.beyond, self.late + other.late)
 
     def seal(self) -> NumberSet:
-        """Return the set with all numbers up to its highest; numbers that were not counted are too late."""
+        """Return the set with all numbers up to its highest; uncounted numbers become too late."""
         return self.close(self.highest)
 
     def narrow(self) -> NumberSet:
-        """Return the set with its lowest gaps closed if it is too large; their numbers are too late."""
+        """Return the set with its lowest gaps closed if it is too large; their numbers become too late."""
         self.beyond.run_optimize()
         containers = self.beyond.get_statistics()["n_containers"]
-        if containers <= MOST_CONTAINERS and len(self.beyond.serialize()) <= MOST_BYTES:
+        if containers <= MAX_CONTAINERS and len(self.beyond.serialize()) <= MAX_BYTES:
             return self
         lowest = self.beyond.min()
-        for _ in range(containers // 8 + 1):  # one at a time for large ones, many at once for many
+        for _ in range(containers // 8 + 1):  # more at once if there are many
             lowest = self.beyond.next_set_bit(lowest - lowest % _CONTAINER + _CONTAINER)
         return self.close(lowest - lowest % _CONTAINER - 1).narrow()
 
     def close(self, whole: int) -> NumberSet:
-        """Return the set with all numbers from 1 to `whole` added; new ones are too late."""
+        """Return the set with all numbers from 1 to `whole` added; new numbers are too late."""
         wider = _set(max(whole, self.whole), self.beyond, 0)
         return NumberSet(wider.whole, wider.beyond, len(wider) - len(self))
 
     def encode(self) -> tuple[str, bytes | None]:
-        """Return the set, narrowed, as a store keeps it: a text and the numbers beyond its first gap.
+        """Return the stored form of the narrowed set: a text, and the numbers beyond its first gap.
 
-        The text is "1-57", or "3~1-57" with 3 late numbers. The numbers are a portable roaring bitmap, None
-        if there are none.
+        The text is like "1-57", or "3~1-57" with 3 late numbers. The numbers are a portable roaring bitmap,
+        or None if there are none.
         """
         if not self.beyond:
             return _text(self), None
@@ -105,7 +105,7 @@ class NumberSet:
 
     @classmethod
     def decode(cls, text: str, beyond: bytes | None = None) -> NumberSet:
-        """Return the set that encode() wrote, in this or an older version.
+        """Return the set that this or an older version's encode() wrote.
 
         Raises:
             ValueError: If the arguments are not such a set.
@@ -114,14 +114,14 @@ class NumberSet:
 
 
 def _set(whole: int, beyond: FrozenBitMap, late: int) -> NumberSet:
-    """Build a set of all numbers from 1 to `whole` and those in `beyond`, some of which may be below it."""
+    """Build a set of all numbers from 1 to `whole` and those in `beyond`, which may overlap."""
     if not beyond or beyond.min() > whole + 1:
         return NumberSet(whole, beyond, late)
-    next_ones = range(whole + 1, beyond.max() + 1)
-    more = bisect_left(next_ones, True, key=lambda n: not beyond.contains_range(next_ones[0], n + 1))
+    candidates = range(whole + 1, beyond.max() + 1)
+    added_count = bisect_left(candidates, True, key=lambda n: not beyond.contains_range(candidates[0], n + 1))
     rest = BitMap(beyond)
-    rest.remove_range(0, whole + more + 1)
-    return NumberSet(whole + more, FrozenBitMap(rest), late)
+    rest.remove_range(0, whole + added_count + 1)
+    return NumberSet(whole + added_count, FrozenBitMap(rest), late)
 
 
 def _text(numbers: NumberSet) -> str:
@@ -145,7 +145,7 @@ def _decode(text: str, beyond: bytes | None = None) -> NumberSet:
     if len(bounds) % 2 or any(a >= b for a, b in itertools.pairwise(bounds)):
         raise ValueError("not a set of report numbers in ascending order")
     if bounds and not 0 < bounds[0] < bounds[-1] <= 1 << 32:
-        raise ValueError("not a set of report numbers, which are 1 to 4294967295")
+        raise ValueError("not a set of report numbers, which must be 1 to 4294967295")
     whole = bounds[1] - 1 if bounds and bounds[0] == 1 else 0
     others = BitMap.deserialize(beyond) if beyond else BitMap()
     if others and others.min() <= (bounds[-1] if bounds else 1):
@@ -154,7 +154,7 @@ def _decode(text: str, beyond: bytes | None = None) -> NumberSet:
     for start, end in zip(further[::2], further[1::2], strict=True):
         others.add_range(start, end)
     if late and int(late) >= whole + len(others):
-        raise ValueError("not a set of report numbers: more are late than there are")
+        raise ValueError("not a set of report numbers: it has more late numbers than numbers")
     return NumberSet(whole, FrozenBitMap(others), int(late or 0))
 
 

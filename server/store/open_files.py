@@ -1,6 +1,6 @@
-"""Detects that the open files are no longer the SQLite store's, so that nobody would read what is written.
+"""Detect that a SQLite store's open files were moved or removed, so that writes to them would be lost.
 
-Removing or moving a file does not stop a program that has it open: SQLite goes on and reports success.
+Removing or moving a file does not stop a program that has it open, and SQLite continues to report success.
 """
 
 import os
@@ -10,12 +10,12 @@ from sqlalchemy import Connection
 
 from ..errors import HushmoteError
 
-_OPEN = "hushmote_open_files"  # in the connection's info: path -> the file that was there at opening
+_OPEN = "hushmote_open_files"  # key in the connection's info: maps each path to the file opened there
 _Identity = tuple[int, int] | None
 
 
 class StoreMoved(HushmoteError):
-    """Raised when a store's file is not where it was opened; putting it back repairs this."""
+    """Raised when a store's file is no longer where it was opened; putting it back fixes this."""
 
 
 class StoreRemoved(HushmoteError):
@@ -23,17 +23,17 @@ class StoreRemoved(HushmoteError):
 
 
 def remember(connection: sqlite3.Connection, info: dict[str, object]) -> None:
-    """Store in a new connection's info which files it has open."""
-    connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # opens the late ones too
+    """Record in a new connection's info which files it has open."""
+    connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # also opens the -wal and -shm
     path = connection.execute("PRAGMA database_list").fetchone()[2]
     info[_OPEN] = {name: _identity(name) for name in (path, f"{path}-wal", f"{path}-shm")}
 
 
 def check(connection: Connection) -> None:
-    """Check that the paths still lead to the open files; this takes three calls of stat().
+    """Check that the paths still lead to the open files, with three stat() calls.
 
-    If only a removed -wal contains the last commits, they are first moved into the store's file, unless
-    another program may have written there since.
+    If only a removed -wal contains the latest commits, they are first moved into the store's file, unless
+    another program may have written to it since.
 
     Raises:
         StoreMoved: If the store's file was moved, removed or replaced.
@@ -47,12 +47,12 @@ def check(connection: Connection) -> None:
     if path in changed_files:
         raise StoreMoved(
             f"{path} was moved, removed or replaced while it was open: put it back, "
-            "or stop all that use it, restore a backup and start again"
+            "or stop all programs that use it, restore a backup and start again"
         )
     first = f"{next(iter(changed_files))} was removed or replaced while it was open"
-    # Any program that opened the store since has made new files at these paths.
+    # Any program that has opened the store since has created new files at these paths.
     if not any(changed_files.values()) and _checkpoint(connection):
-        raise StoreRemoved(f"{first}; everything counted is in {path} now: start again")
+        raise StoreRemoved(f"{first}; everything counted is in {path}: start again")
     raise StoreRemoved(
         f"{first}, and the last reports counted may be lost: stop all programs that use {path}, "
         f"check it with `hushmote store check`, and start again"

@@ -1,10 +1,10 @@
-"""Connects to a store in PostgreSQL: durable whatever the server's defaults, and never blocked for ever.
+"""Connect to a store in PostgreSQL, with durable commits whatever its defaults, and without blocking forever.
 
-A pooler between us and the server may give each transaction another session. So every setting and lock is
-local to its transaction, and no statement is prepared in a session.
+A pooler in front of the server may assign a different session to each transaction. So every setting and
+lock is local to its transaction, and no statements are prepared in a session.
 
-This module needs psycopg, which only the extra `postgresql` installs; database imports it to open such a
-store.
+This module needs psycopg, which only the `postgresql` extra installs; `database` imports it only to open such
+a store.
 """
 
 import logging
@@ -18,18 +18,18 @@ from psycopg.pq import PGconn, Ping
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL
 
-# A slow disk or a held lock may take long; a batch that fails is tried again.
+# Generous, because a disk may be slow or a lock held; a batch that fails is retried.
 LOCK_TIMEOUT_S = 30
 STATEMENT_TIMEOUT_S = 120
-# After this time the server drops a client that stopped in the middle of a batch with its rows locked.
+# The server drops a client that has been idle this long in the middle of a batch, with its rows locked.
 IDLE_TIMEOUT_S = 300
-PATIENCE_S = 120.0  # how long to wait for a server that is still starting
+PATIENCE_S = 120.0  # maximum wait for a server that is still starting
 _LOG_INTERVAL_S = 30.0
 _PAUSE_S = 0.5
 
 log = logging.getLogger(__name__)
 
-# libpq's defaults here, which the URL may override: a server that is gone is noticed within half a minute.
+# libpq options, which the URL may override. They detect a dead server within half a minute.
 _LINK = {
     "application_name": "hushmote",
     "connect_timeout": 10,
@@ -41,10 +41,9 @@ _LINK = {
 
 
 class AnsweringConnection(psycopg.Connection[Any]):
-    """A connection that gives up when the server is silent for too long, as a stopped server is.
+    """A connection that gives up when the server is silent for too long, for example because it is stopped.
 
-    The server's own timeouts end a running statement, but they help neither with a stopped server nor with a
-    commit.
+    The server's own timeouts end a running statement, but do not help with a stopped server or a commit.
     """
 
     answer_s = STATEMENT_TIMEOUT_S + 30.0
@@ -55,16 +54,16 @@ class AnsweringConnection(psycopg.Connection[Any]):
         Raises:
             OperationalError: If the server was silent for answer_s seconds.
         """
-        return super().wait(self._impatient(gen), *args, **options)
+        return super().wait(self._with_deadline(gen), *args, **options)
 
-    def _impatient(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    def _with_deadline(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
         end = time.monotonic() + self.answer_s
         try:
             state = next(gen)
             while True:
                 ready = yield state
                 if not ready and time.monotonic() > end:
-                    self.pgconn.finish()  # nobody waits for a later answer
+                    self.pgconn.finish()  # a later answer would be lost
                     raise psycopg.OperationalError(f"no answer for {self.answer_s:g} seconds")
                 state = gen.send(ready)
         except StopIteration as stop:
@@ -72,7 +71,7 @@ class AnsweringConnection(psycopg.Connection[Any]):
 
 
 def open_engine(url: URL, read_only: bool = False) -> Engine:
-    """Return an engine that sets up its transactions for a store; options in the URL take precedence.
+    """Return an engine that configures its transactions for a store; options in the URL take precedence.
 
     Args:
         url: The store's URL.
@@ -80,19 +79,19 @@ def open_engine(url: URL, read_only: bool = False) -> Engine:
     """
     options: dict[str, object] = {name: value for name, value in _LINK.items() if name not in url.query}
     options["prepare_threshold"] = None
-    # A connection that the server has dropped is replaced before a batch fails.
+    # Replace a connection that the server has dropped before a batch fails because of it.
     engine = create_engine(url, connect_args=options, pool_pre_ping=True)
     event.listen(engine, "do_connect", _connect)
     event.listen(engine, "begin", _apply_settings)
     if read_only:
-        event.listen(engine, "connect", _only_read)
+        event.listen(engine, "connect", _make_read_only)
     return engine
 
 
 def await_server(engine: Engine) -> None:
-    """Wait until the server answers, even with a refusal, for at most PATIENCE_S; log that it waits."""
+    """Wait at most PATIENCE_S until the server answers, even with an error, and log the wait."""
     _, options = engine.dialect.create_connect_args(engine.url)
-    options.pop("context", None)  # psycopg's own; libpq does not know it
+    options.pop("context", None)  # a psycopg option that libpq does not have
     try:
         conninfo = make_conninfo("", **_LINK | dict(options)).encode()
     except psycopg.ProgrammingError:
@@ -104,7 +103,7 @@ def await_server(engine: Engine) -> None:
             return
         if now >= log_at:
             where = engine.url.set(query={}).render_as_string(hide_password=True)
-            log.warning("no answer from %s yet: waiting for it, %.0f s at most", where, PATIENCE_S)
+            log.warning("no answer from %s yet; waiting for at most %.0f s", where, PATIENCE_S)
             log_at = now + _LOG_INTERVAL_S
         time.sleep(_PAUSE_S)
 
@@ -113,11 +112,11 @@ def _connect(_dialect: object, _record: object, arguments: Any, options: Any) ->
     return AnsweringConnection.connect(*arguments, **options)
 
 
-def _only_read(connection: psycopg.Connection[Any], _record: object) -> None:
+def _make_read_only(connection: psycopg.Connection[Any], _record: object) -> None:
     connection.read_only = True  # declared at the start of each transaction
 
 
-# A server may be configured to answer before a commit is on disk. Stricter settings stay.
+# A server may be configured to answer before a commit is on disk. Stricter settings are kept.
 _SETTINGS = """SELECT
     set_config('synchronous_commit', CASE current_setting('synchronous_commit')
                WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true),

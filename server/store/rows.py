@@ -1,4 +1,4 @@
-"""Reads rows of the large tables: some thousands at a time with progress, or a window's rows as one text."""
+"""Read rows of the large tables: a few thousand at a time with progress, or a window's rows as one text."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ ROWS = 2000  # rows read or written at a time
 
 
 class Rows:
-    """A walk through whole tables that reports its progress.
+    """Iteration over whole tables that reports its progress.
 
     Args:
-        connection: In a transaction.
-        tables: The tables whose rows count as the work.
-        advance: Called with each further share of the work that is done, 0 to 1.
-        where: A condition for the rows; None for all.
-        at_once: The largest number of rows in a part.
+        connection: A connection with an open transaction.
+        tables: The tables whose rows make up the total work.
+        advance: Called as work progresses, with the additional share that is done, 0 to 1.
+        where: A condition that selects rows; None for all rows.
+        batch_size: The largest number of rows in a part.
     """
 
     def __init__(
@@ -32,21 +32,21 @@ class Rows:
         tables: Sequence[Table],
         advance: Callable[[float], object] = lambda _: None,
         where: ColumnElement[bool] | None = None,
-        at_once: int = ROWS,
+        batch_size: int = ROWS,
     ) -> None:
-        self._connection, self._advance, self._at_once = connection, advance, at_once
+        self._connection, self._advance, self._at_once = connection, advance, batch_size
         condition = true() if where is None else where
         self.count = sum(
             connection.scalar(select(func.count()).select_from(t).where(condition)) or 0 for t in tables
         )
 
     def parts(self, query: Select[*tuple[Any, ...]]) -> Iterator[Sequence[Row[*tuple[Any, ...]]]]:
-        """Yield a query's rows in parts; requesting the next part reports the last one as done."""
+        """Yield a query's rows in parts; requesting the next part reports the previous one as done."""
         for part in self._connection.execute(query.execution_options(yield_per=self._at_once)).partitions():
             yield part
             self._advance(len(part) / self.count)
 
-    def of(self, query: Select[*tuple[Any, ...]]) -> Iterator[Row[*tuple[Any, ...]]]:
+    def iterate(self, query: Select[*tuple[Any, ...]]) -> Iterator[Row[*tuple[Any, ...]]]:
         """Yield a query's rows one by one."""
         for part in self.parts(query):
             yield from part
@@ -55,10 +55,10 @@ class Rows:
 def window_counts(
     connection: Connection, version: int, windows: Sequence[str]
 ) -> Iterator[tuple[str, Counts, Counts]]:
-    """Yield the windows of a version: name, codes (each once) and their numbers of reports.
+    """Yield a version's windows: the name, the distinct codes, and the number of reports with each code.
 
     Args:
-        connection: In a transaction.
+        connection: A connection with an open transaction.
         version: The version's id.
         windows: The windows to read; empty for all.
 
@@ -66,17 +66,17 @@ def window_counts(
         ValueError: If a row is not a number.
         TypeError: If a row is not a number.
     """
-    import numpy as np  # imported here, because it loads slowly
+    import numpy as np  # imported lazily because it is slow to load
 
     table = schema.histogram.c
     query = select(table.window).where(table.experiment == version).group_by(table.window)
     if windows:
         query = query.where(table.window.in_(windows))
-    # A text for each window: a row for each code would take four times as long.
+    # Reading one text per window is four times as fast as reading one row per code.
     texts = (func.aggregate_strings(cast(column, String), " ") for column in (table.code, table.count))
     query = query.add_columns(func.count(), *texts).execution_options(yield_per=16)
-    for window, rows, *both in connection.execute(query):
-        codes, reports = (np.fromstring(text, np.int64, sep=" ") for text in both)
+    for window, rows, *columns in connection.execute(query):
+        codes, reports = (np.fromstring(text, np.int64, sep=" ") for text in columns)
         if not len(codes) == len(reports) == rows:
             raise ValueError(f"a row of window {window} is not a number")
         yield window, codes, reports

@@ -1,8 +1,8 @@
 """The store's tables, one schema for SQLite and PostgreSQL.
 
-No column links a device to a code, a value, an address or a time: `dedupe` knows devices and numbers,
-`histogram` codes and windows, and nothing joins them; `erased` knows neither. `counting`, `interruption` and
-`rewrite` are about the whole store. Every version of this schema is a step in `migrations`.
+No column links a device to a code, a value, an address or a time: `dedupe` has devices and numbers,
+`histogram` has codes and windows, and nothing joins them; `erased` has neither. `counting`, `interruption`
+and `rewrite` describe the whole store. Every version of this schema has a script in `migrations`.
 """
 
 import sqlalchemy as sa
@@ -10,7 +10,7 @@ from sqlalchemy import event
 
 VERSION = 10
 BASELINE = 5
-"""The oldest version that can be upgraded, as earlier ones were never released."""
+"""The oldest version that can be upgraded; earlier ones were never released."""
 
 metadata = sa.MetaData()
 
@@ -23,11 +23,13 @@ fleet = sa.Table(
     sa.Column("keyed", sa.Boolean, nullable=False),  # false: an open fleet, in which anyone can forge reports
     sa.Column("listed", sa.Boolean, nullable=False, server_default=sa.false()),  # true: it has an allow-list
     sa.Column("serial", sa.BigInteger, nullable=False, server_default="0"),  # the highest of any version
-    sa.Column("master_check", sa.String(16)),  # of its master key, see wire.keys; null: no key counted yet
+    sa.Column(
+        "master_check", sa.String(16)
+    ),  # check value of its master key, see wire.keys; null: no key has been used yet
 )
 
 # Devices named by an operator: allowed (on the fleet's allow-list) or permanently revoked.
-# There is no row id, because it would record the order in which they were named.
+# There is no row id, because it would reveal the order in which they were named.
 device = sa.Table(
     "device",
     metadata,
@@ -37,10 +39,10 @@ device = sa.Table(
     sqlite_with_rowid=False,
 )
 
-# A version of an experiment is immutable. `current` marks the published one, at most one of a name.
-# Serials are unix times, or the fleet's last serial plus one if that is more: they give the order.
-# signatures: of its announcement under its serial and of its withdrawal, where they were made elsewhere.
-# unit, purpose, owner, asked and keep are the analyst's texts: devices never see them; they may change.
+# A version of an experiment is immutable. `current` marks the published one, at most one per name. Serials
+# are unix times, or the fleet's last serial plus one if that is larger, and define the order. `signatures`
+# are those of its announcement and its withdrawal if they were made elsewhere. unit, purpose, owner, asked
+# and keep are the analyst's texts, which devices never see and which may change.
 experiment = sa.Table(
     "experiment",
     metadata,
@@ -60,7 +62,7 @@ experiment = sa.Table(
     sa.Column("unit", sa.Text, nullable=False, server_default=""),
     sa.Column("purpose", sa.Text, nullable=False, server_default=""),
     sa.Column("owner", sa.Text, nullable=False, server_default=""),
-    sa.Column("asked", sa.Text, nullable=False, server_default=""),  # the finding's questions, one a line
+    sa.Column("asked", sa.Text, nullable=False, server_default=""),  # the finding's questions, one per line
     sa.Column("keep", sa.Text, nullable=False, server_default=""),  # how long its windows are kept: 400d, 48h
     sa.Column("erased", sa.BigInteger, nullable=False, server_default="0"),  # reports of windows erased since
     sa.Column("signatures", sa.LargeBinary(128)),
@@ -73,15 +75,18 @@ histogram = sa.Table(
     sa.Column(
         "experiment", sa.Integer, sa.ForeignKey("experiment.id"), primary_key=True, autoincrement=False
     ),
-    sa.Column("window", sa.String(13), primary_key=True),  # of arrival, UTC: 2026-11-21T14, 2026-11-21, all
+    sa.Column(
+        "window", sa.String(13), primary_key=True
+    ),  # window of arrival, UTC: 2026-11-21T14, 2026-11-21, all
     sa.Column("code", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("count", sa.BigInteger, nullable=False),
     sqlite_with_rowid=False,
 )
 
-# There is no row id, because it would record the order in which devices first reported. In PostgreSQL it is
-# divided by device: its key has the device in it, and every statement gives the device or reads all rows, so
-# its parts can be on several servers. numbers and beyond are a NumberSet; beyond is null without a gap.
+# There is no row id, because it would reveal the order in which devices first reported. In PostgreSQL the
+# table is partitioned by device: the device is in its key, and every statement specifies the device or reads
+# all rows, so the partitions can be on several servers. numbers and beyond are a NumberSet; beyond is null if
+# there is no gap.
 DEDUPE_PARTS = 16
 dedupe = sa.Table(
     "dedupe",
@@ -97,10 +102,9 @@ dedupe = sa.Table(
 
 
 @event.listens_for(dedupe, "before_create")
-def _divide(table: sa.Table, connection: sa.Connection, **_: object) -> None:
-    if (
-        connection.dialect.name == "postgresql"
-    ):  # checked here, because it loads the dialect, which SQLite stores do not need
+def _partition(table: sa.Table, connection: sa.Connection, **_: object) -> None:
+    # Set lazily because it loads the dialect, which SQLite stores do not need.
+    if connection.dialect.name == "postgresql":
         table.dialect_kwargs["postgresql_partition_by"] = "HASH (device)"
 
 
@@ -113,38 +117,38 @@ for _part in range(DEDUPE_PARTS):
 reject = sa.Table(
     "reject",
     metadata,
-    sa.Column("fleet", sa.String(32), primary_key=True),  # empty where the fleet is not known
+    sa.Column("fleet", sa.String(32), primary_key=True),  # empty if the fleet is unknown
     sa.Column("reason", sa.String(32), primary_key=True),
     sa.Column("count", sa.BigInteger, nullable=False),
     sqlite_with_rowid=False,
 )
 
-# What is left of a device that was erased, a row for each experiment's name that it had reported to. The mark
-# is a keyed hash, and the key is not in the store; see `erase`. No number up to the highest counts again.
+# The records that remain of an erased device, one for each experiment name that it had reported to. The mark
+# is a keyed hash whose key is not in the store; see `erase`. Numbers up to the highest never count again.
 erased = sa.Table(
     "erased",
     metadata,
     sa.Column("mark", sa.String(32), primary_key=True),
     sa.Column("fleet", sa.String(32), nullable=False),
-    sa.Column("experiment", sa.String(32), nullable=False),  # empty: revoked, none of its reports count
+    sa.Column("experiment", sa.String(32), nullable=False),  # empty: revoked, so none of its reports count
     sa.Column("highest", sa.BigInteger, nullable=False),
-    sa.Column("reports", sa.BigInteger, nullable=False),  # that were counted, and are in histogram still
+    sa.Column("reports", sa.BigInteger, nullable=False),  # counted, and still in the histogram
     sqlite_with_rowid=False,
 )
 
-# One row, of minutes in unix seconds. alive: when counting was last known to work; null: it has not counted
-# yet. clock: when an experiment was last added or withdrawn, or an operator last accepted a clock. A clock
-# that is behind the later of the two cannot be right.
+# One row with two times, unix seconds in whole minutes. alive: when counting last worked; null if it has not
+# counted yet. clock: when an experiment was last added or withdrawn, or an operator last accepted a clock. A
+# clock that is behind the later of the two must be wrong.
 counting = sa.Table(
     "counting", metadata, sa.Column("alive", sa.BigInteger), sa.Column("clock", sa.BigInteger)
 )
 
-# Days, UTC, on which counting was down for more than an hour, or the backlog arrived: 2026-11-21.
+# Days, UTC, on which counting was down for more than an hour or a backlog arrived, such as 2026-11-21.
 interruption = sa.Table(
     "interruption", metadata, sa.Column("day", sa.String(10), primary_key=True), sqlite_with_rowid=False
 )
 
-# Devices that an aggregator is to erase: it deletes their rows here with all others.
+# Devices for an aggregator to erase, which also deletes their rows in this table.
 erasure = sa.Table(
     "erasure",
     metadata,
@@ -153,7 +157,7 @@ erasure = sa.Table(
     sqlite_with_rowid=False,
 )
 
-# One row: how many erasures deleted rows, and for how many of them the database's files were rewritten.
+# One row: the number of erasures so far, and for how many of them the database's files were rewritten.
 rewrite = sa.Table(
     "rewrite",
     metadata,

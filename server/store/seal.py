@@ -1,6 +1,6 @@
-"""Seals an experiment, `store seal`: keeps only each device's highest number and number of reports.
+"""Seal an experiment for `store seal`, keeping only each device's highest number and number of reports.
 
-A set of numbers does not tell windows or versions apart, so only a whole name can be sealed.
+A set of numbers does not distinguish windows or versions, so only a whole name can be sealed.
 """
 
 import datetime
@@ -23,12 +23,12 @@ class Sealing:
         fleet: The fleet's name.
         experiment: The experiment's name.
         devices: Number of devices with report numbers.
-        folded: Devices whose numbers have gaps.
-        gaps: Reports below a device's highest number that were never counted, and never will be.
-        late: Reports that were too late before.
-        bytes_before: Size of all its stored sets before.
-        bytes_after: And after.
-        over: Whether no version counts any more today, so that its reports are rejected anyway.
+        folded: Number of devices whose numbers have gaps.
+        gaps: Number of reports below a device's highest number that were not counted and never will be.
+        late: Number of reports that were already too late.
+        bytes_before: Total size of the stored sets before sealing.
+        bytes_after: Total size of the stored sets after sealing.
+        over: Whether all versions have stopped counting, so that new reports are rejected anyway.
     """
 
     fleet: str
@@ -49,22 +49,22 @@ def seal(
     *,
     dry_run: bool = True,
     advance: Callable[[float], object] = lambda _: None,
-    at_once: int = ROWS,
+    batch_size: int = ROWS,
 ) -> Sealing:
-    """Close the gaps in each device's numbers for an experiment's name, up to its highest number.
+    """Close all gaps below the highest number in each device's numbers for an experiment's name.
 
-    Counts stay, and so does each device's number of accepted reports. From then on a number below a device's
-    highest that was not counted is a duplicate: nothing can be counted twice, and a report that is on its way
-    with such a number is lost. Rows are sealed in parts, each in a transaction, while aggregators go on; an
-    interrupted run can be repeated.
+    Counts do not change, nor does each device's number of accepted reports. From then on an uncounted number
+    below a device's highest is treated as a duplicate: nothing can be counted twice, and a report in transit
+    with such a number is lost. Rows are sealed in parts, each in its own transaction, while aggregators
+    continue to count; an interrupted run can be repeated.
 
     Args:
         store: The store.
         fleet: The fleet's name.
         name: The experiment's name.
-        dry_run: Only compute the effect.
-        advance: Called with each further share of the work that is done, 0 to 1.
-        at_once: The largest number of rows that a transaction seals.
+        dry_run: Whether to only compute the effect.
+        advance: Called as work progresses, with the additional share that is done, 0 to 1.
+        batch_size: The largest number of rows sealed in one transaction.
 
     Raises:
         VersionRefused: If there is no such experiment.
@@ -75,20 +75,20 @@ def seal(
         raise VersionRefused(f"there is no experiment {name} in fleet {fleet}")
     today = datetime.datetime.now(datetime.UTC).date()
     table = schema.dedupe
-    own = and_(table.c.fleet == fleet, table.c.experiment == name, table.c.accepted > 0)
+    in_scope = and_(table.c.fleet == fleet, table.c.experiment == name, table.c.accepted > 0)
     folded = gaps = late = before = after = 0
-    query = select(table.c.device, table.c.numbers, table.c.beyond).where(own).order_by(table.c.device)
+    query = select(table.c.device, table.c.numbers, table.c.beyond).where(in_scope).order_by(table.c.device)
     with store.snapshot() as reader:
-        rows = Rows(reader, [table], advance, own, at_once)
+        rows = Rows(reader, [table], advance, in_scope, batch_size)
         for part in rows.parts(query):
-            with store.legible():
+            with store.decoding_errors():
                 sets = {(fleet, name, device): NumberSet.decode(*row) for device, *row in part}
             keys = [key for key, numbers in sets.items() if numbers.seal() != numbers]
             if keys and not dry_run:
                 with store.ingest() as transaction:
-                    now = transaction.read_numbers(keys)
-                    transaction.write({key: numbers.seal() for key, numbers in now.items()}, {}, {})
-                sets |= now
+                    current_sets = transaction.read_numbers(keys)
+                    transaction.write({key: numbers.seal() for key, numbers in current_sets.items()}, {}, {})
+                sets |= current_sets
             folded += len(keys)
             for numbers in sets.values():
                 sealed_set = numbers.seal()

@@ -1,6 +1,6 @@
 """The store: histograms per experiment version, fleet and window; dedupe sets; reject counters.
 
-SQLAlchemy Core, in statements that SQLite and PostgreSQL share. See database for how it is opened.
+It uses SQLAlchemy Core, with statements that SQLite and PostgreSQL share. `database` opens it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sqlalchemy import Connection, and_, func, select, union_all, update
 
 from ...device.ldp_client import Experiment, ExperimentRefused
 from ..errors import no_such_name
-from ..wire.experiments import OwnCodeRefused, parse_experiment
+from ..wire.experiments import CustomCodeRefused, parse_experiment
 from ..wire.keys import Signatures
 from ..wire.limits import GRACE_DAYS
 from ..wire.topics import check_device, check_fleet
@@ -51,7 +51,7 @@ class Participation:
     Attributes:
         devices: Number of devices with at least one accepted report.
         reports: Number of accepted reports.
-        most: The largest number of reports of one device.
+        most: The largest number of reports from one device.
     """
 
     devices: int
@@ -60,12 +60,12 @@ class Participation:
 
 
 class Store(Database):
-    """A store by its SQLAlchemy URL; `sqlite:///path` for a file. Arguments are those of Database.
+    """An open store. It takes the same arguments as Database, first its URL (`sqlite:///path` for a file).
 
-    Several threads and processes can use it at once.
+    Several threads and processes can use a store at the same time.
 
     Raises:
-        StoreError: If the database fails, here and in every method; one line.
+        StoreError: If the database fails, here or in any method; a one-line message.
     """
 
     def __enter__(self) -> Store:
@@ -80,7 +80,7 @@ class Store(Database):
         """Add a fleet, keyed or open; adding it again changes nothing.
 
         Raises:
-            VersionRefused: If it exists as the other kind.
+            VersionRefused: If it already exists as the other kind.
             NameRefused: If the name is invalid.
         """
         check_fleet(name)
@@ -95,7 +95,7 @@ class Store(Database):
                 )
 
     def fleets(self) -> dict[str, bool]:
-        """Return for each fleet whether it is keyed."""
+        """Return whether each fleet is keyed, by name."""
         query = select(schema.fleet.c.name, schema.fleet.c.keyed).order_by(schema.fleet.c.name)
         return {name: bool(keyed) for name, keyed in self.read(query)}
 
@@ -110,12 +110,12 @@ class Store(Database):
             connection.execute(update(table).where(table.c.name == fleet).values(master_check=value))
 
     def listed_fleets(self) -> frozenset[str]:
-        """Return the names of the fleets with an allow-list: only its devices count."""
+        """Return the names of the fleets that have an allow-list, whose other devices do not count."""
         query = select(schema.fleet.c.name).where(schema.fleet.c.listed)
         return frozenset(name for (name,) in self.read(query))
 
     def set_listed(self, fleet: str, listed: bool) -> None:
-        """Set whether only allowed devices count in a fleet, or all but revoked devices.
+        """Set whether a fleet counts only allowed devices, or all except revoked devices.
 
         Raises:
             VersionRefused: If there is no such fleet.
@@ -129,12 +129,12 @@ class Store(Database):
     # Devices
 
     def allow_devices(self, fleet: str, devices: Iterable[str]) -> None:
-        """Allow all of the devices, or none; doing it again changes nothing.
+        """Allow all of the devices, or none of them on an error; repeating it changes nothing.
 
         Raises:
             NameRefused: If an id is invalid.
-            VersionRefused: If there is no such fleet, or a device is revoked: anyone who has its key could
-                report again.
+            VersionRefused: If there is no such fleet, or a device is revoked, because anyone who has its key
+                could report again.
         """
         devices = sorted(set(devices))
         with self.writing() as connection:
@@ -147,7 +147,7 @@ class Store(Database):
                 )
 
     def revoke_devices(self, fleet: str, devices: Iterable[str]) -> None:
-        """Revoke devices permanently, known to the store or not; doing it again changes nothing.
+        """Revoke devices permanently, even those unknown to the store; repeating it changes nothing.
 
         Raises:
             NameRefused: If an id is invalid.
@@ -162,12 +162,12 @@ class Store(Database):
             return self._devices(connection, fleet, "revoked")
 
     def known_devices(self, fleet: str, devices: Iterable[str]) -> frozenset[str]:
-        """Return those of the devices that were named in a fleet or had a report counted."""
+        """Return the devices that an operator named in a fleet or that have a counted report."""
         ids, matches = sorted(set(devices)), set[str]()
         with self.reading() as connection:
             for table in (schema.device, schema.dedupe):
-                for some in (ids[i:][:1000] for i in range(0, len(ids), 1000)):
-                    query = select(table.c.device).where(table.c.fleet == fleet, table.c.device.in_(some))
+                for part in (ids[i:][:1000] for i in range(0, len(ids), 1000)):
+                    query = select(table.c.device).where(table.c.fleet == fleet, table.c.device.in_(part))
                     matches.update(connection.scalars(query))
         return frozenset(matches)
 
@@ -212,23 +212,22 @@ class Store(Database):
             fleet: The fleet's name.
             payload: The published JSON, at most 1 KiB.
             expires: The last day on which it is published, UTC; None for no end.
-            grace_days: For how many days late reports still count: from today for the version that was
-                current, from its expiry for this one.
+            grace_days: For how many days late reports still count: for the previously current version from
+                today, for this one from its expiry.
             description: The analyst's texts; None keeps those of an existing version.
-            signatures: Signatures made on another machine; None leaves signing to an aggregator that has the
-                key.
+            signatures: Signatures made on another machine; None leaves signing to an aggregator with the key.
 
         Raises:
-            VersionRefused: If the fleet is unknown, the payload does not parse, another version has its
+            VersionRefused: If the fleet is unknown, the payload does not parse, another version has the same
                 digest, or it would raise the total that devices may spend on its name.
-            ClockWrong: If this machine's clock cannot be right.
+            ClockWrong: If this machine's clock is wrong.
         """
         try:
             new = parse_experiment(payload)
         except ExperimentRefused as e:
             raise VersionRefused(f"not an experiment: {e}") from None
         with self.writing() as connection:
-            # If two processes add at once, the second one sees the first one's version.
+            # If two processes add versions at once, the second one sees the first one's version.
             now = self._checked_time(connection)
             if signatures is None:
                 serial = self._new_serial(connection, fleet, now)
@@ -259,22 +258,22 @@ class Store(Database):
         return new
 
     def withdraw_experiment(self, fleet: str, name: str, *, grace_days: int = GRACE_DAYS) -> None:
-        """Stop publishing a name: none of its versions stays current.
+        """Stop publishing a name, so that none of its versions is current.
 
         Args:
             fleet: The fleet's name.
             name: The experiment's name.
-            grace_days: For how many days late reports count, including today; 0 for none from now on.
+            grace_days: For how many days late reports count, including today; 0 rejects them from now on.
 
         Raises:
             VersionRefused: If there is no such experiment.
-            ClockWrong: If this machine's clock cannot be right.
+            ClockWrong: If this machine's clock is wrong.
         """
         with self.writing() as connection:
-            every = self.versions(connection, fleet)
-            versions = [v for v in every if v.experiment.name == name]
+            all_versions = self.versions(connection, fleet)
+            versions = [v for v in all_versions if v.experiment.name == name]
             if not versions:
-                names = sorted({v.experiment.name for v in every})
+                names = sorted({v.experiment.name for v in all_versions})
                 raise VersionRefused(no_such_name("experiment", name, names, f"in fleet {fleet}"))
             now = self._checked_time(connection)
             for v in versions:
@@ -284,7 +283,7 @@ class Store(Database):
     def _retire(
         self, connection: Connection, version: Version, today: datetime.date, grace_days: int
     ) -> None:
-        """Make a version no longer current; its reports never count longer than before."""
+        """Make a version no longer current, without extending the time in which its reports count."""
         until = day_text(retired_until(version, today, grace_days))
         table = schema.experiment
         change = update(table).where(table.c.id == version.id)
@@ -293,8 +292,8 @@ class Store(Database):
     def renew_serial(self, version: Version) -> None:
         """Give a current version a higher serial, unless its serial has changed since it was read.
 
-        If several aggregators see an experiment changed at the broker, only the first one raises it.
-        Signatures made elsewhere become invalid.
+        If several aggregators see that an experiment was changed at the broker, only the first one raises the
+        serial. Signatures made elsewhere become invalid.
         """
         table = schema.experiment
         with self.writing() as connection:
@@ -304,14 +303,14 @@ class Store(Database):
                 connection.rollback()
 
     def _checked_time(self, connection: Connection) -> datetime.datetime:
-        """Return this machine's time, UTC; raise ClockWrong if it cannot be right."""
+        """Return this machine's time, UTC; raise ClockWrong if it is wrong."""
         now = datetime.datetime.now(datetime.UTC)
-        with self.legible():
+        with self.decoding_errors():
             check_clock(now, last_time(connection))
         return now
 
     def _new_serial(self, connection: Connection, fleet: str, now: datetime.datetime) -> int:
-        """Return a serial above all of the fleet's serials and of their withdrawals, which are one higher."""
+        """Return a serial above all of the fleet's serials and those of withdrawals, which are one higher."""
         table = schema.fleet
         last = connection.scalar(select(table.c.serial).where(table.c.name == fleet).with_for_update())
         if last is None:
@@ -335,8 +334,8 @@ class Store(Database):
     ) -> int:
         """Return the serial that a version was signed with, and raise the fleet's serial to it."""
         table = schema.fleet
-        of_fleet = select(table.c.serial, table.c.keyed).where(table.c.name == fleet).with_for_update()
-        row = connection.execute(of_fleet).one_or_none()
+        query = select(table.c.serial, table.c.keyed).where(table.c.name == fleet).with_for_update()
+        row = connection.execute(query).one_or_none()
         if row is None:
             raise VersionRefused(_no_fleet(fleet))
         if not row.keyed:
@@ -355,27 +354,27 @@ class Store(Database):
             return tuple(self.versions(connection, fleet))
 
     def versions(self, connection: Connection, fleet: str | None) -> list[Version]:
-        """Return the versions that experiments() returns, as this connection's transaction sees them."""
+        """Return the same versions as experiments(), as seen by this connection's transaction."""
         table = schema.experiment
         query = select(table).order_by(table.c.id)
         if fleet is not None:
             query = query.where(table.c.fleet == fleet)
         try:
             return [version_of(row) for row in connection.execute(query).mappings()]
-        except OwnCodeRefused as e:
+        except CustomCodeRefused as e:
             raise StoreError(f"{self.where} has an experiment that cannot be read here: {e}") from None
-        except (ExperimentRefused, TypeError, ValueError) as e:  # SQLite keeps any type in any column
+        except (ExperimentRefused, TypeError, ValueError) as e:  # SQLite stores any type in any column
             raise StoreError(f"{self.where} is damaged: an experiment in it does not parse ({e})") from None
 
     # Results
 
     def histogram(self, fleet: str, digest: bytes, *windows: str) -> Counts:
-        """Return the counts of a version's codes, shape (code_count,), summed over windows.
+        """Return the counts of a version's codes, of shape (code_count,), summed over windows.
 
         Args:
             fleet: The fleet's name.
             digest: The version's digest.
-            windows: The windows to add up; all if there are none. A window without reports adds nothing.
+            windows: The windows to sum; all if none are given. A window without reports adds nothing.
 
         Raises:
             VersionRefused: If the fleet has no such version.
@@ -385,8 +384,8 @@ class Store(Database):
         return self.counts(version, *windows)
 
     def counts(self, version: Version, *windows: str) -> Counts:
-        """Return the same counts as histogram(), for a version that was read before."""
-        import numpy as np  # imported here, because it loads slowly
+        """Return the same counts as histogram(), for a version that was already read."""
+        import numpy as np  # imported lazily because it is slow to load
 
         counts = np.zeros(version.experiment.code_count, np.int64)
         for _, codes, reports in self.window_counts(version, *windows):
@@ -394,17 +393,17 @@ class Store(Database):
         return counts
 
     def window_counts(self, version: Version, *windows: str) -> Iterator[tuple[str, Counts, Counts]]:
-        """Yield windows with their codes and the reports of each; all windows if none are given."""
-        most = version.experiment.code_count - 1
-        with self.reading() as connection, self.legible():
+        """Yield windows with their codes and each code's number of reports; all windows if none are given."""
+        highest = version.experiment.code_count - 1
+        with self.reading() as connection, self.decoding_errors():
             for window, codes, reports in window_counts(connection, version.id, windows):
-                for code in codes[(codes < 0) | (codes > most)].tolist():
-                    expected = f"{version.experiment.name} has codes 0 to {most}"
+                for code in codes[(codes < 0) | (codes > highest)].tolist():
+                    expected = f"{version.experiment.name} has codes 0 to {highest}"
                     raise StoreError(f"{self.where} is damaged: it counts code {code}, but {expected}")
                 yield window, codes, reports
 
     def windows(self, fleet: str, digest: bytes) -> tuple[str, ...]:
-        """Return a version's windows with reports, oldest first: 2026-11-21, 2026-11-21T14 or all.
+        """Return a version's windows with reports, oldest first, such as 2026-11-21, 2026-11-21T14 or all.
 
         Raises:
             VersionRefused: If the fleet has no such version.
@@ -451,7 +450,7 @@ class Store(Database):
         query = query.where(table.c.fleet == fleet, table.c.accepted > 0).order_by(table.c.device)
         with self.reading() as connection:
             for device, name, *numbers in connection.execution_options(yield_per=1000).execute(query):
-                with self.legible():
+                with self.decoding_errors():
                     number_set = NumberSet.decode(*numbers)
                 yield device, name, number_set
 
@@ -459,7 +458,7 @@ class Store(Database):
         """Return the accepted reports by version id and window, for versions of a fleet that have any."""
         table, versions = schema.histogram, schema.experiment
         query = select(table.c.experiment, table.c.window, func.sum(table.c.count))
-        # Not with a join, for which SQLite would sort all rows.
+        # A join would make SQLite sort all rows.
         of_fleet = select(versions.c.id).where(versions.c.fleet == fleet)
         query = query.where(table.c.experiment.in_(of_fleet)).group_by(table.c.experiment, table.c.window)
         reports: dict[int, dict[str, int]] = {}
@@ -471,9 +470,9 @@ class Store(Database):
 
     @contextmanager
     def ingest(self) -> Generator[IngestTransaction, None, None]:
-        """Yield one transaction for one batch; leaving the block commits it durably, or raises StoreError."""
-        with self.legible(), self.writing() as connection:
-            # After an upgrade, a running aggregator would apply old rules.
+        """Yield a transaction for one batch; leaving the block commits it durably or raises StoreError."""
+        with self.decoding_errors(), self.writing() as connection:
+            # After an upgrade, an aggregator that is still running would apply the old rules.
             self.check_version(connection)
             self.hold_for_counting(connection)
             yield IngestTransaction(connection)
@@ -481,38 +480,38 @@ class Store(Database):
     # Interruptions
 
     def record_counting(self, now: datetime.datetime) -> None:
-        """Record that counting works, without a batch; see IngestTransaction.record_time."""
-        with self.legible(), self.writing() as connection:
+        """Record that counting works when there is no batch; see IngestTransaction.record_time."""
+        with self.decoding_errors(), self.writing() as connection:
             self.check_version(connection)
             record_counting(connection, now)
 
     def counting_time(self) -> datetime.datetime | None:
         """Return the minute in which counting last worked, UTC, or None for a new store."""
-        with self.legible():
+        with self.decoding_errors():
             for (alive,) in self.read(select(schema.counting.c.alive)):
                 if alive is not None:
                     return datetime.datetime.fromtimestamp(alive, datetime.UTC)
         return None
 
     def last_time(self) -> int | None:
-        """Return the time that no right clock is behind, unix seconds, or None for a new store."""
-        with self.legible(), self.reading() as connection:
+        """Return the earliest time that a correct clock can show, unix seconds, or None for a new store."""
+        with self.decoding_errors(), self.reading() as connection:
             return last_time(connection)
 
     def accept_clock(self, now: datetime.datetime) -> None:
         """Check clocks against this time, UTC, from now on, even if the store's last time is later.
 
         Raises:
-            ClockWrong: If no clock with this time can be right.
+            ClockWrong: If a clock that shows this time must be wrong.
         """
         check_clock(now, None)
-        with self.legible(), self.writing() as connection:
+        with self.decoding_errors(), self.writing() as connection:
             self.check_version(connection)
             accept_clock(connection, now)
 
     def interrupted_days(self) -> frozenset[datetime.date]:
         """Return the days, UTC, on which counting was down for over an hour, or a backlog arrived."""
-        with self.legible():
+        with self.decoding_errors():
             rows = self.read(select(schema.interruption.c.day))
             return frozenset(datetime.date.fromisoformat(day) for (day,) in rows)
 
@@ -520,7 +519,7 @@ class Store(Database):
 
     @contextmanager
     def snapshot(self) -> Generator[Connection, None, None]:
-        """Yield a read connection that sees the store as it was at its first read."""
+        """Yield a read connection that sees the store as of its first read."""
         with self.reading() as connection:
             if connection.dialect.name != "sqlite":  # in SQLite every transaction reads a snapshot
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")
@@ -528,4 +527,4 @@ class Store(Database):
 
 
 def _no_fleet(name: str) -> str:
-    return f"there is no fleet {name}: add it first, keyed or open"
+    return f"there is no fleet {name}: add it first, as keyed or open"

@@ -17,9 +17,9 @@ from .counting import record_counting
 from .database import StoreError
 from .number_set import NumberSet
 
-_PARAMETERS = 4000  # devices in one select: well below any database's limit
+_PARAMETERS = 4000  # devices in one SELECT, well below any database's limit
 
-DedupeKey = tuple[str, str, str]  # a device's dedupe row: fleet, experiment name, device id
+DedupeKey = tuple[str, str, str]  # key of a device's dedupe row: fleet, experiment name, device id
 
 
 class NumbersFault(StoreError):
@@ -35,11 +35,11 @@ class NumbersFault(StoreError):
 
 
 class TimeNotRecorded(StoreError):
-    """Raised when the time of counting cannot be recorded; the transaction can go on without it."""
+    """Raised when the counting time cannot be recorded; the transaction can continue without it."""
 
 
 class IngestTransaction:
-    """The reads and writes of one batch; committing the transaction keeps all of them or none."""
+    """The reads and writes of one batch, which are committed together or not at all."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -47,19 +47,19 @@ class IngestTransaction:
     def read_numbers(
         self, keys: Iterable[DedupeKey], faults: dict[DedupeKey, Exception] | None = None
     ) -> dict[DedupeKey, NumberSet]:
-        """Return the accepted numbers of each key, locked against other aggregators until the commit.
+        """Return each key's accepted numbers, locked against other aggregators until the commit.
 
         Args:
             keys: The dedupe keys.
-            faults: Receives the error of each row that cannot be read; None raises it.
+            faults: Receives the error for each row that cannot be read; if it is None, the error is raised.
         """
         keys = sorted(set(keys))
         numbers = dict.fromkeys(keys, NumberSet())
-        # In SQLite the single writer locks the whole file.
-        lockless = self._connection.dialect.name == "sqlite"
-        for key, text, beyond in self._select_rows(keys) if lockless else self._lock_rows(keys):
+        # SQLite's single writer locks the whole file.
+        is_sqlite = self._connection.dialect.name == "sqlite"
+        for key, text, beyond in self._select_rows(keys) if is_sqlite else self._lock_rows(keys):
             try:
-                numbers[key] = NumberSet.decode(text.decode() if lockless else text, beyond)
+                numbers[key] = NumberSet.decode(text.decode() if is_sqlite else text, beyond)
             except Exception as e:
                 if faults is None:
                     raise
@@ -70,15 +70,15 @@ class IngestTransaction:
     def _lock_rows(self, keys: list[DedupeKey]) -> Iterator[tuple[DedupeKey, Any, Any]]:
         if not keys:
             return
-        # A missing row cannot be locked: one statement makes the missing rows and locks the others, in the
-        # order of the keys. FOR UPDATE writes half as much, but locks no rows that are on several servers.
+        # A missing row cannot be locked, so one statement creates the missing rows and locks the others, in
+        # key order. FOR UPDATE writes half as much, but cannot lock rows across several servers.
         new = [(*key, "", 0, None) for key in keys]
-        rows: Any = self._connection.execute(_lock(), _arrays(schema.dedupe, new))
+        rows: Any = self._connection.execute(_lock_statement(), _arrays(schema.dedupe, new))
         for fleet, experiment, device, text, beyond in rows:
             yield (fleet, experiment, device), text, beyond
 
     def allowed_devices(self, fleet: str, devices: Iterable[str]) -> set[str]:
-        """Return those of the devices that are on the fleet's allow-list."""
+        """Return the devices that are on the fleet's allow-list."""
         matches: set[str] = set()
         ids = sorted(devices)
         query = _ALLOW_LIST_QUERIES[self._connection.dialect.name]
@@ -88,22 +88,22 @@ class IngestTransaction:
         return matches
 
     def barred_numbers(self, marks: Callable[[], Mapping[DedupeKey, list[str]]]) -> dict[DedupeKey, int]:
-        """Return for each key of an erased device the number up to which no report counts any more.
+        """Return the number up to which reports no longer count, by erased device's key.
 
         Args:
-            marks: Returns the marks that each key may have; called only if any device was erased.
+            marks: Returns each key's possible marks; called only if a device has been erased.
         """
         table = schema.erased
         if self._connection.scalar(select(table.c.mark).limit(1)) is None:
             return {}
         highest_of_mark, keys = dict[str, int](), marks()
-        names = [mark for several in keys.values() for mark in several]
+        names = [mark for key_marks in keys.values() for mark in key_marks]
         for start in range(0, len(names), _PARAMETERS):
-            some = table.c.mark.in_(names[start:][:_PARAMETERS])
-            rows = self._connection.execute(select(table.c.mark, table.c.highest).where(some))
+            in_part = table.c.mark.in_(names[start:][:_PARAMETERS])
+            rows = self._connection.execute(select(table.c.mark, table.c.highest).where(in_part))
             highest_of_mark.update((mark, highest) for mark, highest in rows)
         highest = {
-            key: max(highest_of_mark.get(mark, 0) for mark in several) for key, several in keys.items()
+            key: max(highest_of_mark.get(mark, 0) for mark in key_marks) for key, key_marks in keys.items()
         }
         return {key: number for key, number in highest.items() if number}
 
@@ -128,11 +128,11 @@ class IngestTransaction:
 
         Args:
             number_sets: The new sets.
-            counts: Reports by version id, window and code.
-            rejects: Reports by fleet and reason.
+            counts: Numbers of reports by version id, window and code.
+            rejects: Numbers of reports by fleet and reason.
 
         Raises:
-            NumbersFault: If a set cannot be written; then nothing was written.
+            NumbersFault: If a set cannot be written; in that case nothing is written.
         """
         rows: list[tuple[Any, ...]] = []
         faults: dict[DedupeKey, Exception] = {}
@@ -144,7 +144,7 @@ class IngestTransaction:
                 faults[key] = e
         if faults:
             raise NumbersFault(faults)
-        # Sorted, so that two aggregators lock rows in one order and the file keeps no order of arrival.
+        # Sorted, so that all aggregators lock rows in one order and the file does not reveal arrival order.
         self._upsert(schema.dedupe, rows)
         self._upsert(schema.histogram, [(*key, count) for key, count in counts.items()])
         self._upsert(schema.reject, [(*key, count) for key, count in rejects.items()])
@@ -155,18 +155,18 @@ class IngestTransaction:
         Call it last, because other aggregators share the row.
 
         Raises:
-            TimeNotRecorded: If only this failed; the transaction may go on and be committed.
+            TimeNotRecorded: If only this failed; the transaction can continue and be committed.
         """
         savepoint = self._connection.begin_nested()
         try:
             record_counting(self._connection, now)
             savepoint.commit()
         except (SQLAlchemyError, TypeError, ValueError) as e:
-            # Raises, which undoes the batch, if the database has already aborted the whole transaction.
+            # This raises, and so rolls back the batch, if the database has aborted the whole transaction.
             savepoint.rollback()
             cause = str(getattr(e, "orig", None) or e).strip().split("\n")[0]
             raise TimeNotRecorded(
-                f"the time at which counting works cannot be recorded ({cause}): grant the right to, or run "
+                f"the time at which counting works cannot be recorded ({cause}): allow writing it, or run "
                 "`hushmote store check`"
             ) from None
 
@@ -181,11 +181,11 @@ class IngestTransaction:
 
 
 def _allow_list_queries() -> dict[str, Any]:
-    """Return for each dialect the query for those of the parameter `devices` on an allow-list."""
+    """Return each dialect's query for the devices in parameter `devices` that are on an allow-list."""
     table = schema.device
     query = select(table.c.device).where(table.c.fleet == bindparam("fleet"), table.c.state == "allowed")
-    # One search of the index for each device. With a join or a list, PostgreSQL may read the whole table for
-    # each, until it has statistics of it. No lock: an aggregator may read the list, but not write it.
+    # One index search per device. With a join or a list, PostgreSQL may read the whole table for each device
+    # until it has statistics. Nothing is locked, because an aggregator may read the list but not write it.
     devices = bindparam("devices", type_=ARRAY(Text))
     ids = func.unnest(devices).table_valued("device").render_derived("ids")
     match = query.where(table.c.device == ids.c.device).limit(1).lateral("match")
@@ -196,7 +196,7 @@ def _allow_list_queries() -> dict[str, Any]:
 
 _ALLOW_LIST_QUERIES = _allow_list_queries()
 _DEDUPE = schema.dedupe.c
-# As bytes: a SQLite text that is not UTF-8 would fail the query, and every batch with that device.
+# Read as bytes, because a SQLite text that is not UTF-8 would fail every batch with that device.
 _NUMBERS_QUERY = select(
     _DEDUPE.device, cast(_DEDUPE.numbers, LargeBinary), cast(_DEDUPE.beyond, LargeBinary)
 ).where(
@@ -206,24 +206,24 @@ _NUMBERS_QUERY = select(
 )
 
 
-# Neither database takes thousands of dictionaries of parameters as fast as it writes the rows. SQLite gets a
-# statement as text and tuples, PostgreSQL one statement and an array for each column.
+# Passing thousands of parameter dictionaries would take longer than writing the rows. Therefore SQLite gets a
+# text statement with tuples, and PostgreSQL a single statement with an array for each column.
 
 
 @functools.cache
 def _sqlite_upsert(table: Table) -> str:
-    upsert = _or_change(sqlite.insert(table), table)
+    upsert = _with_upsert(sqlite.insert(table), table)
     return str(upsert.compile(dialect=sqlite.dialect(paramstyle="qmark")))
 
 
 @functools.cache
 def _postgresql_upsert(table: Table) -> Any:
-    return _or_change(_from_arrays(table), table)
+    return _with_upsert(_from_arrays(table), table)
 
 
 def _from_arrays(table: Table) -> Any:
-    """Return an INSERT of the rows in arrays, in their order."""
-    from sqlalchemy.dialects.postgresql import insert  # imported here, because SQLite stores do not need it
+    """Return an INSERT that reads its rows from one array per column, in order."""
+    from sqlalchemy.dialects.postgresql import insert  # imported lazily: SQLite does not need it
 
     columns = [func.unnest(bindparam(c.name, type_=ARRAY(c.type))).label(c.name) for c in table.columns]
     return insert(table).from_select(table.columns.keys(), select(*columns))
@@ -233,8 +233,8 @@ def _arrays(table: Table, rows: list[tuple[Any, ...]]) -> dict[str, list[Any]]:
     return dict(zip(table.columns.keys(), map(list, zip(*rows, strict=True)), strict=True))
 
 
-def _or_change(insert: Any, table: Table) -> Any:
-    """Return the INSERT with a clause for existing rows: add to the count, or replace the other columns."""
+def _with_upsert(insert: Any, table: Table) -> Any:
+    """Return the INSERT with a clause that, for existing rows, adds to the count or replaces the columns."""
     changes = {c.name: insert.excluded[c.name] for c in table.columns if not c.primary_key}
     if "count" in changes:
         changes["count"] = table.c.count + insert.excluded.count
@@ -242,8 +242,8 @@ def _or_change(insert: Any, table: Table) -> Any:
 
 
 @functools.cache
-def _lock() -> Any:
-    """Return the statement that creates PostgreSQL's missing rows, and locks and returns the others."""
+def _lock_statement() -> Any:
+    """Return the PostgreSQL statement that creates missing rows, and locks and returns the others."""
     key, unchanged = list(schema.dedupe.primary_key), {"accepted": _DEDUPE.accepted}
     insert = _from_arrays(schema.dedupe).on_conflict_do_update(index_elements=key, set_=unchanged)
     return insert.returning(*key, _DEDUPE.numbers, _DEDUPE.beyond)

@@ -1,4 +1,4 @@
-"""Versions of an experiment: how they may follow each other, and how many reports they allow; pure."""
+"""An experiment's versions: which changes are allowed, and how many reports they permit, without any I/O."""
 
 import datetime
 from collections.abc import Iterable
@@ -15,8 +15,8 @@ from ..wire.keys import SIGNATURE_BYTES, Signatures
 from ..wire.limits import kept_hours
 from .database import StoreError
 
-MOST_AHEAD_S = 31 * 86_400
-"""How many seconds ahead a serial signed elsewhere may be, as serials are times and never go back."""
+MAX_AHEAD_S = 31 * 86_400
+"""How many seconds ahead a serial signed elsewhere may be; serials are times and never decrease."""
 
 
 class VersionRefused(StoreError):
@@ -28,11 +28,12 @@ class Description:
     """The texts about an experiment that devices never see; empty if unknown.
 
     Attributes:
-        unit: The unit of its readings.
-        purpose: Why it exists.
-        owner: Who is responsible.
-        asked: The questions that its finding answers, one a line; empty for the usual one of its kind.
-        keep: How long windows are kept after they end, as wire.limits.kept_hours() reads it; empty for ever.
+        unit: The unit of the readings.
+        purpose: The purpose of the experiment.
+        owner: The person or team responsible.
+        asked: The questions that its finding answers, one per line; empty for the default for its kind.
+        keep: How long windows are kept after they end, in the format of wire.limits.kept_hours(); empty for
+            ever.
     """
 
     unit: str = ""
@@ -50,10 +51,10 @@ class Version:
         id: The id of its row.
         fleet: The fleet's name.
         payload: The published JSON.
-        current: Whether its name publishes it.
+        current: Whether it is the published version of its name.
         expires: The last day, UTC, on which it is published; None if it never expires.
         experiment: The parsed payload.
-        counted_until: The last day, UTC, on which its reports count; None for no end.
+        counted_until: The last day, UTC, on which its reports count; None for no limit.
         first_serial: The serial of its first publication; serials grow over all versions of a fleet.
         serial: The serial of its latest publication.
         unit: As in Description.
@@ -61,8 +62,8 @@ class Version:
         owner: As in Description.
         asked: As in Description.
         keep: As in Description.
-        erased: The number of reports in windows that were erased since.
-        signatures: The signatures under its serial, if they were made elsewhere; otherwise None.
+        erased: The number of reports in windows that have been erased.
+        signatures: The signatures for its serial if they were made elsewhere; otherwise None.
     """
 
     id: int
@@ -97,7 +98,7 @@ class Version:
 
 
 def version_of(row: RowMapping) -> Version:
-    """Return the version in a row of the table of experiments.
+    """Return the version in a row of the experiment table.
 
     Raises:
         ExperimentRefused: If the payload is damaged.
@@ -112,7 +113,7 @@ def version_of(row: RowMapping) -> Version:
         days["expires"] = None
     texts = {name: row[name] for name in ("unit", "purpose", "owner", "asked", "keep")}
     if not all(isinstance(text, str) for text in texts.values()):
-        raise TypeError("its unit, purpose, owner or question is not a text")
+        raise TypeError("the unit, purpose, owner or question is not text")
     kept_hours(texts["keep"])
     serials = {name: int(row[name]) for name in ("first_serial", "serial", "erased")}
     payload, current = bytes(row["payload"]), bool(row["current"])
@@ -133,7 +134,7 @@ def version_of(row: RowMapping) -> Version:
 
 
 def row_of(version: Version) -> dict[str, Any]:
-    """Return a version as a row of the table of experiments, without its id."""
+    """Return a version as a row of the experiment table, without its id."""
     e = version.experiment
     same = ("fleet", "payload", "current", "first_serial", "serial", "erased")
     row = {name: getattr(version, name) for name in same} | asdict(version.description) | {"name": e.name}
@@ -142,7 +143,7 @@ def row_of(version: Version) -> dict[str, Any]:
 
 
 def signatures_text(signatures: Signatures | None) -> bytes | None:
-    """Return both signatures as they are stored, or None for None."""
+    """Return both signatures in their stored form, or None for None."""
     return signatures and signatures.announcement + signatures.withdrawal
 
 
@@ -150,23 +151,23 @@ def check_signed_serial(same_name: Iterable[Version], signatures: Signatures, la
     """Check that boards would accept a signed serial, and that it does not use up the serials.
 
     Args:
-        same_name: The versions of the experiment's name.
-        signatures: The signatures with the serial.
+        same_name: The existing versions with the experiment's name.
+        signatures: The signatures, which include the serial.
         last: The fleet's last serial.
         now: Unix time.
 
     Raises:
         VersionRefused: If the serial is too low or too high.
     """
-    # The current version may be added again as it is.
+    # The current version may be added again unchanged.
     others = (v for v in same_name if not (v.current and v.signatures == signatures))
     last_serial = max((v.serial + 1 for v in others), default=0)
     if signatures.serial <= last_serial:
         raise VersionRefused(
-            f"it was signed before the version that devices have: sign it again, and add "
+            f"it was signed before the version that devices have; sign it again, with "
             f"--after {last_serial} if that machine's clock is right"
         )
-    if signatures.serial > max(last, now) + MOST_AHEAD_S:
+    if signatures.serial > max(last, now) + MAX_AHEAD_S:
         date = datetime.datetime.fromtimestamp(signatures.serial, datetime.UTC).date()
         raise VersionRefused(
             f"it was signed on {date} by the clock of that machine: set that clock, and sign it again"
@@ -174,14 +175,14 @@ def check_signed_serial(same_name: Iterable[Version], signatures: Signatures, la
 
 
 def last_counted(last: datetime.date, grace_days: int) -> datetime.date:
-    """Return the last day on which reports count if the grace period begins after the day `last`."""
+    """Return the last day on which reports count if the grace period starts after the day `last`."""
     return min(last, datetime.date.max - datetime.timedelta(grace_days)) + datetime.timedelta(grace_days)
 
 
 def retired_until(version: Version, today: datetime.date, grace_days: int) -> datetime.date:
-    """Return the last day, UTC, on which reports of a version count that stops being current today.
+    """Return the last day, UTC, on which reports count for a version that stops being current today.
 
-    That is grace_days more days, including today, but not later than they counted before.
+    That is after grace_days days including today, but not later than the previous limit.
     """
     last = last_counted(today - datetime.timedelta(1), grace_days)
     return min(version.counted_until or datetime.date.max, last)
@@ -193,9 +194,9 @@ def day_text(day: datetime.date | None) -> str | None:
 
 
 def check_total(first: Experiment, new: Experiment) -> None:
-    """Check that a version asks for no more than the first version of its name.
+    """Check that a version does not spend more than the first version of its name.
 
-    Devices pinned the first version's rule and cap, and would refuse it.
+    Devices have pinned the first version's rule and cap, and would refuse it otherwise.
 
     Raises:
         VersionRefused: If the rule differs, the cap is higher, or the epsilon of a counted budget differs.
@@ -207,16 +208,16 @@ def check_total(first: Experiment, new: Experiment) -> None:
         )
     if new.rule != "unlimited" and new.cap > first.cap:
         most = Decimal(first.cap) / SCALES[first.rule]
-        raise VersionRefused(f"{new.name} cannot have a cap above its first, {most:f}: lower it to that")
+        raise VersionRefused(f"{new.name} cannot have a cap above its first cap, {most:f}: lower it to that")
     if new.rule == "count" and new.epsilon != first.epsilon:
-        raise VersionRefused(f"{new.name} counts reports: its epsilon stays {nats(first.epsilon)}")
+        raise VersionRefused(f"{new.name} counts reports, so its epsilon must remain {nats(first.epsilon)}")
 
 
 def most_reports(versions: Iterable[Version]) -> dict[int, int | None]:
-    """Return the highest possible report number of each version, by id; None for any, 0 for none.
+    """Return the highest possible report number of each version by id; None if unlimited, 0 if none.
 
-    A device numbers its reports to a name over all versions and spends from one budget. Before a report of
-    this version, it can have made at most the reports that the cheaper versions published earlier allow.
+    A device numbers its reports to a name across all versions and spends from one budget. Before a report of
+    a version, it can have made at most the reports that cheaper versions published earlier allow.
     """
     names: dict[tuple[str, str], list[Version]] = {}
     for v in versions:
@@ -232,7 +233,7 @@ def _highest_number(version: Version, cheapest_first: Iterable[Version]) -> int 
     e = version.experiment
     if e.rule == "unlimited":
         return None
-    # The most reports can come before this one if each costs as little as any published version allows.
+    # The number of earlier reports is largest if each costs as little as any published version allows.
     cap_before = e.cap - e.cost()
     cost_before = number = 0
     for v in cheapest_first:

@@ -1,1 +1,1 @@
-"""The format of everything on the wire: the codec of reports, topics and keys; pure."""
+"""The wire format: report encoding, topics and keys; pure functions."""

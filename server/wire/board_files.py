@@ -1,4 +1,4 @@
-"""The optional files beside ldp_client.py that add mechanisms and types to a board."""
+"""The optional modules that add mechanisms and reading types to a board's ldp_client.py."""
 
 import re
 from collections.abc import Mapping
@@ -8,22 +8,23 @@ from typing import Any
 from ...device import ldp_client
 
 DEVICE = Path(ldp_client.__file__).parent
-"""The folder of the board's files."""
+"""The folder with the board files."""
 
 _CORE = ("ldp_client", "ldp_p256")
 _IMPORT = re.compile(rb"^\s*(?:from \. )?import (ldp_[a-z0-9_]+)", re.MULTILINE)
 
 
 def shipped_files() -> dict[str, Path]:
-    """Return the shipped files by their words, for example sw for device/ldp_sw.py."""
+    """Return the shipped files by short name, such as sw for device/ldp_sw.py."""
     paths = sorted(DEVICE.glob("ldp_*.py"))
     return {path.stem.removeprefix("ldp_"): path for path in paths if path.stem not in _CORE}
 
 
 def needed_files(experiment: ldp_client.Experiment) -> dict[str, Path]:
-    """Return the files that boards need for an experiment, by their names for `hushmote flash --with`.
+    """Return the files that boards need for an experiment, by their names in `hushmote flash --with`.
 
-    Your own mechanism is named by its word. Files that it imports are flashed with it and are not listed.
+    A custom mechanism is listed under its full name. The files that it imports are flashed with it and are
+    not listed.
     """
     files: dict[str, Path] = {}
     words = {path: word for word, path in shipped_files().items()}

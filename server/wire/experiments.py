@@ -1,8 +1,8 @@
-"""Reads an experiment's JSON. Its mechanism may be your own code, `package.module:Class`, loaded on demand.
+"""Parse an experiment's JSON, whose mechanism may be custom code, `package.module:Class`, loaded on demand.
 
-The board's code knows the mechanisms that optional files have added to ldp_client.MECHANISMS. The shipped
-files add theirs when hushmote.device is imported; your own file does so when the module in its word is
-imported. This module knows nothing else about mechanisms: the board's code reads the JSON.
+The board's code supports the mechanisms that optional files have added to ldp_client.MECHANISMS. The shipped
+files do so when hushmote.device is imported; a custom file does so when its module is imported. Apart from
+this, the module does not depend on mechanisms, because the board's code parses the JSON.
 """
 
 import importlib
@@ -20,60 +20,59 @@ from ..errors import HushmoteError
 _WORD = re.compile(r"([A-Za-z_][A-Za-z0-9_.]*):([A-Za-z_][A-Za-z0-9_]*)")
 
 FOLDERS: list[str] = []
-"""Folders searched for modules after all others; the command line adds the current folder.
+"""Folders to search for modules after all others; the command line adds the current folder.
 
-They are added to sys.path when the first word is loaded, so that they are not in it for users without their
-own code.
+They are added to sys.path when the first custom name is loaded, so users without custom code are unaffected.
 """
 
 
 _TABLES: tuple[dict[str, Any], ...] = (vars(ldp_client)["MECHANISMS"], vars(ldp_client)["TYPES"])
 _SHIPPED_TABLES: tuple[Mapping[str, Any], ...] = tuple(MappingProxyType(dict(table)) for table in _TABLES)
-"""The meaning of the words that Hushmote ships, which your own code cannot change."""
+"""The entries for the names that Hushmote ships, which custom code cannot change."""
 
 _REPLACEMENT_ERRORS: dict[str, str] = {}
-"""Errors of modules that replaced a shipped word; they stay imported, so a second try runs nothing."""
+"""Errors for modules that replaced a shipped name; the modules stay imported, so they do not run again."""
 
 
 class OwnCodeError(HushmoteError):
-    """Raised when a `package.module:name` cannot be loaded; the text says why and what would be right."""
+    """Raised when a `package.module:name` cannot be loaded; the message says why and how to fix it."""
 
 
-class OwnCodeRefused(ExperimentRefused):
-    """Raised for an experiment whose own mechanism fails or cannot be loaded here."""
+class CustomCodeRefused(ExperimentRefused):
+    """Raised for an experiment whose custom mechanism fails or cannot be loaded here."""
 
 
 def value_count(reading: Any) -> int:
-    """Return the number of values of an experiment or of one part, not counting "no reading".
+    """Return the number of values in an experiment or one of its parts, excluding "no reading".
 
-    A pair's values are all cells of its joint table, including those in which a part has no reading.
+    A pair's values are all cells in its joint table, including those in which a part has no reading.
 
     Args:
-        reading: An Experiment or a part of one.
+        reading: An Experiment or one of its parts.
     """
     return reading.domain if reading.missing is None or reading.type == "pair" else reading.missing
 
 
 def reports_in_budget(experiment: Experiment) -> int | None:
-    """Return the reports that a device's own budget for the experiment holds; None for any number."""
+    """Return how many reports the experiment's budget allows a device to send, or None without a limit."""
     return None if experiment.rule == "unlimited" else experiment.cap // experiment.cost()
 
 
 def is_own(word: str) -> bool:
-    """Return whether a word has the form package.module:name; other words are never imported."""
+    """Return whether a name has the form package.module:name; other names are never imported."""
     return _WORD.fullmatch(word) is not None
 
 
 def is_own_type(word: object) -> bool:
-    """Return whether a reading type was added by your own board file."""
+    """Return whether a reading type was added by a custom board file."""
     return word in _TABLES[1] and word not in _SHIPPED_TABLES[1]
 
 
 def load_module(word: str) -> ModuleType:
-    """Import the module of a `package.module:name`.
+    """Import the module in a `package.module:name`.
 
     Raises:
-        OwnCodeError: If the module cannot be imported, or it replaces a word that Hushmote ships.
+        OwnCodeError: If the module cannot be imported or replaces a name that Hushmote ships.
     """
     match = _WORD.fullmatch(word)
     if match is None:
@@ -89,13 +88,13 @@ def load_module(word: str) -> ModuleType:
     finally:
         words = _restore()
         if words:
-            text = f"{name} replaces {words}, which Hushmote ships: register a word of your own"
+            text = f"{name} replaces {words}, which Hushmote ships; register a different name"
             _REPLACEMENT_ERRORS[name] = text
             raise OwnCodeError(_REPLACEMENT_ERRORS[name]) from None
 
 
 def _restore() -> str:
-    """Restore the meaning of the shipped words and return the words that had changed, for a message."""
+    """Restore the shipped entries, and return the names of those that had changed for a message."""
     words: dict[str, None] = {}
     for table, shipped_table in zip(_TABLES, _SHIPPED_TABLES, strict=True):
         for word, entry in shipped_table.items():
@@ -110,10 +109,10 @@ def _import(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as e:
         if e.name is not None and (name == e.name or name.startswith(e.name + ".")):
-            text = f"there is no module {e.name}: run hushmote in the folder that contains it, or install it"
+            text = f"cannot find module {e.name}; run hushmote in the folder that contains it, or install it"
             raise OwnCodeError(text) from None
         raise OwnCodeError(f"{name} cannot be imported: {_one_line(e)}") from None
-    except (Exception, SystemExit) as e:  # foreign code: it may raise anything
+    except (Exception, SystemExit) as e:  # custom code may raise anything
         raise OwnCodeError(f"{name} cannot be imported: {describe_error(e)}") from None
 
 
@@ -121,7 +120,7 @@ def load_name(word: str) -> object:
     """Return the object that a `package.module:name` refers to.
 
     Raises:
-        OwnCodeError: If the module cannot be imported, or has no such name.
+        OwnCodeError: If the module cannot be imported or does not define the name.
     """
     module = load_module(word)
     attribute = word.partition(":")[2]
@@ -132,14 +131,14 @@ def load_name(word: str) -> object:
 
 
 def parse_experiment(payload: bytes | bytearray | memoryview) -> Experiment:
-    """Return the experiment in its JSON bytes, after loading its mechanism if that is your own code.
+    """Parse an experiment's JSON bytes, after loading its mechanism if that is custom code.
 
-    Use this only for bytes from the analyst or the store. For bytes from a network use Experiment.parse,
-    which imports nothing.
+    Use this only for bytes from the analyst or the store. For bytes from a network, use Experiment.parse,
+    which never imports code.
 
     Raises:
-        ExperimentRefused: If the bytes are not a valid experiment; one line.
-        OwnCodeRefused: If the mechanism's own code is missing or fails.
+        ExperimentRefused: If the bytes are not a valid experiment; the message is one line.
+        CustomCodeRefused: If the mechanism's custom code is missing or fails.
     """
     word = _own_word(bytes(payload))
     if word is None:
@@ -149,18 +148,18 @@ def parse_experiment(payload: bytes | bytearray | memoryview) -> Experiment:
         need_pair(word)
         return _parse_own(payload)
     except OwnCodeError as e:
-        raise OwnCodeRefused(f"mechanism {word}: {e}") from None
+        raise CustomCodeRefused(f"mechanism {word}: {e}") from None
 
 
 def need_pair(word: str) -> None:
-    """Check that a board file has registered two functions under a word.
+    """Check that a board file has registered two functions under a name.
 
     Raises:
-        OwnCodeError: If it has registered something else.
+        OwnCodeError: If the board file has registered something else.
     """
     pair = _TABLES[0].get(word)
-    whole = isinstance(pair, tuple) and [*map(callable, cast(tuple[object, ...], pair))] == [True, True]
-    if pair is not None and not whole:
+    is_valid = isinstance(pair, tuple) and [*map(callable, cast(tuple[object, ...], pair))] == [True, True]
+    if pair is not None and not is_valid:
         raise OwnCodeError(
             f'its board file must register two functions: MECHANISMS["{word}"] = (take, randomize)'
         )
@@ -171,7 +170,7 @@ def _parse_own(payload: bytes | bytearray | memoryview) -> Experiment:
         experiment = Experiment.parse(payload)
     except ExperimentRefused:
         raise
-    except (Exception, SystemExit) as e:  # foreign code: it may raise anything
+    except (Exception, SystemExit) as e:  # custom code may raise anything
         raise OwnCodeError(f"its take raises {describe_error(e)}") from None
     if type(experiment.code_count) is not int:
         raise OwnCodeError(
@@ -199,7 +198,7 @@ def _own_word(payload: bytes) -> str | None:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the type and text of an exception from foreign code, in one line."""
+    """Return the type and text of an exception from custom code in one line."""
     return f"{type(error).__name__}: {_one_line(error)}"
 
 

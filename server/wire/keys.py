@@ -1,8 +1,8 @@
-"""Keys of a server's fleets: device keys, derived from a master key, and the key that signs experiments.
+"""A server's keys: device keys, derived from a master key, and the key that signs experiments.
 
 A device key is HKDF-SHA256 (RFC 5869) of the master key without salt, with the info
-`hushmote/v1/<fleet>/<device>`. The signing key is a separate ECDSA P-256 key, so that a new master key does
-not change it and an aggregator can count without it. Boards store its public half, the announce key.
+`hushmote/v1/<fleet>/<device>`. The signing key is a separate ECDSA P-256 key, so a new master key does not
+change it, and an aggregator can count without it. Boards store its public half, the announce key.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from .topics import check_device, check_fleet
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
-KEY_BYTES = 32  # of a master key, of a device's key, and of the signing key (a number)
+KEY_BYTES = 32  # the length of master keys, device keys and the signing key
 SERIAL_BYTES = 4
 SIGNATURE_BYTES = 64
 ANNOUNCE_KEY_BYTES = 64
 ENVIRONMENT_VARIABLE = "HUSHMOTE_MASTER_KEY"
 
-_p256: Any = ldp_p256  # boards' files have no types
-_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551  # of P-256's points
+_p256: Any = ldp_p256  # board files have no type annotations
+_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551  # the order of P-256
 
 
 class MasterKeyError(HushmoteError):
-    """Raised for a missing, malformed or unsafe master or signing key; the text says what is right."""
+    """Raised for a missing, malformed or unsafe master or signing key; the message says what was expected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,10 @@ class FleetKeys:
     """The secrets of a server's keyed fleets.
 
     Attributes:
-        masters: 32-byte master keys, the current one first. Tags under the others, from before a rotation,
-            are accepted as well.
+        masters: The 32-byte master keys, the current one first. Tags from the others, which precede a
+            rotation, are also accepted.
         signing: The 32-byte key that signs experiments; None if they are signed on another machine.
-        announce: The public half of the signing key if `signing` is None.
+        announce: The signing key's public half if `signing` is None.
     """
 
     masters: tuple[bytes, ...] = field(repr=False)
@@ -57,7 +57,7 @@ class FleetKeys:
 
     @property
     def announce_key(self) -> bytes:
-        """The public half of the signing key, 64 bytes.
+        """The signing key's public half, 64 bytes.
 
         Raises:
             MasterKeyError: If neither half is available.
@@ -65,15 +65,15 @@ class FleetKeys:
         if self.signing is not None:
             return public_key_bytes(self.signing)
         if self.announce is None:
-            raise MasterKeyError("there is neither a signing key nor an announce key")
+            raise MasterKeyError("the server has neither a signing key nor an announce key")
         return self.announce
 
 
 @dataclass(frozen=True, slots=True)
 class Signatures:
-    """The signatures of a version's announcement under a serial and of its withdrawal under the next.
+    """The signatures of a version's announcement with a serial and of its withdrawal with the next serial.
 
-    With both, anyone can publish the version and withdraw it, but sign nothing else.
+    With both, anyone can publish and withdraw the version, but cannot sign anything else.
     """
 
     serial: int
@@ -89,8 +89,8 @@ def device_key(master: bytes, fleet: str, device: str) -> bytes:
         MasterKeyError: If the master key does not have 32 bytes.
     """
     info = f"hushmote/v1/{check_fleet(fleet)}/{check_device(device)}"
-    # The two steps of HKDF (RFC 5869, 2.2 and 2.3): the second runs for every report, and a
-    # library's object that does both takes three times as long.
+    # These are the two steps of HKDF (RFC 5869, 2.2 and 2.3). The second runs for every report, and a
+    # library's HKDF object, which runs both, is three times as slow.
     return hmac.digest(_extract(master), info.encode() + b"\x01", "sha256")
 
 
@@ -102,32 +102,32 @@ def master_check(master: bytes, fleet: str) -> str:
 
 
 def check_masters(fleet_keys: FleetKeys | None, fleet: str, check: str | None) -> None:
-    """Check that one of the master keys has the check value that the store keeps for a fleet.
+    """Check that one of the master keys has the check value that is stored for a fleet.
 
     Args:
         fleet_keys: The available keys; None skips the check.
         fleet: The fleet's name.
-        check: The stored value, as master_check() returns it; None skips the check.
+        check: The stored result of master_check(); None skips the check.
 
     Raises:
         MasterKeyError: If no master key has this check value.
     """
     if fleet_keys and check is not None and check not in [master_check(m, fleet) for m in fleet_keys.masters]:
         raise MasterKeyError(
-            f"this is not the master key of fleet {fleet}, whose reports would all be refused: "
-            "give the one that its devices were provisioned with"
+            f"this is not the master key of fleet {fleet}, so all its reports would be rejected; "
+            "use the key with which its devices were provisioned"
         )
 
 
 def erased_mark(master: bytes, fleet: str, experiment: str, device: str) -> str:
-    """Return 32 hex digits that stand for an erased device and an experiment to which it reported.
+    """Return 32 hex digits that represent an erased device and an experiment to which it reported.
 
-    Without the master key nobody can find the device or see that two marks belong to the same device.
+    Without the master key, no one can identify the device or see that two marks belong to the same device.
 
     Args:
         master: The fleet's master key.
         fleet: The fleet's name.
-        experiment: The experiment's name; "" for a device that is revoked for all experiments.
+        experiment: The experiment's name; "" for a device that is revoked from all experiments.
         device: The device's id.
     """
     info = f"hushmote/v1/{fleet}/+erased/{experiment}/{device}"
@@ -142,7 +142,7 @@ def _extract(master: bytes) -> bytes:
 
 
 def public_key_bytes(signing_key: bytes) -> bytes:
-    """Return the announce key of a 32-byte signing key: x and y, 64 bytes, big-endian.
+    """Return a 32-byte signing key's announce key: x and y, 64 bytes, big-endian.
 
     Raises:
         MasterKeyError: If the bytes are not a P-256 key.
@@ -154,20 +154,20 @@ def public_key_bytes(signing_key: bytes) -> bytes:
 def sign_experiment(signing_key: bytes, topic: str, body: bytes, serial: int) -> bytes:
     """Return the payload to retain for a keyed fleet: the JSON, a zero byte, the serial, the signature.
 
-    The signature covers SHA-256 of topic + zero byte + everything before it. It is r and s, 64 bytes. All
-    numbers are big-endian. The same arguments always give the same bytes (RFC 6979). s is in the lower half
-    of its range, so that there is no second valid signature.
+    The signature covers SHA-256 of topic + zero byte + everything before it, and consists of r and s, 64
+    bytes. All numbers are big-endian. The same arguments always give the same bytes (RFC 6979). s is in the
+    lower half of its range, which rules out a second valid signature.
 
     Args:
-        signing_key: 32 bytes.
-        topic: The MQTT topic of the experiment.
+        signing_key: The 32-byte signing key.
+        topic: The experiment's MQTT topic.
         body: The experiment's JSON; empty to withdraw it.
-        serial: 0 to 2**32 - 1; it takes 4 bytes.
+        serial: The serial, 0 to 2**32 - 1, encoded in 4 bytes.
 
     Raises:
         MasterKeyError: If the signing key is invalid.
     """
-    # Imported here, because few commands sign and it takes a tenth of a second to load.
+    # Imported lazily, because it takes a tenth of a second to load and few commands sign.
     from cryptography.hazmat.primitives.asymmetric import ec, utils
     from cryptography.hazmat.primitives.hashes import SHA256
 
@@ -179,7 +179,7 @@ def sign_experiment(signing_key: bytes, topic: str, body: bytes, serial: int) ->
 
 
 def sign_version(signing_key: bytes, topic: str, body: bytes, serial: int) -> Signatures:
-    """Return the signatures of a version's announcement under a serial and of its withdrawal under the next.
+    """Sign a version's announcement with a serial and its withdrawal with the next serial.
 
     Raises:
         MasterKeyError: If the signing key is invalid.
@@ -215,12 +215,12 @@ def sign_document(signing_key: bytes, topic: str, document: object) -> bytes:
 
 
 def is_document_signed(announce_key: bytes, topic: str, document: object, signature: bytes) -> bool:
-    """Return whether this key made the signature of a JSON document for a topic."""
+    """Return whether this key signed a JSON document for a topic."""
     return _is_signed(announce_key, topic, _canonical(document) + _serial(0) + signature)
 
 
 def _canonical(document: object) -> bytes:
-    """Encode a document for signing: ASCII JSON, sorted names, no white space."""
+    """Encode a document for signing as ASCII JSON with sorted names and without white space."""
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode("ascii")
 
 
@@ -239,5 +239,7 @@ def _private(signing_key: bytes) -> EllipticCurvePrivateKey:
 
     number = int.from_bytes(signing_key, "big")
     if len(signing_key) != KEY_BYTES or not 0 < number < _ORDER:
-        raise MasterKeyError("the signing key must be 32 bytes, a number from 1 to the order of P-256 less 1")
+        raise MasterKeyError(
+            "the signing key must be 32 bytes that encode a number from 1 to P-256's order minus 1"
+        )
     return ec.derive_private_key(number, ec.SECP256R1())

@@ -3,23 +3,23 @@
 import datetime
 import re
 
-# Under load, this many reports share the cost of a commit, mostly pages written twice.
-# Mosquitto's configuration uses it too, because both ends of the connection must agree on it.
+# Under load, this many reports share the cost of a commit, most of which is writing pages twice.
+# Mosquitto's configuration uses the same number, because both ends of a connection must agree.
 BATCH_REPORTS = 4000
 
 GRACE_DAYS = 30
-"""The default number of days for which late reports of a replaced or withdrawn version count."""
+"""The default number of days for which late reports to a replaced or withdrawn version count."""
 
 _KEEP = re.compile(r"([0-9]{1,6})([hd])", re.ASCII)
 _HOURS = {"h": 1, "d": 24}
 
 
 def window(kind: str, at: datetime.datetime) -> str:
-    """Return the window of a moment, in UTC.
+    """Return the window that contains a time, in UTC.
 
     Args:
-        kind: "hour" for 2026-11-21T14, "day" for 2026-11-21, "all" for all.
-        at: The moment.
+        kind: "hour" for a window such as 2026-11-21T14, "day" for one such as 2026-11-21, or "all".
+        at: The time.
     """
     if kind == "all":
         return "all"
@@ -27,21 +27,21 @@ def window(kind: str, at: datetime.datetime) -> str:
 
 
 def kept_hours(keep: str, window: str = "hour") -> int | None:
-    """Return how many hours windows are kept after they end, or None for ever.
+    """Return how many hours windows are retained after they end, or None for ever.
 
     Args:
-        keep: "400d", "48h" or "" for ever; from one window to 100 years.
+        keep: A duration such as "400d" or "48h", from one window to 100 years; "" for ever.
         window: The experiment's kind of window: "hour", "day" or "all".
 
     Raises:
-        ValueError: If the duration is invalid; the text says what would be right.
+        ValueError: If the duration is invalid; the message says what was expected.
     """
     if not keep:
         return None
     if window == "all":
-        raise ValueError('the one window of window = "all" never ends: leave keep out')
+        raise ValueError('the only window of window = "all" never ends; omit keep')
     match = _KEEP.fullmatch(keep)
     hours = int(match[1]) * _HOURS[match[2]] if match else 0
     if not _HOURS[window[0]] <= hours <= 100 * 365 * 24:
-        raise ValueError(f'it must be from "1{window[0]}" to "36500d", a hundred years, not {keep[:40]!r}')
+        raise ValueError(f'it must be from "1{window[0]}" to "36500d" (a hundred years), not {keep[:40]!r}')
     return hours

@@ -1,8 +1,8 @@
-"""A report on the wire: payload and tag.
+"""Encode and decode a report's payload and tag.
 
-The payload is big-endian: 1 byte for format and flags, 4 bytes of experiment digest, 4 bytes of report
-number, 1 to 3 bytes of code, and 8 bytes of tag if the report is authenticated. This module knows nothing
-about mechanisms, stores or brokers.
+The payload is big-endian and consists of 1 byte for format and flags, a 4-byte experiment digest, a 4-byte
+report number, a code of 1 to 3 bytes, and an 8-byte tag if the report is authenticated. This module does not
+depend on mechanisms, stores or brokers.
 """
 
 import hmac
@@ -21,18 +21,18 @@ _TAGGED = FORMAT << 4 | AUTHENTICATED
 
 
 class MalformedReport(ValueError):
-    """Raised for a payload that cannot be a report of any experiment; the text says why."""
+    """Raised for a payload that cannot be a report for any experiment; the message says why."""
 
 
 class Report(NamedTuple):
-    """One report as it was sent.
+    """A report as it was sent.
 
     Attributes:
         digest: The first 4 bytes of the experiment's SHA-256.
-        number: 1, 2, 3, ... (0 can be encoded, but is never valid).
-        code: 1 to 3 bytes, big-endian.
-        tag: 8 bytes; None if the report is not authenticated.
-        signed_bytes: The bytes of the payload that the tag covers.
+        number: The report number: 1, 2, 3, ... (0 can be encoded, but is never valid).
+        code: The code, 1 to 3 bytes, big-endian.
+        tag: The 8-byte tag; None if the report is not authenticated.
+        signed_bytes: The part of the payload that the tag covers.
     """
 
     digest: bytes
@@ -57,7 +57,7 @@ def decode(payload: bytes) -> Report:
         raise MalformedReport(f"unknown flags {head & 15:#x}")
     end = len(payload) - (TAG_BYTES if head == _TAGGED else 0)
     if not 1 <= end - _HEAD.size <= 3:
-        raise MalformedReport(f"{len(payload)} bytes do not hold a code of 1 to 3 bytes")
+        raise MalformedReport(f"{len(payload)} bytes do not contain a code of 1 to 3 bytes")
     _, digest, number = _HEAD.unpack_from(payload)
     tag = payload[end:] if head == _TAGGED else None
     return Report(digest, number, payload[_HEAD.size : end], tag, payload[:end])
@@ -69,10 +69,10 @@ def encode(
     """Return the payload that a device would send.
 
     Args:
-        experiment: The experiment that it answers.
+        experiment: The experiment.
         number: The report number, 1 to 2**32 - 1.
-        code: In range(experiment.code_count).
-        device: The device's id; only needed with a key.
+        code: The code, in range(experiment.code_count).
+        device: The device's id, needed only with a key.
         key: The 32-byte device key; None for an unauthenticated report.
 
     Raises:
@@ -92,7 +92,7 @@ def tag(key: bytes, device: str, sha256: bytes, signed_bytes: bytes) -> bytes:
 
 
 def verify(report: Report, key: bytes, device: str, sha256: bytes) -> bool:
-    """Return whether a report has the right tag; compares in constant time. False without a tag."""
+    """Return whether a report has a valid tag; the comparison takes constant time."""
     if report.tag is None:
         return False
     return hmac.compare_digest(report.tag, tag(key, device, sha256, report.signed_bytes))

@@ -1,6 +1,6 @@
-"""NATS subjects of MQTT messages from devices, as NATS servers map them; pure.
+"""Map between MQTT topics and NATS subjects as NATS servers do; pure functions.
 
-A level's "/" is "." in a subject, a "." in a topic is "//", and an empty level is written with "/." (NATS
+A topic's "/" becomes "." in the subject, a "." becomes "//", and an empty level is written as "/." (NATS
 documentation, "MQTT configuration").
 """
 
@@ -8,14 +8,14 @@ import re
 
 from .topics import report_filter
 
-# The servers' own stream of MQTT messages with QoS 1, in the account of the user that connects.
+# The servers' internal stream for MQTT messages with QoS 1, in the connecting user's account.
 STREAM = "$MQTT_msgs"
 _PREFIX = "$MQTT.msgs."
-_ODD = re.compile(rb"/(.?)|\.", re.DOTALL)
+_ESCAPE = re.compile(rb"/(.?)|\.", re.DOTALL)
 
 
 def report_subject(fleet: str | None = None) -> str:
-    """Return the subject of all reports of a fleet, or of all fleets.
+    """Return the subject for all reports from a fleet, or from all fleets.
 
     Raises:
         NameRefused: If the fleet's name is invalid.
@@ -24,9 +24,9 @@ def report_subject(fleet: str | None = None) -> str:
 
 
 def topic_of(subject: bytes) -> str:
-    """Return the MQTT topic of a message in the stream, or "" if it has none."""
+    """Return the MQTT topic of a message in the stream, or "" if it is not UTF-8."""
     name = subject.removeprefix(_PREFIX.encode())
-    name = _ODD.sub(_level, name) if b"/" in name else name.replace(b".", b"/")
+    name = _ESCAPE.sub(_level, name) if b"/" in name else name.replace(b".", b"/")
     try:
         return name.decode()
     except UnicodeDecodeError:

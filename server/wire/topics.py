@@ -1,4 +1,4 @@
-"""The MQTT topics of reports, experiments and results, and the names that they can contain; pure."""
+"""MQTT topics for reports, experiments and results, and the names allowed in them; pure functions."""
 
 import re
 
@@ -10,22 +10,22 @@ _DEVICE = re.compile(r"[a-z0-9-]{1,32}", re.ASCII)
 _TOPIC = re.compile(rf"{_PREFIX}/({_FLEET.pattern})/report/({_DEVICE.pattern})", re.ASCII)
 
 SIMULATED_PREFIX = "sim"
-"""Prefix of simulated fleets' names; no other fleet may get simulated reports."""
+"""The prefix of simulated fleets' names; other fleets must not receive simulated reports."""
 
 
 class NameRefused(HushmoteError):
-    """Raised for a name that a topic cannot contain; the text says what would be right."""
+    """Raised for a name that a topic cannot contain; the message says what was expected."""
 
 
 class TopicRefused(ValueError):
-    """Raised for a topic on which no report can come.
+    """Raised for a topic that is not a report topic.
 
     Attributes:
-        part: The wrong part: "fleet", "device" or "topic".
+        part: The invalid part: "fleet", "device" or "topic".
     """
 
     def __init__(self, part: str) -> None:
-        super().__init__(f"not a report's topic: its {part} is wrong")
+        super().__init__(f"not a report topic: its {part} is invalid")
         self.part = part
 
 
@@ -62,7 +62,7 @@ def check_device(device: str) -> str:
 
 
 def report_topic(fleet: str, device: str) -> str:
-    """Return the topic of a device's reports.
+    """Return the topic for a device's reports.
 
     Raises:
         NameRefused: If a name is invalid.
@@ -98,7 +98,7 @@ def result_topic(fleet: str, name: str) -> str:
 
 
 def statement_topic(fleet: str) -> str:
-    """Return the topic that the signature of a fleet's statement covers; nothing is published on it.
+    """Return the topic covered by the signature of a fleet's statement; nothing is published on it.
 
     Raises:
         NameRefused: If the fleet's name is invalid.
@@ -107,7 +107,7 @@ def statement_topic(fleet: str) -> str:
 
 
 def signed_file_topic(fleet: str) -> str:
-    """Return the topic that the signatures of a fleet's signed files cover; nothing is published on it.
+    """Return the topic covered by the signatures of a fleet's signed files; nothing is published on it.
 
     Raises:
         NameRefused: If the fleet's name is invalid.
@@ -116,11 +116,11 @@ def signed_file_topic(fleet: str) -> str:
 
 
 def report_filter(fleet: str | None = None, group: str | None = None) -> str:
-    """Return the MQTT topic filter of all reports of a fleet, or of all fleets.
+    """Return the MQTT topic filter for all reports from a fleet, or from all fleets.
 
     Args:
         fleet: The fleet's name; None for all fleets.
-        group: The name of a group among whose members the broker divides the reports; None for all reports.
+        group: The name of a group whose members share the reports; None to receive all reports.
 
     Raises:
         NameRefused: If a name is invalid.
@@ -130,7 +130,7 @@ def report_filter(fleet: str | None = None, group: str | None = None) -> str:
 
 
 def experiment_filter(fleet: str | None = None) -> str:
-    """Return the MQTT topic filter of all experiments of a fleet, or of all fleets.
+    """Return the MQTT topic filter for all experiments of a fleet, or of all fleets.
 
     Raises:
         NameRefused: If the fleet's name is invalid.
@@ -145,10 +145,10 @@ def is_experiment(topic: str) -> bool:
 
 
 def parse_topic(topic: str) -> tuple[str, str]:
-    """Return the fleet and device of a report's topic.
+    """Return the fleet and device in a report topic.
 
     Raises:
-        TopicRefused: If the topic is not a report's; the error names the wrong part.
+        TopicRefused: If the topic is not a report topic; the error names the invalid part.
     """
     if match := _TOPIC.fullmatch(topic):
         return match[1], match[2]

@@ -1,4 +1,4 @@
-"""An experiment in words: its mechanism, its budget, what it guarantees."""
+"""Describe an experiment: its mechanism, its budget and its guarantee."""
 
 from decimal import Decimal
 
@@ -12,12 +12,12 @@ from .numbers import counted
 
 
 def mechanism(experiment: Experiment) -> str:
-    """Return a mechanism and its parameters in a few words."""
+    """Describe a mechanism and its parameters briefly."""
     return mechanism_of(experiment).words()
 
 
 def readings(experiment: Experiment | Part, unit: str) -> str:
-    """Return the possible readings in words: labels, bins and their bounds in the unit, or any text."""
+    """Describe the possible readings: labels, bins and their bounds in the unit, or any text."""
     values = _values(experiment, unit)
     return f"{values}, or no reading" if value_count(experiment) < experiment.domain else values
 
@@ -26,10 +26,10 @@ def missing(experiment: Experiment) -> str:
     """Say what happens to missing readings."""
     parts = parts_of(experiment) or (experiment,)
     if all(value_count(part) < part.domain for part in parts):
-        return "counted apart, as no reading; all shares are of those with one"
+        return "counted separately as no reading; all shares are relative to devices with a reading"
     if any(value_count(part) < part.domain for part in parts):
-        return "counted apart where the part sets missing, otherwise spread evenly over all values"
-    return "spread evenly over all values, as the experiment does not set missing"
+        return "counted separately if the part sets missing, otherwise spread evenly over all values"
+    return "spread evenly over all values, because missing is not set"
 
 
 def _values(experiment: Experiment | Part, unit: str) -> str:
@@ -38,9 +38,9 @@ def _values(experiment: Experiment | Part, unit: str) -> str:
     if experiment.type == "choice":
         return ", ".join((*experiment.labels, "other"))
     if experiment.type == "text":
-        of_text = vars(experiment)  # set by device/ldp_text.py
-        levels = f" for each of {len(of_text['prefixes'])} prefixes" if of_text["prefixes"] else ""
-        return f"any text, hashed into {of_text['slots']:,} slots{levels}"
+        text_fields = vars(experiment)  # set by device/ldp_text.py
+        levels = f" for each of {len(text_fields['prefixes'])} prefixes" if text_fields["prefixes"] else ""
+        return f"any text, hashed into {text_fields['slots']:,} slots{levels}"
     if experiment.type == "pair":
         return " with ".join(f"{part.name} ({readings(part, unit)})" for part in parts_of(experiment))
     if experiment.type != "number":
@@ -52,29 +52,30 @@ def _values(experiment: Experiment | Part, unit: str) -> str:
 
 
 def budget(experiment: Experiment) -> str:
-    """Return the budget of one board for the experiment, in words."""
-    thinned = "" if experiment.every == 1 else f"; a call makes a report 1 time in {experiment.every:,}"
+    """Describe a board's budget for the experiment."""
+    thinned = "" if experiment.every == 1 else f"; 1 call in {experiment.every:,} makes a report"
     count = reports_in_budget(experiment)
     if count is None:
         return "no cap of its own" + thinned
-    most = counted(count)
+    reports_text = counted(count)
     if experiment.rule == "count":
-        return f"at most {most} for life{thinned}"
+        return f"at most {reports_text} per lifetime{thinned}"
     if experiment.rule == "sum":
-        return f"Σε at most {experiment.cap / 1e6:g}: {most} for life{thinned}"
-    return f"Σε² at most {experiment.cap / 1e12:g}: {most} for life{thinned}"
+        return f"Σε at most {experiment.cap / 1e6:g}: {reports_text} per lifetime{thinned}"
+    return f"Σε² at most {experiment.cap / 1e12:g}: {reports_text} per lifetime{thinned}"
 
 
 def together(promised: Guarantee, spent: tuple[int, float] | None, epsilon: Decimal) -> str:
-    """Return the guarantee for all reports of a board to an experiment, in (ε, δ) and in words.
+    """Describe the guarantee for all of a board's reports to an experiment, in (ε, δ) and in words.
 
     Args:
         promised: The guarantee.
-        spent: How many reports it makes, and the nats of the total that they take, or None without a theorem.
-        epsilon: ε of one report, in nats.
+        spent: The number of reports that it makes and the nats of the total that they use, or None without a
+            theorem.
+        epsilon: The ε of one report, in nats.
     """
     if spent is None:
         return promised.words
     count, nats = spent
-    of_all = f"{count:,} of ε = {epsilon:f}"
-    return f"{promised.words} A device makes {of_all}, which takes {nats:.6g} of the {promised.epsilon:g}."
+    reports = f"{count:,} of ε = {epsilon:f}"
+    return f"{promised.words} A device makes {reports}, which uses {nats:.6g} of the {promised.epsilon:g}."

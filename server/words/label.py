@@ -1,7 +1,7 @@
-"""A fleet's label in plain words, in several languages: five questions of a resident, and their answers.
+"""A fleet's label in plain words, in several languages: a resident's five questions, and their answers.
 
-The functions return phrases: a template's name with values. `Words` writes them in a language, so every
-language has the same numbers.
+The functions return phrases: the name of a template and its values. `Words` renders them in a language, so
+the numbers are the same in every language.
 """
 
 import datetime
@@ -23,7 +23,7 @@ Language: TypeAlias = Literal["en", "de", "fr", "es", "nl", "it"]
 LANGUAGES: tuple[Language, ...] = get_args(Language)
 
 QUESTIONS = ASKED, WHO, LEARN, LONG, STOP = "ASKED", "WHO", "LEARN", "LONG", "STOP"
-"""The templates of the label's five headings."""
+"""The template names of the label's five headings."""
 
 BUTTON_SECONDS = 3  # as in device/consent.py
 ASK_FLASHES = 2
@@ -32,17 +32,16 @@ NO_FLASHES = 3
 
 @dataclass(frozen=True)
 class Percent:
-    """A whole number of hundredths."""
+    """A whole-number percentage."""
 
     value: int
 
 
 @dataclass(frozen=True)
 class Phrase:
-    """A template of label_*.toml and the values that fill it: numbers, days, texts as their owner wrote them.
+    """A template in label_*.toml and its values: numbers, days, and texts as their author wrote them.
 
-    A tuple is a list of such values, without a word before the last. A phrase inside a phrase is written
-    first.
+    A tuple is rendered as a comma-separated list. Nested phrases are rendered first.
     """
 
     template: str
@@ -50,13 +49,13 @@ class Phrase:
 
     @classmethod
     def of(cls, template: str, /, **values: "Value") -> Self:
-        """Return the phrase of a template."""
+        """Return a phrase for a template."""
         return cls(template, values)
 
 
 @dataclass(frozen=True)
 class Series:
-    """Values in a sentence, with a word before the last: a, b or c."""
+    """A list in a sentence, with a conjunction before the last value: a, b or c."""
 
     word: Literal["and", "or"]
     values: tuple["Value", ...]
@@ -67,7 +66,7 @@ _of = Phrase.of
 
 
 class Words:
-    """A language of the label: its templates, and its way to write numbers and days."""
+    """A language for the label: its templates and its number and date formats."""
 
     def __init__(self, language: Language) -> None:
         path = Path(__file__).with_name(f"label_{language}.toml")
@@ -77,7 +76,7 @@ class Words:
         self._numbers: Mapping[str, Any] = words["numbers"]
 
     def write(self, value: Value) -> str:
-        """Write a phrase or a value in this language."""
+        """Render a phrase or a value in this language."""
         if isinstance(value, Phrase):
             filled = {name: self.write(inner) for name, inner in value.values.items()}
             return self.texts[value.template].format_map(filled)
@@ -101,18 +100,18 @@ class Words:
         return whole + (self._numbers["decimal"] + decimals if point else "")
 
     def marks(self) -> tuple[str, ...]:
-        """Return how texts begin that someone has to fill in, up to the first value."""
+        """Return the starts of placeholder texts that someone has to fill in."""
         return tuple(self.texts[name].partition("{")[0] for name in ("maker", "undecided"))
 
 
 @cache
 def words_in(language: Language) -> Words:
-    """Return the words of a language."""
+    """Return the templates and formats for a language."""
     return Words(language)
 
 
 def maker(what: str) -> Phrase:
-    """Return a placeholder that only the maker of the device can fill in; `what` is its template."""
+    """Return a placeholder that only the device's maker can fill in; `what` is its template."""
     return _of("maker", what=_of(what))
 
 
@@ -139,7 +138,7 @@ def _answer(experiment: Experiment | Part, unit: str) -> Phrase:
 
 
 def question(name: str, purpose: str | Phrase, experiment: Experiment, unit: str, most: int) -> Phrase:
-    """Return what is asked, what is sent for it and how often; `most` is the reports of a lifetime."""
+    """Say what is asked, what is sent and how many times; `most` is a device's lifetime limit of reports."""
     codes = experiment.code_count
     sends = _of("sends_once", codes=codes) if most == 1 else _of("sends", most=most, codes=codes)
     purpose = purpose.rstrip() if isinstance(purpose, str) else purpose
@@ -147,14 +146,14 @@ def question(name: str, purpose: str | Phrase, experiment: Experiment, unit: str
 
 
 def who(owners: tuple[str | Phrase, ...], hosts: Sequence[str]) -> list[Phrase]:
-    """Return who asks and, if it is known, how the reports travel."""
+    """Say who asks and, if known, how the reports travel."""
     travel = [_of("travel", hosts=tuple(hosts))] if hosts else []
     return [_of("ask", owners=Series("and", owners)), *travel]
 
 
 @dataclass(frozen=True)
 class Disclosure:
-    """A disclosure by several reports: ε in nats, except with probability delta."""
+    """The most that several reports disclose: ε in nats, except with probability delta."""
 
     epsilon: float
     delta: float = 0.0
@@ -163,14 +162,14 @@ class Disclosure:
 _BEFORE = Percent(10)
 
 GUESS = _of("guess", before=_BEFORE)
-"""An explanation of the confidence that reports can raise."""
+"""An explanation of how reports can raise someone's confidence."""
 
 IDS = _of("ids")
-"""How long a device's id is kept."""
+"""A statement of how long a device's id is kept."""
 
 
-def _raises(template: str, loss: Disclosure, **values: Value) -> Phrase:
-    """Return a sentence on how far reports can raise someone's confidence in a guess."""
+def _disclosure_sentence(template: str, loss: Disclosure, **values: Value) -> Phrase:
+    """Say how far reports can raise someone's confidence in a guess."""
     after = confidence(loss.epsilon)
     range_ = (
         _of("up_to", before=_BEFORE, after=Percent(after)) if after < 100 else _of("certain", before=_BEFORE)
@@ -179,59 +178,59 @@ def _raises(template: str, loss: Disclosure, **values: Value) -> Phrase:
     return _of("unless", sentence=sentence, one=1, times=odds(loss.delta)) if loss.delta else sentence
 
 
-def planned(name: str, most: int, loss: Disclosure) -> Phrase:
-    """Return what all `most` reports that a question's budget allows reveal together."""
+def planned_disclosure(name: str, most: int, loss: Disclosure) -> Phrase:
+    """Say what all `most` reports that a question's budget allows can reveal together."""
     if most == 1:
-        return _raises("planned_once", loss, name=name)
-    return _raises("planned", loss, name=name, most=most)
+        return _disclosure_sentence("planned_once", loss, name=name)
+    return _disclosure_sentence("planned", loss, name=name, most=most)
 
 
-def planned_all(loss: Disclosure) -> Phrase:
-    """Return what all reports to all of today's questions reveal."""
-    return _raises("planned_all", loss)
+def total_planned_disclosure(loss: Disclosure) -> Phrase:
+    """Say what all reports to all of today's questions can reveal."""
+    return _disclosure_sentence("planned_all", loss)
 
 
-def of_report(names: Sequence[str], epsilon: float) -> Phrase:
-    """Return what one report to any of these experiments reveals to anyone who sees it; epsilon in nats."""
-    return _raises("report", Disclosure(epsilon), names=tuple(names))
+def report_disclosure(names: Sequence[str], epsilon: float) -> Phrase:
+    """Say what one report to any of these experiments reveals to anyone who sees it; epsilon is in nats."""
+    return _disclosure_sentence("report", Disclosure(epsilon), names=tuple(names))
 
 
 def limit(loss: Disclosure) -> Phrase:
-    """Return what all reports of a device's lifetime reveal under its firmware's own limit."""
-    return _raises("limit" if confidence(loss.epsilon) < 100 else "limit_high", loss)
+    """Say what all reports in a device's lifetime can reveal under its firmware's own limit."""
+    return _disclosure_sentence("limit" if confidence(loss.epsilon) < 100 else "limit_high", loss)
 
 
-def of_counts(names: Sequence[str], reports: int, loss: Disclosure | None) -> Phrase:
-    """Return what the counts reveal to someone who sees nothing else; the loss is None if no ε holds."""
+def counts_disclosure(names: Sequence[str], reports: int, loss: Disclosure | None) -> Phrase:
+    """Say what the counts reveal to someone who sees nothing else; `loss` is None if no ε applies."""
     if loss is None:
         return _of("counts_none", names=tuple(names))
     if reports == 1:
-        return _raises("counts_once", loss, names=tuple(names))
-    return _raises("counts", loss, names=tuple(names), count=reports)
+        return _disclosure_sentence("counts_once", loss, names=tuple(names))
+    return _disclosure_sentence("counts", loss, names=tuple(names), count=reports)
 
 
-def keeping(seconds: int) -> Phrase:
-    """Return how long counts are kept."""
+def storage_period(seconds: int) -> Phrase:
+    """Say how long counts are kept."""
     n, unit = length_in_units(seconds)
     return _of("keep_for", length=_of(unit if n == 1 else f"{unit}s", n=n))
 
 
 ENDLESS = _of("keep_endless", maker=maker("erased_when"))
-"""How long counts are kept of a window that never ends, which nothing erases automatically."""
+"""A statement that counts in a window that never ends are not erased automatically."""
 
 UNDECIDED = _of("keep_undecided", undecided=_of("undecided", what=_of("how_long")))
-"""How long counts are kept if their experiment does not say so."""
+"""A statement that the experiment does not specify how long counts are kept."""
 
 
 def retention(names: Sequence[str], until: datetime.date | None, now: bool, keep: Phrase) -> Phrase:
-    """Return how long questions are asked and counts are kept; `now` is whether they are asked today."""
+    """Say how long questions are asked and counts are kept; `now` is whether they are asked today."""
     if now and until:
         return _of("asked_until", names=tuple(names), day=until, keep=keep)
     return _of("asked_endless" if now else "asked_no_more", names=tuple(names), keep=keep)
 
 
 def stop(button: bool | None) -> Phrase:
-    """Return how to stop a device; `button` is whether its firmware has one, or None if that is unknown."""
+    """Say how to stop a device; `button` is whether it has a button, or None if unknown."""
     if button is None:
         return _of("stop_unknown", maker=maker("how_no"))
     return _of("stop_button", seconds=BUTTON_SECONDS) if button else _of("stop_prompt")
@@ -240,7 +239,7 @@ def stop(button: bool | None) -> Phrase:
 def consent(
     is_given: bool, because: str, network: bool, each: bool, button: bool | None, light: bool | None
 ) -> list[Phrase]:
-    """Return how a device comes to take part; `button` and `light` are as in stop()."""
+    """Say how a device comes to take part; `button` and `light` are as in stop()."""
     sentences = (
         [_of("given", because=because.rstrip("."))] if is_given else [_of("silent"), *_yes(button, light)]
     )
@@ -258,13 +257,13 @@ def _yes(button: bool | None, light: bool | None) -> list[Phrase]:
     return [_of("yes_light" if light else "yes_button", seconds=BUTTON_SECONDS, **flashes)]
 
 
-def stopping(button: bool | None, light: bool | None) -> list[Phrase]:
-    """Return how to stop a device, and what happens to its reports; `light` is like `button` in stop()."""
+def stop_sentences(button: bool | None, light: bool | None) -> list[Phrase]:
+    """Say how to stop a device, and what happens to its reports; `light` works like `button` in stop()."""
     confirmed = [_of("light", flashes=NO_FLASHES)] if button and light else []
     return [stop(button), *confirmed, _of("stopped")]
 
 
-def erasing(owners: tuple[str | Phrase, ...], id_at: str) -> list[Phrase]:
-    """Return how to have a device's id erased; `id_at` is where the device shows it, or "" if unknown."""
+def erasure_sentences(owners: tuple[str | Phrase, ...], id_at: str) -> list[Phrase]:
+    """Say how to have a device's id erased; `id_at` is where the device shows it, or "" if unknown."""
     where = _of("id_at", where=id_at.rstrip(".")) if id_at else _of("id_blank")
     return [_of("erase", owners=Series("or", owners)), where]

@@ -1,24 +1,24 @@
-"""Counts, shares, errors, probabilities and durations, as sentences and tables have them."""
+"""Format counts, shares, errors, probabilities and durations for sentences and tables."""
 
 import datetime
 import math
 from typing import Protocol
 
 SHARE_STEPS, READING_STEPS = 1, 3
-"""The `steps` of decimals() in sentences: most percentages are whole numbers."""
+"""The `steps` of decimals() for sentences, in which most percentages are whole numbers."""
 
 MAX_HALF_WIDTH = 0.3
-"""Half of the widest interval that says something, as a fraction of all shares or of all readings."""
+"""The largest informative half-width, as a fraction of the whole range of shares or readings."""
 
 DAY_S = 86_400
 _LENGTHS = (("year", 365 * DAY_S), ("week", 7 * DAY_S), ("day", DAY_S), ("hour", 3600), ("minute", 60))
 
 
 class Numbers(Protocol):
-    """A format for numbers and days; the page has one for the locale of each reader."""
+    """A format for numbers and days; the page has one for each reader's locale."""
 
     def number(self, value: float, digits: int | None = None) -> str:
-        """Format a number to `digits` decimal places, or to those that it has."""
+        """Format a number to `digits` decimal places, or exactly if None."""
         ...
 
     def percent(self, share: float, digits: int = 1) -> str:
@@ -30,7 +30,7 @@ class Numbers(Protocol):
         ...
 
     def days(self, first: datetime.date, last: datetime.date, year: bool) -> str:
-        """Format a day, or a range of days, in few letters; `year` is whether to include the year."""
+        """Format a day, or a range of days, in a short form; `year` is whether to include the year."""
         ...
 
 
@@ -55,23 +55,23 @@ class _English:
 
 
 ENGLISH: Numbers = _English()
-"""Numbers as the command line writes them."""
+"""The number format of the command line."""
 
 
 def counted(count: int, noun: str = "report", write: Numbers = ENGLISH) -> str:
-    """Return a number of things: "1 report", "2,000 reports"."""
+    """Return a count with its noun: "1 report", "2,000 reports"."""
     return f"{write.number(count, 0)} {noun}{'' if count == 1 else 's'}"
 
 
-def expected(count: float) -> str:
-    """Return an expected number: "1,240", or "0.57" if it is small."""
+def format_expected_count(count: float) -> str:
+    """Format an expected count: "1,240", or "0.57" if it is small."""
     return f"{count:,.0f}" if count >= 10 else f"{count:.2g}"
 
 
 def decimals(low: float, high: float, steps: int = 10) -> int:
-    """Return the number of decimals for an estimate with this interval: few enough not to show noise.
+    """Return the number of decimals for an estimate with this interval, few enough not to show noise.
 
-    Half the interval is at least `steps` units of the last decimal; with 10 it has two digits.
+    The half-width is at least `steps` units of the last decimal; with 10, it has two digits.
     """
     half = (high - low) / 2
     if not 0 < half < math.inf:
@@ -87,9 +87,9 @@ def format_estimate(
     The interval is "" if the estimate already implies it, such as "at most 5%".
 
     Args:
-        value: A share from 0 to 1, which noise may put outside, or a reading.
-        low: The lower end of its interval.
-        high: The upper end.
+        value: A reading, or a share from 0 to 1 (or slightly outside, because of noise).
+        low: The lower bound of its interval.
+        high: The upper bound.
         unit: The unit of a reading; None for a share.
         write: The format of numbers.
     """
@@ -99,25 +99,25 @@ def format_estimate(
         return f"{text} {unit}".rstrip(), "" if lowest == highest else f"{lowest} to {highest}"
     low, value, high = (100 * min(max(x, 0.0), 1.0) for x in (low, value, high))
     places = decimals(low, high, SHARE_STEPS)
-    least, most = round(low, places), round(high, places)
-    if least <= 0 and most >= 100:
+    lowest, highest = round(low, places), round(high, places)
+    if lowest <= 0 and highest >= 100:
         return "any share", ""
-    if least <= 0:
+    if lowest <= 0:
         return f"at most {_bound(high, write)}", ""
-    if most >= 100:
-        return f"at least {_bound(100 - low, write, most=100)}", ""
-    interval = f"{write.number(least, places)} to {write.percent(most / 100, places)}"
+    if highest >= 100:
+        return f"at least {_bound(100 - low, write, subtract_from=100)}", ""
+    interval = f"{write.number(lowest, places)} to {write.percent(highest / 100, places)}"
     return write.percent(value / 100, places), interval
 
 
-def _bound(percent: float, write: Numbers, *, most: float = 0.0) -> str:
-    """Return a percentage rounded up: to whole ones from 1 on, to tenths below, and to 0.1 at least.
+def _bound(percent: float, write: Numbers, *, subtract_from: float = 0.0) -> str:
+    """Return a percentage rounded up: to whole percent from 1%, to tenths below, and at least 0.1%.
 
-    If `most` is above 0, the result is subtracted from it.
+    If `subtract_from` is above 0, the result is subtracted from it.
     """
     step = 1.0 if percent >= 1 else 0.1
     bound = max(0.1, round(math.ceil(percent / step - 1e-9) * step, 1))
-    bound = most - bound if most else bound
+    bound = subtract_from - bound if subtract_from else bound
     return write.percent(bound / 100, 0 if bound == round(bound) else 1)
 
 
@@ -127,24 +127,24 @@ def two_digits(number: float, write: Numbers = ENGLISH) -> str:
     return write.number(rounded, len(f"{rounded:.10f}".rstrip("0").partition(".")[2]))
 
 
-def few_boards(boards: float) -> int:
-    """Return a number of boards rounded up to two digits, at least 2."""
+def round_up_boards(boards: float) -> int:
+    """Round a number of boards up to two digits, at least 2."""
     unit = 10 ** max(0, math.floor(math.log10(max(boards, 1))) - 1)
     return max(2, math.ceil(boards / unit) * unit)
 
 
 def is_too_wide(half_width: float, extent: float = 1.0) -> bool:
-    """Return whether an interval is too wide to say anything, because there are too few reports.
+    """Return whether an interval is too wide to be informative, because there are too few reports.
 
     Args:
-        half_width: Half of the interval's width, in the unit of `extent`.
-        extent: The distance from the lowest to the highest possible value; 1 for shares.
+        half_width: Half the interval's width, in the unit of `extent`.
+        extent: The distance between the lowest and highest possible values; 1 for shares.
     """
     return half_width > MAX_HALF_WIDTH * extent
 
 
 def points(error: float, of: str = "points") -> str:
-    """Return the half-width of a share for a sentence: "±1.59 points"."""
+    """Format a share's half-width for a sentence: "±1.59 points"."""
     return with_unit(f"±{100 * error:.3g}", of)
 
 
@@ -172,7 +172,7 @@ def odds(probability: float, up: bool = True) -> float:
 
     Args:
         probability: The probability.
-        up: Whether the stated probability must not be smaller than the true one.
+        up: Whether the stated probability must be at least the true one.
     """
     times = 1 / probability
     scale = 10 ** max(0, 2 - math.floor(math.log10(times)))
@@ -180,7 +180,7 @@ def odds(probability: float, up: bool = True) -> float:
 
 
 def chance(probability: float, up: bool = False) -> str:
-    """Return a probability in words: "1 in 4", "76 in 100".
+    """Describe a probability: "1 in 4", "76 in 100".
 
     Args:
         probability: The probability.
@@ -193,11 +193,11 @@ def chance(probability: float, up: bool = False) -> str:
     if probability <= 0.5:
         one_in = odds(probability, up)
         return f"1 in {f'{one_in:,.2f}'.rstrip('0').rstrip('.')}"
-    of = 100
+    total = 100
     while True:
-        shares = math.ceil(probability * of * (1 - 1e-15)) if up else round(probability * of)
-        if shares < of:
-            return f"{shares:,} in {of:,}"
-        if of >= 10**6:
+        shares = math.ceil(probability * total * (1 - 1e-15)) if up else round(probability * total)
+        if shares < total:
+            return f"{shares:,} in {total:,}"
+        if total >= 10**6:
             return "nearly certain"
-        of *= 10
+        total *= 10

@@ -1,10 +1,10 @@
-"""The reports of an answer in a few words: fleet, windows, version; and titles with them."""
+"""Describe an answer's reports briefly (fleet, windows, version), and build titles from that."""
 
 from collections.abc import Sequence
 
 
 def span(windows: Sequence[str]) -> str:
-    """Return windows in few words: up to two by their names, more by the first, the last and their number."""
+    """Describe windows briefly: up to two by name, more by the first, the last and their number."""
     named = sorted(w for w in windows if w != "all")
     if len(named) <= 2:
         return " and ".join(named)
@@ -14,12 +14,12 @@ def span(windows: Sequence[str]) -> str:
 
 
 def which_reports(fleet: str = "", windows: Sequence[str] = (), version: str = "") -> str:
-    """Return which reports were used: fleet, windows and version, as far as they are given."""
+    """Describe which reports were used: fleet, windows and version, if given."""
     parts = (f"fleet {fleet}" if fleet else "", span(windows), f"version {version}" if version else "")
     return ", ".join(part for part in parts if part)
 
 
-def titled(experiment: str, unit: str, which: str) -> str:
-    """Return the title of a picture: the experiment, its unit, and which reports were used."""
+def picture_title(experiment: str, unit: str, which: str) -> str:
+    """Return a figure's title: the experiment, its unit, and which reports were used."""
     name = f"{experiment}, {unit}" if unit else experiment
     return f"{name}: {which}" if which else name

@@ -1,4 +1,4 @@
-"""A table of texts, which answers.tables renders."""
+"""A table of text cells, rendered by answers.tables."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class TextTable:
-    """A table of texts.
+    """A table of text cells.
 
     Attributes:
         title: The line above it, or "".
         headings: The headings of its columns.
-        rows: The cells; a row that begins with "> " is the best one.
-        text_columns: The columns of words, aligned to the left; the others are numbers.
-        notes: The lines below it; a table without rows consists only of these.
+        rows: The cells; a row whose first cell begins with "> " is the best one.
+        text_columns: The indices of left-aligned columns of words; the others contain numbers.
+        notes: The lines below it; without rows, only these are shown.
     """
 
     title: str = ""

@@ -1,4 +1,4 @@
-"""A board in software: MicroPython behind a pseudo-terminal, with a flash in a file.
+"""A software board: MicroPython behind a pseudo-terminal, with its flash in a file.
 
 repl.py and hardware.py run on MicroPython, the other modules on the computer.
 """

@@ -1,10 +1,10 @@
-"""One board in software: the real interpreter, a real littlefs, a pseudo-terminal for the real mpremote.
+"""A software board: the real interpreter, a real littlefs, a pseudo-terminal for the real mpremote.
 
     with SoftwareBoard(["micropython"], "board.img") as board:
         subprocess.run(["mpremote", "connect", board.port, "exec", "print(1)"])
 
-The unix port of MicroPython runs repl.py, which speaks the REPL. This side owns the terminal, turns ctrl-C
-into a signal while a program runs, and starts the interpreter again after a reset or a deep sleep.
+The unix port of MicroPython runs repl.py, which provides the REPL. This process owns the terminal, turns
+Ctrl-C into a signal while a program runs, and starts the interpreter again after a reset or a deep sleep.
 """
 
 import contextlib
@@ -24,24 +24,24 @@ from typing import Self
 
 IMAGE_BYTES = 512 * 1024
 ANY_WIFI = "*"
-THERMOMETER_C = 24.6  # the constant reading of hardware.py's thermometer
+THERMOMETER_C = 24.6  # the thermometer in hardware.py always reads this
 
 _REPL = Path(__file__).with_name("repl.py")
 _SOFT, _SOFT_RAW, _RESET, _SLEEP = 42, 43, 44, 45
-# Time that a program has to notice ctrl-C before the following input is sent on anyway.
+# Time for a program to react to Ctrl-C before the following input is sent anyway.
 _INTERRUPT_S = 3.0
-# Time that the computer has to read the board's output once it has sent something.
+# Time for the computer to read the board's output during a session.
 _READER_S = 10.0
-_KEPT_BYTES = 1 << 20  # of output
+_KEPT_BYTES = 1 << 20  # bytes of recent output to keep
 
 
 class SoftwareBoard:
-    """One board: an image file for its flash, a pseudo-terminal for its USB port.
+    """A board: an image file for its flash, a pseudo-terminal for its USB port.
 
     Args:
         interpreter: Command of a unix-port MicroPython with VfsLfs2.
         image: The flash image; a blank one of `flash_bytes` is created if it is missing.
-        wifi: "ssid:password" of the only access point in range, ANY_WIFI for one of any name, or "" for a
+        wifi: "ssid:password" of the only access point in range, ANY_WIFI for one with any name, or "" for a
             board without `network`.
         sleep_scale: Real seconds per second of deep sleep.
         console: Called with each line that a program prints while no computer talks to the board, and with
@@ -65,18 +65,18 @@ class SoftwareBoard:
         self._wifi = wifi
         self._sleep_scale = sleep_scale
         self._console = console
-        self.output = b""  # the last megabyte or so that the board has sent
+        self.output = b""  # roughly the last megabyte that the board has sent
         self.sleeps_ms: list[int] = []
         self.failure: str | None = None
         self._line = b""
-        self._talking = False  # whether a computer has sent something since the last start
+        self._is_in_session = False  # whether a computer has sent something since the last start
         self._stop_r, self._stop_w = os.pipe()
         self._host, self._port_fd = pty.openpty()
         tty.setraw(self._host)
         tty.setraw(self._port_fd)
         os.set_blocking(self._host, False)
         self.port = os.ttyname(self._port_fd)
-        self._thread = threading.Thread(target=self._run_to_its_end, name="software-board", daemon=True)
+        self._thread = threading.Thread(target=self._run_and_signal, name="software-board", daemon=True)
         # A Ctrl-C during join() makes it treat the thread as ended, and the files would be closed too early.
         self._ended = threading.Event()
 
@@ -91,8 +91,8 @@ class SoftwareBoard:
             os.close(fd)
 
     def wait(self) -> None:
-        """Return when the interpreter ends for good; `failure` has the reason."""
-        # With a timeout: otherwise a signal that arrives just before would not be handled.
+        """Block until the interpreter ends permanently; `failure` holds the reason."""
+        # Without a timeout, a signal that arrives just before would not be handled.
         while not self._ended.wait(0.2):
             pass
 
@@ -105,7 +105,7 @@ class SoftwareBoard:
 
     # The methods below run in the thread.
 
-    def _run_to_its_end(self) -> None:
+    def _run_and_signal(self) -> None:
         try:
             self._run()
         finally:
@@ -119,7 +119,7 @@ class SoftwareBoard:
         mode, cause, sent = "friendly", "POWER", b""
         while True:
             try:
-                status, sleep_ms, unheard = self._run_interpreter(mode, cause, sent)
+                status, sleep_ms, unread = self._run_interpreter(mode, cause, sent)
             except OSError as e:
                 self.failure = f"cannot run {self._interpreter[0]}: {e.strerror}"
                 return
@@ -132,7 +132,7 @@ class SoftwareBoard:
                 self.sleeps_ms.append(sleep_ms)
                 if self._console is not None:
                     self._console(f"(asleep for {sleep_ms / 1000:,.0f} s)")
-                cause, sent = self._sleep(sleep_ms / 1000 * self._sleep_scale, unheard)
+                cause, sent = self._sleep(sleep_ms / 1000 * self._sleep_scale, unread)
                 if cause == "OFF":
                     return
                 mode = "interrupted" if sent else "friendly"
@@ -142,15 +142,15 @@ class SoftwareBoard:
                 self._send(b"the interpreter ended with status %d: see the image's .log\r\n" % status)
                 return
 
-    def _sleep(self, seconds: float, unheard: bytes) -> tuple[str, bytes]:
-        """Sleep; return what woke the board (SLEEP: its clock; OFF: nothing) and the computer's next input.
+    def _sleep(self, seconds: float, unread: bytes) -> tuple[str, bytes]:
+        """Sleep; return why the board woke (SLEEP: its clock; OFF: switched off) and the next input.
 
-        A ctrl-C wakes it with POWER and keeps main.py from running: mpremote resets an ESP32 when it opens
-        the port, and a person would press a button first. A ctrl-C in input that the board's programs never
+        A Ctrl-C wakes it with POWER and keeps main.py from running: mpremote resets an ESP32 when it opens
+        the port, and a person would press a button first. A Ctrl-C in input that the board's programs never
         read has the same effect.
         """
-        if b"\x03" in unheard:
-            return "POWER", unheard
+        if b"\x03" in unread:
+            return "POWER", unread
         end = time.monotonic() + seconds
         while (remaining_s := end - time.monotonic()) > 0:
             ready = select.select([self._stop_r, self._host], [], [], remaining_s)[0]
@@ -162,7 +162,7 @@ class SoftwareBoard:
         return "SLEEP", b""
 
     def _run_interpreter(self, mode: str, cause: str, sent: bytes) -> tuple[int | str | None, int, bytes]:
-        """Run the interpreter until it ends; return its status, seconds of sleep in ms, and unread input.
+        """Run the interpreter until it ends; return its status, the sleep time in ms, and unread input.
 
         The status is None if the board was switched off. The input is what the computer sent to a board that
         never reached its REPL.
@@ -170,7 +170,7 @@ class SoftwareBoard:
         status_r, status_w = os.pipe()
         board = [str(self.image), mode, cause, self._wifi]
         try:
-            log = open(self.image.with_suffix(".log"), "ab")  # noqa: SIM115 - the child's
+            log = open(self.image.with_suffix(".log"), "ab")  # noqa: SIM115 - the child process writes to it
             with log:
                 child = subprocess.Popen(
                     [*self._interpreter, str(_REPL), str(status_w), *board],
@@ -184,7 +184,7 @@ class SoftwareBoard:
             os.close(status_w)
         assert child.stdin is not None
         assert child.stdout is not None
-        self._talking = mode != "friendly"
+        self._is_in_session = mode != "friendly"
         self._line = b""
         try:
             return self._bridge(child, child.stdin.fileno(), child.stdout.fileno(), status_r, sent)
@@ -198,9 +198,9 @@ class SoftwareBoard:
     def _bridge(
         self, child: subprocess.Popen[bytes], to_board: int, from_board: int, status_r: int, sent: bytes
     ) -> tuple[int | str | None, int, bytes]:
-        busy = False
-        unheard: bytes | None = b""
-        pending = b""  # the computer's input after ctrl-C, until the program has stopped
+        is_busy = False
+        unread: bytes | None = b""
+        pending = b""  # the computer's input after Ctrl-C, until the program has stopped
         pending_until = 0.0
         sleep_ms = 0
         sources = [self._stop_r, self._host, from_board, status_r]
@@ -212,33 +212,33 @@ class SoftwareBoard:
             if status_r in ready:
                 states = os.read(status_r, 4096)
                 for state in re.findall(rb"B|I|R|S\d+", states):
-                    busy = state == b"B" if state in b"BI" else busy
-                    unheard = None if state == b"R" else unheard
+                    is_busy = state == b"B" if state in b"BI" else is_busy
+                    unread = None if state == b"R" else unread
                     sleep_ms = int(state[1:]) if state[:1] == b"S" else sleep_ms
                 if not states:
                     sources.remove(status_r)
             if from_board in ready:
                 data = os.read(from_board, 4096)
                 if not data:
-                    return child.wait(), sleep_ms, unheard or b""
+                    return child.wait(), sleep_ms, unread or b""
                 self._send(re.sub(rb"(?<!\r)\n", b"\r\n", data))
             if self._host in ready:
                 data = self.received(self._read_host())
                 if data is None:
                     return "power", 0, b""
-                # A session begins with ctrl-C. Earlier input is mpremote's end of a session with a board that
+                # A session begins with Ctrl-C. Earlier input is mpremote's end of a session with a board that
                 # has been reset since: the program that runs now keeps printing to the console.
-                data = data if self._talking else data.lstrip(b"\r\x02")
-                self._talking = self._talking or bool(data)
-                unheard = None if unheard is None else unheard + data
-                if busy and b"\x03" in data and not pending:
+                data = data if self._is_in_session else data.lstrip(b"\r\x02")
+                self._is_in_session = self._is_in_session or bool(data)
+                unread = None if unread is None else unread + data
+                if is_busy and b"\x03" in data and not pending:
                     child.send_signal(signal.SIGINT)
                     pending_until = time.monotonic() + _INTERRUPT_S
                     data = data.replace(b"\x03", b"")
                     pending = b"\r"
                 pending, data = (pending + data, b"") if pending else (b"", data)
                 self._write(to_board, data)
-            if pending and (not busy or time.monotonic() > pending_until):
+            if pending and (not is_busy or time.monotonic() > pending_until):
                 self._write(to_board, pending)
                 pending = b""
 
@@ -259,11 +259,11 @@ class SoftwareBoard:
         self.output += data
         if len(self.output) > 2 * _KEPT_BYTES:
             self.output = self.output[-_KEPT_BYTES:]
-        if self._console is not None and not self._talking:
+        if self._console is not None and not self._is_in_session:
             *lines, self._line = (self._line + data).split(b"\r\n")
             for line in lines:
                 self._console(line.decode(errors="replace"))
-        end = time.monotonic() + (_READER_S if self._talking else 0)
+        end = time.monotonic() + (_READER_S if self._is_in_session else 0)
         while data:
             with contextlib.suppress(BlockingIOError):
                 data = data[os.write(self._host, data) :]

@@ -1,7 +1,7 @@
-"""The hardware that the unix port of MicroPython lacks: a littlefs flash, `machine`, `network`.
+"""Hardware that is missing on MicroPython's unix port: a littlefs flash, `machine`, `network`.
 
 Runs on the unix port, before repl.py. The flash is a file on the computer, mounted as the only file system,
-so that a program cannot see the computer's files and a full flash fails as on a board.
+so a program cannot see the computer's files, and a full flash fails as on a board.
 """
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportArgumentType=false
@@ -11,7 +11,7 @@ import sys
 import vfs
 
 RESET_EXIT = 44  # machine.reset()
-SLEEP_EXIT = 45  # machine.deepsleep(ms): the supervisor wakes the board
+SLEEP_EXIT = 45  # machine.deepsleep(ms): board.py wakes the board
 BLOCK_BYTES = 4096
 
 
@@ -52,7 +52,7 @@ class ImageFlash:
 
 def mount(path):
     """Mount the image at `path` as the root file system; format a blank one, as a board does."""
-    flash = ImageFlash(open(path, "r+b"))  # noqa: SIM115 - lives as long as the board
+    flash = ImageFlash(open(path, "r+b"))  # noqa: SIM115 - open as long as the board runs
     try:
         lfs = vfs.VfsLfs2(flash, progsize=128, readsize=128)
     except OSError:
@@ -133,12 +133,12 @@ class _Station:
         return True
 
     def connect(self, ssid, password=None):
-        own_ssid, _, own_password = self._access_point.partition(":")
+        real_ssid, _, real_password = self._access_point.partition(":")
         if self._access_point == "*":
             self._state = self._network.STAT_GOT_IP
-        elif ssid != own_ssid:
+        elif ssid != real_ssid:
             self._state = self._network.STAT_NO_AP_FOUND
-        elif password != own_password:
+        elif password != real_password:
             self._state = self._network.STAT_WRONG_PASSWORD
         else:
             self._state = self._network.STAT_GOT_IP
@@ -160,7 +160,7 @@ class _Station:
 
 
 class SysModule:
-    """The `sys` module of a board: it names the software board; everything else is the real module."""
+    """The `sys` module of a board: it names the software board and otherwise forwards to the real module."""
 
     def __init__(self):
         real = sys.implementation

@@ -1,11 +1,11 @@
-"""The REPL of a MicroPython board on top of the unix port: the part of it that mpremote uses.
+"""A MicroPython board's REPL on top of the unix port, as far as mpremote uses it.
 
     micropython repl.py STATUS_FD IMAGE friendly|raw|interrupted POWER|SLEEP|SOFT ACCESS_POINT VERSION
 
-It has the raw REPL, raw paste with flow control, ctrl-C and soft reset, and runs boot.py and main.py as a
-board does. board.py starts it, and restarts it according to its exit status: 42 soft reset, 43 soft reset
+It supports the raw REPL, raw paste with flow control, Ctrl-C and soft reset, and runs boot.py and main.py as
+a board does. board.py starts it, and restarts it according to its exit status: 42 soft reset, 43 soft reset
 from the raw REPL, 44 machine.reset(), 45 deep sleep. It writes to STATUS_FD: B (busy) and I (idle), so that
-ctrl-C becomes a signal while a program runs, R when the REPL is reached, and S<ms> before it sleeps.
+Ctrl-C becomes a signal while a program runs, R when the REPL is reached, and S<ms> before it sleeps.
 """
 
 # pyright: reportMissingImports=false, reportArgumentType=false, reportAttributeAccessIssue=false
@@ -22,14 +22,14 @@ _RAW_BANNER = b"raw REPL; CTRL-B to exit\r\n>"
 
 _in = sys.stdin.buffer
 _out = sys.stdout.buffer
-_status = open(int(sys.argv[1]), "wb")  # noqa: SIM115 - as long as the board
+_status = open(int(sys.argv[1]), "wb")  # noqa: SIM115 - open as long as the board runs
 
 
 class _Closed(Exception):
-    """The other end of the line is closed."""
+    """Raised when the other end of the line is closed."""
 
 
-def _say(state):
+def _send_state(state):
     _status.write(state)
 
 
@@ -42,7 +42,7 @@ def _read(n):
 
 def _run(source, name, scope):
     """Execute source; return the exception that ended it, or None."""
-    _say(b"B")
+    _send_state(b"B")
     error = None
     try:
         exec(compile(source, name, "exec"), scope)
@@ -50,7 +50,7 @@ def _run(source, name, scope):
         raise
     except BaseException as e:
         error = e
-    _say(b"I")
+    _send_state(b"I")
     return error
 
 
@@ -69,7 +69,7 @@ def _raw_paste():
     """Receive a program in windows of bytes, as mpremote prefers; return it."""
     _out.write(b"R\x01" + _WINDOW_BYTES.to_bytes(2, "little") + b"\x01")
     source = bytearray()
-    window_left = _WINDOW_BYTES
+    remaining = _WINDOW_BYTES
     while True:
         c = _read(1)
         if c == b"\x04":
@@ -79,9 +79,9 @@ def _raw_paste():
             _out.write(b"\x04")
             return None
         source.extend(c)
-        window_left -= 1
-        if not window_left:
-            window_left = _WINDOW_BYTES
+        remaining -= 1
+        if not remaining:
+            remaining = _WINDOW_BYTES
             _out.write(b"\x01")
 
 
@@ -130,7 +130,7 @@ def _serve(raw, scope):
 
 
 def main():
-    """Play a board from its power-up until its power goes, as the arguments say."""
+    """Act as a board from power-up to power-off, as the arguments specify."""
     image, mode, cause, access_point = sys.argv[2:6]
     hardware.install(image, cause == "SLEEP", access_point)
     raw = mode == "raw"
@@ -142,14 +142,14 @@ def main():
         if mode == "friendly":
             _run_file("main.py", scope)
     except KeyboardInterrupt:  # between two programs
-        _say(b"I")
-    _say(b"R")
+        _send_state(b"I")
+    _send_state(b"R")
     _out.write(_RAW_BANNER if raw else _BANNER)
     while True:
         try:
             _serve(raw, scope)
         except KeyboardInterrupt:  # just after a program had ended
-            _say(b"I")
+            _send_state(b"I")
 
 
 try:
@@ -158,5 +158,5 @@ except _Closed:
     sys.exit(0)
 except hardware.Reset as e:
     if e.sleep_ms:
-        _say(b"S%d\n" % e.sleep_ms)
+        _send_state(b"S%d\n" % e.sleep_ms)
     sys.exit(e.status)

@@ -12,7 +12,7 @@ PORT = "port"
 
 
 class StorageError(HushmoteError):
-    """A folder that cannot hold a board at the moment; the message says why."""
+    """Raised if a folder cannot hold a board at the moment; the message says why."""
 
 
 @contextlib.contextmanager
@@ -20,17 +20,17 @@ def open_image(folder: Path) -> Iterator[Path]:
     """Yield the path of the flash in `folder`, locked for this process; the folder is created if missing.
 
     Raises:
-        StorageError: If the folder cannot be used, or another process has its board switched on.
+        StorageError: If the folder cannot be used, or another process is running its board.
     """
     with refusing(StorageError, f"keep a board in {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
-        lock = open(folder / "lock", "w")  # noqa: SIM115 - as long as the board
+        lock = open(folder / "lock", "w")  # noqa: SIM115 - open as long as the board runs
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise StorageError(
-                f"the board in {folder} is switched on already: --storage gives another one its own folder"
+                f"the board in {folder} is already running; use --storage for another board's folder"
             ) from None
         yield folder / IMAGE
 

@@ -1,4 +1,4 @@
-"""The small experiments of a mechanism, each at several ε, with results that are computed once."""
+"""A mechanism's example experiments, each at several ε, with cached results."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -13,26 +13,26 @@ from ...server.epsilon import MICRO
 from ...server.errors import HushmoteError
 from ...server.experiments.payload import payload
 from ...server.mechanisms import Mechanism, class_of, mechanism_of
-from ...server.wire.experiments import OwnCodeRefused, parse_experiment
+from ...server.wire.experiments import CustomCodeRefused, parse_experiment
 from .. import vectorised
-from .exact import MOST_BRANCHES, BranchingRng, distribution
+from .exact import MAX_BRANCHES, BranchingRng, distribution
 
 EPSILONS = (500_000, 2_000_000)
-"""ε of one report, in micro-nats, at which each example is checked."""
+"""The per-report ε, in micro-nats, at which each example is checked."""
 
 FURTHER_EPSILONS = (EPSILON_MIN, 4_000_000, 8_000_000, EPSILON_MAX)
-"""Further ε at which privacy is proven if boards accept the example: thresholds are rounded more there."""
+"""Further ε at which privacy is proven if boards accept the example; thresholds are rounded more at these."""
 
 
-_GIVE = 'add the fields of small experiments to the class, as examples = ({"type": "bool"},)'
+_EXAMPLES_HINT = 'add the fields of small experiments to the class, as examples = ({"type": "bool"},)'
 
 
 class ContractError(HushmoteError):
-    """A mechanism that cannot be checked; the message says what it lacks."""
+    """Raised if a mechanism cannot be checked; the message says what is missing."""
 
 
 class Case:
-    """An experiment, and the exact distributions of the codes that the board's own code draws for it.
+    """An experiment, and the exact distributions of codes that the board's program draws for it.
 
     Attributes:
         exact: Index (or None for no reading) -> code -> probability.
@@ -50,7 +50,7 @@ class Case:
 
     @property
     def label(self) -> str:
-        """Name of the case in messages."""
+        """The case's name in messages."""
         return f"{self.experiment.domain} values, ε = {self.experiment.epsilon / MICRO:g}"
 
     @cached_property
@@ -63,7 +63,7 @@ class Case:
             return self.experiment.randomize(index, rng), tuple(rng.calls)
 
         inputs = (None, *self.indices)
-        return {i: distribution(lambda rng, i=i: run(i, rng), MOST_BRANCHES) for i in inputs}
+        return {i: distribution(lambda rng, i=i: run(i, rng), MAX_BRANCHES) for i in inputs}
 
     @cached_property
     def exact(self) -> dict[int | None, dict[Any, Fraction]]:
@@ -75,7 +75,7 @@ class Case:
 
     @cached_property
     def channel(self) -> Floats:
-        """Probability of each code for each index, and last for no reading, as (code_count, domain + 1)."""
+        """Probability of each code by index, no reading last, shape (code_count, domain + 1)."""
         chances = np.zeros((self.experiment.code_count, self.experiment.domain + 1))
         for index, codes in self.exact.items():
             for code, chance in codes.items():
@@ -84,7 +84,7 @@ class Case:
 
     @cached_property
     def statistics(self) -> Floats:
-        """Statistics that the mechanism answers, every combination of them, shape (domain, n)."""
+        """Statistics whose linear combinations the mechanism can answer, shape (domain, n)."""
         return self.mechanism.answered_statistics()
 
     @cached_property
@@ -110,24 +110,24 @@ def cases(word: str) -> tuple[Case, ...]:
     """Return the experiments that a mechanism lists, at each of EPSILONS.
 
     Args:
-        word: Of the registry, or package.module:Class.
+        word: A name in the registry, or package.module:Class.
 
     Raises:
         ContractError: If the mechanism has no usable examples.
-        MechanismError: If the word names no mechanism.
+        MechanismError: If no mechanism has this name.
     """
-    every = tuple(_cases(word, EPSILONS, all_taken=True))
-    if not every:
-        raise ContractError(f"{word} has no examples: {_GIVE}")
-    return every
+    all_cases = tuple(_cases(word, EPSILONS, must_be_accepted=True))
+    if not all_cases:
+        raise ContractError(f"{word} has no examples: {_EXAMPLES_HINT}")
+    return all_cases
 
 
 def further_cases(word: str) -> tuple[Case, ...]:
     """Return the same experiments at those of FURTHER_EPSILONS that boards accept."""
-    return tuple(_cases(word, FURTHER_EPSILONS, all_taken=False))
+    return tuple(_cases(word, FURTHER_EPSILONS, must_be_accepted=False))
 
 
-def _cases(word: str, epsilons: tuple[int, ...], all_taken: bool) -> Iterator[Case]:
+def _cases(word: str, epsilons: tuple[int, ...], must_be_accepted: bool) -> Iterator[Case]:
     for number, example in enumerate(_examples(word), 1):
         fields = {"mechanism": word} | dict(example)
         if fields["mechanism"] != word:  # a class may serve several words
@@ -136,13 +136,14 @@ def _cases(word: str, epsilons: tuple[int, ...], all_taken: bool) -> Iterator[Ca
             try:
                 published = payload("example", fields, {}, epsilon)
                 yield Case(parse_experiment(published), published)
-            except (ExperimentRefused, TypeError) as e:  # TypeError: a value that JSON does not have
-                if all_taken or not isinstance(e, ExperimentRefused) or isinstance(e, OwnCodeRefused):
+            except (ExperimentRefused, TypeError) as e:  # TypeError: a value that JSON cannot represent
+                is_refusal = isinstance(e, ExperimentRefused) and not isinstance(e, CustomCodeRefused)
+                if must_be_accepted or not is_refusal:
                     raise ContractError(f"{word}: boards reject its example {number}: {e}") from None
 
 
 def _examples(word: str) -> Sequence[Mapping[str, Any]]:
     examples: object = class_of(word).examples
     if not (isinstance(examples, Sequence) and all(isinstance(example, Mapping) for example in examples)):
-        raise ContractError(f"{word} has examples that are not a sequence of dictionaries: {_GIVE}")
+        raise ContractError(f"{word} has examples that are not a sequence of dictionaries: {_EXAMPLES_HINT}")
     return examples

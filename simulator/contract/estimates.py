@@ -1,7 +1,7 @@
 """Properties of a mechanism's estimates: unbiased, the same by every method, covered by their intervals.
 
-A statistical check states its sample. Its probability of a false alarm is FALSE_ALARM, or a few times that if
-it says so.
+Each statistical check states its sample size. Its false-alarm probability is FALSE_ALARM, unless it says
+otherwise.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ from .channel import NotApplicable, PropertyBroken, need_close, need_shape
 
 FALSE_ALARM = 1e-11
 FLEETS, REPORTS = 400, 2000
-_COVERED = 0.93  # share of 95% intervals
+_COVERED = 0.93  # required share of the 95% intervals
 _REPORTS_DRAWN = 100_000
 _SAME = 1e-9
 
@@ -40,7 +40,7 @@ def unbiased(case: Case) -> str:
     if not off[index, column] <= _SAME * max(1.0, np.abs(statistic).max()):
         truth = statistic[index, column]
         raise PropertyBroken(
-            f"index {index} counts as {mean[index, column]:.9g} on average where it is {truth:.9g}"
+            f"index {index} counts as {mean[index, column]:.9g} on average instead of {truth:.9g}"
         )
     return f"off by at most {off.max():.0e}"
 
@@ -51,10 +51,10 @@ def transposed(case: Case) -> str:
     rng = np.random.default_rng(2)
     numbers = [rng.normal(size=len(size)) for size in mechanism.class_sizes]
     laws = mechanism.law(np.eye(case.experiment.domain))
-    turned = sum(n @ law for n, law in zip(numbers, laws, strict=True))
-    assert isinstance(turned, np.ndarray)
-    for way in (mechanism.law_transposed(numbers), Mechanism.law_transposed(mechanism, numbers)):
-        need_close(way, turned, "law_transposed", 0, 1e-12 * max(1, len(numbers)))
+    transposed_law = sum(n @ law for n, law in zip(numbers, laws, strict=True))
+    assert isinstance(transposed_law, np.ndarray)
+    for result in (mechanism.law_transposed(numbers), Mechanism.law_transposed(mechanism, numbers)):
+        need_close(result, transposed_law, "law_transposed", 0, 1e-12 * max(1, len(numbers)))
     return "agrees with law"
 
 
@@ -73,25 +73,25 @@ def short_ways(case: Case) -> str:
         return "values and variances"
     need_close(short.frequencies, general.frequencies, "frequencies", 0, _SAME)
     for name in ("frequency_spread", "cdf_spread"):
-        one, other = getattr(short, name), getattr(general, name)
-        need_close(one.variance, other.variance, f"{name}.variance", _SAME, 1e-15)
-        need_close(one.skew, other.skew, f"{name}.skew", 1e-6, _SAME)
+        shortcut, reference = getattr(short, name), getattr(general, name)
+        need_close(shortcut.variance, reference.variance, f"{name}.variance", _SAME, 1e-15)
+        need_close(shortcut.skew, reference.skew, f"{name}.skew", 1e-6, _SAME)
     return "values, variances and skews"
 
 
 def simulated(case: Case) -> str:
-    """Check that 100,000 simulated reports follow the law: chi-square over codes that expect 5 or more.
+    """Check that 100,000 simulated reports follow the law: chi-square over codes expected 5 or more times.
 
-    Their histogram must not raise an alarm either (plausibility.check, whose own false alarms are below
-    1e-9).
+    Their histogram must not raise an alarm either; plausibility.check has a false-alarm probability below
+    1e-9.
     """
     counts = case.fleet(_REPORTS_DRAWN, 5)
     expected = _REPORTS_DRAWN * (case.channel[:, : case.experiment.domain] @ case.shares)
-    often = expected >= 5
-    statistic = float(((counts - expected)[often] ** 2 / expected[often]).sum())
-    p = float(special.chdtrc(int(often.sum()), statistic))
+    is_common = expected >= 5
+    statistic = float(((counts - expected)[is_common] ** 2 / expected[is_common]).sum())
+    p = float(special.chdtrc(int(is_common.sum()), statistic))
     if not p > FALSE_ALARM:
-        raise PropertyBroken(f"draw's codes have another distribution than the board's: p = {p:.1g}")
+        raise PropertyBroken(f"draw's codes are distributed differently from the board's: p = {p:.1g}")
     check = plausibility.check(case.experiment, counts)
     if check.implausible:
         raise PropertyBroken(f"invariants call an honest fleet impossible: {check.words}")
@@ -101,29 +101,30 @@ def simulated(case: Case) -> str:
 def covered(case: Case) -> str:
     """Check that over 400 fleets of 2,000 reports, at least 93% of the 95% intervals contain the truth.
 
-    Each fleet hits with at least that probability, so fewer hits than the bound come by chance with
-    FALSE_ALARM.
+    Each fleet's interval does so with at least that probability, so the count falls below the bound by
+    chance with probability FALSE_ALARM.
     """
     _statistics(case)
-    truth, one = _sample_question(case)
+    truth, question = _sample_question(case)
     hits = fleets = 0
     for seed in range(FLEETS):
         counts = case.fleet(REPORTS, 1000 + seed)
         if case.mechanism.lacks(case.mechanism.decode(counts).reports):
             continue
         fleets += 1
-        low, high = one(estimate(case.experiment, counts)).interval(0.95)
+        low, high = question(estimate(case.experiment, counts)).interval(0.95)
         hits += low <= truth <= high
-    least = int(np.searchsorted(special.bdtr(np.arange(fleets + 1), fleets, _COVERED), FALSE_ALARM))
-    if hits < least or not fleets:
+    min_hits = int(np.searchsorted(special.bdtr(np.arange(fleets + 1), fleets, _COVERED), FALSE_ALARM))
+    if hits < min_hits or not fleets:
         raise PropertyBroken(
-            f"95% intervals held the truth in {hits} of {fleets} fleets; at least {least} are required"
+            f"95% intervals contained the truth in {hits} of {fleets} fleets; at least {min_hits} are "
+            "required"
         )
-    return f"{hits} of {fleets} fleets of {REPORTS:,} reports; at least {least} are required"
+    return f"{hits} of {fleets} fleets of {REPORTS:,} reports; at least {min_hits} are required"
 
 
 def _sample_question(case: Case):
-    """Return a true value and its question: half of the range, or the first statistic answered."""
+    """Return a true value and its question: the share of the domain's lower half, or the first statistic."""
     if {"frequencies", "ranges"} & case.mechanism.answers:
         high = max(1, case.experiment.domain // 2)
 
@@ -140,7 +141,7 @@ def _sample_question(case: Case):
 
 
 def _statistics(case: Case) -> np.ndarray:
-    """Return the statistics that it answers; raise NotApplicable if a histogram alone answers none."""
+    """Return the statistics that the mechanism answers; raise NotApplicable if there are none."""
     need_shape(case.statistics, (case.experiment.domain, case.statistics.shape[-1]), "answered")
     if not case.statistics.shape[1]:
         raise NotApplicable(f"it answers {', '.join(sorted(case.mechanism.answers)) or 'nothing'}")

@@ -1,4 +1,4 @@
-"""Exact output distributions: run code once per branch of its two random primitives, add up Fractions."""
+"""Exact output distributions: run code once per branch of its two random primitives and sum Fractions."""
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
@@ -9,18 +9,18 @@ from typing import Any
 from ...device.ldp_client import ONE
 from ...server.errors import HushmoteError
 
-MOST_BRANCHES = 1 << 18  # of one input: about a second in CPython
+MAX_BRANCHES = 1 << 18  # for one input; about a second in CPython
 
 
 class EnumerationError(HushmoteError):
-    """Code that cannot be enumerated: a draw that boards do not have, too many branches, not a function."""
+    """Raised for code that cannot be enumerated: an unsupported draw, too many branches, or hidden state."""
 
 
 class BranchingRng:
-    """The two primitives as scripted choices; `distribution` walks through every script.
+    """The two random primitives with scripted results; `distribution` runs every script.
 
     Attributes:
-        calls: The calls of the present branch, in order: "bernoulli", or ("below", n).
+        calls: The calls in the current branch, in order: "bernoulli", or ("below", n).
     """
 
     def __init__(self) -> None:
@@ -38,12 +38,14 @@ class BranchingRng:
             self._choices.append(0)
             self._sizes.append(n)
         if self._sizes[at] != n:
-            raise EnumerationError("it is not a function of its index and its draws")
+            raise EnumerationError("the code depends on more than the index and the draws")
         return self._choices[at]
 
     def bernoulli(self, threshold: int) -> bool:
         if type(threshold) is not int or not 0 < threshold < ONE:
-            raise EnumerationError(f"bernoulli takes an integer from 1 to {ONE - 1}, not {threshold!r:.40}")
+            raise EnumerationError(
+                f"bernoulli requires an integer from 1 to {ONE - 1}, not {threshold!r:.40}"
+            )
         self.calls.append("bernoulli")
         truth = self._choose(2) == 0
         self.numerator *= threshold if truth else ONE - threshold
@@ -52,15 +54,15 @@ class BranchingRng:
 
     def below(self, n: int) -> int:
         if type(n) is not int or not 1 <= n <= 1 << 24:
-            raise EnumerationError(f"below takes an integer from 1 to {1 << 24}, not {n!r:.40}")
+            raise EnumerationError(f"below requires an integer from 1 to {1 << 24}, not {n!r:.40}")
         self.calls.append(("below", n))
         self.denominator *= n
         return self._choose(n)
 
     def advance(self) -> bool:
-        """Go to the next script; return False after the last."""
+        """Move to the next script; return False after the last."""
         if self._at != len(self._choices):
-            raise EnumerationError("it is not a function of its index and its draws")
+            raise EnumerationError("the code depends on more than the index and the draws")
         while self._choices and self._choices[-1] == self._sizes[-1] - 1:
             self._choices.pop()
             self._sizes.pop()
@@ -74,15 +76,17 @@ class BranchingRng:
         return True
 
 
-def distribution(run: Callable[[BranchingRng], Hashable], most: int | None = None) -> dict[Any, Fraction]:
+def distribution(
+    run: Callable[[BranchingRng], Hashable], max_branches: int | None = None
+) -> dict[Any, Fraction]:
     """Return the exact probability of every output of run(rng), which is called once per branch.
 
     Args:
         run: The function to enumerate.
-        most: Largest number of branches, None for any number.
+        max_branches: Largest number of branches, None for any number.
 
     Raises:
-        EnumerationError: For more branches, or for a draw that boards do not have.
+        EnumerationError: If there are more branches, or for a draw that boards do not support.
     """
     rng = BranchingRng()
     weights: dict[tuple[Hashable, int], int] = {}
@@ -94,8 +98,10 @@ def distribution(run: Callable[[BranchingRng], Hashable], most: int | None = Non
         branches += 1
         if not rng.advance():
             break
-        if branches == most:
-            raise EnumerationError(f"it has more than {most:,} branches: use examples with fewer codes")
+        if branches == max_branches:
+            raise EnumerationError(
+                f"the code has more than {max_branches:,} branches; use examples with fewer codes"
+            )
     exact: dict[Any, Fraction] = {}
     for (output, denominator), numerator in weights.items():
         exact[output] = exact.get(output, Fraction(0)) + Fraction(numerator, denominator)
@@ -103,7 +109,7 @@ def distribution(run: Callable[[BranchingRng], Hashable], most: int | None = Non
 
 
 def exp_below(epsilon: int) -> Fraction:
-    """Return a rational below e^epsilon, by less than 1e-55 of it; epsilon in micro-nats."""
+    """Return a rational just below e^epsilon (relative difference under 1e-55); epsilon is in micro-nats."""
     with localcontext() as context:
         context.prec = 60
         nearest = (Decimal(epsilon) / 1_000_000).exp()
@@ -111,7 +117,7 @@ def exp_below(epsilon: int) -> Fraction:
 
 
 def log(ratio: Fraction) -> Decimal:
-    """Return the natural logarithm of a ratio of 1 or more, to 40 digits."""
+    """Return the natural logarithm of a ratio, at least 1, to 40 digits."""
     with localcontext() as context:
         context.prec = 60
         value = (Decimal(ratio.numerator) / Decimal(ratio.denominator)).ln()

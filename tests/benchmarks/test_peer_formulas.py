@@ -1,4 +1,4 @@
-"""The peers' formulas against their channels, written as matrices and enumerated code by code."""
+"""The peers' formulas compared with their channels as matrices, enumerated code by code."""
 
 import math
 import sys
@@ -30,9 +30,9 @@ each_epsilon = pytest.mark.parametrize("epsilon", EPSILONS)
 
 @dataclass(frozen=True)
 class Matrix:
-    """A channel: chances of codes by values, shape (codes, D), and what each code adds to an estimate.
+    """A channel: the probability of codes by value, shape (codes, D), and each code's weight in an estimate.
 
-    estimate  shape (codes, n), of n statistics; truth: what each is of each value, shape (D, n)
+    estimate: for n statistics, shape (codes, n). truth: each statistic of each value, shape (D, n).
     """
 
     chances: Floats
@@ -40,7 +40,7 @@ class Matrix:
     truth: Floats
 
     def check(self, epsilon: float) -> None:
-        """Chances sum to 1, no code is likelier than ε allows, and the estimates are unbiased."""
+        """Probabilities sum to 1, no code is likelier than ε allows, and the estimates are unbiased."""
         np.testing.assert_allclose(self.chances.sum(axis=0), 1, atol=1e-12)
         odds = self.chances.max(axis=1) / self.chances.min(axis=1)
         assert odds.max() <= math.exp(epsilon) * (1 + 1e-9)
@@ -52,14 +52,14 @@ class Matrix:
 
 
 def bits_of(length: int) -> Floats:
-    """Every vector of bits, shape (2**length, length)."""
+    """Return every vector of bits, shape (2**length, length)."""
     return np.array(list(product((0.0, 1.0), repeat=length)))
 
 
 def unary(p: float, q: float) -> Matrix:
-    """Return a bit for each value: 1 with chance p for its own, q for the others."""
+    """Return a channel with one bit per value: 1 with probability p for the true value, q for others."""
     codes = bits_of(DOMAIN)
-    chance = np.where(np.eye(DOMAIN, dtype=bool), p, q)  # of each bit, by value
+    chance = np.where(np.eye(DOMAIN, dtype=bool), p, q)  # for each bit, by value
     each = np.where(codes[:, :, None] > 0, chance, 1 - chance)
     return Matrix(each.prod(axis=1), (codes - q) / (p - q), np.eye(DOMAIN))
 
@@ -70,7 +70,7 @@ def sue(epsilon: float) -> Matrix:
 
 
 def the(epsilon: float) -> Matrix:
-    """Thresholds over a grid, each chance an integral of the Laplace density."""
+    """Use thresholds over a grid, with each probability an integral of the Laplace density."""
 
     def above(mean: float, threshold: float) -> float:
         def density(x: float) -> float:
@@ -100,7 +100,7 @@ def subset_selection(epsilon: float) -> Matrix:
 
 
 def hadamard_response(epsilon: float) -> Matrix:
-    """Blocks of a Hadamard matrix; the first row of each is no value's. Estimates as in section 5."""
+    """Use blocks of a Hadamard matrix, whose first rows have no value, and the estimates of section 5."""
     blocks, size = peers.hadamard(DOMAIN, epsilon)
     rows = linalg.hadamard(size)[1:]
     supports = np.zeros((blocks * size, blocks * (size - 1)))
@@ -117,7 +117,7 @@ def hadamard_response(epsilon: float) -> Matrix:
 
 
 def bloom(epsilon: float) -> Matrix:
-    """Four values of two bits each, of which no two share one."""
+    """Use four values with two bits each, which no two values share."""
     keep = 1 / (1 + math.exp(-epsilon / 4))
     codes = bits_of(8)
     set_bits = np.repeat(np.eye(4), 2, axis=0)  # bits by values
@@ -127,7 +127,7 @@ def bloom(epsilon: float) -> Matrix:
 
 
 def sketch(epsilon: float, one_bit: bool, width: int = 4, values: int = 3) -> Matrix:
-    """Every hash function of a few values into a few cells, each as likely as any other and in the report."""
+    """Use every hash function of a few values into a few cells; all are equally likely and in the report."""
     table = linalg.hadamard(width)
     chances: list[Floats] = []
     estimates: list[Floats] = []
@@ -136,8 +136,8 @@ def sketch(epsilon: float, one_bit: bool, width: int = 4, values: int = 3) -> Ma
         if one_bit:
             keep = 1 / (1 + math.exp(-epsilon))
             for column, sign in product(range(width), (1, -1)):
-                told = table[cells, column] == sign
-                chances.append(np.where(told, keep, 1 - keep) / width / len(functions))
+                matches = table[cells, column] == sign
+                chances.append(np.where(matches, keep, 1 - keep) / width / len(functions))
                 estimates.append(sign * table[cells, column] / (2 * keep - 1))
         else:
             keep = 1 / (1 + math.exp(-epsilon / 2))
@@ -145,7 +145,7 @@ def sketch(epsilon: float, one_bit: bool, width: int = 4, values: int = 3) -> Ma
                 right = bits[:, None] == (np.arange(width)[:, None] == cells)
                 chances.append(np.where(right, keep, 1 - keep).prod(axis=0) / len(functions))
                 estimates.append((bits[cells] - (1 - keep)) / (2 * keep - 1))
-    cell = np.array(estimates)  # of the candidate's cell: its share, and what fell there by chance
+    cell = np.array(estimates)  # the candidate's cell: its share, and other values that fall there by chance
     return Matrix(np.array(chances), (cell - 1 / width) * width / (width - 1), np.eye(values))
 
 
@@ -161,11 +161,11 @@ def haar(epsilon: float, low_high: list[tuple[int, int]], domain: int) -> Matrix
         size = 1 << level
         half = np.where(at // (size // 2) % 2, -1, 1)
         table = linalg.hadamard(domain // size)
-        # What a coefficient adds to a range: the left half's part of it less the right one's.
+        # A coefficient adds the left half's part of the range minus the right half's.
         parts = (inside * half).reshape(len(inside), -1, size).sum(axis=2) / size
         for row, sign in product(range(len(table)), (1, -1)):
-            told = half * table[row, at // size] == sign
-            chances.append(np.where(told, keep, 1 - keep) / len(table) / levels)
+            matches = half * table[row, at // size] == sign
+            chances.append(np.where(matches, keep, 1 - keep) / len(table) / levels)
             estimates.append(sign * levels * (parts @ table[row]) / (2 * keep - 1))
     constant = inside.mean(axis=1)
     return Matrix(np.array(chances), np.array(estimates) + constant, inside.T)
@@ -176,7 +176,7 @@ def peer(name: str, asked: str | None = None) -> Peer:
 
 
 def populations(domain: int) -> Iterator[Floats]:
-    """One where nobody holds value 0, some where many do, and uneven ones."""
+    """Use a population without value 0, some in which it is common, and uneven ones."""
     for share in (0.0, 0.2, 0.7, 1.0):
         yield np.append(share, np.full(domain - 1, (1 - share) / (domain - 1)))
     uneven = np.arange(domain, 0, -1) ** 2.0
@@ -187,8 +187,8 @@ def populations(domain: int) -> Iterator[Floats]:
 def one_bit(epsilon: float) -> Matrix:
     keep = 1 / (1 + math.exp(-epsilon))
     at = np.linspace(-1, 1, DOMAIN)
-    one, told = 0.5 + at * (keep - 0.5), 1 / (2 * keep - 1)
-    return Matrix(np.array([one, 1 - one]), np.array([[told], [-told]]), at[:, None])
+    one, scale = 0.5 + at * (keep - 0.5), 1 / (2 * keep - 1)
+    return Matrix(np.array([one, 1 - one]), np.array([[scale], [-scale]]), at[:, None])
 
 
 CHANNELS: dict[str, tuple[Callable[[float], Matrix], Formula]] = {
@@ -245,13 +245,13 @@ class TestErrors:
             assert peer("HaarHRR", asked).variance(even, epsilon) == pytest.approx(wanted, rel=1e-9)
 
     def test_wavelets_match_measurement(self):
-        """benchmarks/results/ranges.json has 0.577e-6 ± 0.003e-6 for 2^26 reports, 256 values, e^ε = 3."""
+        """benchmarks/results/ranges.json has 0.577e-6 ± 0.003e-6 for 2^26 reports, 256 values and e^ε = 3."""
         variance = peer("HaarHRR", "range").variance(np.full(256, 1 / 256), math.log(3))
         assert variance / 2**26 == pytest.approx(0.577e-6, abs=0.01e-6)
 
     @each_epsilon
     def test_piecewise_and_hybrid_means(self, epsilon: float):
-        """The piecewise density of ICDE 2019, algorithm 2, integrated; mixed with one bit in algorithm 3."""
+        """Integrate the piecewise density of ICDE 2019, algorithm 2; algorithm 3 mixes it with one bit."""
         root = math.exp(epsilon / 2)
         most = (root + 1) / (root - 1)
 
@@ -277,7 +277,7 @@ class TestErrors:
 
     @each_epsilon
     def test_two_readings(self, epsilon: float):
-        """Three values each: nine bits together, and three bits twice at half of ε."""
+        """Two parts of three values: nine bits jointly, or three bits twice at half of ε."""
         domain = 3
         even = np.full(domain, 1 / domain)
         single = np.kron(np.eye(domain), np.ones((domain, 1))), np.kron(np.ones((domain, 1)), np.eye(domain))
@@ -293,8 +293,8 @@ class TestErrors:
         codes = bits_of(domain)
         chance = np.where(np.eye(domain, dtype=bool), p, q)
         one = np.where(codes[:, :, None] > 0, chance, 1 - chance).prod(axis=1)
-        told, ones = (codes - q) / (p - q), np.ones((len(codes), 1))
-        estimates = [np.kron(told, ones), np.kron(ones, told), np.kron(told, told)]
+        support, ones = (codes - q) / (p - q), np.ones((len(codes), 1))
+        estimates = [np.kron(support, ones), np.kron(ones, support), np.kron(support, support)]
         twice = Matrix(np.kron(one, one), np.hstack(estimates).astype(np.float64), truth)
 
         for name, matrix in (("joint OUE", whole), ("SPL", twice)):
@@ -325,17 +325,17 @@ class TestComparison:
             assert choose(domain, round(epsilon * 1e6), workload).variance < wavelets
 
     def test_bits_of_codes(self):
-        """At ε = 1 over 64 values: a subset has 17, and there are 4e14 of them."""
+        """At ε = 1 with 64 values, a subset has 17 values and 4e14 subsets exist."""
         assert peer("SS").bits(64, 1.0) == pytest.approx(math.log2(math.comb(64, 17)), rel=1e-12)
         assert peer("HR").bits(64, 1.0) == 7
         assert peer("HR").bits(8, 2.0) == math.log2(hadamard_response(2.0).chances.shape[0])
         assert peer("OUE").bits(64, 1.0) == 64
         assert peer("HCMS").bits(64, 1.0) == 27
-        for name in ("CMS", "HCMS"):  # of the sketches that are enumerated above only the width is another
+        for name in ("CMS", "HCMS"):  # these differ only in width from the sketches enumerated above
             wide = peers.sketch(1.0, 0.2, peers.SKETCH_WIDTH, name == "HCMS")
             assert peer(name).variance(np.array([0.2, 0.8]), 1.0) == wide
 
-    def test_page_has_tables_of_formulas(self):
+    def test_page_shows_formula_tables(self):
         page = peer_errors.PAGE.read_text(encoding="utf-8")
         assert page.count(": made by benchmarks/peer_errors.py -->") == 2
         assert peer_errors.with_tables(page) == page, "run benchmarks/peer_errors.py"

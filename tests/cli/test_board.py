@@ -1,4 +1,4 @@
-"""`hushmote board` as a user runs it: in one window, with `hushmote flash` in another."""
+"""`hushmote board` in one window and `hushmote flash` in another, as a user runs them."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ from hushmote.fleet.provisioning.settings import Network, provision_device
 
 
 class Window:
-    """A process of `hushmote board` and what it prints."""
+    """A `hushmote board` process and its output."""
 
     def __init__(self, folder: Path, interpreter: list[str]) -> None:
         self._log = folder / "window"
@@ -62,26 +62,24 @@ def test_flashed_board_keeps_state_after_power_cut(tmp_path: Path, interpreter: 
         flashed = hushmote(*flash, "--yes", cwd=tmp_path)
         assert flashed.startswith("board in software, MicroPython 1.")
         assert "ledger: made, empty" in flashed
-        # What the application prints, and nothing of what mpremote and the board said to each other.
+        # The application's output, without the exchange between mpremote and the board.
         window.wait_for("hushmote: starts in 10 s")
         window.wait_for("hushmote: nothing listens at the broker's address and port")
         assert "raw REPL" not in window.text()
         other = hushmote("board", cwd=tmp_path, expect=1)
-        assert other.startswith(
-            "hushmote: the board in board is switched on already: --storage gives another"
-        )
+        assert other.startswith("hushmote: the board in board is already running; use --storage for another")
         window.process.send_signal(signal.SIGINT)
         assert window.process.wait(WAIT_S) == 0
         assert window.text().endswith("switched off\n")
     assert not os.path.lexists(port)
-    gone = hushmote("flash", "board/port", "desk.settings.json", cwd=tmp_path, expect=1)
-    assert "no such port: board/port" in gone
-    assert "start `hushmote board`" in gone
+    message = hushmote("flash", "board/port", "desk.settings.json", cwd=tmp_path, expect=1)
+    assert "no such port: board/port" in message
+    assert "start `hushmote board`" in message
     with switched_on(tmp_path, interpreter) as window:
         window.wait_for("hushmote: starts in 10 s")
-        again = hushmote(*flash, cwd=tmp_path)
-        assert "ledger: kept as it was" in again
-        assert "copied" not in again
+        output = hushmote(*flash, cwd=tmp_path)
+        assert "ledger: kept as it was" in output
+        assert "copied" not in output
         window.process.send_signal(signal.SIGTERM)
         assert window.process.wait(WAIT_S) == 0
 
@@ -97,18 +95,18 @@ def test_names_busy_and_missing_port(tmp_path: Path, interpreter: list[str]):
         ) as busy:
             assert busy.stdout is not None
             assert busy.stdout.readline().strip() == b"here"
-            said = hushmote("flash", "board/port", "desk.settings.json", cwd=tmp_path, expect=1)
+            message = hushmote("flash", "board/port", "desk.settings.json", cwd=tmp_path, expect=1)
             busy.kill()
-        assert said.startswith("hushmote: another program has board/port open: close it")
-    said = hushmote("flash", "desk.settings.json", "desk.settings.json", cwd=tmp_path, expect=1)
-    assert said.startswith("hushmote: desk.settings.json is not a serial port: `mpremote connect list`")
+        assert message.startswith("hushmote: another program has board/port open: close it")
+    message = hushmote("flash", "desk.settings.json", "desk.settings.json", cwd=tmp_path, expect=1)
+    assert message.startswith("hushmote: desk.settings.json is not a serial port: `mpremote connect list`")
 
 
-def test_says_how_to_install_micropython(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_explains_how_to_install_micropython(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("hushmote.fleet.provisioning.interpreters.commands", list)
-    said = hushmote("board", cwd=tmp_path, expect=1)
-    assert said.startswith(
+    message = hushmote("board", cwd=tmp_path, expect=1)
+    assert message.startswith(
         "hushmote: no MicroPython to run a board in software (none in HUSHMOTE_MICROPYTHON,"
     )
-    assert "`apt install micropython` (Debian 13)" in said
+    assert "`apt install micropython` (Debian 13)" in message
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""The broker login, which every command reads from a file or the environment, never from its arguments."""
+"""The broker login, which commands read from a file or the environment but never from arguments."""
 
 import json
 import re
@@ -19,7 +19,7 @@ from hushmote.simulator.broker import MosquittoBroker
 
 SECRET = "p@ss word"
 FILE = "HUSHMOTE_BROKER_PASSWORD_FILE"
-IN_URL = "agg:p%40ss%20word@"
+LOGIN_IN_URL = "agg:p%40ss%20word@"
 SERVE = "serve --broker mqtt://host"
 USER = "serve --broker mqtt://a@host"
 TLS = "serve --broker mqtts://host"
@@ -48,13 +48,13 @@ def mosquitto(folder: Path) -> Iterator[MosquittoBroker]:
 
 class TestLogin:
     def test_serve_reads_file_and_environment(self, folder: Path, mosquitto: MosquittoBroker):
-        where = f"127.0.0.1:{mosquitto.port}"
+        address = f"127.0.0.1:{mosquitto.port}"
         (folder / "broker.toml").write_text(
-            f'url = "mqtt://agg@{where}"\npassword_file = "secret"\nclient_id = "mine"\n'
+            f'url = "mqtt://agg@{address}"\npassword_file = "secret"\nclient_id = "mine"\n'
         )
         for options, environment in [
             (("--broker", folder / "broker.toml"), {}),
-            ((), {"HUSHMOTE_BROKER": f"mqtt://{IN_URL}{where}"}),
+            ((), {"HUSHMOTE_BROKER": f"mqtt://{LOGIN_IN_URL}{address}"}),
         ]:
             store = ("--store", f"sqlite:///{folder}/hushmote.sqlite")
             with served(*store, *options, environment=environment) as process:
@@ -67,10 +67,10 @@ class TestLogin:
         demo = ("demo", "--devices", "100", "--json", "--broker", user)
         status = ("status", "--json", "--broker", user)
         for environment in ({"HUSHMOTE_BROKER_PASSWORD_FILE": "secret"}, {PASSWORD: SECRET}):
-            shown = hushmote(*status, cwd=folder, environment=environment)
-            assert json.loads(shown)["devices"] == []
-        shown = hushmote(*demo, cwd=folder, environment={PASSWORD: SECRET, "HUSHMOTE_SHARE": "mine"})
-        assert json.loads(shown)["reports"] == 100
+            output = hushmote(*status, cwd=folder, environment=environment)
+            assert json.loads(output)["devices"] == []
+        output = hushmote(*demo, cwd=folder, environment={PASSWORD: SECRET, "HUSHMOTE_SHARE": "mine"})
+        assert json.loads(output)["reports"] == 100
         hushmote(*status, cwd=folder, environment={PASSWORD: "wrong"}, expect=1)
 
     @pytest.mark.parametrize("command", ["serve", "status", "demo"])
@@ -90,28 +90,28 @@ class TestLogin:
 class TestSettings:
     @pytest.mark.slow
     @refusals(
-        (USER, "can be read by others: chmod 600", {}, {FILE: "open"}),
-        (USER, "must hold a password", {}, {FILE: "empty"}),
+        (USER, "is readable by other users; run chmod 600", {}, {FILE: "open"}),
+        (USER, "must contain the password as one line", {}, {FILE: "empty"}),
         (USER, "No such file", {}, {FILE: "none"}),
-        (SERVE, "needs the user's name", {}, {FILE: "secret"}),
-        (SERVE, "needs the user's name", {}, {PASSWORD: "x"}),
+        (SERVE, "requires a user name", {}, {FILE: "secret"}),
+        (SERVE, "requires a user name", {}, {PASSWORD: "x"}),
         (USER, f"{PASSWORD} is empty", {}, {PASSWORD: ""}),
         (
             USER,
-            f"is given by password_file and by {PASSWORD}: take one",
+            f"is given by password_file and by {PASSWORD}; use only one",
             {},
             {FILE: "secret", PASSWORD: "x"},
         ),
         ("serve", "the broker's URL and by", {}, {"HUSHMOTE_BROKER": "mqtt://a:b@h", PASSWORD: "x"}),
-        ("serve", "write the broker as mqtts://", {}, {"HUSHMOTE_BROKER_CA": "ca.pem"}),
+        ("serve", "start the broker URL with mqtts://", {}, {"HUSHMOTE_BROKER_CA": "ca.pem"}),
         (TLS, "cannot read ca.pem: No such file", {}, {"HUSHMOTE_BROKER_CA": "ca.pem"}),
         (TLS, "cannot read c.pem: No such file", {}, {"HUSHMOTE_BROKER_CERT": "c.pem"}),
-        (TLS, "belong together", {}, {"HUSHMOTE_BROKER_CERT_KEY": "c.pem"}),
-        (SERVE, "share needs client_id", {}, {"HUSHMOTE_SHARE": "group"}),
+        (TLS, "a client certificate needs its key", {}, {"HUSHMOTE_BROKER_CERT_KEY": "c.pem"}),
+        (SERVE, "share requires client_id", {}, {"HUSHMOTE_SHARE": "group"}),
         (SERVE, "client_id must have 1 to 64", {}, {"HUSHMOTE_CLIENT_ID": "a/b"}),
         (SERVE, "must be 1 to 32 of a-z", {}, {"HUSHMOTE_SHARE": "Group!", "HUSHMOTE_CLIENT_ID": "a"}),
         (SERVE, "protocol must be one of auto, 5, 3.1.1, not 4", {}, {"HUSHMOTE_PROTOCOL": "4"}),
-        (f"{SERVE} --retire", "need MQTT 5", {}, {"HUSHMOTE_PROTOCOL": "3.1.1"}),
+        (f"{SERVE} --retire", "require MQTT 5", {}, {"HUSHMOTE_PROTOCOL": "3.1.1"}),
         (
             f"{USER} --publish ended,home-assistant",
             "letters, digits, _ and -",
@@ -125,8 +125,8 @@ class TestSettings:
             {},
             {"HUSHMOTE_SHARE": "group", "HUSHMOTE_CLIENT_ID": "a"},
         ),
-        (NATS, "protocol is for MQTT brokers", {}, {"HUSHMOTE_PROTOCOL": "5"}),
-        (NATS, "cannot contain a dot: use - or _", {}, {"HUSHMOTE_CLIENT_ID": "a.b"}),
+        (NATS, "protocol applies only to MQTT brokers", {}, {"HUSHMOTE_PROTOCOL": "5"}),
+        (NATS, "cannot contain a dot; use - or _", {}, {"HUSHMOTE_CLIENT_ID": "a.b"}),
         ("serve --broker nats://a:x", "NATS servers are written nats://"),
     )
     def test_refusal_is_one_line(self, refusal: Refusal, folder: Path):
@@ -142,10 +142,13 @@ class TestSettings:
         )
         for text, words in [
             ("url = ", "not TOML: "),
-            ("port = 1883", "port must be a text under one of these names: url, password_file, ca"),
-            ("ca = 5", "ca must be a text"),
-            ('ca = "own.pem"', 'must say where the broker is: url = "mqtt://host"'),
-            ('url = "mqtt://agg:b@host"', "put the password into a file of its own"),
+            (
+                "port = 1883",
+                "port is not valid: each value must be a string under one of these keys: url, password_file",
+            ),
+            ("ca = 5", "ca is not valid: each value must be a string"),
+            ('ca = "own.pem"', 'has no broker URL; add url = "mqtt://host"'),
+            ('url = "mqtt://agg:b@host"', "put the password in a separate file"),
             (None, "cannot read"),
         ]:
             file.unlink() if text is None else file.write_text(text)
@@ -163,7 +166,7 @@ class TestSettings:
         for url, options, words in [
             ("nats://agg:x@a", {}, "every user of this machine can read a command line"),
             ("nats://a", {"password_file": "secret"}, "write the broker as nats://user@host"),
-            ("nats://a", {"ca": "ca"}, "write the broker as tls://"),
+            ("nats://a", {"ca": "ca"}, "start the broker URL with tls://"),
         ]:
             with fails(words, UsageError):
                 Connection(url, **options).reports()

@@ -1,4 +1,4 @@
-"""`hushmote budget`: totals, policies and histograms, as a planner sees them."""
+"""`hushmote budget`: totals, policies and histograms as a planner sees them."""
 
 import json
 from pathlib import Path
@@ -15,32 +15,35 @@ def hushmote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 class TestAnswer:
     @pytest.mark.parametrize(
-        ("arguments", "says"),
+        ("arguments", "expected"),
         [
             (
                 "compare --total 8 --delta 1e-6 --reports 100",
-                "For each take ε = 0.156: 100 reports are (8, 1e-06)-LDP",
+                "For each report, use ε = 0.156: 100 reports are (8, 1e-06)-LDP",
             ),
-            ("compare --total 8 --delta 1e-6 --reports 100", "Without a δ, by basic, it is 0.08."),
+            ("compare --total 8 --delta 1e-6 --reports 100", "Without a δ, basic composition allows 0.08."),
             (
                 "compare --total 2.9 --delta 1e-6 --epsilon 1.45",
                 "may make 2 reports of ε = 1.45 in its lifetime: they are 2.9-LDP",
             ),
             ("compare --total 2 --epsilon 2", "A device may make 1 report of ε = 2"),
-            ("compare --total 1 --epsilon 2", "No report of ε = 2 fits into a total of 1: take a smaller ε."),
-            ("compare --total 0.5 --reports 1000", "a total of 0.5 is too little for 1,000 reports"),
-            ("histogram --epsilon 0.05 --devices 20000 --domain 2", "Take ε = 1.464 per report, with rr"),
+            (
+                "compare --total 1 --epsilon 2",
+                "A report at ε = 2 does not fit into a total of 1; use a smaller ε.",
+            ),
+            ("compare --total 0.5 --reports 1000", "A total of 0.5 is too small for 1,000 reports"),
+            ("histogram --epsilon 0.05 --devices 20000 --domain 2", "Use ε = 1.464 per report, with rr"),
             (
                 "histogram --local 1.45 --devices 20000 --domain 2",
-                "has ε = 0.0493 (δ = 1e-06, rr), where a report has 1.45.",
+                "has ε = 0.0493 (δ = 1e-06, rr), compared with 1.45 for one report.",
             ),
         ],
     )
-    def test_is_first_sentence(self, hushmote, arguments: str, says: str):
+    def test_is_first_sentence(self, hushmote, arguments: str, expected: str):
         text = hushmote(*arguments.split())
         answer = " ".join(text.split("\n\n")[0].split())
-        assert says in answer
-        if "take a smaller" not in says and "too little" not in says:
+        assert expected in answer
+        if "take a smaller" not in expected and "too little" not in expected:
             assert answer.endswith(".")
 
     @pytest.mark.parametrize(
@@ -74,9 +77,9 @@ class TestCompare:
 
     def test_only_json_lists_theorems_without_guarantee(self, hushmote):
         arguments = ("compare", "--total", "8", "--reports", "4")
-        few = hushmote(*arguments)
-        assert "none" not in few
-        assert "hushmote budget histogram" in few
+        output = hushmote(*arguments)
+        assert "none" not in output
+        assert "hushmote budget histogram" in output
         theorems = [row["theorem"] for row in json.loads(hushmote(*arguments, "--json"))]
         assert theorems == ["basic", "none", "shuffle"]
 
@@ -133,18 +136,18 @@ class TestHistogram:
         limits = "not against the broker, the aggregator's operator or the database's journal"
         assert limits in " ".join(text.split())
         assert max(map(len, text.splitlines())) <= 80
-        there = json.loads(
+        result = json.loads(
             hushmote("histogram", "--devices", "2000", "--local", "2", "--domain", "16", "--json")
         )
-        for row in there["rows"][::4]:
+        for row in result["rows"][::4]:
             wanted = str(row["histogram"] * 1.002)
             back = json.loads(
                 hushmote("histogram", "--devices", "2000", "--epsilon", wanted, "--domain", "16", "--json")
             )
             same = next(x for x in back["rows"] if x["mechanism"] == row["mechanism"])
             assert same["local"] == pytest.approx(2, rel=0.02)
-        few = hushmote("histogram", "--devices", "1", "--epsilon", "0.0001", "--domain", "2")
-        assert "none: no ε of a report from 0.001 to 16 does" in few
+        output = hushmote("histogram", "--devices", "1", "--epsilon", "0.0001", "--domain", "2")
+        assert "No per-report ε keeps the histogram at ε = 0.0001" in output
 
 
 COMPARE = " ".join(TestShuffle.COMPARE)
@@ -156,14 +159,14 @@ class TestRefusals:
         ("histogram --devices 100 --epsilon 1 --local 1", "give either --epsilon"),
         ("histogram --devices 0 --local 1", "the number of devices"),
         ("histogram --devices 9 --local 99", "from 0.001 to 16"),
-        ("histogram --devices 9 --epsilon 0", "above 0"),
+        ("histogram --devices 9 --epsilon 0", "must be a positive number of nats"),
         ("histogram --devices 9 --local 1 --domain 1", "2 to 16,777,216 values"),
         ("histogram --devices 9x0 --local 1", "reports of each"),
         ("histogram --devices few --local 1", "20000x2, not few"),
-        ("histogram --devices 9 --local 1 --delta 1", "delta is a number"),
+        ("histogram --devices 9 --local 1 --delta 1", "delta must be at least 0"),
         (f"{COMPARE} --devices 0 --domain 2", "the number of devices"),
         (f"{COMPARE} --devices 9 --domain 1", "2 to 16,777,216 values"),
-        (f"{COMPARE} --domain 2 --experiment a.toml", "leave --domain out"),
+        (f"{COMPARE} --domain 2 --experiment a.toml", "omit --domain"),
         command="budget",
     )
     def test_is_one_line(self, refusal: Refusal, tmp_path: Path):

@@ -1,4 +1,4 @@
-"""`hushmote estimate --candidates`: shares of texts that a file lists only after the reports were sent."""
+"""`hushmote estimate --candidates`: shares of texts that were listed after the reports were sent."""
 
 import csv
 import json
@@ -18,7 +18,7 @@ from hushmote.server.store import Store
 
 WORDS = [f"1.{i}" for i in range(40)]
 DAYS = ("2026-11-19", "2026-11-20", "2026-11-21")
-REPORTS = 30_000  # of each day
+REPORTS = 30_000  # per day
 
 
 def text_json(salt: str, slots: int) -> bytes:
@@ -27,17 +27,17 @@ def text_json(salt: str, slots: int) -> bytes:
 
 
 def shares(first: float) -> list[float]:
-    """Return the shares of the words: the first has this one, the others divide the rest by Zipf's law."""
+    """Return the words' shares: `first` for the first, and the rest divided by Zipf's law."""
     rest = 1 / np.arange(1.0, len(WORDS))
     return [first, *((1 - first) * rest / rest.sum())]
 
 
-TRUE = dict(zip(WORDS, shares(0.2), strict=True))
+TRUE_SHARES = dict(zip(WORDS, shares(0.2), strict=True))
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Provide fw over three days, from the second on with another salt and more slots, and old on one day."""
+    """Provide fw over three days, with a new salt and more slots from the second day, and old on one day."""
     folder = tmp_path_factory.mktemp("candidates")
     with Store(f"sqlite:///{folder / 'hushmote.sqlite'}") as opened:
         for fleet, first in (("home", 0.2), ("old", 0.3)):
@@ -71,12 +71,12 @@ def ask(hushmote: Run, *arguments: str) -> list[dict]:
 class TestEstimates:
     @pytest.mark.slow
     def test_combines_versions_with_different_salts(self, hushmote, words):
-        """Each row is within 6.5 standard errors, which fails by chance less than once in 1e8 runs."""
+        """Each row must be within 6.5 standard errors; that fails by chance in less than 1 of 1e8 runs."""
         rows = ask(hushmote, "--candidates", str(words))
         *listed, others = rows
         assert {text for row in listed for text in row["texts"]} == {*WORDS, "9.9", "ünlisted"}
         for row in listed:
-            true = sum(TRUE.get(text, 0.0) for text in row["texts"])
+            true = sum(TRUE_SHARES.get(text, 0.0) for text in row["texts"])
             assert abs(row["value"] - true) < 6.5 * (row["high"] - row["low"]) / 3.92
         assert (others["name"], others["texts"], others["p"]) == ("all others", [], None)
         assert others["low"] < 0 < others["high"]
@@ -95,35 +95,35 @@ class TestEstimates:
         assert others["value"] == pytest.approx(1 - first["value"])
 
     @pytest.mark.slow
-    def test_combined_texts_are_one_row(self, hushmote):
+    def test_combined_texts_share_a_row(self, hushmote):
         (row,) = ask(hushmote, "--range", "1.0", "--range", "1.1", "--range", "absent", "--together")
         assert row["texts"] == ["1.0", "1.1", "absent"]
-        assert row["low"] < 0.2 + TRUE["1.1"] < row["high"]
+        assert row["low"] < 0.2 + TRUE_SHARES["1.1"] < row["high"]
 
     @pytest.mark.slow
     def test_shows_trends_and_changes(self, hushmote):
         trend = ask(hushmote, "--range", "1.0", "--range", "1.1", "--trend")
         assert [row["window"] for row in trend] == [*DAYS, *DAYS]
-        assert all(abs(row["value"] - TRUE[row["name"]]) < (row["high"] - row["low"]) for row in trend)
+        assert all(abs(row["value"] - TRUE_SHARES[row["name"]]) < (row["high"] - row["low"]) for row in trend)
         change = ask(hushmote, "--range", "1.0", "--range", "1.1", "--against", "fleet=old")
         by_name = {row["name"]: row for row in change}
         assert by_name["1.0"]["low"] < -0.1 < by_name["1.0"]["high"] < -0.05
         assert by_name["1.0"]["p_adjusted"] < 1e-6
 
 
-class TestChangeOfTexts:
-    """The confidence that a table of changed texts states for its intervals."""
+class TestTextChanges:
+    """The confidence stated for the intervals in a table of changed texts."""
 
     @pytest.mark.slow
     def test_states_confidence_of_each_interval(self, hushmote):
-        """The interval of all others knows nothing of common texts that hide in listed ones' slots."""
+        """The interval for all other texts ignores common texts that share listed texts' slots."""
         text = hushmote("fw", "--range", "1.0", "--range", "1.1", "--against", "fleet=old")
         table, _, note = text.partition("all others")
         assert " interval" in table
         assert "95%" not in table
         note = " ".join(note.split())
-        assert "The interval of a row with texts holds at least 95 times in 100." in note
-        assert "That of all others holds less often, and its p-value is too small more often" in note
+        assert "The interval of a row with texts is right at least 95 times in 100." in note
+        assert "The interval of all others is less reliable, and its p-value tends to be too small" in note
 
 
 class TestOutput:
@@ -136,8 +136,8 @@ class TestOutput:
         assert sum(line.startswith("1.") for line in table.splitlines()) == 5
         assert "all others" in table
         assert "Name the texts" not in text
-        assert "95%" not in table  # the interval of all others holds less often
-        assert "That of all others, and of all listed texts together, holds less often" in " ".join(
+        assert "95%" not in table  # the interval for all other texts has a lower confidence
+        assert "The intervals of all others and of all listed texts together are less reliable" in " ".join(
             text.split()
         )
         assert "more rows are in the table's CSV or JSON file." in text
@@ -179,18 +179,18 @@ class TestRefusals:
         ),
         (
             "fw --candidates words.txt",
-            "line 2: a candidate has at most 255 bytes, as boards ignore the rest; ",
+            "line 2: a candidate can have at most 255 bytes because boards ignore the rest; this one has 256",
             {"words.txt": b"a\n" + b"x" * 256},
         ),
-        ("fw --candidates words.txt", "a is listed twice, in lines 1 and 3", {"words.txt": b"a\r\nb\na\n"}),
+        ("fw --candidates words.txt", "a is listed twice, on lines 1 and 3", {"words.txt": b"a\r\nb\na\n"}),
         (
             "fw --candidates words.txt",
-            "has 1,048,577 candidates: ask for at most 1,048,576",
+            "has 1,048,577 candidates; list at most 1,048,576",
             {"words.txt": lines((1 << 20) + 1)},
         ),
         (
             "fw --candidates words.txt",
-            "100,000 candidates fill the 1,024 slots of fw: list fewer",
+            "100,000 candidates fill the 1,024 slots of fw; list fewer",
             {"words.txt": lines(100_000)},
         ),
         command="estimate --fleet home",
@@ -203,11 +203,11 @@ class TestRefusals:
         ("fw", "fw answers only the shares of texts that you name: name them, with --candidates FILE"),
         ("fw --candidates absent.txt", "cannot read absent.txt: No such file or directory"),
         ("x --candidates many.txt", "x answers only shares and quantiles and its mean: leave --cand"),
-        ("fw --range a --range a", "'a' is listed twice: name every candidate once"),
-        ("fw --candidates many.txt --trend", "a trend shows 20 texts at most, not 30: name those"),
-        ("fw --range a --quantile 0.5", "texts that you name: leave --quantile out"),
-        ("fw --range a --post smooth", "texts that you name: leave --post out"),
-        (f"fw --range {'ä' * 128}", f"as boards look at no more; {'ä' * 20}... has 256"),
+        ("fw --range a --range a", "'a' is listed twice; name every candidate only once"),
+        ("fw --candidates many.txt --trend", "a trend can show at most 20 texts, not 30; name the ones"),
+        ("fw --range a --quantile 0.5", "texts that you name: omit --quantile"),
+        ("fw --range a --post smooth", "texts that you name: omit --post"),
+        (f"fw --range {'ä' * 128}", f"because boards ignore the rest; {'ä' * 20}... has 256"),
         command="estimate --fleet home",
         files={"many.txt": lines(30)},
     )
@@ -216,7 +216,7 @@ class TestRefusals:
 
 
 class TestListedTexts:
-    """Texts that the experiment's file lists: `estimate` looks for them if no others are named."""
+    """Texts in the experiment's file, which `estimate` looks for unless others are named."""
 
     @pytest.fixture
     def listed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
@@ -251,5 +251,5 @@ class TestListedTexts:
         rows = ask(listed, "--window", DAYS[1], "--against", DAYS[0])
         assert {row["name"] for row in rows} >= {*WORDS[:10], "9.9"}
 
-    def test_number_has_none(self, listed):
+    def test_number_has_no_texts(self, listed):
         assert json.loads(listed("x", "--json"))["answers"][0]["kind"] == "histogram"

@@ -1,4 +1,4 @@
-"""`hushmote demo --board` on a terminal: a real broker, aggregator and board, one ledger over all runs."""
+"""`hushmote demo --board` on a terminal, with a real broker, aggregator and board."""
 
 import json
 import subprocess
@@ -10,15 +10,15 @@ from flashing import on_port
 from refusals import Refusal, refusals
 from terminal import INTERRUPT, Terminal
 
-SILENT = "without a yes the board reads no sensor, spends nothing and sends nothing"
+SILENT = "without an opt-in, the board does not read its sensor, spend budget or send anything"
 QUESTION = "say yes to taking part? [Y/n]"
 
 
 @pytest.mark.broker
 @pytest.mark.micropython
 @pytest.mark.usefixtures("interpreter")
-class TestDemoOfBoard:
-    def test_asks_first_and_keeps_one_ledger(self, tmp_path: Path):
+class TestBoardDemo:
+    def test_asks_first_and_reuses_its_ledger(self, tmp_path: Path):
         with Terminal(("demo", "--board"), tmp_path) as first:
             first.until(QUESTION)
             first.type("n\n")
@@ -29,8 +29,10 @@ class TestDemoOfBoard:
             second.until(QUESTION)
             second.type("\n")
             second.until("counted by the aggregator: 1")
-            again = hushmote_process("demo", "--board", "--yes", cwd=tmp_path, expect=1)
-            assert "the board in hushmote-try runs already: --out FOLDER makes another one" in again
+            repeated = hushmote_process("demo", "--board", "--yes", cwd=tmp_path, expect=1)
+            assert (
+                "the board in hushmote-try is already running; use --out FOLDER for another one" in repeated
+            )
             second.type(INTERRUPT)
             assert second.wait() == 0
         assert "the ledger is kept as it was" in words(second)
@@ -42,11 +44,11 @@ class TestDemoOfBoard:
         assert third["answer"] is None
         assert reports(tmp_path) == 4
         fourth = hushmote_process("demo", "--board", "--yes", cwd=tmp_path)
-        assert "the board's budget is spent, for good" in fourth
+        assert "the board's budget is used up permanently" in fourth
         assert "report 5" not in fourth
         (tmp_path / "hushmote-try" / "board" / "flash.img").unlink()
-        refused = hushmote_process("demo", "--board", "--yes", cwd=tmp_path, expect=1)
-        assert "the settings of desk have made a ledger on a board already" in refused
+        message = hushmote_process("demo", "--board", "--yes", cwd=tmp_path, expect=1)
+        assert "a ledger was already created with the settings of desk" in message
 
     def test_runs_on_the_embedded_broker(self, tmp_path: Path):
         words = ("demo", "--board", "--yes", "--broker", "embedded", "--out", "b", "--json")
@@ -75,7 +77,7 @@ class TestDemoOfBoard:
 
 
 def words(terminal: Terminal) -> str:
-    """Return the text on a terminal as one line; fail if a line of it is longer than 80 characters."""
+    """Return a terminal's text as one line; fail if any line is longer than 80 characters."""
     text = terminal.screen.decode()
     assert max(map(len, text.splitlines())) <= 80
     return " ".join(text.split())
@@ -83,17 +85,17 @@ def words(terminal: Terminal) -> str:
 
 def reports(folder: Path) -> int:
     """Return the number of reports that the demo's store has counted."""
-    (one,) = json.loads(hushmote("status", "--json", cwd=folder / "hushmote-try"))["experiments"]
-    return one["reports"]
+    (experiment,) = json.loads(hushmote("status", "--json", cwd=folder / "hushmote-try"))["experiments"]
+    return experiment["reports"]
 
 
 class TestRefusals:
     @refusals(
-        ("--board", "--board asks for the consent of the people it measures: without a terminal, add --yes"),
-        ("--yes", "--yes needs --board: add it, or leave out --yes"),
-        ("--board --page", "leave out --page and --devices"),
-        ("--board --devices 100", "leave out --page and --devices"),
-        ("--board --yes --broker nats", "--board takes one MQTT broker"),
+        ("--board", "--board asks the people it measures for consent; without a terminal, add --yes"),
+        ("--yes", "--yes needs --board: add it, or omit --yes"),
+        ("--board --page", "omit --page and --devices"),
+        ("--board --devices 100", "omit --page and --devices"),
+        ("--board --yes --broker nats", "--board supports one MQTT broker"),
         command="demo",
     )
     def test_is_one_line(self, refusal: Refusal, tmp_path: Path):

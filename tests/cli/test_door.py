@@ -1,4 +1,4 @@
-"""`hushmote door` as a process: access, its end, and mistakes in one line."""
+"""`hushmote door` as a process: access, termination, and one-line errors."""
 
 import contextlib
 import http.client
@@ -37,7 +37,7 @@ def started(*arguments, **environment):
 
 @contextlib.contextmanager
 def running_door(*arguments, ready=True, **environment):
-    """Run a door's process, and kill it at the end if it still runs."""
+    """Run a door process, and kill it at the end if it is still running."""
     process = started(*arguments, **environment)
     killer = threading.Timer(WAIT_S, process.kill)
     killer.start()
@@ -73,7 +73,7 @@ class TestAccess:
         port = free_port()
         arguments = ("--broker", f"mqtt://127.0.0.1:{broker.port}", "--http", f"127.0.0.1:{port}")
         with running_door(*arguments, "--origin", "https://board.example") as process:
-            # Nobody counts at this broker, so that the answer is 503; what matters here is that one comes.
+            # The response is 503 because no aggregator uses this broker; only its arrival matters here.
             assert post(port, REPORTS[0], "secret-device") == 503
             assert post(port, REPORTS[0], Host="evil.example") == 403
             assert post(port, REPORTS[0], Origin="https://evil.example") == 403
@@ -111,13 +111,13 @@ class TestBrokerFailure:
         arguments = ("--broker", f"mqtt://127.0.0.1:{free_port()}", "--http", f"127.0.0.1:{port}")
         with running_door(*arguments, ready=False) as process:
 
-            def asked():
+            def status():
                 with contextlib.suppress(OSError):
                     return get(f"http://127.0.0.1:{port}/healthz")
                 return None
 
-            until(asked, "it answers")
-            assert asked() == (503, '{"healthy": false, "reason": "not connected to the broker"}\n')
+            until(status, "the door responds")
+            assert status() == (503, '{"healthy": false, "reason": "not connected to the broker"}\n')
             process.terminate()
             assert process.wait(WAIT_S) == 0
             assert "trying again" in process.communicate()[1]
@@ -144,7 +144,7 @@ class TestRefusals:
         ("--http 0.0.0.0:9418", "give --token-file FILE, or --open"),
         ("--http door.example:9418", "give --token-file FILE, or --open"),
         ("--http 9418", "must be host:port"),
-        ("--open --token-file token", "give one of the two"),
+        ("--open --token-file token", "give only one of them"),
         *(
             (f"--origin {origin}", "must be https://host")
             for origin in (
@@ -174,6 +174,6 @@ class TestRefusals:
         Refusal("door --token-file token", "chmod 600", {"token": TOKEN}).check(tmp_path)
 
     def test_port_in_use(self, tmp_path):
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            where = f"127.0.0.1:{taken.getsockname()[1]}"
-            Refusal(f"door --http {where}", "Address already in use").check(tmp_path)
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            address = f"127.0.0.1:{server.getsockname()[1]}"
+            Refusal(f"door --http {address}", "Address already in use").check(tmp_path)

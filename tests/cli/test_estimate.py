@@ -1,4 +1,4 @@
-"""`hushmote estimate` as an analyst meets it: windows, fleets, versions, changes, trends, mistakes."""
+"""`hushmote estimate` as an analyst uses it: windows, fleets, versions, changes, trends and errors."""
 
 import csv
 import json
@@ -28,7 +28,7 @@ DAYS = ("2026-11-19", "2026-11-20", "2026-11-21")
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two fleets, three days, a number with two versions and a choice: 20,000 reports each a day."""
+    """Provide two fleets over three days: a number in two versions and a choice, 20,000 reports a day."""
     folder = tmp_path_factory.mktemp("estimates")
     with Store(f"sqlite:///{folder / 'hushmote.sqlite'}") as opened:
         for fleet, shift in (("home", 0), ("lab", 3)):
@@ -53,7 +53,7 @@ def ask(hushmote, *arguments: str) -> dict:
 class TestChanges:
     @pytest.mark.slow
     def test_compares_with_earlier_day_and_other_fleet(self, store: Path, hushmote):
-        """Means differ by 4 and by 3 degrees; their errors are below 0.5: six of them are 2e-9."""
+        """Means differ by 4 and 3 degrees; their standard errors are below 0.5, and six of them mean 2e-9."""
         since = ask(hushmote, "temp", "--window", DAYS[2], "--against", DAYS[0])
         mean = since["answers"][1]["rows"][0]
         assert (since["answers"][0]["kind"], mean["name"]) == ("change", "mean")
@@ -67,13 +67,13 @@ class TestChanges:
 
     @pytest.mark.slow
     def test_trend_has_every_window(self, store: Path, hushmote):
-        found = ask(hushmote, "temp", "--trend", "--range", "16:")
-        (share,) = found["answers"]
+        result = ask(hushmote, "temp", "--trend", "--range", "16:")
+        (share,) = result["answers"]
         assert [row["window"] for row in share["rows"]] == list(DAYS)
         assert [row["value"] for row in share["rows"]] == sorted(row["value"] for row in share["rows"])
-        assert [one["quantity"] for one in ask(hushmote, "temp", "--trend")["answers"]] == ["reading"]
-        drawn = " ".join(hushmote("temp", "--trend", "--range", "16:").split())
-        assert re.search(r"16 and above \d+\.\d+% ▁[▂▃▄▅▆▇]█ \d+\.\d+%", drawn)
+        assert [answer["quantity"] for answer in ask(hushmote, "temp", "--trend")["answers"]] == ["reading"]
+        table = " ".join(hushmote("temp", "--trend", "--range", "16:").split())
+        assert re.search(r"16 and above \d+\.\d+% ▁[▂▃▄▅▆▇]█ \d+\.\d+%", table)
         assert hushmote("temp", "--trend", "--range", "16:", "--rows", "9").count("\n2026-11-") == len(DAYS)
         days = ask(hushmote, "temp", "--by", "day", "--range", "16:", "--window", f"{DAYS[0]}..{DAYS[-1]}")
         assert [row["window"] for row in days["answers"][0]["rows"]] == list(DAYS)
@@ -81,10 +81,10 @@ class TestChanges:
         assert {row["name"] for row in modes["answers"][0]["rows"]} == {"idle", "heating", "door", "other"}
 
     @pytest.mark.slow
-    def test_take_quantiles_and_cdf(self, store: Path, hushmote):
-        """The median rises by 2 bins a day: an interval is 4 bins off with chance below 1e-9."""
+    def test_accept_quantiles_and_cdf(self, store: Path, hushmote):
+        """The median rises by 2 bins a day; an interval is 4 bins off with probability below 1e-9."""
         trend = ask(hushmote, "temp", "--trend", "--quantile", "0.5", "--quantile", "0.9")["answers"]
-        assert [one["kind"] for one in trend] == ["trend"]
+        assert [answer["kind"] for answer in trend] == ["trend"]
         medians = [row for row in trend[0]["rows"] if row["name"] == "median"]
         assert [row["window"] for row in medians] == list(DAYS)
         assert medians[0]["value"] < medians[1]["value"] < medians[2]["value"]
@@ -109,8 +109,8 @@ class TestOutput:
         assert json.loads((store / "a.json").read_text()) == ask(hushmote, *arguments[:5])
         (store / "a.csv").write_text("mine")
         for also in ("a.csv", "a.png"):
-            refused = hushmote("mode", "--output", "new.json", "--output", also, expect=1)
-            assert f"{also} already exists" in refused
+            message = hushmote("mode", "--output", "new.json", "--output", also, expect=1)
+            assert f"{also} already exists" in message
         assert (store / "a.csv").read_text() == "mine"
         assert not (store / "new.json").exists()
         monkeypatch.setenv("HUSHMOTE_OVERWRITE", "1")
@@ -119,7 +119,7 @@ class TestOutput:
 
     @refusals(
         ("a.txt", "a.txt must end in .csv or .json or .png"),
-        ("none/a.csv", "cannot write none/a.csv: there is no folder none"),
+        ("none/a.csv", "cannot write none/a.csv: folder none does not exist"),
         ("none/a.png", "cannot write none/a.png"),
         command="estimate nothing --output",
     )
@@ -132,7 +132,7 @@ class TestOutput:
         draw = Answers.plot
 
         def noting(self: Answers, *arguments: object, **options: object) -> object:
-            pictured.append([one.kind for one in self])
+            pictured.append([answer.kind for answer in self])
             return draw(self, *arguments, **options)  # type: ignore[arg-type]
 
         monkeypatch.setattr(Answers, "plot", noting)
@@ -153,27 +153,30 @@ class TestOutput:
         assert all(sentence in text for sentence in said.values())
 
     def test_pipe_gets_uncut_numbers(self, store: Path):
-        """In a process of its own, whose output is a pipe: every interval has both its ends."""
+        """In a separate process whose output is a pipe, every interval has both ends."""
         text = hushmote_process("estimate", "temp", *PAIR, cwd=store, columns="64")
         assert max(map(len, text.splitlines())) <= 64
         assert "…" not in text
         intervals = re.findall(r"-?\d+\.\d+ to -?\d+\.\d+", " ".join(text.split()))
-        assert len(intervals) == 18 + 1  # of the table and of the sentence
+        assert len(intervals) == 18 + 1  # in the table and in the sentence
 
 
 class TestRefusals:
     @refusals(
-        ("temp --trend --top 3", "--trend has no --top: ask for the shares of single values, --range LABEL"),
-        ("temp --trend --cdf", "--trend has no --cdf: ask for --range :HIGH or --quantile"),
-        ("temp --trend --post smooth", "--trend has no --post: processed shares have no intervals"),
-        ("temp --trend --last 9x", "a length of time reads 7d, 12h, 2w or all, not 9x"),
-        (f"temp --last 7d --window {DAYS[0]}", "--window and --last name periods that differ: name one"),
-        ("temp --against fleet=lab --top 3", "--against has no --top"),
-        ("temp --against fleet=lab --post nonnegative", "--against has no --post"),
-        ("temp --against fleet=lab --rows 8 --range 4:8", "--rows is for histograms"),
-        ("mode --rows 4", "--rows groups a number, and mode has none"),
+        (
+            "temp --trend --top 3",
+            "--trend does not support --top: ask for the shares of single values, --range LABEL",
+        ),
+        ("temp --trend --cdf", "--trend does not support --cdf: ask for --range :HIGH or --quantile"),
+        ("temp --trend --post smooth", "--trend does not support --post: processed shares have no intervals"),
+        ("temp --trend --last 9x", "a length of time must look like 7d, 12h, 2w or all, not 9x"),
+        (f"temp --last 7d --window {DAYS[0]}", "--window and --last both name a period; use only one"),
+        ("temp --against fleet=lab --top 3", "--against does not support --top"),
+        ("temp --against fleet=lab --post nonnegative", "--against does not support --post"),
+        ("temp --against fleet=lab --rows 8 --range 4:8", "--rows only applies to histograms"),
+        ("mode --rows 4", "--rows groups a number's bins, but mode has no number"),
         ("mode --together", "name some"),
-        ("mode --trend --range idle --together", "has no --together"),
+        ("mode --trend --range idle --together", "does not support --together"),
         command="estimate --fleet home",
     )
     def test_rejects_contradicting_options(self, refusal: Refusal, store: Path):
@@ -187,16 +190,16 @@ class TestRefusals:
         ("temp --version zz", "temp has no version zz; its versions: "),
         ("temp --against fleet=home", "both sides are the same"),
         (f"temp --against {DAYS[0]}", f"reports of {DAYS[0]} would be on both sides"),
-        ("temp --trend --against fleet=lab", "two questions: ask one at a time"),
+        ("temp --trend --against fleet=lab", "cannot be combined; use one at a time"),
         (f"temp --trend --window {DAYS[0]}", "a trend needs at least 2 windows"),
-        ("temp --range 20:10", "a range goes from low to high, not 20:10"),
-        ("temp --range 90:95", "holds no whole bin of 0 to 32"),
-        ("temp --quantile 1", "a quantile is between 0 and 1, 0.5 for the median, not 1"),
+        ("temp --range 20:10", "a range must go from low to high, not 20:10"),
+        ("temp --range 90:95", "contains no whole bin of 0 to 32"),
+        ("temp --quantile 1", "a quantile must be between 0 and 1 (0.5 is the median), not 1"),
         ("temp --confidence 1", "confidence must be between 0 and 1, not 1"),
         ("temp --top 32", "k"),
         ("temp --against flet=lab", "--against takes a window, fleet=NAME or version"),
-        ("temp --against fleet=a --against fleet=a", "takes one fleet, and one version"),
-        ("mode --quantile 0.5", "mode answers only shares: leave --quantile out"),
+        ("temp --against fleet=a --against fleet=a", "takes at most one fleet and one version"),
+        ("mode --quantile 0.5", "mode answers only shares: omit --quantile"),
         command="estimate --fleet home",
     )
     def test_is_one_line(self, refusal: Refusal, store: Path):
@@ -204,66 +207,66 @@ class TestRefusals:
 
 
 class TestShares:
-    def test_ranges_are_in_unit_of_readings(self, store: Path, hushmote):
-        ranges = (word for asked in ("16:", ":16", "14:18") for word in ("--range", asked))
-        found = ask(hushmote, "temp", *ranges, "--confidence", "0.9")
-        shares = {row["name"]: row["value"] for row in found["answers"][1]["rows"]}
+    def test_ranges_use_the_readings_unit(self, store: Path, hushmote):
+        ranges = (word for bounds in ("16:", ":16", "14:18") for word in ("--range", bounds))
+        result = ask(hushmote, "temp", *ranges, "--confidence", "0.9")
+        shares = {row["name"]: row["value"] for row in result["answers"][1]["rows"]}
         assert list(shares) == ["16 and above", "below 16", "14 to 18"]
         assert shares["16 and above"] + shares["below 16"] == pytest.approx(1, abs=1e-6)
-        assert found["confidence"] == 0.9
+        assert result["confidence"] == 0.9
 
     def test_top_lists_ties_in_second_table(self, store: Path, hushmote):
-        found = ask(hushmote, "temp", "--top", "3")["answers"]
-        assert [one["kind"] for one in found] == ["histogram", "moments", "top", "ties"]
-        assert [len(one["rows"]) for one in found[2:]] == [3, len(found[3]["rows"])]
-        assert "do not tell these apart" in found[3]["notes"][0]
+        answers = ask(hushmote, "temp", "--top", "3")["answers"]
+        assert [answer["kind"] for answer in answers] == ["histogram", "moments", "top", "ties"]
+        assert [len(answer["rows"]) for answer in answers[2:]] == [3, len(answers[3]["rows"])]
+        assert "cannot tell these apart" in answers[3]["notes"][0]
         text = hushmote("temp", "--top", "3")
-        assert text.index("most common") < text.index("may belong there as well")
+        assert text.index("most common") < text.index("may also belong there")
 
     @pytest.mark.slow
     def test_notes_moved_range_in_every_output(self, store: Path, hushmote):
         note = "14.2:18 is counted as 14 to 18: bins are 1 °C wide, from 0."
         for options in ((), ("--trend",), ("--against", "fleet=lab")):
-            asked = ("temp", "--range", "14.2:18", "--unit", "°C", *options)
-            answers = ask(hushmote, *asked)["answers"]
-            assert [line for one in answers for text in one["notes"] for line in text.splitlines()].count(
-                note
-            ) == 1
-            assert note in " ".join(hushmote(*asked).split())
+            arguments = ("temp", "--range", "14.2:18", "--unit", "°C", *options)
+            answers = ask(hushmote, *arguments)["answers"]
+            assert [
+                line for answer in answers for text in answer["notes"] for line in text.splitlines()
+            ].count(note) == 1
+            assert note in " ".join(hushmote(*arguments).split())
         assert "is counted as" not in hushmote("temp", "--range", "14:18")
 
     def test_notes_impossible_shares_once_per_table(self, store: Path, hushmote):
         answers = ask(hushmote, "temp", "--cdf", "--window", DAYS[0])["answers"]
         assert min(row["low"] for row in answers[0]["rows"]) < 0
         assert max(row["high"] for row in answers[2]["rows"]) > 1
-        for one, processed in ((answers[0], True), (answers[2], False)):
-            (note,) = (text for text in one["notes"] if "below 0% or above 100%" in text)
+        for answer, processed in ((answers[0], True), (answers[2], False)):
+            (note,) = (text for text in answer["notes"] if "below 0% or above 100%" in text)
             assert ("--post nonnegative also shows shares from 0% to 100%." in note) == processed
         assert not any("below 0%" in text for text in answers[1]["notes"])
 
     def test_together_adds_labels(self, hushmote):
-        asked = ("mode", "--window", DAYS[0], "--range", "idle", "--range", "door", "--post", "nonnegative")
-        each = {row["name"]: row for row in ask(hushmote, *asked)["answers"][1]["rows"]}
-        (both,) = ask(hushmote, *asked, "--together")["answers"][1]["rows"]
+        options = ("mode", "--window", DAYS[0], "--range", "idle", "--range", "door", "--post", "nonnegative")
+        rows = {row["name"]: row for row in ask(hushmote, *options)["answers"][1]["rows"]}
+        (both,) = ask(hushmote, *options, "--together")["answers"][1]["rows"]
         assert both["name"] == "idle or door"
-        assert both["value"] == pytest.approx(each["idle"]["value"] + each["door"]["value"])
-        assert both["processed"] == pytest.approx(each["idle"]["processed"] + each["door"]["processed"])
-        # Single shares go against one another: the error of their sum is not that of independent ones.
-        half = [(row["high"] - row["low"]) / 2 for row in (both, each["idle"], each["door"])]
+        assert both["value"] == pytest.approx(rows["idle"]["value"] + rows["door"]["value"])
+        assert both["processed"] == pytest.approx(rows["idle"]["processed"] + rows["door"]["processed"])
+        # Single shares are negatively correlated, so the sum's error is not that of independent shares.
+        half = [(row["high"] - row["low"]) / 2 for row in (both, rows["idle"], rows["door"])]
         assert half[0] != pytest.approx(np.hypot(*half[1:]), rel=1e-3)
 
 
 class TestSelection:
     @pytest.mark.slow
     def test_windows_add_up_and_versions_pool(self, store: Path, hushmote):
-        asked = [tuple(word for day in DAYS[:n] for word in ("--window", day)) for n in (1, 2, 0)]
-        one, two, everything = (ask(hushmote, "temp", *days) for days in asked)
-        assert [found["reports"] for found in (one, two, everything)] == [40_000, 80_000, 120_000]
+        selections = [tuple(word for day in DAYS[:n] for word in ("--window", day)) for n in (1, 2, 0)]
+        first, two, everything = (ask(hushmote, "temp", *days) for days in selections)
+        assert [result["reports"] for result in (first, two, everything)] == [40_000, 80_000, 120_000]
         version = (
             Store(f"sqlite:///{store / 'hushmote.sqlite'}").experiments("home")[0].experiment.digest.hex()
         )
         assert ask(hushmote, "temp", "--version", version[:6])["reports"] == 60_000
-        assert [a["kind"] for a in one["answers"]] == ["histogram", "moments"]
+        assert [a["kind"] for a in first["answers"]] == ["histogram", "moments"]
 
     @pytest.mark.slow
     def test_reads_versions_once(self, store: Path, hushmote):
@@ -280,15 +283,15 @@ class TestSelection:
         finally:
             event.remove(Engine, "before_cursor_execute", count)
 
-    def test_period_covers_windows_of_each_side(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def test_period_applies_to_both_sides(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         days = ("2025-10-29", "2025-10-30", "2025-11-01", "2025-11-02")
         with Store(f"sqlite:///{tmp_path / 'hushmote.sqlite'}") as opened:
-            for fleet, epsilon, of in (
+            for fleet, epsilon, selected in (
                 ("home", 1, days[:2]),
                 ("home", 2, days[2:]),
                 ("attic", 2, days[1::2]),
             ):
-                fill(opened, fleet, choice_payload(["idle"], epsilon), dict.fromkeys(of, 1000))
+                fill(opened, fleet, choice_payload(["idle"], epsilon), dict.fromkeys(selected, 1000))
             old, new = (version.experiment.digest.hex() for version in opened.experiments("home"))
         run = runner("estimate", tmp_path, monkeypatch, "--fleet", "attic")
         since = ("--window", "2025-11", "--against", "2025-10", "--against")
@@ -301,7 +304,7 @@ class TestSelection:
             assert against in ask(run, "mode", *options)["answers"][0]["against"], options
 
     @pytest.mark.slow
-    def test_command_line_of_question_gives_same_reply(self, store: Path, hushmote):
+    def test_question_as_command_line_gives_same_reply(self, store: Path, hushmote):
         url = f"sqlite:///{store / 'hushmote.sqlite'}"
         home = Question(experiment="temp", fleet="home", windows=DAYS[:2])
         many = {"quantiles": (0.5, 0.05), "rows": 8, "confidence": 0.99, "cdf": True, "top": 2}
@@ -320,7 +323,7 @@ class TestSelection:
 
 
 class TestFirstLine:
-    """The first line of the output, and the details that options add to it."""
+    """The output's first line, and the details that options add."""
 
     @pytest.mark.parametrize(
         ("options", "beginning"),
@@ -333,14 +336,14 @@ class TestFirstLine:
         ],
         ids=["range", "quantile", "top", "label", "nothing named"],
     )
-    def test_answers_what_the_command_line_names(self, hushmote, options: tuple[str, ...], beginning: str):
+    def test_answers_the_selected_statistic(self, hushmote, options: tuple[str, ...], beginning: str):
         assert hushmote(*options).startswith(beginning)
 
     def test_named_rows_come_before_histogram(self, hushmote):
         text = hushmote("temp", "--range", "16:18")
         assert text.index("ranges") < text.index("share of the fleet")
 
-    def test_finding_in_json_is_of_the_file(self, hushmote):
+    def test_json_has_the_files_finding(self, hushmote):
         assert ask(hushmote, "temp", "--range", "16:18")["finding"].startswith("Median: ")
 
     def test_details_appear_only_on_request(self, hushmote):

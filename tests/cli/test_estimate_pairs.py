@@ -1,4 +1,4 @@
-"""`hushmote estimate` of a pair: what it says unasked, one part given another, differences, mistakes."""
+"""`hushmote estimate` of a pair: default output, one part given another, differences and errors."""
 
 import csv
 import json
@@ -16,15 +16,15 @@ from hushmote.server.store import Store
 
 VERSIONS, RATES = np.array([0.3, 0.6, 0.1]), np.array([0.20, 0.05, 0.10])
 SHARES = np.stack([VERSIONS * (1 - RATES), VERSIONS * RATES], axis=1).ravel()
-OF = [{"name": "version", "type": "choice", "labels": ["1.2", "1.3"]}, {"name": "crashed", "type": "bool"}]
+PARTS = [{"name": "version", "type": "choice", "labels": ["1.2", "1.3"]}, {"name": "crashed", "type": "bool"}]
 DAYS = ("2026-11-19", "2026-11-20")
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two days of a pair in two versions of other mechanisms, and of a bool: 50,000 reports each."""
+    """Provide two days of a pair, in versions with different mechanisms, and a bool: 50,000 reports each."""
     folder, windows = tmp_path_factory.mktemp("pairs"), dict.fromkeys(DAYS, 50_000)
-    fields = {"name": "crash_by_version", "type": "pair", "of": OF, "epsilon": 4_000_000}
+    fields = {"name": "crash_by_version", "type": "pair", "of": PARTS, "epsilon": 4_000_000}
     views = {"mechanism": "views", "views": [[0], [0, 1]], "cells": [3, 6]}
     with Store(f"sqlite:///{folder / 'hushmote.sqlite'}") as opened:
         fill(opened, "home", experiment_json(**fields, mechanism="grr"), windows, SHARES)
@@ -43,7 +43,7 @@ def ask(hushmote: Run, *arguments: str) -> list[dict]:
 
 
 def near(row: dict, truth: float) -> None:
-    """Within 7 standard errors: 3e-12 by chance."""
+    """Check that a row is within 7 standard errors of the truth; chance alone fails with 3e-12."""
     assert abs(row["value"] - truth) <= 7 / 1.96 * (row["high"] - row["low"]) / 2
 
 
@@ -62,7 +62,7 @@ def test_default_shows_all_tables_in_80_columns(hushmote):
     assert f"{100 * answers[0]['rows'][0]['value']:.2f}" in text
 
 
-def test_one_part_given_another(hushmote):
+def test_conditional_shares(hushmote):
     (answer,) = ask(hushmote, "--of", "crashed=yes", "--given", "version=1.2|1.3")
     (row,) = answer["rows"]
     near(row, (0.3 * 0.2 + 0.6 * 0.05) / 0.9)
@@ -71,7 +71,7 @@ def test_one_part_given_another(hushmote):
     assert answer["title"] == "version given crashed=yes"
 
 
-def test_difference_of_two_conditions(hushmote):
+def test_difference_between_two_conditions(hushmote):
     both, less = ask(hushmote, "--of", "crashed=yes", "--given", "version=1.2", "--given", "version=1.3")
     near(less["rows"][0], 0.15)
     assert less["rows"][0]["p"] < 1e-9
@@ -103,15 +103,18 @@ def test_pictures_tables_and_files_agree(hushmote, tmp_path):
 
 
 @refusals(
-    ("crash_by_version --range 1.2", "with --of and --given, as in --of crashed --given version"),
-    ("crash_by_version --quantile 0.5", "leave --quantile out"),
-    ("crash_by_version --top 3", "leave --top out"),
-    ("crash_by_version --post nonnegative", "leave --post out"),
+    ("crash_by_version --range 1.2", "use --of and --given, as in --of crashed --given version"),
+    ("crash_by_version --quantile 0.5", "omit --quantile"),
+    ("crash_by_version --top 3", "omit --top"),
+    ("crash_by_version --post nonnegative", "omit --post"),
     ("crash_by_version --of crashed=maybe", "crashed has no label maybe; it has no, yes"),
     ("crash_by_version --given weather", "has no part weather; it has version, crashed"),
     ("door --of crashed=yes", "leave --of, --given and --joint out"),
-    ("crash_by_version --given version=1.2 --given x", "a condition reads part=value"),
-    ("crash_by_version --given crashed --given crashed --given crashed", "--given is there once, or twice"),
+    ("crash_by_version --given version=1.2 --given x", "a condition must be part=value"),
+    (
+        "crash_by_version --given crashed --given crashed --given crashed",
+        "--given can be given once, or twice",
+    ),
     command="estimate",
 )
 def test_refusal_is_one_line(refusal: Refusal, store: Path):

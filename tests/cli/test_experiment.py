@@ -1,4 +1,4 @@
-"""`hushmote experiment`: versions, how long their reports count, and the warning about a higher ε."""
+"""`hushmote experiment`: versions, their grace periods, and the warning about a higher ε."""
 
 import datetime
 import json
@@ -31,7 +31,7 @@ def run(tmp_path, monkeypatch) -> Run:
 
 
 def until(run: Run) -> list[int | None]:
-    """For each version, on how many days from today its late reports count; None: for good."""
+    """Return how many more days each version's late reports count, or None if forever."""
     today = datetime.datetime.now(datetime.UTC).date()
     days = [line["counted_until"] for line in json.loads(run("list", "--json"))]
     return [day and (datetime.date.fromisoformat(day) - today).days + 1 for day in days]
@@ -69,8 +69,8 @@ class TestVersions:
 
     def test_warns_of_forgery_under_higher_epsilon(self, run: Run):
         assert "stolen" not in run("add", "cheap.toml", "--open")
-        said = " ".join(run("add", "dear.toml").split())
-        assert "a stolen device counts up to 31 times under this one, an honest one 4 times" in said
+        output = " ".join(run("add", "dear.toml").split())
+        assert "a stolen device could count up to 31 times under this one, an honest device 4 times" in output
         assert json.loads(run("add", "dear.toml", "--json"))["highest_number"] == 31
 
     def test_shows_unit_and_new_purpose_adds_no_version(self, run: Run, tmp_path):
@@ -95,8 +95,8 @@ class TestShow:
         for part in ("0 to 32 °C, 8 bins of 4 °C", "heating@example.org", "9999-12-31", "how warm"):
             assert part in text
         assert belief(4) in text
-        shown = json.loads(run("show", "room.toml", "--json"))
-        assert (shown["low"], shown["high"], shown["unit"], shown["belief"]) == (0, 32, "°C", belief(4))
+        result = json.loads(run("show", "room.toml", "--json"))
+        assert (result["low"], result["high"], result["unit"], result["belief"]) == (0, 32, "°C", belief(4))
         run("add", "room.toml", "--open")
         assert run("list").splitlines()[0].split()[:6] == ["fleet", "name", "digest", "ε", "every", "current"]
         assert "of home: how warm (heating@example.org)" in " ".join(run("list").split())
@@ -106,9 +106,9 @@ class TestShow:
         for rule, cap in caps.items():
             toml = TOML.format(epsilon=1).replace('"sum"', f'"{rule}"').replace("cap = 4", f"cap = {cap}")
             (tmp_path / "x.toml").write_text(toml)
-            shown = json.loads(run("show", "x.toml", "--json"))
-            assert (shown["epsilon"], shown["rule"], shown["cap"]) == (1, rule, cap)
-            assert (shown["low"], shown["labels"]) == (None, None)
+            result = json.loads(run("show", "x.toml", "--json"))
+            assert (result["epsilon"], result["rule"], result["cap"]) == (1, rule, cap)
+            assert (result["low"], result["labels"]) == (None, None)
 
 
 class TestDefaultFleet:
@@ -129,7 +129,7 @@ class TestDefaultFleet:
 
 
 class TestStatus:
-    def test_tells_open_fleets_from_keyed_ones(self, run: Run, tmp_path):
+    def test_distinguishes_open_and_keyed_fleets(self, run: Run, tmp_path):
         run("add", "dear.toml", "--keys", "--fleet", "lab")
         run("add", "dear.toml", "--open", "--fleet", "home")
         status = json.loads(hushmote("status", "--json", cwd=tmp_path))

@@ -1,4 +1,4 @@
-"""An experiment signed on one machine, and published by an aggregator on another that cannot sign."""
+"""An experiment signed on one machine and published by an aggregator on another that cannot sign."""
 
 import functools
 import json
@@ -45,7 +45,7 @@ def board(announce_key):
 
 
 class TestSign:
-    def test_writes_file_that_add_and_boards_accept(self, run, folder):
+    def test_add_and_boards_accept_signed_file(self, run, folder):
         text = run("experiment", "sign", "room_temp.toml", "--folder", "fl")
         assert text.startswith("room_temp.signed.json: room_temp for fleet home until ")
         assert text.count("\n") == 1
@@ -68,8 +68,8 @@ class TestSign:
     def test_needs_no_store_and_writes_no_secret(self, run, folder):
         run("experiment", "sign", "room_temp.toml", "--folder", "fl", "--output", "signed.json")
         assert not Path("hushmote.sqlite").exists()
-        own = master_key.load_signing_key(folder.signing_file())
-        assert own.hex() not in Path("signed.json").read_text()
+        signing_key = master_key.load_signing_key(folder.signing_file())
+        assert signing_key.hex() not in Path("signed.json").read_text()
 
     def test_reads_key_from_file_or_older_combined_file(self, run, folder):
         both = master_key.load_keys(folder.master_file(), signing=folder.signing_file())
@@ -83,22 +83,22 @@ class TestSign:
 
     @refusals(
         ("", "there is no signing key: give its file with --signing-key"),
-        ("--signing-key fl/aggregator/master.key", "holds no signing key: give the file that has"),
-        ("--folder fl --fleet shed", "is the folder of fleet home: leave out --fleet"),
-        ("--folder fl --after 4294967295", "leaves no serial: they end at 4294967295"),
+        ("--signing-key fl/aggregator/master.key", "has no signing key: give the file that has"),
+        ("--folder fl --fleet shed", "is the folder of fleet home; omit --fleet"),
+        ("--folder fl --after 4294967295", "leaves no serial; the highest is 4294967295"),
         command="experiment sign room_temp.toml",
     )
     def test_refusal_is_one_line(self, refusal: Refusal, folder, tmp_path):
         refusal.check(tmp_path)
 
-    def test_after_gives_serial_that_devices_accept(self, run, folder):
+    def test_after_sets_an_acceptable_serial(self, run, folder):
         sign = ("experiment", "sign", "room_temp.toml", "--folder", "fl")
         run(*sign, "--after", str(int(time.time()) + 500))
         run("experiment", "add", "room_temp.signed.json", "--keys")
         run(*sign)
-        refused = run("experiment", "add", "room_temp.signed.json", expect=1)
-        assert refused.count("\n") == 1
-        run(*sign, "--after", refused.split("--after ")[1].split()[0])
+        message = run("experiment", "add", "room_temp.signed.json", expect=1)
+        assert message.count("\n") == 1
+        run(*sign, "--after", message.split("--after ")[1].split()[0])
         run("experiment", "add", "room_temp.signed.json")
 
 
@@ -109,12 +109,12 @@ class TestAdd:
         return Path("room_temp.signed.json")
 
     def test_rejects_every_altered_field(self, signed):
-        whole = json.loads(signed.read_text())
-        for name, value in whole["experiment"].items():
+        signed_fields = json.loads(signed.read_text())
+        for name, value in signed_fields["experiment"].items():
             changed = value + 1 if isinstance(value, int) else {} if isinstance(value, dict) else value + "0"
-            document = whole | {"experiment": whole["experiment"] | {name: changed}}
+            document = signed_fields | {"experiment": signed_fields["experiment"] | {name: changed}}
             signed.write_text(json.dumps(document))
-            with fails(r"was altered after it was|is not a signed experiment", DefinitionError):
+            with fails(r"was altered after it was|is damaged or not a signed experiment", DefinitionError):
                 load_signed(signed)
 
     def test_rejects_later_expiry_and_other_purpose(self, run, signed):
@@ -122,14 +122,14 @@ class TestAdd:
         for old, new in (("2027", "2037"), ('"owner": "', '"owner": "not ')):
             assert old in text
             signed.write_text(text.replace(old, new))
-            refused = run("experiment", "add", str(signed), "--keys", expect=1)
-            assert refused.endswith("was altered after it was signed: sign the experiment again\n")
+            message = run("experiment", "add", str(signed), "--keys", expect=1)
+            assert message.endswith("was altered after it was signed: sign the experiment again\n")
 
     @refusals(
         *(
             (
                 "experiment add a.json --keys",
-                "a.json is not a signed experiment, or is damaged",
+                "a.json is damaged or not a signed experiment",
                 {"a.json": content},
             )
             for content in ("", "{}", "[]", "null", '{"experiment": 1, "signature": ""}', b"\xff")
@@ -139,8 +139,8 @@ class TestAdd:
         refusal.check(tmp_path)
 
     @refusals(
-        ("--fleet shed", "is signed for fleet home: leave out --fleet"),
-        ("--open", "leave out --open"),
+        ("--fleet shed", "is signed for fleet home; omit --fleet"),
+        ("--open", "omit --open"),
         command="experiment add room_temp.signed.json",
     )
     def test_rejects_other_and_open_fleets(self, refusal: Refusal, signed, tmp_path):

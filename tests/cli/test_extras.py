@@ -1,4 +1,4 @@
-"""A missing extra gives one line that names it, in commands and in Python."""
+"""Commands and Python calls report a missing extra in one line that names it."""
 
 import sys
 from importlib.metadata import packages_distributions, requires

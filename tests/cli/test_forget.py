@@ -1,4 +1,4 @@
-"""`hushmote provision forget`: one command that removes a device's id everywhere but on the board."""
+"""`hushmote provision forget` removes a device's id everywhere except on the board."""
 
 import contextlib
 import json
@@ -12,7 +12,7 @@ import pytest
 from boards import ask_fleet, experiment, reports
 from command_line import hushmote
 from fleet_broker import FLEET, FleetBroker, context, make_fleet, running, visit
-from fleet_servers import at, make_nats_fleet, serving
+from fleet_servers import connect_client, make_nats_fleet, serving
 from running_aggregator import until
 from serve_process import served
 
@@ -30,7 +30,7 @@ TEMP = experiment()
 
 
 def pem_of(folder: FleetFolder, device: str) -> Path:
-    """Return the certificate of a device that is provisioned in its own part of the folder."""
+    """Provision a device in its own part of the folder and return its certificate."""
     pem = folder.path / f"devices/{device}.pem"
     if not pem.exists():
         hushmote("provision", "device", device, "--folder", str(folder.path), cwd=folder.path)
@@ -46,8 +46,8 @@ def fill(store_url: str, folder: FleetFolder, *devices: str) -> None:
     with Store(store_url) as store:
         ask_fleet(store, FLEET, TEMP, keyed=True)
         for device in devices:
-            own = keys.device_key(fleet_keys.masters[0], FLEET, device)
-            sent = [(topics.report_topic(FLEET, device), r) for r in reports(device, TEMP, 3, key=own)]
+            key = keys.device_key(fleet_keys.masters[0], FLEET, device)
+            sent = [(topics.report_topic(FLEET, device), r) for r in reports(device, TEMP, 3, key=key)]
             assert ingest.ingest(store, sent, ingest.fleets(store, fleet_keys), now_utc()).accepted == 3
 
 
@@ -64,20 +64,23 @@ def forget(
 
 
 def retained(folder: FleetFolder, tls: ssl.SSLContext) -> dict[str, bytes]:
-    """Every status that the broker retains, where OTHER's is one."""
+    """Return every retained status, after checking that OTHER's is among them."""
     port = folder.fleet.port
     with visit(port, tls) as aggregator:
         assert aggregator.connected()
         aggregator.subscribe(f"{STATUS}/+")
         until(lambda: f"{STATUS}/{OTHER}" in dict(aggregator.messages), "the other board's status")
-        # It retains in no order: what another client asks for afterwards comes last.
+        # Retained messages arrive in any order, but those of a later subscription arrive last.
         aggregator.subscribe(f"{STATUS}/{OTHER}")
-        until(lambda: [t for t, _ in aggregator.messages].count(f"{STATUS}/{OTHER}") == 2, "it once more")
+        until(
+            lambda: [t for t, _ in aggregator.messages].count(f"{STATUS}/{OTHER}") == 2,
+            "the other board's status again",
+        )
         return dict(aggregator.messages)
 
 
 def traces(folder: FleetFolder) -> list[str]:
-    """Return the files of a fleet's folder that name DEVICE, apart from the broker's own."""
+    """Return the files in a fleet's folder that name DEVICE, except the broker's."""
     files = [path for path in folder.path.rglob("*") if path.is_file() and "data" not in path.parts]
     named = [path for path in files if DEVICE in path.name or DEVICE.encode() in path.read_bytes()]
     return [str(path.relative_to(folder.path)) for path in named if path.name != "log"]
@@ -99,7 +102,7 @@ def broker(folder: FleetFolder):
 
 @contextlib.contextmanager
 def boards(folder: FleetFolder):
-    """Both boards, connected, each with its retained status; yields the one that is forgotten."""
+    """Connect both boards with their retained status, and yield the board to forget."""
     will = (f"{STATUS}/{DEVICE}", b"offline")
     port = folder.fleet.port
     with (
@@ -122,19 +125,19 @@ def is_let_in(folder: FleetFolder, pem: Path) -> bool:
     return False
 
 
-class TestEveryPlace:
+class TestAllPlaces:
     def test_no_id_remains(self, folder: FleetFolder, broker: FleetBroker, store_url: str):
         fill(store_url, folder, DEVICE, OTHER)
         assert len(traces(folder)) == 4
         stolen = pem_of(folder, DEVICE).read_bytes()
         with boards(folder) as gone:
             assert retained(folder, aggregator(folder)).keys() == {f"{STATUS}/{d}" for d in (DEVICE, OTHER)}
-            said = forget(folder, store_url)
+            output = forget(folder, store_url)
             until(lambda: gone.ended, "its connection ends")
-        assert "store: report numbers of 3 reports erased" in said
-        assert "folder: 2 credentials revoked, 3 files deleted" in said
-        assert "broker: reloaded, the device's connection ended, its status cleared" in said
-        assert "a histogram holds no id" in said
+        assert "store: report numbers of 3 reports erased" in output
+        assert "folder: 2 credentials revoked, 3 files deleted" in output
+        assert "broker: reloaded, the device's connection ended, its status cleared" in output
+        assert "a histogram contains no ids" in output
         assert traces(folder) == []
         assert retained(folder, aggregator(folder)).keys() == {f"{STATUS}/{OTHER}"}
         with Store(store_url) as store:
@@ -143,7 +146,7 @@ class TestEveryPlace:
         (folder.path / "stolen.pem").write_bytes(stolen)
         assert not is_let_in(folder, folder.path / "stolen.pem")
         assert is_let_in(folder, pem_of(folder, OTHER))
-        # It stays out, also after the next rotation.
+        # It stays locked out even after the next rotation.
         hushmote("provision", "rotate", "broker", "--folder", ".", cwd=folder.path)
         broker.reload()
         assert not is_let_in(folder, folder.path / "stolen.pem")
@@ -153,7 +156,7 @@ class TestEveryPlace:
         for _ in range(2):
             forget(folder, store_url)
             assert traces(folder) == []
-        assert "device never is unknown: correct the id" in forget(
+        assert "device never is unknown; correct the id" in forget(
             folder, store_url, device="never", expect=1
         )
 
@@ -162,8 +165,8 @@ class TestEveryPlace:
         forget(folder, store_url)
         fleet_keys = load_keys(folder.master_file())
         assert fleet_keys is not None
-        own = keys.device_key(fleet_keys.masters[0], FLEET, DEVICE)
-        sent = [(topics.report_topic(FLEET, DEVICE), r) for r in reports(DEVICE, TEMP, 4, key=own)]
+        key = keys.device_key(fleet_keys.masters[0], FLEET, DEVICE)
+        sent = [(topics.report_topic(FLEET, DEVICE), r) for r in reports(DEVICE, TEMP, 4, key=key)]
         with Store(store_url) as store:
             assert ingest.ingest(store, sent, ingest.fleets(store, fleet_keys), now_utc()).accepted == 0
 
@@ -172,7 +175,7 @@ STEPS = ("_forget_in_store", "_forget_at_broker", "clear_status", "_print")
 METHODS = ("revoke", "delete_files", "issue_stand_in", "put_revocations", "forget")
 
 
-class TestKilledHalfWay:
+class TestInterruption:
     @pytest.mark.parametrize("step", [*STEPS, *METHODS])
     @pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
     @pytest.mark.parametrize("after", [False, True])
@@ -212,9 +215,9 @@ class TestUnreachablePlace:
     @pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
     def test_broker_is_away(self, folder: FleetFolder, store_url: str):
         fill(store_url, folder, DEVICE)
-        said = forget(folder, store_url, expect=1, writes=True)
-        assert "is not forgotten yet: its status may still be retained: no broker at localhost" in said
-        assert "then run the same command again" in said
+        message = forget(folder, store_url, expect=1, writes=True)
+        assert "is not forgotten yet: its status may still be retained: no broker at localhost" in message
+        assert "then run the same command again" in message
         assert traces(folder) == ["authority/issued.jsonl"]
         with running(folder):
             forget(folder, store_url)
@@ -223,13 +226,15 @@ class TestUnreachablePlace:
     @pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
     def test_store_in_use_queues_erasure(self, folder: FleetFolder, broker: FleetBroker, store_url: str):
         fill(store_url, folder, DEVICE)
-        where = ("--store", store_url, "--broker", folder.path / "aggregator/aggregator_1.toml")
-        with served(*where, "--master-key", folder.path / "aggregator/master.key") as process:
+        options = ("--store", store_url, "--broker", folder.path / "aggregator/aggregator_1.toml")
+        with served(*options, "--master-key", folder.path / "aggregator/master.key") as process:
             process.ready()
             process.process.send_signal(signal.SIGSTOP)
-            said = forget(folder, store_url)
-            assert "store: erasing report numbers of 3 reports is queued, as the store is in use" in said
-            assert "a running aggregator erases them within seconds" in said
+            output = forget(folder, store_url)
+            assert (
+                "store: erasing report numbers of 3 reports is queued, because the store is in use" in output
+            )
+            assert "a running aggregator erases them within seconds" in output
             process.process.send_signal(signal.SIGCONT)
             until(lambda: "files were rewritten" in process.log(), process.log)
             assert process.end() == 0
@@ -256,8 +261,8 @@ class TestUnreachablePlace:
         )
         for statement in grants:
             postgres.execute(statement, database)
-        said = forget(folder, postgres.url(database, "helpdesk"))
-        assert "is queued, as this failed: " in said
+        output = forget(folder, postgres.url(database, "helpdesk"))
+        assert "is queued, because this failed: " in output
         with Store(postgres_url) as store:
             assert queued_erasures(store) == [(FLEET, DEVICE)]
         assert "store: report numbers of 3 reports erased" in forget(folder, postgres_url)
@@ -275,11 +280,11 @@ class TestUnreachablePlace:
             (folder.path / "broker").unlink()
             shutil.copytree(copy, folder.path / "broker")
             before = broker.log()
-            said = forget(folder, store_url)
+            output = forget(folder, store_url)
             assert broker.log() == before
-        assert "broker: the device's connection ended, its status cleared" in said
-        assert "copy broker/ to where the broker has it" in said
-        assert "then run the same command again: until then the board can connect" in said
+        assert "broker: the device's connection ended, its status cleared" in output
+        assert "copy broker/ to where the broker has it" in output
+        assert "then run the same command again, because until then the board can connect" in output
 
 
 class TestNats:
@@ -288,14 +293,14 @@ class TestNats:
         folder = make_nats_fleet(tmp_path / "fleet")
         gone, other = pem_of(folder, DEVICE), pem_of(folder, OTHER)
         fill(store_url, folder, DEVICE)
-        with serving(folder), at(folder, gone) as board, at(folder, other) as stays:
+        with serving(folder), connect_client(folder, gone) as board, connect_client(folder, other) as stays:
             for device, visitor in ((DEVICE, board), (OTHER, stays)):
                 assert visitor.connected()
                 visitor.publish(f"{STATUS}/{device}", b"online", retain=True)
-            said = forget(folder, store_url)
-            assert "broker: reloaded; it ends the device's connections and drops its status" in said
+            output = forget(folder, store_url)
+            assert "broker: reloaded; it ends the device's connections and drops its status" in output
             until(lambda: board.ended, "its connection ends")
-            with at(folder, folder.path / "aggregator/aggregator_1.pem") as reader:
+            with connect_client(folder, folder.path / "aggregator/aggregator_1.pem") as reader:
                 assert reader.connected()
                 reader.subscribe(f"{STATUS}/+")
                 until(lambda: reader.messages, "a status")
@@ -309,7 +314,7 @@ class TestConsent:
         fill(store_url, folder, DEVICE)
         before = traces(folder)
         words = ("provision", "forget", DEVICE, "--folder", ".", "--store", store_url)
-        assert "cannot ask without a terminal, so nothing was forgotten: add --yes" in hushmote(
+        assert "cannot ask without a terminal, so nothing was forgotten; add --yes" in hushmote(
             *words, cwd=folder.path, expect=1
         )
         assert traces(folder) == before
@@ -317,6 +322,6 @@ class TestConsent:
     def test_only_folder_names_command_for_store(
         self, folder: FleetFolder, broker: FleetBroker, store_url: str
     ):
-        said = forget(folder, store_url, "--only-folder")
-        assert f"`hushmote store erase --device {DEVICE}` at the store" in said
+        output = forget(folder, store_url, "--only-folder")
+        assert f"`hushmote store erase --device {DEVICE}` at the store" in output
         assert traces(folder) == []

@@ -23,16 +23,16 @@ def letters(text: str) -> str:
 
 @pytest.mark.parametrize("path", ALL)
 def test_pages_fit_80_columns(path: str):
-    command, shown = ALL[path]
-    assert max(map(len, shown.splitlines())) <= 80
-    assert "…" not in shown
-    assert not path or "-h, --help" in shown
-    assert letters(command.help) in letters(shown)
+    command, help_text = ALL[path]
+    assert max(map(len, help_text.splitlines())) <= 80
+    assert "…" not in help_text
+    assert not path or "-h, --help" in help_text
+    assert letters(command.help) in letters(help_text)
     for param in command.params:
-        assert param.help, f"{path}: {param.name} says nothing"
-        assert letters(param.help) in letters(shown)
+        assert param.help, f"{path}: {param.name} has no help"
+        assert letters(param.help) in letters(help_text)
     for member in getattr(command, "commands", {}).values():
-        assert letters(member.help.partition("\n\n")[0]) in letters(shown)
+        assert letters(member.help.partition("\n\n")[0]) in letters(help_text)
 
 
 @pytest.mark.parametrize("path", ["estimate", "store", "store erase"])
@@ -47,19 +47,19 @@ def test_examples_belong_to_commands():
 @pytest.mark.parametrize("path", LEAVES)
 def test_every_command_has_valid_example(path: str):
     assert EXAMPLES.get(path), f"{path} has no example"
-    command, shown = ALL[path]
+    command, help_text = ALL[path]
     for example in EXAMPLES[path]:
-        assert f"\n    {example}\n" in f"{shown}\n"
+        assert f"\n    {example}\n" in f"{help_text}\n"
         words = shlex.split(example)
         given = ["hushmote", *path.split()]
         assert words[: len(given)] == given
-        # What is missing, misspelled or no value of its option ends this with an error.
+        # A missing or misspelled option, or an invalid value, raises an error.
         command.make_context(words[0], words[len(given) :])
 
 
 @pytest.mark.slow
 def test_bash_completes_commands_options_and_values(tmp_path: Path):
-    asked = ["est", "store ", "provision rotate ", "estimate --qua", "provision device --o"]
+    lines = ["est", "store ", "provision rotate ", "estimate --qua", "provision device --o"]
     script = """
         eval "$(_HUSHMOTE_COMPLETE=source_bash hushmote)"
         complete -p hushmote
@@ -74,16 +74,16 @@ def test_bash_completes_commands_options_and_values(tmp_path: Path):
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     run = subprocess.run(
         ["bash", "--norc", "-c", script],
-        input="\n".join(asked) + "\n",
+        input="\n".join(lines) + "\n",
         cwd=tmp_path,
         env=environment,
         capture_output=True,
         text=True,
         check=True,
     )
-    registered, *found = run.stdout.splitlines()
+    registered, *completions = run.stdout.splitlines()
     assert registered == "complete -o default -F _hushmote_completion hushmote"
-    assert found == [
+    assert completions == [
         "estimate",
         "upgrade backup check seal erase clock merge",
         "broker aggregator new-aggregator door devices ca master signing",

@@ -1,4 +1,4 @@
-"""Labels, units, purposes and board status, written by an attacker who wants to control the terminal."""
+"""Labels, units, purposes and board status from an attacker who wants to control the terminal."""
 
 import io
 import json
@@ -17,11 +17,11 @@ from hushmote.server.service.process import JsonLines, TextLines
 from hushmote.server.store import Description, Store
 from hushmote.simulator import vectorised
 
-# Experiments hold printable ASCII without a backslash; what goes with them on a server may hold anything.
+# Experiments contain printable ASCII without backslashes; their metadata on a server may contain anything.
 LABELS = ["n/a [/x]", "[red]a", "a [b]c[/b]", ":smile:", "[link=x:]", "[/]", "$_$"]
 CONTROLS = "\x1b[2J\x1b]0;x\x07\x9b31m\u202e"
 UNIT = "[/u] \x1b[31m"
-STEERING = {*map(chr, (*range(0x0A), *range(0x0B, 0x20), *range(0x7F, 0xA0), 0x202E))}
+CONTROL_CHARACTERS = {*map(chr, (*range(0x0A), *range(0x0B, 0x20), *range(0x7F, 0xA0), 0x202E))}
 
 TOML = f"""
 name = "mode"
@@ -43,7 +43,7 @@ STATUS |= {"experiments": {}, "refused": {}}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Provide a store with a choice and a number in two windows and fleets, and the files of commands."""
+    """Provide a store with a choice and a number in two windows and fleets, and the commands' files."""
     folder, rng = tmp_path_factory.mktemp("hostile"), np.random.default_rng(5)
     with Store(f"sqlite:///{folder / 'hushmote.sqlite'}") as opened:
         for fleet in ("home", "lab"):
@@ -52,10 +52,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 opened.add_experiment(fleet, payload, description=Description(UNIT, CONTROLS, CONTROLS))
             counts = {}
             for version in opened.experiments(fleet):
-                asked = version.experiment
+                experiment = version.experiment
                 for day in ("2026-11-19", "2026-11-20"):
-                    people = rng.multinomial(20_000, np.full(asked.domain, 1 / asked.domain))
-                    histogram = vectorised.histogram(asked, people, rng)
+                    people = rng.multinomial(20_000, np.full(experiment.domain, 1 / experiment.domain))
+                    histogram = vectorised.histogram(experiment, people, rng)
                     counts |= {(version.id, day, code): int(n) for code, n in enumerate(histogram)}
             with opened.ingest() as transaction:
                 transaction.write({}, counts, {})
@@ -70,7 +70,7 @@ PLAN = ("--devices", "1000", "--epsilon", "1", "--values")
 
 
 def calm(text: str) -> bool:
-    return not STEERING & set(text)
+    return not CONTROL_CHARACTERS & set(text)
 
 
 @pytest.mark.slow
@@ -161,7 +161,7 @@ def test_escapes_text_in_error_messages(command, arguments, folder: Path, monkey
 
 
 def test_answers_escape_text_on_any_console(folder: Path):
-    """Python's users print them on consoles of their own, which read markup."""
+    """Python users may print them on their own consoles, which interpret markup."""
     store = library.open(f"sqlite:///{folder / 'hushmote.sqlite'}")
     estimate = store.fleet("home").experiment("mode").estimate()
     for shown in (estimate, estimate.summary()):
@@ -180,8 +180,8 @@ def test_shows_control_characters_on_one_line():
 
 
 def test_log_entries_are_escaped_single_lines():
-    said = f"the broker answers {CONTROLS}\n2026-11-22 INFO subscribed at mqtt://me:p@ss@host"
-    record = logging.LogRecord("x", logging.WARNING, "x", 1, "%s", (said,), None)
+    message = f"the broker answers {CONTROLS}\n2026-11-22 INFO subscribed at mqtt://me:p@ss@host"
+    record = logging.LogRecord("x", logging.WARNING, "x", 1, "%s", (message,), None)
     for form in (TextLines(), JsonLines()):
         line = form.format(record)
         assert calm(line)

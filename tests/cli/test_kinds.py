@@ -1,4 +1,4 @@
-"""Commands on a store with an experiment of each kind: unsupported questions give one line."""
+"""Commands on a store with an experiment of each kind; unsupported questions give one-line errors."""
 
 import json
 from pathlib import Path
@@ -21,24 +21,24 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(store: Path, monkeypatch: pytest.MonkeyPatch):
-    def of(command: str) -> Run:
+    def command_runner(command: str) -> Run:
         return runner(command, store, monkeypatch)
 
-    return of
+    return command_runner
 
 
 class TestMean:
     @pytest.mark.slow
     def test_is_shown_by_default_without_histogram(self, run):
-        said = json.loads(run("estimate")("delay", "--json"))
-        assert [answer["kind"] for answer in said["answers"]] == ["moments"]
-        mean = said["answers"][0]["rows"][0]
+        result = json.loads(run("estimate")("delay", "--json"))
+        assert [answer["kind"] for answer in result["answers"]] == ["moments"]
+        mean = result["answers"][0]["rows"][0]
         assert mean["name"] == "mean"
         assert mean["low"] < 5 < mean["high"]
-        shown = run("estimate")("delay")
-        assert "share of the fleet" not in shown
+        table = run("estimate")("delay")
+        assert "share of the fleet" not in table
         assert "With four times as many reports (48,000), the intervals would be half as wide." in " ".join(
-            shown.split()
+            table.split()
         )
         days = ("--window", "2026-11-21", "--against", "2026-11-19")
         change = json.loads(run("estimate")("delay", *days, "--json"))
@@ -49,7 +49,7 @@ class TestMean:
 
     @refusals(
         *(
-            (asked, f"hushmote: delay answers only its mean: leave {asked.split()[0]} out\n")
+            (asked, f"hushmote: delay answers only its mean: omit {asked.split()[0]}\n")
             for asked in ("--range 3:", "--quantile 0.5", "--top 3", "--cdf", "--rows 4")
         ),
         command="estimate delay",
@@ -60,24 +60,24 @@ class TestMean:
 
 class TestPair:
     def test_is_shown_by_default(self, run):
-        """With 12,000 reports, the share of crashes given 1.0 is within 10 standard errors of 50%."""
-        said = json.loads(run("estimate")("crash_by_version", "--json"))
-        rows = {row["name"]: row for row in said["answers"][-1]["rows"]}
+        """With 12,000 reports, the crash share given 1.0 is within 10 standard errors of 50%."""
+        result = json.loads(run("estimate")("crash_by_version", "--json"))
+        rows = {row["name"]: row for row in result["answers"][-1]["rows"]}
         (given,) = (row for name, row in rows.items() if "1.0" in name)
         assert abs(given["value"] - 0.5) < 2.5 * (given["high"] - given["low"]) < 0.5
 
 
 class TestTexts:
     def test_are_given_by_name(self, run):
-        said = json.loads(run("estimate")("firmware", "--range", WORDS[0], "--json"))
-        assert said["answers"][0]["rows"][0]["low"] < 0.5 < said["answers"][0]["rows"][0]["high"]
+        result = json.loads(run("estimate")("firmware", "--range", WORDS[0], "--json"))
+        assert result["answers"][0]["rows"][0]["low"] < 0.5 < result["answers"][0]["rows"][0]["high"]
 
     @pytest.mark.slow
     def test_discovers_unlisted(self, run):
-        """6,000 reports of ε = 4, four levels: half of the boards hold 1.0.0, 40 standard errors above 0."""
-        said = json.loads(run("estimate")("crash", "--json"))
-        assert said["answers"][0]["rows"][0]["name"].startswith("1.0.0")
-        assert run("estimate")("crash", "--range", "1.0.0", expect=1).endswith("leave --range out\n")
+        """With 6,000 reports, ε = 4 and four levels, the half holding 1.0.0 is 40 standard errors above 0."""
+        result = json.loads(run("estimate")("crash", "--json"))
+        assert result["answers"][0]["rows"][0]["name"].startswith("1.0.0")
+        assert run("estimate")("crash", "--range", "1.0.0", expect=1).endswith("omit --range\n")
 
 
 class TestListings:
@@ -99,9 +99,9 @@ class TestListings:
         delay = next(i for i, line in enumerate(lines) if "delay" in line)
         assert lines[delay + 1].strip().startswith("Mean: ")
         assert lines[delay + 2].strip().startswith("mean ")
-        said = " ".join(" ".join(lines).split())
+        output = " ".join(" ".join(lines).split())
         only = "firmware answers only the shares of texts that you name: ask it with hushmote estimate."
-        assert only in said
+        assert only in output
 
 
 class TestBeliefs:
@@ -109,9 +109,9 @@ class TestBeliefs:
     def test_need_listable_values(self, run):
         for name in ("firmware", "crash"):
             line = run("epsilon")("--prior", f"{name}@home", expect=1)
-            assert "texts cannot all be listed: give" in line
+            assert "texts cannot all be listed; give" in line
             command, *arguments = line.split(" Example: hushmote ")[1].split()
-            assert "Take ε = " in run(command)(*arguments)
+            assert "Use ε = " in run(command)(*arguments)
         line = run("epsilon")("--prior", "delay@home", expect=1)
         assert line.startswith("hushmote: delay answers only its mean: give another prior")
 

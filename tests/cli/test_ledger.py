@@ -1,4 +1,4 @@
-"""`hushmote ledger`: the remaining reports of a fleet and a board, compared with the client's own ledgers."""
+"""`hushmote ledger`: a fleet's and a board's remaining reports, compared with the clients' ledgers."""
 
 import datetime
 import json
@@ -47,18 +47,18 @@ def receive(store: Store, messages: list[tuple[str, bytes]]) -> None:
 
 
 def calls(client: Any, name: str, wanted: int) -> list[bytes]:
-    made = []
-    while len(made) < wanted:
+    payloads = []
+    while len(payloads) < wanted:
         report = client.report(name, True)
         if report is not None:
             client.sent(report)
-            made.append(report)
-    return made
+            payloads.append(report)
+    return payloads
 
 
 @pytest.fixture
 def url(tmp_path):
-    """Provide a store, and d0 to d3, the boards that reported into it for experiments a and b."""
+    """Provide a store to which boards d0 to d3 have sent reports for experiments a and b."""
     url = f"sqlite:///{tmp_path / 's.sqlite'}"
     with Store(url) as store:
         ask_fleet(store, "home", A)
@@ -66,8 +66,8 @@ def url(tmp_path):
         messages = []
         for i, (of_a, of_b) in enumerate(((0, 6), (1, 0), (4, 2), (3, 1))):
             client = boot(f"d{i}", MemoryStorage())
-            made = calls(client, "a", of_a) + calls(client, "b", of_b)
-            messages += [(f"hushmote/v1/home/report/d{i}", report) for report in made]
+            payloads = calls(client, "a", of_a) + calls(client, "b", of_b)
+            messages += [(f"hushmote/v1/home/report/d{i}", report) for report in payloads]
         receive(store, messages)
     return url
 
@@ -77,30 +77,33 @@ def read(url: str, known: Policy | None = None, boards: int | None = None, devic
         return fleet_ledger.read(store, "home", TODAY, known, boards, devices)
 
 
-MADE = {"d0": (0, 6), "d1": (1, 0), "d2": (4, 2), "d3": (3, 1)}
+REPORTS_MADE = {"d0": (0, 6), "d1": (1, 0), "d2": (4, 2), "d3": (3, 1)}
 
 
 class TestRemainingBudget:
     def test_matches_board_status(self, url):
-        found = read(url, POLICY, devices=MADE)
-        assert found.devices == MADE
-        for device, (of_a, of_b) in MADE.items():
+        remaining = read(url, POLICY, devices=REPORTS_MADE)
+        assert remaining.devices == REPORTS_MADE
+        for device, (of_a, of_b) in REPORTS_MADE.items():
             client = boot(device, MemoryStorage())
             calls(client, "a", of_a)
             calls(client, "b", of_b)
-            own = client.status()["experiments"]
-            assert found.remaining_reports(MADE[device]) == (own["a"]["left"], own["b"]["left"])
+            status = client.status()["experiments"]
+            assert remaining.remaining_reports(REPORTS_MADE[device]) == (
+                status["a"]["left"],
+                status["b"]["left"],
+            )
 
     def test_totals_with_policy_and_silent_boards(self, url):
-        own = {line.budget.experiment.name: line for line in read(url).lines(TODAY)}
-        assert (own["a"].holds, own["a"].total_left, own["a"].silent) == (4, 4 + 3 + 0 + 1, 1)
-        assert own["a"].left_counts == {0: 1, 1: 1, 3: 1, 4: 1}
-        assert (own["b"].holds, own["b"].total_left, own["b"].silent) == (6, 0 + 6 + 4 + 5, 1)
+        lines = {line.budget.experiment.name: line for line in read(url).lines(TODAY)}
+        assert (lines["a"].holds, lines["a"].total_left, lines["a"].silent) == (4, 4 + 3 + 0 + 1, 1)
+        assert lines["a"].left_counts == {0: 1, 1: 1, 3: 1, 4: 1}
+        assert (lines["b"].holds, lines["b"].total_left, lines["b"].silent) == (6, 0 + 6 + 4 + 5, 1)
         under = {line.budget.experiment.name: line for line in read(url, POLICY, boards=10).lines(TODAY)}
         assert (under["a"].total_left, under["a"].boards) == (2 + 3 + 0 + 1 + 6 * 4, 10)
         assert under["b"].total_left == 0 + 6 + 0 + 3 + 6 * 6
 
-    def test_infers_lost_reports_from_later_ones(self, tmp_path):
+    def test_infers_lost_reports_from_later_reports(self, tmp_path):
         url = f"sqlite:///{tmp_path / 's.sqlite'}"
         with Store(url) as store:
             ask_fleet(store, "home", A)
@@ -116,12 +119,12 @@ class TestRemainingBudget:
             report = calls(boot("d9", MemoryStorage(), (cheap,)), "a", 2)[1]
             receive(store, [("hushmote/v1/home/report/d9", report)])
             store.withdraw_experiment("home", "b")
-        found = read(url, devices=["d9"])
-        line = found.lines(TODAY)[0]
+        remaining = read(url, devices=["d9"])
+        line = remaining.lines(TODAY)[0]
         assert (line.budget.cheapest, line.budget.dearest, line.holds) == (500_000, 1_000_000, 8)
-        # It has 6 of a; the server cannot know, and says no more than is certain.
-        assert found.remaining_reports(found.devices["d9"]) == (4, 0)
-        assert found.budgets[1].state == "withdrawn"
+        # The board has 6 reports of a left; the server cannot know, so it states only what is certain.
+        assert remaining.remaining_reports(remaining.devices["d9"]) == (4, 0)
+        assert remaining.budgets[1].state == "withdrawn"
         output = ledger("--store", url).output
         assert "a: versions differ in ε" in output
         assert "withdrawn" in output
@@ -138,7 +141,7 @@ class TestRemainingBudget:
 
     def test_dates_follow_from_rate_and_shared_lifetime(self):
         def days(made_b: int, known: Policy | None):
-            """Days until boards that report once a day to both experiments are silent."""
+            """Return the days until boards that report daily to both experiments fall silent."""
             yesterday = TODAY - datetime.timedelta(1)
             experiments = [
                 boot("x", MemoryStorage()).enroll(p) for p in (A.replace(b'"every": 2', b'"every": 1'), B)
@@ -151,25 +154,28 @@ class TestRemainingBudget:
             return [(line.dry - TODAY).days for line in lines if line.dry]
 
         assert days(0, None) == [4, 6]
-        assert days(0, POLICY) == [3, 4]  # Σε is 1.5 a day: 4.5 after three, 5 with one of 0.5 more
+        assert days(0, POLICY) == [
+            3,
+            4,
+        ]  # Σε is 1.5 a day: 4.5 after three days, and 5 after another report of 0.5
         assert days(2, POLICY) == [3, 3]
 
 
 class TestOutput:
     def test_table_fits_80_columns_and_states_unknowns(self, url, tmp_path):
         (tmp_path / "main.py").write_text(policy.policy_statement(POLICY))
-        found = ledger("--store", url, "--policy", str(tmp_path / "main.py"), "--device", "d3")
-        assert found.exit_code == 0, found.output
-        assert "the devices' own ledgers may be further" in " ".join(found.output.split())
-        assert "d3" in found.output
-        assert max(map(len, found.output.splitlines())) <= 80
+        result = ledger("--store", url, "--policy", str(tmp_path / "main.py"), "--device", "d3")
+        assert result.exit_code == 0, result.output
+        assert "the devices' own ledgers may show more" in " ".join(result.output.split())
+        assert "d3" in result.output
+        assert max(map(len, result.output.splitlines())) <= 80
 
     def test_json_has_every_number(self, url):
         fields = json.loads(ledger("--store", url, "--device", "d1", "--json").output)
         first = fields["experiments"][0]
         assert (first["experiment"], first["left"], first["left_counts"]["0"]) == ("a", 8, 1)
         assert fields["devices"]["d1"]["a"] == {"made": 1, "left": 3}
-        assert first["per_day"] is None  # nothing but today, which is not over
+        assert first["per_day"] is None  # only today exists, and it is not over
 
     @pytest.mark.slow
     def test_writes_plot_before_rate_is_known(self, url, tmp_path):
@@ -180,17 +186,21 @@ class TestOutput:
         ("arguments", "error", "text"),
         [
             (("--fleet", "nope"), UsageError, "s.sqlite; its fleets: home"),
-            (("--per-day", "1"), UsageError, "--per-day needs --status"),
-            (("--devices", "1"), UsageError, "devices have reported: --devices is all that are in the field"),
-            (("--status", "-", "--devices", "3"), UsageError, "leave them out, or leave out --status"),
+            (("--per-day", "1"), UsageError, "--per-day requires --status"),
+            (
+                ("--devices", "1"),
+                UsageError,
+                "--devices must be the number of all devices",
+            ),
+            (("--status", "-", "--devices", "3"), UsageError, "omit them, or omit --status"),
             (("--plot", "l.txt"), UsageError, "must end in .png or .pdf or .svg"),
         ],
         ids=["unknown fleet", "rate", "too few devices", "devices with status", "plot"],
     )
     def test_contradictory_options_give_one_line(self, url, arguments, error, text):
-        found = ledger("--store", url, *arguments).exception
-        assert isinstance(found, error)
-        assert text in str(found)
+        exception = ledger("--store", url, *arguments).exception
+        assert isinstance(exception, error)
+        assert text in str(exception)
 
 
 class TestBoardStatus:
@@ -200,21 +210,21 @@ class TestBoardStatus:
         (tmp_path / "policy.py").write_text(policy.policy_statement(POLICY))
         for text in (json.dumps(client.status()), f"boot\n{client.status()}\n"):
             arguments = ("--status", "-", "--policy", str(tmp_path / "policy.py"), "--per-day", "0.5")
-            found = CliRunner().invoke(app, ["ledger", *arguments], input=text)
-            assert found.exit_code == 0, found.output
-            assert "2 days" in found.output
-            assert "Σε = 3 of 5" in found.output
+            result = CliRunner().invoke(app, ["ledger", *arguments], input=text)
+            assert result.exit_code == 0, result.output
+            assert "2 days" in result.output
+            assert "Σε = 3 of 5" in result.output
             fields = CliRunner().invoke(app, ["ledger", *arguments, "--json"], input=text).output
-            said = json.loads(fields)
-            a, b = said["experiments"]
-            assert (said["sum"], said["squares"], a["epsilon"], b["epsilon"]) == (3, 3, 1, None)
+            status = json.loads(fields)
+            a, b = status["experiments"]
+            assert (status["sum"], status["squares"], a["epsilon"], b["epsilon"]) == (3, 3, 1, None)
             assert (a["made"], a["left"], a["days_left"]) == (3, 1, 2.0)
             assert (b["state"], b["left"]) == ("absent", None)
 
     def test_shows_locked_board(self):
         locked: Any = Client(asdict(POLICY), MemoryStorage(), device_id="d")
-        found = CliRunner().invoke(app, ["ledger", "--status", "-"], input=json.dumps(locked.status()))
-        assert "no reports: locked: no ledger; provision this board" in found.output
+        result = CliRunner().invoke(app, ["ledger", "--status", "-"], input=json.dumps(locked.status()))
+        assert "no reports: locked: no ledger; provision this board" in result.output
 
     @pytest.mark.parametrize(
         "text", ["", "x", "[]", "{}", '{"locked": 1}', "{" * 1000, '{"experiments": {"a": 1}}']

@@ -1,4 +1,4 @@
-"""The command line as a user sees it: real processes, a real broker, one line for every mistake."""
+"""The command line as a user sees it, with real processes, a real broker and one-line errors."""
 
 import json
 import subprocess
@@ -28,10 +28,12 @@ def door(tmp_path: Path) -> Path:
 
 
 class TestExperiment:
-    def test_expired_one_is_not_added(self, door: Path):
+    def test_expired_experiment_is_rejected(self, door: Path):
         old = {"old.toml": DOOR.replace("9999-12-31", "2020-01-01")}
         Refusal("experiment add old.toml --open", "expired on 2020-01-01", old).check(door)
-        assert "its last day, which is over" in hushmote("experiment", "show", "old.toml", cwd=door)
+        assert "at the end of 2020-01-01 (has expired)" in hushmote(
+            "experiment", "show", "old.toml", cwd=door
+        )
 
     def test_total_cannot_be_raised(self, door: Path):
         hushmote("experiment", "add", "door.toml", "--open", cwd=door)
@@ -40,11 +42,11 @@ class TestExperiment:
         listed = json.loads(hushmote("experiment", "list", "--json", cwd=door))
         assert [(line["name"], line["cap"], line["current"]) for line in listed] == [("door_open", 2, True)]
 
-    def test_show_prints_payload_of_boards(self, door: Path):
-        shown = json.loads(hushmote("experiment", "show", "door.toml", "--json", cwd=door))
-        assert json.loads(shown["payload"])["epsilon"] == 2_000_000
-        assert shown["authenticated_report_bytes"] == 18
-        assert shown["payload"] in hushmote("experiment", "show", "door.toml", cwd=door)
+    def test_show_prints_boards_payload(self, door: Path):
+        result = json.loads(hushmote("experiment", "show", "door.toml", "--json", cwd=door))
+        assert json.loads(result["payload"])["epsilon"] == 2_000_000
+        assert result["authenticated_report_bytes"] == 18
+        assert result["payload"] in hushmote("experiment", "show", "door.toml", cwd=door)
 
 
 class TestRuns:
@@ -53,7 +55,7 @@ class TestRuns:
             return hushmote("simulate", "door.toml", "--population", "weights:7:3", "--json", *more, cwd=door)
 
         assert run("--seed", "5") == run("--seed", "5")
-        assert run() != run()  # the same estimate from 100,000 devices: 1 chance in some 300
+        assert run() != run()  # equal with a probability of about 1 in 300
         faithful = ("--faithful", "--devices", "200", "--seed", "5")
         assert run(*faithful) == run(*faithful)
 
@@ -77,21 +79,21 @@ class TestRuns:
                     readings = [i % 4 == 0 for i in range(300)]
                     gateways.deliver(fleet, fleet.round({"door_open": readings}))
 
-                def counted() -> dict[str, Any]:
+                def status() -> dict[str, Any]:
                     return json.loads(hushmote("status", "--json", cwd=door))["experiments"][0]
 
-                until(lambda: counted()["reports"] == 300, "300 reports counted")
+                until(lambda: status()["reports"] == 300, "300 reports counted")
                 server.terminate()
                 log = server.communicate(timeout=WAIT_S)[1]
         assert server.returncode == 0, log
         assert "stopped: 300 reports accepted; rejected: none" in log
-        assert counted()["devices"] == 300
+        assert status()["devices"] == 300
         assert not any(device in log for device in fleet.ids)
-        found = json.loads(hushmote("estimate", "door_open", "--fleet", "cold", "--json", cwd=door))
-        assert found["reports"] == 300
-        rows = found["answers"][0]["rows"]
+        result = json.loads(hushmote("estimate", "door_open", "--fleet", "cold", "--json", cwd=door))
+        assert result["reports"] == 300
+        rows = result["answers"][0]["rows"]
         assert [row["name"] for row in rows] == ["no", "yes"]
-        # ε = 2 keeps the truth with probability 0.88: the estimate's error is 0.033, six of them 2e-9.
+        # ε = 2 keeps the truth with probability 0.88. The standard error is 0.033; six have probability 2e-9.
         assert abs(rows[1]["value"] - 0.25) < 6 * 0.033
         text = hushmote("estimate", "door_open", "--fleet", "cold", "--plot", "door.png", cwd=door)
         assert "300 reports" in text
@@ -101,15 +103,16 @@ class TestRuns:
         hushmote("estimate", "door_open", "--fleet", "cold", "--quantile", "0.5", cwd=door, expect=1)
 
     def test_demo_counts_every_reading_and_covers_truth(self, tmp_path: Path):
-        """On the broker that `demo` takes unasked: mosquitto where it is installed."""
-        found = json.loads(hushmote_process("demo", "--devices", "1500", "--json", cwd=tmp_path))
-        assert found["reports"] == 1500
-        assert found["report_bytes"] == 19
-        assert found["intervals"] == 20
-        # Each interval misses 1 time in 20: nine or more of 20 independent ones 2e-7; correlated by rows, so
-        # that the bound here is loose: fewer than 6 hits of 20 has less than 1e-12.
-        assert found["intervals_that_hold_the_truth"] >= 6
-        assert Path(tmp_path / found["plot"]).stat().st_size > 20_000
+        """It uses the default broker: mosquitto if it is installed."""
+        result = json.loads(hushmote_process("demo", "--devices", "1500", "--json", cwd=tmp_path))
+        assert result["reports"] == 1500
+        assert result["report_bytes"] == 19
+        assert result["intervals"] == 20
+        # Each interval misses 1 time in 20; nine or more of 20 independent intervals miss with probability
+        # 2e-7. These are correlated within rows, so the bound is loose: under 6 hits of 20 have less than
+        # 1e-12.
+        assert result["intervals_that_hold_the_truth"] >= 6
+        assert Path(tmp_path / result["plot"]).stat().st_size > 20_000
 
 
 class TestBrokerUrl:
@@ -118,9 +121,9 @@ class TestBrokerUrl:
         assert (address.host, address.port) == ("broker.example", 1884)
         assert (address.username, address.password) == ("ann", "p@ss")
         assert parse_broker_url("mqtt://broker.example").port == 1883
-        for wrong in ("broker.example", "tcp://x", "mqtt://", "mqtt://x:99999", "mqtt://x/path"):
+        for url in ("broker.example", "tcp://x", "mqtt://", "mqtt://x:99999", "mqtt://x/path"):
             with fails("a broker is written mqtt", BrokerUrlError):
-                parse_broker_url(wrong)
+                parse_broker_url(url)
 
 
 class TestReadme:
@@ -139,10 +142,10 @@ class TestRefusals:
         ("status", "there is no store at hushmote.sqlite"),
         ("experiment show none.toml", "cannot read none.toml: No such file"),
         ("experiment add door.toml", "fleet home is new: add --keys"),
-        ("status --store mysql://x/y", "a store is sqlite:///path"),
+        ("status --store mysql://x/y", "a store must be sqlite:///path"),
         ("simulate door.toml --population normal:1:2", "number"),
         ("simulate door.toml --population file:no.csv:x", "cannot read no.csv"),
-        ("simulate door.toml --population file:no.csv", "readings are in file:FILE:COLUMN"),
+        ("simulate door.toml --population file:no.csv", "for recorded readings, write file:FILE:COLUMN"),
         ("demo --devices 0", "--devices must be from 100 to 26115"),
         ("demo --broker mqtt://127.0.0.1:1", "no broker at 127.0.0.1:1"),
         ("demo --broker rabbit", "a broker is written mqtt"),
@@ -162,8 +165,8 @@ class TestRefusals:
 
     @pytest.mark.slow
     @refusals(
-        ("study ranges --quick --out=file/x", "cannot make the folder file"),
-        ("demo --out file", "cannot make the folder file"),
+        ("study ranges --quick --out=file/x", "cannot create the folder file"),
+        ("demo --out file", "cannot create the folder file"),
         files={"file": ""},
     )
     def test_names_unusable_folder_before_work(self, refusal: Refusal, tmp_path: Path):

@@ -1,4 +1,4 @@
-"""`hushmote mechanisms`: every registered mechanism, in a table of 80 columns and in JSON."""
+"""`hushmote mechanisms`: every registered mechanism, in an 80-column table and in JSON."""
 
 import json
 import shlex
@@ -25,9 +25,9 @@ def _eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(line: str) -> str:
-    done = CliRunner().invoke(app, shlex.split(line))
-    assert done.exit_code == 0, done.output + repr(done.exception)
-    return done.stdout
+    result = CliRunner().invoke(app, shlex.split(line))
+    assert result.exit_code == 0, result.output + repr(result.exception)
+    return result.stdout
 
 
 def auto_of(word: str) -> str:
@@ -49,7 +49,7 @@ class TestListing:
 
     def test_registered_mechanism_appears(self, monkeypatch: pytest.MonkeyPatch):
         class Mine(Direct):
-            """The truth in words of its own.
+            """Return the truth.
 
             Auto: nothing. Citation: this test.
             """
@@ -63,7 +63,7 @@ class TestListing:
 
 
 class TestAuto:
-    """Each mechanism is picked for what its file says under "Auto"."""
+    """Each mechanism is chosen for the purpose stated under "Auto" in its docstring."""
 
     @pytest.mark.parametrize(
         ("workload", "words", "purpose"),
@@ -92,7 +92,7 @@ class TestAuto:
         assert choose(16, 4_000_000, FREQUENCIES).mechanism == "grr"
         assert choose(16, 500_000, FREQUENCIES).mechanism == "olh"
 
-    def test_two_readings_at_once(self):
+    def test_pairs_of_readings(self):
         pairs = Workload("tables", shape=(8, 8))
         assert choose(64, 1_000_000, pairs).mechanism == "views"
         assert "two or more readings" in auto_of("views")

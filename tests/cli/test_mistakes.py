@@ -1,4 +1,4 @@
-"""The command line around the commands: help that loads little, errors without a traceback."""
+"""The command line around the commands: fast help, and errors without a traceback."""
 
 import contextlib
 import inspect
@@ -19,7 +19,7 @@ from hushmote.cli import main as cli
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {"numpy", "scipy", "sqlalchemy", "matplotlib", "pydantic", "paho", "cryptography", "uvicorn"}
-# Runs one line after another, and prints below what each prints the names of the modules loaded by then.
+# Runs one line after another, and prints the loaded modules after each line's output.
 LOADED = """
 import contextlib, sys
 from hushmote.__main__ import main
@@ -47,8 +47,12 @@ def start(*arguments: str, cwd: Path, program: tuple[str, ...] = ("-m", "hushmot
 
 PICTURES = {"matplotlib", "pandas"}
 NUMBERS = {"numpy", "scipy", "sqlalchemy", *PICTURES}
-OF_A_STORE = (NUMBERS - {"sqlalchemy"}) | {"sqlalchemy.dialects.postgresql", "rich", "hushmote.simulator"}
-WHOLE = {
+UNUSED_BY_STORE_COMMANDS = (NUMBERS - {"sqlalchemy"}) | {
+    "sqlalchemy.dialects.postgresql",
+    "rich",
+    "hushmote.simulator",
+}
+RARELY_NEEDED = {
     "scipy.special",
     "scipy.fft",
     "scipy.stats",
@@ -90,15 +94,15 @@ class TestImports:
         room = ROOT / "examples/room_temp.toml"
         hushmote("simulate", str(room), "--devices", "300", "--days", "3", "--to", store, cwd=tmp_path)
         (refused,) = modules(f"estimate nothing --store {store}", cwd=tmp_path)
-        assert not OF_A_STORE & refused
+        assert not UNUSED_BY_STORE_COMMANDS & refused
         for line in ("status", "estimate room_temp"):
             (loaded,) = modules(f"{line} --store {store}", cwd=tmp_path)
             assert "scipy.special._ufuncs" in loaded
-            assert not (WHOLE | PICTURES) & loaded
+            assert not (RARELY_NEEDED | PICTURES) & loaded
 
 
 def modules(*lines: str, cwd: Path) -> list[set[str]]:
-    """Names of the modules that one process has loaded after each of these lines."""
+    """Return the modules that one process has loaded after each of these lines."""
     run = start(*lines, cwd=cwd, program=("-c", LOADED), stdout=subprocess.PIPE)
     printed = run.communicate()[0].splitlines()
     return [set(line.split()) for line in printed if line.startswith("LOADED ")]
@@ -111,16 +115,16 @@ class TestNoArguments:
 
 
 class TestHelp:
-    def test_version_is_that_of_package(self, tmp_path: Path):
+    def test_version_matches_package(self, tmp_path: Path):
         assert hushmote("--version", cwd=tmp_path) == "hushmote 0.1.0\n"
 
     @pytest.mark.parametrize("name", cli.COMMANDS)
     def test_summary_matches_command(self, name: str):
         loaded, line = cli.load(name), cli.COMMANDS[name][1]
         assert loaded.name == name
-        own = loaded.help if loaded.callback is None else inspect.getdoc(loaded.callback)
-        assert own is not None
-        assert " ".join(own.split("\n\n")[0].split()) == line
+        summary = loaded.help if loaded.callback is None else inspect.getdoc(loaded.callback)
+        assert summary is not None
+        assert " ".join(summary.split("\n\n")[0].split()) == line
 
     def test_lists_every_command(self, tmp_path: Path):
         page = hushmote("--help", cwd=tmp_path)
@@ -160,12 +164,12 @@ class TestRefusals:
         ("experiment show noise", "cannot read noise"),
         ("status --store sqlite:///no/x", "no does not exist; create it"),
         ("status --store sqlite:///.", "it is a folder"),
-        ("status --store sqlite:///noise", "not an SQLite database"),
+        ("status --store sqlite:///noise", "not a SQLite database"),
         ("store check nonsense", "not a store: write"),
         ("store merge sqlite:///a sqlite:///b", "there is no store at a"),
         ("study curves --output no/x.png", "cannot write no/x.png"),
         ("study curves --output x.txt", "must end in .png or .pdf or .svg"),
-        ("budget compare --total nan --reports 3", "a number above 0"),
+        ("budget compare --total nan --reports 3", "a positive number"),
         ("epsilon 10 --epsilon inf", "millionths above 0, not inf"),
         ("study composition --epsilon=nan", "millionths above 0, not nan"),
         ("study central --records=1e400,2 --risk=1/2", "a number is too large"),
@@ -176,7 +180,7 @@ class TestRefusals:
         ("ledger --status no", "cannot read no"),
         ("ledger --policy noise", "cannot read noise"),
         ("flash /dev/nope door.toml", "door.toml is not JSON"),
-        ("provision fleet f --host 'a b'", "host 'a b' must be a DNS name"),
+        ("provision fleet f --host 'a b'", "host 'a b' must be a lowercase DNS name"),
         ("provision list --folder no", "no is not a fleet's folder"),
         ("provision rotate devices", "give the fleet's folder"),
         ("provision list --allow @noise", "must contain one device id per line"),
@@ -202,15 +206,15 @@ window = "day"
 rule = "sum"
 cap = 4.0
 """
-TO_BROKER = "--wifi-ssid any --broker mqtt://localhost"
+BROKER_OPTIONS = "--wifi-ssid any --broker mqtt://localhost"
 WIFI = {"HUSHMOTE_WIFI_PASSWORD": "any-password"}
-OF_FLEET = "--fleet home --master-key master.key"
-WRITTEN = "a broker is written mqtt://[user@]host[:port]"
+FLEET_OPTIONS = "--fleet home --master-key master.key"
+BROKER_FORMAT = "a broker is written mqtt://[user@]host[:port]"
 
 
 @pytest.fixture(scope="module")
 def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Provide a folder as the first steps leave it: an experiment, keys, a board's settings, a store."""
+    """Provide a folder after the first steps: an experiment, keys, a board's settings and a store."""
     folder = tmp_path_factory.mktemp("newcomer")
     (folder / "room.toml").write_text(QUESTION)
     (folder / "notes.txt").write_text("hello")
@@ -218,13 +222,13 @@ def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     hushmote("experiment", "add", "room.toml", "--fleet", "home", "--keys", cwd=folder)
     month = "simulate room.toml --devices 300 --days 2 --to sqlite:///hushmote.sqlite"
     hushmote(*month.split(), cwd=folder)
-    device = f"provision device desk {OF_FLEET} {TO_BROKER}"
+    device = f"provision device desk {FLEET_OPTIONS} {BROKER_OPTIONS}"
     hushmote(*device.split(), cwd=folder, environment=WIFI)
     return folder
 
 
 class TestNewcomer:
-    """Mistakes of a user's first hour, and the line that corrects each of them."""
+    """A new user's mistakes, and the line that corrects each."""
 
     @refusals(
         ("server", "Did you mean 'serve'?"),
@@ -240,7 +244,7 @@ class TestNewcomer:
         ("simulate room.toml --rows 0", "must be 1 or more, not '0'"),
         status=2,
     )
-    def test_wrong_options_name_the_right_ones(self, refusal: Refusal, newcomer: Path):
+    def test_wrong_options_name_the_right_options(self, refusal: Refusal, newcomer: Path):
         refusal.check(newcomer)
 
     @refusals(
@@ -253,37 +257,37 @@ class TestNewcomer:
         ("serve --master-key mastr.key", "did you mean master.key?"),
         ("serve --master-key room.toml", "a master key of exactly 64 hex digits"),
         ("provision keys master.key", "master.key exists"),
-        (f"provision device desk {OF_FLEET} {TO_BROKER}", "desk.settings.json exists"),
-        (f"provision device Desk {OF_FLEET} {TO_BROKER}", "must be 1 to 32 of a-z, 0-9 and -"),
-        (f"provision device x --fleet home {TO_BROKER}", "--master-key FILE for a fleet with keys"),
-        ("provision device x --folder home", "make one with `hushmote provision fleet home"),
+        (f"provision device desk {FLEET_OPTIONS} {BROKER_OPTIONS}", "desk.settings.json exists"),
+        (f"provision device Desk {FLEET_OPTIONS} {BROKER_OPTIONS}", "must be 1 to 32 of a-z, 0-9 and -"),
+        (f"provision device x --fleet home {BROKER_OPTIONS}", "--master-key FILE for a keyed fleet"),
+        ("provision device x --folder home", "create one with `hushmote provision fleet home"),
         ("provision fleet f --host http://a.example", "without a port or wildcard"),
         ("status --store hushmote.sqlite", "write sqlite:///path"),
         ("status --store sqlite:///other.sqlite", "there is no store at other.sqlite"),
-        ("status --broker mqtt://localhost:1", "(Connection refused): start one or correct it"),
-        ("serve --broker localhost", WRITTEN),
-        ("serve --broker http://localhost", WRITTEN),
-        ("serve --broker mqtt://localhost:99999", f"{WRITTEN}, the port from 1 to 65535"),
+        ("status --broker mqtt://localhost:1", "(Connection refused); start one or correct the address"),
+        ("serve --broker localhost", BROKER_FORMAT),
+        ("serve --broker http://localhost", BROKER_FORMAT),
+        ("serve --broker mqtt://localhost:99999", f"{BROKER_FORMAT}, the port from 1 to 65535"),
         ("serve --broker mqtt://u:secret@localhost", "HUSHMOTE_BROKER_PASSWORD_FILE"),
         ("serve", "fleet home is keyed: give its master key"),
         ("estimate room_temp", "name one fleet in this store; its fleets: home, simulated"),
         ("estimate room_tmp --fleet home", "its experiments: room_temp"),
         ("estimate room_temp --fleet hme", "its fleets: home, simulated"),
         ("estimate room_temp --fleet home", "an estimate needs 2"),
-        ("estimate room_temp --fleet simulated --range 24", "a range reads low:high"),
-        ("estimate room_temp --fleet simulated --quantile 95", "a quantile is between 0 and 1"),
-        ("estimate room_temp --fleet home --last week", "a length of time reads 7d"),
+        ("estimate room_temp --fleet simulated --range 24", "a range must be low:high"),
+        ("estimate room_temp --fleet simulated --quantile 95", "a quantile must be between 0 and 1"),
+        ("estimate room_temp --fleet home --last week", "a length of time must look like 7d"),
         ("estimate room_temp --fleet home --output x.gif", "must end in .csv or"),
         ("experiment withdraw room_tmp --fleet home", "its experiments: room_temp"),
         ("experiment add room.toml --fleet Home --keys", "name 'Home' must be 1 to 32 of a-z"),
         ("experiment add room.toml --fleet home --open", "fleet home is keyed"),
         ("experiment add room.toml --fleet new", "add --keys (reports carry tags) or --open"),
-        ("plan --devices 20000 --values 64 --error 1,5", "such as 0.01, or 0.5°C: not '1,5'"),
-        ("plan --devices 20000 --values 64 --error 5%", "±5 points is --error 0.05"),
+        ("plan --devices 20000 --values 64 --error 1,5", "such as 0.01 or 0.5°C, not '1,5'"),
+        ("plan --devices 20000 --values 64 --error 5%", "write ±5 points as --error 0.05"),
         ("plan --devices 20000 --values 64", "add epsilon (2 is a common choice) or error"),
-        ("epsilon 64 --epsilon 2000000", "boards count millionths, here write 2"),
+        ("epsilon 64 --epsilon 2000000", "boards count in millionths, but here write 2"),
         ("epsilon 64 --risk 5%", "a number such as 0.25 or 1/4"),
-        ("simulate room.toml --population gauss:19:3", "there are uniform, normal,"),
+        ("simulate room.toml --population gauss:19:3", "choose from uniform, normal,"),
         ("simulate room.toml --to hushmote.sqlite", "write sqlite:///path"),
         ("demo --devices 5", "from 100 to 26115"),
         environment=WIFI,
@@ -295,7 +299,7 @@ class TestNewcomer:
         ("right", "wrong", "words"),
         [
             ("epsilon = 1.0", "epsilon = 1,0", "line 11: write a number with a point"),
-            ("epsilon = 1.0", "epsilon = 1000000", "boards count millionths, here write 1"),
+            ("epsilon = 1.0", "epsilon = 1000000", "boards count in millionths, but here write 1"),
             ("epsilon = 1.0", "epsilom = 1.0", "did you mean epsilon?"),
             ("9999-12-31", "31.12.2030", "write a date as 2027-12-31"),
             ("9999-12-31", '"31.12.2030"', "a date such as 2027-12-31, not '31.12.2030'"),
@@ -321,10 +325,10 @@ class TestNewcomer:
         "line", ["serve --master-key master.key", "page", "door --broker mqtt://localhost:1"]
     )
     def test_names_port_in_use(self, line: str, newcomer: Path):
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            where = f"127.0.0.1:{taken.getsockname()[1]}"
-            error = hushmote(*line.split(), "--http", where, cwd=newcomer, expect=1)
-        assert f"cannot listen at {where}" in error
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            address = f"127.0.0.1:{server.getsockname()[1]}"
+            error = hushmote(*line.split(), "--http", address, cwd=newcomer, expect=1)
+        assert f"cannot listen at {address}" in error
         assert "choose another address with --http" in error
 
 
@@ -337,7 +341,10 @@ class TestSystemErrors:
                 "cannot read or write secret: Permission denied",
             ),
             (MemoryError(), "a number is too large"),
-            (UnicodeEncodeError("ascii", "ε", 0, 1, "no"), "ascii, has no ε: set PYTHONIOENCODING=utf-8"),
+            (
+                UnicodeEncodeError("ascii", "ε", 0, 1, "no"),
+                "ascii cannot represent ε; set PYTHONIOENCODING=utf-8",
+            ),
             (typer.Abort(), "interrupted"),
         ],
         ids=["permission", "memory", "encoding", "abort"],
@@ -373,7 +380,7 @@ class TestSystemErrors:
     def test_control_c_gives_one_line_and_status_130(self, door: Path):
         question = door / "waits.toml"
         os.mkfifo(question)
-        # A shell's background job, as a test run may be, has its children ignore SIGINT.
+        # Children of a shell's background job, as a test run may be, ignore SIGINT.
         run = start(
             *("simulate", "waits.toml", "--population", "zipf:1", "--devices", "10"),
             cwd=door,
@@ -381,16 +388,16 @@ class TestSystemErrors:
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         opened: list[int] = []
-        until(lambda: run.poll() is not None or opens(question, opened), "it is loaded and reads")
+        until(lambda: run.poll() is not None or opens(question, opened), "the command reads the file")
         run.send_signal(signal.SIGINT)
-        # A signal just before read() does not interrupt it; the end of the file lets Python see the signal.
+        # A signal just before read() does not interrupt it; closing the file lets Python handle the signal.
         os.close(opened[0])
         assert run.communicate(timeout=WAIT_S)[1] == "hushmote: stopped by Ctrl-C\n"
         assert run.returncode == 130
 
 
 def opens(fifo: Path, opened: list[int]) -> bool:
-    """Whether someone reads it, which then waits for what this end writes."""
-    with contextlib.suppress(OSError):  # ENXIO: nobody yet
+    """Return whether a reader has opened the FIFO and waits for data."""
+    with contextlib.suppress(OSError):  # ENXIO: no reader yet
         opened.append(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
     return bool(opened)

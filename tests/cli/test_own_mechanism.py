@@ -1,4 +1,4 @@
-"""A custom mechanism, from the analyst's file to the answer, with nothing loaded beforehand."""
+"""A custom mechanism, from the analyst's file to the answer, in a new process."""
 
 import datetime
 import json
@@ -45,7 +45,7 @@ cap = 8
 
 @pytest.fixture
 def cups(tmp_path: Path) -> Path:
-    """Provide a folder with an experiment by the documents' example mechanism, and its two files."""
+    """Provide a folder with an experiment that uses the documented example mechanism, and its two files."""
     for path in EXAMPLES.glob("unary*.py"):
         shutil.copy(path, tmp_path)
     (tmp_path / "cups.toml").write_text(CUPS)
@@ -54,7 +54,7 @@ def cups(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    """Provide the command line of a new process, in which only the shipped mechanisms can be found."""
+    """Provide the command line of a new process that knows only the shipped mechanisms."""
     monkeypatch.setattr(sys, "path", [path for path in sys.path if Path(path).resolve() != EXAMPLES])
     modules = {path.stem: sys.modules.get(path.stem) for path in EXAMPLES.glob("*.py")}
     known = [vars(ldp_client)["MECHANISMS"], vars(ldp_client)["TYPES"]]
@@ -92,7 +92,7 @@ SKETCHES = {
 
 @pytest.fixture
 def sketch(tmp_path: Path, request: pytest.FixtureRequest) -> tuple[Path, str]:
-    """Provide a folder with the examples' sketches, a list of words and sketch.toml, and its kind."""
+    """Provide a folder with the example sketches, a word list and sketch.toml, and the sketch's kind."""
     for path in EXAMPLES.glob("*.py"):
         shutil.copy(path, tmp_path)
     reading, word, parameters = SKETCHES[request.param]
@@ -113,8 +113,8 @@ class TestApproximateAnswers:
 
     @pytest.mark.parametrize("sketch", SKETCHES, indirect=True)
     def test_are_marked_in_a_simulation(self, sketch: tuple[Path, str], fresh: Run):
-        folder, of = sketch
-        population = "weights:5:3:1:1" if of == "hcms" else "zipf:1:list.txt"
+        folder, kind = sketch
+        population = "weights:5:3:1:1" if kind == "hcms" else "zipf:1:list.txt"
         simulated = (
             "simulate",
             "sketch.toml",
@@ -125,17 +125,17 @@ class TestApproximateAnswers:
             "--seed",
             "1",
         )
-        shown = " ".join(fresh(*simulated, cwd=folder).split())
-        assert self.NOTE in shown
-        assert ", approximate" in shown
-        assert "halve" not in shown
+        output = " ".join(fresh(*simulated, cwd=folder).split())
+        assert self.NOTE in output
+        assert ", approximate" in output
+        assert "halve" not in output
         result = json.loads(fresh(*simulated, "--json", cwd=folder))
-        rows = result["discovery" if of == "sfp" else "candidates" if "text" in of else "histogram"]
+        rows = result["discovery" if kind == "sfp" else "candidates" if "text" in kind else "histogram"]
         assert [row["name"] for row in rows[:3]] == (
             ["cab", "headac…", "bad"]
-            if of == "sfp"
+            if kind == "sfp"
             else ["cab", "headache", "bad"]
-            if "text" in of
+            if "text" in kind
             else [*"abc"]
         )
         assert all(row["truth"] is not None for row in rows)
@@ -144,26 +144,26 @@ class TestApproximateAnswers:
 
     @pytest.mark.parametrize("sketch", SKETCHES, indirect=True)
     def test_are_marked_in_tables_findings_and_files(self, sketch: tuple[Path, str], fresh: Run):
-        folder, of = sketch
+        folder, kind = sketch
         store = ("--store", "sqlite:///s.sqlite")
-        population = () if of == "hcms" else ("--population", "zipf:1:list.txt")
+        population = () if kind == "hcms" else ("--population", "zipf:1:list.txt")
         filled = ("simulate", "sketch.toml", "--devices", "20000", "--days", "2", "--seed", "1")
         fresh(*filled, *population, "--to", store[1], cwd=folder)
-        named = ("--range", "cab", "--range", "bad") if "text" in of else ()
-        asked = ("estimate", "sketch", *store, *named)
-        shown = " ".join(fresh(*asked, cwd=folder).split())
-        assert self.NOTE in shown
-        reply = json.loads(fresh(*asked, "--json", cwd=folder))
+        named = ("--range", "cab", "--range", "bad") if "text" in kind else ()
+        command = ("estimate", "sketch", *store, *named)
+        output = " ".join(fresh(*command, cwd=folder).split())
+        assert self.NOTE in output
+        reply = json.loads(fresh(*command, "--json", cwd=folder))
         assert reply["approximate"] is True
         assert all(answer["approximate"] for answer in reply["answers"])
         if not named:
             assert ", approximate, " in reply["finding"]
             assert all(finding["approximate"] for finding in reply["findings"])
-        fresh(*asked, "--output", "table.csv", "--output", "picture.svg", cwd=folder)
+        fresh(*command, "--output", "table.csv", "--output", "picture.svg", cwd=folder)
         header, first, *_ = (folder / "table.csv").read_text().splitlines()
         assert dict(zip(header.split(","), first.split(","), strict=True))["approximate"] == "True"
         status = fresh("status", *store, cwd=folder)
-        assert ("approximate" in status) == (of == "hcms")
+        assert ("approximate" in status) == (kind == "hcms")
 
     @pytest.mark.parametrize("sketch", ["hcms"], indirect=True)
     def test_are_marked_in_published_results(self, sketch: tuple[Path, str], fresh: Run):
@@ -188,30 +188,30 @@ class TestApproximateAnswers:
     @pytest.mark.parametrize("sketch", ["sfp"], indirect=True)
     def test_words_need_a_list(self, sketch: tuple[Path, str], fresh: Run):
         folder, _ = sketch
-        shown = fresh("simulate", "sketch.toml", cwd=folder, expect=1)
-        assert "list the texts of type letters in a file: zipf:1:FILE" in shown
+        message = fresh("simulate", "sketch.toml", cwd=folder, expect=1)
+        assert "list the texts of type letters in a file: zipf:1:FILE" in message
 
 
-def counted(folder: Path) -> int:
+def report_count(folder: Path) -> int:
     return json.loads(hushmote("status", "--json", cwd=folder))["experiments"][0]["reports"]
 
 
 class TestOwnMechanism:
     @pytest.mark.slow
     def test_works_with_every_command(self, cups: Path, fresh: Run):
-        shown = json.loads(fresh("experiment", "show", "cups.toml", "--json", cwd=cups))
-        assert json.loads(shown["payload"])["mechanism"] == "unary:Unary"
+        result = json.loads(fresh("experiment", "show", "cups.toml", "--json", cwd=cups))
+        assert json.loads(result["payload"])["mechanism"] == "unary:Unary"
         store = ("--store", "sqlite:///s.sqlite")
         simulated = ("--population", "normal:30:12", "--devices", "2000", "--seed", "1")
         fresh("simulate", "cups.toml", *simulated, "--days", "2", "--to", store[1], cwd=cups)
-        counted = json.loads(fresh("status", "--json", *store, cwd=cups))["experiments"][0]
-        found = json.loads(fresh("estimate", "cups", "--json", *store, cwd=cups))
-        assert found["reports"] == counted["reports"] > 1000
+        status = json.loads(fresh("status", "--json", *store, cwd=cups))["experiments"][0]
+        estimated = json.loads(fresh("estimate", "cups", "--json", *store, cwd=cups))
+        assert estimated["reports"] == status["reports"] > 1000
         assert "sound" in fresh("store", "check", "sqlite:///s.sqlite", cwd=cups)
         assert "1.0986" in fresh("epsilon", "cups.toml", "--risk", "0.3", cwd=cups)
         (cups / "halved_post.py").write_text("def half(estimates): return estimates.frequencies / 2")
-        asked = ("estimate", "cups", "--post", "halved_post:half", "--json", *store)
-        processed = json.loads(fresh(*asked, cwd=cups))
+        command = ("estimate", "cups", "--post", "halved_post:half", "--json", *store)
+        processed = json.loads(fresh(*command, cwd=cups))
         assert "halved_post:half" in json.dumps(processed)
 
     @pytest.mark.parametrize(
@@ -232,17 +232,15 @@ class TestOwnMechanism:
         ],
         ids=["hcms", "sfp"],
     )
-    def test_file_sets_parameters_of_sketch(
-        self, tmp_path: Path, fresh: Run, reading, word, parameters, shown
-    ):
+    def test_file_sets_sketch_parameters(self, tmp_path: Path, fresh: Run, reading, word, parameters, shown):
         for path in EXAMPLES.glob("*.py"):
             shutil.copy(path, tmp_path)
         start, end = CUPS.index('type = "number"'), CUPS.index("epsilon")
         fields = reading | {"mechanism": word} | parameters
         lines = "".join(f"{name} = {json.dumps(value)}\n" for name, value in fields.items())
         (tmp_path / "words.toml").write_text(CUPS[:start] + lines + CUPS[end:])
-        said = json.loads(fresh("experiment", "show", "words.toml", "--json", cwd=tmp_path))
-        published = json.loads(said["payload"])
+        result = json.loads(fresh("experiment", "show", "words.toml", "--json", cwd=tmp_path))
+        published = json.loads(result["payload"])
         assert {name: published[name] for name in fields} == fields
         people = " ".join(fresh("experiment", "show", "words.toml", cwd=tmp_path).split())
         assert all(words in people for words in shown)
@@ -262,18 +260,18 @@ class TestOwnMechanism:
         fresh("experiment", "add", "cups.toml", "--open", "--store", store, cwd=cups)
         elsewhere = tmp_path_factory.mktemp("elsewhere")
         for arguments in (("status", "--store", store), ("store", "check", store)):
-            said = fresh(*arguments, cwd=elsewhere, expect=1)
+            message = fresh(*arguments, cwd=elsewhere, expect=1)
             assert (
-                "cannot be read here: mechanism unary:Unary: there is no module unary: run hushmote in"
-                in said
+                "cannot be read here: mechanism unary:Unary: cannot find module unary; run hushmote in"
+                in message
             )
-        said = fresh("experiment", "show", str(cups / "cups.toml"), cwd=elsewhere, expect=1)
-        assert "there is no module unary" in said
+        message = fresh("experiment", "show", str(cups / "cups.toml"), cwd=elsewhere, expect=1)
+        assert "cannot find module unary" in message
 
     def test_served_reports_are_counted_and_estimated(self, cups: Path, monkeypatch: pytest.MonkeyPatch):
         hushmote("experiment", "add", "cups.toml", "--open", "--fleet", "bar", cwd=cups)
-        shown = json.loads(hushmote("experiment", "show", "cups.toml", "--json", cwd=cups))
-        payload = shown["payload"].encode()
+        result = json.loads(hushmote("experiment", "show", "cups.toml", "--json", cwd=cups))
+        payload = result["payload"].encode()
         monkeypatch.setattr(wire, "FOLDERS", [str(cups)])
         parse_experiment(payload)
         with EmbeddedBroker() as broker:
@@ -287,9 +285,9 @@ class TestOwnMechanism:
                 fleet = SimulatedFleet("bar", [payload], size=300, rng=np.random.default_rng())
                 with Gateways(broker.host, broker.port) as gateways:
                     gateways.deliver(fleet, fleet.round({"cups": [25.0] * 300}))
-                until(lambda: counted(cups) == 300, "300 reports counted")
+                until(lambda: report_count(cups) == 300, "300 reports counted")
                 server.terminate()
                 log = server.communicate(timeout=WAIT_S)[1]
         assert "stopped: 300 reports accepted; rejected: none" in log
-        found = json.loads(hushmote("estimate", "cups", "--json", cwd=cups))
-        assert found["reports"] == 300
+        estimated = json.loads(hushmote("estimate", "cups", "--json", cwd=cups))
+        assert estimated["reports"] == 300

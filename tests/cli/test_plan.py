@@ -1,4 +1,4 @@
-"""`hushmote plan` as a planner sees it: tables, JSON, files that boards accept, mistakes in one line."""
+"""`hushmote plan` as a planner sees it: tables, JSON, files that boards accept, and one-line errors."""
 
 import json
 import shlex
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from page_commands import prints, shown
+from page_commands import command_examples, prints
 from typer.testing import CliRunner
 
 from hushmote.cli.plan import command as plan_cli
@@ -31,15 +31,15 @@ def _eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def plan(line: str) -> str:
-    done = CliRunner().invoke(app, shlex.split(line))
-    assert done.exit_code == 0, done.output + repr(done.exception)
-    return done.stdout
+    result = CliRunner().invoke(app, shlex.split(line))
+    assert result.exit_code == 0, result.output + repr(result.exception)
+    return result.stdout
 
 
 def refusal(line: str) -> str:
-    done = CliRunner().invoke(app, shlex.split(line))
-    assert isinstance(done.exception, PlanError | UsageError), done.output + repr(done.exception)
-    return str(done.exception)
+    result = CliRunner().invoke(app, shlex.split(line))
+    assert isinstance(result.exception, PlanError | UsageError), result.output + repr(result.exception)
+    return str(result.exception)
 
 
 class TestWorkedExamples:
@@ -65,10 +65,10 @@ class TestHistogramEpsilon:
         assert result["epsilon"] < 0.1
         assert (result["delta"], result["reports"], result["own_reports"]) == (1e-6, 26_000, 1)
         text = " ".join(plan(line).split())
-        said = (
+        output = (
             f"{result['epsilon']:.3g} of the histogram (δ = 1e-06), against whoever sees histograms only; not"
         )
-        assert said in text
+        assert output in text
         lifetime = LIFETIME + " --values yes-no"
         windows = json.loads(plan(lifetime + " --json"))["histograms"]
         assert [w["window"] for w in windows] == ["a day", "a week", "30 days", "all of it"]
@@ -85,7 +85,7 @@ class TestHistogramEpsilon:
         assert result["histogram"]["epsilon"] <= result["histogram"]["wanted"] == 0.05 < result["epsilon"]
         text = " ".join(plan(line).split())
         assert (
-            f"ε {result['epsilon']:g} of a report, the largest with which the histogram stays at 0.05; "
+            f"ε {result['epsilon']:g} of a report, the largest that keeps the histogram at 0.05; "
             "against" in text
         )
         weaker = json.loads(plan(line + " --delta 1e-4 --json"))
@@ -99,25 +99,25 @@ class TestRefusals:
         [
             ("--json", "give three of devices, epsilon, values and error"),
             ("--devices 1000", "add two of epsilon (2 is a common choice) or values or error"),
-            ("--values 16 --error 0.1 --histogram-epsilon 0.1", "needs --devices and --values"),
+            ("--values 16 --error 0.1 --histogram-epsilon 0.1", "requires --devices and --values"),
             ("--devices 1000 --values 16 --error 0.1 --histogram-epsilon 0.1", "and no error"),
-            ("--devices 1000 --values 16 --epsilon 1 --histogram-epsilon 0.1", "leave --epsilon out"),
+            ("--devices 1000 --values 16 --epsilon 1 --histogram-epsilon 0.1", "omit --epsilon"),
             ("--devices 1000 --values 16 --histogram-epsilon 0", "above 0"),
-            ("--devices 1000 --values 16 --histogram-epsilon 1e-9", "take more devices"),
+            ("--devices 1000 --values 16 --histogram-epsilon 1e-9", "use more devices"),
             ("--devices 1000 --values 16 --histogram-epsilon 0.1 --delta 2", "delta"),
             ("--devices 1 --values 16 --histogram-epsilon 0.1", "devices must be from 2"),
-            ("--devices 1000 --values 16 --epsilon 1 --delta 1e-6", "goes with --lifetime"),
-            (LIFETIME + " --values yes-no --histogram-epsilon 0.1", "leave --lifetime out"),
+            ("--devices 1000 --values 16 --epsilon 1 --delta 1e-6", "requires --lifetime"),
+            (LIFETIME + " --values yes-no --histogram-epsilon 0.1", "omit --lifetime"),
             ("--devices 1000 --epsilon nan --values 16", "epsilon must be a number"),
-            ("--devices 1000 --epsilon 1 --values a,,b", "none empty"),
-            ("--devices 1000 --epsilon 1 --values a,other", "leave it out"),
-            ("--devices 1000 --epsilon 1 --values a,b --for range", "asked of a number"),
-            ("--devices 1000 --epsilon 1 --values 16 --range 5:2", "wrong way round"),
-            ("--devices 1000 --epsilon 1 --values a,b --for mean", "a mean is asked of a number"),
-            ("--devices 1000 --epsilon 1 --values 16 --for mean --share 0.2", "say --deviation"),
+            ("--devices 1000 --epsilon 1 --values a,,b", "not empty"),
+            ("--devices 1000 --epsilon 1 --values a,other", "omit it"),
+            ("--devices 1000 --epsilon 1 --values a,b --for range", "requires a number"),
+            ("--devices 1000 --epsilon 1 --values 16 --range 5:2", "reversed"),
+            ("--devices 1000 --epsilon 1 --values a,b --for mean", "a mean requires a number"),
+            ("--devices 1000 --epsilon 1 --values 16 --for mean --share 0.2", "give --deviation"),
             (
                 "--devices 1000 --epsilon 1 --values 16 --deviation 0.2",
-                "--deviation is for a mean, not for a range",
+                "--deviation applies to a mean, not to a range",
             ),
             (
                 "--devices 1000 --epsilon 1 --values 16 --for mean --deviation 0.6",
@@ -125,47 +125,47 @@ class TestRefusals:
             ),
             (
                 "--epsilon 1 --values 16 --for mean --error 0.6s",
-                "--error 0.6s is for a mean or a quantile with --low",
+                "--error 0.6s requires a mean or a quantile with --low",
             ),
             ("--epsilon 1 --values 16 --for mean --error 0.6", "error must be a part of the range"),
-            ("--devices 1000 --epsilon 1 --values 16 --range five", "reads low:high"),
-            ("--devices 1000 --epsilon 1 --values 16 --range :", "not all of it"),
-            ("--devices 1000 --epsilon 1 --range 1:2 --error 0.2", "--range needs --values"),
+            ("--devices 1000 --epsilon 1 --values 16 --range five", "must be low:high"),
+            ("--devices 1000 --epsilon 1 --values 16 --range :", "not cover all of it"),
+            ("--devices 1000 --epsilon 1 --range 1:2 --error 0.2", "--range requires --values"),
             ("--devices 1000 --epsilon 1 --values 16 --range 16", "from 1 to 15"),
-            ("--devices 1000 --epsilon 1 --values 16 --range 2 --range 1:2", "do not go together"),
-            ("--devices 1000 --epsilon 1 --values 16 --error much", "an error is a number"),
+            ("--devices 1000 --epsilon 1 --values 16 --range 2 --range 1:2", "not both"),
+            ("--devices 1000 --epsilon 1 --values 16 --error much", "an error must be a number"),
             ("--devices 1000 --epsilon 1 --values 16 --share 2", "from 0 to 1"),
-            ("--devices 1000 --epsilon 1 --values 16 --quantile 1.5", "a quantile is between 0 and 1"),
+            ("--devices 1000 --epsilon 1 --values 16 --quantile 1.5", "a quantile must be between 0 and 1"),
             ("--devices 1000 --epsilon 1 --values 16 --quantile 0.5 --share 0.5", "--quantile 0.9"),
-            ("--devices 1000 --epsilon 1 --values 16 --low 1", "go together"),
+            ("--devices 1000 --epsilon 1 --values 16 --low 1", "given together"),
             ("--devices 1000 --epsilon 1 --values 16 --low 2 --high 1", "must be below"),
             (
                 "--devices 1000 --epsilon 1 --values 16 --statistics pairs",
                 "frequencies, ranges, quantiles and mean",
             ),
-            ("--devices 1000 --values 16 --for quantile --error 1s", "--error 1s is for"),
+            ("--devices 1000 --values 16 --for quantile --error 1s", "--error 1s requires"),
             (
                 "--devices 1000 --values 16 --for quantile --low 0 --high 1 --unit s --error 9s",
                 "between 0 and 0.3",
             ),
-            ("--devices 1000 --epsilon 1 --values 16 --horizon 2y", "goes with --lifetime"),
+            ("--devices 1000 --epsilon 1 --values 16 --horizon 2y", "requires --lifetime"),
             ("--devices 1000 --epsilon 1 --values 16 --plot plan.txt", "must end in .toml or .png"),
             (
                 "--devices 1000 --epsilon 1 --values 16 --output /nowhere/e.toml --low 0 --high 1",
-                "there is no folder /nowhere",
+                "folder /nowhere does not exist",
             ),
             ("--devices 1000 --epsilon 1 --values 16 --output e.toml", "--low and --high"),
-            (LIFETIME, "needs --values, and --devices or --error"),
-            (LIFETIME + " --values 16 --epsilon 1", "leave --epsilon out"),
+            (LIFETIME, "requires --values, and --devices or --error"),
+            (LIFETIME + " --values 16 --epsilon 1", "omit --epsilon"),
             (LIFETIME + " --values 16 --limit 0", "from 0.001 to 16"),
-            ("--devices 1000 --lifetime 2 --values 16", "needs --horizon and --call"),
-            ("--devices 1000 --lifetime 1 --values 16 --horizon soon --call 1d", "a time reads"),
+            ("--devices 1000 --lifetime 2 --values 16", "requires --horizon and --call"),
+            ("--devices 1000 --lifetime 1 --values 16 --horizon soon --call 1d", "a duration must be like"),
         ],
     )
     def test_is_one_line(self, line: str, text: str) -> None:
-        said = refusal(line)
-        assert text in said
-        assert "\n" not in said
+        message = refusal(line)
+        assert text in message
+        assert "\n" not in message
 
 
 class TestUnits:
@@ -177,7 +177,7 @@ class TestUnits:
         assert by_unit["half_width_95_in_unit"] == pytest.approx(1, rel=1e-3)
         assert by_unit["half_bin_in_unit"] == pytest.approx(50 / 64)
 
-    def test_mean_as_part_of_range_and_in_unit(self) -> None:
+    def test_mean_error_as_share_of_range_or_in_unit(self) -> None:
         common = "--epsilon 1 --values 64 --for mean --low -20 --high 44 --unit °C"
         by_unit = json.loads(plan(f"{common} --error 0.64°C --json"))
         by_part = json.loads(plan(f"{common} --error 0.01 --json"))
@@ -210,12 +210,12 @@ class TestLifetime:
                 best = json.loads(plan(f"--devices {devices} {common}"))["best"]
                 assert (best["windows"][place]["half_width_95_last"] <= 0.04) is meets
 
-    def test_describes_all_reports_of_a_board(self) -> None:
+    def test_describes_all_reports_from_a_board(self) -> None:
         two = plan("--devices 20000 --lifetime 2.9 --horizon 2y --call 1h --values yes-no --share 0.3")
         assert "from 10% to at most 67%" in " ".join(two.split())  # e^2.9 / 9
-        drawn = plan(LIFETIME + " --values yes-no --delta 1e-6 --limit 0.1")
+        output = plan(LIFETIME + " --values yes-no --delta 1e-6 --limit 0.1")
         assert "All reports of a device together are (2, 1e-06)-LDP. One report can raise" in " ".join(
-            drawn.split()
+            output.split()
         )
 
 
@@ -319,7 +319,7 @@ class TestOutput:
 
     @pytest.mark.slow
     def test_matches_documentation(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        pairs = shown((Path(__file__).parents[2] / "docs/planning.md").read_text("utf-8"), "plan")
+        pairs = command_examples((Path(__file__).parents[2] / "docs/planning.md").read_text("utf-8"), "plan")
         assert len(pairs) == 2
         monkeypatch.chdir(tmp_path)
         for (_, *arguments), expected in pairs:
@@ -327,15 +327,15 @@ class TestOutput:
             assert prints(output, expected), output
 
     @pytest.mark.parametrize(
-        ("line", "says"),
+        ("line", "expected"),
         [
             (
                 "--epsilon 2 --values yes-no --error 0.02",
-                "Take 4,140 devices, each with one report of ε = 2.",
+                "Use 4,140 devices, each with one report of ε = 2.",
             ),
             (
                 "--devices 4140 --values yes-no --error 0.02",
-                "Take ε = 2 for one report of each of 4,140 devices.",
+                "Use ε = 2 for one report from each of 4,140 devices.",
             ),
             (
                 "--devices 4140 --values yes-no --epsilon 2",
@@ -343,27 +343,27 @@ class TestOutput:
             ),
             (
                 "--devices 500 --values 16 --epsilon 0.1",
-                "is not known then: take more devices, a larger ε or fewer",
+                "cannot be estimated then; use more devices, a larger ε or fewer",
             ),
-            ("--devices 900 --values yes-no --epsilon 0.2", "The share of yes is not known then"),
+            ("--devices 900 --values yes-no --epsilon 0.2", "The share of yes cannot be estimated then"),
             (
                 LIFETIME + " --values yes-no --share 0.05",
                 "Let a device make 1 report of ε = 2 in its lifetime. One call in 17,513",
             ),
             (
                 LIFETIME + " --values yes-no --share 0.05 --error 0.2",
-                "±20 points are met from a week of reports on.",
+                "±20 points is met with at least a week of reports.",
             ),
             (
                 LIFETIME + " --values yes-no --share 0.05 --error 0.001",
-                "±0.1 points are not met by 30 days alone: that takes",
+                "±0.1 points is not met by 30 days alone; that would take",
             ),
         ],
     )
-    def test_answer_is_first_sentence(self, line: str, says: str) -> None:
+    def test_answer_is_first_sentence(self, line: str, expected: str) -> None:
         text = plan(line)
         answer = " ".join(text.split("\n\n")[0].split())
-        assert says in answer
+        assert expected in answer
         assert "confidence in a guess about the reading from 10% to at most" in answer
         assert " ".join(json.loads(plan(line + " --json"))["answer"]) == answer
         assert text.rstrip().splitlines()[-1].startswith("next: ")

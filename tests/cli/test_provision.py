@@ -23,10 +23,10 @@ DEVICE = ("provision", "device", "desk", "--open", "--wifi-ssid", "any", "--brok
 
 
 def test_asks_for_wifi_password_only_at_terminal(tmp_path: Path):
-    said = (
-        "hushmote: the password of any is asked for at a terminal: use one, or set HUSHMOTE_WIFI_PASSWORD\n"
+    message = (
+        "hushmote: the password of any is read from a terminal; use one, or set HUSHMOTE_WIFI_PASSWORD\n"
     )
-    assert hushmote(*DEVICE, cwd=tmp_path, expect=1) == said
+    assert hushmote(*DEVICE, cwd=tmp_path, expect=1) == message
     assert list(tmp_path.iterdir()) == []
 
 
@@ -36,30 +36,32 @@ def test_reads_wifi_password_from_environment(tmp_path: Path, password: str):
     assert load_settings(tmp_path / "desk.settings.json").wifi_password == password
 
 
-HARD = 'a "\\?? \té😀1'  # what C and YAML would both read otherwise
+HARD_TO_QUOTE = 'a "\\?? \té😀1'  # must be escaped in both C and YAML
 
 
 def test_c_header_has_all_settings(tmp_path: Path):
     hushmote("provision", "fleet", "fleet", "--host", "localhost", cwd=tmp_path)
-    secret = {"HUSHMOTE_WIFI_PASSWORD": HARD}
+    secret = {"HUSHMOTE_WIFI_PASSWORD": HARD_TO_QUOTE}
     device = ("provision", "device", "desk", "--folder", "fleet", "--for", "c")
-    told = hushmote(*device, "--wifi-ssid", HARD, cwd=tmp_path, environment=secret)
+    output = hushmote(*device, "--wifi-ssid", HARD_TO_QUOTE, cwd=tmp_path, environment=secret)
     header = tmp_path / "fleet/devices/desk.h"
-    assert "flash" not in told
-    assert told.replace("\n", " ").endswith("desk.h: the same for firmware in C; only you can read it ")
+    assert "flash" not in output
+    assert output.replace("\n", " ").endswith(
+        "desk.h: the same settings for firmware in C; only you can read it "
+    )
     settings = load_settings(tmp_path / "fleet/devices/desk.settings.json")
     assert stat.S_IMODE(header.stat().st_mode) == 0o600
     assert "SECRET" in header.read_text()
     printed = read_by_c(tmp_path, header)
     assert printed[:2] == [settings.key, settings.announce_key]
     assert printed[2:6] == ["home", "desk", "localhost", "8883"]
-    assert [bytes.fromhex(line).decode() for line in printed[6:8]] == [HARD, HARD]
+    assert [bytes.fromhex(line).decode() for line in printed[6:8]] == [HARD_TO_QUOTE, HARD_TO_QUOTE]
     ders = [ssl.PEM_cert_to_DER_cert(bytes.fromhex(line).decode()) for line in printed[8:10]]
     assert [base64.b64encode(der).decode() for der in ders] == [settings.mqtt_ca, settings.mqtt_cert]
     key = load_pem_private_key(bytes.fromhex(printed[10]), None)
     der = key.private_bytes(Encoding.DER, PrivateFormat.TraditionalOpenSSL, NoEncryption())
     assert base64.b64encode(der).decode() == settings.mqtt_key
-    # Once more, of a device that is there: the header alone, the same bytes.
+    # For an existing device, only the header is written again, with the same bytes.
     before = header.read_bytes(), (tmp_path / "fleet/devices/desk.settings.json").read_bytes()
     header.unlink()
     hushmote(*device, cwd=tmp_path)
@@ -71,13 +73,13 @@ def read_by_c(folder: Path, header: Path) -> list[str]:
     """Return the values that a C99 program reads from a header, with keys and texts in hex."""
     if shutil.which("gcc") is None:
         pytest.skip("there is no C compiler (gcc)")
-    (folder / "read.c").write_text(READ.replace("HEADER", str(header)))
+    (folder / "read.c").write_text(READER_PROGRAM.replace("HEADER", str(header)))
     warnings = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
     subprocess.run(["gcc", *warnings, "-o", "read", "read.c"], cwd=folder, check=True)
     return subprocess.run([folder / "read"], capture_output=True, text=True, check=True).stdout.split("\n")
 
 
-READ = """
+READER_PROGRAM = """
 #include "HEADER"
 #include <stdio.h>
 static const unsigned char key[32] = HUSHMOTE_KEY, announce[64] = HUSHMOTE_ANNOUNCE_KEY;

@@ -1,4 +1,4 @@
-"""`hushmote simulate`: what it says of its boards, what it refuses, and the store that can be asked next."""
+"""`hushmote simulate`: its output, its errors, and the store for later questions."""
 
 import json
 import shlex
@@ -31,9 +31,9 @@ class TestStore:
             f'window = "{window}"\n' + text.replace('window = "all"\n', ""), encoding="utf-8"
         )
         fleet = ("simulate", file, "--to", "sqlite:///hushmote.sqlite", "--days", "5")
-        told = hushmote(*fleet, "--devices", "3000", cwd=folder)
-        assert max(len(line) for line in told.splitlines() if not line.startswith("  hushmote ")) <= 80
-        commands = [line.split() for line in told.splitlines() if line.startswith("  hushmote ")]
+        output = hushmote(*fleet, "--devices", "3000", cwd=folder)
+        assert max(len(line) for line in output.splitlines() if not line.startswith("  hushmote ")) <= 80
+        commands = [line.split() for line in output.splitlines() if line.startswith("  hushmote ")]
         assert len(commands) == (2 if window == "all" else 4)
         for command in commands:
             hushmote(*command[1:], cwd=folder)
@@ -43,57 +43,57 @@ class TestStore:
 
     @pytest.mark.slow
     def test_seed_repeats_days(self, folder: Path):
-        told = []
+        output = []
         for store in ("a", "b"):
             arguments = ("--to", f"sqlite:///{store}.sqlite", "--seed", "5", "--days", "3", "--json")
-            told.append(json.loads(hushmote("simulate", "room.toml", *arguments, cwd=folder)))
-        assert told[0] == told[1]
-        assert told[0]["seed"] == 5
-        asked = shlex.split("estimate room_temp --store sqlite:///a.sqlite --fleet simulated --json")
-        assert json.loads(hushmote(*asked, cwd=folder))["reports"] == told[0]["reports"]
+            output.append(json.loads(hushmote("simulate", "room.toml", *arguments, cwd=folder)))
+        assert output[0] == output[1]
+        assert output[0]["seed"] == 5
+        command = shlex.split("estimate room_temp --store sqlite:///a.sqlite --fleet simulated --json")
+        assert json.loads(hushmote(*command, cwd=folder))["reports"] == output[0]["reports"]
 
 
 class TestAccuracy:
     def test_share_is_as_exact_as_stated(self, folder: Path):
-        """±1 point takes N devices: with N of them half of an interval is between 0.8 and 1.05 points."""
-        few = hushmote("simulate", "room.toml", "--devices", "20000", "--seed", "2", cwd=folder)
-        boards = " ".join(few.split()).split("±1 point takes ")[1].split(" devices")[0].replace(",", "")
-        many = hushmote("simulate", "room.toml", "--devices", boards, "--seed", "3", "--json", cwd=folder)
-        assert 0.008 < json.loads(many)["half_width"] < 0.0105
+        """If ±1 point takes N devices, half an interval with N devices is between 0.8 and 1.05 points."""
+        output = hushmote("simulate", "room.toml", "--devices", "20000", "--seed", "2", cwd=folder)
+        boards = " ".join(output.split()).split("±1 point takes ")[1].split(" devices")[0].replace(",", "")
+        larger = hushmote("simulate", "room.toml", "--devices", boards, "--seed", "3", "--json", cwd=folder)
+        assert 0.008 < json.loads(larger)["half_width"] < 0.0105
 
-    def test_states_accuracy_of_mean_and_pair(self, folder: Path):
+    def test_states_accuracy_for_mean_and_pair(self, folder: Path):
         (folder / "mean.toml").write_text(ROOM.replace("bins = 32", 'bins = 32\nstatistics = "mean"'))
-        told = hushmote("simulate", "mean.toml", "--devices", "20000", "--seed", "1", cwd=folder)
-        told = " ".join(told.split())
-        assert "The mean is known to about ±" in told
-        assert "the mean may be off by up to 0.5 °C besides." in told
-        assert "A row's share" not in told
+        output = hushmote("simulate", "mean.toml", "--devices", "20000", "--seed", "1", cwd=folder)
+        output = " ".join(output.split())
+        assert "The mean is known to about ±" in output
+        assert "so the mean may be off by up to another 0.5 °C." in output
+        assert "A row's share" not in output
         pair = str(Path(__file__).parents[2] / "examples" / "crash_by_version.toml")
-        told = " ".join(hushmote("simulate", pair, "--devices", "20000", "--seed", "1", cwd=folder).split())
-        assert 'Rows of "crashed=yes given each version" are known to about ±' in told
+        output = " ".join(hushmote("simulate", pair, "--devices", "20000", "--seed", "1", cwd=folder).split())
+        assert 'Rows of "crashed=yes given each version" are known to about ±' in output
 
     @pytest.mark.slow
-    def test_mean_is_beside_its_truth(self, folder: Path):
-        """2,000 boards of 4 reports each: the mean's interval is that of the table, in the reading's unit."""
-        asked = ROOM.replace("every = 90", 'statistics = "mean"')
-        (folder / "mean.toml").write_text(asked, encoding="utf-8")
+    def test_shows_mean_with_its_truth(self, folder: Path):
+        """With 2,000 boards and 4 reports each, the mean's interval matches the table, in the same unit."""
+        definition = ROOM.replace("every = 90", 'statistics = "mean"')
+        (folder / "mean.toml").write_text(definition, encoding="utf-8")
         arguments = ("simulate", "mean.toml", "--devices", "2000", "--seed", "1")
-        shown = hushmote(*arguments, "--output", "m.csv", "--output", "m.png", cwd=folder)
-        assert "mean and spread" in shown
-        assert "The mean is known to about ±" in shown
-        assert "share" not in shown
+        output = hushmote(*arguments, "--output", "m.csv", "--output", "m.png", cwd=folder)
+        assert "mean and spread" in output
+        assert "The mean is known to about ±" in output
+        assert "share" not in output
         for more in ((), ("--faithful", "--calls", "2")):
-            said = json.loads(hushmote(*arguments, *more, "--json", cwd=folder))
-            mean = said["moments"][0]
+            result = json.loads(hushmote(*arguments, *more, "--json", cwd=folder))
+            mean = result["moments"][0]
             assert mean["truth"] == pytest.approx(16, abs=0.5)
-            assert said["half_width"] == pytest.approx((mean["high"] - mean["low"]) / 2)
+            assert result["half_width"] == pytest.approx((mean["high"] - mean["low"]) / 2)
         for option in (("--attack", "random:0.1"), ("--output", "convergence.png"), ("--range", "1:5")):
             line = hushmote(*arguments, *option, cwd=folder, expect=1)
             assert "room_temp answers only its mean: leave" in line
 
 
 class TestMissing:
-    """A file with half of its cells blank."""
+    """A file in which half of the cells are blank."""
 
     @pytest.fixture
     def half(self, folder: Path) -> Path:
@@ -112,9 +112,9 @@ class TestMissing:
         assert [row["truth"] for row in result["histogram"]] == [0, 1]
         assert result["missing"]["truth"] == pytest.approx(0.5, abs=0.01)
         assert result["missing"]["covered"]
-        told = " ".join(hushmote(*arguments, cwd=half).split())
-        assert "50 of 100 rows have no reading; shares and truth are among the others." in told
-        assert "no reading: " in told
+        output = " ".join(hushmote(*arguments, cwd=half).split())
+        assert "50 of 100 rows have no reading; shares and truth cover only the others." in output
+        assert "no reading: " in output
 
     def test_deviation_covers_rows_with_reading(self, half: Path):
         arguments = ("simulate", "room_missing.toml", "--population", "file:half.csv:temp", "--seed", "1")
@@ -124,8 +124,8 @@ class TestMissing:
 
     def test_is_spread_without_setting(self, half: Path):
         arguments = ("simulate", "door.toml", "--population", "file:half.csv:open", "--seed", "1")
-        told = " ".join(hushmote(*arguments, cwd=half).split())
-        assert "50 of 100 rows have no reading. The experiment does not set missing, so these are" in told
+        output = " ".join(hushmote(*arguments, cwd=half).split())
+        assert "50 of 100 rows have no reading. The experiment does not set missing, so these are" in output
         result = json.loads(hushmote(*arguments, "--json", cwd=half))
         assert [row["truth"] for row in result["histogram"]] == pytest.approx([0.25, 0.75], abs=0.01)
         assert "missing" not in result
@@ -144,13 +144,13 @@ class TestMissing:
 class TestOutput:
     def test_advises_on_too_few_reports(self, folder: Path):
         arguments = ("simulate", "room.toml", "--devices", "2000", "--seed", "1")
-        told = " ".join(hushmote(*arguments, "--calls", "1", cwd=folder).split())
-        assert "devices reported, in 1 call to report(): one in 90 makes a report" in told
-        assert "Too few reports: a share is known to ±" in told
-        assert "--calls 360 makes about 6,446 reports" in told  # not 8,000: some boards are slower
+        output = " ".join(hushmote(*arguments, "--calls", "1", cwd=folder).split())
+        assert "devices reported, with 1 call to report(), of which one in 90 makes a report" in output
+        assert "Too few reports: shares are known only to ±" in output
+        assert "--calls 360 makes about 6,446 reports" in output  # not 8,000: some boards are slower
         better = hushmote(*arguments, cwd=folder)
         assert "from 10% to at most 24%" in " ".join(better.split())
-        assert "8,000 reports of 2,000 devices that hold normal:16:2 °C" in better
+        assert "8,000 reports from 2,000 devices with normal:16:2 °C" in better
         assert "Too few" not in better
         for paragraph in ("Privacy: ", "How exact: ", "Next: "):
             assert paragraph in better
@@ -160,12 +160,12 @@ class TestOutput:
     def test_does_not_overwrite_files_by_default(self, folder: Path):
         arguments = ("simulate", "door.toml", "--devices", "500", "--seed", "1")
         files = ("--output", "a.csv", "--output", "a.json", "--output", "a.png")
-        told = hushmote(*arguments, *files, cwd=folder)
-        written = [line for line in told.splitlines() if "written" in line]
+        output = hushmote(*arguments, *files, cwd=folder)
+        written = [line for line in output.splitlines() if "written" in line]
         assert written == ["written: a.csv", "written: a.json", "written: a.png"]
-        shown = json.loads((folder / "a.json").read_text())
-        assert shown == json.loads(hushmote(*arguments, "--json", cwd=folder))
-        assert (shown["epsilon"], shown["reports"], shown["spent"]) == (2, 1000, 500)
+        result = json.loads((folder / "a.json").read_text())
+        assert result == json.loads(hushmote(*arguments, "--json", cwd=folder))
+        assert (result["epsilon"], result["reports"], result["spent"]) == (2, 1000, 500)
         assert (folder / "a.csv").read_text().startswith("kind,quantity,name,value")
         (folder / "a.png").write_text("mine")
         assert "a.png already exists" in hushmote(*arguments, *files[4:], cwd=folder, expect=1)
@@ -178,17 +178,20 @@ class TestOutput:
     @refusals(
         (f"room.toml --devices {10**15}", "and the limit is 1,000,000,000"),
         (f"room.toml --devices {10**15} --calls 90", "and the limit is 1,000,000,000"),
-        (f"room.toml --devices {10**15} --faithful", "calls, above the"),
+        (f"room.toml --devices {10**15} --faithful", "calls, more than the"),
         (f"room.toml --devices {10**15} --to sqlite:///a.sqlite", "and the limit is 1,000,000,000"),
-        ("room.toml --devices 3 --calls 1", "take more --devices or --calls"),
-        ("room.toml --days 3 --drift 1", "or leave out --days, --drift"),
-        ("room.toml --calls 2.5", "a whole number, not 2.5"),
-        ("room.toml --calls nan", "a whole number, not nan"),
-        ("room.toml --to sqlite:///a.sqlite --drift nan", "a number, not nan"),
-        ("room.toml --to sqlite:///a.sqlite --faithful", "leave out --faithful"),
+        ("room.toml --devices 3 --calls 1", "use more --devices or --calls"),
+        ("room.toml --days 3 --drift 1", "or omit --days, --drift"),
+        ("room.toml --calls 2.5", "a whole number per device, not 2.5"),
+        ("room.toml --calls nan", "a whole number per device, not nan"),
+        ("room.toml --to sqlite:///a.sqlite --drift nan", "a finite number, not nan"),
+        ("room.toml --to sqlite:///a.sqlite --faithful", "omit --faithful"),
         ("room.toml --fault offline=2", "offline must be a probability"),
-        ("room.toml --fault hail=0.1", "a fault is offline, online, duplicate, late, reboot, such as"),
-        ("room.toml --fault late", "a probability from 0 to 1, such as offline=0.1, not late"),
+        (
+            "room.toml --fault hail=0.1",
+            "a fault must be one of offline, online, duplicate, late, reboot, such as",
+        ),
+        ("room.toml --fault late", "probability must be from 0 to 1, such as offline=0.1, not late"),
         ("room.toml --to sqlite:///a.sqlite --days 0", "--days must be from 1 to 3,660"),
         ("room.toml --to sqlite:///a.sqlite --fleet home", "begins with sim"),
         ("room.toml --to sqlite:///a.sqlite --calls 0", "must be above 0"),
@@ -205,7 +208,7 @@ class TestOutput:
         )
         assert plain.startswith("A share is known to about ±")
         assert not any(word in plain for word in ("ε", "Σ", "hh", "cells"))
-        assert "ε of a report: 1; Σε at most 4: 4 reports for life; a call makes a" in private
+        assert "ε of a report: 1; Σε at most 4: 4 reports for life; 1 call in 90 makes a" in private
         assert "hh" not in private
         assert ": hh, fanout " in method
         assert "ε" not in method

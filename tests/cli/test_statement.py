@@ -1,4 +1,4 @@
-"""`hushmote statement`: its files, their signing keys, and refusals in one line."""
+"""`hushmote statement`: its files, their signing keys, and one-line errors."""
 
 import json
 import re
@@ -19,7 +19,7 @@ from hushmote.server.store.store import Store
 from hushmote.server.words.label import LANGUAGES
 
 STORE = "hushmote.sqlite"
-NOBODYS = "hushmote: the signature is valid, but the owner of the key is unknown: give --announce-key\n"
+UNKNOWN_OWNER = "hushmote: the signature is valid, but the owner of the key is unknown; give --announce-key\n"
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def home(tmp_path: Path) -> Path:
 
 class TestUndecided:
     def test_planned_experiment_gets_label(self, home: Path):
-        """Plan, simulate and write the label of that fleet, as in the tutorial."""
+        """Plan, simulate and write the fleet's label, as in the tutorial."""
         plan = ("--devices", "20000", "--lifetime", "4", "--horizon", "30d", "--call", "1h")
         answers = ("--values", "yes-no", "--share", "0.05", "--output", "too_warm.toml")
         hushmote("plan", *plan, *answers, cwd=home)
@@ -48,7 +48,7 @@ class TestUndecided:
         run = subprocess.run(command, cwd=home, capture_output=True, text=True, check=True)
         assert run.stdout == "wrote label.html\n"
         assert run.stderr == (
-            'too_warm: the retention of its counts is not set: add keep = "400d" to its experiment\'s '
+            'too_warm: the retention of its counts is not set; add keep = "400d" to its experiment\'s '
             "file, and run `hushmote experiment add` again\n"
         )
         assert (
@@ -73,13 +73,13 @@ class TestLabel:
 
 
 def printed_pages(page: Path) -> int:
-    """Return how many sheets of paper Chromium prints a page on."""
+    """Return the number of sheets that Chromium prints for a page."""
     paper = page.with_suffix(".pdf")
     command = ["chromium", "--headless=new", "--no-sandbox", f"--user-data-dir={page.parent / 'chromium'}"]
     command += ["--no-pdf-header-footer", f"--print-to-pdf={paper}", page.as_uri()]
     subprocess.run(command, capture_output=True, check=True)
     counts = re.findall(rb"/Type /Pages\s+/Count (\d+)", paper.read_bytes())
-    return max(map(int, counts))  # the root of the tree of pages has all of them
+    return max(map(int, counts))  # the root of the page tree counts all pages
 
 
 @pytest.mark.browser
@@ -88,7 +88,7 @@ class TestOnPaper:
 
     def test_chapters_follow_the_label(self, home: Path):
         hushmote(*self.WRITE, "--output", "whole.html", cwd=home)
-        assert printed_pages(home / "whole.html") >= 8  # label, files, signature, and a page of each chapter
+        assert printed_pages(home / "whole.html") >= 8  # label, files, signature, and one page per chapter
 
     @pytest.mark.parametrize("language", LANGUAGES)
     def test_three_questions_fit_on_a_sheet(self, language: str, home: Path):
@@ -103,39 +103,39 @@ class TestOnPaper:
 
 
 class TestFleetKey:
-    """The key that proves a statement to be the fleet's, which its own file cannot do."""
+    """The key that proves that a statement is the fleet's, which the file alone cannot do."""
 
     @pytest.fixture
     def signed(self, home: Path) -> Path:
-        """Provide the statement of a fleet with a folder, beside the settings of one of its devices."""
-        made = fleet_folder.make(home / "fl", FleetSpec("home", ("broker.example",)), write_master=True)
+        """Provide the statement of a fleet with a folder, next to the settings of one of its devices."""
+        folder = fleet_folder.make(home / "fl", FleetSpec("home", ("broker.example",)), write_master=True)
         hushmote("statement", "write", "fl", "--policy", "main.py", "--output", "s.json", cwd=home)
-        keys = load_keys(made.master_file())
+        keys = load_keys(folder.master_file())
         provision_device(keys, "home", "k3f9", path=home / "k3f9.settings.json")
         return home
 
-    def test_rejects_statement_of_stranger(self, signed: Path):
+    def test_rejects_strangers_statement(self, signed: Path):
         create_keys(signed / "stranger.key")
         write = ("statement", "write", "--policy", "main.py", "--master-key", "stranger.key")
         hushmote(*write, "--output", "stranger.json", cwd=signed)
         verify = ("statement", "verify", "stranger.json")
-        assert hushmote(*verify, cwd=signed, expect=3) == NOBODYS
+        assert hushmote(*verify, cwd=signed, expect=3) == UNKNOWN_OWNER
         for key in ("fl", "k3f9.settings.json"):
-            refused = hushmote(*verify, "--announce-key", key, cwd=signed, expect=1)
-            assert "stranger.json is signed with another key" in refused
-            assert refused.count("\n") == 1
+            message = hushmote(*verify, "--announce-key", key, cwd=signed, expect=1)
+            assert "stranger.json is signed with another key" in message
+            assert message.count("\n") == 1
 
     def test_accepts_key_from_folder_settings_and_hex(self, signed: Path):
         verify = ("statement", "verify", "s.json", "--announce-key")
         key = json.loads((signed / "k3f9.settings.json").read_text())["announce_key"]
-        for given in ("fl", "k3f9.settings.json", key, key.upper()):
-            text = hushmote(*verify, given, cwd=signed)
+        for key_option in ("fl", "k3f9.settings.json", key, key.upper()):
+            text = hushmote(*verify, key_option, cwd=signed)
             assert text.startswith("signed for fleet home on ")
             assert "nothing says" not in text
 
     @refusals(
-        ("shed", "shed belongs to fleet shed, the statement to fleet home: give that fleet's key"),
-        ("open.settings.json", "open.settings.json contains no announce key: give the settings of a device"),
+        ("shed", "shed belongs to fleet shed and the statement to fleet home; give that fleet's key"),
+        ("open.settings.json", "open.settings.json contains no announce key; give the settings of a device"),
         ("ab" * 63, "must be 128 hex digits, a device's settings file, or a fleet's folder"),
         ("none.json", "must be 128 hex digits, a device's settings file, or a fleet's folder"),
         command="statement verify s.json --announce-key",
@@ -149,8 +149,8 @@ class TestFleetKey:
 class TestFiles:
     def test_written_statement_verifies(self, home: Path):
         write = ("statement", "write", "home", "--policy", "main.py", "--master-key", "master.key")
-        said = hushmote(*write, "--output", "label.html", "--output", "statement.json", cwd=home)
-        assert said == "wrote label.html\nwrote statement.json\n"
+        output = hushmote(*write, "--output", "label.html", "--output", "statement.json", cwd=home)
+        assert output == "wrote label.html\nwrote statement.json\n"
         assert (home / "label.html").read_text().startswith("<!doctype html>")
         keys = load_keys(home / "master.key")
         assert keys is not None
@@ -164,10 +164,10 @@ class TestFiles:
             "hushmote: statement.json was altered after it was signed, or signed with another key\n"
         )
         (home / "statement.json").write_text(text[:-9])
-        refused = (
+        message = (
             "hushmote: statement.json is not a statement, or is damaged: use the file that was published\n"
         )
-        assert hushmote("statement", "verify", "statement.json", cwd=home, expect=1) == refused
+        assert hushmote("statement", "verify", "statement.json", cwd=home, expect=1) == message
         assert hushmote("statement", "verify", "none.json", cwd=home, expect=1) == (
             "hushmote: cannot read none.json: No such file or directory\n"
         )
@@ -180,7 +180,7 @@ class TestFiles:
             assert "1,000 reports" not in text
             assert "reports counted" not in text
             assert "room_temp: the counts reveal no more than the reports themselves." in text
-        assert hushmote("statement", "verify", "public.json", cwd=home, expect=3) == NOBODYS
+        assert hushmote("statement", "verify", "public.json", cwd=home, expect=3) == UNKNOWN_OWNER
 
     def test_same_epoch_gives_same_bytes(self, home: Path):
         write = ("statement", "write", "--policy", "main.py", "--master-key", "master.key", "--output")
@@ -190,10 +190,10 @@ class TestFiles:
         assert (
             json.loads((home / "a.json").read_text())["statement"]["made_at"] == "2026-11-25T09:46:40+00:00"
         )
-        refused = "hushmote: SOURCE_DATE_EPOCH must be a time in seconds since 1970, not soon\n"
+        message = "hushmote: SOURCE_DATE_EPOCH must be a time in seconds since 1970, not soon\n"
         assert (
             hushmote(*write, "c.json", cwd=home, expect=1, environment={"SOURCE_DATE_EPOCH": "soon"})
-            == refused
+            == message
         )
 
     def test_keyed_fleet_signs_only_with_its_own_keys(self, home: Path):
@@ -210,7 +210,7 @@ class TestFiles:
         ).check(home)
 
     def test_folder_gives_fleet_and_transport(self, home: Path):
-        made = fleet_folder.make(
+        folder = fleet_folder.make(
             home / "fleet-home", FleetSpec("home", ("broker.example",)), write_master=True
         )
         write = ("statement", "write", "fleet-home", "--policy", "main.py")
@@ -218,16 +218,16 @@ class TestFiles:
             hushmote(*write, cwd=home).split()
         )
         hushmote(*write, "--output", "s.json", cwd=home)
-        whole = json.loads((home / "s.json").read_text())
-        loaded = load_keys(made.master_file())
+        statement = json.loads((home / "s.json").read_text())
+        loaded = load_keys(folder.master_file())
         assert loaded is not None
-        assert whole["announce_key"] == loaded.announce_key.hex()
+        assert statement["announce_key"] == loaded.announce_key.hex()
         fleet_folder.make(home / "other", FleetSpec("shed", ("broker.example",)), write_master=True)
-        refused = hushmote("statement", "write", "other", "--policy", "main.py", cwd=home, expect=1)
-        assert refused.startswith("hushmote: no fleet shed in ")
-        assert refused.endswith("its fleets: home\n")
+        message = hushmote("statement", "write", "other", "--policy", "main.py", cwd=home, expect=1)
+        assert message.startswith("hushmote: no fleet shed in ")
+        assert message.endswith("its fleets: home\n")
 
-    def test_statement_of_open_fleet_is_unsigned(self, tmp_path: Path):
+    def test_open_fleets_statement_is_unsigned(self, tmp_path: Path):
         with Store(f"sqlite:///{tmp_path / STORE}") as store:
             ask(store, KEPT)
         firmware(tmp_path)
@@ -240,7 +240,7 @@ class TestFiles:
 
 class TestRefusals:
     @refusals(
-        ("--output s.txt", "s.txt must end in .html or .json: the suffix selects the format"),
+        ("--output s.txt", "s.txt must end in .html or .json, which selects the format"),
         ("--policy none.py", "cannot read none.py: No such file or directory"),
         ("cellar", "no fleet cellar in "),
         command="statement write --policy main.py",
@@ -250,17 +250,17 @@ class TestRefusals:
 
 
 class TestPolicy:
-    """The policy of the devices is given, never guessed."""
+    """The devices' policy must be given; it is never guessed."""
 
     def test_is_required(self, home: Path):
         Refusal(
             "statement write home --output s.html",
-            "hushmote: --policy is missing: give the devices' firmware file, such as their main.py; "
+            "hushmote: --policy is missing; give the devices' firmware file, such as their main.py; "
             "`hushmote budget policy --write` writes POLICY into it\n",
         ).check(home)
 
     @pytest.mark.parametrize("name", ["policy.py", "policy.json"])
-    def test_accepts_output_of_budget_policy(self, name: str, home: Path):
+    def test_accepts_budget_policy_output(self, name: str, home: Path):
         budget = ("budget", "policy", "--epsilon", "8", "--experiments", "room_temp")
         (home / name).write_text(hushmote(*budget, *(["--json"] if name.endswith("json") else []), cwd=home))
         write = ("statement", "write", "--policy", name, "--master-key", "master.key", "--output", "s.json")

@@ -1,4 +1,4 @@
-"""`hushmote status` on a real terminal while a store grows, and its one picture in a pipe."""
+"""`hushmote status` on a real terminal while a store grows, and its single picture in a pipe."""
 
 import dataclasses
 import datetime
@@ -13,7 +13,7 @@ from boards import experiment, payload_of, reports
 from command_line import hushmote
 from filled_store import fill
 from terminal import INTERRUPT, Terminal
-from time_of_day import away_from_midnight, later
+from time_of_day import advance_clock, away_from_midnight
 
 from hushmote.cli.status.follow import SnapshotReader
 from hushmote.server.budgets import policy
@@ -46,7 +46,11 @@ def store(url: str):
 
 def count(store: Store, exp, devices) -> None:
     value = _VALUE[exp.name]
-    sent = [(topics.report_topic("home", d), one) for d in devices for one in reports(d, exp, 2, value=value)]
+    sent = [
+        (topics.report_topic("home", d), payload)
+        for d in devices
+        for payload in reports(d, exp, 2, value=value)
+    ]
     take(store, *sent)
 
 
@@ -57,7 +61,7 @@ def take(store: Store, *sent: tuple[str, bytes]) -> None:
 _VALUE = {"temp": 20.0, "mode": "on"}
 
 
-class TestOnce:
+class TestSinglePicture:
     @pytest.mark.slow
     @pytest.mark.parametrize("columns", [80, 45])
     def test_picture_fits(self, store, url, tmp_path, columns):
@@ -67,43 +71,46 @@ class TestOnce:
             fill(store, "home", payload_of(exp), {today: 200_000})
         with Terminal(["status", "--store", url], tmp_path, columns=columns) as terminal:
             assert terminal.wait() == 0
-        shown = re.sub("\x1b\\[[0-9;]*m", "", terminal.screen.decode())
-        assert max(map(len, shown.splitlines())) <= columns
-        assert shown.startswith("400,000 reports in ")
-        assert "200,000 reports, 200,000 today" in " ".join(shown.split())
-        assert "\x1b" not in shown
-        assert "ε" not in shown
-        words = " ".join(shown.split())
+        screen = re.sub("\x1b\\[[0-9;]*m", "", terminal.screen.decode())
+        assert max(map(len, screen.splitlines())) <= columns
+        assert screen.startswith("400,000 reports in ")
+        assert "200,000 reports, 200,000 today" in " ".join(screen.split())
+        assert "\x1b" not in screen
+        assert "ε" not in screen
+        words = " ".join(screen.split())
         assert (
             "Privacy: One report can raise someone's confidence in a guess about the reading from 10% to"
             in words
         )
         assert "Someone watching live counts can see individual reports" in words
-        assert re.search(r"0 [▁▂▃▄▅▆▇█]{32} 64", shown)
+        assert re.search(r"0 [▁▂▃▄▅▆▇█]{32} 64", screen)
 
     def test_lists_rejected_reports(self, store, url, tmp_path):
         count(store, TEMP, ["a", "b"])
         take(store, ("hushmote/v1/home/report/x", b"no"))
-        said = json.loads(hushmote("status", "--store", url, "--json", cwd=tmp_path))
-        assert said["rejected"] == {"home": {"malformed": 1}}
-        assert "aggregator" not in said
+        result = json.loads(hushmote("status", "--store", url, "--json", cwd=tmp_path))
+        assert result["rejected"] == {"home": {"malformed": 1}}
+        assert "aggregator" not in result
         assert "1 report was rejected: they are not valid reports" in hushmote(
             "status", "--store", url, cwd=tmp_path
         )
 
-    @pytest.mark.micropython  # check-mechanism runs it where it is
+    @pytest.mark.micropython  # check-mechanism runs it if MicroPython is installed
     @pytest.mark.parametrize("consent_from", ["network", "board"])
-    def test_says_when_policy_lets_network_start_boards(self, consent_from, store, url, tmp_path):
+    def test_shows_policies_that_let_network_start_boards(self, consent_from, store, url, tmp_path):
         known = dataclasses.replace(policy.policy_for(8, 1e-6, ["temp"]), consent_from=consent_from)
         (tmp_path / "policy.json").write_text(json.dumps(dataclasses.asdict(known)))
-        words, given = "The policy lets devices be started over the network.", ("--policy", "policy.json")
+        words, given = (
+            "The policy allows devices to be started over the network.",
+            ("--policy", "policy.json"),
+        )
         check = ("check-mechanism", "rr")
         of_store = (("status", "--store", url), ("ledger", "--store", url))
         for command in (*of_store, check):
             assert (words in hushmote(*command, *given, cwd=tmp_path)) == (consent_from == "network"), command
         for command in (*of_store, check):
-            said = json.loads(hushmote(*command, *given, "--json", cwd=tmp_path))
-            assert said["policy"]["consent_from"] == consent_from
+            result = json.loads(hushmote(*command, *given, "--json", cwd=tmp_path))
+            assert result["policy"]["consent_from"] == consent_from
         assert words not in hushmote("status", "--store", url, cwd=tmp_path)
 
 
@@ -113,11 +120,10 @@ class TestFollow:
         with Terminal(["status", "--follow", "--store", url], tmp_path) as terminal:
             terminal.until("0 reports in ")
             count(store, TEMP, ["a", "b", "c"])
-            terminal.until(
-                "6 reports so far. "
-            )  # below the number in one picture, which may come in two reads
+            # Below the count in the same picture, which may arrive in two reads.
+            terminal.until("6 reports so far. ")
             assert b"6 reports in " in terminal.screen
-            assert b"mean " not in terminal.screen  # so few tell nothing
+            assert b"mean " not in terminal.screen  # too few reports for a mean
             count(store, MODE, ["a"])
             terminal.until("8 reports in ")
             terminal.type(INTERRUPT)
@@ -144,25 +150,25 @@ class TestFollow:
     def test_recounts_changed_older_windows_within_a_minute(self, store, monkeypatch):
         fill(store, "home", payload_of(TEMP), {f"2026-01-0{day}": 5_000 for day in (1, 2, 3)})
         seen = SnapshotReader()
-        for version, came in enumerate((15_000, 20_000)):
-            shown = seen.read(store, StoreState("ready", "", version)).overview
-            assert shown is not None
-            assert shown.reports == came
+        for version, expected in enumerate((15_000, 20_000)):
+            overview = seen.read(store, StoreState("ready", "", version)).overview
+            assert overview is not None
+            assert overview.reports == expected
             fill(store, "home", payload_of(TEMP), {"2026-01-01": 5_000})
-            later(monkeypatch, datetime.timedelta(minutes=1))
+            advance_clock(monkeypatch, datetime.timedelta(minutes=1))
 
 
 class TestErrors:
     def test_are_one_line(self, store, url, tmp_path):
-        said = hushmote("status", "--store", "sqlite:///none.sqlite", cwd=tmp_path, expect=1)
-        assert said.startswith("hushmote: there is no store at none.sqlite")
+        message = hushmote("status", "--store", "sqlite:///none.sqlite", cwd=tmp_path, expect=1)
+        assert message.startswith("hushmote: there is no store at none.sqlite")
         away = hushmote("status", "--store", url, "--aggregator", "http://127.0.0.1:1", cwd=tmp_path)
         assert "does not answer: Connection refused." in " ".join(away.split())
 
-    def test_json_of_unreachable_aggregator(self, store, url, tmp_path):
+    def test_json_for_unreachable_aggregator(self, store, url, tmp_path):
         arguments = ("--store", url, "--aggregator", "http://127.0.0.1:1", "--json")
-        said = json.loads(hushmote("status", *arguments, cwd=tmp_path))["aggregator"]
-        assert list(said)[:3] == ["answered", "trouble", "connected"]
-        assert not said["answered"]
-        assert said["words"] == said["trouble"]
-        assert said["trouble"].endswith("does not answer: Connection refused.")
+        result = json.loads(hushmote("status", *arguments, cwd=tmp_path))["aggregator"]
+        assert list(result)[:3] == ["answered", "trouble", "connected"]
+        assert not result["answered"]
+        assert result["words"] == result["trouble"]
+        assert result["trouble"].endswith("does not answer: Connection refused.")

@@ -1,4 +1,4 @@
-"""`hushmote store erase`: its confirmation, what it erases and what remains, and refusals in one line."""
+"""`hushmote store erase`: its confirmation, the erased and remaining data, and one-line errors."""
 
 import json
 import signal
@@ -31,7 +31,7 @@ def messages(device, fleet, key=None):
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """`hushmote store erase` in a folder with s.sqlite, of fleets open and keyed, and master.key."""
+    """Provide `hushmote store erase` in a folder with master.key and s.sqlite, with fleets open and keyed."""
     (tmp_path / "master.key").write_text(to_text(FLEET_KEYS))
     (tmp_path / "master.key").chmod(0o600)
     with Store(f"sqlite:///{tmp_path / 's.sqlite'}") as store:
@@ -44,7 +44,7 @@ def run(tmp_path, monkeypatch):
     return lambda *arguments, **more: run("erase", "sqlite:///s.sqlite", *arguments, **more)
 
 
-def left(tmp_path):
+def remaining_mentions(tmp_path):
     return (tmp_path / "s.sqlite").read_bytes().count(b"board-1")
 
 
@@ -53,15 +53,17 @@ class TestUnfinishedErasure:
         status, check = (runner(name, tmp_path, monkeypatch) for name in ("status", "store"))
         url = f"sqlite:///{tmp_path / 's.sqlite'}"
         with MosquittoBroker() as broker:
-            where = ("--store", url, "--broker", f"mqtt://127.0.0.1:{broker.port}")
-            with served(*where, "--master-key", tmp_path / "master.key") as process:
+            options = ("--store", url, "--broker", f"mqtt://127.0.0.1:{broker.port}")
+            with served(*options, "--master-key", tmp_path / "master.key") as process:
                 process.ready()
                 assert "is in use, and nothing was erased" in run(
                     "--device", "board-1", "--fleet", "open", "--yes", expect=1
                 )
                 process.process.send_signal(signal.SIGSTOP)
-                said = run("--device", "board-1", "--fleet", "keyed", "--queue", "--yes")
-                assert "their numbers are sealed with the master key. It is queued:" in " ".join(said.split())
+                output = run("--device", "board-1", "--fleet", "keyed", "--queue", "--yes")
+                assert "their numbers are sealed with the master key. It is queued," in " ".join(
+                    output.split()
+                )
                 waits = "1 device waits for an aggregator to erase it"
                 assert waits in " ".join(status("--store", "sqlite:///s.sqlite").split())
                 assert json.loads(status("--store", "sqlite:///s.sqlite", "--json"))[
@@ -72,7 +74,7 @@ class TestUnfinishedErasure:
                 until(lambda: "files were rewritten" in process.log(), process.log)
                 assert "a queued device of fleet keyed was erased: 3 reports" in process.log()
                 files = b"".join(path.read_bytes() for path in tmp_path.glob("s.sqlite*"))
-                assert files.count(b"board-1") == 1  # of the open fleet
+                assert files.count(b"board-1") == 1  # in the open fleet
                 assert waits not in check("check", "sqlite:///s.sqlite")
                 assert process.end() == 0
                 assert "board-1" not in process.log()
@@ -93,10 +95,10 @@ class TestUnfinishedErasure:
         assert due in " ".join(check("check", "sqlite:///s.sqlite").split())
         run()
         assert due not in " ".join(check("check", "sqlite:///s.sqlite").split())
-        assert "say what to erase" in run(expect=1)
+        assert "give --device ID, --experiment NAME" in run(expect=1)
 
     @refusals(
-        ("--fleet open", "--queue is for one device"),
+        ("--fleet open", "--queue requires a device"),
         ("--fleet open --device nobody", "there is no device nobody in fleet"),
         command="store erase sqlite:///s.sqlite --queue --yes",
     )
@@ -107,40 +109,40 @@ class TestUnfinishedErasure:
 class TestErasure:
     def test_keeps_counts_and_lists_other_copies(self, run, tmp_path):
         key = ("--master-key", "master.key")
-        said = " ".join(run("--device", "board-1", "--fleet", "keyed", *key, "--yes").split())
-        assert "device board-1 of fleet keyed, 3 reports. Their contribution to the counts stays" in said
-        assert "their numbers are sealed with the master key. Erased." in said
-        assert "It may remain in backups and copies of the store; disk blocks" in said
-        assert left(tmp_path) == 1  # of the open fleet
-        said = " ".join(run("--device", "board-1", "--fleet", "open", "--yes").split())
-        assert "Without --master-key, an open fleet counts them again if someone sends them again." in said
-        assert left(tmp_path) == 0
+        output = " ".join(run("--device", "board-1", "--fleet", "keyed", *key, "--yes").split())
+        assert "device board-1 of fleet keyed, 3 reports. Their contribution to the counts remains" in output
+        assert "their numbers are sealed with the master key. Erased." in output
+        assert "It may remain in backups and copies of the store; disk blocks" in output
+        assert remaining_mentions(tmp_path) == 1  # in the open fleet
+        output = " ".join(run("--device", "board-1", "--fleet", "open", "--yes").split())
+        assert "Without --master-key, an open fleet counts them again if someone sends them again." in output
+        assert remaining_mentions(tmp_path) == 0
 
     def test_asks_for_confirmation(self, run, tmp_path, monkeypatch):
-        assert "cannot ask without a terminal, so nothing was erased: add --yes" in run(
+        assert "cannot ask without a terminal, so nothing was erased; add --yes" in run(
             "--device", "board-2", "--fleet", "open", expect=1
         )
         monkeypatch.setattr("sys.stdin.isatty", lambda: True)
-        for answer, kept in ((False, 2), (True, 1)):
-            asked = []
+        for answer, left_over in ((False, 2), (True, 1)):
+            questions = []
 
-            def confirm(text, abort, answer=answer, asked=asked):
-                asked.append((text, abort))
+            def confirm(text, abort, answer=answer, questions=questions):
+                questions.append((text, abort))
                 if not answer:
                     raise typer.Abort
 
             monkeypatch.setattr("typer.confirm", confirm)
             run("--device", "board-1", "--fleet", "open", expect=0 if answer else 1)
-            assert asked == [("Erase it permanently?", True)]
-            assert left(tmp_path) == kept
+            assert questions == [("Erase it permanently?", True)]
+            assert remaining_mentions(tmp_path) == left_over
 
     def test_experiment_and_fleet_must_be_withdrawn(self, run, tmp_path):
         for what in (("--experiment", "temp", "--fleet", "open"), ("--fleet", "open")):
             assert "`hushmote experiment withdraw temp`" in run(*what, "--yes", expect=1)
         with Store(f"sqlite:///{tmp_path / 's.sqlite'}") as store:
             store.withdraw_experiment("open", "temp")
-        said = " ".join(run("--experiment", "temp", "--fleet", "open", "--yes").split())
-        assert "experiment temp of fleet open, 6 reports of 2 devices, with all counts." in said
+        output = " ".join(run("--experiment", "temp", "--fleet", "open", "--yes").split())
+        assert "experiment temp of fleet open, 6 reports of 2 devices, with all counts." in output
         assert "all of fleet open, 0 reports of 0 devices" in " ".join(
             run("--fleet", "open", "--yes").split()
         )
@@ -150,14 +152,14 @@ class TestErasure:
 
 class TestRefusals:
     @refusals(
-        ("", "say what to erase: --device ID, --experiment NAME, or --fleet NAME alone"),
-        ("--device board-1 --experiment temp", "say what to erase"),
+        ("", "give --device ID, --experiment NAME, or --fleet NAME alone"),
+        ("--device board-1 --experiment temp", "give --device ID, --experiment NAME"),
         ("--device board-1", "name one fleet in s.sqlite; its fleets: keyed, open"),
         ("--fleet away", "no fleet away in s.sqlite; its fleets: keyed, open"),
         ("--device 'no\nbody' --fleet open", "there is no device no"),
         ("--device '' --fleet open", "there is no device"),
         ("--experiment hall --fleet open", "there is no experiment hall in fleet open"),
-        ("--device board-1 --fleet keyed", "give it as a file or in HUSHMOTE_MASTER_KEY"),
+        ("--device board-1 --fleet keyed", "give the key as a file or in HUSHMOTE_MASTER_KEY"),
         ("--device board-1 --fleet keyed --master-key none", "cannot read the master key"),
         command="store erase sqlite:///s.sqlite --yes",
     )
@@ -171,8 +173,8 @@ class TestStatus:
         with Store(url) as store:
             assert expire(store, now() + timedelta(days=366)) is not None
         status = runner("status", tmp_path, monkeypatch)
-        said = " ".join(status("--store", "sqlite:///s.sqlite").split())
-        assert "Data older than 30 days is deleted; 6 reports have been deleted so far." in said
+        output = " ".join(status("--store", "sqlite:///s.sqlite").split())
+        assert "Data older than 30 days is deleted; 6 reports have been deleted so far." in output
         (keyed, opened) = sorted(
             json.loads(status("--store", "sqlite:///s.sqlite", "--json"))["experiments"],
             key=lambda e: e["fleet"],

@@ -1,4 +1,5 @@
-// node js_rig.mjs < lines of [[job, argument, ...], ...] > answers, a line each. Bytes are {$hex}, large integers {$big}.
+// Usage: node js_rig.mjs. Each input line is a list of [job, argument, ...]; each job's answer is printed as one line.
+// Bytes are {$hex}, large integers are {$big}.
 import { writeSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
@@ -18,28 +19,28 @@ const shown = (_key, x) => {
   return x instanceof Uint8Array ? Buffer.from(x).toString('hex') : x;
 };
 const failure = (e) => `${e.name}: ${e.message}`;
-const parsed = new Map();
+const cache = new Map();
 const parse = async (payload) =>
-  parsed.get(String(payload)) ?? parsed.set(String(payload), await parseExperiment(payload)).get(String(payload));
+  cache.get(String(payload)) ?? cache.set(String(payload), await parseExperiment(payload)).get(String(payload));
 
-/** An rng that plays back draws and fails at a call that is not the next one. */
+/** A random generator that plays back scripted draws, and fails if a call does not match the script. */
 class Script {
   constructor(draws) {
     this.draws = [...draws];
   }
   next(name, argument) {
-    const [want, n, outcome] = this.draws.shift() ?? [];
-    if (want !== name || n !== argument) throw new Error(`drew ${name}(${argument}), not ${want}(${n})`);
+    const [expected, n, outcome] = this.draws.shift() ?? [];
+    if (expected !== name || n !== argument) throw new Error(`drew ${name}(${argument}), not ${expected}(${n})`);
     return outcome;
   }
   below = (n) => this.next('below', n);
   bernoulli = (threshold) => Boolean(this.next('bernoulli', threshold));
 }
 
-/** Exact chances of all outcomes of run(rng): every script of draws once. */
+/** Return the exact probability of each outcome of run(rng), by running every sequence of draws once. */
 function distribution(run) {
-  const found = new Map();
-  const script = []; // [choice, how many, weights]
+  const results = new Map();
+  const script = []; // [choice, number of choices]
   do {
     let at = 0;
     let [over, under] = [1n, 1n];
@@ -54,15 +55,15 @@ function distribution(run) {
       bernoulli: (t) => ((under *= 2n ** 30n), choose([BigInt(2 ** 30 - t), BigInt(t)]) === 1),
     };
     const outcome = run(rng);
-    const sums = found.get(outcome) ?? found.set(outcome, new Map()).get(outcome);
+    const sums = results.get(outcome) ?? results.set(outcome, new Map()).get(outcome);
     sums.set(under, (sums.get(under) ?? 0n) + over);
     while (script.length && script.at(-1)[0] === script.at(-1)[1] - 1) script.pop();
     if (script.length) script.at(-1)[0]++;
   } while (script.length);
-  return [...found].map(([outcome, sums]) => [outcome, [...sums]]);
+  return [...results].map(([outcome, sums]) => [outcome, [...sums]]);
 }
 
-/** Records in memory, of which a write fails: raise, raise-after, lost, torn, cut, cut-after, torn-cut. */
+/** Records in memory. One write fails as specified: raise, raise-after, lost, torn, cut, cut-after, torn-cut. */
 class Memory {
   constructor({ records = [], fault, at }) {
     Object.assign(this, { records: new Map(records), fault, left: at });
@@ -74,7 +75,7 @@ class Memory {
     const kept = !now || now.endsWith('after') ? record : now.startsWith('torn') && record.slice(0, record.length / 2);
     if (kept) this.records.set(number, kept);
     if (kept === record) this.records.delete(number - 2);
-    this.cut = now.includes('cut'); // nothing that comes afterwards happens
+    this.cut = now.includes('cut'); // the power is off, so later calls are not made
     if (now && now !== 'lost') throw Object.assign(new Error('no space'), { code: 'ENOSPC' });
     return true;
   }
@@ -90,30 +91,30 @@ const jobs = {
   async code(payload, index, draws) {
     const rng = new Script(draws);
     const code = (await parse(payload)).randomize(index, rng);
-    return rng.draws.length ? 'draws are left' : code;
+    return rng.draws.length ? 'unused draws' : code;
   },
   async distribution(payload, value) {
     const exp = await parse(payload);
     const index = await exp.bucket(value);
     return distribution((rng) => exp.randomize(index, rng));
   },
-  /** How often each outcome comes of the client's own draws. */
+  /** Count the outcomes of the client's random generator. */
   async frequencies(count, name, argument, outcomes) {
     const { rng } = await Client.open({
       policy: { sum: 0, squares: 0, epsilon: 0, rules: [], experiments: [] },
       storage: new Memory({}),
     });
-    const found = Array(outcomes).fill(0);
-    for (let i = 0; i < count; i++) found[Number(rng[name](argument))]++;
-    return found;
+    const results = Array(outcomes).fill(0);
+    for (let i = 0; i < count; i++) results[Number(rng[name](argument))]++;
+    return results;
   },
-  /** Calls of one client, [method, argument, ...]; what they answer, and the records that are left. */
+  /** Make a client's calls, [method, argument, ...]. Return the answers and the final records. */
   async play({ storage, settings, provision, draws, url, payloads = [], yes = {} }, calls) {
     const kept = storage.folder ? new Folder(storage.folder) : new Memory(storage);
     const agreed = storage.folder ? new Folder(`${storage.folder}/yes`) : new Memory(yes);
     const open = () => {
-      const own = { ...settings, storage: kept };
-      return settings.policy?.ask ? AskingClient.open({ ...own, answers: agreed }) : Client.open(own);
+      const options = { ...settings, storage: kept };
+      return settings.policy?.ask ? AskingClient.open({ ...options, answers: agreed }) : Client.open(options);
     };
     const answers = [];
     try {
@@ -121,7 +122,7 @@ const jobs = {
       let client = await open();
       if (draws) client.rng = new Script(draws);
       for (const payload of payloads) await client.enroll(payload);
-      const own = {
+      const extraCalls = {
         stick: () => void (crypto.getRandomValues = (x) => x.fill(7)),
         records: (records) => void (kept.records = new Map(records)),
         acknowledge: async () => {
@@ -133,14 +134,14 @@ const jobs = {
           if (report) await client.sent(report);
         },
         reportThenNo: async () => {
-          const [write, said] = [kept.write, []];
+          const [write, optOuts] = [kept.write, []];
           kept.write = (...record) => {
             kept.write = write;
-            said.push(client.setConsent(false));
+            optOuts.push(client.setConsent(false));
             return kept.write(...record);
           };
           const report = await client.report('e', true);
-          await Promise.all(said);
+          await Promise.all(optOuts);
           return report;
         },
         yesThenNo: () => Promise.allSettled([client.setConsent(true), client.setConsent(false)]).then(() => null),
@@ -157,17 +158,17 @@ const jobs = {
         atOnce: (...all) => Promise.all(all.map(([name, ...values]) => client[name](...values).catch(failure))),
       };
       for (const [method, ...values] of calls) {
-        const answer = await (async () => (own[method] ?? client[method].bind(client))(...values))().catch(failure);
+        const answer = await (async () => (extraCalls[method] ?? client[method].bind(client))(...values))().catch(failure);
         answers.push(answer ?? null);
         if (kept.cut) break;
       }
     } catch (e) {
       answers.push(failure(e));
     }
-    delete crypto.getRandomValues; // which "stick" put before its own
+    delete crypto.getRandomValues; // undoes "stick"
     return { answers, records: storage.folder ? null : [...kept.records], yes: storage.folder ? null : [...agreed.records] };
   },
-  /** A lifetime, [step, argument, ...], with restarts; what each step answers, and the status after it. */
+  /** Play a lifetime's steps, [step, argument, ...], with restarts. Return each step's answer and the status after it. */
   async lifetime(settings, consent, steps) {
     const storage = new Memory({});
     const answers = new Memory({});
@@ -175,15 +176,15 @@ const jobs = {
     const open = () => (settings.policy.ask ? AskingClient.open({ ...settings, storage, answers }) : Client.open({ ...settings, storage }));
     let client = await open();
     const noAtWrite = (call) => {
-      const [write, said] = [storage.write, []];
+      const [write, optOuts] = [storage.write, []];
       storage.write = (...record) => {
         storage.write = write;
-        said.push(client.setConsent(false));
+        optOuts.push(client.setConsent(false));
         return storage.write(...record);
       };
-      return call().finally(() => ((storage.write = write), Promise.all(said)));
+      return call().finally(() => ((storage.write = write), Promise.all(optOuts)));
     };
-    const own = {
+    const extraCalls = {
       restart: async () => void (client = await open()),
       agree: async (name, payload) => void (await client.agree(name, payload)),
       enroll: async (payload) => void (await client.enroll(payload)),
@@ -194,36 +195,36 @@ const jobs = {
       reportThenNo: (name, value) => noAtWrite(() => client.report(name, value)),
       yesThenNo: () => noAtWrite(() => client.setConsent(true)),
     };
-    const found = [];
+    const results = [];
     for (const [step, ...values] of steps) {
-      const answer = await (async () => (own[step] ?? client[step].bind(client))(...values))().catch((e) => e.name);
+      const answer = await (async () => (extraCalls[step] ?? client[step].bind(client))(...values))().catch((e) => e.name);
       const { consent: now, pending, sum, squares, experiments } = await client.status();
       const lines = Object.values(experiments).map(({ state, reports, left }) => [state, reports, left]);
-      found.push([answer ?? null, now, pending, sum, squares, lines, [...(client.asking?.keys() ?? [])].sort()]);
+      results.push([answer ?? null, now, pending, sum, squares, lines, [...(client.asking?.keys() ?? [])].sort()]);
     }
-    return found;
+    return results;
   },
   question,
   async open(settings, asking) {
     await (asking ? AskingClient : Client).open({ storage: new Memory({}), answers: new Memory({}), ...settings });
   },
-  /** Messages that come at once to the node of Node-RED: what each sends, warns of and fails with. */
+  /** Send messages to the Node-RED node at the same time. Return each one's output topics, warnings and errors. */
   async node(config, messages) {
-    const found = messages.map(() => []);
+    const results = messages.map(() => []);
     const node = { credentials: {}, status() {}, error() {}, on: (event, run) => (node[event] = run) };
     const registerType = (_name, Hushmote) => Hushmote.call(node, config);
     createRequire(import.meta.url)('../../clients/js/node-red/hushmote.js')({ nodes: { createNode() {}, registerType } });
     let at = 0;
-    node.warn = (text) => found[at].push(text);
-    const one = ({ payload, ...message }, i) =>
+    node.warn = (text) => results[at].push(text);
+    const send = ({ payload, ...message }, i) =>
       new Promise((done) => {
-        const send = ({ topic }) => found[i].push(topic.slice(0, 24));
+        const output = ({ topic }) => results[i].push(topic.slice(0, 24));
         const bytes = payload instanceof Uint8Array ? Buffer.from(payload) : payload;
-        node.input({ ...message, payload: bytes }, send, (e) => done((at++, e && found[i].push(e.message))));
+        node.input({ ...message, payload: bytes }, output, (e) => done((at++, e && results[i].push(e.message))));
       });
-    await Promise.all(messages.map(one));
+    await Promise.all(messages.map(send));
     node.close();
-    return found;
+    return results;
   },
 };
 

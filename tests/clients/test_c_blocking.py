@@ -1,6 +1,6 @@
-"""How long the C client's port to esp-mqtt blocks the loop that calls it, in virtual time over a model.
+"""The time for which the C client's esp-mqtt port blocks its calling loop, in a model's virtual time.
 
-The model waits where esp-mqtt does, by its sources: clients/c/packages.md has their version.
+The model waits where esp-mqtt's sources do; clients/c/packages.md gives their version.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from c_core import CORE, compiled, needs_gcc
+from c_core import CORE, compile_c, needs_gcc
 from power_cuts import CORE_FILES, RIGS
 
 pytestmark = needs_gcc
 MODEL = RIGS / "idf_model"
-WATCHDOG_MS = 5000  # ESPHome's
+WATCHDOG_MS = 5000  # ESPHome's watchdog
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     headers = [f"-I{MODEL}", f"-I{MODEL / 'freertos'}", f"-I{CORE / 'idf'}"]
     target = tmp_path_factory.mktemp("blocking") / "blocking"
     files = [*CORE_FILES, *sources, CORE / "idf" / "idf_mqtt.c"]
-    return compiled(target, files, "-std=gnu17", "-Wno-pedantic", *headers)
+    return compile_c(target, files, "-std=gnu17", "-Wno-pedantic", *headers)
 
 
 def play(program: Path, scene: str) -> dict[str, int]:
@@ -34,13 +34,13 @@ def play(program: Path, scene: str) -> dict[str, int]:
 
 class TestBlocking:
     @pytest.mark.parametrize("scene", ["refused", "silent", "lost", "withdrawn"])
-    def test_never_waits_for_a_connection_to_end(self, program: Path, scene: str):
+    def test_does_not_wait_for_connection_to_end(self, program: Path, scene: str):
         counts = play(program, scene)
         assert counts["blocked"] == 0
-        assert counts["link"] == 2  # it is back
+        assert counts["link"] == 2  # connected again
         assert (counts["goodbyes"], counts["clients"]) == (1, 0)
 
-    def test_waits_for_a_torn_packet_less_than_a_watchdog(self, program: Path):
+    def test_torn_packet_blocks_less_than_watchdog(self, program: Path):
         counts = play(program, "torn")
         assert 2000 < counts["blocked"] < WATCHDOG_MS
         assert counts["connects"] > 1

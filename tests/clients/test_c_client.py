@@ -35,31 +35,31 @@ for file in ("vectors.json", "vectors_further.json"):
 EPSILON = 1_000_000
 KEY = bytes(range(32))
 
-# What the two clients say where one raises a text and the other returns a code.
-WORDS = {
+# The C client's codes, by the start of the MicroPython client's message.
+CODES_BY_MESSAGE = {
     "locked: storage failed": "STORAGE",
     "storage failed": "STORAGE",
     "locked: no ledger": "NO_LEDGER",
     "locked: the ledger is damaged": "LOCKED",
     "locked: another client": "ANOTHER",
     "the ledger is worn out": "WORN_OUT",
-    "another call is under way": "BUSY",
+    "another call is in progress": "BUSY",
     "a newer version": "REFUSED_SERIAL",
     "its signature": "REFUSED_SIGNATURE",
     "its budget rule was pinned": "REFUSED_PINNED",
     "its epsilon was pinned": "REFUSED_PINNED",
     "epsilon is above": "REFUSED_POLICY",
-    "the policy has no": "REFUSED_POLICY",
-    "no os.urandom": "BAD_ENTROPY",
+    "the policy forbids": "REFUSED_POLICY",
+    "this firmware has no os": "BAD_ENTROPY",
     "os.urandom is stuck": "BAD_ENTROPY",
 }
 
 
 def word(text: str | None) -> str | None:
-    """Return the C client's code for a text of the MicroPython client."""
+    """Return the C client's code for a message of the MicroPython client."""
     if text is None:
         return None
-    return next((code for start, code in WORDS.items() if text.startswith(start)), "REFUSED")
+    return next((code for start, code in CODES_BY_MESSAGE.items() if text.startswith(start)), "REFUSED")
 
 
 def board(slots: Any = None, policy: dict[str, Any] | None = None, seed: int = 1, **settings: Any) -> CBoard:
@@ -68,12 +68,12 @@ def board(slots: Any = None, policy: dict[str, Any] | None = None, seed: int = 1
 
 
 def fresh_slots(consent: int = 2) -> dict[int, bytes]:
-    made = board(begin=False)
-    assert made.provision(consent=consent) == 0
-    return made.storage.slots
+    new = board(begin=False)
+    assert new.provision(consent=consent) == 0
+    return new.storage.slots
 
 
-def sealed(record: bytes) -> bytes:
+def with_crc(record: bytes) -> bytes:
     return record + struct.pack(">I", zlib.crc32(record))
 
 
@@ -121,7 +121,7 @@ def payload_of(name: str, kind: int, rule_of: str, epsilon: int, cap: int, every
 
 
 class Twin(MemoryStorage):
-    """Memory that fails once, at operation `at` from 0, reads counted: as FailingStorage does."""
+    """Memory that fails once, at operation `at` (counted from 0, including reads), like FailingStorage."""
 
     def __init__(self, slots: Any) -> None:
         super().__init__(slots)
@@ -149,7 +149,7 @@ class Twin(MemoryStorage):
 
 
 class Twins(RuleBasedStateMachine):
-    """The same calls, randomness and storage for both clients: the same slots, bytes and words come out."""
+    """Both clients receive the same calls, randomness and storage, and must give the same results."""
 
     @initialize(keyed=st.booleans(), seed=st.integers(0, 2**32), consent=st.sampled_from([None, True]))
     def make(self, keyed: bool, seed: int, consent: bool | None) -> None:
@@ -177,7 +177,7 @@ class Twins(RuleBasedStateMachine):
         assert self.twin.begun == 0
 
     def both(self, call: Any) -> Any:
-        """Return the result of call(client), or the word for its error, which must match for both."""
+        """Return the result of call(client), or the code of its error, which must match for both."""
 
         def outcome(client: Any) -> Any:
             try:
@@ -210,7 +210,7 @@ class Twins(RuleBasedStateMachine):
         self.both(lambda client: [client.enroll(payload, True)][:0])
 
     @rule(name=st.sampled_from(LIFETIME_POLICY["experiments"]), serial=st.integers(0, 4))
-    def a_signature_is_wrong(self, name: str, serial: int) -> None:
+    def send_wrong_signature(self, name: str, serial: int) -> None:
         if self.settings["announce_key"]:
             payload = b"\0" + serial.to_bytes(4, "big") + bytes(64)
             assert self.both(lambda client: client.withdraw(name, payload)) in (
@@ -241,15 +241,15 @@ class Twins(RuleBasedStateMachine):
         self.boot(crossed)
 
     @rule(at=st.integers(0, 3), fault=st.sampled_from(["raise", "raise-after", "lost", "torn"]))
-    def storage_fails(self, at: int, fault: str) -> None:
+    def fail_storage(self, at: int, fault: str) -> None:
         for storage in (self.python, self.c):
             storage.at, storage.fault = storage.count + at, fault
         self.both(lambda client: setattr(client, "consent", True))
-        self.they_agree()
+        self.clients_agree()
         self.both(lambda client: setattr(client, "consent", True))
 
     @rule(value=st.sampled_from([True, None]))
-    def the_source_is_stuck(self, value: Any) -> None:
+    def report_with_stuck_source(self, value: Any) -> None:
         for source in self.sources:
             source.stuck = True
         self.report("e", value)
@@ -257,7 +257,7 @@ class Twins(RuleBasedStateMachine):
             source.stuck = False
 
     @rule(at=st.integers(0, 3), fault=st.sampled_from(["cut", "cut-after", "torn-cut"]), no=st.booleans())
-    def the_power_is_cut(self, at: int, fault: str, no: bool) -> None:
+    def cut_power(self, at: int, fault: str, no: bool) -> None:
         for storage, client in ((self.python, self.board), (self.c, self.twin)):
             storage.at, storage.fault = storage.count + at, fault
             try:
@@ -271,7 +271,7 @@ class Twins(RuleBasedStateMachine):
         self.boot(False)
 
     @rule(slot=st.integers(0, 1), data=st.sampled_from([b"", b"old"]))
-    def another_client_writes(self, slot: int, data: bytes) -> None:
+    def write_as_another_client(self, slot: int, data: bytes) -> None:
         before = self.python.slots.get(slot)
         for storage in (self.python, self.c):
             storage.slots[slot] = data
@@ -282,21 +282,21 @@ class Twins(RuleBasedStateMachine):
         self.boot(False)
 
     @invariant()
-    def they_agree(self) -> None:
+    def clients_agree(self) -> None:
         if not hasattr(self, "board"):
             return
         assert self.python.slots == self.c.slots
         assert self.board.outbox() == self.twin.outbox()
-        one, two = self.board.status(), self.twin.status()
+        ours, theirs = self.board.status(), self.twin.status()
         for name in ("consent", "pending", "sum", "squares"):
-            assert one[name] == two[name], name
-        assert [word(one[x]) for x in ("locked", "error")] == [two[x] for x in ("locked", "error")]
-        for name, line in one["experiments"].items():
-            found = two["experiments"][name]
-            assert found["enrolled"] == (line["left"] is not None)
-            assert (found["left"], found["reports"]) == (line["left"] or 0, line["reports"])
-            assert found["refused"] == word(line["reason"])
-            assert not found["enrolled"] or found["digest"] == line["digest"]
+            assert ours[name] == theirs[name], name
+        assert [word(ours[x]) for x in ("locked", "error")] == [theirs[x] for x in ("locked", "error")]
+        for name, line in ours["experiments"].items():
+            other = theirs["experiments"][name]
+            assert other["enrolled"] == (line["left"] is not None)
+            assert (other["left"], other["reports"]) == (line["left"] or 0, line["reports"])
+            assert other["refused"] == word(line["reason"])
+            assert not other["enrolled"] or other["digest"] == line["digest"]
             assert self.twin.serial(name) == self.board.serials.get(name, 0)
 
 
@@ -310,143 +310,147 @@ CAP = 20
 PAYLOAD = experiment_json(budget={"rule": "sum", "cap": CAP * EPSILON})
 
 
-def lifetime(made: CBoard, witness: Witness) -> None:
-    """Play reports, an outage, acknowledgements out of order, an opt-out and an opt-in."""
+def lifetime(device: CBoard, witness: Witness) -> None:
+    """Make reports with an outage and out-of-order acknowledgements, then opt out and in again."""
 
     def acknowledge(reports: list[bytes]) -> None:
         for report in reports:
             witness.see(report)
             with contextlib.suppress(Refused):
-                made.sent(report)
+                device.sent(report)
 
     for i in range(4):
-        witness.see(made.report("e", i % 2 == 0))
-    acknowledge(made.outbox()[1:3])
-    witness.see(made.report("e", None))
-    acknowledge(made.outbox())
-    witness.see(made.report("e", True))
+        witness.see(device.report("e", i % 2 == 0))
+    acknowledge(device.outbox()[1:3])
+    witness.see(device.report("e", None))
+    acknowledge(device.outbox())
+    witness.see(device.report("e", True))
     for value in (False, True):
         try:
-            made.consent = value
+            device.consent = value
         except Refused:
-            assert value or not made.outbox()
-    witness.see(made.report("e", True))
+            assert value or not device.outbox()
+    witness.see(device.report("e", True))
 
 
-def started(slots: Any, seed: int) -> CBoard:
-    made = board(slots, seed=seed, key=KEY)
-    assert made.begun == 0
-    made.enroll(PAYLOAD)
-    return made
+def start_device(slots: Any, seed: int) -> CBoard:
+    device = board(slots, seed=seed, key=KEY)
+    assert device.begun == 0
+    device.enroll(PAYLOAD)
+    return device
 
 
 class TestConcurrentCall:
     @pytest.mark.slow
-    def test_from_callback_or_other_thread_does_nothing(self):
-        made = started(fresh_slots(), 2)
-        found = []
+    def test_from_callback_or_other_thread_is_ignored(self):
+        device = start_device(fresh_slots(), 2)
+        nested_in = []
 
         def nested(where: str) -> None:
-            made.during = lambda where: None
-            found.append(where)
-            assert made.report("e", True) is None
-            assert made.outbox() == []
-            for call in (lambda: made.sent(b"x"), lambda: made.enroll(PAYLOAD), lambda: made.withdraw("e")):
+            device.during = lambda where: None
+            nested_in.append(where)
+            assert device.report("e", True) is None
+            assert device.outbox() == []
+            for call in (
+                lambda: device.sent(b"x"),
+                lambda: device.enroll(PAYLOAD),
+                lambda: device.withdraw("e"),
+            ):
                 with pytest.raises(Refused, match="BUSY"):
                     call()
             with pytest.raises(Refused, match="BUSY"):
-                made.consent = True
-            assert made.busy()
-            made.during = nested
+                device.consent = True
+            assert device.busy()
+            device.during = nested
 
-        made.during = nested
-        assert made.report("e", True) is not None
-        assert set(found) == {"entropy", "read", "write"}
-        made.during = lambda where: None
-        assert len(made.outbox()) == 1
+        device.during = nested
+        assert device.report("e", True) is not None
+        assert set(nested_in) == {"entropy", "read", "write"}
+        device.during = lambda where: None
+        assert len(device.outbox()) == 1
 
-        # A lock that another thread holds.
+        # Calls while another thread holds the lock.
         held = [False, []]
-        made.callbacks += [LOCK(lambda _: held[1].append("lock") or not held[0])]
-        made.callbacks += [UNLOCK(lambda _: held[1].append("unlock"))]
-        made.config.lock, made.config.unlock = map(pointer, made.callbacks[2:])
-        made.during = nested  # under a lock that its thread may take again
-        assert made.report("e", True) is not None
-        made.during = lambda where: None
-        assert held[1].count("lock") == held[1].count("unlock") > len(found) > 8
+        device.callbacks += [LOCK(lambda _: held[1].append("lock") or not held[0])]
+        device.callbacks += [UNLOCK(lambda _: held[1].append("unlock"))]
+        device.config.lock, device.config.unlock = map(pointer, device.callbacks[2:])
+        device.during = nested  # with a recursive lock
+        assert device.report("e", True) is not None
+        device.during = lambda where: None
+        assert held[1].count("lock") == held[1].count("unlock") > len(nested_in) > 8
         held[0] = True
-        assert made.report("e", True) is None
-        assert (made.outbox(), made.busy()) == ([], True)
+        assert device.report("e", True) is None
+        assert (device.outbox(), device.busy()) == ([], True)
         assert held[1][-1] == "lock"
         held[0] = False
-        assert (len(made.outbox()), made.busy()) == (2, False)
+        assert (len(device.outbox()), device.busy()) == (2, False)
 
 
-class TestNoDuringAnotherCall:
-    """The running call writes it: after a restart nothing is left to send."""
+class TestOptOutDuringAnotherCall:
+    """The running call stores the opt-out, so no reports are sent after a restart."""
 
     CALLS: ClassVar = {
-        "report": (lambda made: made.report("e", True), 2),
-        "sent": (lambda made: made.sent(made.outbox()[0]), 1),
-        "yes": (lambda made: setattr(made, "consent", True), 1),
-        "no": (lambda made: setattr(made, "consent", False), 1),
+        "report": (lambda device: device.report("e", True), 2),
+        "sent": (lambda device: device.sent(device.outbox()[0]), 1),
+        "yes": (lambda device: setattr(device, "consent", True), 1),
+        "no": (lambda device: setattr(device, "consent", False), 1),
     }
 
     @pytest.mark.parametrize("call", CALLS)
     def test_is_stored_before_the_call_ends(self, call: str):
         run, spent = self.CALLS[call]
-        made = started(fresh_slots(), 2)
-        assert made.report("e", True) is not None
+        device = start_device(fresh_slots(), 2)
+        assert device.report("e", True) is not None
 
         def no(where: str) -> None:
             if where == "write":
-                made.during = lambda where: None
-                assert made.c.hushmote_set_consent(made.client, False) == 0
-                assert made.consent is False
+                device.during = lambda where: None
+                assert device.c.hushmote_set_consent(device.client, False) == 0
+                assert device.consent is False
 
-        made.during = no
-        assert run(made) is None  # a report is made and debited, and not handed over
-        for client in (made, started(dict(made.storage.slots), 3)):
+        device.during = no
+        assert run(device) is None  # a report is made and debited, but not returned
+        for client in (device, start_device(dict(device.storage.slots), 3)):
             assert (client.consent, client.outbox(), client.report("e", True)) == (False, [], None)
             assert client.status()["sum"] == spent * EPSILON
             client.consent = True
-            assert client.outbox() == []  # what the opt-out dropped stays dropped
+            assert client.outbox() == []  # reports deleted by the opt-out do not reappear
             assert client.report("e", True) is not None
 
     def test_is_written_when_it_arrives_just_before_unlock(self):
-        made = started(fresh_slots(), 2)
+        device = start_device(fresh_slots(), 2)
         free, left = [True], [1]
 
         def unlock(_context: Any) -> None:
             free[0] = not left  # another thread opts out while this one still holds the lock
             if left:
                 left.pop()
-                assert made.c.hushmote_set_consent(made.client, False) == 0
+                assert device.c.hushmote_set_consent(device.client, False) == 0
                 free[0] = True
 
-        made.callbacks += [LOCK(lambda _: free[0]), UNLOCK(unlock)]
-        made.config.lock, made.config.unlock = map(pointer, made.callbacks[2:])
-        assert made.report("e", True) is not None  # it was handed over before the opt-out
-        again = started(dict(made.storage.slots), 3)
+        device.callbacks += [LOCK(lambda _: free[0]), UNLOCK(unlock)]
+        device.config.lock, device.config.unlock = map(pointer, device.callbacks[2:])
+        assert device.report("e", True) is not None  # the report was returned before the opt-out
+        again = start_device(dict(device.storage.slots), 3)
         assert (again.consent, again.outbox()) == (False, [])
 
     def test_from_other_thread_is_left_to_lock_holder(self):
-        made = started(fresh_slots(), 2)
+        device = start_device(fresh_slots(), 2)
         held = [False]
-        made.callbacks += [LOCK(lambda _: not held[0]), UNLOCK(lambda _: None)]
-        made.config.lock, made.config.unlock = map(pointer, made.callbacks[2:])
-        assert made.report("e", True) is not None
+        device.callbacks += [LOCK(lambda _: not held[0]), UNLOCK(lambda _: None)]
+        device.config.lock, device.config.unlock = map(pointer, device.callbacks[2:])
+        assert device.report("e", True) is not None
         held[0] = True
-        assert made.c.hushmote_set_consent(made.client, False) == 0
-        assert NAMES[made.c.hushmote_set_consent(made.client, True)] == "BUSY"
-        assert started(dict(made.storage.slots), 3).consent is True
+        assert device.c.hushmote_set_consent(device.client, False) == 0
+        assert NAMES[device.c.hushmote_set_consent(device.client, True)] == "BUSY"
+        assert start_device(dict(device.storage.slots), 3).consent is True
         held[0] = False
-        assert made.status()["consent"] is False  # any call that ends
-        assert started(dict(made.storage.slots), 3).consent is False
+        assert device.status()["consent"] is False  # any call stores the opt-out when it ends
+        assert start_device(dict(device.storage.slots), 3).consent is False
 
     def test_is_retried_by_next_report_but_not_by_status(self):
-        made = started(fresh_slots(), 2)
-        assert made.report("e", True) is not None
+        device = start_device(fresh_slots(), 2)
+        assert device.report("e", True) is not None
         writes = []
 
         def fails(where: str) -> None:
@@ -454,21 +458,21 @@ class TestNoDuringAnotherCall:
                 writes.append(where)
                 raise OSError
 
-        made.during = fails
+        device.during = fails
         with pytest.raises(Refused, match="STORAGE"):
-            made.consent = False
-        assert (made.status()["consent"], made.outbox(), len(writes)) == (False, [], 1)
-        made.during = lambda where: None
-        assert made.status()["error"] == "STORAGE"
-        assert started(dict(made.storage.slots), 3).consent is True
-        assert (made.report("e", True), made.status()["error"]) == (None, None)
-        assert started(dict(made.storage.slots), 3).consent is False
+            device.consent = False
+        assert (device.status()["consent"], device.outbox(), len(writes)) == (False, [], 1)
+        device.during = lambda where: None
+        assert device.status()["error"] == "STORAGE"
+        assert start_device(dict(device.storage.slots), 3).consent is True
+        assert (device.report("e", True), device.status()["error"]) == (None, None)
+        assert start_device(dict(device.storage.slots), 3).consent is False
 
 
 class TestBudget:
     @pytest.mark.slow
-    def test_precomputed_gap_draws_match_python_and_serve_once(self):
-        """Make two draws, of which the second counts, and two calls until the budget ends: bytes match."""
+    def test_precomputed_gap_draws_match_python_and_apply_once(self):
+        """Draw twice (only the second draw counts), call twice, and repeat until the budget is spent."""
         seen = set()
         for seed in range(60):
             sources = Source(seed), Source(seed)
@@ -488,19 +492,19 @@ class TestBudget:
                         assert c.gap(1 + seed % 2) == (calls, sorted(drawn))
                     for name in ("e", "f"):
                         for digest in (drawn.get(name), None):
-                            made = python.report(name, True, digest)
-                            assert c.report(name, True) == made
-                            seen.add((name in drawn, digest is None, made is None))
+                            report = python.report(name, True, digest)
+                            assert c.report(name, True) == report
+                            seen.add((name in drawn, digest is None, report is None))
                 assert storage.slots == c.storage.slots
                 c.consent = False
                 assert c.gap(3) == (3, [])
-        assert len(seen) == 5  # an opt-in always makes a report, which the budget has
+        assert len(seen) == 5  # a drawn report is always made, because the budget suffices
         busy = board(fresh_slots())
-        meanwhile = []
-        busy.during = lambda where: meanwhile.append(busy.gap(3))
+        nested_gaps = []
+        busy.during = lambda where: nested_gaps.append(busy.gap(3))
         busy.enroll(payload_of("e", 0, "sum", 1, 2, 1))
         assert busy.report("e", True)
-        assert set(map(str, meanwhile)) == {"(0, [])"}
+        assert set(map(str, nested_gaps)) == {"(0, [])"}
 
     @pytest.mark.slow
     @given(
@@ -525,7 +529,7 @@ class TestBudget:
     def test_remaining_reports_match_micropython_client(
         self, entry, pinned, others, cap, epsilon, total, squares, bounds, sequence
     ):
-        """Every bound and the end of every field: reports left, and whether one more is made."""
+        """Compare the remaining reports, and whether one more is made, at every bound and field limit."""
         number, kind, pinned_cap, spent = entry
         state: Any = ldp_client._State(bytes(16))
         state.consent, state.sequence, state.sum, state.squares = True, sequence, total, squares
@@ -544,30 +548,30 @@ class TestBudget:
         payload = experiment_json(
             epsilon=epsilon, budget={"rule": kind} | ({} if kind == "unlimited" else {"cap": cap})
         )
-        one: Any = Client(policy, MemoryStorage(slots), device_id="board-1")
-        two = board(slots, policy, record_bytes=40 + 22 * 66 + 21 * 16)
+        python: Any = Client(policy, MemoryStorage(slots), device_id="board-1")
+        c = board(slots, policy, record_bytes=40 + 22 * 66 + 21 * 16)
         outcomes = []
-        for client, error in ((one, ExperimentRefused), (two, Refused)):
+        for client, error in ((python, ExperimentRefused), (c, Refused)):
             try:
                 client.enroll(payload)
                 outcomes.append(
                     (client.status()["experiments"]["e"]["left"], client.report("e", None) is None)
                 )
             except error as e:
-                outcomes.append(word(str(e)) if client is one else str(e))
+                outcomes.append(word(str(e)) if client is python else str(e))
         assert outcomes[0] == outcomes[1]
 
     @pytest.mark.slow
     def test_is_not_spent_if_entropy_is_stuck_or_missing(self):
-        made = started(fresh_slots(), 2)
-        before = dict(made.storage.slots)
-        made.entropy.stuck = True
+        device = start_device(fresh_slots(), 2)
+        before = dict(device.storage.slots)
+        device.entropy.stuck = True
         for value in (True, "wrong"):
             with pytest.raises(Refused, match="BAD_ENTROPY"):
-                made.report("e", value)
-        assert made.storage.slots == before
-        made.entropy.stuck = False
-        assert made.report("e", True) is not None
+                device.report("e", value)
+        assert device.storage.slots == before
+        device.entropy.stuck = False
+        assert device.report("e", True) is not None
         dead = board(before, begin=False)
         dead.entropy.stuck = True
         assert NAMES[dead.c.hushmote_begin(dead.client, dead.config_pointer)] == "BAD_ENTROPY"
@@ -588,21 +592,21 @@ class TestLedger:
         locked = 0
         for case in VECTORS["ledgers"]:
             slots = {i: bytes.fromhex(slot) for i, slot in enumerate(case["slots"]) if slot is not None}
-            made = board(slots, POLICY | {"experiments": ("e", "f")})
-            code = made.status()["locked"]
+            device = board(slots, POLICY | {"experiments": ("e", "f")})
+            code = device.status()["locked"]
             assert code == word(case["locked"])
             if case["locked"]:
                 assert library().hushmote_text(CODES[code]).decode()[:20] == case["locked"][:20]
                 locked += 1
             elif (case["slots"][0] or "").startswith("4d") and case["consent"] is None:
-                made.consent = True  # what an earlier client made unasked is gone
-                assert made.outbox() == []
+                device.consent = True  # reports that an earlier client made without asking are deleted
+                assert device.outbox() == []
         assert 0 < locked < len(VECTORS["ledgers"])
 
     @pytest.mark.slow
     def test_faults_and_cuts_never_refund_budget_or_reuse_numbers(self):
         counting = Twin(fresh_slots())
-        lifetime(started(counting, 2), Witness())
+        lifetime(start_device(counting, 2), Witness())
         assert counting.count > 50
         seen = set()
         for fault in ("raise", "raise-after", "lost", "torn", "cut", "cut-after", "torn-cut"):
@@ -610,12 +614,12 @@ class TestLedger:
                 storage, witness = Twin(fresh_slots()), Witness()
                 storage.at, storage.fault = at, fault
                 with contextlib.suppress(PowerCut):
-                    lifetime(started(storage, 2), witness)
+                    lifetime(start_device(storage, 2), witness)
                 assert newest_record(storage.slots)["sum"] >= len(witness.seen) * EPSILON, (
-                    "seen but not debited"
+                    "a report was seen but not debited"
                 )
                 slots = dict(storage.slots)
-                again = started(MemoryStorage(slots), 3)
+                again = start_device(MemoryStorage(slots), 3)
                 locked = again.status()["locked"]
                 seen.add((fault, locked))
                 if locked:
@@ -623,7 +627,7 @@ class TestLedger:
                     assert [again.report("e", True) for _ in range(9)] == [None] * 9
                     assert again.outbox() == []
                     assert NAMES[again.provision()] == "EXISTS"
-                    assert again.storage.slots == slots, "refilled"
+                    assert again.storage.slots == slots, "the ledger was replaced"
                     continue
                 witness.see_all(again.outbox())
                 lifetime(again, witness)
@@ -636,35 +640,40 @@ class TestLedger:
         assert {fault for fault, locked in seen if locked} == {"torn", "torn-cut"}
 
     @pytest.mark.slow
-    def test_wrong_byte_in_a_slot_locks_for_good(self):
-        made = started(fresh_slots(), 2)
-        made.report("e", True)
-        whole = made.storage.slots
+    def test_wrong_byte_in_a_slot_locks_permanently(self):
+        device = start_device(fresh_slots(), 2)
+        device.report("e", True)
+        intact = device.storage.slots
         for slot in (0, 1):
-            for at in range(len(whole[slot])):
+            for at in range(len(intact[slot])):
                 for change in (0x01, 0x80, 0xFF):
-                    wrong = bytearray(whole[slot])
+                    wrong = bytearray(intact[slot])
                     wrong[at] ^= change
-                    slots = whole | {slot: bytes(wrong)}
-                    locked = started(slots, 3)
+                    slots = intact | {slot: bytes(wrong)}
+                    locked = start_device(slots, 3)
                     assert locked.status()["locked"] == "LOCKED"
                     assert locked.report("e", True) is None
                     with pytest.raises(Refused, match="LOCKED"):
                         locked.consent = True
                     assert locked.storage.slots == slots
-        for slots in ({0: whole[0]}, {1: whole[1]}, {0: whole[1], 1: whole[0]}, {0: whole[0], 1: whole[0]}):
-            assert started(slots, 3).status()["locked"] == "LOCKED"
+        for slots in (
+            {0: intact[0]},
+            {1: intact[1]},
+            {0: intact[1], 1: intact[0]},
+            {0: intact[0], 1: intact[0]},
+        ):
+            assert start_device(slots, 3).status()["locked"] == "LOCKED"
 
     @pytest.mark.slow
     def test_oversized_record_locks_and_full_one_makes_no_report(self):
-        made = started(fresh_slots(), 2)
-        reports = [made.report("e", True) for _ in range(3)]
+        device = start_device(fresh_slots(), 2)
+        reports = [device.report("e", True) for _ in range(3)]
         assert None not in reports
         small = board(
-            made.storage.slots, POLICY | {"experiments": ("e",)}, unsent=1, record_bytes=40 + 22 + 21
+            device.storage.slots, POLICY | {"experiments": ("e",)}, unsent=1, record_bytes=40 + 22 + 21
         )
         assert small.status()["locked"] == "LOCKED"
-        # As large as a new line and two unsent reports want, as one, and then not.
+        # Room for a new entry and two unsent reports, for one, and for none.
         for size, reports in (
             (36 + 2 * 22 + 11 + 21 + 4, 2),
             (36 + 2 * 22 + 21 + 4, 1),
@@ -678,43 +687,47 @@ class TestLedger:
             tight.enroll(PAYLOAD)
             assert [tight.report("e", True) is not None for _ in range(3)].count(True) == reports
             assert (tight.status()["experiments"]["e"]["left"] > 0) == (reports > 0)
-        long = {i: sealed(slot[:-4] + bytes([21 + i]) + bytes(21 + i)) for i, slot in fresh_slots().items()}
-        assert board(long).status()["locked"] == "LOCKED"  # a longer report than there is
-        one = board(made.storage.slots, unsent=3)
-        one.enroll(PAYLOAD)
-        assert one.report("e", True) is None
-        one.sent(one.outbox()[0])
-        assert one.report("e", True) is not None
+        long = {i: with_crc(slot[:-4] + bytes([21 + i]) + bytes(21 + i)) for i, slot in fresh_slots().items()}
+        assert board(long).status()["locked"] == "LOCKED"  # longer than any report
+        full = board(device.storage.slots, unsent=3)
+        full.enroll(PAYLOAD)
+        assert full.report("e", True) is None
+        full.sent(full.outbox()[0])
+        assert full.report("e", True) is not None
 
     @pytest.mark.slow
-    def test_locks_the_client_that_detects_another(self):
+    def test_client_locks_if_it_detects_another(self):
         storage = MemoryStorage(fresh_slots())
-        one, two = started(storage, 2), started(storage, 3)
-        assert one.report("e", True) is not None
-        assert two.report("e", True) is None
-        assert (two.status()["locked"], two.status()["error"], two.outbox()) == ("ANOTHER", "ANOTHER", [])
-        assert one.report("e", True) is not None
+        first, second = start_device(storage, 2), start_device(storage, 3)
+        assert first.report("e", True) is not None
+        assert second.report("e", True) is None
+        assert (second.status()["locked"], second.status()["error"], second.outbox()) == (
+            "ANOTHER",
+            "ANOTHER",
+            [],
+        )
+        assert first.report("e", True) is not None
         assert newest_record(storage.slots)["sum"] == 2 * EPSILON
 
 
 class TestStart:
     @pytest.mark.slow
     def test_invalid_settings_prevent_start_and_provisioning(self):
-        made = board(device_id="D")
-        assert NAMES[made.begun or 0] == "BAD_SETTINGS"
-        assert NAMES[made.provision()] == "BAD_SETTINGS"
-        assert made.c.hushmote_status(made.client, ctypes.byref(status := Status())) == 0
-        assert (NAMES[status.locked], made.report("e", True)) == ("BAD_SETTINGS", None)
-        assert made.storage.slots == {}
+        device = board(device_id="D")
+        assert NAMES[device.begun or 0] == "BAD_SETTINGS"
+        assert NAMES[device.provision()] == "BAD_SETTINGS"
+        assert device.c.hushmote_status(device.client, ctypes.byref(status := Status())) == 0
+        assert (NAMES[status.locked], device.report("e", True)) == ("BAD_SETTINGS", None)
+        assert device.storage.slots == {}
 
     @pytest.mark.slow
     def test_provisions_only_an_empty_board(self):
         for cut in range(10):
             storage = Twin({})
             storage.at, storage.fault = cut, "cut"
-            made = board(storage, begin=False)
+            device = board(storage, begin=False)
             with contextlib.suppress(PowerCut):
-                made.provision(consent=0)
+                device.provision(consent=0)
             again = board(storage.slots)
             assert again.status()["locked"] in (None, "NO_LEDGER")
             assert again.consent is None
@@ -736,36 +749,36 @@ class TestStart:
 class TestNames:
     @pytest.mark.slow
     def test_rejects_name_outside_the_policy(self):
-        made = started(fresh_slots(), 2)
+        device = start_device(fresh_slots(), 2)
         with pytest.raises(Refused, match="UNKNOWN"):
-            made.withdraw("nobody")
-        for serial in (0, 8, 2**32 - 1):  # an application's own no lets no older version in
-            keyed = board(dict(made.storage.slots), announce_key=KEY * 2, fleet="home")
+            device.withdraw("nobody")
+        for serial in (0, 8, 2**32 - 1):  # after withdrawal by the application, older versions are refused
+            keyed = board(dict(device.storage.slots), announce_key=KEY * 2, fleet="home")
             keyed.enroll(PAYLOAD + b"\0" + serial.to_bytes(4, "big") + bytes(64), True)
             with pytest.raises(Refused, match="SIGNATURE"):
                 keyed.withdraw("e", b"\x01" * 69)
             for _ in range(2):
                 keyed.withdraw("e")
                 assert keyed.serial("e") == min(serial + 1, 2**32 - 1)
-        made.withdraw("e")
+        device.withdraw("e")
         for name in ("nobody", "", "ee"):
-            assert made.report(name, True) is None
-        assert made.c.hushmote_line(made.client, b"nobody", ctypes.byref(Line())) == CODES["UNKNOWN"]
-        assert newest_record(made.storage.slots)["sum"] == 0
+            assert device.report(name, True) is None
+        assert device.c.hushmote_line(device.client, b"nobody", ctypes.byref(Line())) == CODES["UNKNOWN"]
+        assert newest_record(device.storage.slots)["sum"] == 0
 
     def test_with_same_key_use_rule_of_first_report(self):
         names = "n18622", "n41826"
         for kind, epsilon in (("sum", 1), ("count", 2)):
-            made = board(fresh_slots(), LIFETIME_POLICY | {"experiments": names})
+            device = board(fresh_slots(), LIFETIME_POLICY | {"experiments": names})
             first = payload_of(names[0], 0, kind, 1, 9, 1)
             second = payload_of(names[1], 0, "count", epsilon, 9, 1)
-            made.enroll(first)
-            made.enroll(second)
-            report = made.report(names[0], True)
-            assert (report is not None, made.report(names[1], True)) == (True, None)
-            made.enroll(first)
+            device.enroll(first)
+            device.enroll(second)
+            report = device.report(names[0], True)
+            assert (report is not None, device.report(names[1], True)) == (True, None)
+            device.enroll(first)
             with pytest.raises(Refused, match="PINNED"):
-                made.enroll(second)
-            made.sent(bytes(10))
-            assert made.outbox() == [report]
-            assert made.c.hushmote_unsent(made.client, 9, ctypes.create_string_buffer(20)) == 0
+                device.enroll(second)
+            device.sent(bytes(10))
+            assert device.outbox() == [report]
+            assert device.c.hushmote_unsent(device.client, 9, ctypes.create_string_buffer(20)) == 0

@@ -1,4 +1,4 @@
-"""The C client's experiments: the vectors, exact privacy, equal steps, the MicroPython client's answers."""
+"""The C client's experiments: vectors, exact privacy, constant steps, same results as MicroPython."""
 
 import contextlib
 import json
@@ -32,7 +32,7 @@ PLAIN = (*c.FILES, "sha256", "threshold")
 ONE_NAT = 1_000_000
 PREFIX = {"type": "text", "salt": "s", "slots": 4, "mechanism": "prefix", "q": 3}
 EXPERIMENTS = [payload for payload in make_vectors.EXPERIMENTS if has("C", payload)]
-MANY_BRANCHES = ("grr-64", "olh-64-2", "sw-33-7")  # for the walk in Python
+MANY_BRANCHES = ("grr-64", "olh-64-2", "sw-33-7")  # too slow to enumerate in Python
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +51,8 @@ def published(shape: dict[str, Any], epsilon: int = ONE_NAT) -> bytes:
 
 
 def parsed(core: c.Core, payload: bytes) -> c.Experiment:
-    said, experiment = core.parse(payload)
-    assert said == 0, payload
+    code, experiment = core.parse(payload)
+    assert code == 0, payload
     return experiment
 
 
@@ -68,25 +68,25 @@ class TestVectors:
         (tmp_path / "vectors.h").write_text(make_c_vectors.build())
         flags = (*c_core.SANITIZED, f"-DHUSHMOTE_ROOM_BYTES={c.ROOM_BYTES}", f"-I{tmp_path}", "-O1", "-lm")
         sources = ("check", *PLAIN, "p256", "ledger", "client", "settings", "question")
-        program = c_core.compiled(tmp_path / "check", sources, *flags)
+        program = c_core.compile_c(tmp_path / "check", sources, *flags)
         done = subprocess.run([program], capture_output=True, text=True, timeout=600, check=False)
         verdict = re.fullmatch(r"hushmote: (\d+) vectors, 0 wrong\n", done.stdout)
         assert verdict, done.stdout + done.stderr
         every = sum(map(len, vectors("C", *make_c_vectors.NAMES).values()))
-        assert 0.97 * every < int(verdict[1]) <= every  # a few cannot be put to a C program
+        assert 0.97 * every < int(verdict[1]) <= every  # a few cannot be expressed in C
 
 
 def check_privacy(core: c.Core, shape: dict[str, Any], epsilon: int) -> dict[int | None, dict[int, Fraction]]:
-    """Check the odds, and return the exact chance of every code, for no reading and for each index."""
+    """Check the ratios, and return each code's exact probability for each index and a missing reading."""
     payload = published(shape, epsilon)
     experiment, python = parsed(core, payload), ldp_client.Experiment.parse(payload)
     indices = (None, *range(python.domain))
     exact = {i: c.law(core.branches(experiment, index_of(python, i))) for i in indices}
     ratio = assert_private(exact, epsilon)
-    # Not only below e^epsilon but close to it: rounding a threshold down by less than 1 is all that it costs.
+    # The ratio must also be close to e^epsilon: the only loss is rounding a threshold down by less than 1.
     levels = [level.threshold for level in core.levels(experiment)]
     assert ratio > exp_below(epsilon) * (1 - max(Fraction(1, t) + Fraction(1, ONE - t) for t in levels))
-    for code, chance in exact[None].items():  # a missing reading is an index drawn evenly
+    for code, chance in exact[None].items():  # a missing reading is a uniformly drawn index
         assert 0 <= code < experiment.code_count
         assert chance * python.domain == sum(exact[i][code] for i in range(python.domain))
     return exact
@@ -96,7 +96,7 @@ class TestPrivacy:
     @pytest.mark.slow
     @pytest.mark.parametrize("name", SHAPES)
     def test_likelihood_ratio_of_codes_is_at_most_e_to_epsilon(self, name: str, core: c.Core):
-        """And at one ε every code has the chance that the MicroPython client gives it."""
+        """At one ε, every code also has the MicroPython client's probability."""
         for epsilon in EPSILONS if LONG else (EPSILONS[0], ONE_NAT, EPSILONS[-1]):
             exact = check_privacy(core, SHAPES[name], epsilon)
             if epsilon == ONE_NAT and name not in MANY_BRANCHES:
@@ -112,7 +112,7 @@ class TestPrivacy:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("name", SHAPES)
-    def test_runs_same_code_for_truth_lie_and_every_index(self, name: str, core: c.Core):
+    def test_runs_same_blocks_for_truth_lie_and_every_index(self, name: str, core: c.Core):
         """The sequence of compiled basic blocks depends only on the level, which the report shows."""
         payload = published(SHAPES[name])
         experiment, python = parsed(core, payload), ldp_client.Experiment.parse(payload)
@@ -149,77 +149,77 @@ PIECES = (
 )
 
 
-def one_of(rng: np.random.Generator, options: Any) -> Any:
+def choose(rng: np.random.Generator, options: Any) -> Any:
     return options[int(rng.integers(len(options)))]
 
 
-def changed(value: Any, rng: np.random.Generator) -> Any:
-    """Return a value near this one, or a different one."""
+def change(value: Any, rng: np.random.Generator) -> Any:
+    """Return a value that is similar to this one or unrelated."""
     kind = rng.integers(8)
     if kind == 0 and isinstance(value, list) and value:
         at = int(rng.integers(len(value)))
-        return [*value[:at], changed(value[at], rng), *value[at + 1 :]]
+        return [*value[:at], change(value[at], rng), *value[at + 1 :]]
     if kind == 1 and isinstance(value, list):
         return [*value, *value[:1]] if rng.integers(2) else value[1:]
     if kind == 2 and isinstance(value, dict):
-        return mutated(value, rng)
+        return mutate(value, rng)
     if kind <= 4 and type(value) is int:
-        return value + one_of(rng, (-1, 1, 2**32, 2**64))
+        return value + choose(rng, (-1, 1, 2**32, 2**64))
     if kind <= 6 and type(value) is int and 0 < value < 2**60:
         return int(rng.integers(1, 2 * value))
-    return one_of(rng, INTEGERS if rng.integers(2) else OTHERS)
+    return choose(rng, INTEGERS if rng.integers(2) else OTHERS)
 
 
-def mutated(fields: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
-    """Fields of which one is dropped, of another value, or new."""
+def mutate(fields: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+    """Return the fields with one of them dropped, changed or added."""
     names = list(fields)
     kind = rng.integers(8)
     if kind == 0 and names:
-        gone = one_of(rng, names)
-        return {name: value for name, value in fields.items() if name != gone}
+        dropped = choose(rng, names)
+        return {name: value for name, value in fields.items() if name != dropped}
     if kind == 1:
-        new = one_of(rng, (*FIELDS, "x", ""))
-        return {**fields, new: one_of(rng, (*DONATED.get(new, ()), *INTEGERS[:12]))}
-    own = one_of(rng, names or ["v"])
-    donated = DONATED.get(own, ())
+        new = choose(rng, (*FIELDS, "x", ""))
+        return {**fields, new: choose(rng, (*DONATED.get(new, ()), *INTEGERS[:12]))}
+    name = choose(rng, names or ["v"])
+    donated = DONATED.get(name, ())
     if kind <= 4 and donated:
-        return {**fields, own: one_of(rng, donated)}
-    return {**fields, own: changed(fields.get(own), rng)}
+        return {**fields, name: choose(rng, donated)}
+    return {**fields, name: change(fields.get(name), rng)}
 
 
-def damaged(payload: bytes, rng: np.random.Generator) -> bytes:
-    """Bytes of which a few are others, gone, new, or there twice."""
+def damage(payload: bytes, rng: np.random.Generator) -> bytes:
+    """Return the payload with a few bytes changed, deleted, inserted or repeated."""
     for _ in range(int(rng.integers(1, 3))):
         at = int(rng.integers(len(payload) + 1))
         to = at + int(rng.integers(1, 12))
-        more = one_of(rng, PIECES) if rng.integers(3) else payload[at:to]
+        more = choose(rng, PIECES) if rng.integers(3) else payload[at:to]
         payload = payload[:at] + more + payload[at if rng.integers(2) else to :]
     return payload
 
 
 def sources() -> list[bytes]:
     shapes = [published(shape) for shape in (*SHAPES.values(), *SLOW_SHAPES.values())]
-    found = [payload.encode() for payload in EXPERIMENTS]
+    payloads = [payload.encode() for payload in EXPERIMENTS]
     cases = make_vectors.malformed()
-    found += [bytes.fromhex(x["hex"]) if "hex" in x else x["payload"].encode() for x in cases]
-    # Texts whose slots are indices like others, and what only their lengths tell apart.
+    payloads += [bytes.fromhex(x["hex"]) if "hex" in x else x["payload"].encode() for x in cases]
+    # Texts whose slots serve as ordinary indices, and prefixes that differ only in length.
     text = {"type": "text", "salt": "s", "slots": 2, "prefixes": [1, 2, 3]}
-    found.append(published({**text, "mechanism": "grr"}))
-    found.append(published({**text, "mechanism": "hh", "fanout": 2, "cells": [2, 3, 3]}))
-    found.append(
+    payloads.append(published({**text, "mechanism": "grr"}))
+    payloads.append(published({**text, "mechanism": "hh", "fanout": 2, "cells": [2, 3, 3]}))
+    payloads.append(
         published({**text, "slots": 1 << 20, "prefixes": [1] * 16, "mechanism": "prefix", "q": 1021})
     )
-    # A view with a part twice, parts of one name, and parts whose product alone is too large.
+    # A view that contains a part twice, parts with the same name, and parts whose product is too large.
     views = {"type": "pair", "mechanism": "views", "views": [[0], [1]], "cells": [3, 2]}
     named = {**make_vectors.CRASHED, "name": "version"}
-    found.append(published({**views, "of": [make_vectors.VERSION, named]}))
-    found.append(
+    payloads.append(published({**views, "of": [make_vectors.VERSION, named]}))
+    payloads.append(
         published({**views, "of": [make_vectors.VERSION, make_vectors.CRASHED], "views": [[0], [1, 1]]})
     )
     for bins in (4096, 8192, 65_536):
         numbers = [{"name": name, "type": "number", "low": 0, "high": 9, "bins": bins} for name in "ab"]
-        found.append(published({**views, "of": numbers}))
-    return found + shapes
+        payloads.append(published({**views, "of": numbers}))
+    return payloads + shapes
 
 
 SOURCES = sources()
@@ -237,36 +237,36 @@ for _fields in OBJECTS:
 FIELDS = tuple(DONATED)
 
 
-def respelled(payload: bytes, rng: np.random.Generator) -> bytes:
-    """One of its numbers written in another way, most of which are none."""
-    number = one_of(rng, list(re.finditer(rb"(?<![\w\"])-?\d+", payload)))
+def respell(payload: bytes, rng: np.random.Generator) -> bytes:
+    """Return the payload with one number respelled, usually as invalid JSON."""
+    number = choose(rng, list(re.finditer(rb"(?<![\w\"])-?\d+", payload)))
     signs_and_zeros = (b"0%s", b"-%s", b"+%s", b"%s.0", b"%s.", b"%se0", b"%sE+0", b"%s.0e-0", b"-0", b"--%s")
     forms = (*signs_and_zeros, b"%s0", b" %s ")
-    form = one_of(rng, forms)
+    form = choose(rng, forms)
     return payload[: number.start()] + form.replace(b"%s", number[0]) + payload[number.end() :]
 
 
 def candidates(rng: np.random.Generator, count: int) -> list[bytes]:
-    """Experiments and what nearly is one."""
-    found = list(SOURCES)
-    while len(found) < count:
+    """Return experiments, valid and almost valid."""
+    payloads = list(SOURCES)
+    while len(payloads) < count:
         kind = int(rng.integers(5))
-        fields = one_of(rng, GOOD if kind != 2 else OBJECTS)
+        fields = choose(rng, GOOD if kind != 2 else OBJECTS)
         for _ in range(int(rng.integers(1, 3)) if kind >= 2 else 0):
-            fields = mutated(fields, rng)
-        between = one_of(rng, ((",", ":"), (", ", ": "), ("  ,", " :  ")))
+            fields = mutate(fields, rng)
+        between = choose(rng, ((",", ":"), (", ", ": "), ("  ,", " :  ")))
         payload = json.dumps(fields, separators=between).encode()
-        if rng.integers(4) == 0:  # a field before its time, which the last of its name replaces
-            other = one_of(rng, FIELDS)
-            earlier = json.dumps({other: changed(1, rng)}, separators=between).encode()[1:-1]
+        if rng.integers(4) == 0:  # an earlier field, which a later one with the same name may override
+            other = choose(rng, FIELDS)
+            earlier = json.dumps({other: change(1, rng)}, separators=between).encode()[1:-1]
             payload = b"{" + earlier + between[0].encode() + payload[1:]
         if kind < 2:
-            payload = (respelled, damaged)[kind](payload, rng)
-        found.append(payload)
-    return found
+            payload = (respell, damage)[kind](payload, rng)
+        payloads.append(payload)
+    return payloads
 
 
-def by_python(payload: bytes) -> Any:
+def parse_in_python(payload: bytes) -> Any:
     """Return the MicroPython client's experiment; None if refused or not JSON (such as NaN)."""
     try:
         experiment = ldp_client.Experiment.parse(payload)
@@ -283,17 +283,21 @@ def _no_json(word: str) -> None:
 def part_of(core: c.Core, experiment: c.Experiment, part: c.Part) -> dict[str, Any]:
     kind = c.TYPES[part.type]
     labels = core.words(experiment, part.words, part.domain - part.missing - 1) if kind == "choice" else []
-    own = {"type": kind, "domain": part.domain, "labels": tuple(label.decode() for label in reversed(labels))}
-    return own | {"low": part.low, "high": part.high, "missing": part.domain - 1 if part.missing else None}
+    fields = {
+        "type": kind,
+        "domain": part.domain,
+        "labels": tuple(label.decode() for label in reversed(labels)),
+    }
+    return fields | {"low": part.low, "high": part.high, "missing": part.domain - 1 if part.missing else None}
 
 
-def part_by_python(part: Any) -> dict[str, Any]:
-    own = {name: getattr(part, name) for name in ("type", "labels", "low", "high", "missing")}
-    return own | {"domain": min(part.domain, MAX_CODES + 1)}
+def python_part(part: Any) -> dict[str, Any]:
+    fields = {name: getattr(part, name) for name in ("type", "labels", "low", "high", "missing")}
+    return fields | {"domain": min(part.domain, MAX_CODES + 1)}
 
 
-def levels_by_python(python: Any) -> list[tuple[int, ...]]:
-    """threshold, offset, g, width, t, weight, view of each level, as the C client keeps them."""
+def python_levels(python: Any) -> list[tuple[int, ...]]:
+    """Return (threshold, offset, g, width, t, weight, view) of each level, as in the C client."""
     if python.mechanism == "sw":
         return [(python.threshold, 0, python.domain, 2 * python.reach + 1, 0, 0, 0)]
     if python.mechanism in ("pgr", "prefix"):
@@ -307,7 +311,7 @@ def levels_by_python(python: Any) -> list[tuple[int, ...]]:
 
 
 def check_same(core: c.Core, experiment: c.Experiment, python: Any) -> None:
-    """Every derived field is the MicroPython client's."""
+    """Check that every derived field matches the MicroPython client's."""
     for name in ("epsilon", "every", "cap", "code_count", "code_bytes", "weight_sum"):
         assert getattr(experiment, name) == getattr(python, name), name
     assert experiment.domain == min(python.domain, MAX_CODES + 1)
@@ -316,18 +320,18 @@ def check_same(core: c.Core, experiment: c.Experiment, python: Any) -> None:
     assert c.MECHANISMS[experiment.mechanism] == python.mechanism
     assert c.RULES[experiment.rule] == python.rule
     parts = core.parts(experiment)
-    own = [part_of(core, experiment, part) for part in parts]
-    assert own == [part_by_python(part) for part in (python.parts if python.type == "pair" else [python])]
+    actual = [part_of(core, experiment, part) for part in parts]
+    assert actual == [python_part(part) for part in (python.parts if python.type == "pair" else [python])]
     if python.type == "text":
         salt, prefixes = core.words(experiment, parts[0].words, 2)
         assert (salt, tuple(prefixes), experiment.slots) == (python.salt, python.prefixes, python.slots)
     names = ("threshold", "offset", "g", "width", "t", "weight", "view")
     levels = [tuple(getattr(level, name) for name in names) for level in core.levels(experiment)]
-    assert levels == levels_by_python(python)
+    assert levels == python_levels(python)
 
 
 def check_codes(core: c.Core, experiment: c.Experiment, python: Any, rng: np.random.Generator) -> None:
-    """Codes of a few indices and draws are the MicroPython client's."""
+    """Check that codes for a few indices and draws match the MicroPython client's."""
     below = min(python.domain, 2**62)
     for at in (None, 0, python.domain - 1, int(rng.integers(below)), int(rng.integers(below))):
         seed = int(rng.integers(2**63))
@@ -336,7 +340,7 @@ def check_codes(core: c.Core, experiment: c.Experiment, python: Any, rng: np.ran
 
 
 def readings(python: Any, rng: np.random.Generator) -> list[Any]:
-    """Return readings of all types, many of the experiment's own."""
+    """Return readings of all types, many of them of the experiment's type."""
     some: list[Any] = [None, True, False, 0, 1, -1, 10**30, -(10**30), b"off", [], (1, 2), *TEXTS]
     low, high = -(2**41), 2**41
     for part in (python, *getattr(python, "parts", ())):
@@ -346,17 +350,17 @@ def readings(python: Any, rng: np.random.Generator) -> list[Any]:
             some += [x for edge in (low, high) for x in (edge // 1000, edge // 1000 + 1)]
     some += [int(x) for x in rng.integers(low // 1000 - 2, high // 1000 + 2, 4)]
     if python.type == "pair":
-        some += [[one_of(rng, some) for _ in python.parts] for _ in range(40)]
+        some += [[choose(rng, some) for _ in python.parts] for _ in range(40)]
     return some
 
 
 def check_readings(core: c.Core, experiment: c.Experiment, python: Any, rng: np.random.Generator) -> None:
-    """Check that indices match the MicroPython client's, and those of thousandths the page's formula."""
+    """Check that indices match the MicroPython client's, and for thousandths, the documented formula."""
     for value in readings(python, rng):
         index = core.bucket(experiment, value)
         some = value if isinstance(value, list) else [value]
         if python.type != "text" and any(isinstance(x, (bytes, bytearray)) for x in some):
-            continue  # a choice takes bytes in C, where texts are nothing else
+            continue  # C texts are bytes, so a choice accepts bytes in C
         try:
             at = python.bucket(value)
         except TypeError:
@@ -382,24 +386,24 @@ class TestParse:
     @pytest.mark.slow
     def test_matches_micropython_client(self, watched: c.Core):
         rng = np.random.default_rng(1)
-        taken = 0
+        accepted_count = 0
         seen: set[bytes] = set()
         for payload in candidates(rng, 640_000 if LONG else 10_000):
-            python = by_python(payload)
-            said, experiment = watched.parse(payload)
-            assert (said == 0) == (python is not None), (said, payload)
+            python = parse_in_python(payload)
+            code, experiment = watched.parse(payload)
+            assert (code == 0) == (python is not None), (code, payload)
             if python is None or payload in seen:
                 continue
             seen.add(payload)
-            taken += 1
+            accepted_count += 1
             check_same(watched, experiment, python)
             check_codes(watched, experiment, python, rng)
             check_readings(watched, experiment, python, rng)
-        assert taken > 1_000
+        assert accepted_count > 1_000
 
     @pytest.mark.slow
     @pytest.mark.parametrize(
-        ("payload", "said"),
+        ("payload", "code"),
         [
             (published({"type": "bool", "mechanism": "sr"}), c.REFUSED_MISSING),
             (published({"type": "color", "mechanism": "rr"}), c.REFUSED_MISSING),
@@ -409,14 +413,14 @@ class TestParse:
             (experiment_json(every=1)[:-1] + b', "every": NaN, "every": 1}', c.REFUSED),
             (b"  " + experiment_json(), 0),
             (b'{"a":' + b"[" * 512 + b"}", c.REFUSED),
-            (make_vectors.number(2**24, "olh", g=65_537).encode(), c.REFUSED),  # a prime, and too large
+            (make_vectors.number(2**24, "olh", g=65_537).encode(), c.REFUSED),  # prime, but too large
             (published({"type": "pair", "of": [{"type": "bool", "name": x} for x in "abcd"]}), c.REFUSED),
             (
                 published({"type": "pair", "of": [{"type": "bool", "name": x, "g": 2} for x in "ab"]}),
                 c.REFUSED,
             ),
             (published({"type": "text", "salt": "s", "slots": 2, "prefixes": [1] * 17}), c.REFUSED),
-            (published(PREFIX), c.REFUSED),  # of which prefixes?
+            (published(PREFIX), c.REFUSED),  # prefixes missing
             (published(PREFIX | {"prefixes": [1], "weights": [1, 1]}), c.REFUSED),
         ],
         ids=[
@@ -436,8 +440,8 @@ class TestParse:
             "too many weights",
         ],
     )
-    def test_refusal_has_its_own_code(self, payload: bytes, said: int, watched: c.Core):
-        assert watched.parse(payload)[0] == said
+    def test_refusal_has_specific_code(self, payload: bytes, code: int, watched: c.Core):
+        assert watched.parse(payload)[0] == code
 
     @pytest.mark.slow
     def test_null_parts_are_a_missing_reading(self, watched: c.Core):
@@ -448,8 +452,8 @@ class TestParse:
     def test_accepts_only_printable_bytes_without_backslash(self, watched: c.Core):
         choice = published({"type": "choice", "labels": ["a?"], "mechanism": "grr"})
         for byte in range(256):
-            said, _ = watched.parse(choice.replace(b"?", bytes((byte,))))
-            assert (said == 0) == (32 <= byte < 127 and byte not in b'"\\'), byte
+            code, _ = watched.parse(choice.replace(b"?", bytes((byte,))))
+            assert (code == 0) == (32 <= byte < 127 and byte not in b'"\\'), byte
 
     @pytest.mark.slow
     def test_refuses_experiments_that_build_options_exclude(
@@ -463,31 +467,31 @@ class TestParse:
             assert bare.parse(published(shape))[0] == (c.REFUSED_MISSING if further else 0), name
         for mechanism in ("prefix", "views"):
             assert bare.parse(published({"type": "bool", "mechanism": mechanism}))[0] == c.REFUSED_MISSING
-        (tmp_path / "tight").mkdir()  # for a library of its own name
+        (tmp_path / "tight").mkdir()  # a separate folder, because both libraries have the same name
         tight = c.Core(tmp_path / "tight", room_bytes=128)
         choice = {"type": "choice", "labels": ["x" * 63, "y" * 20], "mechanism": "pgr", "q": 2}
         assert tight.parse(published(choice))[0] == c.REFUSED_ROOM
-        # 24 bytes of a part, 20 of each level; a label has one more byte than letters.
-        for count, said in ((5, 0), (6, c.REFUSED_ROOM)):
+        # A part takes 24 bytes, a level 20, and a label one byte more than its length.
+        for count, code in ((5, 0), (6, c.REFUSED_ROOM)):
             tree = make_vectors.hh(2**count, 2, [2] * count).encode()
-            assert bare.parse(tree)[0] == said
-        for letters, said in ((19, 0), (20, c.REFUSED_ROOM), (63, c.REFUSED_ROOM)):
+            assert bare.parse(tree)[0] == code
+        for letters, code in ((19, 0), (20, c.REFUSED_ROOM), (63, c.REFUSED_ROOM)):
             choice = {"type": "choice", "labels": ["x" * 63, "y" * letters], "mechanism": "grr"}
-            assert bare.parse(published(choice))[0] == said
+            assert bare.parse(published(choice))[0] == code
 
 
 def seeds() -> list[bytes]:
-    """Return inputs of fuzz.c: experiments, signed messages, and pairs of slots, whole and damaged."""
-    found = [b"\x00" + payload for payload in SOURCES]
-    found += [b"\x80" + SOURCES[0] + b"\0\xff\xff\xff" + bytes((last,)) + bytes(64) for last in (254, 255)]
-    found += [b"\x80" + bytes.fromhex(case["payload"]) for case in make_vectors.signatures()]
+    """Return inputs for fuzz.c: experiments, signed messages, and pairs of slots, intact and damaged."""
+    inputs = [b"\x00" + payload for payload in SOURCES]
+    inputs += [b"\x80" + SOURCES[0] + b"\0\xff\xff\xff" + bytes((last,)) + bytes(64) for last in (254, 255)]
+    inputs += [b"\x80" + bytes.fromhex(case["payload"]) for case in make_vectors.signatures()]
     four = {"type": "pair", "of": [{"name": x, "type": "bool"} for x in "abcd"], "mechanism": "grr"}
-    found += [b"\x00" + published(four), b'\x00{"a":' + b"[" * 990 + b"}"]
+    inputs += [b"\x00" + published(four), b'\x00{"a":' + b"[" * 990 + b"}"]
     for case in (*make_vectors.ledgers(), *({"slots": x["before"]} for x in make_vectors.reports())):
         first, second = (bytes.fromhex(slot or "") for slot in case["slots"])
         if len(first) < 256:
-            found += [bytes((kind, len(first))) + first + second for kind in (0x90, 0x9F, 0xAC)]
-    return found
+            inputs += [bytes((kind, len(first))) + first + second for kind in (0x90, 0x9F, 0xAC)]
+    return inputs
 
 
 class TestFuzz:
@@ -496,24 +500,24 @@ class TestFuzz:
         "hashes", ["-DQUICK", pytest.param("threshold.c sha256.c drbg.c p256.c", marks=pytest.mark.long)]
     )
     @pytest.mark.skipif(
-        shutil.which("clang") is None, reason="clang is not there: apt-get install clang libclang-rt-dev"
+        shutil.which("clang") is None, reason="no clang: apt-get install clang libclang-rt-dev"
     )
-    def test_no_bytes_from_network_or_flash_break_a_promise(self, hashes: str, tmp_path: Path):
+    def test_no_input_from_network_or_flash_breaks_a_guarantee(self, hashes: str, tmp_path: Path):
         runs = (2_000_000 if hashes == "-DQUICK" else 160_000) if LONG else 20_000
         (tmp_path / "seeds").mkdir()
         for number, seed in enumerate(seeds()):
             (tmp_path / "seeds" / str(number)).write_bytes(seed)
-        command = (c_core.CORE / "fuzz.c").read_text().split("\n\n")[1]  # what it tells people to run
+        command = (c_core.CORE / "fuzz.c").read_text().split("\n\n")[1]  # the documented command
         command = command.replace("clang", f"clang {' '.join(c_core.STRICT)}").replace("-DQUICK", hashes)
         command = f"cp {c_core.CORE}/*.[ch] .\n{command.replace('100000000 CORPUS', f'{runs} -seed=1 seeds')}"
         done = subprocess.run(
             ["sh", "-ec", command], cwd=tmp_path, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr[-2_000:]
-        kinds = re.findall(r"^(\d+) [a-z ]+, (\d+) whole$", done.stderr, re.MULTILINE)
+        kinds = re.findall(r"^(\d+) [a-z ]+, (\d+) accepted$", done.stderr, re.MULTILINE)
         assert sum(int(ran) for ran, _ in kinds) >= 0.99 * runs
-        # Nobody has the key of the signed ones.
-        assert [int(ran) > runs // 20 and int(whole) > 0 for ran, whole in kinds] == [
+        # No signed input can be valid without the key.
+        assert [int(ran) > runs // 20 and int(accepted) > 0 for ran, accepted in kinds] == [
             True,
             "-D" in hashes,
             True,

@@ -1,8 +1,8 @@
 """The C client's packages: their contents, and their ports as far as this machine can build them.
 
-Arduino's runs whole where HUSHMOTE_ARDUINO names a folder with ArduinoCore-API and the library MQTT as
-arduino-mqtt. ESP-IDF's and Zephyr's run over models of ours, test_c_storage.py and test_c_blocking.py;
-clients/c/packages.md says what to run where these are.
+The Arduino port runs if HUSHMOTE_ARDUINO names a folder with ArduinoCore-API and the MQTT library as
+arduino-mqtt. test_c_storage.py and test_c_blocking.py run the ESP-IDF and Zephyr ports on models;
+clients/c/packages.md has the commands for machines with these SDKs.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ EXPERIMENT = experiment(bins=4, epsilon=1_000_000, budget={"rule": "sum", "cap":
 
 
 class TestPackages:
-    def test_contain_all_sources_and_share_one_version(self):
-        made = (CORE / "CMakeLists.txt").read_text()
-        listed = re.search(r"set\(hushmote_sources([^)]*)\)", made)
+    def test_contain_all_sources_and_share_a_version(self):
+        cmake = (CORE / "CMakeLists.txt").read_text()
+        listed = re.search(r"set\(hushmote_sources([^)]*)\)", cmake)
         assert listed
         assert set(listed[1].split()) == SOURCES
         library = json.loads((CORE / "library.json").read_text())
@@ -55,8 +55,13 @@ class TestPackages:
         assert set(library["export"]["exclude"]) == PROGRAMS
         packed = runpy.run_path(str(CORE / "arduino" / "pack.py"))["files"]()
         assert {Path(name).name for name in packed if name.endswith(".c")} == SOURCES
-        named = {"src/hushmote.h", "src/hushmote_arduino.cpp", "library.properties", "examples/Room/Room.ino"}
-        assert named <= packed.keys()
+        required = {
+            "src/hushmote.h",
+            "src/hushmote_arduino.cpp",
+            "library.properties",
+            "examples/Room/Room.ino",
+        }
+        assert required <= packed.keys()
         component = yaml.safe_load((CORE / "idf_component.yml").read_text())
         assert set(component["files"]["exclude"]) >= PROGRAMS
         properties = dict(re.findall(r"(\w+)=(.*)", (CORE / "arduino" / "library.properties").read_text()))
@@ -86,23 +91,25 @@ class TestPackages:
 
 @pytest.fixture(scope="module")
 def arduino(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build a sketch's program for this machine."""
+    """Build a sketch as a program for this machine."""
     mqtt, api = ARDUINO / "arduino-mqtt" / "src", ARDUINO / "ArduinoCore-API"
     if not (mqtt.exists() and api.exists()) or shutil.which("g++") is None:
-        pytest.skip("HUSHMOTE_ARDUINO names no folder with ArduinoCore-API and MQTT")
+        pytest.skip("HUSHMOTE_ARDUINO must name a folder with ArduinoCore-API and arduino-mqtt")
     folder = tmp_path_factory.mktemp("arduino")
-    subprocess.run(["python3", CORE / "arduino" / "pack.py", "made.zip"], cwd=folder, check=True)
-    shutil.unpack_archive(folder / "made.zip", folder)
+    subprocess.run(["python3", CORE / "arduino" / "pack.py", "library.zip"], cwd=folder, check=True)
+    shutil.unpack_archive(folder / "library.zip", folder)
     library = folder / "Hushmote" / "src"
     include = [f"-I{path}" for path in (RIGS / "arduino_host", api, mqtt, library)]
     flags = ["-c", "-g", "-w", "-DARDUINO=10819", "-DHOST", *include]
-    theirs = [api / "api" / f"{name}.cpp" for name in ("String", "IPAddress", "Print", "Stream", "Common")]
-    theirs += [mqtt / "MQTTClient.cpp", *(mqtt / "lwmqtt").glob("*.c")]
-    for path in [RIGS / "arduino_host" / "board.cpp", *library.glob("*.c*"), *theirs]:
-        how = ["gcc"] if path.suffix == ".c" else ["g++", "-std=gnu++17"]
-        made = f"{path.parent.name}_{path.stem}.o"  # both have a client.c
-        checked = SANITIZED if path not in theirs else ()
-        subprocess.run([*how, *flags, *checked, path, "-o", made], cwd=folder, check=True)
+    third_party = [
+        api / "api" / f"{name}.cpp" for name in ("String", "IPAddress", "Print", "Stream", "Common")
+    ]
+    third_party += [mqtt / "MQTTClient.cpp", *(mqtt / "lwmqtt").glob("*.c")]
+    for path in [RIGS / "arduino_host" / "board.cpp", *library.glob("*.c*"), *third_party]:
+        compiler = ["gcc"] if path.suffix == ".c" else ["g++", "-std=gnu++17"]
+        output = f"{path.parent.name}_{path.stem}.o"  # both libraries have a client.c
+        sanitized = SANITIZED if path not in third_party else ()
+        subprocess.run([*compiler, *flags, *sanitized, path, "-o", output], cwd=folder, check=True)
     subprocess.run(["g++", *SANITIZED, "-o", "board", *folder.glob("*.o")], cwd=folder, check=True)
     return folder / "board"
 
@@ -122,7 +129,7 @@ class Board:
         self._process.stdin.write(text.encode())
         self._process.stdin.flush()
 
-    def says(self, text: str) -> None:
+    def wait_for(self, text: str) -> None:
         until(lambda: text in self.log(), self.log)
 
     def log(self) -> str:
@@ -138,7 +145,7 @@ class Board:
 
 
 @contextlib.contextmanager
-def counting(folder: Path, broker: MosquittoBroker) -> Iterator[Store]:
+def run_aggregator(folder: Path, broker: MosquittoBroker) -> Iterator[Store]:
     with Store(f"sqlite:///{folder}/store.sqlite") as store:
         store.add_fleet("open", keyed=False)
         store.add_experiment("open", payload_of(EXPERIMENT))
@@ -146,12 +153,12 @@ def counting(folder: Path, broker: MosquittoBroker) -> Iterator[Store]:
             yield store
 
 
-def counted(store: Store) -> int:
+def count_reports(store: Store) -> int:
     return int(store.histogram("open", EXPERIMENT.digest).sum())
 
 
 def take_packets(connection: socket.socket, closes: bool) -> None:
-    """Be a broker that waits 0.4 s before each PUBACK, or closes at the first report."""
+    """Act as a broker that waits 0.4 s before each PUBACK, or closes at the first report."""
     stream = connection.makefile("rb")
     payload = payload_of(EXPERIMENT)
     topic = b"hushmote/v1/open/experiment/" + EXPERIMENT.name.encode()
@@ -178,34 +185,34 @@ def take_packets(connection: socket.socket, closes: bool) -> None:
 
 class TestArduino:
     def test_reports_through_outage_until_cap(self, arduino: Path, tmp_path: Path):
-        with MosquittoBroker() as broker, counting(tmp_path, broker) as store:
+        with MosquittoBroker() as broker, run_aggregator(tmp_path, broker) as store:
             (tmp_path / "flash").mkdir()
             (tmp_path / "flash" / "broken").touch()
             with Board(arduino, tmp_path / "flash", broker.port) as board:
                 board.type("y")
-                board.says("no file system")
-                board.says("another call")
+                board.wait_for("no file system")
+                board.wait_for("another call")
                 assert "formatted" not in board.log()
                 board.type("py")
-                until(lambda: counted(store) >= 1, board.log)
+                until(lambda: count_reports(store) >= 1, board.log)
                 broker.terminate()
-                board.says(", 8 waiting")
+                board.wait_for(", 8 waiting")
                 broker.start()
-                until(lambda: counted(store) == 30, board.log)
-                board.says("spent 30, 0 waiting")
+                until(lambda: count_reports(store) == 30, board.log)
+                board.wait_for("spent 30, 0 waiting")
             with Board(arduino, tmp_path / "flash", broker.port) as board:
-                board.type("bp")  # and for as long as it has not begun it does nothing
-                board.says("a ledger is there")
-                board.says("spent 30, 0 waiting")
+                board.type("bp")  # before begin() succeeds, the board does nothing
+                board.wait_for("a ledger exists")
+                board.wait_for("spent 30, 0 waiting")
                 board.type("n")
                 assert "formatted" not in board.log()
-            assert counted(store) == 30
+            assert count_reports(store) == 30
 
     def test_polls_for_at_most_a_second(self, arduino: Path, tmp_path: Path):
         with socket.create_server(("127.0.0.1", 0)) as server:
 
             def serve() -> None:
-                for closes in (True, False):  # meanwhile reports are made
+                for closes in (True, False):  # the board makes reports in the meantime
                     with contextlib.suppress(OSError), server.accept()[0] as connection:
                         take_packets(connection, closes)
                         connection.shutdown(socket.SHUT_RDWR)
@@ -214,9 +221,9 @@ class TestArduino:
             thread.start()
             with Board(arduino, tmp_path / "flash", server.getsockname()[1]) as board:
                 board.type("py")
-                board.says("spent 12")
+                board.wait_for("spent 12")
                 board.type("l")
-                board.says("longest poll")
+                board.wait_for("longest poll")
                 longest = int(re.findall(r"longest poll (\d+) ms", board.log())[-1])
                 assert 400 <= longest < 1200
             thread.join(WAIT_S)
@@ -224,8 +231,8 @@ class TestArduino:
 
 class TestPorts:
     @pytest.mark.parametrize("port", ["idf", "zephyr"])
-    def test_and_examples_compile_without_warnings(self, tmp_path: Path, port: str):
-        """No more than that for an example: the headers declare what the documentation says."""
+    def test_compile_without_warnings(self, tmp_path: Path, port: str):
+        """The examples are only compiled, against headers that declare the documented functions."""
         (tmp_path / "device.h").write_text(DEVICE)
         paths = (f"-I{CORE}", f"-I{CORE / port}", f"-I{RIGS / (port + '_model')}", f"-I{tmp_path}")
         sources = sorted((CORE / port).rglob("*.c"))
@@ -244,18 +251,19 @@ class TestPorts:
             _fields_ = (("data", ctypes.c_char_p), ("bytes", ctypes.c_size_t))
 
         flags = ("-std=c99", *WARNINGS[:-1], "-shared", "-fPIC", f"-I{CORE}", f"-I{CORE / 'psa'}")
-        made = tmp_path / "psa.so"
+        library = tmp_path / "psa.so"
         subprocess.run(
-            ["gcc", *flags, "-o", made, CORE / "psa" / "hushmote_psa.c", "-lmbedcrypto"], check=True
+            ["gcc", *flags, "-o", library, CORE / "psa" / "hushmote_psa.c", "-lmbedcrypto"], check=True
         )
-        psa = ctypes.CDLL(str(made))
+        psa = ctypes.CDLL(str(library))
         psa.hushmote_psa_verify.restype = ctypes.c_bool
-        assert psa.hushmote_psa_entropy(None, ctypes.create_string_buffer(8), 8) != 0  # it was not begun
+        # psa_crypto_init() was not called yet.
+        assert psa.hushmote_psa_entropy(None, ctypes.create_string_buffer(8), 8) != 0
         assert psa.psa_crypto_init() == 0
         entropy = ctypes.create_string_buffer(32)
         assert psa.hushmote_psa_entropy(None, entropy, 32) == 0
         assert any(entropy.raw)
-        taken = refused = 0
+        accepted = refused = 0
         for case in json.loads((ROOT / "tests" / "vectors.json").read_text())["signatures"]:
             payload = bytes.fromhex(case["payload"])
             end = payload.find(b"\0")
@@ -268,14 +276,14 @@ class TestPorts:
             )
             digest = ctypes.create_string_buffer(32)
             psa.hushmote_psa_sha256(None, pieces, 3, digest)
-            good = psa.hushmote_psa_verify(None, bytes.fromhex(case["key"]), digest, payload[-64:])
+            is_valid = psa.hushmote_psa_verify(None, bytes.fromhex(case["key"]), digest, payload[-64:])
             if case["refused"] is None:
-                assert good
-                taken += 1
+                assert is_valid
+                accepted += 1
             elif "signature" in case["refused"]:
-                assert not good
+                assert not is_valid
                 refused += 1
-        assert (taken > 0, refused > 0) == (True, True)
+        assert (accepted > 0, refused > 0) == (True, True)
 
     @pytest.mark.micropython
     @pytest.mark.skipif(not (PICO_SDK / "pico_sdk_init.cmake").exists(), reason="no Pico SDK: `make pico`")
@@ -298,41 +306,41 @@ class TestPorts:
         ]
         for command in (configure, ["make", "-s", "-C", tmp_path, "room"]):
             subprocess.run(command, env=environment, check=True, capture_output=True)
-        asked = number_json(16, name="room_temp", budget={"rule": "sum", "cap": 4_000_000}).decode()
+        payload = number_json(16, name="room_temp", budget={"rule": "sum", "cap": 4_000_000}).decode()
         rig = ROOT / "firmware_tests" / "emulation" / "pico" / "run_serial.mjs"
         command = ["node", rig, tmp_path / "room.bin"]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         with subprocess.Popen(command, env=environment, **pipes) as chip:
-            say_to, heard = chip.stdin, chip.stdout
-            assert say_to
-            assert heard
+            serial_in, serial_out = chip.stdin, chip.stdout
+            assert serial_in
+            assert serial_out
 
-            def told(last: str, count: int = 1) -> list[str]:
-                """Return the reports up to that many lines with this beginning."""
+            def reports_until(prefix: str, count: int = 1) -> list[str]:
+                """Read until `count` lines start with the prefix, and return the reports."""
                 reports = []
-                for line in itertools.islice(iter(heard.readline, ""), 300):
-                    count -= line.startswith(last)
+                for line in itertools.islice(iter(serial_out.readline, ""), 300):
+                    count -= line.startswith(prefix)
                     reports += [line[7:].strip()] * line.startswith("report ")
                     if not count:
                         return reports
-                raise AssertionError(f"the board did not say {last}")
+                raise AssertionError(f"the board did not print {prefix}")
 
-            def say(*lines: str) -> None:
+            def send(*lines: str) -> None:
                 for line in lines:
-                    say_to.write(f"{line}\n")
-                    say_to.flush()
-                    assert told("well") == []
+                    serial_in.write(f"{line}\n")
+                    serial_in.flush()
+                    assert reports_until("well") == []
 
-            assert told("locked: no ledger") == []
-            say("provision", asked)
-            assert told("silent", 4) == []
-            say("yes")
-            reports = told("report", 4)
+            assert reports_until("locked: no ledger") == []
+            send("provision", payload)
+            assert reports_until("silent", 4) == []
+            send("yes")
+            reports = reports_until("report", 4)
             assert [int(report[10:18], 16) for report in reports] == [1, 2, 3, 4]
-            assert told("silent", 3) == []
-            say("restart")
-            assert told("silent") == reports  # nobody acknowledged them
-            say(*["sent"] * 4, asked)
-            assert told("silent", 3) == []
-            say("restart", asked)
-            assert told("silent", 3) == []
+            assert reports_until("silent", 3) == []
+            send("restart")
+            assert reports_until("silent") == reports  # none was acknowledged
+            send(*["sent"] * 4, payload)
+            assert reports_until("silent", 3) == []
+            send("restart", payload)
+            assert reports_until("silent", 3) == []

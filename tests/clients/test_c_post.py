@@ -1,4 +1,4 @@
-"""hushmote-post, the C client on POSIX, with a real broker, a real aggregator and every interruption."""
+"""hushmote-post, the C client for POSIX, with a real broker, a real aggregator and interruptions."""
 
 from __future__ import annotations
 
@@ -31,9 +31,7 @@ from hushmote.simulator.broker import MosquittoBroker, free_port
 
 pytestmark = [
     needs_gcc,
-    pytest.mark.skipif(
-        not LIBRARY.exists(), reason="libmosquitto is not there: apt-get install libmosquitto-dev"
-    ),
+    pytest.mark.skipif(not LIBRARY.exists(), reason="no libmosquitto: apt-get install libmosquitto-dev"),
 ]
 POLICY = """
 HUSHMOTE_POLICY(policy, 40000000, 0, 4000000, HUSHMOTE_SUM, false, "temp", "room_temp");
@@ -55,7 +53,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Post:
-    """One device: a folder, and the program on it."""
+    """A device: a folder, and the program that uses it."""
 
     def __init__(
         self, program: Path, folder: Path, port: int, fleet: str = "open", keyed: bool = False
@@ -67,9 +65,9 @@ class Post:
         if keyed:
             self.settings["key"] = keys.device_key(MASTER, fleet, folder.name).hex()
             self.settings["announce_key"] = keys.public_key_bytes(SIGNING).hex()
-        self.meet(port)
+        self.set_broker_port(port)
 
-    def meet(self, port: int) -> None:
+    def set_broker_port(self, port: int) -> None:
         (self.folder / "settings.json").write_text(json.dumps(self.settings | {"mqtt_port": port}, indent=2))
 
     def __call__(self, *arguments: str, text: str = "", status: int | None = 0) -> str:
@@ -91,7 +89,7 @@ class Post:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[subprocess.Popen[str]]:
-        """Run the program with an open input, and kill it at the end if it still runs."""
+        """Run the program with its input open, and kill it at the end if it is still running."""
         command, pipe = [self.program, self.folder, "run", "0"], subprocess.PIPE
         with subprocess.Popen(command, text=True, bufsize=1, stdin=pipe, stdout=pipe) as process:
             try:
@@ -101,7 +99,7 @@ class Post:
 
 
 @contextlib.contextmanager
-def counting(folder: Path, broker: MosquittoBroker) -> Iterator[Store]:
+def run_aggregator(folder: Path, broker: MosquittoBroker) -> Iterator[Store]:
     """Run an aggregator with a store for an open and a keyed fleet."""
     url = f"sqlite:///{folder}/store.sqlite"
     (folder / "master.key").write_text(to_text(FLEET_KEYS))
@@ -117,30 +115,30 @@ def counting(folder: Path, broker: MosquittoBroker) -> Iterator[Store]:
             assert process.end() == 0
 
 
-def counted(store: Store, fleet: str = "open") -> int:
+def count_reports(store: Store, fleet: str = "open") -> int:
     return int(store.histogram(fleet, EXPERIMENT.digest).sum())
 
 
 class TestConsent:
     @pytest.mark.slow
     def test_is_required_and_opt_out_drops_unsent_reports(self, program: Path, tmp_path: Path):
-        nobody = Post(program, tmp_path / "c", 1)  # nothing listens there
+        nobody = Post(program, tmp_path / "c", 1)  # no broker listens on this port
         assert "no ledger; provision this board" in nobody("status", status=1)
         assert "no ledger" in nobody("run", text="temp 1\n", status=1)
         nobody("provision")
-        assert "a ledger is there" in nobody("provision", status=1)
+        assert "a ledger exists" in nobody("provision", status=1)
         assert "consent: not asked" in nobody("run", text="temp 1\n")
         nobody("yes")
 
         def in_use() -> bool:
-            with nobody.running() as process:  # which ends where a status had the folder first: then again
+            with nobody.running() as process:  # ends if a status command locked the folder first; then retry
                 while process.poll() is None:
                     if "another client uses this folder" in nobody("status", status=None):
                         return True
             return False
 
         until(in_use, "the lock")
-        # The folder is the MicroPython client's, in turns.
+        # The MicroPython client can use the same folder.
         client = Client(PYTHON_POLICY, str(nobody.folder), device_id="c", fleet="open")
         client.enroll(payload_of(EXPERIMENT))
         assert client.report("temp", 21.4) is not None
@@ -154,17 +152,17 @@ class TestConsent:
         assert "damaged" in nobody("yes", status=1)
         (nobody.folder / "settings.json").write_text('{"fleet": "open"}')
         assert "settings.json: mqtt_host" in nobody("status", status=1)
-        # A value may have a field's name, and a password with an unknown escape is refused.
+        # A value may equal a field's name; a password with an unsupported escape is refused.
         nobody.settings["mqtt_user"] = "mqtt_port"
-        for password, said in (("back\\slash\\new", "consent"), ("ä", "mqtt_password is wrong")):
+        for password, expected in (("back\\slash\\new", "consent"), ("ä", "mqtt_password is wrong")):
             nobody.settings["mqtt_password"] = password
-            nobody.meet(1)
-            assert said in nobody("status", status=1)
+            nobody.set_broker_port(1)
+            assert expected in nobody("status", status=1)
         assert "usage" in nobody("stop", status=1) + nobody("run", "0", "0", status=2)
 
 
-class Withholding:
-    """Hands connections on to a broker, but no PUBACK back; published: the reports that went by."""
+class AckDroppingProxy:
+    """Forward connections to a broker but drop its PUBACKs; `published` lists the forwarded reports."""
 
     def __init__(self, target: int) -> None:
         self._target = target
@@ -201,24 +199,24 @@ class Withholding:
 
 class TestReports:
     def test_count_once_and_give_correct_shares(self, program: Path, tmp_path: Path):
-        """160 reports of one bin: within 40 of their mean, 7 standard deviations (once in 10^11)."""
-        with MosquittoBroker() as broker, counting(tmp_path, broker) as store:
+        """The count of the true bin in 160 reports is within 40 (7 standard deviations) of its mean."""
+        with MosquittoBroker() as broker, run_aggregator(tmp_path, broker) as store:
             for i in range(8):
                 fleet = ("open", "keyed")[i % 2]
                 post = Post(program, tmp_path / f"c-{i}", broker.port, fleet, fleet == "keyed").ready()
-                # Each 21st line of a device finds its budget spent; other lines are none.
-                said = post(
+                # Each device's budget is spent before the 21st line; the other lines are invalid.
+                output = post(
                     "run", "0", text="x" * 9000 + "\n" + "temp 21.4\n" * 21 + "nobody 1\ntemp\n\ntemp 2"
                 )
-                assert said.count("a line is NAME VALUE") == 2
-                assert said.count("a line of more than 4095 bytes was not taken") == 1
-                assert "the last line has no end and may be cut, so it was not taken" in said
-                assert said.count("temp: report ") == 20
-                assert "temp: no report; 0 more left" in said
-                assert "temp: 20 reports made, 0 left" in said
+                assert output.count("each line must be NAME VALUE") == 2
+                assert output.count("ignored a line of more than 4095 bytes") == 1
+                assert "ignored the last line, which does not end with a newline" in output
+                assert output.count("temp: report ") == 20
+                assert "temp: no report; 0 more left" in output
+                assert "temp: 20 reports made, 0 left" in output
             for fleet in ("open", "keyed"):
-                until(lambda fleet=fleet: counted(store, fleet) >= 80, "80 reports")
-                assert counted(store, fleet) == 80
+                until(lambda fleet=fleet: count_reports(store, fleet) >= 80, "80 reports")
+                assert count_reports(store, fleet) == 80
             histogram = store.histogram("open", EXPERIMENT.digest) + store.histogram(
                 "keyed", EXPERIMENT.digest
             )
@@ -227,15 +225,15 @@ class TestReports:
             assert all(of_fleet == {} for of_fleet in store.rejects().values())
 
     def test_survive_broker_restart(self, program: Path, tmp_path: Path):
-        with MosquittoBroker() as broker, counting(tmp_path, broker) as store:
+        with MosquittoBroker() as broker, run_aggregator(tmp_path, broker) as store:
             post = Post(program, tmp_path / "c", broker.port).ready()
             with post.running() as process:
                 assert process.stdin
                 assert process.stdout
                 process.stdin.write("temp 1\n" * 3)
-                until(lambda: counted(store) == 3, "3 reports")
+                until(lambda: count_reports(store) == 3, "3 reports")
                 before = broker.saved_ns
-                until(lambda: broker.saved_ns > before, "the aggregator's session is on disk")
+                until(lambda: broker.saved_ns > before, "the broker to save the aggregator's session")
                 broker.kill()
                 process.stdin.write("temp 1\n" * 5)
                 for number in range(1, 9):
@@ -243,11 +241,11 @@ class TestReports:
                 broker.start()
                 process.stdin.close()
                 assert process.wait(WAIT_S) == 0
-            until(lambda: counted(store) >= 8, "8 reports")
-            assert counted(store) == 8
+            until(lambda: count_reports(store) >= 8, "8 reports")
+            assert count_reports(store) == 8
 
     def test_count_once_if_killed_at_any_time(self, program: Path, tmp_path: Path):
-        with MosquittoBroker() as broker, counting(tmp_path, broker) as store:
+        with MosquittoBroker() as broker, run_aggregator(tmp_path, broker) as store:
             post = Post(program, tmp_path / "c", broker.port).ready()
             for killed_after in (0, 1, 2, 3, 1, 0, 2, 3):
                 with post.running() as process:
@@ -256,36 +254,36 @@ class TestReports:
                     process.stdin.write("temp 1\n" * 3)
                     for _ in range(killed_after):
                         assert process.stdout.readline()
-            said = post("run", "0")
-            (made,) = map(int, re.findall(r"^temp: (\d+) reports made", said, re.MULTILINE))
-            assert 12 <= made <= 20
-            until(lambda: counted(store) >= made, "all reports")
-            assert counted(store) == made
+            output = post("run", "0")
+            (report_count,) = map(int, re.findall(r"^temp: (\d+) reports made", output, re.MULTILINE))
+            assert 12 <= report_count <= 20
+            until(lambda: count_reports(store) >= report_count, "all reports")
+            assert count_reports(store) == report_count
             assert set(store.rejects().get("open", {})) <= {"duplicate"}
 
     def test_without_ack_are_bounded_and_resent_unchanged(self, program: Path, tmp_path: Path):
-        with MosquittoBroker() as broker, counting(tmp_path, broker) as store:
-            between = Withholding(broker.port)
-            post = Post(program, tmp_path / "c", between.port).ready()
+        with MosquittoBroker() as broker, run_aggregator(tmp_path, broker) as store:
+            proxy = AckDroppingProxy(broker.port)
+            post = Post(program, tmp_path / "c", proxy.port).ready()
             with post.running() as process:
                 assert process.stdin
                 assert process.stdout
                 process.stdin.write("temp 1\n" * 7)
                 for _ in range(7):
                     assert process.stdout.readline().startswith("temp: report ")
-                until(lambda: counted(store) == 4, "4 reports")
-            between.close()
-            assert len(between.published) == 4
-            post.meet(broker.port)
+                until(lambda: count_reports(store) == 4, "4 reports")
+            proxy.close()
+            assert len(proxy.published) == 4
+            post.set_broker_port(broker.port)
             assert "; 0 waiting" in post("run", "0")
-            until(lambda: counted(store) >= 7, "7 reports")
+            until(lambda: count_reports(store) >= 7, "7 reports")
             until(lambda: store.rejects().get("open") == {"duplicate": 4}, "the same 4 again")
-            assert counted(store) == 7
+            assert count_reports(store) == 7
 
-    def test_go_only_to_the_broker_of_the_fleet_over_tls(self, program: Path, tmp_path: Path):
+    def test_go_only_to_the_fleets_broker_over_tls(self, program: Path, tmp_path: Path):
         ca, other, port = Authority(tmp_path), Authority(tmp_path, "other"), free_port()
         certificate, key = ca.sign("broker", "127.0.0.1")
-        own, own_key = ca.sign("c")
+        client_certificate, client_key = ca.sign("c")
         lines = (
             f"listener {port} 127.0.0.1",
             f"certfile {certificate}",
@@ -294,16 +292,16 @@ class TestReports:
         )
         with (
             MosquittoBroker(settings=(*lines, "require_certificate true")) as broker,
-            counting(tmp_path, broker) as store,
+            run_aggregator(tmp_path, broker) as store,
         ):
             post = Post(program, tmp_path / "c", port).ready()
-            post.settings |= {"mqtt_cert": own.read_text(), "mqtt_key": own_key.read_text()}
+            post.settings |= {"mqtt_cert": client_certificate.read_text(), "mqtt_key": client_key.read_text()}
             post.settings["mqtt_ca"] = ca.file.read_text()
-            post.meet(port)
+            post.set_broker_port(port)
             assert "; 0 waiting\n" in post("run", "0", text="temp 1\n")
-            until(lambda: counted(store) == 1, "a report")
+            until(lambda: count_reports(store) == 1, "a report")
             post.settings["mqtt_ca"] = other.file.read_text()
-            post.meet(port)
+            post.set_broker_port(port)
             with post.running() as process:
                 assert process.stdin
                 assert process.stdout
@@ -314,20 +312,20 @@ class TestReports:
                 process.terminate()
                 assert "; 1 waiting" in process.stdout.read()
                 assert process.wait(WAIT_S) == 3
-            assert counted(store) == 1
+            assert count_reports(store) == 1
 
 
 @pytest.mark.broker
 class TestNoDuringRun:
-    """`no` reaches a process that has the folder, which holds its lock."""
+    """`no` takes effect in a process that has locked the folder."""
 
     @pytest.fixture
     def waiting(self, program: Path, tmp_path: Path) -> Iterator[tuple[Post, subprocess.Popen[str]]]:
-        """Return a device whose broker is away, with an unsent report, and its process."""
-        with MosquittoBroker() as broker, counting(tmp_path, broker) as store:
+        """Return a device whose broker is down and that has an unsent report, and its process."""
+        with MosquittoBroker() as broker, run_aggregator(tmp_path, broker) as store:
             device = Post(program, tmp_path / "c", broker.port).ready()
             device("run", "0", text="temp 21.4\n")
-            until(lambda: counted(store) == 1, "the experiment has come")
+            until(lambda: count_reports(store) == 1, "the experiment has come")
             broker.terminate()
             with device.running() as process:
                 assert process.stdin
@@ -354,8 +352,8 @@ class TestNoDuringRun:
     ):
         device, process = waiting
         process.send_signal(signal.SIGSTOP)
-        said = device("no", status=1)
-        assert "the no is kept, but the client that runs has not obeyed it yet" in said
+        output = device("no", status=1)
+        assert "the opt-out is stored, but the running client has not applied it yet" in output
         process.kill()
         process.wait(WAIT_S)
         assert "consent: no; 0 waiting" in device("status")

@@ -1,4 +1,4 @@
-"""The C client's reporter with a broker and a clock in Python: what it sends, and when it is silent."""
+"""The C client's reporter with a simulated broker and clock: the messages it sends, and when."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ ANNOUNCE = keys.public_key_bytes(SIGNING)
 
 class TestConsent:
     @pytest.mark.slow
-    def test_is_required_and_opt_out_ends_it(self):
-        made = CBoard(POLICY, MemoryStorage(), entropy=Source(3), begin=False)
-        made.provision()
-        board = Board(made.storage.slots)
+    def test_is_required_until_opt_out(self):
+        provisioned = CBoard(POLICY, MemoryStorage(), entropy=Source(3), begin=False)
+        provisioned.provision()
+        board = Board(provisioned.storage.slots)
         for _ in range(50):
             assert board.tick(3_600_000) == []
         board.message("e", PAYLOAD)
@@ -57,7 +57,7 @@ class TestConsent:
         assert board.board.consent is True
 
 
-def full(slot: int, data: bytes) -> None:
+def raise_disk_full(slot: int, data: bytes) -> None:
     raise OSError(28)
 
 
@@ -68,9 +68,9 @@ class TestReports:
         board.connected()
         board.message("e", PAYLOAD)
         board.message("f", number_json(300, name="f"))  # with a longer code
-        made = [board.report("eeffefe"[i], None) for i in range(7)]
+        sizes = [board.report("eeffefe"[i], None) for i in range(7)]
         outbox = board.board.outbox()
-        assert made == [len(report) for report in outbox]
+        assert sizes == [len(report) for report in outbox]
         first = board.published()
         assert [report for _, report in first] == outbox[:4]
         assert board.published(20_000) == []
@@ -82,7 +82,7 @@ class TestReports:
         assert fifth[1] == outbox[4]
         board.lost()
         assert board.published() == []
-        # What was on its way goes again, as it was; what an old connection acknowledges late does not count.
+        # Reports in flight are resent unchanged; late acknowledgements on an old connection do not count.
         again = [what[1:] for what in board.connected() if what[0] == "report"]
         assert [report for _, report in again] == [*outbox[:2], *outbox[3:5]]
         board.acknowledged(first[0][0])
@@ -91,7 +91,7 @@ class TestReports:
             board.acknowledged(number)
         rest = board.published()
         assert [report for _, report in rest] == outbox[5:]
-        # A broker that owes an answer for too long is left.
+        # The reporter disconnects if the broker does not answer in time.
         assert board.tick(29_999) == []
         assert board.tick(1) == [("disconnect",)]
         again = [what[1:] for what in board.connected() if what[0] == "report"]
@@ -101,7 +101,7 @@ class TestReports:
         assert (board.board.outbox(), board.published()) == ([], [])
 
     @pytest.mark.slow
-    def test_wait_for_a_random_time(self):
+    def test_are_delayed_randomly(self):
         board = Board(delay=30_000)
         board.connected()
         board.message("e", PAYLOAD)
@@ -114,9 +114,8 @@ class TestReports:
             board.acknowledged(sent[0][0])
             waits.append(waited)
         assert max(waits) <= 30_000
-        assert (
-            len({wait // 3000 for wait in waits}) >= 4
-        )  # 30 draws hit fewer of 10 parts less than once in 10^12
+        # 30 random waits fall into fewer parts with probability below 1e-12.
+        assert len({wait // 3000 for wait in waits}) >= 4
 
     def test_are_made_of_every_reading_with_precomputed_gap(self):
         board = Board()
@@ -132,7 +131,7 @@ class TestReports:
         board.report()
         board.report()
         sent = board.published()
-        write, board.storage.write = board.storage.write, full
+        write, board.storage.write = board.storage.write, raise_disk_full
         board.acknowledged(sent[0][0])
         board.acknowledged(sent[1][0])
         assert len(board.board.outbox()) == 2
@@ -170,7 +169,7 @@ class TestExperiments:
             (first, 0, True),
             (wrong, 1, True),
             (second, 1, True),
-            (first, 0, True),  # an old one
+            (first, 0, True),  # an older version
             (b"", 0, True),
             (withdrawal, 1, False),
             (withdrawal, 0, False),
@@ -191,10 +190,10 @@ class TestExperiments:
         board = Board()
         board.connected()
         board.message("e", PAYLOAD)
-        board.message("f", experiment_json(name="e"))  # not its own topic
+        board.message("f", experiment_json(name="e"))  # name and topic differ
         assert board.board.status()["experiments"]["f"]["refused"] == "REFUSED"
         board.board.during = lambda where: board.message("f", experiment_json(name="f"))
-        assert board.report() > 0  # and meanwhile nothing else, which is not remembered as refused
+        assert board.report() > 0  # the message during the call is not remembered as refused
         board.board.during = lambda where: None
         board.message("f", experiment_json(name="f"))
         assert board.report("f") > 0
@@ -211,7 +210,7 @@ class TestExperiments:
         board.message("e", b"")
         assert (board.report(), board.kept) == (0, {})
         keyed = Board(announce_key=ANNOUNCE)
-        for wrong in (b"", PAYLOAD):  # in a keyed fleet the one says nothing, and the other is unsigned
+        for wrong in (b"", PAYLOAD):  # neither is signed
             keyed.connected()
             if not keyed.verified:
                 keyed.message("e", signed("e", PAYLOAD, 1))
@@ -247,14 +246,14 @@ class TestExperiments:
             assert enrolled == (client.status()["experiments"]["e"]["left"] is not None)
             assert again.board.serial("e") == client.serials.get("e", 0)
             assert kept.digests.keys() == ({"e"} if enrolled else set())
-        # Another fleet's, damaged, cut: none is taken, and the broker's next is.
-        whole = board.kept["e"]
+        # Damaged and truncated files are ignored.
+        intact = board.kept["e"]
         for wrong in (
-            whole[:-1],
-            whole[:9],
+            intact[:-1],
+            intact[:9],
             b"",
-            whole + b"\0",
-            bytes([whole[0] ^ 1]) + whole[1:],
+            intact + b"\0",
+            bytes([intact[0] ^ 1]) + intact[1:],
             bytes(1200),
         ):
             again = Board(board.storage, {"e": wrong}, announce_key=announce)
@@ -270,12 +269,12 @@ class TestExperiments:
 
 class TestStatus:
     @pytest.mark.slow
-    def test_shows_what_needs_attention(self):
+    def test_lists_problems_of_experiments_and_flash(self):
         names = ("e", *(f"n{i}" for i in range(8)))
         board = Board(policy=POLICY | {"experiments": names})
         board.connected()
-        one = experiment_json(budget={"rule": "sum", "cap": 1_000_000})
-        board.message("e", one)
+        single_report = experiment_json(budget={"rule": "sum", "cap": 1_000_000})
+        board.message("e", single_report)
         assert board.tick() == []
         assert board.report(value="no bool") > 0
         assert board.tick()[0] == ("status", "online spent:e")
@@ -339,16 +338,16 @@ class TestConnection:
                 assert board.tick(1000) == []
             board.lost()
             assert any(board.tick(100) for _ in range(81))
-            # Nobody answers the attempt.
+            # The broker does not answer the attempt.
             assert board.tick(29_000) == []
             assert board.tick(2000) == [("disconnect",)]
         assert waits[0] != waits[1]
 
     @pytest.mark.slow
-    def test_is_closed_if_it_accepts_nothing(self):
+    def test_is_closed_if_it_rejects_requests(self):
         board = Board()
         board.message("e", PAYLOAD)
-        board.c.hushmote_reporter_connected(board.reporter)  # which nobody asked for
+        board.c.hushmote_reporter_connected(board.reporter)  # unsolicited
         assert board.happened == []
         for fails, mute, happened in (
             (True, False, [("subscribe", TOPIC + "e"), ("disconnect",)]),
@@ -362,7 +361,7 @@ class TestConnection:
             board.happened.clear()
             board.fails = board.mute = False
         board.connected()
-        # What cannot be published now is tried at the next step.
+        # Failed publications are retried at the next tick.
         board.mute = True
         board.report()
         board.message("f", b"{}")
@@ -393,10 +392,10 @@ class TestConnection:
         board.board.config.fleet = b"home"
         board.board.entropy.stuck = True
         assert board.begin(keeps=False) == -2
-        board.board.client = (c_uint64 * len(board.board.client))()  # one that did not begin
+        board.board.client = (c_uint64 * len(board.board.client))()  # a client that has not been started
         assert board.begin(keeps=False) == -1
         assert board.c.hushmote_consent_from_network(board.board.client, True) == -17
-        # What a smaller policy no longer allows is not taken from flash.
+        # An experiment in flash is ignored if a stricter policy no longer allows it.
         large = Board()
         large.connected()
         large.message("e", experiment_json(epsilon=4_000_000))
@@ -420,30 +419,30 @@ class TestAskingEach:
         assert board.report() > 0
         return board
 
-    def again(self, board: Board, kept: dict[str, bytes] | None = None) -> Board:
-        """Start it again."""
+    def reboot(self, board: Board, kept: dict[str, bytes] | None = None) -> Board:
+        """Restart the board."""
         announce = ANNOUNCE if board.verified else None
         board.c.hushmote_reporter_tick(board.reporter, 0)
         return Board(board.storage, board.kept if kept is None else kept, self.EACH, announce_key=announce)
 
-    def test_asks_again_for_higher_epsilon_and_old_version_goes_on(self):
+    def test_asks_again_for_higher_epsilon_and_keeps_old_version(self):
         board = self.agreed()
         assert board.take("e", self.STRONG) == self.UNASKED
         for restart in (False, True):
-            one = self.again(board) if restart else board
-            assert one.board.status()["experiments"]["e"]["epsilon"] == 1_000_000
-            assert one.report() > 0
-            assert one.take("e", self.STRONG) == self.UNASKED
-            assert one.asking() == {"e": self.STRONG}
-            assert one.agree("e", PAYLOAD) == self.UNASKED
-            assert one.board.status()["experiments"]["e"]["epsilon"] == 1_000_000
-        assert board.take("e", PAYLOAD) == 0  # it is published again: nothing waits any more
+            device = self.reboot(board) if restart else board
+            assert device.board.status()["experiments"]["e"]["epsilon"] == 1_000_000
+            assert device.report() > 0
+            assert device.take("e", self.STRONG) == self.UNASKED
+            assert device.asking() == {"e": self.STRONG}
+            assert device.agree("e", PAYLOAD) == self.UNASKED
+            assert device.board.status()["experiments"]["e"]["epsilon"] == 1_000_000
+        assert board.take("e", PAYLOAD) == 0  # the old version is published again, so no question waits
         assert (board.asking(), board.agree("e")) == ({}, self.UNASKED)
         assert board.take("e", self.STRONG) == self.UNASKED
         assert board.agree("e", self.STRONG) == 0
-        for one in (board, self.again(board)):
-            assert one.board.status()["experiments"]["e"]["epsilon"] == 4_000_000
-            assert one.asking() == {}
+        for device in (board, self.reboot(board)):
+            assert device.board.status()["experiments"]["e"]["epsilon"] == 4_000_000
+            assert device.asking() == {}
 
     def test_consent_verifies_the_signature_and_keeps_serials(self):
         board = self.agreed(ANNOUNCE, signed("e", PAYLOAD, 3))
@@ -453,7 +452,7 @@ class TestAskingEach:
             assert board.take("e", payload) == self.UNASKED
             assert board.agree("e") == why
             assert board.asking() == {}
-        again = self.again(board)
+        again = self.reboot(board)
         assert (again.report() > 0, again.verified, again.board.serial("e")) == (True, 0, 3)
         withdrawal = signed("e", b"", 4)
         assert again.take("e", withdrawal) == 0
@@ -465,12 +464,12 @@ class TestAskingEach:
         board.board.consent = False
         assert not board.board.status()["experiments"]["e"]["enrolled"]
         assert board.agree("e") == self.UNASKED
-        board = self.again(board) if restart else board
+        board = self.reboot(board) if restart else board
         board.board.consent = True
-        for one in (board, self.again(board)):
-            assert one.report() == 0
-            assert one.take("e", PAYLOAD) == self.UNASKED
-            assert one.report() == 0
+        for device in (board, self.reboot(board)):
+            assert device.report() == 0
+            assert device.take("e", PAYLOAD) == self.UNASKED
+            assert device.report() == 0
         assert set(board.kept) == {"e"}
         assert board.agree("e") == 0
         assert board.report() > 0
@@ -491,22 +490,22 @@ class TestAskingEach:
         assert board.take("e", PAYLOAD) == self.UNASKED
 
     def test_concurrent_opt_out_ends_the_question(self):
-        """The opt-out comes while a signature is verified, as from an interrupt."""
+        """The opt-out arrives while a signature is verified, as from an interrupt."""
         board = self.agreed(ANNOUNCE, signed("e", PAYLOAD, 3))
         verify = board._verify
 
-        def no_meanwhile(_context: Any, key: Any, digest: Any, signature: Any) -> bool:
+        def opt_out_during_verify(_context: Any, key: Any, digest: Any, signature: Any) -> bool:
             board.board.consent = False
             return verify(_context, key, digest, signature)
 
         assert board.take("e", signed("e", self.STRONG, 4)) == self.UNASKED
-        board._verify = no_meanwhile
+        board._verify = opt_out_during_verify
         assert board.agree("e") == self.UNASKED
         board._verify = verify
         board.board.consent = True
-        for one in (board, self.again(board)):
-            assert one.report() == 0
-            assert one.take("e", signed("e", self.STRONG, 4)) == self.UNASKED
+        for device in (board, self.reboot(board)):
+            assert device.report() == 0
+            assert device.take("e", signed("e", self.STRONG, 4)) == self.UNASKED
 
     def test_stored_consent_matches_micropython_client(self, tmp_path: Path):
         board = self.agreed()
@@ -519,14 +518,14 @@ class TestAskingEach:
 
     def test_asks_again_if_stored_consent_is_damaged(self):
         board = self.agreed()
-        whole = board.kept["e.yes"]
-        damaged = [whole[:size] for size in range(len(whole))] + [whole + b"\0", bytes(2000)]
-        damaged += [whole[:i] + bytes([whole[i] ^ 1]) + whole[i + 1 :] for i in range(len(whole))]
+        intact = board.kept["e.yes"]
+        damaged = [intact[:size] for size in range(len(intact))] + [intact + b"\0", bytes(2000)]
+        damaged += [intact[:i] + bytes([intact[i] ^ 1]) + intact[i + 1 :] for i in range(len(intact))]
         for data in damaged:
-            again = self.again(board, board.kept | {"e.yes": data})
+            again = self.reboot(board, board.kept | {"e.yes": data})
             assert not again.board.status()["experiments"]["e"]["enrolled"]
             assert again.asking() == {"e": PAYLOAD}
-        other = self.again(board, {"f": board.kept["e"], "f.yes": whole})
+        other = self.reboot(board, {"f": board.kept["e"], "f.yes": intact})
         assert other.take("f", experiment_json(name="f")) == self.UNASKED
 
     def test_unwritten_consent_lasts_until_the_restart(self):
@@ -538,7 +537,7 @@ class TestAskingEach:
         assert board.report() > 0
         assert board.kept == {}
         assert board.tick()[0] == ("status", "online fault")
-        assert self.again(board).take("e", PAYLOAD) == self.UNASKED
+        assert self.reboot(board).take("e", PAYLOAD) == self.UNASKED
 
     def test_status_shows_waiting_question(self):
         board = Board(policy=self.EACH)
@@ -550,7 +549,7 @@ class TestAskingEach:
         assert board.agree("e") == 0
         assert board.tick(1000) == [("status", "online")]
 
-    def test_withdrawal_while_away_ends_the_question(self):
+    def test_withdrawal_while_offline_ends_the_question(self):
         board = Board(policy=self.EACH)
         board.connected()
         for name in ("e", "f"):
@@ -575,7 +574,7 @@ class TestAskingEach:
         assert Board().agree("e") == -8
 
     def test_asks_about_refused_version_once_consent_has_ended(self):
-        """A refused version is not examined again except for the question."""
+        """A refused version is examined again once its question is asked again."""
         pinned = experiment_json(budget={"rule": "count", "cap": 4})
         for end in ("no", "withdrawal", "another yes"):
             board = self.agreed()
@@ -593,7 +592,7 @@ class TestAskingEach:
 
     def test_policy_and_callback_must_match(self):
         board = Board(policy=self.EACH)
-        assert board.c.hushmote_text(self.UNASKED) == b"nobody has said yes to this question"
+        assert board.c.hushmote_text(self.UNASKED) == b"nobody has opted in to this question"
         for call in (board.c.hushmote_enroll, board.c.hushmote_enroll_kept):
             assert call(board.board.client, PAYLOAD, len(PAYLOAD)) == self.UNASKED
         questions, board.port.questions = board.port.questions, None

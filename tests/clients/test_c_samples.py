@@ -1,4 +1,4 @@
-"""The samples of the C client's ports, over models in virtual time, and the button that they share."""
+"""The samples for the C client's ports, on models with virtual time, and the button that they share."""
 
 from __future__ import annotations
 
@@ -9,64 +9,64 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from c_core import CORE, DEVICE, compiled, needs_gcc
+from c_core import CORE, DEVICE, compile_c, needs_gcc
 from power_cuts import CORE_FILES, RIGS
 
 pytestmark = needs_gcc
 HOUR_S = 3600
-FIRST, SECOND, THIRD = (10, 14), (20, 24), (1000, 1004)  # when the button is down, in seconds
+FIRST, SECOND, THIRD = (10, 14), (20, 24), (1000, 1004)  # times when the button is down, in seconds
 
 
 class Sample:
-    """A port's sample as a program; makes: HUSHMOTE_MAKE_LEDGER."""
+    """A port's sample as a program; make_ledger sets HUSHMOTE_MAKE_LEDGER."""
 
-    def __init__(self, folder: Path, port: str, makes: bool | None) -> None:
+    def __init__(self, folder: Path, port: str, make_ledger: bool | None) -> None:
         model = RIGS / f"{port}_model"
         (folder / "device.h").write_text(DEVICE)
         names = {"idf": ("nvs", "freertos", "esp_mqtt", "sample"), "zephyr": ("nvs", "sample")}[port]
         sources = [*CORE_FILES, *(model / f"{name}.c" for name in names), *sorted((CORE / port).rglob("*.c"))]
         headers = [f"-I{path}" for path in (model, model / "freertos", CORE / port, folder)]
         flags = ["-std=gnu17", "-Wno-pedantic", "-Wno-strict-prototypes", "-Dmain=sample_main"]
-        flags += [] if makes is None else [f"-DHUSHMOTE_MAKE_LEDGER={int(makes)}"]
+        flags += [] if make_ledger is None else [f"-DHUSHMOTE_MAKE_LEDGER={int(make_ledger)}"]
         if port == "idf":
             flags.remove("-Dmain=sample_main")
-        self._program = compiled(folder / "sample", sources, *flags, *headers)
+        self._program = compile_c(folder / "sample", sources, *flags, *headers)
 
     def run(self, *presses: tuple[int, int]) -> str:
-        """Return what it prints in an hour."""
+        """Run the sample for one virtual hour and return its output."""
         times = [str(second) for press in presses for second in press]
         command = [self._program, str(HOUR_S), *times]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
 def takes_part(printed: str) -> bool:
-    """Return whether a report was printed, or a connection made."""
+    """Return whether the sample printed a report or opened a connection."""
     return bool(re.search(r"^[0-9a-f]{20,}$|^connections: [1-9]", printed, re.MULTILINE))
 
 
 @pytest.mark.parametrize("port", ["idf", "zephyr"])
 class TestSamples:
     def test_creates_no_ledger_by_default(self, tmp_path: Path, port: str):
-        for makes in (None, False):
-            printed = Sample(tmp_path, port, makes).run(FIRST, SECOND, THIRD)
+        for make_ledger in (None, False):
+            printed = Sample(tmp_path, port, make_ledger).run(FIRST, SECOND, THIRD)
             assert printed.count("no ledger: build with HUSHMOTE_MAKE_LEDGER=1") == 1
             assert printed.count("locked: no ledger; provision this board\n") >= 3
             assert not takes_part(printed)
 
     def test_creates_the_ledger_and_asks_for_consent(self, tmp_path: Path, port: str):
-        sample = Sample(tmp_path, port, makes=True)
-        for presses, takes in (((), False), ((FIRST,), False), ((FIRST, SECOND), True)):
-            assert takes_part(sample.run(*presses)) == takes
+        sample = Sample(tmp_path, port, make_ledger=True)
+        for presses, expected in (((), False), ((FIRST,), False), ((FIRST, SECOND), True)):
+            assert takes_part(sample.run(*presses)) == expected
 
-    def test_opt_out_ends_it(self, tmp_path: Path, port: str):
-        printed = Sample(tmp_path, port, makes=True).run(FIRST, SECOND, THIRD)
+    def test_opt_out_ends_reports(self, tmp_path: Path, port: str):
+        printed = Sample(tmp_path, port, make_ledger=True).run(FIRST, SECOND, THIRD)
         if port == "idf":
             assert printed.endswith("connections: 1, goodbyes: 1\n")
         else:
             assert len(re.findall(r"^[0-9a-f]{20,}$", printed, re.MULTILINE)) == 1  # of five
 
     def test_stuck_button_does_nothing(self, tmp_path: Path, port: str):
-        printed = Sample(tmp_path, port, makes=True).run((0, HOUR_S))
+        printed = Sample(tmp_path, port, make_ledger=True).run((0, HOUR_S))
         assert not takes_part(printed)
         assert "no ledger: build with" in printed
 
@@ -89,20 +89,20 @@ def button(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
         "bool held(struct hushmote_button *button, bool is_down, uint32_t now_ms) {\n"
         "    return hushmote_held(button, is_down, now_ms);\n}\n"
     )
-    library = ctypes.CDLL(str(compiled(folder / "held.so", [folder / "held.c"], "-shared", "-fPIC")))
+    library = ctypes.CDLL(str(compile_c(folder / "held.so", [folder / "held.c"], "-shared", "-fPIC")))
     library.held.restype = ctypes.c_bool
     return library
 
 
 class TestButton:
     def counts(
-        self, library: ctypes.CDLL, looks: Iterable[int], step_ms: int = 100, start_ms: int = 0
+        self, library: ctypes.CDLL, polls: Iterable[int], step_ms: int = 100, start_ms: int = 0
     ) -> list[int]:
-        """Return the looks at which a press counts, one each step_ms: 1 is down, 0 is up."""
+        """Return the indices of polls (step_ms apart; 1 is down, 0 is up) at which a press counts."""
         state = Button()
         return [
             at
-            for at, down in enumerate(looks)
+            for at, down in enumerate(polls)
             if library.held(ctypes.byref(state), bool(down), ctypes.c_uint32(start_ms + step_ms * at))
         ]
 
@@ -113,12 +113,12 @@ class TestButton:
         assert self.counts(button, [1] * 1000) == []
         assert self.counts(button, [*[1] * 1000, 0, *[1] * 40]) == [1031]
 
-    def test_bounce_starts_again(self, button: ctypes.CDLL):
+    def test_bounce_restarts_timer(self, button: ctypes.CDLL):
         assert self.counts(button, [0, *[1] * 29, 0, *[1] * 31]) == [61]
         assert self.counts(button, [0, *[1, 0] * 200]) == []
 
-    def test_two_touches_between_polls_are_not_one_press(self, button: ctypes.CDLL):
-        """The loop may wait 4.8 s for a network."""
+    def test_two_presses_between_polls_do_not_count_as_one(self, button: ctypes.CDLL):
+        """The main loop may wait 4.8 s for the network."""
         assert self.counts(button, [0, 1, 1, 1], step_ms=4800) == []
         assert self.counts(button, [0, 1, 1, 1, 1], step_ms=1000) == [4]
 

@@ -1,6 +1,6 @@
-"""The C client's ports to NVS of ESP-IDF and of Zephyr, over models that lose power at each operation.
+"""The C client's ports to the NVS of ESP-IDF and Zephyr, on models that lose power at each operation.
 
-The models were compared with the real sources; clients/c/packages.md has the versions.
+The models were compared with the real sources; clients/c/packages.md lists the versions.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from c_core import CORE, compiled, needs_gcc
+from c_core import CORE, compile_c, needs_gcc
 from folder_writes import assert_survives_power_cuts
 from power_cuts import build, live
 
@@ -17,7 +17,7 @@ ALL_WELL = {"reports": 40, "locked": 0, "forgotten": 0, "conflicting": 0, "unpai
 ERASED_IS_OVERWRITTEN = "-DNVS_OVERWRITES_ERASED=1"
 MOVES_ARE_NOT_MARKED = "-DNVS_MARKS_MOVES=0"
 LOSES_UNCOMMITTED = "-DNVS_LOSES_UNCOMMITTED=1"
-ASKS_EACH = ("-DASK_EACH=2", "-DPAGES=4")  # 3 pages do not hold an opt-in to each experiment as well
+ASKS_EACH = ("-DASK_EACH=2", "-DPAGES=4")  # 3 pages are too few for the opt-ins to each experiment
 
 
 class TestPowerCuts:
@@ -40,7 +40,7 @@ class TestPowerCuts:
             "zephyr asks each",
         ],
     )
-    def test_never_lock_nor_overspend(
+    def test_never_lock_or_overspend(
         self, tmp_path: Path, storage: str, flags: tuple[str, ...], operations: int
     ):
         program = build(tmp_path, storage, *flags)
@@ -48,11 +48,11 @@ class TestPowerCuts:
 
     @pytest.mark.parametrize("storage", ["nvs strings", "zephyr"])
     @pytest.mark.parametrize("again", [1, 2, 5])
-    def test_may_happen_twice(self, tmp_path: Path, storage: str, again: int):
+    def test_two_cuts_cause_no_loss(self, tmp_path: Path, storage: str, again: int):
         counts = live(build(tmp_path, storage), 7, again)
         assert counts.items() >= ALL_WELL.items()
 
-    def test_lose_nothing_that_nvs_was_to_commit(self, tmp_path: Path):
+    def test_lose_no_data_if_nvs_drops_uncommitted_writes(self, tmp_path: Path):
         counts = live(build(tmp_path, "nvs strings", LOSES_UNCOMMITTED), 59)
         assert counts.items() >= ALL_WELL.items()
 
@@ -61,11 +61,11 @@ class TestPowerCuts:
         folder = tmp_path / "experiments"
         folder.mkdir()
         source = CORE / "posix" / "folder.c"
-        library = compiled(tmp_path / "folder.so", [source], "-shared", "-fPIC", "-std=gnu99")
+        library = compile_c(tmp_path / "folder.so", [source], "-shared", "-fPIC", "-std=gnu99")
         assert_survives_power_cuts(steps, folder, library)
 
     @pytest.mark.parametrize("flags", [(), (ERASED_IS_OVERWRITTEN,)], ids=["erased", "overwritten"])
     def test_lock_a_ledger_of_blobs(self, tmp_path: Path, flags: tuple[str, ...]):
-        """Which this port once was, and ESPHome's preferences are: the model would show it."""
+        """Check that the model detects the known problem of blobs, which ESPHome's preferences use."""
         counts = live(build(tmp_path, "nvs blobs", *flags))
         assert (counts["locked"], counts["forgotten"]) == (76, 2)

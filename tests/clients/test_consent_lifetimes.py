@@ -1,8 +1,8 @@
 """Random lifetimes of a board on three clients: consent, changed questions, missing readings, restarts.
 
-Each step must answer the same on all three, and the state after it must be the same. Drawn codes differ, so
-reports are compared without them. Most lifetimes ask about each question: what waits, and which yes holds,
-must be the same on all three.
+Each step must give the same answer and the same state on all three clients. Drawn codes differ, so reports
+are compared without them. Most lifetimes ask about each question; the waiting questions and the opt-ins must
+also be the same on all three clients.
 """
 
 from __future__ import annotations
@@ -55,24 +55,24 @@ pytestmark = [
 
 
 class Storage(MemoryStorage):
-    """Memory that calls then(), once, before a write."""
+    """Memory that calls before_write() once, before a write."""
 
-    then: Any = None
+    before_write: Any = None
 
     def write(self, slot: int, data: bytes) -> None:
-        then, self.then = self.then, None
-        if then:
-            then()
+        before_write, self.before_write = self.before_write, None
+        if before_write:
+            before_write()
         super().write(slot, data)
 
 
-def coded(x: Any) -> Any:
+def encode(x: Any) -> Any:
     """Return a value as js_rig.mjs reads it."""
     if isinstance(x, bytes):
         return {"$hex": x.hex()}
     if isinstance(x, float):
         return {"$float": "NaN" if x != x else str(x)}
-    return [coded(v) for v in x] if isinstance(x, list | tuple) else x
+    return [encode(v) for v in x] if isinstance(x, list | tuple) else x
 
 
 def question(rng: Random) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def question(rng: Random) -> dict[str, Any]:
 
 
 class PythonBoard:
-    """The client in Python, and the experiments that it keeps."""
+    """The Python client and its kept experiments."""
 
     def __init__(self, lifetime: Lifetime, storage: Storage) -> None:
         self.client = Client(lifetime.policy, storage, DEVICE, fleet="home")
@@ -105,7 +105,7 @@ class PythonBoard:
 
 
 class CReporter:
-    """The client in C, and its reporter."""
+    """The C client and its reporter."""
 
     def __init__(self, lifetime: Lifetime, storage: Storage) -> None:
         self.board = Board(storage, lifetime.flash, lifetime.policy, lifetime.rng.getrandbits(16))
@@ -122,12 +122,12 @@ class CReporter:
         self._checked(self.board.agree(name, payload))
 
     def asking(self) -> list[str]:
-        self.board.tick()  # a firmware does at least once a second
+        self.board.tick()  # firmware calls this at least once a second
         return sorted(self.board.asking())
 
 
 class Lifetime:
-    """One lifetime on two clients, and the steps for the third."""
+    """A lifetime on two clients, which records the steps for the third."""
 
     def __init__(self, rng: Random, folder: str) -> None:
         self.rng, self.folder = rng, folder
@@ -137,11 +137,11 @@ class Lifetime:
         if self.each:
             self.policy["ask"] = "each"
         self.storages = [Storage(), Storage()]
-        self.flash: dict[str, bytes] = {}  # what C's reporter keeps
-        self.agreed: dict[str, tuple[str, int]] = {}  # the model's: question, epsilon
-        self.retained: dict[str, bytes] = {}  # what the broker has
+        self.flash: dict[str, bytes] = {}  # the C reporter's kept experiments
+        self.agreed: dict[str, tuple[str, int]] = {}  # the model's opt-ins: (question, epsilon)
+        self.retained: dict[str, bytes] = {}  # the broker's retained messages
         self.in_force: dict[str, bytes] = {}
-        self.unrepeated: set[str] = set()  # names that JavaScript does not know yet after a restart
+        self.unrepeated: set[str] = set()  # names that JavaScript does not yet know after a restart
         self.steps: list[list[Any]] = []
         self.answers: list[list[Any]] = []
         self.counts: Counter[str] = Counter()
@@ -152,17 +152,20 @@ class Lifetime:
         self.start()
 
     def start(self) -> None:
-        """Start both clients, which find their experiments where they keep them."""
+        """Start both clients, which load their kept experiments."""
         self.python = PythonBoard(self, self.storages[0])
         self.boards = (self.python, CReporter(self, self.storages[1]))
 
     def play(self, count: int) -> None:
         for _ in range(count):
-            getattr(self, "do_" + self.rng.choice(("report", "report", "publish", "more", "said", "rest")))()
+            getattr(
+                self,
+                "do_" + self.rng.choice(("report", "report", "publish", "repeat", "answer", "acknowledge")),
+            )()
 
     def both(self, step: list[Any], call: Any) -> Any:
-        """Call both clients, note the step for the third one, and compare; returns the answer."""
-        found = []
+        """Call both clients, compare their answers, record the step for the third, and return the answer."""
+        results = []
         for board in self.boards:
             try:
                 answer = call(board)
@@ -171,14 +174,14 @@ class Lifetime:
                 refused = isinstance(e, ExperimentRefused) or "REFUSED" in str(e)
                 answer = "ExperimentRefused" if refused else answer
                 answer = "TypeError" if "WRONG_TYPE" in str(e) else answer
-            board.storage.then = None
+            board.storage.before_write = None
             answer = answer[:9].hex() + f" {len(answer)}" if isinstance(answer, bytes) else answer
             asking = [name for name in board.asking() if name not in self.unrepeated]
-            found.append([answer, *self.state(board.client), asking])
-        assert found[0] == found[1], (step, self.steps)
+            results.append([answer, *self.state(board.client), asking])
+        assert results[0] == results[1], (step, self.steps)
         self.steps.append(step)
-        self.answers.append(found[0])
-        answer = found[0][0]
+        self.answers.append(results[0])
+        answer = results[0][0]
         what = "none" if answer is None else "made" if " " in answer else "refused"
         self.counts[f"{step[0]} {what}"] += 1
         return answer
@@ -196,32 +199,33 @@ class Lifetime:
         self.offer(experiment_json(**question(self.rng)))
 
     def offer(self, payload: bytes) -> None:
-        """Hand over a message; half of the questions that wait get an opt-in."""
+        """Deliver a message; half of the pending questions get an opt-in."""
         fields = json.loads(payload)
         name, epsilon = fields["name"], fields["epsilon"]
-        asked = json.dumps([fields.get(k) for k in ("type", "low", "high", "bins", "labels", "missing")])
-        agreed, most = self.agreed.get(name, ("", 0))
-        waits = self.each and not (asked == agreed and epsilon <= most)
+        text = json.dumps([fields.get(k) for k in ("type", "low", "high", "bins", "labels", "missing")])
+        agreed, max_epsilon = self.agreed.get(name, ("", 0))
+        waits = self.each and not (text == agreed and epsilon <= max_epsilon)
         self.retained[name] = payload
         self.unrepeated.discard(name)
         answer = self.both(["enroll", payload], lambda board: board.take(name, payload))
         assert (self.python.kept.asking.get(name) == payload) == waits, (fields, self.agreed)
         assert answer == "ExperimentRefused" or not waits
-        self.counts["waits" if waits else "refused" if answer else "taken"] += 1
+        self.counts["waits" if waits else "refused" if answer else "enrolled"] += 1
         if answer is None:
             self.in_force[name] = payload
         if waits and self.rng.random() < 0.5:
-            self.agree(name, payload, asked, epsilon)
+            self.agree(name, payload, text, epsilon)
 
-    def agree(self, name: str, payload: bytes, asked: str, epsilon: int) -> None:
-        """Opt in to what waits, but not to what the policy refuses or what was pinned differently."""
+    def agree(self, name: str, payload: bytes, text: str, epsilon: int) -> None:
+        """Opt in to a pending question. The experiment may still be refused by the policy or a pin."""
         is_no = self.python.client.consent is False
         if self.both(["agree", name, payload], lambda board: board.agree(name, payload)) is None:
             assert not is_no
-            self.agreed[name] = asked, epsilon
+            self.agreed[name] = text, epsilon
             self.in_force[name] = payload
 
-    def do_more(self) -> None:
+    def do_repeat(self) -> None:
+        """Repeat a retained message, or withdraw an experiment."""
         name = self.rng.choice(NAMES)
         if self.rng.random() < 0.7:
             if name in self.retained:
@@ -234,16 +238,16 @@ class Lifetime:
     def do_report(self) -> None:
         name, value = self.rng.choice(NAMES), self.rng.choice(VALUES)
         answer = self.both(["report", name, value], lambda board: board.client.report(name, value))
-        # The model's own word: nothing is made, and nothing spent, without an opt-in to the question.
+        # According to the model, there are no reports without an opt-in to the question.
         assert not self.each or name in self.agreed or answer is None
 
-    def do_said(self) -> None:
-        """Opt in or out, perhaps while another call writes."""
+    def do_answer(self) -> None:
+        """Opt in or out, in some cases during another call's write."""
         kind, name = self.rng.randrange(9), self.rng.choice(NAMES)
         value = self.rng.choice(VALUES)
 
         def no(board: Any) -> None:
-            board.storage.then = lambda: self.say_no(board.client)
+            board.storage.before_write = lambda: self.say_no(board.client)
 
         def report(board: Any) -> Any:
             no(board)
@@ -268,7 +272,7 @@ class Lifetime:
             self.in_force.clear()
 
     def say_no(self, client: Any) -> None:
-        """Opt out within another call, which raises nothing and silences at once."""
+        """Opt out during another call, which raises no error and takes effect immediately."""
         self.has_no = True
         if isinstance(client, CBoard):
             assert client.c.hushmote_set_consent(client.client, False) == 0
@@ -276,8 +280,8 @@ class Lifetime:
             client.consent = False
         assert client.consent is False
 
-    def do_rest(self) -> None:
-        """Acknowledge the oldest report, or start again."""
+    def do_acknowledge(self) -> None:
+        """Acknowledge the oldest report, or restart."""
         if self.rng.random() < 0.5:
             self.both(["sent"], lambda board: acknowledge_oldest(board.client))
             return
@@ -286,7 +290,7 @@ class Lifetime:
         self.repeat()
 
     def repeat(self) -> None:
-        """Give JavaScript what the other two keep, and all three what the broker repeats."""
+        """Send JavaScript the other clients' kept experiments, and send retained messages to all three."""
         self.steps.append(["restart"])
         self.answers.append([])  # not compared
         for payload in self.in_force.values():
@@ -303,18 +307,18 @@ def acknowledge_oldest(client: Any) -> None:
         client.sent(report)
 
 
-def of_javascript(answer: Any) -> list[Any]:
-    """Return an answer of js_rig.mjs as Lifetime has it."""
-    found, consent, pending, total, squares, lines, asking = answer
-    if isinstance(found, str) and found.startswith("1"):
-        found = f"{found[:18]} {len(found) // 2}"
+def convert_javascript(answer: Any) -> list[Any]:
+    """Convert an answer of js_rig.mjs to the format of Lifetime.answers."""
+    result, consent, pending, total, squares, lines, asking = answer
+    if isinstance(result, str) and result.startswith("1"):
+        result = f"{result[:18]} {len(result) // 2}"
     lines = [[state in ("reporting", "spent"), made, left] for state, made, left in lines]
     lines = [[known, made, left if known else None] for known, made, left in lines]
-    return [found, consent, pending, total, squares, lines, asking]
+    return [result, consent, pending, total, squares, lines, asking]
 
 
 def test_clients_agree_step_by_step():
-    """LONG=1 plays 50,000 lifetimes."""
+    """With LONG=1, play 50,000 lifetimes."""
     counts: Counter[str] = Counter()
     assert NODE
     with (
@@ -335,18 +339,18 @@ def test_clients_agree_step_by_step():
             jobs = []
             for lifetime in lifetimes:
                 settings = {"policy": lifetime.policy, "deviceId": DEVICE}
-                jobs.append(["lifetime", settings, lifetime.consent, coded(lifetime.steps)])
+                jobs.append(["lifetime", settings, lifetime.consent, encode(lifetime.steps)])
             node.stdin.write(json.dumps(jobs) + "\n")
             node.stdin.flush()
             for lifetime in lifetimes:
                 answers = json.loads(node.stdout.readline())
                 for step, ours, theirs in zip(lifetime.steps, lifetime.answers, answers, strict=True):
-                    assert not ours or of_javascript(theirs) == ours, (step, lifetime.steps)
+                    assert not ours or convert_javascript(theirs) == ours, (step, lifetime.steps)
         node.stdin.close()
-    least = LIFETIMES // 20
+    min_count = LIFETIMES // 20
     for what in (
         "waits",
-        "taken",
+        "enrolled",
         "refused",
         "agree none",
         "agree refused",
@@ -354,5 +358,5 @@ def test_clients_agree_step_by_step():
         "report made",
         "reportThenNo none",
     ):
-        assert counts[what] > least, counts
+        assert counts[what] > min_count, counts
     assert "reportThenNo made" not in counts

@@ -1,4 +1,4 @@
-"""The ESPHome component: host firmware, a real broker, a real aggregator, and a user of Home Assistant."""
+"""The ESPHome component: host firmware with a real broker, a real aggregator and a Home Assistant user."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ CLIENTS_C = ROOT / "clients" / "c"
 REPORTS = 6
 NUMBER = {"type": "number", "low": 0, "high": 40_000, "bins": 16}
 PAIR = [NUMBER | {"name": "room", "bins": 4}, {"name": "door", "type": "bool"}]
-# What is sensed, and what asks for it. At ε = 16 two of six reports are a lie with a chance below 1e-10.
-SENSED: dict[str, tuple[Any, dict[str, Any]]] = {
+# Readings, and the experiments' fields. At ε = 16, two of six reports are lies with probability below 1e-10.
+READINGS: dict[str, tuple[Any, dict[str, Any]]] = {
     "room_temp": (21.4, NUMBER),
     "door": (True, {"type": "bool"}),
     "mode": ("eco", {"type": "choice", "labels": ["away", "eco"]}),
@@ -73,24 +73,24 @@ hushmote:
 
 
 def write(folder: Path, port: int, name: str = "desk", **changes: object) -> int:
-    """Identity and YAML of a device whose broker is at a port; returns the port of its API."""
+    """Write a device's identity and YAML for a broker on a port; return its API port."""
     (folder / "master.key").write_text(to_text(FLEET_KEYS))
     (folder / "master.key").chmod(0o600)
     device = f"provision device {name} --for esphome --fleet home --master-key master.key"
     hushmote(*device.split(), "--broker", f"mqtt://127.0.0.1:{port}", cwd=folder)
     values = {"name": name, "api_port": free_port(), "components": COMPONENTS, "reading": "room"}
-    values |= {"hold": "ALWAYS_OFF", "consent_from": "network", "sum": 16 * REPORTS * len(SENSED)} | changes
+    values |= {"hold": "ALWAYS_OFF", "consent_from": "network", "sum": 16 * REPORTS * len(READINGS)} | changes
     (folder / f"{name}.yaml").write_text(YAML.format(**values))
     return int(str(values["api_port"]))
 
 
-def asked(name: str, cap: int) -> bytes:
+def payload_of(name: str, cap: int) -> bytes:
     budget = {"rule": "count", "cap": cap}
-    return experiment_json(name=name, mechanism="grr", epsilon=16_000_000, budget=budget, **SENSED[name][1])
+    return experiment_json(name=name, mechanism="grr", epsilon=16_000_000, budget=budget, **READINGS[name][1])
 
 
 @contextlib.contextmanager
-def counting(folder: Path, broker: MosquittoBroker, *payloads: bytes) -> Iterator[Store]:
+def run_aggregator(folder: Path, broker: MosquittoBroker, *payloads: bytes) -> Iterator[Store]:
     url = f"sqlite:///{folder}/store.sqlite"
     with Store(url) as store:
         store.add_fleet("home", keyed=True)
@@ -104,13 +104,13 @@ def counting(folder: Path, broker: MosquittoBroker, *payloads: bytes) -> Iterato
 
 
 @contextlib.contextmanager
-def listening(broker: MosquittoBroker) -> Iterator[list[tuple[str, int]]]:
-    """Collect the messages of the fleet's devices: topic, and the number of a report or 0."""
-    heard: list[tuple[str, int]] = []
+def collect_messages(broker: MosquittoBroker) -> Iterator[list[tuple[str, int]]]:
+    """Collect the devices' messages as (topic, report number or 0)."""
+    messages: list[tuple[str, int]] = []
 
     def take(_client: object, _userdata: object, message: paho.MQTTMessage) -> None:
         number = int.from_bytes(message.payload[5:9], "big") if "/report/" in message.topic else 0
-        heard.append((message.topic, number))
+        messages.append((message.topic, number))
 
     client = paho.Client(CallbackAPIVersion.VERSION2)
     client.on_message = take
@@ -118,24 +118,24 @@ def listening(broker: MosquittoBroker) -> Iterator[list[tuple[str, int]]]:
     client.subscribe([(f"hushmote/v1/home/{kind}/+", 1) for kind in ("report", "status")])
     client.loop_start()
     try:
-        yield heard
+        yield messages
     finally:
         client.disconnect()
         client.loop_stop()
 
 
 def make_ledger(device: Device) -> None:
-    """Press the button in Home Assistant while someone holds the one on the board."""
+    """Press the button in Home Assistant while the board's button is held."""
     device.turn("Hold", True)
     device.wait("Button", True)
     device.press("Provision")
-    device.lives("Room", 1)
+    device.wait_for_states("Room", 1)
     device.turn("Hold", False)
     device.wait("Button", False)
 
 
 def numbers(store: Store, device: str) -> set[int]:
-    """Numbers of the device's reports that were counted."""
+    """Return the numbers of the device's counted reports."""
     return {
         n
         for name, _, seen in store.accepted_numbers("home")
@@ -147,84 +147,84 @@ def numbers(store: Store, device: str) -> set[int]:
 
 @needs_esphome_build
 def test_host_firmware_reports_after_opt_in_until_budget_ends(tmp_path: Path):
-    experiments = [asked(name, REPORTS) for name in SENSED]
+    experiments = [payload_of(name, REPORTS) for name in READINGS]
     with MosquittoBroker() as broker:
         api_port = write(tmp_path, broker.port)
         firmware, flash = build(tmp_path, "desk"), tmp_path / "flash"
-        with counting(tmp_path, broker, *experiments) as store, listening(broker) as heard:
+        with run_aggregator(tmp_path, broker, *experiments) as store, collect_messages(broker) as messages:
             with Device(firmware, flash, api_port) as device:
-                device.turn("Takes part", True)  # there is no ledger yet
-                device.lives("Room", 3)
+                device.turn("Takes part", True)  # rejected without a ledger
+                device.wait_for_states("Room", 3)
                 assert "yes: " in device.log()
                 assert device.last("Takes part") is False
-                device.press("Provision")  # by someone who is not at the board
-                device.lives("Room", 2)
-                assert "hold the button" in device.log()
+                device.press("Provision")  # nobody holds the button on the board
+                device.wait_for_states("Room", 2)
+                assert "hold the board's button" in device.log()
                 make_ledger(device)
-                device.lives("Room", 3)
-                assert heard == []  # without an opt-in it does not even connect
+                device.wait_for_states("Room", 3)
+                assert messages == []  # it does not connect before an opt-in
                 device.turn("Takes part", True)
                 device.wait("Takes part", True)
-                spent = [True] * len(SENSED)
+                spent = [True] * len(READINGS)
                 until(
                     lambda: [REPORTS in seen for *_, seen in store.accepted_numbers("home")] == spent,
                     device.log,
                 )
                 device.wait("Left", 0)
-                device.lives("Room", 3)
+                device.wait_for_states("Room", 3)
                 assert device.last("Last").endswith(f" {REPORTS}")
-                for payload, (reading, _) in zip(experiments, SENSED.values(), strict=True):
+                for payload, (reading, _) in zip(experiments, READINGS.values(), strict=True):
                     experiment = Experiment.parse(payload)
                     counts = store.histogram("home", experiment.digest)
                     assert counts.sum() == REPORTS
                     assert counts[experiment.bucket(reading)] >= REPORTS - 1, experiment.name
             with Device(firmware, flash, api_port) as device:
                 device.wait("Left", 0)
-                make_ledger(device)  # one that is there stays
-                device.lives("Room", 4)
+                make_ledger(device)  # the existing ledger is kept
+                device.wait_for_states("Room", 4)
                 assert device.last("Left") == 0
                 assert device.last("Takes part") is True
                 assert not device.last("Last")
-        reports = sorted(number for topic, number in heard if "/report/" in topic)
-        assert reports == sorted([*range(1, REPORTS + 1)] * len(SENSED))
+        reports = sorted(number for topic, number in messages if "/report/" in topic)
+        assert reports == sorted([*range(1, REPORTS + 1)] * len(READINGS))
 
 
 @needs_esphome_build
 def test_only_button_opts_in_and_opt_out_drops_unsent_reports(tmp_path: Path):
     with MosquittoBroker() as broker:
-        stuck = {"hold": "ALWAYS_ON"}  # down from power-up, until it is released
+        stuck = {"hold": "ALWAYS_ON"}  # held from power-up until it is released
         api_port = write(tmp_path, broker.port, "hall", consent_from="board", sum=16 * 20, **stuck)
         firmware = build(tmp_path, "hall")
         with (
-            counting(tmp_path, broker, asked("room_temp", 99)) as store,
+            run_aggregator(tmp_path, broker, payload_of("room_temp", 99)) as store,
             Device(firmware, tmp_path / "flash", api_port) as device,
         ):
-            device.lives("Room", 1)
+            device.wait_for_states("Room", 1)
             make_ledger(device)
             device.turn("Takes part", True)
-            device.lives("Room", 2)
+            device.wait_for_states("Room", 2)
             assert device.last("Takes part") is False
-            device.lives("Room", 5)
+            device.wait_for_states("Room", 5)
             assert device.last("Takes part") is False  # it was never pressed
             device.turn("Hold", False)
             device.wait("Button", False)
             device.turn("Hold", True)
             device.wait("Takes part", True)
-            device.lives("Room", 4)
+            device.wait_for_states("Room", 4)
             assert device.last("Takes part") is True  # once for each press
             device.turn("Hold", False)
             until(lambda: numbers(store, "hall"), device.log)
             broker.terminate()
             device.turn("Mark", True)
-            device.wait("Mark", True)  # whatever was shown before this was made before it
+            device.wait("Mark", True)  # all states that were made earlier have now arrived
             before = int(device.last("Last").split()[1])
-            device.wait("Last", f"room_temp {before + 1}")  # made while the broker is away
+            device.wait("Last", f"room_temp {before + 1}")  # made while the broker is down
             device.turn("Takes part", False)
             device.wait("Takes part", False)
             dropped = int(device.last("Last").split()[1])
             broker.start()
             device.turn("Takes part", True)
-            device.lives("Room", 3)
+            device.wait_for_states("Room", 3)
             assert device.last("Takes part") is False
             device.turn("Hold", True)
             device.wait("Takes part", True)
@@ -236,7 +236,7 @@ def test_only_button_opts_in_and_opt_out_drops_unsent_reports(tmp_path: Path):
 
 @needs_esphome_build
 def test_component_compiles_for_esp32(tmp_path: Path):
-    """With ESPHome's own headers for the host, and the port's for ESP-IDF."""
+    """Compile with ESPHome's host headers and the port's ESP-IDF model headers."""
     write(tmp_path, 1883)
     esphome("compile", "--only-generate", "desk.yaml", folder=tmp_path)
     sources = tmp_path / ".esphome" / "build" / "desk" / "src"
@@ -255,52 +255,52 @@ def test_component_compiles_for_esp32(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
-        ({"sum": 0.5}, "sum allows not one report of epsilon"),
+        ({"sum": 0.5}, "sum does not allow even one report of epsilon"),
         ({"reading": "hold"}, "hold must be a sensor, a binary_sensor or a text_sensor"),
         ({"reading": "[room, room, room, room]"}, "length of value must be at most 3"),
         ({"consent_from": "anyone"}, "Unknown value 'anyone'"),
-        ({"consent_from": "network, ask: each"}, "this component has one yes to all experiments"),
+        ({"consent_from": "network, ask: each"}, "this component asks once for all experiments"),
     ],
     ids=["sum", "reading", "four readings", "consent_from", "ask"],
 )
-def test_reports_yaml_errors_before_build(tmp_path: Path, changes: dict, said: str):
+def test_reports_yaml_errors_before_build(tmp_path: Path, changes: dict, message: str):
     write(tmp_path, 1883, **changes)
     printed = esphome("config", "desk.yaml", folder=tmp_path, status=2)
-    assert said in printed
+    assert message in printed
     assert device_key(MASTER, "home", "desk").hex() not in printed
 
 
 @pytest.mark.parametrize(
-    ("broken", "said"),
+    ("broken", "message"),
     [
         ("key: '00'", "must be 64 hex digits"),
         ("broker: a,b", "the host platform is for tests"),
         ("announce_key: '00'", "must be 128 hex digits"),
     ],
 )
-def test_reports_invalid_identity_before_build(tmp_path: Path, broken: str, said: str):
+def test_reports_invalid_identity_before_build(tmp_path: Path, broken: str, message: str):
     write(tmp_path, 1883)
     identity = tmp_path / "desk.esphome.yaml"
     field = broken.split(":")[0]
     lines = [line for line in identity.read_text().splitlines() if not line.startswith(f"{field}:")]
     identity.write_text("\n".join([*lines, broken]))
     printed = esphome("config", "desk.yaml", folder=tmp_path, status=2)
-    assert said in printed
+    assert message in printed
     assert device_key(MASTER, "home", "desk").hex() not in printed
 
 
 @pytest.mark.parametrize(
-    ("block", "status", "said"),
+    ("block", "status", "message"),
     [
         ("", 0, "Configuration is valid!"),
         ("deep_sleep: {sleep_duration: 10min, run_duration: 30s}", 0, "Configuration is valid!"),
-        ("deep_sleep: {sleep_duration: 10min, wakeup_pin: GPIO33}", 2, "sleep_duration alone"),
+        ("deep_sleep: {sleep_duration: 10min, wakeup_pin: GPIO33}", 2, "only after sleep_duration"),
     ],
     ids=["plain", "deep sleep", "wake-up pin"],
 )
-def test_example_is_valid_and_hides_the_key(tmp_path: Path, block: str, status: int, said: str):
+def test_example_is_valid_and_hides_the_key(tmp_path: Path, block: str, status: int, message: str):
     write(tmp_path, 1883)
     identity = (tmp_path / "desk.esphome.yaml").read_text()
     example = (COMPONENTS.parent / "example.yaml").read_text()
@@ -311,6 +311,6 @@ def test_example_is_valid_and_hides_the_key(tmp_path: Path, block: str, status: 
     (tmp_path / "example.yaml").write_text(f"{example}\n{block}\n")
     (tmp_path / "secrets.yaml").write_text("wifi_ssid: any\nwifi_password: any_password\n")
     printed = esphome("config", "example.yaml", folder=tmp_path, status=status)
-    assert said in printed
+    assert message in printed
     assert "key: !secret" in printed
     assert device_key(MASTER, "home", "desk").hex() not in printed

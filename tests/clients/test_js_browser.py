@@ -1,4 +1,4 @@
-"""clients/js in a real Chromium: its ledger in IndexedDB, the example form through door, broker and store."""
+"""clients/js in Chromium: the ledger in IndexedDB, and the example form with a door, a broker and a store."""
 
 import contextlib
 import datetime
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from browser import Browser, browsing
-from browser_board import static
+from browser_board import serve_folder
 from experiments import experiment_json, number_json
 from running_aggregator import WAIT_S, running, until
 
@@ -46,7 +46,7 @@ LOOK = "const report = await client.report('e', true); return [report && report[
 
 
 class Page:
-    """An empty page beside the client's files."""
+    """A page on the origin that serves the client's files."""
 
     def __init__(self, browser: Browser, url: str) -> None:
         self.browser, self.url = browser, url
@@ -55,7 +55,7 @@ class Page:
         self.browser.open(self.url + "package.json")
 
     def run(self, text: str, *, wait: bool = True) -> Any:
-        """Return the result of JavaScript; with wait=False, return at once while it runs."""
+        """Run JavaScript and return its result; with wait=False, do not wait for it."""
         done = "arguments[arguments.length - 1]" if wait else "() => {}"
         body = f"const done = {done}, a = arguments; (async () => {{ {OPEN} {text} }})()"
         script = body + ".then((v) => done({v}), (e) => done({e: String(e)}));"
@@ -66,13 +66,13 @@ class Page:
         return answer.get("v")
 
     def command(self, name: str, **more: Any) -> None:
-        """Tell Chromium about this page's storage."""
+        """Send Chromium a command about this page's storage."""
         self.browser.driver.execute_cdp_cmd(f"Storage.{name}", {"origin": self.url} | more)
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with browsing(tmp_path_factory.mktemp("browser")) as browser, static(CLIENT) as url:
+    with browsing(tmp_path_factory.mktemp("browser")) as browser, serve_folder(CLIENT) as url:
         browser.driver.set_script_timeout(WAIT_S)
         yield Page(browser, url)
 
@@ -151,7 +151,7 @@ QUESTIONS = [
 
 
 @contextlib.contextmanager
-def door(port: int, broker: MosquittoBroker, origin: str) -> Iterator[None]:
+def run_door(port: int, broker: MosquittoBroker, origin: str) -> Iterator[None]:
     """Run `hushmote door` until it accepts reports, and kill it at the end."""
     command = [sys.executable, "-m", "hushmote", "door", "--http", f"127.0.0.1:{port}", "--origin", origin]
     command += ["--broker", f"mqtt://127.0.0.1:{broker.port}"]
@@ -166,7 +166,7 @@ def door(port: int, broker: MosquittoBroker, origin: str) -> Iterator[None]:
 
 
 class Form:
-    """The example in the browser, an aggregator, and the number of answers to each question."""
+    """The example form in the browser, and the aggregator's counts for each question."""
 
     def __init__(self, page: Page, store: Store, port: int) -> None:
         self.page, self.store, self.port = page, store, port
@@ -178,8 +178,8 @@ class Form:
         for css in (f"[value={way}]", "form button"):
             self.page.browser.until(lambda css=css: self.page.browser.find(css).click() or True)
 
-    def asked(self) -> list[str]:
-        """Return the requests to the door."""
+    def requests(self) -> list[str]:
+        """Return the URLs of the requests to the door."""
         names = "return performance.getEntriesByType('resource').map((entry) => entry.name)"
         return [name for name in self.page.browser.script(names) if f":{self.port}/" in name]
 
@@ -202,28 +202,28 @@ def test_counts_form_answers_once_through_restarts(page, tmp_path):
     html.write_text(html.read_text().replace("127.0.0.1:9418", f"127.0.0.1:{port}"))
     broker.start()
     try:
-        with running(store, broker), static(tmp_path / "site") as url:
+        with running(store, broker), serve_folder(tmp_path / "site") as url:
             form, origin = Form(Page(page.browser, url), store, port), url.rstrip("/")
             form.open()
             page.browser.until(lambda: page.browser.script("return !!yes.onclick"))
             page.browser.find("#no").click()
-            page.browser.settled()
-            assert form.asked() == [], "it asks before a yes"
+            page.browser.wait_until_settled()
+            assert form.requests() == [], "the form sent requests before an opt-in"
             page.browser.find("#yes").click()
             form.answer("train")
             page.browser.says("An answer may be missing: minutes: ")
-            assert form.asked(), "what nobody answers is no request"
-            with door(form.port, broker, origin):
+            assert form.requests(), "failed requests are not listed"
+            with run_door(form.port, broker, origin):
                 form.answer("train")
-                page.browser.says("All reports are sent.")
+                page.browser.says("All reports have been sent.")
                 until(lambda: form.counts() == [1, 1, 1] and form.waiting() == 0, form.counts)
                 broker.terminate()
                 form.answer("car")
                 page.browser.until(lambda: form.waiting() == 3)
             broker.start()
-            form.open()  # the door is away: the page starts with what waits
-            with door(form.port, broker, origin):
-                page.browser.says("All reports are sent.")
+            form.open()  # the door is down, so the page starts with waiting reports
+            with run_door(form.port, broker, origin):
+                page.browser.says("All reports have been sent.")
                 until(lambda: form.counts() == [2, 2, 2], form.counts)
             assert (form.waiting(), form.counts()) == (0, [2, 2, 2])
     finally:

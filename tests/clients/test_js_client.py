@@ -1,4 +1,4 @@
-"""clients/js checked against the vectors, the boards' decisions and draws, e^epsilon, and power cuts."""
+"""clients/js, checked against the vectors, the MicroPython client, the privacy bound, and power cuts."""
 
 import functools
 import hashlib
@@ -14,12 +14,12 @@ from typing import Any, ClassVar
 
 import pytest
 from client_vectors import vectors
-from doors import Opened, opened
+from doors import Opened, open_door
 from enumeration import BranchingRng, assert_private, distribution, memory
 from experiments import TEXTS, experiment_json, number_json
 from failing_storage import Witness, parse_record
 from fuzz_inputs import EXPERIMENTS, FIELDS, mutate, mutate_fields
-from npm_packages import packed
+from npm_packages import npm_file
 from traffic import publish
 
 from hushmote._version import VERSION
@@ -48,8 +48,8 @@ pytestmark = [
 ]
 
 
-def coded(x: Any) -> Any:
-    """For the rig: bytes, and what JSON would round or lacks."""
+def encode(x: Any) -> Any:
+    """Encode values for the rig: bytes, and values that JSON rounds or lacks."""
     if isinstance(x, bytes | bytearray):
         return {"$hex": x.hex()}
     if isinstance(x, float):
@@ -57,8 +57,8 @@ def coded(x: Any) -> Any:
     if isinstance(x, int) and not isinstance(x, bool) and abs(x) > 1 << 53:
         return {"$big": str(x)}
     if isinstance(x, dict):
-        return {k: coded(v) for k, v in x.items()}
-    return [coded(v) for v in x] if isinstance(x, list | tuple) else x
+        return {k: encode(v) for k, v in x.items()}
+    return [encode(v) for v in x] if isinstance(x, list | tuple) else x
 
 
 def start() -> subprocess.Popen[str]:
@@ -70,23 +70,23 @@ def start() -> subprocess.Popen[str]:
     return process
 
 
-answering = functools.cache(start)  # one process for all that is asked one after another
+shared_process = functools.cache(start)  # handles all sequential requests
 
 
 @pytest.fixture(scope="module", autouse=True)
-def answered() -> Iterator[None]:
+def ended_process() -> Iterator[None]:
     yield
-    if answering.cache_info().currsize:
-        answering().communicate()
-        assert answering().returncode == 0
+    if shared_process.cache_info().currsize:
+        shared_process().communicate()
+        assert shared_process().returncode == 0
 
 
 def ask(requests: list[Any]) -> list[Any]:
     """Return the client's answer to each [job, argument, ...]."""
-    process = answering()
+    process = shared_process()
     assert process.stdin
     assert process.stdout
-    process.stdin.write(json.dumps(coded(requests)) + "\n")
+    process.stdin.write(json.dumps(encode(requests)) + "\n")
     process.stdin.flush()
     return [json.loads(process.stdout.readline()) for _ in requests]
 
@@ -96,7 +96,7 @@ def payloads() -> dict[str, bytes]:
 
 
 class Recorder:
-    """Draws at random, and writes down what was asked."""
+    """A random source that records its calls."""
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
@@ -129,8 +129,8 @@ SHAPES: dict[str, dict[str, Any]] = {
 }
 
 
-def strict(payload: bytes) -> bool:
-    """Whether ldp_client takes it, less what CPython takes that is no JSON."""
+def is_accepted(payload: bytes) -> bool:
+    """Return whether ldp_client accepts the payload, excluding CPython's JSON extensions."""
 
     def no_number(_text: str) -> None:
         raise ValueError
@@ -149,7 +149,7 @@ NAMES = sorted({*FIELDS, *(name for fields in MORE for name in fields), "__proto
 
 class TestRandomizer:
     def test_codes_and_draws_match_boards(self):
-        """Every experiment of the vectors, 40 random indices and draws each; so every level is met."""
+        """Try 40 random indices and draws for each experiment in the vectors, which reaches every level."""
         rng = Random(1)  # noqa: S311
         requests, codes = [], []
         for payload in payloads().values():
@@ -161,22 +161,22 @@ class TestRandomizer:
                 requests.append(["code", payload, index, recorder.draws])
         assert ask(requests) == codes
 
-    def test_hashes_texts_as_boards_do(self):
+    def test_text_hashes_match_boards(self):
         pgr, prefix = {"mechanism": "pgr", "q": 5}, {"mechanism": "prefix", "q": 3}
         shapes = [{"slots": 4096} | pgr, {"slots": 4, "prefixes": [1, 2, 2]} | pgr]
         for shape in [*shapes, {"slots": 4, "prefixes": [3] * 16} | prefix]:
             payload = experiment_json(type="text", salt="pepper", epsilon=2_000_000, **shape)
-            texts = [t for t in TEXTS if t != "\ud800"]  # which JavaScript's UTF-8 has another letter for
+            texts = [t for t in TEXTS if t != "\ud800"]  # JavaScript encodes it differently in UTF-8
             exp = Experiment.parse(payload)
-            found = ask([["bucket", payload, t] for t in texts])
-            assert [str(x) for x in found] == [str(exp.bucket(t)) for t in texts]
+            indices = ask([["bucket", payload, t] for t in texts])
+            assert [str(x) for x in indices] == [str(exp.bucket(t)) for t in texts]
 
-    def test_draws_have_their_probabilities(self):
-        """Draw 30,000 times each: in 1e-11 of runs one of 37 outcomes is 7 standard deviations off."""
+    def test_draws_have_correct_probabilities(self):
+        """Draw 30,000 times each: the probability that any of 37 outcomes is off by 7 sigma is 1e-11."""
         n, chances = 30_000, [("below", k, [1 / k] * k) for k in (1, 2, 3, 5, 24)]
         chances.append(("bernoulli", 2**30 // 10, [0.9, 0.1]))
-        found = ask([["frequencies", n, name, argument, len(p)] for name, argument, p in chances])
-        for counts, (_, _, expected) in zip(found, chances, strict=True):
+        frequencies = ask([["frequencies", n, name, argument, len(p)] for name, argument, p in chances])
+        for counts, (_, _, expected) in zip(frequencies, chances, strict=True):
             assert sum(counts) == n
             for count, p in zip(counts, expected, strict=True):
                 assert abs(count - n * p) <= 7 * (n * p * (1 - p)) ** 0.5
@@ -189,7 +189,7 @@ class TestRandomizer:
 
     @pytest.mark.parametrize("epsilon", [200_000, 1_000_000, 5_000_000])
     @pytest.mark.parametrize("name", SHAPES)
-    def test_chances_match_boards_and_stay_below_e_to_epsilon(self, name, epsilon):
+    def test_probabilities_match_boards_and_bound(self, name, epsilon):
         shape = SHAPES[name]
         make = number_json if "bins" in shape else experiment_json
         payload = make(**{"epsilon": epsilon} | BUDGET | shape)
@@ -213,35 +213,36 @@ class TestRandomizer:
             assert exact[i] == distribution(run)
         assert_private(exact, epsilon)
 
-    def test_accepts_and_refuses_mutated_experiments_as_boards_do(self):
-        """6,000 of them; the seed is fixed, so that a failure comes again."""
+    def test_verdicts_on_mutated_experiments_match_boards(self):
+        """Try 6,000 mutations. The seed is fixed, so failures are reproducible."""
         rng = Random(7)  # noqa: S311
-        made = [
+        candidates = [
             b'{"x":NaN,' + E[1:],
             E[:-1] + b',"v":1.0,"v":1}',
             b" " + E + b"  ",
             E + b"\n",
             E.replace(b"1,", b"01,"),
         ]
-        made += [
+        candidates += [
             E[:-1] + b',"v":%s,"v":1}' % odd
             for odd in (b"Infinity", b"1.5e9", b"-0", b"-", b"1.", b".5", b"+1")
         ]
-        made += [E.replace(b"4000000}", b"%d}" % cap) for cap in (2**53 + 1, 2**54 - 1, 2**54, 2**64)]
-        while len(made) < 6_000:
+        candidates += [E.replace(b"4000000}", b"%d}" % cap) for cap in (2**53 + 1, 2**54 - 1, 2**54, 2**64)]
+        while len(candidates) < 6_000:
             fields = mutate_fields(rng, rng.choice(EXPERIMENTS + MORE), NAMES)
             text = json.dumps(fields).encode()
-            made.append(mutate(rng, text) if rng.randint(0, 1) else text)
+            candidates.append(mutate(rng, text) if rng.randint(0, 1) else text)
         verdicts = [
-            not str(found).startswith("ExperimentRefused") for found in ask([["parse", p] for p in made])
+            not str(answer).startswith("ExperimentRefused")
+            for answer in ask([["parse", p] for p in candidates])
         ]
-        wrong = [p for p, good in zip(made, verdicts, strict=True) if good != strict(p)]
+        wrong = [p for p, good in zip(candidates, verdicts, strict=True) if good != is_accepted(p)]
         assert wrong == []
         assert 600 < sum(verdicts) < 5_400
 
 
 def lifetime_of(calls: list[Any], storage: Any = None, settings: Any = None, **more: Any) -> list[Any]:
-    """One lifetime of a client, to be asked for: what its calls answer, and the records that are left."""
+    """Return a rig request for a client's lifetime, which answers with results and final records."""
     usual = {"policy": POLICY, "deviceId": DEVICE} | (settings or {})
     return ["play", {"storage": storage or {}, "settings": usual} | more, calls]
 
@@ -250,10 +251,10 @@ def play(*arguments: Any, **more: Any) -> dict[str, Any]:
     return ask([lifetime_of(*arguments, **more)])[0]
 
 
-def sealed(number: int, **state: Any) -> list[Any]:
-    """Return a record of the ledger."""
-    whole = {"format": 1, "number": number, "device": DEVICE, "consent": True, "sum": "0", "squares": "0"}
-    text = json.dumps(whole | {"entries": {}, "serials": {}, "unsent": []} | state)
+def record(number: int, **state: Any) -> list[Any]:
+    """Return a ledger record."""
+    defaults = {"format": 1, "number": number, "device": DEVICE, "consent": True, "sum": "0", "squares": "0"}
+    text = json.dumps(defaults | {"entries": {}, "serials": {}, "unsent": []} | state)
     return [number, hashlib.sha256(text.encode()).hexdigest() + text]
 
 
@@ -262,7 +263,7 @@ def keys(case: dict[str, Any], **names: str) -> dict[str, Any]:
 
 
 def lifetime_before(case: dict[str, Any]) -> list[Any]:
-    """Return a lifetime with the board's earlier record in this client's form, and the vector's report."""
+    """Return a lifetime that starts from the vector's ledger, in this client's format, and reports."""
     old, now = (parse_record(bytes.fromhex(r)) for r in sorted(case["before"], key=lambda r: r[4:12]))
     entry = now["entries"].get(hashlib.sha256(b"e").digest()[:4])
     spent = {".e": [*entry[:2], *map(str, entry[2:])]} if entry else {}
@@ -270,7 +271,7 @@ def lifetime_before(case: dict[str, Any]) -> list[Any]:
         "device": case["device"],
         "entries": spent,
     }
-    records = [sealed(n, **state) for n in (old["sequence"], now["sequence"])]
+    records = [record(n, **state) for n in (old["sequence"], now["sequence"])]
     more = {"draws": case["draws"], "payloads": [case["payload"].encode()]}
     settings = keys(case, key="key") | {"deviceId": case["device"]}
     return lifetime_of([["report", "e", None], ["status"]], {"records": records}, settings, **more)
@@ -285,16 +286,16 @@ class TestVectors:
 
     def test_experiments(self):
         cases = VECTORS["experiments"]
-        for case, found in zip(cases, ask([["parse", c["payload"].encode()] for c in cases]), strict=True):
+        for case, result in zip(cases, ask([["parse", c["payload"].encode()] for c in cases]), strict=True):
             names = {"cap": "cap", "domain": "domain", "code_count": "codes", "code_bytes": "codeBytes"}
             names |= {"sha256": "sha256", "epsilon": "epsilon", "every": "every"}
-            assert {k: str(case[k]) for k in names} == {k: str(found[v]) for k, v in names.items()}
+            assert {k: str(case[k]) for k in names} == {k: str(result[v]) for k, v in names.items()}
         assert str(2**54 - 1) in {str(case["cap"]) for case in cases}
 
     def test_questions(self):
         cases = json.loads((ROOT / "tests" / "vectors_questions.json").read_text())["questions"]
-        found = ask([["question", case["payload"].encode()] for case in cases])
-        for case, answer in zip(cases, found, strict=True):
+        results = ask([["question", case["payload"].encode()] for case in cases])
+        for case, answer in zip(cases, results, strict=True):
             assert answer == case["question"] or (
                 case["question"] is None and answer.startswith("ExperimentRefused: ")
             ), case
@@ -304,17 +305,19 @@ class TestVectors:
             bytes.fromhex(c["hex"]) if "hex" in c else c["payload"].encode() for c in VECTORS["malformed"]
         ]
         assert all(
-            str(found).startswith("ExperimentRefused: ") for found in ask([["parse", c] for c in cases])
+            str(result).startswith("ExperimentRefused: ") for result in ask([["parse", c] for c in cases])
         )
 
     def test_readings(self):
-        made = {"float": float, "bytes": str.encode, "bool": bool}
-        # JavaScript has no float 1.0 besides the integer 1.
+        converters = {"float": float, "bytes": str.encode, "bool": bool}
+        # JavaScript does not distinguish 1.0 from 1.
         cases = [c for c in VECTORS["buckets"] if (c["kind"], c["value"]) != ("float", 1.0)]
         assert len(cases) == len(VECTORS["buckets"]) - 1
-        values = [made.get(c["kind"], lambda x: x)(c["value"]) for c in cases]
-        found = ask([["bucket", payloads()[c["experiment"]], v] for c, v in zip(cases, values, strict=True)])
-        for case, index in zip(cases, found, strict=True):
+        values = [converters.get(c["kind"], lambda x: x)(c["value"]) for c in cases]
+        indices = ask(
+            [["bucket", payloads()[c["experiment"]], v] for c, v in zip(cases, values, strict=True)]
+        )
+        for case, index in zip(cases, indices, strict=True):
             index = "TypeError" if str(index).startswith("TypeError") else index
             assert (None if index is None else str(index)) == (
                 None if case["index"] is None else str(case["index"])
@@ -332,10 +335,10 @@ class TestVectors:
             for c in VECTORS["settings"]
         ]
         odd = [POLICY | {"sum": 1.5}, POLICY | {"rules": "sum"}, POLICY | {"more": 1}, {}]
-        found = ask(
+        lifetimes = ask(
             [lifetime_of([], settings=case) for case in [*cases, *({"policy": policy} for policy in odd)]]
         )
-        assert all(lifetime["answers"][0].startswith("SettingsError: ") for lifetime in found)
+        assert all(lifetime["answers"][0].startswith("SettingsError: ") for lifetime in lifetimes)
 
     def test_reports(self):
         cases = VECTORS["reports"]
@@ -351,7 +354,7 @@ class TestVectors:
         for case in VECTORS[section]:
             payload = bytes.fromhex(case[field])
             call = ["enroll", payload] if section == "signatures" else ["withdraw", "e", payload]
-            records = [sealed(n, serials={".e": case["least"]}) for n in (1, 2)]
+            records = [record(n, serials={".e": case["least"]}) for n in (1, 2)]
             lifetimes.append(
                 lifetime_of(
                     [call], {"records": records}, keys(case, announceKey="key") | {"fleet": case["fleet"]}
@@ -368,7 +371,7 @@ class TestVectors:
 
 
 SPENT = [["report", "e", True]] * 6
-FRESH = [sealed(1), sealed(2)]
+FRESH = [record(1), record(2)]
 FAULTS = ["raise", "raise-after", "lost", "torn", "cut", "cut-after", "torn-cut"]
 
 
@@ -383,7 +386,7 @@ class TestConsent:
         )
         asked, silent, _, loud, first, waiting, _, no, none, _, second, status = lifetime["answers"]
         assert (asked, silent, no, none) == (None, None, None, [])
-        assert loud.startswith("TypeError: e takes a bool")
+        assert loud.startswith("TypeError: e must be a bool")
         assert waiting == [first]
         assert (second[10:18], status["sum"], status["pending"]) == ("00000002", "2000000", 1)
 
@@ -428,17 +431,17 @@ class TestWithdrawal:
 def door() -> Iterator[Opened]:
     with MosquittoBroker() as broker:
         publish(broker, [("hushmote/v1/open/experiment/e", E)], retain=True)
-        with opened(broker, fleets=["open"], protocol="3.1.1") as door:
+        with open_door(broker, fleets=["open"], protocol="3.1.1") as door:
             yield door
 
 
 @pytest.mark.broker
 class TestDoor:
-    """door.js at a real door and broker."""
+    """door.js with a real door and broker."""
 
     @staticmethod
     def play(door: Opened, calls: list[Any], storage: Any = None, consent: bool | None = None) -> list[Any]:
-        """Return the answers of a client of the fleet."""
+        """Return the answers of one of the fleet's clients."""
         provision = None if storage else {"deviceId": DEVICE, "consent": consent}
         more = {"provision": provision, "url": f"http://127.0.0.1:{door.port}"}
         return play(calls, storage, {"fleet": "open"}, **more)["answers"]
@@ -464,7 +467,7 @@ class TestDoor:
         assert door.door.answers.total() == contacts + 1, "only the experiment before"
 
 
-NO_TOPIC = "set msg.provision = true, or msg.consent to true or false: a topic no longer does it"
+NO_TOPIC = "set msg.provision = true, or msg.consent to true or false; topics no longer do this"
 
 
 class TestNodeRed:
@@ -476,20 +479,20 @@ class TestNodeRed:
         messages += [(asked + "f", E.replace(b'"e"', b'"f"'), []), (asked + "f", b"", []), ("f", True, [])]
         messages += [
             ("e", True, sent),
-            ("", "?", ["e takes a bool, or null", *sent]),
+            ("", "?", ["e must be a bool, or null", *sent]),
             (sent[0] + "x", b"", []),
         ]
         strays = ("E", "hushmote/consnet", asked[:-1], "hushmote/v1/other/report/b")
-        messages += [(stray, True, [f"the topic {stray} is none of e, f"]) for stray in strays]
-        messages += [("e", True, sent), ("e", True, sent), ("e", True, [])]  # of a budget of 4
-        own = [topic if isinstance(topic, dict) else {"topic": topic} for topic, *_ in messages]
-        sent = [{**fields, "payload": x} for fields, (_, x, _) in zip(own, messages, strict=True)]
-        assert ask([["node", config, sent]])[0] == [answers for *_, answers in messages]
+        messages += [(stray, True, [f"unknown topic {stray}; expected one of e, f"]) for stray in strays]
+        messages += [("e", True, sent), ("e", True, sent), ("e", True, [])]  # the budget allows 4 reports
+        headers = [topic if isinstance(topic, dict) else {"topic": topic} for topic, *_ in messages]
+        inputs = [{**fields, "payload": x} for fields, (_, x, _) in zip(headers, messages, strict=True)]
+        assert ask([["node", config, inputs]])[0] == [answers for *_, answers in messages]
 
     def test_messages_from_mqtt_cannot_opt_in(self, tmp_path):
         """The messages are those of an MQTT-in node with a local broker, in MQTT 3.1.1 and 5."""
         config = {"fleet": "home", "experiments": "e", "folder": str(tmp_path), "epsilon": 1, "sum": 9}
-        refused = "a message from MQTT can say no, but neither yes nor provision"
+        refused = "a message from MQTT can opt out, but not opt in or provision"
         mqtt = {"qos": 0, "retain": False, "_msgid": "f2a1"}
         shapes = (mqtt, mqtt | {"_topic": "t", "contentType": "text/plain"}, {"qos": 2}, {"retain": True})
         messages: list[tuple[dict[str, Any], list[str]]] = []
@@ -509,12 +512,12 @@ class TestNodeRed:
             ({"topic": "e", "payload": True}, []),
             (mqtt | {"consent": True}, [refused]),
             ({"topic": "e", "payload": True}, []),
-            ({"consent": "yes"}, ["consent is true or false"]),
+            ({"consent": "yes"}, ["consent must be true or false"]),
             ({"consent": True}, []),
             ({"topic": "e", "payload": True}, report),
         ]
         assert ask([["node", config, [fields for fields, _ in messages]]])[0] == [
-            said for _, said in messages
+            outputs for _, outputs in messages
         ]
 
     def test_asks_about_each_question(self, tmp_path: Path):
@@ -532,8 +535,8 @@ class TestNodeRed:
         )
         mqtt = {"qos": 0, "retain": False}
         topic = {"topic": "hushmote/v1/home/experiment/e"} | mqtt
-        waits = "nobody has said yes to this question of e: msg.agree = 'e' says it"
-        refused = "a message from MQTT can say no, but neither yes nor provision"
+        waits = "nobody has opted in to this question of e; to opt in, send msg.agree = 'e'"
+        refused = "a message from MQTT can opt out, but not opt in or provision"
         reading, report = {"topic": "e", "payload": True}, ["hushmote/v1/home/report/"]
         messages: list[tuple[dict[str, Any], list[str]]] = [
             ({"provision": True, "consent": True}, []),
@@ -541,12 +544,12 @@ class TestNodeRed:
             (reading, []),
             (mqtt | {"agree": "e"}, [refused]),
             (reading, []),
-            ({"agree": "e", "payload": strong}, ["another question waits now"]),
+            ({"agree": "e", "payload": strong}, ["another question is waiting now"]),
             ({"agree": "e", "payload": weak}, []),
             (reading, report),
-            (topic | {"payload": strong}, [*report, waits]),  # what was not acknowledged goes again
+            (topic | {"payload": strong}, [*report, waits]),  # unacknowledged messages are resent
             (reading, report),
-            (mqtt | {"consent": False, "agree": "e"}, ["someone said no to everything"]),
+            (mqtt | {"consent": False, "agree": "e"}, ["someone has opted out of everything"]),
             ({"consent": True}, []),
             (reading, []),
             (topic | {"payload": weak}, [waits]),
@@ -554,15 +557,15 @@ class TestNodeRed:
             (reading, report),
         ]
         assert ask([["node", config, [fields for fields, _ in messages]]])[0] == [
-            said for _, said in messages
+            outputs for _, outputs in messages
         ]
         once = config | {"each": False, "folder": str(tmp_path / "once")}
-        said = ask([["node", once, [{"agree": "e"}]]])[0]
-        assert said == [["msg.agree is for a node that asks about each question"]]
+        outputs = ask([["node", once, [{"agree": "e"}]]])[0]
+        assert outputs == [["msg.agree requires a node with Ask each"]]
 
 
 class TestReport:
-    def test_draws_every_first_and_always_raises_on_wrong_type(self):
+    def test_draws_for_every_before_checking_type(self):
         scripted = [
             ["below", 3, 1],
             ["below", 3, 2],
@@ -583,8 +586,8 @@ class TestReport:
         assert status["sum"] == "4000000"
 
 
-def steps(rng: Random) -> tuple[dict[str, Any], list[Any]]:
-    """Return a policy and the calls of one lifetime: versions that come and go, and readings."""
+def random_calls(rng: Random) -> tuple[dict[str, Any], list[Any]]:
+    """Return a policy and the calls of one lifetime, which enroll versions and report readings."""
     policy = {
         "sum": rng.choice((3_000_000, 9_000_000, 2**47)),
         "squares": rng.choice((0, 6 * 10**12, 2**53 - 1)),
@@ -607,8 +610,8 @@ def steps(rng: Random) -> tuple[dict[str, Any], list[Any]]:
     return policy, calls
 
 
-def on_a_board(client: Any, call: list[Any]) -> Any:
-    """Return the answer of a board's client: a report's number, or the text of a refusal."""
+def call_board(client: Any, call: list[Any]) -> Any:
+    """Return the MicroPython client's answer: a report's number, or the text of a refusal."""
     try:
         answer = getattr(client, call[0])(*call[1:])
     except ExperimentRefused as e:
@@ -618,7 +621,7 @@ def on_a_board(client: Any, call: list[Any]) -> Any:
 
 class TestLedger:
     def test_storage_faults_never_refund_budget_or_reuse_numbers(self):
-        """Every write of a lifetime fails in every way; then a second lifetime spends what is left."""
+        """Let every write of a lifetime fail in every way; a second lifetime then spends the rest."""
         first = [*SPENT[:2], ["unsent"], ["acknowledge"], SPENT[0], ["unsent"], ["acknowledge"]]
         cases = [(fault, at) for fault in FAULTS for at in range(6)]
         faulty = [{"records": FRESH, "fault": fault, "at": at} for fault, at in cases]
@@ -631,35 +634,36 @@ class TestLedger:
                 x for answer in lifetime["answers"] for x in (answer if type(answer) is list else [answer])
             ]
             witness = Witness()
-            made = [x for x in [*flat, *waiting, *reports] if x and len(x) == 20]
-            witness.see_all([bytes.fromhex(x) for x in made])
+            all_reports = [x for x in [*flat, *waiting, *reports] if x and len(x) == 20]
+            witness.see_all([bytes.fromhex(x) for x in all_reports])
             if status["locked"]:
                 assert case[0].startswith("torn")
                 assert (waiting, reports) == ([], [None] * 6)
             else:
                 assert (len(witness.seen), status["sum"]) == (4, "4000000"), case
-            assert case[1] > 1 or lifetime["answers"][case[1]] is None, "handed out and not kept"
-            # A report waits until it is acknowledged: only those that waited at the end of a lifetime remain.
-            handed = set(lifetime["answers"][:2]) - {None}
-            assert status["locked"] or len(lifetime["answers"]) > 3 or handed <= set(waiting), case
+            assert case[1] > 1 or lifetime["answers"][case[1]] is None, "returned but not stored"
+            # Reports wait until they are acknowledged, so the second lifetime starts with those of the first.
+            returned = set(lifetime["answers"][:2]) - {None}
+            assert status["locked"] or len(lifetime["answers"]) > 3 or returned <= set(waiting), case
 
-    def test_doubtful_one_stays_locked_until_replaced(self):
-        one, two, three = sealed(5), sealed(6, sum="1000000"), sealed(7, sum="2000000")
-        torn = [7, three[1][:-1]]
-        other = sealed(7, device="another")
-        doubts = [[], [two], [one, three], [two, torn], [[6, three[1]], three], [[6, two[1] + " "], three]]
-        for records in [*doubts, [two, other], [[1, "?"]]]:
+    def test_doubtful_ledger_stays_locked_until_replaced(self):
+        first, second, third = record(5), record(6, sum="1000000"), record(7, sum="2000000")
+        torn = [7, third[1][:-1]]
+        other = record(7, device="another")
+        doubts = [[], [second], [first, third], [second, torn]]
+        doubts += [[[6, third[1]], third], [[6, second[1] + " "], third]]
+        for records in [*doubts, [second, other], [[1, "?"]]]:
             locked = play([*SPENT, ["setConsent", True], ["status"]], {"records": records}, payloads=[E])
             *reports, consent, status = locked["answers"]
             assert status["locked"].startswith("locked: "), records
             assert (reports, consent) == ([None] * 6, f"LedgerError: {status['locked']}")
             assert locked["records"] == records
-        for records in ([two, torn], [two, three]):
+        for records in ([second, torn], [second, third]):
             (refused,) = play([], {"records": records}, provision={"deviceId": DEVICE})["answers"]
-            assert refused == "LedgerError: a ledger is there; replace: true starts anew"
-            anew = {"deviceId": DEVICE, "replace": True}
-            assert play([["status"]], {"records": records}, provision=anew)["answers"][0]["locked"] is None
-        for records in ([], [sealed(1)]):  # nothing, and what provision() left that was cut short
+            assert refused == "LedgerError: a ledger exists; use replace: true"
+            replace = {"deviceId": DEVICE, "replace": True}
+            assert play([["status"]], {"records": records}, provision=replace)["answers"][0]["locked"] is None
+        for records in ([], [record(1)]):  # empty, or left by an interrupted provision()
             begun = play([["status"]], {"records": records}, provision={"deviceId": DEVICE})
             assert begun["answers"][0]["sum"] == "0"
 
@@ -668,43 +672,43 @@ class TestLedger:
         calls = [report, ["records", FRESH], report, ["status"], ["records", []], report, ["status"]]
         first, _, second, back, _, third, gone = play(calls, {"records": FRESH}, payloads=[E])["answers"]
         assert (len(first), second, third) == (20, None, None)
-        assert back["locked"] == "locked: an older ledger is there, or another one"
+        assert back["locked"] == "locked: the ledger is older or another client's"
         assert gone["locked"] == "locked: no ledger; provision this client"
 
     def test_rule_pinned_by_another_tab_makes_no_report(self):
-        newer = [sealed(n, entries={".e": [0, "count", "9", "1000000"]}) for n in (3, 4)]
+        newer = [record(n, entries={".e": [0, "count", "9", "1000000"]}) for n in (3, 4)]
         calls = [["records", newer], SPENT[0], ["status"]]
         _, report, status = play(calls, {"records": FRESH}, payloads=[E])["answers"]
         assert (report, status["locked"], status["experiments"]["e"]["left"]) == (None, None, 0)
 
     def test_budgets_pins_and_policies_match_boards(self):
-        """100 lifetimes of 30 calls; 24 reports make the 16 of the outbox, too."""
+        """Play 100 lifetimes of 30 calls, which also fill the outbox of 16 reports."""
         rng = Random(5)  # noqa: S311
-        lifetimes = [steps(rng) for _ in range(100)]
-        asked = [
+        lifetimes = [random_calls(rng) for _ in range(100)]
+        requests = [
             lifetime_of([*calls, ["status"]], {"records": FRESH}, {"policy": policy})
             for policy, calls in lifetimes
         ]
         seen: Counter[str] = Counter()
-        for (policy, calls), found in zip(lifetimes, ask(asked), strict=True):
+        for (policy, calls), result in zip(lifetimes, ask(requests), strict=True):
             slots = memory()
             provision(slots, consent=True)
             board = Client(policy, slots, DEVICE)
-            for call, answer in zip(calls, found["answers"], strict=False):
-                expected = on_a_board(board, call)
+            for call, answer in zip(calls, result["answers"], strict=False):
+                expected = call_board(board, call)
                 if call[0] == "report":
                     answer = answer and int(answer[10:18], 16)
                 elif not str(answer).startswith("ExperimentRefused"):
                     answer = None
                 assert answer == expected, (policy, call)
                 seen[f"{call[0]} {str(answer)[:40] if type(answer) is str else answer is None}"] += 1
-            status, ours = found["answers"][-1], board.status()
+            status, ours = result["answers"][-1], board.status()
             assert (status["sum"], status["squares"]) == (str(ours["sum"]), str(ours["squares"]))
             assert status["pending"] == ours["pending"]
             for name, line in status["experiments"].items():
                 expected = {k: ours["experiments"][name][k] for k in line}
-                for one in (line, expected):  # a board's ledger has fields of fewer bytes
-                    one["left"] = one["left"] and min(one["left"], 10**6)
+                for fields in (line, expected):  # a board's ledger has smaller fields
+                    fields["left"] = fields["left"] and min(fields["left"], 10**6)
                 assert line == expected
         assert min(seen.values()) > 5
         assert len(seen) == 8, seen
@@ -714,15 +718,15 @@ MANY = experiment_json(budget={"rule": "count", "cap": 60})
 CYCLES = [["cycle", "e", True]] * 60
 
 
-def of_folder(folder: Path, calls: list[Any], **more: Any) -> list[Any]:
+def folder_lifetime(folder: Path, calls: list[Any], **more: Any) -> list[Any]:
     return lifetime_of(calls, {"folder": str(folder)}, payloads=[MANY], **more)
 
 
-def numbers(lines: list[str]) -> list[int]:
+def report_numbers(lines: list[str]) -> list[int]:
     return sorted(int(line[11:19], 16) for line in lines if line.startswith('"'))
 
 
-SLEEPS = """
+PAUSED_WRITER = """
 import * as fs from 'node:fs/promises';
 import { syncBuiltinESMExports } from 'node:module';
 import { Folder } from './clients/js/folder.js';
@@ -746,45 +750,47 @@ console.log(await new Folder(path).write(+first, 'its own'));
 
 class TestSharedFolder:
     def test_processes_spend_its_budget_once(self, tmp_path):
-        ask([of_folder(tmp_path, [], provision={"deviceId": DEVICE, "consent": True})])
+        ask([folder_lifetime(tmp_path, [], provision={"deviceId": DEVICE, "consent": True})])
         processes = [start() for _ in range(3)]
         for process in processes:
             assert process.stdin
-            process.stdin.write(json.dumps(coded([of_folder(tmp_path, CYCLES)])))
+            process.stdin.write(json.dumps(encode([folder_lifetime(tmp_path, CYCLES)])))
             process.stdin.close()
             process.stdin = None
         lines = [line for process in processes for line in process.communicate()[0].splitlines()]
-        # Who slept while others wrote 16 records does not know its own for theirs, and makes another report.
-        waiting = ask([of_folder(tmp_path, [["unsent"]])])[0]["answers"][0]
-        assert numbers([*lines, *(f'"{report}"' for report in waiting)]) == list(range(1, 61))
+        # A process that pauses while others write 16 records cannot recognize its record, and reports again.
+        waiting = ask([folder_lifetime(tmp_path, [["unsent"]])])[0]["answers"][0]
+        assert report_numbers([*lines, *(f'"{report}"' for report in waiting)]) == list(range(1, 61))
 
     @pytest.mark.parametrize(
         ("before", "after", "written"), [(0, 0, True), (0, 9, True), (5, 0, False), (40, 0, False)]
     )
     def test_paused_process_detects_records_of_others(self, tmp_path, before, after, written):
-        """Before and after its record is made, others go on to these numbers; its own is 5."""
+        """The process writes number 5; others write up to these numbers before and after."""
         words = [*map(str, (tmp_path, 5, before, after))]
-        made = subprocess.run(
-            [str(NODE), "--input-type=module", "-e", SLEEPS, *words], cwd=ROOT, capture_output=True
+        process = subprocess.run(
+            [str(NODE), "--input-type=module", "-e", PAUSED_WRITER, *words], cwd=ROOT, capture_output=True
         )
-        assert json.loads(made.stdout) is written, made.stderr
+        assert json.loads(process.stdout) is written, process.stderr
 
-    def test_killed_process_loses_and_repeats_nothing(self, tmp_path):
-        ask([of_folder(tmp_path, [], provision={"deviceId": DEVICE, "consent": True})])
+    def test_killed_process_loses_and_repeats_no_report(self, tmp_path):
+        ask([folder_lifetime(tmp_path, [], provision={"deviceId": DEVICE, "consent": True})])
         seen: dict[int, str] = {}
         for lifetime in range(6):
             process = start()
             assert process.stdin
             assert process.stdout
-            process.stdin.write(json.dumps(coded([of_folder(tmp_path, CYCLES)])))
+            process.stdin.write(json.dumps(encode([folder_lifetime(tmp_path, CYCLES)])))
             process.stdin.close()
             process.stdin = None
             lines = [process.stdout.readline() for _ in range(1 + lifetime % 3)]
             process.kill()
             lines += process.communicate()[0].splitlines()
-            waiting = ask([of_folder(tmp_path, [["unsent"], ["acknowledge"], ["status"]])])[0]["answers"]
-            made = [line.strip('"\n') for line in lines if line.startswith('"') and len(line) > 20]
-            for report in [*made, *waiting[0]]:
+            waiting = ask([folder_lifetime(tmp_path, [["unsent"], ["acknowledge"], ["status"]])])[0][
+                "answers"
+            ]
+            printed = [line.strip('"\n') for line in lines if line.startswith('"') and len(line) > 20]
+            for report in [*printed, *waiting[0]]:
                 assert seen.setdefault(int(report[10:18], 16), report) == report
             assert sorted(seen) == list(range(1, len(seen) + 1))
             assert waiting[2]["experiments"]["e"]["reports"] == len(seen)
@@ -796,7 +802,7 @@ class TestAskingClient:
 
     EACH: ClassVar[dict[str, Any]] = {"policy": POLICY | {"ask": "each"}}
     YES: ClassVar[dict[str, Any]] = {"deviceId": DEVICE, "consent": True}
-    WAITS = "ExperimentRefused: nobody has said yes to it: agree(name) says it"
+    WAITS = "ExperimentRefused: nobody has opted in to it; call agree(name)"
     FREE = experiment_json(budget={"rule": "unlimited"})
     STRONG = experiment_json(epsilon=4_000_000, budget={"rule": "unlimited"})
     AGREED = (["enroll", E], ["agree", "e"])
@@ -821,7 +827,7 @@ class TestAskingClient:
         assert (waits, silent, asking, none) == (self.WAITS, None, ["e"], [])
         assert len(made) == 20
 
-    def test_asks_again_for_higher_epsilon_and_old_version_goes_on(self):
+    def test_asks_again_for_higher_epsilon_and_keeps_old_version(self):
         answers = self.answers(
             *(
                 ["enroll", self.FREE],
@@ -836,11 +842,10 @@ class TestAskingClient:
         )
         assert answers[2] == self.WAITS
         assert answers[3][2:10] == hashlib.sha256(self.FREE).hexdigest()[:8]
-        assert answers[5] == "ExperimentRefused: another question waits now"
+        assert answers[5] == "ExperimentRefused: another question is waiting now"
         assert answers[7][2:10] == hashlib.sha256(self.STRONG).hexdigest()[:8]
-        assert (
-            answers[10][2:10] == hashlib.sha256(self.FREE).hexdigest()[:8]
-        )  # at a lower epsilon it asks nothing
+        # A lower epsilon needs no new opt-in.
+        assert answers[10][2:10] == hashlib.sha256(self.FREE).hexdigest()[:8]
         assert answers[11]["sum"] == "6000000"
 
     def test_survives_a_restart_in_a_folder(self, tmp_path: Path):
@@ -852,7 +857,7 @@ class TestAskingClient:
     @pytest.mark.parametrize(
         "between", [["restart"], ["withdraw", "e", b""], ["asking"]], ids=["restart", "withdrawal", "asking"]
     )
-    def test_opt_out_and_withdrawal_end_it(self, between: list[Any]):
+    def test_opt_out_and_withdrawal_end_consent(self, between: list[Any]):
         ends = [] if between[0] == "withdraw" else [["setConsent", False]]
         answers = self.answers(
             *(*self.AGREED, *ends, between, ["setConsent", True], ["report", "e", True], ["status"]),
@@ -863,15 +868,15 @@ class TestAskingClient:
         assert answers[-4] == answers[-2] == self.WAITS
         assert answers[-1] is None
 
-    def test_opt_out_in_another_tab_ends_it(self):
+    def test_opt_out_in_another_tab_ends_consent(self):
         elsewhere = (["elsewhere", "setConsent", False], ["elsewhere", "setConsent", True])
         made, _, _, none = self.answers(
             *self.AGREED, ["report", "e", True], *elsewhere, ["report", "e", True]
         )[2:]
         assert (len(made), none) == (20, None)
 
-    def test_concurrent_opt_out_ends_it(self):
-        """Reports, an opt-in and an opt-out come at once; a question without an opt-in gets no report."""
+    def test_concurrent_opt_out_ends_consent(self):
+        """Report, opt in and opt out concurrently; a question without an opt-in gets no report."""
         several = (["agree", "e"], ["report", "e", True], ["setConsent", False], ["report", "e", True])
         answers = self.answers(
             ["enroll", E], ["atOnce", *several], ["setConsent", True], ["report", "e", True], ["enroll", E]
@@ -891,19 +896,19 @@ class TestAskingClient:
         )
         answers = self.answers(["enroll", self.FREE], ["agree", "e"], ["atOnce", *several])[2]
         assert all(
-            made[2:10] == hashlib.sha256(self.FREE).hexdigest()[:8] for made in answers[:3] + answers[4:7]
+            report[2:10] == hashlib.sha256(self.FREE).hexdigest()[:8] for report in answers[:3] + answers[4:7]
         )
 
     def test_damaged_record_does_not_count_as_consent(self):
         assert self.answers(*self.AGREED, ["damage"], ["report", "e", True])[3] is None
         assert self.answers(*self.AGREED, ["damage"], ["restart"], ["enroll", E])[4] == self.WAITS
-        whole = self.play(self.AGREED)
-        (number, text), *_ = sorted(whole["yes"], reverse=True)
+        agreed = self.play(self.AGREED)
+        (number, text), *_ = sorted(agreed["yes"], reverse=True)
         damaged = [text[:size] for size in range(len(text))]
         damaged += [text[:i] + chr(ord(text[i]) ^ 1) + text[i + 1 :] for i in range(len(text))]
         lifetimes = []
-        for record in (*damaged, text):
-            more = {"storage": {"records": whole["records"]}, "yes": {"records": [[number, record]]}}
+        for changed in (*damaged, text):
+            more = {"storage": {"records": agreed["records"]}, "yes": {"records": [[number, changed]]}}
             lifetimes.append(lifetime_of([["enroll", E], ["report", "e", True]], settings=self.EACH, **more))
         *lost, kept = [lifetime["answers"] for lifetime in ask(lifetimes)]
         assert all(answers == [self.WAITS, None] for answers in lost)
@@ -916,7 +921,7 @@ class TestAskingClient:
         assert answers[2].startswith("LedgerError: storage failed: ")
         assert answers[3:] == [None, self.WAITS]
 
-    def test_opt_out_ends_it_even_if_storage_fails(self):
+    def test_opt_out_ends_consent_even_if_storage_fails(self):
         answers = self.answers(
             *(*self.AGREED, ["fail", "raise"], ["setConsent", False], ["consent"], ["fail", "raise"]),
             *(["setConsent", True], ["consent"], ["setConsent", True], ["report", "e", True], ["enroll", E]),
@@ -926,38 +931,42 @@ class TestAskingClient:
         assert answers[6].startswith("LedgerError: ")
         assert answers[7:] == [False, None, None, self.WAITS]
 
-    def test_consent_after_general_opt_out_comes_second(self):
+    def test_rejects_consent_after_general_opt_out(self):
         answers = self.answers(["enroll", E], ["setConsent", False], ["agree", "e"], ["asking"])
-        assert answers[2:] == ["ExperimentRefused: someone said no to everything", ["e"]]
+        assert answers[2:] == ["ExperimentRefused: someone has opted out of everything", ["e"]]
 
     def test_rejects_consent_to_refused_question(self):
-        odd = experiment_json(name="another")
+        unknown = experiment_json(name="another")
         large = experiment_json(budget={"rule": "sum", "cap": 2**54})
-        answers = self.answers(["enroll", odd], ["enroll", large], ["agree", "e"], ["asking"], ["agree", "e"])
+        answers = self.answers(
+            ["enroll", unknown], ["enroll", large], ["agree", "e"], ["asking"], ["agree", "e"]
+        )
         assert answers[0] == "ExperimentRefused: another is not in the policy"
         assert answers[2].startswith("ExperimentRefused: cap must be")
-        assert answers[3:] == [[], "ExperimentRefused: no question of e waits"]
+        assert answers[3:] == [[], "ExperimentRefused: no question of e is waiting"]
 
     def test_rejects_consent_to_withdrawn_question(self):
         calls = [["enroll", experiment_json(name="f")]]
         calls += [["enroll", E], ["withdraw", "e", b""], ["asking"], ["agree", "e"]] * 2
         answers = self.answers(*calls, ["agree", "f"], ["report", "f", True])
-        assert answers[3:5] == answers[7:9] == [["f"], "ExperimentRefused: no question of e waits"]
+        assert answers[3:5] == answers[7:9] == [["f"], "ExperimentRefused: no question of e is waiting"]
         assert len(answers[-1]) == 20
 
-    def test_rejects_other_settings(self):
+    def test_rejects_settings_without_ask_each(self):
         plain = [["open", {"policy": POLICY | {"ask": "each"}}, False], ["open", {"policy": POLICY}, True]]
         plain += [["open", {"policy": POLICY | {"ask": "once"}}, True], ["open", {}, True]]
-        assert all(found.startswith("SettingsError: ") for found in ask(plain))
+        assert all(answer.startswith("SettingsError: ") for answer in ask(plain))
 
 
 class TestPackage:
-    def test_has_the_common_version(self):
+    def test_version_matches_the_project(self):
         assert json.loads((ROOT / "clients/js/package.json").read_text())["version"] == VERSION
 
     def test_is_at_most_14_kibibytes_minified(self):
-        esbuild = [str(NODE), packed("esbuild-wasm/bin/esbuild"), "--bundle", "--minify", "--format=esm"]
+        esbuild = [str(NODE), npm_file("esbuild-wasm/bin/esbuild"), "--bundle", "--minify", "--format=esm"]
         minified = subprocess.run(
             [*esbuild, ROOT / "clients" / "js" / "hushmote.js"], capture_output=True, check=True
         )
-        assert 0 < len(minified.stdout) <= 14 << 10, "what is new is a file of its own, such as prefix.js"
+        assert 0 < len(minified.stdout) <= 14 << 10, (
+            "put new features into a separate file, such as prefix.js"
+        )

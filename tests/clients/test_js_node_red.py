@@ -1,4 +1,4 @@
-"""clients/js/node-red in Node-RED itself: readings by HTTP, reports to a broker and into a store."""
+"""clients/js/node-red in Node-RED: readings over HTTP, reports to a broker and into a store."""
 
 import contextlib
 import datetime
@@ -30,10 +30,10 @@ pytestmark = [
 
 
 def flow(broker: MosquittoBroker, ledger: Path) -> list[dict[str, Any]]:
-    """Return a flow: readings by HTTP and experiments by MQTT to the node, and back what MQTT out did."""
+    """Return a flow that sends the node readings (HTTP), experiments (MQTT) and acknowledgements."""
     mqtt = {"broker": "broker", "qos": "", "retain": "", "topic": ""}
     read = (
-        "const {topic, value, ...own} = msg.payload; Object.assign(msg, own, {topic, payload: value});"
+        "const {topic, value, ...more} = msg.payload; Object.assign(msg, more, {topic, payload: value});"
         "return [msg, {...msg, payload: ''}];"
     )
     nodes: list[dict[str, Any]] = [
@@ -41,8 +41,8 @@ def flow(broker: MosquittoBroker, ledger: Path) -> list[dict[str, Any]]:
         {"id": "read", "type": "function", "func": read, "outputs": 2, "wires": [["hushmote"], ["answer"]]},
         {"id": "answer", "type": "http response", "wires": []},
         mqtt
-        | {"id": "asked", "type": "mqtt in", "datatype": "buffer", "wires": [["hushmote"]]}
-        | {"topic": "#", "qos": "1"},  # whatever anyone publishes
+        | {"id": "subscribed", "type": "mqtt in", "datatype": "buffer", "wires": [["hushmote"]]}
+        | {"topic": "#", "qos": "1"},  # any published message
         {"id": "hushmote", "type": "hushmote", "wires": [["out"]], "folder": str(ledger)}
         | {"fleet": "trial", "experiments": "room", "epsilon": "1", "sum": "8", "device": ""},
         mqtt | {"id": "out", "type": "mqtt out", "wires": []},
@@ -70,8 +70,8 @@ def node_red(folder: Path, port: int) -> Iterator[None]:
         process.communicate()
 
 
-def take(port: int, value: Any, topic: str = "room", **own: bool) -> None:
-    body = json.dumps({"topic": topic, "value": value, **own}).encode()
+def send_reading(port: int, value: Any, topic: str = "room", **properties: bool) -> None:
+    body = json.dumps({"topic": topic, "value": value, **properties}).encode()
     request = urllib.request.Request(
         f"http://127.0.0.1:{port}/take", body, {"Content-Type": "application/json"}
     )
@@ -103,32 +103,32 @@ def test_counts_readings_once_through_broker_outage_and_kill(tmp_path, store):
     try:
         with running(store, broker):
             with node_red(tmp_path, port):
-                take(port, 0.5)  # nobody has opted in
-                take(port, None, provision=True)
-                until(lambda: (ledger / "ledger.2").exists(), "it is provisioned")
+                send_reading(port, 0.5)  # nobody has opted in
+                send_reading(port, None, provision=True)
+                until(lambda: (ledger / "ledger.2").exists(), "the ledger")
                 for topic in ("hushmote/consent", "room"):
                     body = json.dumps({"consent": True})
                     publish.single(topic, body, 1, hostname=broker.host, port=broker.port)
-                take(port, 0.5)
+                send_reading(port, 0.5)
                 assert record()["consent"] is None
-                take(port, None, consent=True)
-                until(lambda: record()["consent"], "it takes part")
+                send_reading(port, None, consent=True)
+                until(lambda: record()["consent"], "the opt-in")
 
                 def reported(number: int) -> bool:
-                    take(port, 0.25)
+                    send_reading(port, 0.25)
                     return record()["entries"].get(".room", [0])[0] >= number
 
-                until(lambda: reported(1), "the experiment has come")
+                until(lambda: reported(1), "the experiment")
                 until(lambda: counted() >= 1 and record()["unsent"] == [], record)
                 broker.terminate()
-                take(port, "no number")  # a warning, and a report without a reading
+                send_reading(port, "no number")  # the node warns and reports a missing reading
                 until(lambda: reported(5), record)
                 waiting = record()["unsent"]
                 assert waiting
             broker.start()
             with node_red(tmp_path, port):
                 until(lambda: counted() == 5 and record()["unsent"] == [], record)
-                take(port, 0.25)
+                send_reading(port, 0.25)
         assert (counted(), record()["entries"][".room"][0]) == (5, 5)
     finally:
         broker.terminate()

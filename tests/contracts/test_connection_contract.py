@@ -1,6 +1,6 @@
-"""The contract of every connection to a broker with the aggregator's loop, whatever its protocol.
+"""The contract of every broker connection with the aggregator's loop, whatever its protocol.
 
-A third kind of connection has to pass this first: it becomes a parameter of the fixture source.
+A new kind of connection must pass it first, as another parameter of the fixture `reporting`.
 """
 
 import time
@@ -29,7 +29,7 @@ def pace():
 
 
 class Reporting:
-    """A source of reports and its broker, and an aggregator's loop a step at a time."""
+    """A report source, its broker, and an aggregator's loop run step by step."""
 
     def __init__(self, broker, make):
         self.broker = broker
@@ -44,15 +44,15 @@ class Reporting:
         assert connection.accepted
         return connection
 
-    def turn_until(self, connection, condition, most=BATCH):
+    def turn_until(self, connection, condition, max_messages=BATCH):
         end = time.monotonic() + WAIT_S
         while not condition():
             assert time.monotonic() < end, len(connection.messages)
-            assert connection.turn(0.02, most)
+            assert connection.turn(0.02, max_messages)
             self.source.greet(connection, time.monotonic())
 
     def start_again(self):
-        """Connect again as another process of the same name would."""
+        """Connect again, as another process with the same name would."""
         self.source = self._make()
 
 
@@ -80,7 +80,7 @@ def reporting(request):
 
 class TestEveryConnection:
     def test_delivers_each_message_once_until_acknowledged(self, reporting):
-        """Ten times: a broker that has acknowledgements to read drops them when the next CONNECT comes."""
+        """Repeat it ten times, since a broker drops unread acknowledgements when the next CONNECT arrives."""
         messages, _ = crowd(30)
         for _ in range(10):
             connection = reporting.open()
@@ -106,7 +106,7 @@ class TestEveryConnection:
 
     def test_keeps_messages_published_while_disconnected(self, reporting):
         reporting.open().close()
-        messages, _ = crowd(20)  # of what waited, mosquitto sends as many before the first acknowledgement
+        messages, _ = crowd(20)  # mosquitto sends this many queued messages before the first acknowledgement
         publish(reporting.broker, messages)
         connection = reporting.open()
         reporting.turn_until(connection, lambda: len(connection.messages) == 20)
@@ -142,7 +142,7 @@ class TestEveryConnection:
         connection.close()
         reporting.start_again()
         connection = reporting.open()
-        assert connection.experiments == {topic: b"one"}  # as soon as reports can come
+        assert connection.experiments == {topic: b"one"}  # before any report can arrive
         connection.experiments.clear()
         publish(reporting.broker, [(topic, b"two")], retain=True)
         reporting.turn_until(connection, lambda: connection.experiments)

@@ -1,8 +1,8 @@
-"""The privacy proof of every mechanism over a grid: every branch of the shipped code, exact probabilities.
+"""Prove every mechanism's privacy on a grid of ε, with exact probabilities from every branch of its code.
 
-The contract (test_mechanism_contract.py) proves the experiments that mechanisms name themselves; here are
-more shapes, no reading included: `make test` proves them at the ends and in the middle of the grid of ε,
-`make long` at all of it. Calls of report() are in tests/device/test_privacy.py.
+The contract (test_mechanism_contract.py) proves the mechanisms' own examples. This module adds more shapes,
+including missing readings: `make test` proves them at both ends and in the middle of the grid, `make long` on
+the whole grid. tests/device/test_privacy.py tests calls of report().
 """
 
 from fractions import Fraction
@@ -15,12 +15,12 @@ from experiments import experiment_json
 
 from hushmote.device.ldp_client import ONE, Experiment
 
-# Of the slow shapes, these only `make long` proves.
+# Slow shapes that only `make long` proves.
 LARGEST = ("olh-64-7", "olh-64-11", "sw-64-31", "prefix-two-alike")
 
 
 def grid(*sooner: int) -> list[Any]:
-    """Every ε to prove, of which `make test` takes those named."""
+    """Return every ε to prove; `make test` uses only those in `sooner`."""
     return [pytest.param(e, marks=[pytest.mark.long] * (e not in sooner)) for e in EPSILONS]
 
 
@@ -38,10 +38,10 @@ def check(shape: dict[str, Any], epsilon: int) -> None:
     indices = range(experiment.domain)
     exact = {i: distribution(lambda rng, i=i: experiment.randomize(i, rng)) for i in (None, *indices)}
     ratio = assert_private(exact, epsilon)
-    # Not only below e^epsilon but close to it: rounding a threshold down by less than 1 is all that it costs.
+    # The ratio is below e^ε but close to it, since it loses only the rounding of a threshold by less than 1.
     lost = max(Fraction(1, t) + Fraction(1, ONE - t) for t in thresholds(experiment))
     assert ratio > exp_below(epsilon) * (1 - lost)
-    # A missing reading is an index drawn evenly.
+    # A missing reading is a uniformly drawn index.
     for code, chance in exact[None].items():
         assert type(code) is int
         assert 0 <= code < experiment.code_count
@@ -70,7 +70,7 @@ def test_false_value_drawn_from_all_cells_fails_check(name):
 
 @pytest.mark.parametrize("name", ["grr-3", "sw-5-2"])
 def test_threshold_one_unit_too_high_fails_check(name):
-    """One more in 2^30: the bound is met as closely as integers allow."""
+    """With 1 more in 2^30 it fails, so the bound is as tight as integers allow."""
     experiment = parse(SHAPES[name], 1_000_000)
     level = experiment.levels[0] if experiment.levels else experiment
     level.threshold += 1

@@ -1,9 +1,9 @@
-"""The contract of every mechanism in the registry, on the small experiments that it names itself.
+"""The contract of every registered mechanism, on the small experiments that it provides as examples.
 
-A new mechanism is tested by its line in the registry, a custom one by `hushmote check-mechanism`; both
-run simulator/contract. Each statistical check has a chance of a false alarm of 1e-11 for each experiment, or
-a few times that where it says so. What simulates fleets takes the first experiment of each mechanism, and all
-in `make long`; another runtime draws codes of three cases of each.
+A registered mechanism is tested here, a custom one by `hushmote check-mechanism`; both run
+simulator/contract. Each statistical check has a false-alarm probability of 1e-11 per experiment, or a few
+times that where stated. Fleet simulations use each mechanism's first experiment, and all of them in `make
+long`; the comparison of runtimes draws codes for three cases of each mechanism.
 """
 
 import json
@@ -72,22 +72,22 @@ def test_entry_names_experiments_and_answers(word: str):
 def test_is_private_at_every_further_epsilon(word: str):
     more = further_cases(word)
     assert {case.experiment.epsilon for case in more} == set(FURTHER_EPSILONS)
-    found = check.check_privacy(CASES[word], more)
-    assert found.holds, found.words
-    assert "; at ε 0.001, 0.5, 2, 4, 8 and 16, " in found.words
+    result = check.check_privacy(CASES[word], more)
+    assert result.holds, result.words
+    assert "; at ε 0.001, 0.5, 2, 4, 8 and 16, " in result.words
 
 
 @pytest.mark.micropython
 @each_mechanism
 def test_micropython_draws_same_codes(word: str):
     runtime = runtimes.Runtime("MicroPython", find_runtime())
-    found = check.compare_runtimes(word, CASES[word][:3], runtime)
-    assert found.holds, found.words
+    result = check.compare_runtimes(word, CASES[word][:3], runtime)
+    assert result.holds, result.words
 
 
 @each_mechanism
 def test_vectors_include_its_codes(word: str):
-    """That boards draw them is in tests/device/test_vectors.py."""
+    """tests/device/test_vectors.py tests that boards draw these codes."""
     mechanisms = {
         case["sha256"][:8]: Experiment.parse(case["payload"].encode()).mechanism
         for case in VECTORS["experiments"]

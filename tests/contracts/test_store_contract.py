@@ -1,7 +1,7 @@
-"""The contract of every store, whatever its database: counting once, adding up, refusing, reading.
+"""The contract of every store, whatever its database: counting once, merging, refusing and reading.
 
-tests/server/store/ has each part by itself, with its faults; here the parts are together, and a store in a
-third kind of database has to pass this first: it becomes a parameter of the fixture store_url.
+tests/server/store/ tests each part separately, with its faults. A store in a new kind of database must pass
+this contract first, as another parameter of the fixture `store_url`.
 """
 
 import datetime
@@ -22,14 +22,14 @@ TEMP = experiment()
 
 
 def open_store(url: str) -> Store:
-    """Return a store with an open fleet and an experiment on the temperature."""
+    """Return a store with an open fleet and a temperature experiment."""
     store = Store(url)
     ask_fleet(store, "open", TEMP)
     return store
 
 
 def take(store: Store, messages) -> tuple[int, dict[str, int]]:
-    """Count a batch; returns how many were accepted, and rejects by reason."""
+    """Count a batch; return the number of accepted reports, and the rejected ones by reason."""
     tally = ingest(store, messages, fleets(store), NOW)
     return tally.accepted, {reason: count for (_, reason), count in tally.rejected.items()}
 
@@ -42,17 +42,17 @@ class TestEveryStore:
 
     @pytest.fixture
     def site(self, tmp_path):
-        """Another store, of a site of its own."""
+        """Provide another site's store."""
         with open_store(f"sqlite:///{tmp_path / 'site.sqlite'}") as site:
             yield site
 
     def test_commit_stores_reports(self, store: Store, store_url: str):
         messages, counts = crowd(60)
         assert take(store, messages) == (60, {})
-        with Store(store_url, create=False) as again:
-            assert list(again.histogram("open", TEMP.digest)) == counts
-            assert again.windows("open", TEMP.digest) == ("2026-11-21",)
-            assert again.participation("open") == {"temp": Participation(devices=60, reports=60, most=1)}
+        with Store(store_url, create=False) as reopened:
+            assert list(reopened.histogram("open", TEMP.digest)) == counts
+            assert reopened.windows("open", TEMP.digest) == ("2026-11-21",)
+            assert reopened.participation("open") == {"temp": Participation(devices=60, reports=60, most=1)}
 
     def test_counts_report_once_within_and_across_batches(self, store: Store):
         messages, counts = crowd(40)

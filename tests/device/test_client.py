@@ -1,4 +1,4 @@
-"""The client: rules and caps, the policy, pinning, numbering, tags, signed experiments, status."""
+"""The client: rules and caps, the policy, pinning, numbering, tags, signed experiments and status."""
 
 import _thread
 import contextlib
@@ -43,8 +43,8 @@ def board(policy=None, storage: Any = None, **arguments) -> Any:
     return Client({**POLICY, **(policy or {})}, storage, **{"device_id": "board-1", **arguments})
 
 
-def asked(payload, policy=None, **arguments) -> Any:
-    """Return a board that has enrolled in an experiment."""
+def enrolled(payload, policy=None, **arguments) -> Any:
+    """Return a board that is enrolled in an experiment."""
     client = board(policy, **arguments)
     client.enroll(payload)
     return client
@@ -56,17 +56,17 @@ def budget(rule, cap=None, **changes):
 
 
 def reports_until_silent(client, name="e", at_most=400):
-    """Count the reports made before 50 calls in a row are silent; each is acknowledged at once."""
-    made = silent = 0
-    while silent < 50 and made < at_most:
+    """Count the reports before 50 consecutive silent calls, acknowledging each immediately."""
+    reports = silent = 0
+    while silent < 50 and reports < at_most:
         report = client.report(name, True)
         if report is None:
             silent += 1
         else:
             silent = 0
-            made += 1
+            reports += 1
             client.sent(report)
-    return made
+    return reports
 
 
 class TestCap:
@@ -88,19 +88,19 @@ class TestCap:
         ],
     )
     def test_allows_exactly_this_many_reports(self, rule, epsilon, cap, reports):
-        client = asked(budget(rule, cap, epsilon=epsilon))
+        client = enrolled(budget(rule, cap, epsilon=epsilon))
         assert client.status()["experiments"]["e"]["left"] == reports
         assert reports_until_silent(client) == reports
         line = client.status()["experiments"]["e"]
         assert (line["state"], line["left"], line["reports"]) == ("spent", 0, reports)
-        again = asked(budget(rule, cap, epsilon=epsilon), storage=client._ledger._storage)
-        assert reports_until_silent(again) == 0, "nor after a reboot"
+        restarted = enrolled(budget(rule, cap, epsilon=epsilon), storage=client._ledger._storage)
+        assert reports_until_silent(restarted) == 0, "the board must stay silent after a reboot"
 
     def test_report_returns_none_once_spent(self):
-        client = asked(budget("count", 2))
-        made = [client.report("e", value) for value in (True, False, None, True, float("nan"))]
-        assert [report is None for report in made] == [False, False, True, True, True]
-        with pytest.raises(TypeError, match="e takes a bool or None"):
+        client = enrolled(budget("count", 2))
+        reports = [client.report("e", value) for value in (True, False, None, True, float("nan"))]
+        assert [report is None for report in reports] == [False, False, True, True, True]
+        with pytest.raises(TypeError, match="e must be a bool or None"):
             client.report("e", "a programming error is no silence")
         assert client.status()["sum"] == 2 * EPSILON
 
@@ -140,7 +140,7 @@ class TestLifetimeBudget:
         ],
     )
     def test_reports_while_sum_or_squares_stay_within_it(self, total, squares, epsilon, reports):
-        client = asked(budget("unlimited", epsilon=epsilon), {"sum": total, "squares": squares})
+        client = enrolled(budget("unlimited", epsilon=epsilon), {"sum": total, "squares": squares})
         assert client.status()["experiments"]["e"]["left"] == reports
         assert reports_until_silent(client) == reports
 
@@ -154,9 +154,9 @@ class TestLifetimeBudget:
         assert [status["experiments"][name]["state"] for name in ("e", "f", "g")] == ["spent"] * 3
 
     def test_new_policy_counts_earlier_spending(self):
-        client = asked(budget("unlimited"), {"sum": 5 * EPSILON})
+        client = enrolled(budget("unlimited"), {"sum": 5 * EPSILON})
         assert reports_until_silent(client) == 5
-        renamed = asked(
+        renamed = enrolled(
             budget("unlimited", name="another"),
             {"sum": 7 * EPSILON, "experiments": ("another",)},
             storage=client._ledger._storage,
@@ -166,18 +166,18 @@ class TestLifetimeBudget:
 
 class TestPinning:
     def test_first_report_pins_cap_and_no_version_raises_it(self):
-        client = asked(budget("sum", 2 * EPSILON))
-        client.enroll(budget("sum", 3 * EPSILON))  # nothing was reported: nothing is pinned yet
+        client = enrolled(budget("sum", 2 * EPSILON))
+        client.enroll(budget("sum", 3 * EPSILON))  # without a report, nothing is pinned yet
         client.sent(client.report("e", True))
         for cap in (4 * EPSILON, 2**54 - 1):
             client.enroll(budget("sum", cap))
             assert client.status()["experiments"]["e"]["left"] == 2
         assert reports_until_silent(client) == 2
-        again = asked(budget("sum", 100 * EPSILON), storage=client._ledger._storage)
-        assert reports_until_silent(again) == 0
+        restarted = enrolled(budget("sum", 100 * EPSILON), storage=client._ledger._storage)
+        assert reports_until_silent(restarted) == 0
 
     def test_lower_cap_applies_and_can_be_raised_back(self):
-        client = asked(budget("sum", 5 * EPSILON))
+        client = enrolled(budget("sum", 5 * EPSILON))
         client.sent(client.report("e", True))
         client.enroll(budget("sum", 2 * EPSILON))
         assert reports_until_silent(client) == 1
@@ -185,20 +185,20 @@ class TestPinning:
         assert reports_until_silent(client) == 3
 
     def test_count_rule_refuses_changed_epsilon(self):
-        client = asked(budget("count", 4))
+        client = enrolled(budget("count", 4))
         client.enroll(budget("count", 4, epsilon=500_000))  # nothing is pinned yet
         client.sent(client.report("e", True))
         for epsilon in (499_999, EPSILON):
             with pytest.raises(ExperimentRefused, match="its epsilon was pinned as 500000"):
                 client.enroll(budget("count", 4, epsilon=epsilon))
-        assert reports_until_silent(client) == 3, "the refused version changed nothing"
+        assert reports_until_silent(client) == 3, "the refused version must not change anything"
         client.enroll(budget("count", 9, epsilon=500_000))
         assert reports_until_silent(client) == 0
 
     def test_refuses_another_rule(self):
         budgets = {"sum": 2**50, "squares": 2**50, "count": 2**50, "unlimited": None}
         for old, new in itertools.permutations(budgets, 2):
-            client = asked(budget(old, budgets[old]))
+            client = enrolled(budget(old, budgets[old]))
             client.enroll(budget(new, budgets[new]))
             client.enroll(budget(old, budgets[old]))
             client.sent(client.report("e", True))
@@ -207,13 +207,13 @@ class TestPinning:
             assert client.status()["experiments"]["e"]["reason"] == "its budget rule was pinned as " + old
             assert client.status()["experiments"]["e"]["state"] == "reporting"
             client.withdraw("e")
-            again = board(storage=client._ledger._storage)
+            restarted = board(storage=client._ledger._storage)
             with pytest.raises(ExperimentRefused, match="pinned"):
-                again.enroll(budget(new, budgets[new]))
-            assert again.status()["experiments"]["e"]["state"] == "refused"
+                restarted.enroll(budget(new, budgets[new]))
+            assert restarted.status()["experiments"]["e"]["state"] == "refused"
 
     def test_withdrawal_keeps_spending_numbers_and_unsent_reports(self):
-        client = asked(budget("sum", 3 * EPSILON))
+        client = enrolled(budget("sum", 3 * EPSILON))
         first = client.report("e", True)
         client.withdraw("e")
         assert client.report("e", True) is None
@@ -233,12 +233,12 @@ class TestPolicy:
         ("policy", "payload", "reason"),
         [
             ({"epsilon": 999_999}, budget("sum", EPSILON), "epsilon is above the policy's 999999"),
-            ({"rules": ("sum",)}, budget("count", 5), "the policy has no budget rule count"),
-            ({"rules": ()}, budget("sum", 5), "the policy has no budget rule sum"),
+            ({"rules": ("sum",)}, budget("count", 5), "the policy forbids budget rule count"),
+            ({"rules": ()}, budget("sum", 5), "the policy forbids budget rule sum"),
             (
                 {"rules": ("sum", "squares", "count")},
                 budget("unlimited"),
-                "the policy has no budget rule unlimited",
+                "the policy forbids budget rule unlimited",
             ),
         ],
         ids=["epsilon", "rule", "no rules", "unlimited"],
@@ -263,7 +263,7 @@ class TestPolicy:
         assert client.status()["refused"] == "e- is not in the policy"
         assert client.status()["sum"] == 0
 
-    def test_refused_version_leaves_earlier_one_in_force(self):
+    def test_refused_version_leaves_earlier_version_in_force(self):
         client = board()
         exp = client.enroll(budget("sum", 4 * EPSILON))
         for bad in (b"", b"{}", budget("sum", 0), budget("sum", 5, epsilon=1), b"\x00" * 40, b"\xff"):
@@ -339,7 +339,7 @@ class TestSettings:
         ],
     )
     def test_rejects_invalid_policy(self, policy):
-        with pytest.raises(SettingsError, match=r"^policy: "):
+        with pytest.raises(SettingsError, match=r"^policy must "):
             Client(policy, memory(), device_id="d")
 
     @pytest.mark.parametrize(
@@ -350,7 +350,7 @@ class TestSettings:
                 for bad in (b"a", "é", "a b")
             ),
             *(
-                ({"fleet": "f", name: bad}, "key is 32 bytes, announce_key 64, or None")
+                ({"fleet": "f", name: bad}, "key must be 32 bytes, announce_key 64, or None")
                 for name in ("key", "announce_key")
                 for bad in ("k" * 32, "k" * 64, 5, bytearray(32), bytearray(64))
             ),
@@ -380,12 +380,12 @@ class TestSettings:
 
 class TestEvery:
     @pytest.mark.parametrize("every", [1, 2, 3, 7, 90])
-    def test_reports_exactly_one_time_in_every(self, every):
+    def test_every_sets_the_exact_report_rate(self, every):
         storage = memory()
         provision(storage, consent=True)
 
         def run(rng):
-            client = asked(budget("sum", 4 * EPSILON, every=every), storage=memory(storage.slots))
+            client = enrolled(budget("sum", 4 * EPSILON, every=every), storage=memory(storage.slots))
             client.rng = rng
             return client.report("e", True) is not None
 
@@ -399,14 +399,14 @@ class TestEvery:
                 self.ranges += (n,)
                 return super().below(n)
 
-        client = asked(budget("sum", 4 * EPSILON, every=5))
+        client = enrolled(budget("sum", 4 * EPSILON, every=5))
         client.rng = Recording()
         with pytest.raises(TypeError):
             client.report("e", "wrong type")
         assert client.rng.ranges == (5,)
 
     def test_silent_calls_spend_and_write_nothing(self):
-        client = asked(budget("sum", 4 * EPSILON, every=2**24))
+        client = enrolled(budget("sum", 4 * EPSILON, every=2**24))
         before = dict(client._ledger._storage.slots)
         # The draw is scripted to skip, so this cannot fail by chance.
         client.rng = BranchingRng()
@@ -430,11 +430,11 @@ class TestSignature:
         client = board(announce_key=ANNOUNCE_KEY, fleet="home")
         payload = budget("sum", EPSILON)
         exp = client.enroll(signed(payload))
-        assert exp.sha256 == hashlib.sha256(payload).digest(), "the digest is that of the JSON alone"
+        assert exp.sha256 == hashlib.sha256(payload).digest(), "the digest must cover only the JSON"
         assert client.report("e", True) is not None
 
-    def test_rejects_missing_cut_doubled_or_foreign_one(self):
-        """test_vectors.py has more: another fleet, another key, an older serial."""
+    def test_rejects_missing_cut_doubled_or_foreign_signature(self):
+        """test_vectors.py has more cases: another fleet, another key and an older serial."""
         payload = budget("sum", EPSILON)
         good = signed(payload)
         cut = [good[:-i] for i in range(1, 69, 9)]
@@ -495,7 +495,7 @@ class TestWithdrawal:
         payload = budget("sum", 9 * EPSILON)
         client.enroll(signed(payload, serial=7))
         good = withdrawal(8)
-        for wrong in (
+        for bad_payload in (
             b"",
             b"\x00",
             good + b"\x00",
@@ -507,7 +507,7 @@ class TestWithdrawal:
             signed(payload, serial=8),
         ):
             with pytest.raises(ExperimentRefused, match=MISSING):
-                client.withdraw("e", wrong)
+                client.withdraw("e", bad_payload)
             assert client.serials == {"e": 7}
             assert client.status()["experiments"]["e"]["state"] == "reporting"
         client.withdraw("e", bytearray(good))
@@ -515,15 +515,15 @@ class TestWithdrawal:
 
 
 class TestSerial:
-    def test_rejects_replay_of_older_message(self):
+    def test_rejects_replayed_older_message(self):
         old, new = budget("sum", EPSILON), budget("sum", 2 * EPSILON)
-        client = asked(signed(old, serial=7), announce_key=ANNOUNCE_KEY, fleet="home")
+        client = enrolled(signed(old, serial=7), announce_key=ANNOUNCE_KEY, fleet="home")
         client.enroll(signed(old, serial=7))
         exp = client.enroll(signed(new, serial=9))
         for serial in (7, 8):
             with pytest.raises(ExperimentRefused, match="a newer version was published"):
                 client.enroll(signed(old, serial=serial))
-        assert client.report("e", True)[1:5] == exp.digest, "the newer version goes on"
+        assert client.report("e", True)[1:5] == exp.digest, "the newer version must stay enrolled"
         client.withdraw("e")
         client.withdraw("e")
         assert client.serials == {"e": 10}
@@ -543,10 +543,8 @@ class TestSerial:
 
     def test_is_kept_without_reverifying_experiment(self):
         client = board(announce_key=ANNOUNCE_KEY, fleet="home")
-        kept = signed(
-            budget("sum", EPSILON), key=KEY, serial=5
-        )  # what lies in flash is trusted, as the ledger is
-        client.enroll(kept, verified=True)
+        signed_payload = signed(budget("sum", EPSILON), key=KEY, serial=5)  # flash is trusted
+        client.enroll(signed_payload, verified=True)
         assert client.serials == {"e": 5}
         with pytest.raises(ExperimentRefused, match="newer"):
             client.enroll(signed(budget("sum", EPSILON), serial=4))
@@ -554,8 +552,8 @@ class TestSerial:
             client.enroll(budget("sum", EPSILON), verified=True)
 
 
-class CallsBack(MemoryStorage):
-    """Storage that calls back in the middle of a commit, as a timer or a button does."""
+class StorageWithCallback(MemoryStorage):
+    """Storage that calls back during a commit, as a timer or button may."""
 
     then: Any = staticmethod(lambda: None)
 
@@ -566,37 +564,37 @@ class CallsBack(MemoryStorage):
 
 class TestNestedCall:
     def test_spends_and_returns_nothing(self):
-        storage = CallsBack()
+        storage = StorageWithCallback()
         provision(storage, consent=True)
-        client = asked(budget("sum", 30 * EPSILON), storage=storage)
+        client = enrolled(budget("sum", 30 * EPSILON), storage=storage)
         inner: list = []
 
         def calls():
             inner.append(client.report("e", True))
             inner.append(client.sent(waiting))
-            with pytest.raises(LedgerError, match="another call is under way"):
+            with pytest.raises(LedgerError, match="another call is in progress"):
                 client.consent = True  # the opt-in must be repeated
 
         waiting = b""
         storage.then = calls
-        made = []
+        reports = []
         for _ in range(40):
             report = client.report("e", True)
             if report:
-                made.append(report)
+                reports.append(report)
                 waiting = report
                 client.sent(report)
         assert inner
         assert set(inner) == {None}
-        assert len(made) == 30 == client.status()["sum"] // EPSILON
-        assert len({r[5:9] for r in made}) == 30
+        assert len(reports) == 30 == client.status()["sum"] // EPSILON
+        assert len({r[5:9] for r in reports}) == 30
 
     def test_spends_nothing_during_draws_and_entropy(self, monkeypatch):
-        client = asked(budget("sum", 30 * EPSILON, every=2))
+        client = enrolled(budget("sum", 30 * EPSILON, every=2))
         rng, urandom = client.rng, ldp_client.os.urandom
         nested: list = []
 
-        class CallsBack:
+        class RandomWithCallback:
             def below(self, n):
                 nested.append(client.report("e", False))
                 return rng.below(n)
@@ -610,7 +608,7 @@ class TestNestedCall:
             return urandom(n)
 
         monkeypatch.setattr(ldp_client.os, "urandom", reads)
-        client.rng = CallsBack()
+        client.rng = RandomWithCallback()
         assert reports_until_silent(client) == 30
         assert set(nested) == {None}
         assert client.status()["sum"] == 30 * EPSILON
@@ -618,7 +616,7 @@ class TestNestedCall:
     def test_version_enrolled_during_report_makes_no_report(self):
         # enroll() in a callback is checked against a ledger in which this report has pinned nothing yet.
         for first, second in (("sum", "count"), ("count", "sum"), ("count", "count"), ("squares", "sum")):
-            client = asked(budget(first, 2**50))
+            client = enrolled(budget(first, 2**50))
             rng = client.rng
 
             class Enrolls:
@@ -656,9 +654,9 @@ class TestNestedCall:
                 return 0
 
         client.rng = Interrupting()
-        for made in range(1, 4):
+        for number in range(1, 4):
             assert client.report("e", True) is not None
-            assert inner == [None] * made
+            assert inner == [None] * number
         assert client.status()["sum"] == 3 * EPSILON
 
 
@@ -668,26 +666,26 @@ def fresh_slots():
     return storage.slots
 
 
-class TestNoDuringAnotherCall:
-    """The call that holds the lock writes it: after a restart nothing is left to send."""
+class TestOptOutDuringAnotherCall:
+    """The call that holds the lock writes the opt-out, so nothing is left to send after a restart."""
 
     @staticmethod
     def interrupted(call):
-        """Return a client that an opt-out interrupts in its first write, one after a restart, the answer."""
-        storage = CallsBack()
+        """Return a client interrupted by an opt-out in its first write, a restarted one, and the answer."""
+        storage = StorageWithCallback()
         provision(storage, consent=True)
-        client = asked(budget("sum", 30 * EPSILON), storage=storage)
+        client = enrolled(budget("sum", 30 * EPSILON), storage=storage)
         assert client.report("e", True) is not None
 
         def no():
             del storage.then
-            client.consent = False  # raises nothing
+            client.consent = False  # must not raise
             assert (client.consent, client.outbox()) == (False, [])
 
         storage.then = no
         answer = call(client)
-        again = asked(budget("sum", 30 * EPSILON), storage=memory(storage.slots))
-        return client, again, answer
+        restarted = enrolled(budget("sum", 30 * EPSILON), storage=memory(storage.slots))
+        return client, restarted, answer
 
     @pytest.mark.parametrize(
         ("call", "spent"),
@@ -704,7 +702,7 @@ class TestNoDuringAnotherCall:
             assert (client.consent, client.outbox(), client.report("e", True)) == (False, [], None)
             assert client.status()["sum"] == spent * EPSILON
             client.consent = True
-            assert client.outbox() == []  # what the opt-out dropped stays dropped
+            assert client.outbox() == []  # the dropped reports stay dropped
             assert client.report("e", True) is not None
 
     def test_withholds_the_report(self):
@@ -713,28 +711,28 @@ class TestNoDuringAnotherCall:
     def test_is_written_after_a_failed_report(self):
         storage = memory()
         provision(storage, consent=True)
-        client = asked(budget("sum", 30 * EPSILON), storage=storage)
+        client = enrolled(budget("sum", 30 * EPSILON), storage=storage)
         rng = client.rng
 
-        class SaysNo:
+        class OptOutOnDraw:
             bernoulli = rng.bernoulli
 
             def below(self, n):
                 client.consent = False
                 raise EntropyError("no more")
 
-        client.rng = SaysNo()
+        client.rng = OptOutOnDraw()
         with pytest.raises(EntropyError):
             client.report("e", True)
-        assert asked(budget("sum", 30 * EPSILON), storage=memory(storage.slots)).consent is False
+        assert enrolled(budget("sum", 30 * EPSILON), storage=memory(storage.slots)).consent is False
 
-    def test_is_written_when_it_arrives_just_before_unlock(self):
+    def test_is_written_if_it_arrives_just_before_unlock(self):
         storage = memory()
         provision(storage, consent=True)
-        client = asked(budget("sum", 30 * EPSILON), storage=storage)
+        client = enrolled(budget("sum", 30 * EPSILON), storage=storage)
 
         class Lock:
-            """A lock whose release follows an opt-out that the call has not seen."""
+            """A lock that is released after an opt-out that the call has not seen."""
 
             def __init__(self, lock):
                 self.lock, self.opt_outs = lock, 1
@@ -747,17 +745,17 @@ class TestNoDuringAnotherCall:
                 self.lock.release()
 
         client._lock = Lock(client._lock)
-        assert client.report("e", True) is not None  # it was handed over before the opt-out
+        assert client.report("e", True) is not None  # it was returned before the opt-out
         assert client._lock.acquire(False)
-        assert asked(budget("sum", 30 * EPSILON), storage=memory(storage.slots)).outbox() == []
+        assert enrolled(budget("sum", 30 * EPSILON), storage=memory(storage.slots)).outbox() == []
 
     def test_wins_over_unfinished_opt_in(self):
         storage = memory()
         provision(storage)
-        client = asked(budget("sum", 30 * EPSILON), storage=storage)
+        client = enrolled(budget("sum", 30 * EPSILON), storage=storage)
 
         class Lock:
-            """A lock that the opt-in gets only after a whole opt-out."""
+            """A lock that the opt-in acquires only after a complete opt-out."""
 
             def __init__(self, lock):
                 self.lock, self.opt_outs = lock, 1
@@ -773,46 +771,46 @@ class TestNoDuringAnotherCall:
         client.consent = True
         assert client.consent is False
         answers = [newest_record({0: record})["consent"] for record in storage.slots.values()]
-        assert True not in answers  # not for a moment
+        assert True not in answers  # not even temporarily
 
     def test_is_retried_by_next_call_after_failed_write(self):
         storage = FailingStorage(fresh_slots(), "raise", 99)
-        client = asked(budget("sum", 30 * EPSILON), storage=storage)
+        client = enrolled(budget("sum", 30 * EPSILON), storage=storage)
         assert client.report("e", True) is not None
         storage.at = writes = len(storage.writes)
         with pytest.raises(LedgerError, match="storage failed"):
             client.consent = False
-        assert asked(budget("sum", 30 * EPSILON), storage=memory(storage.slots)).consent is True
+        assert enrolled(budget("sum", 30 * EPSILON), storage=memory(storage.slots)).consent is True
         assert len(storage.writes) == writes + 1
         assert (client.report("e", True), client.consent) == (None, False)
-        again = asked(budget("sum", 30 * EPSILON), storage=memory(storage.slots))
-        assert (again.consent, again.outbox(), client.status()["error"]) == (False, [], None)
+        restarted = enrolled(budget("sum", 30 * EPSILON), storage=memory(storage.slots))
+        assert (restarted.consent, restarted.outbox(), client.status()["error"]) == (False, [], None)
 
     @pytest.mark.parametrize("fault", ["cut-before", "cut-after", "torn-cut"])
     @pytest.mark.parametrize("at", [0, 1])
     def test_power_cut_leaves_a_complete_answer(self, fault, at):
         storage = FailingStorage(fresh_slots(), fault, 99)
-        client = asked(budget("sum", 30 * EPSILON), storage=storage)
+        client = enrolled(budget("sum", 30 * EPSILON), storage=storage)
         storage.at = len(storage.writes) + at
         rng = client.rng
 
-        class SaysNo:
+        class OptOutOnDraw:
             bernoulli = rng.bernoulli
 
             def below(self, n):
                 client.consent = False
                 return rng.below(n)
 
-        client.rng = SaysNo()
+        client.rng = OptOutOnDraw()
         with pytest.raises(PowerCut):
             client.report("e", True)
-        again = asked(budget("sum", 30 * EPSILON), storage=memory(storage.slots))
-        done = fault == "cut-after"
-        assert again.consent is (None if again.status()["locked"] else not (at and done))
-        assert again.status()["locked"] is None or fault == "torn-cut"
-        assert again.status()["sum"] <= EPSILON
-        if again.consent is False:
-            assert again.outbox() == []
+        restarted = enrolled(budget("sum", 30 * EPSILON), storage=memory(storage.slots))
+        is_stored = fault == "cut-after"
+        assert restarted.consent is (None if restarted.status()["locked"] else not (at and is_stored))
+        assert restarted.status()["locked"] is None or fault == "torn-cut"
+        assert restarted.status()["sum"] <= EPSILON
+        if restarted.consent is False:
+            assert restarted.outbox() == []
 
 
 class TestThreads:
@@ -824,14 +822,14 @@ class TestThreads:
         sys.setswitchinterval(1e-6)
         try:
             for _ in range(5):
-                client = asked(budget("sum", 60 * EPSILON), key=KEY)
-                made: list = []
+                client = enrolled(budget("sum", 60 * EPSILON), key=KEY)
+                reports: list = []
 
-                def work(client=client, made=made):
+                def work(client=client, reports=reports):
                     for _ in range(200):
                         report = client.report("e", True)
                         if report is not None:
-                            made.append(report)
+                            reports.append(report)
                             with contextlib.suppress(LedgerError):
                                 client.sent(report)
                         for waiting in client.outbox():
@@ -842,9 +840,9 @@ class TestThreads:
                     thread.start()
                 for thread in threads:
                     thread.join()
-                assert len(made) <= 60
-                assert len({r[5:9] for r in made}) == len(made), "a number came with two contents"
-                assert client.status()["sum"] == len(made) * EPSILON
+                assert len(reports) <= 60
+                assert len({r[5:9] for r in reports}) == len(reports), "a number was used for two reports"
+                assert client.status()["sum"] == len(reports) * EPSILON
                 assert client.status()["locked"] is None
         finally:
             sys.setswitchinterval(interval)
@@ -876,7 +874,7 @@ class TestStatus:
     def test_never_contains_reading_or_code(self):
         histories = []
         for values in ((True, True, True), (False, None, False)):
-            client = asked(budget("sum", 4 * EPSILON))
+            client = enrolled(budget("sum", 4 * EPSILON))
             for value in values:
                 client.report("e", value)
             histories.append(client.status())
@@ -889,7 +887,7 @@ class TestReport:
         seen = {"e": [], "f": []}
         for i in range(12):
             name = "ef"[i % 3 == 0]
-            # Versions change, boards restart, experiments come and go: the numbers run on.
+            # Numbers continue across new versions, restarts and withdrawn experiments.
             client.enroll(budget("sum", 100 * EPSILON, name=name, epsilon=EPSILON + i))
             report = client.report(name, i % 2 == 0)
             seen[name].append(int.from_bytes(report[5:9], "big"))
@@ -906,7 +904,7 @@ class TestReport:
         text = b"k3f9x1" + b"\x00" + hashlib.sha256(payload).digest() + report[:-8]
         assert report[-8:] == hmac.new(KEY, text, hashlib.sha256).digest()[:8]
 
-    def test_contains_code_of_the_randomizer(self):
+    def test_contains_the_randomizers_code(self):
         class Honest:
             def bernoulli(self, threshold):
                 return True
@@ -914,7 +912,7 @@ class TestReport:
             def below(self, n):
                 return 0
 
-        client = asked(budget("count", 6, type="choice", labels=["a", "b", "c"], mechanism="grr"))
+        client = enrolled(budget("count", 6, type="choice", labels=["a", "b", "c"], mechanism="grr"))
         client.rng = Honest()
         assert [client.report("e", v)[-1] for v in ("a", "b", "c", "?", "a", None)] == [0, 1, 2, 3, 0, 0]
 

@@ -1,4 +1,4 @@
-"""Consent on the board: nothing is sent before opt-in, and a preview shows what would be sent."""
+"""Consent on the board: nothing is sent before opt-in, and a preview shows the possible reports."""
 
 import contextlib
 import hashlib
@@ -63,13 +63,13 @@ class TestBeforeOptIn:
         client.rng = NoDraws()
         before = dict(slots_of(client))
         assert client.consent is (answers[-1] if answers else None)
-        for value in (21.4, None, float("nan"), "warm", [1]):  # not even looked at
+        for value in (21.4, None, float("nan"), "warm", [1]):  # not even inspected
             assert client.report("room_temp", value) is None
         assert client.outbox() == []
         assert slots_of(client) == before
 
     def test_is_silent_for_every_reading(self):
-        """Exact, with the answer as part of the state: every reading gives silence, surely."""
+        """Every reading is silent with probability exactly 1, given the answer as part of the state."""
         slots = slots_of(board())
 
         def reported(rng: Any, value: float) -> Any:
@@ -84,9 +84,9 @@ class TestBeforeOptIn:
 
 
 class TestOptIn:
-    def test_does_not_send_reports_of_earlier_client(self):
-        made = ledger_record(3, [("room_temp", 1, "sum", 0, 2)], 2, 4, [b"unasked"], asked=False)
-        client = board({0: made, 1: ledger_record(2)})
+    def test_does_not_send_earlier_clients_reports(self):
+        record = ledger_record(3, [("room_temp", 1, "sum", 0, 2)], 2, 4, [b"unasked"], asked=False)
+        client = board({0: record, 1: ledger_record(2)})
         client.consent = True
         assert client.outbox() == []
         assert client.status()["sum"] == 2
@@ -94,7 +94,7 @@ class TestOptIn:
     @pytest.mark.parametrize("answer", [1, 0, None, "yes", "given"])
     def test_accepts_only_true_and_false(self, answer: Any):
         client = board()
-        with pytest.raises(SettingsError, match=r"^consent is True or False$"):
+        with pytest.raises(SettingsError, match=r"^consent must be True or False$"):
             client.consent = answer
         assert client.consent is None
 
@@ -125,10 +125,10 @@ def states_of(kept: KeptExperiments) -> list[str]:
 
 
 class TestQuestion:
-    """With "ask": "each" an opt-in applies to one question, before and after a restart."""
+    """Under "ask": "each", an opt-in applies to one question, before and after a restart."""
 
     ROOM = TEMPERATURE | {"name": "room_temp", "epsilon": 1_000_000, "window": "day"}
-    WAITS = "nobody has said yes to it: agree(name) says it"
+    WAITS = "nobody has consented to it: call agree(name)"
 
     @pytest.fixture
     def start(self, tmp_path: Path) -> Callable[..., KeptExperiments]:
@@ -144,29 +144,29 @@ class TestQuestion:
         return make
 
     def asks(self, kept: KeptExperiments, fields: dict[str, Any]) -> bool:
-        """Hand over a retained message; whether it waits for an opt-in, else it is in force."""
+        """Deliver a retained message; return whether it awaits an opt-in rather than taking effect."""
         payload = experiment_json(**fields)
         kept.put_aside("room_temp", payload)
-        why = kept.consider()[1]
-        assert why in (None, self.WAITS)
-        assert list(kept.asking) == ["room_temp"] * (why is not None)
-        if why is None:
+        reason = kept.consider()[1]
+        assert reason in (None, self.WAITS)
+        assert list(kept.asking) == ["room_temp"] * (reason is not None)
+        if reason is None:
             exp = kept._client._experiments["room_temp"]
             assert exp.digest == hashlib.sha256(payload).digest()[:4]
-        return why is not None
+        return reason is not None
 
     def agreed(self, start: Any, fields: dict[str, Any] | None = None) -> KeptExperiments:
-        kept = start()
-        assert self.asks(kept, fields or self.ROOM)
-        kept.agree("room_temp")
-        return kept
+        experiments = start()
+        assert self.asks(experiments, fields or self.ROOM)
+        experiments.agree("room_temp")
+        return experiments
 
     def test_waits_for_its_own_consent(self, start: Any):
-        kept = start()
-        assert self.asks(kept, self.ROOM)
-        assert kept._client.report("room_temp", 21.4) is None
-        kept.agree("room_temp")
-        assert kept._client.report("room_temp", 21.4) is not None
+        experiments = start()
+        assert self.asks(experiments, self.ROOM)
+        assert experiments._client.report("room_temp", 21.4) is None
+        experiments.agree("room_temp")
+        assert experiments._client.report("room_temp", 21.4) is not None
 
     @pytest.mark.parametrize("restart", [False, True], ids=["same", "restart"])
     @pytest.mark.parametrize(
@@ -197,17 +197,17 @@ class TestQuestion:
         ],
     )
     def test_change_asks_again(self, start: Any, change: dict[str, Any], restart: bool):
-        kept = self.agreed(start)
+        experiments = self.agreed(start)
         changed = {k: v for k, v in (self.ROOM | change).items() if v is not None}
-        kept = start() if restart else kept
-        assert self.asks(kept, changed)
-        # The old one goes on; of the new one nothing is sent, after a restart as well.
-        for again in (kept, start()):
-            assert again._client._experiments["room_temp"].epsilon == 1_000_000
-            assert self.asks(again, changed)
-        assert not self.asks(kept, self.ROOM)  # it is published again: nothing waits any more
-        assert self.asks(kept, changed)
-        kept.agree("room_temp")
+        experiments = start() if restart else experiments
+        assert self.asks(experiments, changed)
+        # The old question continues; nothing is sent for the new one, even after a restart.
+        for restarted in (experiments, start()):
+            assert restarted._client._experiments["room_temp"].epsilon == 1_000_000
+            assert self.asks(restarted, changed)
+        assert not self.asks(experiments, self.ROOM)  # republished, so no question is pending any more
+        assert self.asks(experiments, changed)
+        experiments.agree("room_temp")
         assert not self.asks(start(), changed)
         assert self.asks(start(), self.ROOM) == ("epsilon" not in change)  # an opt-in applies to one question
 
@@ -223,79 +223,79 @@ class TestQuestion:
         ],
         ids=["smaller epsilon", "smallest epsilon", "every", "window", "budget", "g"],
     )
-    def test_new_version_of_same_question_does_not_ask(self, start: Any, change: dict[str, Any]):
-        kept = self.agreed(start)
-        assert not self.asks(kept, self.ROOM | change)
+    def test_new_version_with_same_question_does_not_ask(self, start: Any, change: dict[str, Any]):
+        experiments = self.agreed(start)
+        assert not self.asks(experiments, self.ROOM | change)
         assert not self.asks(start(), self.ROOM | change)
         assert not self.asks(start(), self.ROOM)  # the opt-in was to this epsilon
 
     def test_outlasts_restart_while_waiting(self, start: Any, tmp_path: Path):
         waiting = start()
         assert self.asks(waiting, self.ROOM)
-        again = start()
-        assert again.asking == waiting.asking
-        again.agree("room_temp")
+        restarted = start()
+        assert restarted.asking == waiting.asking
+        restarted.agree("room_temp")
         assert start().asking == {}
         assert [path.name for path in sorted(tmp_path.iterdir())] == ["room_temp", "room_temp.yes"]
 
     @pytest.mark.parametrize("ends", ["withdrawn", "replaced", "damaged"])
     def test_stops_waiting(self, start: Any, tmp_path: Path, ends: str):
-        kept = self.agreed(start)
-        assert self.asks(kept, self.ROOM | {"epsilon": 4_000_000})
+        experiments = self.agreed(start)
+        assert self.asks(experiments, self.ROOM | {"epsilon": 4_000_000})
         if ends == "withdrawn":
-            kept.take("room_temp", b"")
+            experiments.take("room_temp", b"")
         elif ends == "replaced":
-            assert not self.asks(kept, self.ROOM)
+            assert not self.asks(experiments, self.ROOM)
         else:
             (tmp_path / "room_temp.ask").write_bytes(b"{}")
         assert start().asking == {}
 
     def test_rejects_consent_to_withdrawn_question(self, start: Any):
-        kept = start()
+        experiments = start()
         room, door = (experiment_json(**self.ROOM | {"name": name}) for name in ("room_temp", "door"))
-        with pytest.raises(ExperimentRefused, match="nobody has said yes"):
-            kept.take("door", door)
+        with pytest.raises(ExperimentRefused, match="nobody has consented"):
+            experiments.take("door", door)
         for _ in range(2):  # the second withdrawal has the bytes of the first
-            with pytest.raises(ExperimentRefused, match="nobody has said yes"):
-                kept.take("room_temp", room)
-            kept.take("room_temp", b"")
-            for again in (kept, start()):
-                assert list(again.asking) == ["door"]
+            with pytest.raises(ExperimentRefused, match="nobody has consented"):
+                experiments.take("room_temp", room)
+            experiments.take("room_temp", b"")
+            for restarted in (experiments, start()):
+                assert list(restarted.asking) == ["door"]
                 for shown in (None, room):
-                    with pytest.raises(ExperimentRefused, match=r"^no question waits$"):
-                        again.agree("room_temp", shown)
-        kept.agree("door", door)
-        assert states_of(kept) == ["absent", "reporting"]
+                    with pytest.raises(ExperimentRefused, match=r"^no question is waiting$"):
+                        restarted.agree("room_temp", shown)
+        experiments.agree("door", door)
+        assert states_of(experiments) == ["absent", "reporting"]
 
     def test_includes_labels(self, start: Any):
         labels = {"name": "room_temp", "type": "choice", "mechanism": "grr", "epsilon": 1_000_000}
-        kept = self.agreed(start, labels | {"labels": ["home", "away"]})
+        experiments = self.agreed(start, labels | {"labels": ["home", "away"]})
         for changed in (["home"], ["away", "home"], ["home", "away", "asleep"], ["home,away"]):
-            assert self.asks(kept, labels | {"labels": changed})
+            assert self.asks(experiments, labels | {"labels": changed})
 
     def test_asks_again_after_withdrawal(self, start: Any):
-        for kept in (self.agreed(start), start()):
-            kept.take("room_temp", b"")
-            assert self.asks(kept, self.ROOM)
+        for experiments in (self.agreed(start), start()):
+            experiments.take("room_temp", b"")
+            assert self.asks(experiments, self.ROOM)
             assert self.asks(start(), self.ROOM)
-            kept.agree("room_temp")
+            experiments.agree("room_temp")
 
     def test_consent_to_refused_question_does_not_count(self, start: Any):
-        kept = start()
-        assert self.asks(kept, self.ROOM | {"epsilon": 5_000_000})
+        experiments = start()
+        assert self.asks(experiments, self.ROOM | {"epsilon": 5_000_000})
         with pytest.raises(ExperimentRefused, match="epsilon"):
-            kept.agree("room_temp")
-        assert self.asks(kept, self.ROOM)
+            experiments.agree("room_temp")
+        assert self.asks(experiments, self.ROOM)
         assert self.asks(start(epsilon=5_000_000), self.ROOM | {"epsilon": 5_000_000})
 
     def test_consent_applies_to_question_shown(self, start: Any):
-        kept = start()
-        assert self.asks(kept, self.ROOM)
-        shown = kept.asking["room_temp"]
-        assert self.asks(kept, self.ROOM | {"epsilon": 4_000_000})
-        with pytest.raises(ExperimentRefused, match=r"^another question waits now$"):
-            kept.agree("room_temp", shown)
-        kept.agree("room_temp", kept.asking["room_temp"])
+        experiments = start()
+        assert self.asks(experiments, self.ROOM)
+        shown = experiments.asking["room_temp"]
+        assert self.asks(experiments, self.ROOM | {"epsilon": 4_000_000})
+        with pytest.raises(ExperimentRefused, match=r"^another question is waiting now$"):
+            experiments.agree("room_temp", shown)
+        experiments.agree("room_temp", experiments.asking["room_temp"])
 
     def test_consent_outlasts_policy_without_the_name(self, start: Any, tmp_path: Path):
         self.agreed(start)
@@ -315,93 +315,95 @@ class TestQuestion:
             client = Client(POLICY | {"ask": "each"}, storage, device_id="board-1", fleet="home")
             return KeptExperiments(client, str(tmp_path) if stored else None)
 
-        kept = start()
-        kept._client.consent = True
-        assert self.asks(kept, self.ROOM)
-        kept.agree("room_temp")
-        kept._client.consent = False
-        kept = start() if restart else kept
-        kept._client.consent = True
-        for again in (kept, start()):
-            assert again._client.report("room_temp", 21.4) is None
-            assert self.asks(again, self.ROOM)
-            assert again._client.report("room_temp", 21.4) is None
-        kept.agree("room_temp")
-        assert kept._client.report("room_temp", 21.4) is not None
+        experiments = start()
+        experiments._client.consent = True
+        assert self.asks(experiments, self.ROOM)
+        experiments.agree("room_temp")
+        experiments._client.consent = False
+        experiments = start() if restart else experiments
+        experiments._client.consent = True
+        for restarted in (experiments, start()):
+            assert restarted._client.report("room_temp", 21.4) is None
+            assert self.asks(restarted, self.ROOM)
+            assert restarted._client.report("room_temp", 21.4) is None
+        experiments.agree("room_temp")
+        assert experiments._client.report("room_temp", 21.4) is not None
 
     def test_unwritten_opt_out_erases_consent_too(self, start: Any, monkeypatch: pytest.MonkeyPatch):
-        kept = self.agreed(start)
+        experiments = self.agreed(start)
 
         def fail(_state: Any) -> None:
             raise LedgerError("storage failed")
 
         with monkeypatch.context() as patch:
-            patch.setattr(kept._client._ledger, "commit", fail)
+            patch.setattr(experiments._client._ledger, "commit", fail)
             with pytest.raises(LedgerError):
-                kept._client.consent = False
-        kept._client.consent = True
-        assert kept._client.report("room_temp", 21.4) is None
-        assert self.asks(kept, self.ROOM)
+                experiments._client.consent = False
+        experiments._client.consent = True
+        assert experiments._client.report("room_temp", 21.4) is None
+        assert self.asks(experiments, self.ROOM)
 
     @pytest.mark.parametrize("agreeing", [False, True])
     def test_concurrent_opt_out_ends_it(self, start: Any, agreeing: bool):
-        """An opt-out that arrives while a payload is processed leaves nothing in force."""
-        kept = start()
+        """An opt-out during the processing of a payload leaves no experiment in force."""
+        experiments = start()
         if not agreeing:
-            kept = self.agreed(start)
-        assert self.asks(kept, self.ROOM) == agreeing
-        enroll, changed = kept._client.enroll, self.ROOM | {"every": 2}
+            experiments = self.agreed(start)
+        assert self.asks(experiments, self.ROOM) == agreeing
+        enroll, changed = experiments._client.enroll, self.ROOM | {"every": 2}
 
         def no_meanwhile(payload: bytes, verified: bool = False) -> Any:
-            found = enroll(payload, verified)
-            kept._client.consent = False
-            return found
+            status = enroll(payload, verified)
+            experiments._client.consent = False
+            return status
 
-        kept._client.enroll = no_meanwhile
+        experiments._client.enroll = no_meanwhile
         with pytest.raises(ExperimentRefused, match=r"^someone said no meanwhile$"):
-            kept.agree("room_temp") if agreeing else kept.take("room_temp", experiment_json(**changed))
-        kept._client.enroll = enroll
-        kept._client.consent = True
-        assert kept._client.report("room_temp", 21.4) is None
-        assert self.asks(kept, self.ROOM)
+            experiments.agree("room_temp") if agreeing else experiments.take(
+                "room_temp", experiment_json(**changed)
+            )
+        experiments._client.enroll = enroll
+        experiments._client.consent = True
+        assert experiments._client.report("room_temp", 21.4) is None
+        assert self.asks(experiments, self.ROOM)
         assert self.asks(start(), self.ROOM)
 
     def test_policy_change_asks_about_known_experiments(self, start: Any):
-        kept = start(ask="once")
-        kept.take("room_temp", experiment_json(**self.ROOM))
-        again = start()
-        assert again._client.report("room_temp", 21.4) is None
-        assert list(again.asking) == ["room_temp"]
-        again.agree("room_temp")
+        experiments = start(ask="once")
+        experiments.take("room_temp", experiment_json(**self.ROOM))
+        restarted = start()
+        assert restarted._client.report("room_temp", 21.4) is None
+        assert list(restarted.asking) == ["room_temp"]
+        restarted.agree("room_temp")
         assert start()._client.report("room_temp", 21.4) is not None
 
     def test_asks_again_after_power_cut_or_damage(self, start: Any, tmp_path: Path):
         """Truncating or changing either file never accepts a question without consent."""
         self.agreed(start)
         for path in (tmp_path / "room_temp", tmp_path / "room_temp.yes"):
-            whole = path.read_bytes()
-            damaged = [whole[:size] for size in range(len(whole))]
-            damaged += [whole[:i] + bytes([whole[i] ^ 1]) + whole[i + 1 :] for i in range(len(whole))]
+            content = path.read_bytes()
+            damaged = [content[:size] for size in range(len(content))]
+            damaged += [content[:i] + bytes([content[i] ^ 1]) + content[i + 1 :] for i in range(len(content))]
             for data in damaged:
                 path.write_bytes(data)
-                kept = start()
-                assert "room_temp" not in kept._client._experiments
-                assert self.asks(kept, self.ROOM) == (path.suffix == ".yes")
-            path.write_bytes(whole)
+                experiments = start()
+                assert "room_temp" not in experiments._client._experiments
+                assert self.asks(experiments, self.ROOM) == (path.suffix == ".yes")
+            path.write_bytes(content)
         assert start()._client.report("room_temp", 21.4) is not None
 
-    def test_consent_is_for_one_fleet_and_name(self, start: Any, tmp_path: Path):
+    def test_consent_covers_a_single_fleet_and_name(self, start: Any, tmp_path: Path):
         self.agreed(start)
         (tmp_path / "room_temp.yes").rename(tmp_path / "door.yes")
         assert self.asks(start(), self.ROOM)
 
     def test_consent_ends_at_restart_without_folder(self, start: Any):
-        kept = KeptExperiments(start()._client, None)
-        assert self.asks(kept, self.ROOM)
-        kept.agree("room_temp")
-        assert not self.asks(kept, self.ROOM | {"every": 9})
-        kept.take("room_temp", b"")
-        assert self.asks(kept, self.ROOM)
+        experiments = KeptExperiments(start()._client, None)
+        assert self.asks(experiments, self.ROOM)
+        experiments.agree("room_temp")
+        assert not self.asks(experiments, self.ROOM | {"every": 9})
+        experiments.take("room_temp", b"")
+        assert self.asks(experiments, self.ROOM)
 
     @pytest.mark.parametrize(
         ("text", "same"),
@@ -419,9 +421,9 @@ class TestQuestion:
     )
     def test_digest_covers_sorted_fields(self, text: bytes, same: bool):
         expected = hashlib.sha256(b'{"bins":8,"labels":["b","a"],"name":"r"}').digest()[:8]
-        asked = consent.question(json.loads(text))
-        assert (asked[:8] == expected) == same
-        assert asked[8:] == bytes((0, 0, 0, 1))
+        question = consent.question(json.loads(text))
+        assert (question[:8] == expected) == same
+        assert question[8:] == bytes((0, 0, 0, 1))
 
     @pytest.mark.parametrize(
         "fields",
@@ -437,7 +439,7 @@ class TestQuestion:
 
     @pytest.mark.parametrize("word", MECHANISMS)
     def test_does_not_depend_on_code_layout(self, word: str):
-        """All but views, which say what is asked of several readings together."""
+        """Covers all fields except views, which define questions about several readings together."""
         layout = dict.fromkeys(set(MECHANISMS[word].parameters) - {"views"}, 1)
         places = "consent.py, clients/js/question.js, reference_board.py and make_vectors.questions()"
         is_same = consent.question({"epsilon": 1} | layout) == consent.question({"epsilon": 1})
@@ -445,13 +447,13 @@ class TestQuestion:
 
 
 class TestButton:
-    """A board's button, whose pin is polled every 20 ms: 1 is up, 0 is down."""
+    """A board's button, whose pin is polled every 20 ms; 1 is up and 0 is down."""
 
     HELD = (*[1] * 3, *[0] * 200, 1)
 
     @pytest.fixture
     def attend(self, monkeypatch: pytest.MonkeyPatch) -> Any:
-        """Serve someone at a board for so many looks at its pin; returns the answers on the way."""
+        """Poll the board's pin and return the resulting answers."""
 
         class End(Exception):
             pass
@@ -482,16 +484,16 @@ class TestButton:
 
         return run
 
-    @pytest.mark.parametrize("asked", [None, True, False])
-    def test_changes_nothing_if_stuck_since_power_up(self, attend: Any, asked: bool | None):
+    @pytest.mark.parametrize("answer", [None, True, False])
+    def test_changes_nothing_if_stuck_since_power_up(self, attend: Any, answer: bool | None):
         client = board()
-        if asked is not None:
-            client.consent = asked
-        assert attend(client, [0] * 20_000) == [asked]
+        if answer is not None:
+            client.consent = answer
+        assert attend(client, [0] * 20_000) == [answer]
 
     def test_counts_only_after_a_release(self, attend: Any):
         assert attend(board(), [0] * 500 + [1] + [0] * 500) == [None, True]
-        assert attend(board(), [0] * 500, released=True) == [None, True]  # seen before a sleep
+        assert attend(board(), [0] * 500, released=True) == [None, True]  # noticed before a sleep
 
     def test_ignores_a_touch(self, attend: Any):
         assert attend(board(), [1, 0, 0, 0, 1] * 50) == [None]
@@ -513,8 +515,8 @@ class TestButton:
     def test_is_optional(self):
         client = board()
         client.consent = False
-        told = consent.attend(client, None, None, lambda: None)
-        assert told == "silent, as someone said no; with a yes it answers room_temp, door: yes() says it"
+        attended = consent.attend(client, None, None, lambda: None)
+        assert attended == "silent, as someone said no; with a yes it answers room_temp, door: yes() says it"
 
 
 class TestPreview:
@@ -522,19 +524,19 @@ class TestPreview:
         client = board()
         client.rng = NoDraws()
         before = dict(slots_of(client))
-        said = preview.preview(client, "room_temp", 21.4).split("\n")
+        lines = preview.preview(client, "room_temp", 21.4).split("\n")
         # e^1: 0.576 of the 1st 3 cells; 3^5 - 1 seeds with 3 cells each.
-        assert said == [
+        assert lines == [
             "room_temp: one of 726 codes, in 11 bytes.",
-            "242 codes speak for 21.4. One of these is sent with odds 1.3 to 1.",
+            "242 codes stand for 21.4. One of these is sent with odds 1.3 to 1.",
             "No code is more than 2.8 times as likely at one reading as at another.",
-            "One reading in 3 is reported, drawn before anything looks at it.",
+            "One reading in 3 is reported, chosen before anything looks at it.",
             "A report costs epsilon 1; 4 more reports left.",
-            "Nothing is sent: nobody at this board has said yes.",
+            "Nothing is sent: nobody at this board has opted in.",
         ]
         assert slots_of(client) == before
-        assert "a value drawn evenly" in preview.preview(client, "room_temp", None)
-        assert preview.preview(client, "door", True) == "door: nothing is asked yet."
+        assert "a uniformly drawn value" in preview.preview(client, "room_temp", None)
+        assert preview.preview(client, "door", True) == "door: there is no such experiment yet."
         with pytest.raises(SettingsError, match=r"^garage is not in the policy$"):
             preview.preview(client, "garage", True)
 
@@ -547,17 +549,17 @@ class TestPreview:
         reading = {"number": 1, "text": "1.2", "pair": ("1.2", True)}.get(SHAPES[shape]["type"], True)
         assert preview.preview(client, "door", reading).startswith("door: one of ")
 
-    def test_shows_odds_of_the_randomizer(self):
-        """Exact: what speaks for a reading is what that reading makes likelier than any other does."""
+    def test_shows_the_randomizers_odds(self):
+        """An output is evidence for the reading that makes it more likely than any other reading does."""
         client = board()
         exp = client._experiments["room_temp"]
-        made, other = (distribution(lambda rng, i=i: exp.randomize(i, rng)) for i in (53, 54))
-        least = min(made.values())
-        speak = [code for code, chance in made.items() if chance > least]
-        truth = sum(made[code] for code in speak)
+        first, other = (distribution(lambda rng, i=i: exp.randomize(i, rng)) for i in (53, 54))
+        least = min(first.values())
+        speak = [code for code, chance in first.items() if chance > least]
+        truth = sum(first[code] for code in speak)
         assert len(speak) == 242
         assert int(10 * truth / (1 - truth)) == 13
-        assert max(made[code] / other[code] for code in made) <= 2.8
+        assert max(first[code] / other[code] for code in first) <= 2.8
 
 
 class TestDisplay:

@@ -15,7 +15,7 @@ from folder_writes import assert_survives_power_cuts
 from hushmote.device.ldp_client import Client, LedgerError, LedgerExists, provision
 from hushmote.device.mqtt_reporter import Reporter
 
-TAKEN = "locked: storage failed: errno 11, another client uses this ledger"
+IN_USE = "locked: storage failed: errno 11, another client uses this ledger"
 BUDGET = 8
 TRIALS = 62
 EPSILON = 1_000_000
@@ -60,17 +60,17 @@ def test_racing_processes_never_exceed_budget(tmp_path: Path):
     ]
     try:
         assert [racer.stdout.readline() for racer in racers if racer.stdout] == ["ready\n"] * 2
-        made = []
+        reports = []
         for folder in folders:
             for racer in racers:
                 assert racer.stdin
                 racer.stdin.write(f"{folder}\n")
                 racer.stdin.flush()
-            made.append(sum(int(racer.stdout.readline()) for racer in racers if racer.stdout))
+            reports.append(sum(int(racer.stdout.readline()) for racer in racers if racer.stdout))
     finally:
         for racer in racers:
             racer.communicate()
-    assert made == [BUDGET] * TRIALS
+    assert reports == [BUDGET] * TRIALS
 
 
 @pytest.mark.slow
@@ -78,7 +78,7 @@ def test_second_client_is_locked_out_until_first_is_gone(folder: Path):
     first = boot(folder)
     assert first.report("e", True) is not None
     second = boot(folder)
-    assert second.status()["locked"] == TAKEN
+    assert second.status()["locked"] == IN_USE
     assert second.report("e", True) is None
     assert first.report("e", True) is not None
     del first, second
@@ -88,9 +88,9 @@ def test_second_client_is_locked_out_until_first_is_gone(folder: Path):
     assert third.status()["sum"] == 2 * EPSILON
 
 
-def test_reporter_shows_that_ledger_is_taken(folder: Path):
+def test_reporter_shows_ledger_in_use(folder: Path):
     clients = [Client(POLICY, str(folder), device_id="d", fleet="home") for _ in range(2)]
-    assert TAKEN in Reporter(clients[1], lambda: None).status()
+    assert IN_USE in Reporter(clients[1], lambda: None).status()
 
 
 def test_refuses_to_provision_ledger_in_use(folder: Path):
@@ -105,7 +105,7 @@ def test_provisioning_always_releases_its_lock(folder: Path):
     try:
         provision(str(folder), consent=True)
     except LedgerExists:
-        assert boot(folder).status()["locked"] is None  # as an application that starts for the first time
+        assert boot(folder).status()["locked"] is None  # like an application that starts for the first time
     provision(str(folder), replace=True, consent=True)
     assert boot(folder).status()["locked"] is None
 
@@ -121,13 +121,15 @@ def test_forked_process_spends_nothing(folder: Path):
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
-        made = client.report("e", True)
-        os.write(writing, b"spent" if made else str(client.status()["error"]).encode())
+        report = client.report("e", True)
+        os.write(writing, b"spent" if report else str(client.status()["error"]).encode())
         os._exit(0)
-    assert os.read(reading, 100) == b"storage failed: errno 1, a forked process has no client"
+    assert (
+        os.read(reading, 100) == b"storage failed: errno 1, a forked process cannot use its parent's client"
+    )
     assert os.waitpid(child, 0)[1] == 0
     os.close(reading)
     os.close(writing)
     assert client.report("e", True) is not None
-    assert boot(folder).status()["locked"] == TAKEN, "the child's end lets nothing go"
+    assert boot(folder).status()["locked"] == IN_USE, "the child's exit must not release the lock"
     assert client.status()["sum"] == EPSILON

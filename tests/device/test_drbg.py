@@ -1,6 +1,6 @@
-"""The random generator: known answers, an independent implementation, uniformity, and failing sources.
+"""The random generator: known answers, an independent implementation, uniformity and failing sources.
 
-test_vectors.py has what the two primitives draw from its bytes, rejections and reseeds included.
+test_vectors.py tests the two primitives' draws from its bytes, including rejections and reseeds.
 """
 
 import hashlib
@@ -24,7 +24,8 @@ KNOWN_SECOND_OUTPUT = "5248ba9dfb2272f6d6e2f83d38d3daa528994915dddd73601577a8f52
 
 class TestGenerator:
     def test_matches_known_answers(self):
-        # From the description, with sha256sum: key = SHA-256(00, 32 zeros, "seed"), then SHA-256(02, key).
+        # Computed with sha256sum from the description: key = SHA-256(00, 32 zeros, "seed"), then SHA-256(02,
+        # key).
         key = hashlib.sha256(bytes(33) + b"seed").digest()
         drbg = DRBG(b"seed")
         assert (
@@ -34,16 +35,16 @@ class TestGenerator:
         assert drbg.generate(40).hex() == KNOWN_SECOND_OUTPUT
 
     def test_later_state_does_not_reveal_earlier_draws(self):
-        # The state is one key, its successor's preimage is gone, and no byte that was drawn is left in it.
+        # The state is a single key; its preimage is gone, and no drawn byte remains in the state.
         drbg = DRBG(b"seed")
         before = drbg._key
-        drawn = [drbg.generate(32), drbg.generate(32)]
+        outputs = [drbg.generate(32), drbg.generate(32)]
         assert drbg._key == hashlib.sha256(b"\x01" + hashlib.sha256(b"\x01" + before).digest()).digest()
         assert vars(drbg).keys() == {"_key", "_pool"}
         assert drbg._pool == b""
         drbg.below(2**24)
-        assert len(drbg._pool) == 28, "the word that was drawn is no longer there"
-        assert drbg._key not in drawn
+        assert len(drbg._pool) == 28, "the drawn word must have been erased"
+        assert drbg._key not in outputs
 
     @settings(max_examples=60)
     @given(
@@ -89,9 +90,9 @@ class TestBernoulli:
 
     def test_is_true_only_below_threshold(self):
         for seed in (b"a", b"b", b"c"):
-            drawn = DRBG(seed)._bits()
-            assert not DRBG(seed).bernoulli(drawn)
-            assert DRBG(seed).bernoulli(drawn + 1)
+            bits = DRBG(seed)._bits()
+            assert not DRBG(seed).bernoulli(bits)
+            assert DRBG(seed).bernoulli(bits + 1)
 
     def test_is_certain_at_both_ends(self):
         drbg = DRBG(b"any")
@@ -99,7 +100,7 @@ class TestBernoulli:
 
 
 class TestLedgerSeed:
-    def test_two_clients_on_one_ledger_draw_differently(self):
+    def test_clients_sharing_a_ledger_draw_differently(self):
         storage = memory()
         provision(storage, consent=True)
         first, second = (Client(POLICY, storage, device_id="d")._drbg for _ in range(2))
@@ -194,11 +195,11 @@ class TestEntropySource:
         assert storage.slots == before
         assert client.status()["sum"] == 0
         assert client.outbox() == []
-        assert client.report("e", True) is not None, "a source that recovers is used again"
+        assert client.report("e", True) is not None, "a source that recovers must be used again"
 
-    def test_missing_urandom_gives_one_clear_line(self, monkeypatch):
+    def test_missing_urandom_gives_a_clear_line(self, monkeypatch):
         monkeypatch.delattr(ldp_client.os, "urandom")
-        with pytest.raises(EntropyError, match=r"^no os\.urandom in this firmware$"):
+        with pytest.raises(EntropyError, match=r"^this firmware has no os\.urandom$"):
             provision(memory(), consent=True)
 
     @pytest.mark.parametrize("period", [1, 2, 32, 93, 255, 352])

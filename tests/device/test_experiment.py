@@ -1,7 +1,6 @@
 """Experiment.parse and bucket: invalid experiments are refused with a reason, and no reading is lost.
 
-What vectors.json has of refused experiments, each with its reason, and of readings and their indices,
-test_vectors.py gives to the same client.
+test_vectors.py runs the same client on vectors.json's refused experiments and its readings and indices.
 """
 
 import hashlib
@@ -19,7 +18,7 @@ from hypothesis import strategies as st
 from hushmote.device import ldp_client
 from hushmote.device.ldp_client import ONE, Experiment, ExperimentRefused, LDPError
 
-# An experiment as it goes out to boards, byte for byte.
+# An experiment's exact bytes as sent to boards.
 ROOM_TEMP = (
     b'{"v":1, "name":"room_temp", "type":"number", "low":-20000, "high":50000, "bins":256,\n'
     b' "mechanism":"hh", "fanout":4, "cells":[4,3,3,3], "epsilon":1000000, "every":90,\n'
@@ -58,7 +57,7 @@ class TestDigest:
 
 
 INTEGER_FIELDS = [
-    # field, the experiment around it, least, most
+    # field, the experiment around it, minimum, maximum
     ("v", {}, 1, 1),
     ("epsilon", {}, 1_000, 16_000_000),
     ("every", {}, 1, 2**24),
@@ -102,7 +101,7 @@ class TestDerivedNumbers:
             assert level.threshold == int(ONE * math.e / (math.e + level.g - 1))
 
     @pytest.mark.parametrize(("bins", "code_bytes"), [(2, 1), (256, 1), (257, 2), (65_536, 2), (65_537, 3)])
-    def test_code_takes_fewest_whole_bytes(self, bins, code_bytes):
+    def test_code_uses_fewest_whole_bytes(self, bins, code_bytes):
         assert parse(**{**NUMBER, "bins": bins, "epsilon": 16_000_000}).code_bytes == code_bytes
 
     def test_levels_are_drawn_by_weight(self):
@@ -114,7 +113,7 @@ class TestDerivedNumbers:
         ("domain", "fanout", "height"),
         [(125, 5, 3), (126, 5, 4), (2097152, 8, 7), (2, 2, 1), (9, 9, 1), (3, 2, 2)],
     )
-    def test_level_count_is_smallest_that_covers_domain(self, domain, fanout, height):
+    def test_level_count_is_minimal_for_domain(self, domain, fanout, height):
         widths = [fanout ** (height - 1 - i) for i in range(height)]
         nodes = [-(-domain // w) for w in widths]
         cells = [n if n < 4 else 3 for n in nodes]
@@ -125,8 +124,8 @@ class TestDerivedNumbers:
             cells[-1] = 2  # 2**21 seeds of two cells
         exp = parse(**{**HH, "bins": domain, "fanout": fanout, "cells": cells, "epsilon": 8_000_000})
         assert [(level.domain, level.width) for level in exp.levels] == list(zip(nodes, widths, strict=True))
-        for wrong in (cells[:-1], [2, *cells]):
-            text = refusal(experiment_json(**{**HH, "bins": domain, "fanout": fanout, "cells": wrong}))
+        for bad_cells in (cells[:-1], [2, *cells]):
+            text = refusal(experiment_json(**{**HH, "bins": domain, "fanout": fanout, "cells": bad_cells}))
             assert text == f"cells must be a list of {height} integers from 2 to 16777216"
 
     def test_cost_of_a_report_follows_its_rule(self):
@@ -140,7 +139,7 @@ RR = experiment_json()
 
 
 def strict_loads(text):
-    """Parse JSON with the standard library, without the constants that RFC 8259 lacks."""
+    """Parse JSON with the standard library, rejecting constants that are not in RFC 8259."""
 
     def no_constant(name):
         raise ValueError(name)
@@ -214,7 +213,7 @@ class TestJson:
             "unclosed string",
         ],
     )
-    def test_rejects_payload_that_is_not_one_object(self, payload):
+    def test_rejects_payload_other_than_a_single_object(self, payload):
         assert refusal(payload) == "not a JSON object"
 
     @pytest.mark.parametrize("token", ["02", "00", "-01", "+1", "0x1", "1.", ".5", "None", "nan", "1-2"])
@@ -299,20 +298,20 @@ JSON_VALUES = st.recursive(
 
 class TestFields:
     @pytest.mark.parametrize(
-        ("field", "around", "least", "most"), INTEGER_FIELDS, ids=[field for field, *_ in INTEGER_FIELDS]
+        ("field", "around", "minimum", "maximum"), INTEGER_FIELDS, ids=[field for field, *_ in INTEGER_FIELDS]
     )
-    def test_accepts_integers_only_in_their_range(self, field, around, least, most):
+    def test_accepts_integers_only_in_their_range(self, field, around, minimum, maximum):
         safe = {"epsilon": 8_000_000} if field != "epsilon" else {}
-        for value in (least, most):
+        for value in (minimum, maximum):
             parse(**{**safe, **around, field: value})
-        for value in (least - 1, most + 1, -(10**30), 10**30, *NOT_INTEGERS):
+        for value in (minimum - 1, maximum + 1, -(10**30), 10**30, *NOT_INTEGERS):
             text = refusal(experiment_json(**{**safe, **around, field: value}))
             assert field in text or "low must be less" in text or f"cells: {value} must be" in text
 
     @pytest.mark.parametrize(
-        ("field", "around", "least", "most"), INTEGER_FIELDS, ids=[field for field, *_ in INTEGER_FIELDS]
+        ("field", "around", "minimum", "maximum"), INTEGER_FIELDS, ids=[field for field, *_ in INTEGER_FIELDS]
     )
-    def test_rejects_nan_infinity_and_floats(self, field, around, least, most):
+    def test_rejects_nan_infinity_and_floats(self, field, around, minimum, maximum):
         for token in (b"NaN", b"Infinity", b"-Infinity", b"1e400", b"1E0", b"10.0", b"-2e12", b"9" * 300):
             payload = experiment_json(**{**around, field: 987_654}).replace(b"987654", token)
             assert token in payload
@@ -343,9 +342,9 @@ class TestFields:
             "boolean",
         ],
     )
-    def test_rejects_labels_that_are_not_distinct_strings(self, labels):
+    def test_requires_distinct_strings_as_labels(self, labels):
         text = refusal(experiment_json(**{**CHOICE, "labels": labels}))
-        assert text == "labels must be different, of 1 to 64 characters"
+        assert text == "labels must differ and have 1 to 64 characters"
 
     def test_accepts_only_primes_up_to_256_as_g(self):
         # Above 256 every hash has at least two digits and so more than 2**24 codes.
@@ -406,18 +405,17 @@ class TestBucket:
         assert 0 <= index < bins
         if isinstance(value, int) or abs(value) < 1e9:
             milli = Fraction(value) * 1000
-            slack = (
-                Fraction(3, 4) if isinstance(value, float) else 0
-            )  # half a milli-unit and double precision
+            # Half a milli-unit and double precision.
+            slack = Fraction(3, 4) if isinstance(value, float) else 0
             ideal = [min(max((milli - low + s) * bins / (high - low), 0), bins - 1) for s in (-slack, slack)]
             assert math.floor(ideal[0]) <= index <= math.floor(ideal[1])
 
     @pytest.mark.parametrize(
         ("around", "values", "want"),
         [
-            ({}, ["True", b"1", 1.0, 0.0, math.inf, [1], (), {}, object()], "e takes a bool or None"),
-            (CHOICE, [b"a", 0, True, 1.5, math.inf, ["a"], object()], "e takes a choice or None"),
-            (NUMBER, ["21.4", b"21", True, False, [21], 1j, object()], "e takes a number or None"),
+            ({}, ["True", b"1", 1.0, 0.0, math.inf, [1], (), {}, object()], "e must be a bool or None"),
+            (CHOICE, [b"a", 0, True, 1.5, math.inf, ["a"], object()], "e must be a choice or None"),
+            (NUMBER, ["21.4", b"21", True, False, [21], 1j, object()], "e must be a number or None"),
         ],
         ids=["bool", "choice", "number"],
     )
@@ -430,7 +428,7 @@ class TestBucket:
 
 
 class TestErrors:
-    def test_share_one_base_class(self):
+    def test_have_a_common_base_class(self):
         errors = [e for e in vars(ldp_client).values() if isinstance(e, type) and issubclass(e, Exception)]
         assert len(errors) >= 6
         assert all(issubclass(e, LDPError) for e in errors)
@@ -476,9 +474,12 @@ class TestMissing:
     @pytest.mark.parametrize(
         ("around", "text"),
         [
-            ({}, "rr is for two values"),
-            (NUMBER | {"mechanism": "sw", "reach": 3}, "sw cannot have missing"),
-            ({"type": "text", "salt": "s", "slots": 8, "mechanism": "grr"}, "a text cannot have missing"),
+            ({}, "rr requires two values"),
+            (NUMBER | {"mechanism": "sw", "reach": 3}, "sw does not support missing readings"),
+            (
+                {"type": "text", "salt": "s", "slots": 8, "mechanism": "grr"},
+                "a text does not support missing readings",
+            ),
         ],
         ids=["rr", "sw", "text"],
     )
@@ -503,4 +504,6 @@ class TestMissing:
             rng = Counter()
             exp.randomize(exp.bucket(value), rng)
             counts.add(rng.draws)
-        assert counts == {3}  # the level, the truth, another cell: the top level is answered directly
+        assert counts == {
+            3
+        }  # draws: the level, truth or lie, and another cell; the top level is answered directly

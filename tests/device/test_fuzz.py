@@ -1,7 +1,7 @@
-"""Arbitrary input: only documented exceptions, no hang, and nothing invalid is accepted.
+"""Arbitrary input raises only documented exceptions, never hangs, and is never accepted if invalid.
 
-Hypothesis makes the choices of support/fuzz_inputs.py, so that what fails is shrunk to the smallest input.
-The long form, benchmarks/fuzz.py, makes millions.
+Hypothesis makes the draws in support/fuzz_inputs.py and shrinks a failure to the smallest input. The long
+form, benchmarks/fuzz.py, makes millions.
 """
 
 from random import Random
@@ -26,9 +26,9 @@ def test_raises_only_documented_exceptions(target, examples):
     @settings(max_examples=examples, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
     @given(st.randoms(use_true_random=False))
     def check(rng):
-        made = target.make(rng)
+        fuzz_input = target.make(rng)
         with fuzz.no_hang():
-            target.check(made)
+            target.check(fuzz_input)
 
     check()
 

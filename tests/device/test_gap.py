@@ -1,4 +1,4 @@
-"""Precomputed gaps: exactly the distribution of a draw at each call, over every branch of the code."""
+"""Precomputed gaps have exactly the distribution of a draw at each call, over every branch of the code."""
 
 import itertools
 from fractions import Fraction
@@ -47,16 +47,16 @@ def independent(every: tuple[int, ...], calls: int) -> dict[Calls, Fraction]:
     ids=["1", "2", "5", "2 and 3", "3 and 1", "2, 2 and 3"],
 )
 def test_gap_matches_distribution_of_independent_draws(every: tuple[int, ...]):
-    most = 4 if len(every) < 3 else 3
+    max_calls = 4 if len(every) < 3 else 3
     law: dict[Any, Fraction] = {}
-    for course, chance in independent(every, most).items():
+    for course, chance in independent(every, max_calls).items():
         first = next((i for i, names in enumerate(course) if names), None)
-        gap_and_names = (most, ()) if first is None else (first + 1, course[first])
+        gap_and_names = (max_calls, ()) if first is None else (first + 1, course[first])
         law[gap_and_names] = law.get(gap_and_names, Fraction(0)) + chance
 
     def run(rng: Any) -> Any:
-        calls, drawn = gap.draw(board(every, rng), most)
-        return calls, tuple(sorted(drawn))
+        calls, reporting = gap.draw(board(every, rng), max_calls)
+        return calls, tuple(sorted(reporting))
 
     assert distribution(run) == law
 
@@ -67,31 +67,31 @@ def test_gap_matches_distribution_of_independent_draws(every: tuple[int, ...]):
     ids=["3 in gaps of 2", "2 and 3 in gaps of 4", "2 and 3 in gaps of 1"],
 )
 def test_reports_after_gaps_match_independent_draws(every: tuple[int, ...], limit: int):
-    """Gap after gap over a few calls; the last one is cut, as a refresh or a power cut would."""
+    """Draw several gaps over a few calls; the last is cut short, as by a refresh or power cut."""
     calls = 4 - len(every)
 
     def run(rng: Any) -> Any:
         client = board(every, rng)
         course: list[tuple[str, ...]] = []
         while len(course) < calls:
-            first, drawn = gap.draw(client, min(limit, calls - len(course)))
+            first, reporting = gap.draw(client, min(limit, calls - len(course)))
             course += [()] * (first - 1)
-            made = {name: client.report(name, None, drawn[name]) for name in drawn}
-            assert all(made.values())
-            course.append(tuple(sorted(made)))
+            reports = {name: client.report(name, None, reporting[name]) for name in reporting}
+            assert all(reports.values())
+            course.append(tuple(sorted(reports)))
         return tuple(course)
 
     assert distribution(run) == independent(every, calls)
 
 
-def test_draw_is_valid_only_for_its_own_version():
+def test_draw_is_valid_only_for_its_version():
     def run(rng: Any) -> Any:
         client = board((2,), rng)
-        _, drawn = gap.draw(client, 1)
-        if not drawn:
+        _, reporting = gap.draw(client, 1)
+        if not reporting:
             return "silent"
         client.enroll(experiment_json(name="e", every=5))
-        return client.report("e", True, drawn=drawn["e"]) is not None
+        return client.report("e", True, drawn=reporting["e"]) is not None
 
     assert distribution(run) == {
         "silent": Fraction(1, 2),
@@ -103,10 +103,10 @@ def test_draw_is_valid_only_for_its_own_version():
 def test_draw_never_exceeds_budget():
     client = board((2**24,), cap=2_000_000)
     digest = client._experiments["e"].digest
-    made = [client.report("e", True, digest) for _ in range(5)]
-    assert [report is not None for report in made] == [True, True, False, False, False]
+    reports = [client.report("e", True, digest) for _ in range(5)]
+    assert [report is not None for report in reports] == [True, True, False, False, False]
     client.enroll(experiment_json(name="e", budget={"rule": "sum", "cap": 2_000_000}))
-    assert gap.draw(client, 9) == (9, {})  # every = 1 wakes no board once all is spent
+    assert gap.draw(client, 9) == (9, {})  # every = 1 never wakes a board after the budget is spent
 
 
 @pytest.mark.parametrize("consent", [None, False])
@@ -118,13 +118,13 @@ def test_draws_nothing_before_opt_in(consent: Any):
 def test_draws_nothing_within_another_call():
     class Calls:
         def below(self, n: int) -> int:
-            drawn.append(gap.draw(client, 9))
+            reporting.append(gap.draw(client, 9))
             return 0
 
         bernoulli = below
 
-    drawn: list[Any] = []
+    reporting: list[Any] = []
     client = board((2,), Calls())
     assert client.report("e", True) is not None
-    assert set(map(str, drawn)) == {"(0, {})"}
+    assert set(map(str, reporting)) == {"(0, {})"}
     assert gap.draw(client, 9) == (1, {"e": client._experiments["e"].digest})

@@ -1,7 +1,7 @@
-"""device/main.py on real MicroPython with provisioned settings, at a fleet's real broker.
+"""device/main.py on real MicroPython with provisioned settings and a fleet's real broker.
 
-The runtime has Debian's mbedTLS. Its memory is not the garbage-collected heap but the C library's, so
-benchmarks/tls_memory.py measures it there.
+The runtime has Debian's mbedTLS. It allocates memory from the C library rather than the garbage-collected
+heap, so benchmarks/tls_memory.py measures it there.
 """
 
 import contextlib
@@ -42,9 +42,9 @@ def experiment() -> bytes:
 
 
 class Fleet:
-    """A fleet's folder with its broker, a store, and an aggregator that came in with its certificate.
+    """A fleet folder with its broker, a store, and an aggregator that logs in with its certificate.
 
-    runtime: the command of its boards; umqtt: the folder of their umqtt.simple 1.3.4.
+    runtime: the boards' MicroPython command; umqtt: the folder with their umqtt.simple 1.3.4.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Fleet:
         self._umqtt = umqtt
 
     def settings(self, device: str, host: str = "localhost", *, login: bool = False, **changes) -> Path:
-        """Write the settings of `hushmote provision device --folder`, with `changes` made afterwards."""
+        """Write the settings of `hushmote provision device --folder` with `changes` applied."""
         folder = self.folder
         path = provision.settings_path(device, folder.path / "devices")
         password = folder.issue_login(device) if login else None
@@ -84,9 +84,9 @@ class Fleet:
         return master_key.load_keys(self.folder.master_file(), signing=self.folder.signing_file())
 
     def board(self, settings: Path, make: bool = True, bundled: bool = False) -> dict:
-        """One wake-up of a board: what its reporter says afterwards."""
+        """Run one wake-up of a board and return its reporter's status."""
         umqtt = DEVICE if bundled else self._umqtt
-        done = subprocess.run(
+        process = subprocess.run(
             [*self._runtime, str(SCRIPT), str(settings), "1" if make else ""],
             env={**os.environ, "MICROPYPATH": f"{umqtt}:{DEVICE}"},
             capture_output=True,
@@ -94,23 +94,23 @@ class Fleet:
             timeout=600,
             check=False,
         )
-        assert done.stdout.startswith("{"), done.stdout + done.stderr
-        return json.loads(done.stdout.splitlines()[0])
+        assert process.stdout.startswith("{"), process.stdout + process.stderr
+        return json.loads(process.stdout.splitlines()[0])
 
     @contextlib.contextmanager
     def aggregator(self):
         """Run an aggregator as `hushmote serve` does, with the folder's certificate and master keys."""
-        own = self.folder.path / "aggregator/aggregator_1.pem"
+        certificate = self.folder.path / "aggregator/aggregator_1.pem"
         aggregator = Aggregator(
             self.store,
             BrokerAddress("localhost", self.folder.fleet.port),
             Counting(fleet_keys=self.fleet_keys(), batch_s=0.1),
-            tls=client_context(self.folder.path / "aggregator/ca.pem", own, own),
+            tls=client_context(self.folder.path / "aggregator/ca.pem", certificate, certificate),
         )
         with in_thread(aggregator):
             yield aggregator
 
-    def counted(self) -> int:
+    def report_count(self) -> int:
         digest = ldp_client.Experiment.parse(experiment()).digest
         return int(self.store.histogram(self.folder.fleet.fleet, digest).sum())
 
@@ -127,7 +127,7 @@ def umqtt() -> Path:
 
 @contextlib.contextmanager
 def whole_fleet(path: Path, runtime: tuple[str, ...], umqtt: Path):
-    """Run a fleet: its folder, its broker, and a store with one experiment."""
+    """Run a fleet with its folder, its broker, and a store with one experiment."""
     folder = make_fleet(path / "folder", passwords=True)
     with running(folder) as broker, Store(f"sqlite:///{path}/store.sqlite") as store:
         ask_fleet(store, folder.fleet.fleet, experiment(), keyed=True)
@@ -152,23 +152,23 @@ class TestReports:
         ("host", "bundled"), [("localhost", False), ("127.0.0.1", False), ("localhost", True)]
     )
     def test_are_counted_over_tls_with_certificate(self, fleet: Fleet, host: str, bundled: bool):
-        before = fleet.counted()
+        before = fleet.report_count()
         name = f"board-{host.replace('.', '-')}-{'1-8' if bundled else '1-3'}"
-        said = fleet.board(fleet.settings(name, host), bundled=bundled)
-        assert said["error"] is None
-        assert (said["sent"], said["waiting"], said["state"]) == (1, 0, "reporting")
-        until(lambda: fleet.counted() == before + 1, "the report is counted")
+        output = fleet.board(fleet.settings(name, host), bundled=bundled)
+        assert output["error"] is None
+        assert (output["sent"], output["waiting"], output["state"]) == (1, 0, "reporting")
+        until(lambda: fleet.report_count() == before + 1, "the report is counted")
 
     def test_are_counted_over_tls_with_login(self, fleet: Fleet):
-        before = fleet.counted()
+        before = fleet.report_count()
         path = fleet.settings("login", login=True)
         fleet.broker.reload()
         assert fleet.board(path)["sent"] == 1
-        until(lambda: fleet.counted() == before + 1, "the report is counted")
-        wrong = fleet.settings("login2", login=True, mqtt_password="0" * 40)
-        said = fleet.board(wrong)
-        assert said["sent"] == 0
-        assert said["error"] == "the broker does not authorize this client"
+        until(lambda: fleet.report_count() == before + 1, "the report is counted")
+        settings = fleet.settings("login2", login=True, mqtt_password="0" * 40)
+        output = fleet.board(settings)
+        assert output["sent"] == 0
+        assert output["error"] == "the broker does not authorize this client"
 
 
 class TestRefusal:
@@ -177,34 +177,36 @@ class TestRefusal:
         revoked = fleet.settings("gone")
         fleet.folder.revoke(["gone"], now_utc())
         fleet.broker.reload()
-        no_trust = "the broker is refused: The certificate is not correctly signed by the trusted CA"
-        not_let_in = "the broker refuses this board's certificate, or wants one"
+        no_trust = (
+            "the broker's certificate was rejected: The certificate is not correctly signed by the trusted CA"
+        )
+        not_let_in = "the broker rejects this board's certificate, or requires one"
 
-        def error(path: Path, again: int = 20) -> str:
+        def error(path: Path, attempts: int = 20) -> str:
             """Return the board's error; TCP drops the broker's last bytes if the board is still writing."""
-            said = fleet.board(path)
-            assert said["sent"] == 0
-            dropped = said["error"] == "the broker closed the connection"
-            return error(path, again - 1) if dropped and again else said["error"]
+            output = fleet.board(path)
+            assert output["sent"] == 0
+            dropped = output["error"] == "the broker closed the connection"
+            return error(path, attempts - 1) if dropped and attempts else output["error"]
 
         assert error(fleet.settings("strange", mqtt_ca=strange_ca)) == no_trust
         assert error(fleet.settings("bare", mqtt_cert=None, mqtt_key=None)) == not_let_in
         assert error(revoked) == not_let_in
-        said = fleet.board(fleet.settings("misled", "127.0.0.2"))
-        assert said["sent"] == 0
-        assert "does not match with the expected CN" in said["error"]
+        output = fleet.board(fleet.settings("misled", "127.0.0.2"))
+        assert output["sent"] == 0
+        assert "does not match with the expected CN" in output["error"]
 
     def test_board_certificate_cannot_impersonate_broker(self, fleet: Fleet):
         pem = fleet.folder.path / "thief.pem"
         pem.write_bytes(fleet.folder.issue_device("thief", now_utc()).to_pem())
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(pem)
-        heard: list[bytes] = []
+        received: list[bytes] = []
 
         def pose(listener: socket.socket) -> None:
             connection, _ = listener.accept()
             try:
-                heard.append(context.wrap_socket(connection, server_side=True).recv(100))
+                received.append(context.wrap_socket(connection, server_side=True).recv(100))
             except OSError:
                 connection.close()
 
@@ -212,19 +214,21 @@ class TestRefusal:
             thread = threading.Thread(target=pose, args=(listener,), daemon=True)
             thread.start()
             port = listener.getsockname()[1]
-            said = fleet.board(fleet.settings("misled2", mqtt_port=port))
+            output = fleet.board(fleet.settings("misled2", mqtt_port=port))
             thread.join(20)
-        assert said["sent"] == 0
-        assert "Usage does not match the extendedKeyUsage" in said["error"]
-        assert heard == []
+        assert output["sent"] == 0
+        assert "Usage does not match the extendedKeyUsage" in output["error"]
+        assert received == []
 
     def test_certificate_without_key_gives_hint(self, fleet: Fleet):
-        said = fleet.board(fleet.settings("half", mqtt_key=None))
-        assert said == {"person": "mqtt_cert and mqtt_key are no pair: flash what `hushmote provision` wrote"}
+        output = fleet.board(fleet.settings("half", mqtt_key=None))
+        assert output == {
+            "person": "mqtt_cert and mqtt_key do not match: flash what `hushmote provision` wrote"
+        }
 
 
 class TestRotation:
-    def test_of_ca_serves_old_boards_until_finish(self, own_fleet: Fleet):
+    def test_rotated_ca_serves_old_boards_until_finish(self, own_fleet: Fleet):
         fleet, folder = own_fleet, own_fleet.folder
         old_aggregator = tls_context(folder, folder.path / "aggregator/aggregator_1.pem")
         old = fleet.settings("old")
@@ -240,7 +244,7 @@ class TestRotation:
         assert fleet.board(new, make=False)["error"] is None
         assert "not correctly signed" in fleet.board(old, make=False)["error"]
 
-    def test_of_master_key_counts_reports_under_either_key(self, own_fleet: Fleet, tmp_path: Path):
+    def test_rotated_master_key_counts_under_either_key(self, own_fleet: Fleet, tmp_path: Path):
         exp = ldp_client.Experiment.parse(experiment())
         fleet, folder = own_fleet, own_fleet.folder
         old, renewed = fleet.settings("old"), fleet.settings("renewed")
@@ -263,17 +267,17 @@ class TestRotation:
         with fleet.aggregator():
             for count, board in enumerate((old, renewed), 1):
                 assert fleet.board(board)["sent"] == 1
-                until(lambda count=count: fleet.counted() == count, f"{board} is counted")
+                until(lambda count=count: fleet.report_count() == count, f"{board} is counted")
             deliver("waited")
-            until(lambda: fleet.counted() == 3, "a report that had waited is counted")
+            until(lambda: fleet.report_count() == 3, "the queued report is counted")
         rotation.finish_master(folder)
         with fleet.aggregator() as aggregator:
             deliver("late")
-            until(lambda: aggregator.counters.rejected, "a report under the old key is judged")
+            until(lambda: aggregator.counters.rejected, "the report under the old key is rejected or counted")
             assert dict(aggregator.counters.rejected) == {"bad tag": 1}
-        assert fleet.counted() == 3
+        assert fleet.report_count() == 3
 
-    def test_of_signing_key_requires_renewed_settings(self, own_fleet: Fleet):
+    def test_rotated_signing_key_requires_renewed_settings(self, own_fleet: Fleet):
         """The first new key comes from upgrading an older fleet."""
         fleet, path = own_fleet, own_fleet.folder.path / "aggregator/master.key"
         signing = own_fleet.folder.path / "authority/signing.key"
@@ -281,23 +285,23 @@ class TestRotation:
         path.write_text(path.read_text().splitlines()[0] + "\n")
         with pytest.raises(keys.MasterKeyError, match="provision upgrade"), fleet.aggregator():
             pass
-        path.write_text(path.read_text() + "signing:" + "11" * 32 + "\n")  # what the board on the table has
+        path.write_text(path.read_text() + "signing:" + "11" * 32 + "\n")  # the key that the board has
         board = fleet.settings("k3f9")
         path.write_text(path.read_text().splitlines()[0] + "\n")
         rotation.upgrade(path, [], signing)
         with fleet.aggregator():
-            said = fleet.board(board)
-            assert (said["sent"], said["state"]) == (0, "refused")
+            output = fleet.board(board)
+            assert (output["sent"], output["state"]) == (0, "refused")
             rotation.upgrade(path, [board], signing)
             assert fleet.board(board)["sent"] == 1
-            until(lambda: fleet.counted() == 1, "its report is counted")
+            until(lambda: fleet.report_count() == 1, "its report is counted")
 
         board = fleet.settings("m4g2")
         rotation.rotate_signing(fleet.folder)
         with fleet.aggregator():
-            said = fleet.board(board)
-            assert (said["sent"], said["state"]) == (0, "refused")
+            output = fleet.board(board)
+            assert (output["sent"], output["state"]) == (0, "refused")
             after = master_key.load_keys(fleet.folder.master_file())
             rotation.renew(fleet.folder, board, after, now_utc())
             assert fleet.board(board)["sent"] == 1
-            until(lambda: fleet.counted() == 2, "its report is counted")
+            until(lambda: fleet.report_count() == 2, "its report is counted")

@@ -1,4 +1,4 @@
-"""Experiments stored in flash: signed ones are verified once, none comes back, damaged files are ignored."""
+"""Experiments in flash: they are verified once, withdrawn ones stay away, damaged files are ignored."""
 
 import os
 from pathlib import Path
@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def verified(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """Every signature that a client has verified."""
+    """Collect every signature that a client verifies."""
     seen: list[bytes] = []
     verify = ldp_p256.verify
 
@@ -74,18 +74,18 @@ class TestFile:
     def test_ignores_truncated_or_changed_file(self, folder: Path):
         start(folder).take("room_temp", signed(5))
         path = folder / "room_temp"
-        whole = path.read_bytes()
-        for size in range(len(whole)):
-            path.write_bytes(whole[:size])
+        content = path.read_bytes()
+        for size in range(len(content)):
+            path.write_bytes(content[:size])
             assert start(folder).digests == {}
-        for at in range(0, len(whole), 7):
-            path.write_bytes(whole[:at] + bytes((whole[at] ^ 1,)) + whole[at + 1 :])
-            kept = start(folder)
-            assert (kept.digests, kept._client.serials) == ({}, {})
-        path.write_bytes(whole)
+        for at in range(0, len(content), 7):
+            path.write_bytes(content[:at] + bytes((content[at] ^ 1,)) + content[at + 1 :])
+            experiments = start(folder)
+            assert (experiments.digests, experiments._client.serials) == ({}, {})
+        path.write_bytes(content)
         assert start(folder).digests
 
-    def test_ignores_file_of_another_fleet_or_experiment(self, folder: Path):
+    def test_ignores_another_fleets_or_experiments_file(self, folder: Path):
         start(folder).take("room_temp", signed(5))
         assert start(folder, fleet="other").digests == {}
         assert start(folder, key=OTHER).digests == {}
@@ -95,38 +95,38 @@ class TestFile:
 
     def test_full_flash_is_shown_and_experiment_runs_until_restart(self, folder: Path):
         folder.write_text("a file where the folder should be")
-        kept = start(folder)
-        kept.take("room_temp", signed(5))
-        assert states(kept) == ["reporting", "absent"]
-        assert kept.fault is not None
-        assert kept.fault.startswith("experiments cannot be kept: errno")
+        experiments = start(folder)
+        experiments.take("room_temp", signed(5))
+        assert states(experiments) == ["reporting", "absent"]
+        assert experiments.fault is not None
+        assert experiments.fault.startswith("cannot store experiments: errno")
         assert start(folder).digests == {}
         folder.unlink()
-        kept.take("room_temp", signed(5))  # when it comes again, and there is room
-        assert kept.fault is None
+        experiments.take("room_temp", signed(5))  # delivered again when there is room
+        assert experiments.fault is None
         assert states(start(folder)) == ["reporting", "absent"]
 
     def test_stores_nothing_without_folder(self):
-        kept = start(None)
-        kept.take("room_temp", signed(5))
-        kept.take("room_temp", withdrawn(6))
-        assert kept.fault is None
-        assert states(kept) == ["absent", "absent"]
+        experiments = start(None)
+        experiments.take("room_temp", signed(5))
+        experiments.take("room_temp", withdrawn(6))
+        assert experiments.fault is None
+        assert states(experiments) == ["absent", "absent"]
 
 
 class TestExperiment:
     def test_survives_restart_and_is_verified_once(self, folder: Path, verified: list[bytes]):
-        kept = start(folder)
-        kept.take("room_temp", signed(5))
-        kept.take("room_temp", signed(5))
+        experiments = start(folder)
+        experiments.take("room_temp", signed(5))
+        experiments.take("room_temp", signed(5))
         assert len(verified) == 1
-        again = start(folder)
-        assert states(again) == ["reporting", "absent"]
-        assert again._client.serials == {"room_temp": 5}
-        assert again._client.report("room_temp", True) is not None
-        again.take("room_temp", signed(5))  # the broker repeats it
+        restarted = start(folder)
+        assert states(restarted) == ["reporting", "absent"]
+        assert restarted._client.serials == {"room_temp": 5}
+        assert restarted._client.report("room_temp", True) is not None
+        restarted.take("room_temp", signed(5))  # the broker repeats it
         assert len(verified) == 1
-        again.take("room_temp", signed(6))
+        restarted.take("room_temp", signed(6))
         assert len(verified) == 2
         assert start(folder)._client.serials == {"room_temp": 6}
 
@@ -138,44 +138,44 @@ class TestExperiment:
         monkeypatch.setattr(ldp_client.Experiment, "parse", lambda body: parsed.append(body) or parse(body))
         start(folder).take("room_temp", signed(5))
         assert len(parsed) == 1
-        kept = start(folder)
+        experiments = start(folder)
         parsed.clear()
         (folder / "room_temp").unlink()
-        kept.take("room_temp", signed(5))
+        experiments.take("room_temp", signed(5))
         assert parsed == []
         assert not (folder / "room_temp").exists()
 
     def test_older_version_is_refused_after_restart(self, folder: Path):
         start(folder).take("room_temp", signed(6, epsilon=2_000_000))
-        kept = start(folder)
+        experiments = start(folder)
         with pytest.raises(ExperimentRefused, match="newer"):
-            kept.take("room_temp", signed(5))
-        kept.take("room_temp", signed(6, epsilon=2_000_000))  # the newer one, again
-        line = kept._client.status()["experiments"]["room_temp"]
+            experiments.take("room_temp", signed(5))
+        experiments.take("room_temp", signed(6, epsilon=2_000_000))  # the newer version, repeated
+        line = experiments._client.status()["experiments"]["room_temp"]
         assert (line["epsilon"], line["reason"]) == (2_000_000, None)
 
     def test_clearing_keyed_topic_changes_nothing(self, folder: Path, verified: list[bytes]):
-        kept = start(folder)
-        kept.take("room_temp", signed(5))
-        whole = (folder / "room_temp").read_bytes()
+        experiments = start(folder)
+        experiments.take("room_temp", signed(5))
+        content = (folder / "room_temp").read_bytes()
         (folder / "room_temp").unlink()
         for _ in range(3):
             with pytest.raises(ExperimentRefused):
-                kept.take("room_temp", b"")
-            kept.absent("room_temp")  # after a reconnect: the broker repeats nothing
-            kept.take("room_temp", signed(5))
-        assert states(kept) == ["reporting", "absent"]
+                experiments.take("room_temp", b"")
+            experiments.absent("room_temp")  # after a reconnect, the broker repeats nothing
+            experiments.take("room_temp", signed(5))
+        assert states(experiments) == ["reporting", "absent"]
         assert len(verified) == 1
         assert not (folder / "room_temp").exists()
-        (folder / "room_temp").write_bytes(whole)
-        for wrong in (withdrawn(6, key=OTHER), b"\x00", withdrawn(6)[:-1]):
+        (folder / "room_temp").write_bytes(content)
+        for message in (withdrawn(6, key=OTHER), b"\x00", withdrawn(6)[:-1]):
             with pytest.raises(ExperimentRefused, match="signature"):
-                kept.take("room_temp", wrong)
-        assert states(start(folder)) == states(kept) == ["reporting", "absent"]
+                experiments.take("room_temp", message)
+        assert states(start(folder)) == states(experiments) == ["reporting", "absent"]
 
     def test_forgery_changes_nothing(self, folder: Path):
-        kept = start(folder)
-        kept.take("room_temp", signed(5))
+        experiments = start(folder)
+        experiments.take("room_temp", signed(5))
         before = (folder / "room_temp").read_bytes()
         for payload in (
             signed(9, key=OTHER),
@@ -185,16 +185,16 @@ class TestExperiment:
             b"[" * 1100,
         ):
             with pytest.raises(ExperimentRefused):
-                kept.take("room_temp", payload)
-        with pytest.raises(ExperimentRefused, match="it calls itself door_open"):
-            kept.take("room_temp", signed(9, "door_open"))
+                experiments.take("room_temp", payload)
+        with pytest.raises(ExperimentRefused, match="its name is door_open"):
+            experiments.take("room_temp", signed(9, "door_open"))
         assert (folder / "room_temp").read_bytes() == before
-        assert states(kept) == ["reporting", "absent"]
+        assert states(experiments) == ["reporting", "absent"]
 
     def test_ends_when_policy_no_longer_allows_it(self, folder: Path):
-        kept = start(folder)
-        kept.take("room_temp", signed(5))
-        kept.take("door_open", signed(6, "door_open"))
+        experiments = start(folder)
+        experiments.take("room_temp", signed(5))
+        experiments.take("door_open", signed(6, "door_open"))
         strict = start(folder, epsilon=500_000)
         assert states(strict) == ["refused", "refused"]
         assert strict.digests == {}
@@ -203,20 +203,20 @@ class TestExperiment:
 
     def test_open_fleet_erases_withdrawn_experiment(self, folder: Path):
         start(folder, None).take("room_temp", experiment_json(name="room_temp"))
-        kept = start(folder, None)
-        assert states(kept) == ["reporting", "absent"]
-        kept.take("room_temp", b"")
+        experiments = start(folder, None)
+        assert states(experiments) == ["reporting", "absent"]
+        experiments.take("room_temp", b"")
         assert os.listdir(folder) == []
-        kept.take("room_temp", experiment_json(name="room_temp"))
-        kept.absent("room_temp")
+        experiments.take("room_temp", experiment_json(name="room_temp"))
+        experiments.absent("room_temp")
         assert os.listdir(folder) == []
-        assert states(kept) == states(start(folder, None)) == ["absent", "absent"]
+        assert states(experiments) == states(start(folder, None)) == ["absent", "absent"]
 
-    def test_absence_keeps_what_the_application_enrolled(self, folder: Path):
-        kept = start(folder, None)
-        kept._client.enroll(experiment_json(name="room_temp"))
-        kept.absent("room_temp")
-        assert states(kept) == ["reporting", "absent"]
+    def test_absence_keeps_application_enrolments(self, folder: Path):
+        experiments = start(folder, None)
+        experiments._client.enroll(experiment_json(name="room_temp"))
+        experiments.absent("room_temp")
+        assert states(experiments) == ["reporting", "absent"]
 
     def test_rejects_deeply_nested_name_without_formatting_it(self, folder: Path):
         deep: Any = "a"
@@ -227,41 +227,41 @@ class TestExperiment:
 
 
 class TestWithdrawal:
-    def test_outlasts_replay_of_experiment(self, folder: Path):
+    def test_outlasts_replayed_experiment(self, folder: Path):
         start(folder).take("room_temp", signed(5))
-        start(folder).take("room_temp", withdrawn(6))  # the board was away meanwhile
-        kept = start(folder)
-        assert states(kept) == ["absent", "absent"]
-        assert kept.digests == {}
+        start(folder).take("room_temp", withdrawn(6))  # the board was offline in the meantime
+        experiments = start(folder)
+        assert states(experiments) == ["absent", "absent"]
+        assert experiments.digests == {}
         with pytest.raises(ExperimentRefused, match="newer"):
-            kept.take("room_temp", signed(5))
-        kept.take("room_temp", signed(7))
-        assert states(kept) == ["reporting", "absent"]
+            experiments.take("room_temp", signed(5))
+        experiments.take("room_temp", signed(7))
+        assert states(experiments) == ["reporting", "absent"]
         with pytest.raises(ExperimentRefused, match="newer"):
-            kept.take("room_temp", withdrawn(6))
+            experiments.take("room_temp", withdrawn(6))
         assert states(start(folder)) == ["reporting", "absent"]
 
     def test_is_neither_verified_nor_written_again_if_repeated(self, folder: Path, verified: list[bytes]):
         start(folder).take("room_temp", withdrawn(6))
         assert len(verified) == 1
-        kept = start(folder)
+        experiments = start(folder)
         (folder / "room_temp").unlink()
-        kept.take("room_temp", withdrawn(6))
+        experiments.take("room_temp", withdrawn(6))
         assert len(verified) == 1
         assert not (folder / "room_temp").exists()
 
-    def test_file_of_earlier_firmware_keeps_its_serial(self, folder: Path):
-        kept = start(folder)
-        kept.take("room_temp", signed(5))
+    def test_earlier_firmwares_file_keeps_its_serial(self, folder: Path):
+        experiments = start(folder)
+        experiments.take("room_temp", signed(5))
         data = b"\x00\x00\x00\x06"
-        (folder / "room_temp").write_bytes(data + kept._seal("room_temp", data).to_bytes(4, "big"))
-        kept = start(folder)
-        assert states(kept) == ["absent", "absent"]
+        (folder / "room_temp").write_bytes(data + experiments._seal("room_temp", data).to_bytes(4, "big"))
+        experiments = start(folder)
+        assert states(experiments) == ["absent", "absent"]
         with pytest.raises(ExperimentRefused, match="newer"):
-            kept.take("room_temp", signed(5))
+            experiments.take("room_temp", signed(5))
 
     def test_accepts_last_serial_number(self, folder: Path):
-        kept = start(folder)
-        kept.take("room_temp", signed(0xFFFFFFFE))
-        kept.take("room_temp", withdrawn(0xFFFFFFFF))
+        experiments = start(folder)
+        experiments.take("room_temp", signed(0xFFFFFFFE))
+        experiments.take("room_temp", withdrawn(0xFFFFFFFF))
         assert states(start(folder)) == ["absent", "absent"]

@@ -1,4 +1,4 @@
-"""The budget ledger's promises under every failure of flash."""
+"""The budget ledger's guarantees under every flash failure."""
 
 import contextlib
 import os
@@ -40,7 +40,7 @@ def boot(storage, policy=None, payload: bytes | None = PAYLOAD, key=KEY) -> Any:
 
 
 def exhaust(client, witness):
-    """Call until the board is silent for good; everything in between is published and acknowledged."""
+    """Call until the board stays silent, publishing and acknowledging every report."""
     for i in range(200):
         witness.see(client.report("e", i % 3 == 0))
         for report in client.outbox():
@@ -49,7 +49,7 @@ def exhaust(client, witness):
 
 
 def lifetime(client, witness):
-    """Play reports, an outage, acknowledgements out of order, and all of it again: some 20 writes."""
+    """Simulate reports, an outage and out-of-order acknowledgements twice, with about 20 writes."""
 
     def acknowledge(reports):
         for report in reports:
@@ -85,16 +85,18 @@ def check_lifetime_with(fault, at, keep=0, forever=False):
     except PowerCut:
         pass
     assert len(storage.writes) > at, "the fault was never reached"
-    assert newest_record(storage.slots)["sum"] >= len(witness.seen) * EPSILON, "seen but not debited"
-    again = boot(MemoryStorage(storage.slots))
-    if fault == "torn" and again.status()["locked"]:  # the last write before this start was torn
+    assert newest_record(storage.slots)["sum"] >= len(witness.seen) * EPSILON, (
+        "a report was seen but not debited"
+    )
+    restarted = boot(MemoryStorage(storage.slots))
+    if fault == "torn" and restarted.status()["locked"]:  # the last write before this restart was torn
         assert parse_record(storage.slots[storage.writes[-1][0]]) is None
         return CAP_REPORTS
-    assert again.status()["locked"] is None
-    assert again.status()["sum"] >= spent_before
-    witness.see_all(again.outbox())
-    lifetime(again, witness)
-    exhaust(boot(MemoryStorage(again._ledger._storage.slots)), witness)
+    assert restarted.status()["locked"] is None
+    assert restarted.status()["sum"] >= spent_before
+    witness.see_all(restarted.outbox())
+    lifetime(restarted, witness)
+    exhaust(boot(MemoryStorage(restarted._ledger._storage.slots)), witness)
     assert len(witness.seen) <= CAP_REPORTS
     return len(witness.seen)
 
@@ -115,7 +117,7 @@ class TestPowerCut:
 
     @pytest.mark.slow
     def test_within_a_write_locks_and_never_overspends(self):
-        # littlefs writes a slot wholly or not at all. A slot that is torn could have been the newest.
+        # littlefs writes a slot either completely or not at all. A torn slot could have been the newest.
         for at, (_, data) in enumerate(writes_of_a_lifetime()):
             for keep in range(len(data)):
                 storage = FailingStorage(fresh_slots(), "torn-cut", at, keep)
@@ -151,10 +153,12 @@ class TestCommit:
         assert client.outbox() == []
         assert client.status()["sum"] == 0
         assert client.status()["error"].startswith("storage failed: ")
-        assert client.report("e", True)[5:9] == b"\x00\x00\x00\x01", "the next one has number 1"
+        assert client.report("e", True)[5:9] == b"\x00\x00\x00\x01", "the next report must have number 1"
         assert client.status()["error"] is None
         assert storage.writes[0][0] == storage.writes[1][0]
-        assert parse_record(storage.slots[1 - storage.writes[0][0]])["sum"] == 0, "the last good one is whole"
+        assert parse_record(storage.slots[1 - storage.writes[0][0]])["sum"] == 0, (
+            "the last good record must be intact"
+        )
 
 
 class TestOutbox:
@@ -164,11 +168,13 @@ class TestOutbox:
         reports = [client.report("e", i % 2 == 0) for i in range(6)]
         assert client.outbox() == reports
         for drop in (2, 4, 0, 2):
-            for _ in range(2):  # an acknowledgement that comes twice does no harm
+            for _ in range(2):  # a repeated acknowledgement is harmless
                 client.sent(reports[drop])
             del reports[drop]
             assert client.outbox() == boot(storage).outbox() == reports
-            assert boot(storage, payload=None).outbox() == reports, "even when nothing is enrolled"
+            assert boot(storage, payload=None).outbox() == reports, (
+                "the outbox must not depend on an enrolment"
+            )
         client.sent(b"\x10 never made")
         client.sent(b"")
         assert client.outbox() == reports
@@ -199,7 +205,7 @@ class TestTwoSlots:
             report_slot, sent_slot = (slot for slot, _ in storage.writes[-2:])
             assert (report_slot, sent_slot) == (1 - in_force, in_force)
 
-    def test_losing_or_damaging_one_refunds_no_debit(self):
+    def test_losing_or_damaging_a_slot_refunds_nothing(self):
         storage = MemoryStorage(fresh_slots())
         client = boot(storage)
         history = [dict(storage.slots)]
@@ -213,7 +219,7 @@ class TestTwoSlots:
 
     @pytest.mark.parametrize("arrives", [False, True])
     def test_unverifiable_write_does_not_lock(self, arrives):
-        # As where memory runs out between the write and the reading back.
+        # As if memory ran out between the write and the read-back.
         class Forgetful(MemoryStorage):
             fails = 0
 
@@ -232,14 +238,14 @@ class TestTwoSlots:
         storage = Forgetful(fresh_slots())
         client = boot(storage)
         assert client.report("e", True) is not None
-        for made in range(2, 6):
+        for reports in range(2, 6):
             storage.fails = 1
             with pytest.raises(MemoryError):
                 client.report("e", True)
             report = client.report("e", True)
             assert report is not None
-            assert report[5:9] == made.to_bytes(4, "big")
-            assert client.status()["sum"] == newest_record(storage.slots)["sum"] == made * EPSILON
+            assert report[5:9] == reports.to_bytes(4, "big")
+            assert client.status()["sum"] == newest_record(storage.slots)["sum"] == reports * EPSILON
         assert boot(MemoryStorage(storage.slots)).status()["locked"] is None
 
     @pytest.mark.parametrize("now", [None, b""])
@@ -273,7 +279,7 @@ class TestTwoClients:
         for change in (True, False):
             with pytest.raises(LedgerError, match="another client"):
                 clients[1].consent = change
-        assert boot(storage).status()["locked"] is None, "with one client it goes on"
+        assert boot(storage).status()["locked"] is None, "a single client must work"
 
     def test_are_detected_after_a_failed_write_too(self):
         for fault in ("raise", "raise-after", "lost", "torn"):
@@ -300,7 +306,7 @@ class TestRecord:
                 check_damaged({**storage.slots, slot: bytes(rotten)})
 
     def test_has_at_most_128_bytes_at_extreme_numbers(self):
-        # Three experiments with the longest report, budgets and counters near what a record can hold.
+        # Three experiments with the longest report, and budgets and counters near a record's limits.
         storage = MemoryStorage(fresh_slots())
         policy = {**POLICY, "sum": 2**48 - 1, "squares": 2**64 - 1}
         client = boot(storage, policy, payload=None)
@@ -327,9 +333,9 @@ class TestRecord:
         assert max(len(storage.slots[slot]) for slot in (0, 1)) <= 128
         record = newest_record(storage.slots)
         assert (record["sequence"], record["unsent"]) == (2**32 - 1, [report])
-        assert client.report("g", 1) is None, "there is no number left"
+        assert client.report("g", 1) is None, "no report number must be left"
         client._ledger.state.sum = client._ledger.state.squares = 0
-        assert client.report("f", 1) is None, "there is no sequence number left"
+        assert client.report("f", 1) is None, "no sequence number must be left"
         assert client.status()["error"] == "the ledger is worn out"
 
     def test_counters_stop_before_they_overflow(self):
@@ -376,7 +382,7 @@ def locked_reason(slots):
         client.consent = True
     with pytest.raises(LedgerError, match="locked"):
         client.consent = False
-    assert storage.slots == dict(slots), "a locked board writes nothing"
+    assert storage.slots == dict(slots), "a locked board must not write"
     status = client.status()
     assert status["experiments"]["e"]["left"] == 0
     return status["locked"]
@@ -392,9 +398,9 @@ class TestLockedLedger:
         client = boot(slots)
         for _ in range(3):
             client.report("e", True)
-        whole = dict(slots.slots)
-        for cut in range(min(len(whole[0]), len(whole[1]))):
-            rotten = {slot: record[:cut] for slot, record in whole.items()}
+        slots_before = dict(slots.slots)
+        for cut in range(min(len(slots_before[0]), len(slots_before[1]))):
+            rotten = {slot: record[:cut] for slot, record in slots_before.items()}
             reason = "locked: the ledger is damaged" if cut else "locked: no ledger"
             assert locked_reason(rotten).startswith(reason)
 
@@ -423,7 +429,7 @@ class TestProvision:
         damaged = [{0: b"damaged"}, {1: b"x"}, {1: slots[1]}, {0: slots[0], 1: b"x"}, {0: used.slots[0]}]
         for existing in (slots, used.slots, *damaged):
             storage = FailingStorage(existing)
-            with pytest.raises(LedgerExists, match=r"^a ledger is there; replace=True"):
+            with pytest.raises(LedgerExists, match=r"^a ledger exists; replace=True"):
                 provision(storage, consent=True)
             assert storage.slots == existing
             assert storage.writes == []
@@ -454,18 +460,19 @@ class TestProvision:
                 cut = FailingStorage(storage.slots, fault, at)
                 with pytest.raises(PowerCut):
                     provision(cut, replace=True, consent=True)
-                again = boot(MemoryStorage(cut.slots))
+                restarted = boot(MemoryStorage(cut.slots))
                 if (at, fault) == (0, "cut-before"):
-                    assert again.status()["sum"] == spent * EPSILON
+                    assert restarted.status()["sum"] == spent * EPSILON
                 elif (at, fault) == (1, "cut-after"):
-                    assert (again.status()["locked"], again.status()["sum"]) == (None, 0)
+                    assert (restarted.status()["locked"], restarted.status()["sum"]) == (None, 0)
                 else:
-                    assert again.status()["locked"] or again.status()["sum"] in (0, spent * EPSILON)
-                    provision(again._ledger._storage, replace=True, consent=True)
+                    assert restarted.status()["locked"] or restarted.status()["sum"] in (0, spent * EPSILON)
+                    provision(restarted._ledger._storage, replace=True, consent=True)
             assert boot(storage).report("e", True) is not None
 
     def test_can_be_repeated_after_interruption(self):
-        # littlefs makes a file when it is opened and fills it when it is closed: a cut may leave it empty.
+        # littlefs creates a file when it is opened and writes it when it is closed, so a cut may leave it
+        # empty.
         for at, empty in ((0, None), (0, 0), (1, None), (1, 1)):
             cut = FailingStorage({}, "cut-before", at)
             with pytest.raises(PowerCut):
@@ -511,9 +518,9 @@ class TestOptOut:
         assert board.consent is False
         board.consent = True
         assert board.outbox() == []
-        again = boot(storage)
-        assert again.outbox() == []
-        assert again.status()["sum"] == reports * EPSILON, "what was spent stays spent"
+        restarted = boot(storage)
+        assert restarted.outbox() == []
+        assert restarted.status()["sum"] == reports * EPSILON, "the spent budget must stay spent"
 
     def test_drops_reports_for_good_despite_power_cut(self):
         storage = MemoryStorage(fresh_slots())
@@ -528,12 +535,12 @@ class TestOptOut:
                     board.consent = True
                 except PowerCut:
                     pass
-                again = boot(MemoryStorage(cut.slots))
-                if again.consent and again.outbox():
-                    assert again.outbox() == reports, "either nothing was dropped yet or everything"
-                if not again.consent:
-                    again.consent = True
-                    assert again.outbox() == []
+                restarted = boot(MemoryStorage(cut.slots))
+                if restarted.consent and restarted.outbox():
+                    assert restarted.outbox() == reports, "either all reports or none must be dropped"
+                if not restarted.consent:
+                    restarted.consent = True
+                    assert restarted.outbox() == []
 
     def test_silences_client_even_if_write_fails(self):
         storage = FailingStorage(fresh_slots(), "raise", 1, forever=True)
@@ -545,7 +552,7 @@ class TestOptOut:
         assert client.report("e", True) is None
         assert client.outbox() == []
         with pytest.raises(LedgerError, match="storage failed: errno 5"):
-            client.consent = True  # which the flash has not taken either
+            client.consent = True  # which flash did not store either
         assert client.consent is False
         assert client.report("e", True) is None
         storage.fault = None
@@ -576,7 +583,7 @@ class TestFolder:
     def test_locks_board_if_unreadable(self, tmp_path):
         provision(str(tmp_path), consent=True)
         os.remove(tmp_path / "ledger0")
-        os.mkdir(tmp_path / "ledger0")  # reading a directory fails for every user, root included
+        os.mkdir(tmp_path / "ledger0")  # reading a directory fails for every user, including root
         client = boot(str(tmp_path))
         assert client.status()["locked"] == "locked: storage failed: errno 21"
         assert client.report("e", True) is None
@@ -584,7 +591,7 @@ class TestFolder:
     def test_makes_no_report_if_not_writable(self, tmp_path):
         provision(str(tmp_path), consent=True)
         client = boot(str(tmp_path))
-        if os.geteuid() == 0:  # permissions do not bind root: a directory in the new file's place does
+        if os.geteuid() == 0:  # root ignores permissions, but a directory in the new file's place blocks it
             os.mkdir(tmp_path / "ledger0.new")
         else:
             os.chmod(tmp_path, stat.S_IRUSR | stat.S_IXUSR)
@@ -595,7 +602,8 @@ class TestFolder:
 
     @pytest.mark.slow
     def test_killed_process_leaves_a_complete_slot(self, tmp_path):
-        # Systems with fsync empty a file when it is opened: killed then, the board would be locked for good.
+        # Systems with fsync truncate a file when it is opened; a board killed then would be locked
+        # permanently.
         provision(str(tmp_path), consent=True)
         script = """if True:
         import os, signal, sys
@@ -624,7 +632,7 @@ class TestFolder:
         assert client.report("e", True) is None
         assert client.status()["error"] == "storage failed: errno 28"
 
-    def test_distinguishes_missing_slot_from_empty_one(self, tmp_path):
+    def test_distinguishes_missing_and_empty_slots(self, tmp_path):
         storage = FileStorage(str(tmp_path))
         assert [storage.read(slot) for slot in range(2)] == [None] * 2
         for slot in range(2):
@@ -638,7 +646,7 @@ LIFETIME_POLICY = {**POLICY, "sum": 9 * EPSILON, "squares": 0}
 class BoardLifetime(RuleBasedStateMachine):
     """Enrolling, reporting, acknowledging, rebooting, failing and opting out, in any order.
 
-    The board's word is checked against a witness who sees all that leaves it.
+    The board's state is checked against a witness that sees all its output.
     """
 
     names = ("e", "f")
@@ -674,7 +682,9 @@ class BoardLifetime(RuleBasedStateMachine):
         self.witness.see(report)
         if report is not None:
             assert not self.opted_out
-            assert newest_record(self.storage.slots)["unsent"][-1] == report, "returned but not in flash"
+            assert newest_record(self.storage.slots)["unsent"][-1] == report, (
+                "a report was returned but is not in flash"
+            )
             assert self.client.outbox()[-1] == report
             for key, (_, _, cap, _) in newest_record(self.storage.slots)["entries"].items():
                 self.pins.setdefault(key, cap)
@@ -734,7 +744,7 @@ class BoardLifetime(RuleBasedStateMachine):
         try:
             self.client.consent = False
         except LedgerError:
-            return  # silent until it is started again; nothing was promised about the flash
+            return  # silent until a restart; nothing is guaranteed about flash
         self.dropped.update(reports)
 
     @precondition(lambda self: self.opted_out)
@@ -759,7 +769,7 @@ class BoardLifetime(RuleBasedStateMachine):
     def what_is_spent_in_flash_never_falls(self):
         spent = newest_record(self.storage.slots)["sum"]
         if self.storage.fault == "raise-after":
-            return  # the write arrived but was taken for lost: flash may be ahead of the client by one
+            return  # the write succeeded but was reported as failed, so flash may be one report ahead
         assert spent >= self.spent
         self.spent = max(self.spent, self.client.status()["sum"])
 

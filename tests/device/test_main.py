@@ -1,6 +1,6 @@
-"""device/main.py over time: sleeps, starts and the watchdog, on stand-ins for chips that keep a clock.
+"""device/main.py over time: sleeps, restarts and the watchdog, on fake chips with a simulated clock.
 
-lightsleep, deepsleep, WDT and the causes of resets do what ports/rp2 and ports/esp32 of MicroPython 1.25 do.
+lightsleep, deepsleep, WDT and the reset causes behave as in ports/rp2 and ports/esp32 of MicroPython 1.25.
 """
 
 import contextlib
@@ -22,15 +22,15 @@ HOUR_MS = 3_600_000
 
 
 class PowerOff(BaseException):
-    """The end of a test's time."""
+    """Raised at the end of the simulated time."""
 
 
-class Bitten(BaseException):
-    """The watchdog was not fed in time."""
+class WatchdogReset(BaseException):
+    """Raised if the watchdog is not fed in time."""
 
 
 class Chip:
-    """An RP2040: light sleep only, a watchdog that never stops, two causes of a reset."""
+    """An RP2040, with only light sleep, a watchdog that never stops, and two reset causes."""
 
     PWRON_RESET = 1
     WDT_RESET = 3
@@ -39,7 +39,7 @@ class Chip:
         self.now_ms = 0
         self.cause = cause
         self.naps = 0
-        self.early = False  # its radio has something to say: lightsleep returns at once
+        self.early = False  # the radio is active, so lightsleep returns immediately
         self.dogs = 0
         self._until_ms = until_ms
         self._bites_ms: int | None = None
@@ -50,7 +50,7 @@ class Chip:
     def pass_ms(self, ms: float) -> None:
         self.now_ms += int(ms)
         if self._bites_ms is not None and self.now_ms > self._bites_ms:
-            raise Bitten
+            raise WatchdogReset
         if self.now_ms >= self._until_ms:
             raise PowerOff
 
@@ -76,7 +76,7 @@ class Chip:
 
 
 class Esp32(Chip):
-    """Deep sleep, after which it starts again and can tell why."""
+    """An ESP32, with deep sleep, after which it restarts and knows the cause."""
 
     DEEPSLEEP_RESET = 4
     TIMER_WAKE = 4
@@ -104,7 +104,7 @@ class Esp32(Chip):
 
 
 class Time:
-    """main.py's clock, moved by the chip's."""
+    """main.py's clock, which follows the chip's."""
 
     def __init__(self, patch: pytest.MonkeyPatch, chip: Chip) -> None:
         patch.setattr(main, "machine", chip)
@@ -120,7 +120,7 @@ class Time:
 
 
 class Draws:
-    """An rng whose below() is the largest it could be: `every` then skips the call."""
+    """A random source whose below() returns its maximum, with which `every` skips the call."""
 
     def below(self, n: int) -> int:
         return n - 1
@@ -131,7 +131,7 @@ class Draws:
 
 @pytest.fixture
 def lifetime(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., list[int]]:
-    """Run main() until the power goes; return the moments of its readings, in ms after the start."""
+    """Run main() until the power fails; return its readings' times in ms after the start."""
 
     def run(
         chip: Chip,
@@ -152,7 +152,7 @@ def lifetime(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., l
         monkeypatch.setattr(main, "POLICY", main.POLICY | {"ask": ask})
         if known:
             client = ldp_client.Client(main.POLICY, storage, "board-1", fleet="home")
-            with contextlib.suppress(ldp_client.ExperimentRefused):  # it waits for its own opt-in
+            with contextlib.suppress(ldp_client.ExperimentRefused):  # the question still needs an opt-in
                 KeptExperiments(client, str(folder)).take("t", payload)
 
         def reading() -> bool:
@@ -181,7 +181,7 @@ class TestFirstReading:
 
 
 class NinthSaysYes(Draws):
-    """Each ninth draw of 1 in 90 makes a report."""
+    """Reports on every ninth draw with `every` = 90."""
 
     draws = 0
 
@@ -194,7 +194,7 @@ class NinthSaysYes(Draws):
 
 class TestRp2040:
     @pytest.mark.slow
-    @pytest.mark.parametrize("interval_s", [60, 3600, 7200])  # the last is more than lightsleep takes
+    @pytest.mark.parametrize("interval_s", [60, 3600, 7200])  # the last exceeds lightsleep's limit
     @pytest.mark.parametrize("early", [False, True])
     def test_reads_once_per_interval_despite_early_wake(
         self, interval_s: int, early: bool, lifetime: Any, monkeypatch: pytest.MonkeyPatch
@@ -206,13 +206,15 @@ class TestRp2040:
         assert len(moments) >= 4
         gaps = [b - a for a, b in itertools.pairwise(moments)]
         assert set(gaps) == {interval_s * 1000}
-        # At most one nap in 100 ms where it cannot sleep, so that it does not spin.
+        # If it cannot sleep, it naps at most once in 100 ms instead of spinning.
         assert chip.naps <= chip.now_ms / (100 if early else 4_000)
 
     def test_sleeps_until_next_reported_reading(self, lifetime: Any):
         chip = Chip(until_ms=30 * HOUR_MS)
         moments = lifetime(chip, every=90, awake_ms=3000, rng=NinthSaysYes())
-        first_ms = (main.START_DELAY_S + main.INTERVAL_S - 1) * 1000  # the first draw's, which skips
+        first_ms = (
+            main.START_DELAY_S + main.INTERVAL_S - 1
+        ) * 1000  # the time of the first draw, which skips the call
         assert moments == [first_ms + 8 * HOUR_MS, first_ms + 17 * HOUR_MS, first_ms + 26 * HOUR_MS]
 
 
@@ -248,7 +250,7 @@ class TestEsp32:
     def test_remembers_wake_reason_through_deep_sleep(self, lifetime: Any, monkeypatch: pytest.MonkeyPatch):
         rng = NinthSaysYes()
         memory = b'[{}, null, {"up": 9}]'
-        # After a button's press the third is another moment than the one that was drawn for.
+        # After a button press, the third reading is at another time than the one drawn for.
         for wake, readings, sleeps_ms in (
             (Esp32.TIMER_WAKE, [], 8 * HOUR_MS),
             (Esp32.TIMER_WAKE, [0], 9 * HOUR_MS),
@@ -273,20 +275,20 @@ class TestEsp32:
 
 class TestWatchdog:
     def test_resets_board_if_sensor_hangs(self, lifetime: Any):
-        with pytest.raises(Bitten):
+        with pytest.raises(WatchdogReset):
             lifetime(Chip(), awake_ms=9_000)
 
     def test_is_off_while_someone_must_intervene(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         chip = Chip()
         install(monkeypatch, Air(), tmp_path, memory(provisioned()), {"t": True})
         Time(monkeypatch, chip)
-        monkeypatch.setattr(main, "READINGS", {})  # something that a person must put right
+        monkeypatch.setattr(main, "READINGS", {})  # a fault that a person must fix
         main.main()
         assert chip.now_ms == main.START_DELAY_S * 1000
         assert chip.dogs == 0
 
     def test_is_fed_during_every_wait(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-        """Wi-Fi that does not come up takes 20 s, more than twice what the watchdog gives."""
+        """An attempt at unavailable Wi-Fi takes 20 s, more than twice the watchdog's timeout."""
         chip = Chip()
         storage = memory(provisioned())
         air = Air()
@@ -296,12 +298,12 @@ class TestWatchdog:
         with pytest.raises(PowerOff):
             main.main()
         assert air.connections >= 9
-        assert not air.on  # nor does the radio stay on while it sleeps
+        assert not air.on  # the radio is off during sleep
         assert chip.dogs == 1
 
 
 class TestButton:
-    """A board with a button: pin 14 reads `down` from a moment on, or always."""
+    """A board with a button on pin 14, which is down permanently or from a given time."""
 
     @pytest.fixture
     def chip(self, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
@@ -326,25 +328,27 @@ class TestButton:
     @pytest.fixture
     def answers(self, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         given: list[bool] = []
-        turn = consent.turn
+        toggle = consent.toggle_consent
         monkeypatch.setattr(
-            consent, "turn", lambda client, *more: turn(client, *more) or given.append(client.consent)
+            consent,
+            "toggle_consent",
+            lambda client, *more: toggle(client, *more) or given.append(client.consent),
         )
         return given
 
     def test_rp2040_runs_with_stuck_button(self, chip: Any, lifetime: Any, answers: list[bool]):
-        made = chip(Chip(until_ms=5 * HOUR_MS), lambda: True)
-        assert len(lifetime(made)) >= 3
+        board = chip(Chip(until_ms=5 * HOUR_MS), lambda: True)
+        assert len(lifetime(board)) >= 3
         assert answers == []
 
     def test_does_not_wake_esp32_if_stuck(self, chip: Any, lifetime: Any, answers: list[bool]):
-        made = chip(Esp32(Esp32.DEEPSLEEP_RESET, Esp32.TIMER_WAKE), lambda: True)
-        assert lifetime(made) == [0]
-        assert (answers, made.woken_by) == ([], [])
+        board = chip(Esp32(Esp32.DEEPSLEEP_RESET, Esp32.TIMER_WAKE), lambda: True)
+        assert lifetime(board) == [0]
+        assert (answers, board.woken_by) == ([], [])
 
     def test_press_opts_out_while_rp2040_sleeps(self, chip: Any, lifetime: Any, answers: list[bool]):
-        made = chip(Chip(until_ms=5 * HOUR_MS), lambda: made.now_ms > 2 * HOUR_MS)  # and is then stuck
-        lifetime(made)
+        board = chip(Chip(until_ms=5 * HOUR_MS), lambda: board.now_ms > 2 * HOUR_MS)  # and is then stuck
+        lifetime(board)
         assert answers == [False]
 
     def test_press_that_wakes_esp32_opts_out(self, chip: Any, lifetime: Any, answers: list[bool]):
@@ -357,29 +361,29 @@ class TestButton:
         assert answers == [False]
 
     def held_when_lit(self, chip: Any) -> bool:
-        """Whether a finger is on the button: for 4 s, once the light has asked."""
+        """Return whether the button is down, which it is for 4 s after the light comes on."""
         return bool(chip.lit_ms) and 500 <= chip.now_ms - chip.lit_ms[0] < 4_500
 
     @pytest.fixture
     def said_yes(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], bool]:
-        """Whether flash has an opt-in to the question that waited; the board has a light."""
+        """Return whether flash has an opt-in to the pending question; the board has a light."""
         monkeypatch.setattr(main, "LED", "LED")
         return (tmp_path / "True" / "t.yes").exists
 
     def test_hold_while_light_asks_agrees_to_question(
         self, chip: Any, lifetime: Any, answers: list[bool], said_yes: Any
     ):
-        made = chip(Chip(until_ms=2 * HOUR_MS), lambda: self.held_when_lit(made))
-        lifetime(made, ask="each")
+        board = chip(Chip(until_ms=2 * HOUR_MS), lambda: self.held_when_lit(board))
+        lifetime(board, ask="each")
         assert said_yes()
         assert answers == []
 
     def test_hold_at_any_other_time_opts_out(
         self, chip: Any, lifetime: Any, answers: list[bool], said_yes: Any
     ):
-        made = chip(Chip(until_ms=2 * HOUR_MS), lambda: 1_000_000 < made.now_ms < 1_006_000)
-        lifetime(made, ask="each")
-        assert made.lit_ms
+        board = chip(Chip(until_ms=2 * HOUR_MS), lambda: 1_000_000 < board.now_ms < 1_006_000)
+        lifetime(board, ask="each")
+        assert board.lit_ms
         assert answers == [False]
         assert not said_yes()
 
@@ -390,28 +394,29 @@ class TestButton:
 
         def is_down() -> bool:
             return (
-                touch_ms < made.now_ms < touch_ms + 1_500 or touch_ms + 4_000 < made.now_ms < touch_ms + 9_000
+                touch_ms < board.now_ms < touch_ms + 1_500
+                or touch_ms + 4_000 < board.now_ms < touch_ms + 9_000
             )
 
-        made = chip(Chip(until_ms=2 * HOUR_MS), is_down)
-        lifetime(made, ask="each")
+        board = chip(Chip(until_ms=2 * HOUR_MS), is_down)
+        lifetime(board, ask="each")
         assert said_yes()
         assert answers == []
 
     def test_hold_that_wakes_esp32_opts_out(
         self, chip: Any, lifetime: Any, answers: list[bool], said_yes: Any
     ):
-        made = chip(Esp32(Esp32.DEEPSLEEP_RESET, Esp32.EXT0_WAKE), lambda: made.now_ms < 4_000)
-        made.rtc = b'[{}, null, {"released": true}]'
-        lifetime(made, ask="each")
+        board = chip(Esp32(Esp32.DEEPSLEEP_RESET, Esp32.EXT0_WAKE), lambda: board.now_ms < 4_000)
+        board.rtc = b'[{}, null, {"released": true}]'
+        lifetime(board, ask="each")
         assert answers == [False]
         assert not said_yes()
 
     def test_touch_that_wakes_esp32_makes_the_light_ask(
         self, chip: Any, lifetime: Any, answers: list[bool], said_yes: Any
     ):
-        made = chip(Esp32(Esp32.DEEPSLEEP_RESET, Esp32.EXT0_WAKE), lambda: self.held_when_lit(made))
-        lifetime(made, ask="each")
+        board = chip(Esp32(Esp32.DEEPSLEEP_RESET, Esp32.EXT0_WAKE), lambda: self.held_when_lit(board))
+        lifetime(board, ask="each")
         assert said_yes()
         assert answers == []
 
@@ -419,8 +424,8 @@ class TestButton:
         self, chip: Any, lifetime: Any, answers: list[bool], said_yes: Any, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(main, "LED", None)
-        made = chip(Chip(until_ms=2 * HOUR_MS), lambda: 20_000 < made.now_ms < 26_000)
-        lifetime(made, ask="each")
+        board = chip(Chip(until_ms=2 * HOUR_MS), lambda: 20_000 < board.now_ms < 26_000)
+        lifetime(board, ask="each")
         assert answers == [False]
         assert not said_yes()
 
@@ -437,4 +442,4 @@ class TestButton:
         main.agree("t")
         assert said_yes()
         main.agree("t")
-        assert capsys.readouterr().out == "hushmote: t: yes\nhushmote: t: refused: no question waits\n"
+        assert capsys.readouterr().out == "hushmote: t: yes\nhushmote: t: refused: no question is waiting\n"

@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
-from p256_cases import ORDER, P, crafted, judged_by_another_library, lowered, signed_for, vectors
+from p256_cases import ORDER, P, craft_signature, judged_by_another_library, signed_for, vectors, with_low_s
 
 from hushmote.device import ldp_p256
 from hushmote.server.wire import keys
@@ -32,28 +32,28 @@ class TestKey:
         for small in range(100):
             square = small**3 - 3 * small + ldp_p256._B
             y = pow(square, (P + 1) // 4, P)
-            made = signed_for(small, y)
-            if made is not None and (square - y**2) % P == 0:
+            bad_signature = signed_for(small, y)
+            if bad_signature is not None and (square - y**2) % P == 0:
                 key, beyond = (n.to_bytes(32, "big") + y.to_bytes(32, "big") for n in (small, small + P))
-                assert ldp_p256.verify(key, *made)
-                assert judged_by_another_library(key, *made)
-                assert not ldp_p256.verify(beyond, *made)
+                assert ldp_p256.verify(key, *bad_signature)
+                assert judged_by_another_library(key, *bad_signature)
+                assert not ldp_p256.verify(beyond, *bad_signature)
                 tried.add("x")
         for key, digest, signature, valid, _ in vectors():
             y = int.from_bytes(key[32:], "big") + P
             if valid and y < 2**256:
-                assert ldp_p256.verify(key, digest, lowered(signature) or signature)
+                assert ldp_p256.verify(key, digest, with_low_s(signature) or signature)
                 beyond = key[:32] + y.to_bytes(32, "big")
-                assert not ldp_p256.verify(beyond, digest, lowered(signature) or signature)
+                assert not ldp_p256.verify(beyond, digest, with_low_s(signature) or signature)
                 tried.add("y")
         assert tried == {"x", "y"}
 
     def test_rejects_point_off_curve(self):
         tried = 0
         for y in range(1, 20):
-            made = signed_for(2, y)
-            if made is not None:
-                assert not ldp_p256.verify((2).to_bytes(32, "big") + y.to_bytes(32, "big"), *made)
+            signature = signed_for(2, y)
+            if signature is not None:
+                assert not ldp_p256.verify((2).to_bytes(32, "big") + y.to_bytes(32, "big"), *signature)
                 tried += 1
         assert tried >= 3
 
@@ -61,7 +61,7 @@ class TestKey:
 class TestAddition:
     @pytest.mark.slow
     def test_handles_equal_opposite_and_infinite_points(self, monkeypatch: pytest.MonkeyPatch):
-        """Small keys meet them: with key 2 * G, for one, G doubled is the key."""
+        """Small keys trigger these cases; for example, G doubled is the key 2 * G."""
         kinds = set()
         add = ldp_p256._add
 
@@ -80,13 +80,13 @@ class TestAddition:
         small = [1, 2, 3]
         verified = set()
         for secret in [n for k in small for n in (k, ORDER - k)]:
-            for first in range(1, 64):  # the leading bits of u and v, which the small keys' points follow
+            for first in range(1, 64):  # the leading bits of u and v, which determine small keys' points
                 u = (first & 7) << 253 | int.from_bytes(hashlib.sha256(b"%d" % first).digest(), "big") >> 3
                 v = (first >> 3) << 253 | int.from_bytes(hashlib.sha256(b"v%d" % first).digest(), "big") >> 3
                 if not (0 < u < ORDER and 0 < v < ORDER) or (u + v * secret) % ORDER == 0:
                     continue
-                key, digest, signature = crafted(secret, u, v)
-                if lowered(signature) is None:
+                key, digest, signature = craft_signature(secret, u, v)
+                if with_low_s(signature) is None:
                     assert ldp_p256.verify(key, digest, signature), (secret, u, v)
                     verified.add(secret)
                 else:
@@ -99,8 +99,8 @@ class TestAddition:
         [1, 2, 5, ORDER - 1, ORDER - 2, ORDER // 2, ORDER // 2 + 1],
         ids=["1", "2", "5", "order - 1", "order - 2", "half order", "half order + 1"],
     )
-    def test_rejects_signature_whose_sum_is_infinite(self, secret: int):
-        """If u * G + v * key = 0, there is no x to compare with any r."""
+    def test_rejects_signature_with_infinite_sum(self, secret: int):
+        """If u * G + v * key = 0, no x exists to compare with r."""
         key = keys.public_key_bytes(secret.to_bytes(32, "big"))
         for r in (1, 2, 12345, ORDER - 1):
             digest = -r * secret % ORDER
@@ -116,7 +116,7 @@ class TestVerdicts:
         flags = set().union(*(case[4] for case in cases))
         uppers = 0
         for key, digest, signature, valid, _ in cases:
-            low = lowered(signature)
+            low = with_low_s(signature)
             if low is not None:
                 assert ldp_p256.verify(key, digest, signature) is False
                 uppers += valid
@@ -144,19 +144,19 @@ class TestVerdicts:
 
     def test_accept_largest_low_s_but_not_the_next(self):
         half = ORDER // 2
-        # Key and digest follow from r and s: 2 * G is the point, v = r / s, u = 0.
+        # r and s determine key and digest: the point is 2 * G, v = r / s and u = 0.
         r = ec.derive_private_key(2, ec.SECP256R1()).public_key().public_numbers().x
-        for s, taken in ((half, True), (half + 1, False), (1, True), (ORDER - 1, False)):
+        for s, is_accepted in ((half, True), (half + 1, False), (1, True), (ORDER - 1, False)):
             secret = 2 * s * pow(r, -1, ORDER) % ORDER
             key = keys.public_key_bytes(secret.to_bytes(32, "big"))
             signature = r.to_bytes(32, "big") + s.to_bytes(32, "big")
-            assert ldp_p256.verify(key, bytes(32), signature) is taken
+            assert ldp_p256.verify(key, bytes(32), signature) is is_accepted
 
     @pytest.mark.slow
     def test_reject_any_bytes_without_an_error(self):
-        key, digest, signature = crafted(5, 3 << 200, 1)
-        if lowered(signature):
-            key, digest, signature = crafted(5, 5 << 200, 1)
+        key, digest, signature = craft_signature(5, 3 << 200, 1)
+        if with_low_s(signature):
+            key, digest, signature = craft_signature(5, 5 << 200, 1)
         good = [key, digest, signature]
         for which in range(3):
             for size in (*range(140), 1000):
@@ -165,7 +165,7 @@ class TestVerdicts:
                 for fill in (b"\0", b"\xff", good[which][:1]):
                     other = [*good[:which], fill * size, *good[which + 1 :]]
                     assert ldp_p256.verify(*other) is False
-        for which, zero in ((0, 32), (1, 0), (2, 32)):  # the same numbers in one byte more
+        for which, zero in ((0, 32), (1, 0), (2, 32)):  # the same numbers with an additional byte
             longer = good[which][:zero] + b"\0" + good[which][zero:]
             other = [*good[:which], longer, *good[which + 1 :]]
             assert ldp_p256.verify(*other) is False

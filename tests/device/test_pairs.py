@@ -1,6 +1,6 @@
 """Pairs on the board: a tuple's index, invalid definitions, and the codes of a view.
 
-Privacy is proven in tests/contracts/test_epsilon.py, that of report() in test_privacy.py.
+tests/contracts/test_epsilon.py proves privacy, and test_privacy.py proves it for report().
 """
 
 from itertools import product
@@ -31,12 +31,12 @@ def views_json(*views: list[int], cells: list[int], of: Any = (VERSION, CRASHED)
 class TestMissing:
     MISSING = CRASHED | {"missing": 1}
 
-    def test_is_last_value_of_its_part(self):
+    def test_is_its_parts_last_value(self):
         e = Experiment.parse(pair_json(VERSION, self.MISSING))
         assert (e.domain, e.missing) == (9, None)
         assert [e.bucket(("1.3", value)) for value in (False, True, None, float("nan"))] == [3, 4, 5, 5]
 
-    def test_part_without_it_makes_the_pair_missing(self):
+    def test_part_without_setting_makes_the_pair_missing(self):
         e = Experiment.parse(pair_json(VERSION, self.MISSING))
         assert [e.bucket(value) for value in ((None, True), (None, None), None)] == [None] * 3
 
@@ -50,13 +50,13 @@ class TestMissing:
             2,
         ]
 
-    def test_is_rejected_as_a_field_of_the_pair(self):
+    def test_is_rejected_as_a_pair_field(self):
         with pytest.raises(ExperimentRefused, match=r"^unknown field missing$"):
             Experiment.parse(pair_json(missing=1))
 
 
 class TestIndex:
-    def test_is_that_of_the_joint_table(self):
+    def test_matches_the_joint_table(self):
         e = Experiment.parse(pair_json(VERSION, DELAY, CRASHED))
         assert e.domain == 3 * 4 * 2
         for (a, version), (b, delay), (c, crashed) in product(
@@ -82,15 +82,15 @@ class TestIndex:
         ids=["string", "one part", "three parts", "object", "number", "no parts", "bytes"],
     )
     def test_rejects_reading_of_wrong_length_or_type(self, reading: Any):
-        with pytest.raises(TypeError, match=r"^e takes a pair or None$"):
+        with pytest.raises(TypeError, match=r"^e must be a pair or None$"):
             Experiment.parse(pair_json()).bucket(reading)
 
     @pytest.mark.parametrize(
         ("reading", "text"),
-        [((1, True), "version takes a choice"), ((None, "y"), "crashed takes a bool")],
+        [((1, True), "version must be a choice"), ((None, "y"), "crashed must be a bool")],
         ids=["choice", "bool"],
     )
-    def test_names_part_of_wrong_type_beside_missing_reading(self, reading: Any, text: str):
+    def test_names_wrong_part_next_to_missing_reading(self, reading: Any, text: str):
         with pytest.raises(TypeError, match=f"^{text} or None$"):
             Experiment.parse(pair_json()).bucket(reading)
 
@@ -114,8 +114,14 @@ class TestDefinition:
         ([VERSION, CRASHED | {"name": "No"}], "wrong name"),
         ([VERSION, CRASHED | {"name": 3}], "wrong name"),
         ([VERSION, {"type": "bool"}], "name is missing"),
-        ([VERSION, {"name": "a", "type": "pair", "of": [VERSION, CRASHED]}], "no type pair on this board"),
-        ([VERSION, {"name": "a", "type": "text", "salt": "s", "slots": 2}], "no type text on this board"),
+        (
+            [VERSION, {"name": "a", "type": "pair", "of": [VERSION, CRASHED]}],
+            "this board does not support type pair",
+        ),
+        (
+            [VERSION, {"name": "a", "type": "text", "salt": "s", "slots": 2}],
+            "this board does not support type text",
+        ),
         ([VERSION, CRASHED | {"unit": "s"}], "unknown field unit in of"),
         ([VERSION, DELAY | {"bins": 1}], "bins must be an integer"),
         ([DELAY | {"bins": 5_000}, DELAY | {"name": "b", "bins": 5_000}], "too many values"),
@@ -131,15 +137,15 @@ class TestDefinition:
             ({"views": None}, "views is missing"),
             ({"views": 3}, "lists of a pair's parts"),
             ({"views": []}, "weights must not all be 0|cells must"),
-            ({"views": [[0], 3]}, "differ and rise"),
-            ({"views": [[0], []]}, "differ and rise"),
-            ({"views": [[0], [1, 0]]}, "differ and rise"),
-            ({"views": [[0], [0]]}, "differ and rise"),
-            ({"views": [[0], [2]]}, "differ and rise"),
-            ({"views": [[0], [1, 2]]}, "differ and rise"),
-            ({"views": [[0], [True]]}, "differ and rise"),
-            ({"views": [[0], "1"]}, "differ and rise"),
-            ({"views": [[0], [1, 1]]}, "differ and rise"),
+            ({"views": [[0], 3]}, "differ and ascend"),
+            ({"views": [[0], []]}, "differ and ascend"),
+            ({"views": [[0], [1, 0]]}, "differ and ascend"),
+            ({"views": [[0], [0]]}, "differ and ascend"),
+            ({"views": [[0], [2]]}, "differ and ascend"),
+            ({"views": [[0], [1, 2]]}, "differ and ascend"),
+            ({"views": [[0], [True]]}, "differ and ascend"),
+            ({"views": [[0], "1"]}, "differ and ascend"),
+            ({"views": [[0], [1, 1]]}, "differ and ascend"),
             ({"views": [[0], [0, 1]], "cells": [3, 2, 2]}, "list of 2 integers"),
             ({"views": [[0], [0, 1]], "cells": [3, 4]}, "must be 6 or a prime below it"),
             ({"views": [[0], [0, 1]], "cells": [3, 5], "weights": [0, 0]}, "must not all be 0"),
@@ -153,8 +159,8 @@ class TestDefinition:
             Experiment.parse(views_json([0], [1], **{"cells": [3, 2]} | changes))
 
     @pytest.mark.parametrize("payload", DESIGNS, ids=range(len(DESIGNS)))
-    def test_view_has_codes_of_its_cells(self, payload: bytes):
-        """Check the true code, with the first seed, of every index on every view that can be drawn."""
+    def test_view_has_its_cells_codes(self, payload: bytes):
+        """Check every index's true code, with the first seed, on every view that can be drawn."""
         e = Experiment.parse(payload)
         fields = {"of": [{"type": p.type, "labels": list(p.labels), "bins": p.domain} for p in parts_of(e)]}
         assert e.domain == domain_of({"type": "pair"} | fields)
@@ -169,7 +175,7 @@ class TestDefinition:
 
 
 class Scripted:
-    """The outcomes of below() by their range, else 0; the truth is always told."""
+    """A random source with given outcomes of below() by range, or else 0, that always draws the truth."""
 
     def __init__(self, outcomes: dict[int, int]) -> None:
         self._outcomes = [*outcomes.items()]

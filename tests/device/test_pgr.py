@@ -1,6 +1,6 @@
-"""pgr on the board: exact probabilities of every branch, compared with points counted one by one.
+"""pgr on the board: every branch's exact probability, compared with points counted one by one.
 
-tests/contracts/test_epsilon.py has its privacy at every ε.
+tests/contracts/test_epsilon.py proves its privacy at every ε.
 """
 
 from fractions import Fraction
@@ -17,13 +17,13 @@ from hushmote.device.ldp_client import ONE, Experiment, ExperimentRefused
 from hushmote.device.ldp_pgr import Points
 
 EPSILON = 2_000_000
-# Whole spaces and parts of them; a line, a plane and more; one value alone on top, all but one.
+# Complete and partial spaces: lines, planes and more, with one value on top, or all but one.
 SHAPES = ((2, 3), (2, 4), (2, 7), (2, 16), (3, 4), (3, 5), (3, 12), (3, 13), (5, 6), (5, 20), (5, 31), (7, 9))
 each_shape = pytest.mark.parametrize(("q", "domain"), SHAPES)
 
 
 def points(q: int, digits: int) -> list[tuple[int, ...]]:
-    """Vectors, lowest digit first, whose highest digit but zeros is 1, in the order of their numbers."""
+    """Return the vectors, lowest digit first, whose highest nonzero digit is 1, in numerical order."""
     every = (tuple(reversed(v)) for v in product(range(q), repeat=digits))
     return [v for v in every if any(v) and [x for x in v if x][-1] == 1]
 
@@ -40,7 +40,7 @@ class TestDraws:
     @pytest.mark.parametrize(("q", "domain"), [(3, 11), (53, 1024), (4093, 100_000), (2, 1 << 20)])
     def test_do_not_depend_on_value_or_side(self, q: int, domain: int) -> None:
         exp = parse(q, domain, 4_000_000)
-        asked = set()
+        bounds = set()
         for index in (0, 1, q, q + 1, domain // 2, domain - 1):
             for truthful in (True, False):
                 calls: list[tuple[str, int]] = []
@@ -57,9 +57,11 @@ class TestDraws:
                     min(index, domain - 1), SimpleNamespace(below=below, bernoulli=bernoulli)
                 )
                 assert 0 <= code < exp.code_count
-                asked.add(tuple(calls))
+                bounds.add(tuple(calls))
         outside = level_of(exp).outside
-        assert asked == {(("bernoulli", level_of(exp).threshold), ("below", outside - 1), ("below", outside))}
+        assert bounds == {
+            (("bernoulli", level_of(exp).threshold), ("below", outside - 1), ("below", outside))
+        }
 
 
 class TestParameters:
@@ -85,7 +87,7 @@ class TestParameters:
 
 class TestCodes:
     @each_shape
-    def test_have_exactly_the_chance_of_their_side(self, q: int, domain: int) -> None:
+    def test_have_exactly_their_sides_probability(self, q: int, domain: int) -> None:
         exp = parse(q, domain, EPSILON)
         digits = next(t for t in range(2, 9) if len(points(q, t)) >= domain)
         every = points(q, digits)
@@ -111,7 +113,7 @@ class TestCodes:
         assert {len(side) for side in sides} == {level_of(exp).inside}
         assert together == {(level_of(exp).inside - 1) // q}
 
-    def test_begin_at_offset_of_level(self) -> None:
+    def test_begin_at_the_levels_offset(self) -> None:
         level = Points(1_000_000, 10, 3, 100, 5)
         for node in range(10):
             assert set(distribution(lambda rng, node=node: level.respond(node, rng))) == set(range(100, 113))

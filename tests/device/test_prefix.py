@@ -1,6 +1,6 @@
 """Prefix levels on the board: each report has one level's slot, and draws do not depend on the reading.
 
-Privacy is proven in tests/contracts/test_epsilon.py, that of report() in test_privacy.py.
+tests/contracts/test_epsilon.py proves privacy, and test_privacy.py proves it for report().
 """
 
 from collections import Counter
@@ -31,7 +31,7 @@ def exact(payload: bytes, index: int | None) -> dict[int, Fraction]:
 
 
 def test_report_reveals_slot_of_one_level_only():
-    """Exactly: the levels by their weights, each with the distribution of pgr over its slots."""
+    """Levels have exactly their weights, and each has pgr's distribution over its slots."""
     experiment = Experiment.parse(prefix_json(**SMALL))
     assert [level.weight for level in experiment.levels] == [1, 2, 3]
     for index in (0, 1, 6, 27, 63):
@@ -45,7 +45,7 @@ def test_report_reveals_slot_of_one_level_only():
 
 
 class _Counting:
-    """Randomness that writes down what is asked of it."""
+    """A random source that records its calls."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, int]] = []
@@ -76,10 +76,10 @@ def test_draws_do_not_depend_on_reading():
 
 
 @refusals(
-    ({"prefixes": None}, "prefix is for a text with prefixes"),
+    ({"prefixes": None}, "prefix requires a text with prefixes"),
     (
         {"type": "bool", "salt": None, "slots": None, "prefixes": None},
-        "prefix is for a text with prefixes",
+        "prefix requires a text with prefixes",
     ),
     ({"q": None}, "q is missing"),
     ({"q": 4}, "q must be a prime"),
@@ -101,7 +101,7 @@ def test_weights_default_to_equal():
 
 
 def test_all_slots_of_all_levels_fit_in_an_index():
-    """The widest case has 16 levels of 2**20 slots, whose codes alone are too many for most q."""
+    """The widest case has 16 levels of 2**20 slots; for most q, these have too many codes."""
     experiment = Experiment.parse(prefix_json(slots=2, prefixes=[1] * 16, q=2))
     indices = {experiment.bucket(bytes([a, b])) for a, b in product(range(40), range(2))}
     assert len(indices) == 40

@@ -1,7 +1,7 @@
-"""The privacy proof of report(): every branch of the shipped client and its ledger, with exact probabilities.
+"""Prove report()'s privacy over every branch of the shipped client and its ledger, with exact probabilities.
 
-Every kind of input is compared, no reading and what does not fit included, and silence is an output. The
-randomizers alone, over more shapes and every ε, are in tests/contracts/test_epsilon.py.
+Every kind of input is compared, including missing and invalid readings, and silence counts as an output.
+tests/contracts/test_epsilon.py proves the randomizers alone, for more shapes and every ε.
 """
 
 import itertools
@@ -47,7 +47,7 @@ def parse(shape, epsilon):
 
 
 def readings(exp) -> list[Any]:
-    """Every kind of input to report(): each index, no reading, and what does not fit."""
+    """Return every kind of input to report(): each index, a missing reading, and invalid values."""
     if exp.type == "bool":
         return [True, False, 0, 1, 7, -1, None, math.nan]
     if exp.type == "choice":
@@ -67,7 +67,7 @@ class TestRefusal:
     def test_rejects_epsilon_too_small_for_cell_count(self):
         with pytest.raises(ExperimentRefused, match="epsilon is too small for so many cells"):
             parse(numbers(2**24, mechanism="grr"), 1_000)
-        # p * ONE is 512.51 at 2**21 cells and 1025.02 at 2**20: floored, only the second is above ONE / g.
+        # p * ONE is 512.51 with 2**21 cells and 1025.02 with 2**20; floored, only the second exceeds ONE / g.
         with pytest.raises(ExperimentRefused, match="too small"):
             parse(numbers(2**21, mechanism="grr"), 1_000)
         assert parse(numbers(2**20, mechanism="grr"), 1_000).levels[0].threshold == 1025
@@ -80,7 +80,7 @@ class TestRefusal:
 
 
 def report_distributions(payload, values, *, key=None, client_class=Client, slots=None):
-    """Map each reading to the exact probability of every output of report(), silence (None) included."""
+    """Map each reading to the exact probability of every output of report(), including silence (None)."""
     slots = slots or provisioned()
 
     def run(rng, value):
@@ -89,7 +89,7 @@ def report_distributions(payload, values, *, key=None, client_class=Client, slot
         client.rng = rng
         return client.report("e", value)
 
-    # Inputs by position: 0 and False, or two NaNs, are one dictionary key or never one.
+    # Inputs are identified by position, because 0 and False are equal as dictionary keys and NaNs are not.
     return {i: distribution(lambda rng, v=v: run(rng, v)) for i, v in enumerate(values)}
 
 
@@ -125,15 +125,17 @@ class TestLikelihoodRatio:
         [1_000_000, *(pytest.param(epsilon, marks=pytest.mark.long) for epsilon in (1_000, 8_000_000))],
     )
     @pytest.mark.parametrize("name", CLIENT_CASES)
-    def test_of_every_report_is_at_most_e_to_epsilon(self, name, epsilon):
+    def test_every_report_is_at_most_e_to_epsilon(self, name, epsilon):
         shape, every = CLIENT_CASES[name]
         payload = experiment_json(epsilon=epsilon, every=every, budget=CAP, **shape)
         exp = Experiment.parse(payload)
         indices = {exp.bucket(value) for value in readings(exp)}
         every_index = {*range(exp.domain), *({None} if exp.missing is None else ())}
-        assert exp.type in ("text", "pair") or indices == every_index, "every index, and no other"
+        assert exp.type in ("text", "pair") or indices == every_index, (
+            "the readings must have exactly these indices"
+        )
         exact = report_distributions(payload, readings(exp), key=b"k" * 32)
-        assert assert_private(exact, epsilon) > 1  # readings differ: it was not one index for all
+        assert assert_private(exact, epsilon) > 1  # the readings have different distributions
         for outputs in exact.values():
             assert outputs.get(None, 0) == 1 - Fraction(1, every)
 
@@ -143,15 +145,15 @@ class TestLikelihoodRatio:
         [numbers(64, mechanism="grr"), numbers(64, mechanism="olh", g=3), hh(64, 8, [8, 3])],
         ids=["grr", "olh-3", "hh"],
     )
-    def test_of_64_values_is_at_most_e_to_epsilon(self, shape):
+    def test_64_values_are_at_most_e_to_epsilon(self, shape):
         payload = experiment_json(**shape)
         exp = Experiment.parse(payload)
         values = readings(exp)
         exact = report_distributions(payload, [values[i] for i in (0, 1, 9, 62, *range(63, 68))])
         assert_private(exact, exp.epsilon)
 
-    def test_of_any_reading_history_stays_within_cap(self):
-        # Four calls that report with probability 1/2, a cap of two: every pair of histories is compared.
+    def test_any_reading_history_stays_within_cap(self):
+        # Compare every pair of histories of four calls that report with probability 1/2 under a cap of two.
         payload = experiment_json(every=2, budget={"rule": "sum", "cap": 2_000_000})
         slots = provisioned()
 

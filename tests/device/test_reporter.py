@@ -1,6 +1,7 @@
-"""The reporter on real MicroPython: the real umqtt.simple, a real mosquitto, the real aggregator.
+"""The reporter on real MicroPython with the real umqtt.simple, a real mosquitto and the real aggregator.
 
-Runs firmware_tests/reporter/*.py in a runtime with sockets that firmware_tests/runtimes.py finds or installs.
+It runs firmware_tests/reporter/*.py in a runtime with sockets that firmware_tests/runtimes.py finds or
+installs.
 """
 
 import contextlib
@@ -45,8 +46,8 @@ POLICY = {
     "rules": ("sum", "count"),
     "experiments": ("room_temp", "door_open"),
 }
-HANGS_MS = 60_000  # only a board that waits for ever takes so long
-# A second is overdue where a test silences the broker: see Board.silence().
+HANGS_MS = 60_000  # a board that takes longer is considered hung
+# In tests that silence the broker, a response is overdue after a second; see Board.silence().
 FAST = {"delay_s": 0, "timeout_s": 60, "backoff_s": 1, "backoff_max_s": 1, "settle_s": 1}
 
 
@@ -67,13 +68,13 @@ def umqtt() -> Path:
 
 @pytest.fixture
 def mosquitto():
-    # A broker that lets everything pass: the board has to cope.
+    # The broker checks nothing, so the board has to cope.
     with MosquittoBroker(settings=("max_packet_size 268435455",)) as broker:
         yield broker
 
 
 class Watcher:
-    """A paho client that publishes experiments and sees reports and statuses."""
+    """A paho client that publishes experiments and receives reports and statuses."""
 
     def __init__(self, port: int) -> None:
         self.reports: list[bytes] = []
@@ -99,7 +100,7 @@ class Watcher:
             self.statuses.append(message.payload)
 
     def publish(self, name: str, payload: bytes) -> None:
-        until(self._client.is_connected, "the watcher is back at a broker that started again")
+        until(self._client.is_connected, "the watcher reconnects to the restarted broker")
         info = self._client.publish(topics.experiment_topic(FLEET, name), payload, 1, True)
         info.wait_for_publish(WAIT_S)
         assert info.is_published()
@@ -117,7 +118,7 @@ def watcher(mosquitto: MosquittoBroker):
 
 
 class Proxy:
-    """A TCP proxy in front of a broker, which can fall silent without closing anything."""
+    """A TCP proxy in front of a broker that can fall silent without closing connections."""
 
     def __init__(self, port: int) -> None:
         self._target = port
@@ -141,7 +142,9 @@ class Proxy:
     def _pump(self, way: str, source: socket.socket, sink: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(4096):
-                if not self.deaf[way]:  # what comes while it is deaf is lost, as in a half-open connection
+                if not self.deaf[
+                    way
+                ]:  # data that arrives while it is deaf is lost, as in a half-open connection
                     sink.sendall(data)
             sink.shutdown(socket.SHUT_WR)
 
@@ -164,7 +167,7 @@ def proxy(mosquitto: MosquittoBroker):
 
 
 class Board:
-    """A MicroPython process with client and reporter; ask() runs one command of board.py in it."""
+    """A MicroPython process with client and reporter, in which ask() runs a command from board.py."""
 
     def __init__(self, runtime: tuple[str, ...], umqtt: Path, port: int, **settings: Any) -> None:
         modules = f"{umqtt}{os.pathsep}{ROOT / 'device'}"
@@ -211,13 +214,13 @@ class Board:
         return answer
 
     def reach(self, what: str, value: Any, ms: int = HANGS_MS) -> int:
-        """Poll until board.py's <what>() is value; returns the longest poll in ms."""
+        """Poll until board.py's <what>() returns the value; return the longest poll in ms."""
         reached, longest = self.ask("until", what, value, ms)
         assert reached, f"{what} is {self.ask(what)}, not {value}; {self.ask('status')}"
         return longest
 
     def silence(self, proxy: Proxy, *ways: str) -> None:
-        """Silence the proxy, so that answers are overdue after a second; without ways it works again."""
+        """Silence the proxy, with responses overdue after a second; without `ways`, let it work again."""
         self.ask("timeout", 1000 if ways else 60_000)
         proxy.silence(*ways)
 
@@ -251,7 +254,7 @@ each_reporter = [kind if kind in KINDS[1:3] else pytest.param(kind, marks=pytest
 
 @pytest.fixture(params=each_reporter)
 def start_any(request: pytest.FixtureRequest, runtime: tuple[str, ...], umqtt: Path):
-    """Both reporters; with every version of what they stand on where sockets matter, and in make long.
+    """Provide each reporter, with every supported client if sockets matter and in `make long`.
 
     All must behave alike in an outage.
     """
@@ -265,7 +268,7 @@ def start_any(request: pytest.FixtureRequest, runtime: tuple[str, ...], umqtt: P
 
 @pytest.fixture
 def board(watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any) -> Board:
-    """One that is connected, was asked for room_temp and takes part."""
+    """Provide a connected board that participates in room_temp."""
     watcher.publish("room_temp", experiment())
     started = start_any(mosquitto.port)
     started.reach("state", "reporting")
@@ -300,10 +303,11 @@ def keyed() -> dict[str, Any]:
     return {"key": list(keys.device_key(MASTER, FLEET, DEVICE))}
 
 
-def held(board: Board, fed: int) -> None:
-    """Check that an overdue answer held the board up for its timeout of a second, by events and no clock.
+def assert_blocked_for_timeout(board: Board, fed: int) -> None:
+    """Check by events, without a clock, that an overdue response blocked the board for its 1 s timeout.
 
-    umqtt.simple waits in slices of a second at most, and feeds before each; on asyncio other tasks go on.
+    umqtt.simple waits in slices of at most a second and feeds the watchdog before each; on asyncio, other
+    tasks continue.
     """
     turns = board.ask("feeds") - fed
     assert 1 < turns <= 6 if board.waits else turns > 3
@@ -311,7 +315,7 @@ def held(board: Board, fed: int) -> None:
 
 @pytest.fixture
 def tls_port(tmp_path: Path):
-    """Return the ports of a broker: with TLS, and plain."""
+    """Return a broker's TLS and plain ports."""
     certificate, key = Authority(tmp_path).sign("127.0.0.1", "127.0.0.1")
     port = free_port()
     tls = (f"certfile {certificate}", f"keyfile {key}")
@@ -332,7 +336,7 @@ class TestConnection:
         board.reach("pending", 0)
         until(lambda: aggregator.count() == 1, "the first report is counted")
 
-        board.silence(proxy, "down")  # the broker gets the next report, its acknowledgement is lost
+        board.silence(proxy, "down")  # the broker gets the next report, but its acknowledgement is lost
         second = board.ask("report", "room_temp", 30.0)
         third = board.ask("report", "room_temp", 3.0)
         board.reach("connected", False)
@@ -348,7 +352,7 @@ class TestConnection:
         assert aggregator.store.rejects() == {FLEET: {"duplicate": 1}}
 
         for _ in range(2):
-            board.ask("pass_ms", 31_000)  # half of keepalive_s: a ping is due
+            board.ask("pass_ms", 31_000)  # a ping is due after half of keepalive_s
             board.ask("poll", 200)
         assert board.ask("connected")
         assert board.ask("connects") == 2
@@ -367,13 +371,15 @@ class TestConnection:
         board.reach("pending", 0)
         mosquitto.terminate()
         board.reach("connected", False)
-        made = []
+        reports = []
         for value in (None, 5, 39.9, -1, *range(12)):
-            made.append(board.ask("report", "room_temp", value))
+            reports.append(board.ask("report", "room_temp", value))
             board.ask("poll", 10)
         board.reach("error", "nothing listens at the broker's address and port")
-        assert [board.ask("report", "room_temp", 21.4) for _ in range(2)] == [None, None], "there is no room"
-        assert board.ask("outbox") == made
+        assert [board.ask("report", "room_temp", 21.4) for _ in range(2)] == [None, None], (
+            "the outbox must be full"
+        )
+        assert board.ask("outbox") == reports
         assert "16 waiting; nothing listens at the broker's address and port" in board.ask("status")
         mosquitto.start()
         board.reach("pending", 0)
@@ -393,21 +399,21 @@ class TestConnection:
         board.reach("state", "reporting")
         board.reach("connected", True)
         board.silence(proxy, "up", "down")
-        made = board.ask("report", "room_temp", 21.4)
+        report = board.ask("report", "room_temp", 21.4)
         fed = board.ask("feeds")
         board.reach("connected", False)
-        held(board, fed)
+        assert_blocked_for_timeout(board, fed)
         board.ask("timeout", 200)
         # While the proxy takes connections and no more, every attempt ends too: umqtt.simple alone would wait
         # for CONNACK for ever.
         board.reach("lost", 2)
         assert board.ask("connects") == 1
-        assert board.ask("outbox") == [made]
+        assert board.ask("outbox") == [report]
         board.silence(proxy)
         board.reach("pending", 0)
-        until(lambda: [r.hex() for r in watcher.reports] == [made], "the watcher has it as well")
+        until(lambda: [r.hex() for r in watcher.reports] == [report], "the watcher receives it")
 
-    @pytest.mark.parametrize("start_any", KINDS[:2], indirect=True)  # on asyncio the application feeds
+    @pytest.mark.parametrize("start_any", KINDS[:2], indirect=True)  # on asyncio, applications feed it
     def test_feeds_watchdog_during_every_wait(self, watcher: Watcher, proxy: Proxy, start_any: Any) -> None:
         watcher.publish("room_temp", experiment())
         board = start_any(proxy.port)
@@ -420,13 +426,13 @@ class TestConnection:
             board.reach("lost", losses)
             fed, asked_ms = zip(*board.ask("slices"), strict=True)
             assert max(asked_ms) == 1000
-            assert len(set(fed)) == len(fed), "a feed before each"
+            assert len(set(fed)) == len(fed), "the watchdog must be fed before each wait"
 
     @pytest.mark.parametrize("start_any", ["asyncio"], indirect=True)
     def test_keeps_bytes_read_as_wait_ends(self, start_any: Any) -> None:
         assert start_any(free_port()).ask("slow_read") == [None, 0xD0]
 
-    def test_passes_timeout_to_clients_that_accept_one(
+    def test_passes_timeout_to_clients_that_accept_it(
         self, watcher: Watcher, mosquitto: MosquittoBroker, start_board: Any
     ) -> None:
         watcher.publish("room_temp", experiment())
@@ -439,7 +445,7 @@ class TestConnection:
     @pytest.mark.parametrize(
         "how", [{"kind": "tls"}, {"kind": "asyncio", "tls": True}], ids=["umqtt", "asyncio"]
     )
-    def test_over_tls_works_and_times_out_alike(
+    def test_tls_works_with_the_same_timeouts(
         self, how: dict[str, Any], umqtt: Path, tls_port: tuple[int, int]
     ) -> None:
         runtime = find_runtime("tls")
@@ -451,17 +457,17 @@ class TestConnection:
         try:
             board.reach("state", "reporting")
             board.reach("connected", True)
-            made = [board.ask("report", "room_temp", i) for i in range(3)]
+            reports = [board.ask("report", "room_temp", i) for i in range(3)]
             board.reach("pending", 0)
             board.silence(proxy, "down")
-            made.append(board.ask("report", "room_temp", 3))
+            reports.append(board.ask("report", "room_temp", 3))
             board.reach("connected", False)
             board.reach("lost", 2)  # the handshake times out too
             board.silence(proxy)
             board.reach("pending", 0)
             assert board.ask("connects") == 2
             until(lambda: len(watcher.reports) == 5, "all reports")
-            assert [r.hex() for r in watcher.reports] == made[:3] + [made[3]] * 2
+            assert [r.hex() for r in watcher.reports] == reports[:3] + [reports[3]] * 2
         finally:
             board.kill()
             proxy.close()
@@ -480,37 +486,39 @@ class TestNats:
             stack.enter_context(running(store, servers, fleets=[FLEET], fleet_keys=FLEET_KEYS, again_s=2.0))
             watcher = Watcher(servers.nodes[2].mqtt)
             board = start_board(servers.port, **keyed(), folder=str(tmp_path / "ldp"))
-            board.reach("state", "reporting")  # what is retained comes
+            board.reach("state", "reporting")  # retained messages arrive
             until(lambda: watcher.statuses[-1:] == [b"online"], "online")
-            made = [board.ask("report", "room_temp", value) for value in (21.4, None, 3)]
+            reports = [board.ask("report", "room_temp", value) for value in (21.4, None, 3)]
             board.reach("pending", 0)
             until(lambda: count() == 3, "three reports are counted")
 
             servers.terminate(0)
             board.reach("connected", False)
-            made += [board.ask("report", "room_temp", value) for value in (5, 39.9)]
-            assert board.ask("outbox") == made[3:]
+            reports += [board.ask("report", "room_temp", value) for value in (5, 39.9)]
+            assert board.ask("outbox") == reports[3:]
             board.reach("error", "nothing listens at the broker's address and port")
             servers.start_node(0)
             servers.wait()
             board.reach("pending", 0)
-            until(lambda: count() == 5, "what waited for the server is counted")
+            until(lambda: count() == 5, "the queued reports are counted")
             assert store.rejects().get(FLEET, {}).keys() <= {"duplicate"}
             store.add_experiment(FLEET, experiment("door_open"))
-            board.reach("states", ["reporting", "reporting"])  # what is announced while connected
+            board.reach("states", ["reporting", "reporting"])  # experiments announced while connected
             board.kill()
-            until(lambda: watcher.statuses[-1:] == [b"offline"], "offline, said by the last will")
+            until(lambda: watcher.statuses[-1:] == [b"offline"], "offline, published by the last will")
 
             asleep = start_board(servers.nodes[1].mqtt, **keyed(), folder=str(tmp_path / "ldp"), again=True)
-            assert asleep.ask("flush", HANGS_MS, {"room_temp": 21.4})[0]  # one that sleeps, in one call
+            assert asleep.ask("flush", HANGS_MS, {"room_temp": 21.4})[
+                0
+            ]  # a sleeping board does everything in one call
             until(lambda: count() == 6, "the report of a wake-up is counted")
             until(lambda: watcher.statuses[-2:] == [b"online", b"offline"], "both statuses")
-            assert {r.hex() for r in watcher.reports} >= set(made)
+            assert {r.hex() for r in watcher.reports} >= set(reports)
             watcher.close()
 
 
-def told(board: Board, watcher: Watcher, status: bytes) -> None:
-    """Poll until the status topic holds this."""
+def wait_for_status(board: Board, watcher: Watcher, status: bytes) -> None:
+    """Poll until the status topic has this value."""
 
     def is_it() -> bool:
         board.ask("poll", 10)
@@ -523,7 +531,7 @@ class TestStatus:
     def test_shows_refused_experiments_while_connected(self, watcher: Watcher, board: Board) -> None:
         cases = {
             "epsilon is above the policy's 2000000": experiment("door_open", 3_000_000),
-            "it calls itself room_temp": experiment("room_temp", 2_000_000),
+            "its name is room_temp": experiment("room_temp", 2_000_000),
             "v is missing": b"{}",
             "1024": b" " * 300_000,  # more than a board's memory
         }
@@ -538,11 +546,11 @@ class TestStatus:
             assert "door_open refused: " in board.ask("status")
             assert board.ask("states") == ["refused", "reporting"]
         assert board.ask("report", "room_temp", 20) is not None
-        board.reach("pending", 0)  # acknowledged behind the 300,000 bytes, so that none of them is overdue
+        board.reach("pending", 0)  # acknowledged after the 300,000 bytes, so none of them is overdue
         board.ask("pass_ms", 61_000)
         board.ask("poll", 1200)
         assert board.ask("lost") == 0
-        assert board.ask("spent") == 1_000_000  # not the 2_000_000 of the experiment on the wrong topic
+        assert board.ask("spent") == 1_000_000  # not 2_000_000, from the experiment on the wrong topic
         assert board.ask("report", "door_open", 1) is None
         watcher.publish("door_open", experiment("door_open"))
         board.reach("states", ["reporting", "reporting"])
@@ -559,14 +567,14 @@ class TestStatus:
     ) -> None:
         until(lambda: watcher.statuses == [b"online"], "online")
         board.ask("close")
-        until(lambda: watcher.statuses == [b"online", b"offline"], "offline, said by the board")
+        until(lambda: watcher.statuses == [b"online", b"offline"], "offline, published by the board")
         board.reach("connected", True)
         until(lambda: watcher.statuses[2:] == [b"online"], "online again")
         board.ask("overwrite")
         assert board.ask("report", "room_temp", 1) is None
-        told(board, watcher, b"online locked fault")
+        wait_for_status(board, watcher, b"online locked fault")
         board.kill()
-        until(lambda: watcher.statuses[-1:] == [b"offline"], "offline, said by the last will")
+        until(lambda: watcher.statuses[-1:] == [b"offline"], "offline, published by the last will")
         late = Watcher(mosquitto.port)
         until(lambda: late.statuses == [b"offline"], "it is retained")
         late.close()
@@ -575,20 +583,19 @@ class TestStatus:
         self, watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any
     ) -> None:
         watcher.publish("room_temp", experiment(epsilon=2_000_000))
-        watcher.publish(
-            "door_open", experiment("door_open", epsilon=3_000_000)
-        )  # more than the policy allows
+        # More than the policy allows.
+        watcher.publish("door_open", experiment("door_open", epsilon=3_000_000))
         board = start_any(mosquitto.port)
         board.reach("states", ["refused", "reporting"])
         board.reach("connected", True)
-        told(board, watcher, b"online refused:door_open")
-        for _ in range(15):  # 15 x 2 = 30: the cap
+        wait_for_status(board, watcher, b"online refused:door_open")
+        for _ in range(15):  # 15 x 2 = 30, the cap
             assert board.ask("report", "room_temp", 21.4) is not None
             board.reach("pending", 0)
         assert board.ask("report", "room_temp", 21.4) is None
-        told(board, watcher, b"online refused:door_open spent:room_temp")
+        wait_for_status(board, watcher, b"online refused:door_open spent:room_temp")
         board.ask("close")
-        until(lambda: watcher.statuses[-1] == b"offline refused:door_open spent:room_temp", "asleep as well")
+        until(lambda: watcher.statuses[-1] == b"offline refused:door_open spent:room_temp", "asleep")
         board.reach("connected", True)
         watcher.publish("door_open", experiment("door_open"))
         board.reach("states", ["reporting", "spent"])
@@ -596,13 +603,13 @@ class TestStatus:
         board.reach("pending", 0)
         until(lambda: len(watcher.reports) == 16, "all reports")
         board.kill()
-        until(lambda: watcher.statuses[-1].startswith(b"offline refused"), "the last will tells it as well")
+        until(lambda: watcher.statuses[-1].startswith(b"offline refused"), "the last will has it as well")
 
 
 class TestBrokers:
     @pytest.mark.long
     @pytest.mark.parametrize("start_any", ["bundled umqtt.simple", "asyncio"], indirect=True)
-    def test_switches_to_another_when_one_is_dead(self, start_any: Any) -> None:
+    def test_switches_brokers_when_one_is_dead(self, start_any: Any) -> None:
         with NatsServers(3) as cluster:
             watcher = Watcher(cluster.nodes[2].mqtt)
             watcher.publish("room_temp", experiment())
@@ -611,33 +618,34 @@ class TestBrokers:
             host = f"127.0.0.1:{first.mqtt},127.0.0.1,127.0.0.1:{second.mqtt}"
             # Servers that have lost their leader elect another before they answer.
             board = start_any(nobody, host=host, reporter={"timeout_s": 10})
-            # A server that missed what is retained as it started tells nobody until it is published again.
+            # A server that missed a retained message as it started delivers it only after it is published
+            # again.
             while not board.ask("until", "state", "reporting", 10_000)[0]:
                 watcher.publish("room_temp", experiment())
-            cluster.kill(0)  # whichever of the two it is on, it is on the other at the end
-            made = [board.ask("report", "room_temp", 21.4)]
+            cluster.kill(0)  # whichever of the two the board is on, it ends on the other
+            reports = [board.ask("report", "room_temp", 21.4)]
             board.reach("pending", 0)
             cluster.start_node(0)
             cluster.wait()
             cluster.kill(1)
-            made.append(board.ask("report", "room_temp", 25.0))
+            reports.append(board.ask("report", "room_temp", 25.0))
             board.reach("pending", 0)
             until(lambda: len(set(watcher.reports)) == 2, "both reports")
-            assert sorted({r.hex() for r in watcher.reports}) == sorted(made)
+            assert sorted({r.hex() for r in watcher.reports}) == sorted(reports)
             watcher.close()
 
-    def test_flush_tries_every_broker_in_one_call(
+    def test_flush_tries_every_broker_in_a_call(
         self, watcher: Watcher, mosquitto: MosquittoBroker, proxy: Proxy, start_board: Any
     ) -> None:
         watcher.publish("room_temp", experiment())
-        proxy.silence("up", "down")  # one takes connections and says nothing, one is not there
+        proxy.silence("up", "down")  # one broker accepts connections and stays silent, one is absent
         host = f"127.0.0.1:{proxy.port},127.0.0.1,127.0.0.1:{mosquitto.port}"
-        # Only the silent broker meets its timeout: the board's clock runs ahead where it is asked.
+        # Only the silent broker reaches its timeout, because the board's clock runs ahead when it is polled.
         patient = {"silent": proxy.port, "reporter": {"timeout_s": 100}}
         board = start_board(free_port(), host=host, **patient)
         for number in range(1, 5):
             assert board.ask("flush", 10 * HANGS_MS, {"room_temp": 21.4})[0], board.ask("status")
-            assert board.ask("spent") == number * 1_000_000, "a second attempt is no second report"
+            assert board.ask("spent") == number * 1_000_000, "a second attempt must not spend again"
         until(lambda: len(watcher.reports) == 4, "the reports")
         board.kill()
 
@@ -646,7 +654,7 @@ class TestBrokers:
         assert board.ask("flush", 1500, {"room_temp": 21.4})[0]
 
     def test_order_starts_anywhere_and_goes_either_way(self) -> None:
-        # 400 draws: one of six orders is missing with a chance below 6 (5/6)**400 < 2e-31.
+        # With 400 draws, one of six orders is missing with a probability below 6 (5/6)**400 < 2e-31.
         orders = set()
         for _ in range(400):
             brokers = reporter_base.Brokers("a,b:1884,fe80::1", 1883)
@@ -659,7 +667,7 @@ class TestBrokers:
 
     @pytest.mark.parametrize("text", ["", "a,,b", "a:x", ":1883", "a,b:"])
     def test_rejects_invalid_addresses(self, text: str) -> None:
-        with pytest.raises(ldp_client.SettingsError, match="brokers are written host or host:port"):
+        with pytest.raises(ldp_client.SettingsError, match="write brokers as host or host:port"):
             reporter_base.Brokers(text, 1883)
 
 
@@ -678,19 +686,19 @@ class TestSleepingBoard:
         assert not board.ask("flush", 2000, {"room_temp": 21.4})[0]
         board.kill()
 
-        # It wakes up, and there is no broker: its experiment was kept.
+        # It wakes up without a broker and uses its stored experiment.
         board = start_board(free_port(), again=True, **settings)
         assert not board.ask("flush", HANGS_MS, {"room_temp": 21.4})[0]
         assert "nothing listens at the broker's address and port" in board.ask("status")
         assert board.ask("spent") == 3_000_000
-        kept = board.ask("outbox")
-        assert len(kept) == 2
+        outbox = board.ask("outbox")
+        assert len(outbox) == 2
         board.kill()
 
         board = start_board(mosquitto.port, again=True, **settings)
         assert board.ask("flush", HANGS_MS, {"room_temp": 1})[0]
         until(lambda: len(watcher.reports) == 4, "all reports")
-        assert [r.hex() for r in watcher.reports[1:3]] == kept
+        assert [r.hex() for r in watcher.reports[1:3]] == outbox
         assert board.ask("spent") == 4_000_000
 
     @pytest.mark.parametrize(
@@ -723,9 +731,9 @@ class TestSleepingBoard:
         board = start_board(mosquitto.port, again=True, **settings)
         assert board.ask("flush", HANGS_MS, dict.fromkeys(names, 1))[0]
         assert board.ask("states") == ["reporting", state]
-        made = 4 - (state == "absent")
-        assert board.ask("spent") == made * 1_000_000
-        until(lambda: len(watcher.reports) == made, "the reports")
+        count = 4 - (state == "absent")
+        assert board.ask("spent") == count * 1_000_000
+        until(lambda: len(watcher.reports) == count, "the reports")
 
     def test_flush_does_not_limit_later_polls(
         self, watcher: Watcher, mosquitto: MosquittoBroker, start_board: Any
@@ -750,12 +758,12 @@ class TestSleepingBoard:
         board.kill()
         mosquitto.terminate()
         board = start_any(mosquitto.port, again=True, **settings)
-        made = board.ask("report", "room_temp", 21.4)
-        assert made is not None
+        report = board.ask("report", "room_temp", 21.4)
+        assert report is not None
         mosquitto.start()
         late = Watcher(mosquitto.port)
         board.reach("pending", 0)
-        until(lambda: [r.hex() for r in late.reports] == [made], "the report")
+        until(lambda: [r.hex() for r in late.reports] == [report], "the report")
         board.kill()
         late.publish("room_temp", b"")  # withdrawn while the board is away
         board = start_any(mosquitto.port, again=True, **settings)
@@ -768,7 +776,7 @@ class TestSleepingBoard:
 
 
 def opens_no_connection(board: Board, watcher: Watcher) -> None:
-    """Check that it does not whatever it is asked, and however long nobody opts in."""
+    """Check that the board opens no connection for any experiment until someone opts in."""
     assert board.ask("report", "room_temp", 1) is None
     board.ask("pass_ms", 3_600_000)
     board.ask("poll", 200)
@@ -793,7 +801,7 @@ class TestConsent:
         board.reach("pending", 0)
         until(lambda: len(watcher.reports) == 1, "the first report")
 
-        assert board.ask("report", "room_temp", 1) is not None  # it leaves with the next poll
+        assert board.ask("report", "room_temp", 1) is not None  # it is sent by the next poll
         board.ask("consent", False)
         assert board.ask("report", "room_temp", 1) is None
         board.reach("connected", False)
@@ -831,7 +839,7 @@ class TestConsent:
 
 
 class OddBroker:
-    """Speaks just enough MQTT to misbehave: answers(packet type) -> bytes, or None to keep pinging."""
+    """A broker with just enough MQTT to misbehave; answers() returns bytes, or None to keep pinging."""
 
     def __init__(self, answers: Any) -> None:
         self._server = socket.create_server(("127.0.0.1", 0))
@@ -842,7 +850,7 @@ class OddBroker:
     def _serve(self) -> None:
         with contextlib.suppress(OSError):
             while True:
-                board = self._server.accept()[0]  # its end, and this thread's, is the listener's
+                board = self._server.accept()[0]  # ends, with this thread, when the listener closes
                 with contextlib.suppress(OSError):
                     self._talk(board)
 
@@ -871,7 +879,7 @@ PUBACK = b"\x40\x02"
 
 
 def polite(kind: int, body: bytes) -> bytes:
-    """Accept everything, at once."""
+    """Accept everything immediately."""
     if kind == CONNECT:
         return b"\x20\x02\x00\x00"
     if kind == SUBSCRIBE:
@@ -898,7 +906,7 @@ def message(name: str, payload: bytes) -> bytes:
 
 
 def forged(serial: int) -> bytes:
-    """Two messages for each name that someone else has signed, the first of them for the last time."""
+    """Return two messages per name with another key's signature."""
     key = bytes(31) + b"\x07"
     return b"".join(message(name, signed(name, serial - i, key)) for i in (1, 0) for name in NAMES)
 
@@ -913,8 +921,8 @@ class TestOddBroker:
         board = start_any(broker.port, busy=True, reporter={"timeout_s": 1})
         fed = board.ask("feeds")
         board.reach("failed", True)
-        if not board.waits:  # a broker that talks is an event each time, so their number says nothing
-            held(board, fed)
+        if not board.waits:  # each message from the broker is an event, so their number means nothing
+            assert_blocked_for_timeout(board, fed)
         assert not board.ask("connected")
         assert "the broker did not answer in time" in board.ask("status")
         broker.close()
@@ -943,7 +951,7 @@ class TestOddBroker:
         cases = {
             b"\x20\x02\x00\x05": "the broker does not authorize this client",
             b"\x20\x02\x00\x04": "the broker refuses the user name or password",
-            b"HTTP/1.1 400 Bad Request\r\n": "the broker sent what is not MQTT",
+            b"HTTP/1.1 400 Bad Request\r\n": "the broker sent something that is not MQTT",
             b"\x20": "the broker did not answer in time",
         }
         answers = [*cases][:1]
@@ -966,8 +974,8 @@ class TestOddBroker:
             return answer + odd.pop() if kind == PUBLISH and odd else answer
 
         broker = OddBroker(answers)
-        board = start_any(broker.port, reporter={"timeout_s": 2})  # a message of 268 MB does not come
-        board.reach("connects", len(odd) + 1)  # each of them ends one
+        board = start_any(broker.port, reporter={"timeout_s": 2})  # a message of 268 MB never arrives
+        board.reach("connects", len(odd) + 1)  # each odd answer ends a connection
         board.reach("connected", True)
         board.ask("poll", 300)
         assert (board.ask("connected"), odd) == (True, [])
@@ -985,7 +993,7 @@ class TestOddBroker:
             if kind == SUBSCRIBE and last.encode() in body:
                 return answer + forged(7) + message(last, signed(last, 5))
             if kind == PUBLISH and b"/report/" in body and later:
-                return later.pop() + message(last, signed(last, 5)) + answer  # the acknowledgement comes last
+                return later.pop() + message(last, signed(last, 5)) + answer  # the acknowledgement is last
             return answer
 
         broker = OddBroker(answers)
@@ -999,14 +1007,14 @@ class TestOddBroker:
 
         def checks(count: int) -> None:
             board.reach("check_count", count)
-            made = board.ask("checks")
-            turns, fed = zip(*made, strict=True)
-            assert len(set(fed)) == count, made
+            check_count = board.ask("checks")
+            turns, fed = zip(*check_count, strict=True)
+            assert len(set(fed)) == count, check_count
             if board.waits:
-                assert len(set(turns)) == count, made
+                assert len(set(turns)) == count, check_count
 
         others = ["refused"] * (len(NAMES) - 1)
-        checks(16)  # the newest of each name
+        checks(16)  # the newest message for each name
         board.reach("all_states", [*others, "reporting"])
         assert board.ask("report", last, 20) is not None
         board.reach("pending", 0)
@@ -1015,7 +1023,7 @@ class TestOddBroker:
         assert board.ask("report", last, 20) is not None
         board.reach("pending", 0)
         checks(31)
-        board.ask("close")  # the broker repeats what it has
+        board.ask("close")  # the broker repeats its retained messages
         board.reach("connects", 2)
         board.ask("poll", 300)
         assert "n0 refused: its signature is missing or wrong" in board.ask("status")
@@ -1024,23 +1032,23 @@ class TestOddBroker:
 
 class TestStorage:
     def test_full_flash_spends_nothing_and_keeps_unacked_report(self, watcher: Watcher, board: Board) -> None:
-        made = board.ask("report", "room_temp", 21.4)
+        report = board.ask("report", "room_temp", 21.4)
         board.ask("full", True)
         assert board.ask("report", "room_temp", 21.4) is None
         board.reach("sent", 1)
         until(lambda: watcher.reports, "the report")
         board.ask("poll", 600)
-        assert board.ask("outbox") == [made]
+        assert board.ask("outbox") == [report]
         assert "storage failed: errno 28" in board.ask("status")
         assert board.ask("spent") == 1_000_000
-        assert [r.hex() for r in watcher.reports] == [made]  # not again and again
+        assert [r.hex() for r in watcher.reports] == [report]  # sent only once
         board.ask("full", False)
-        board.ask("close")  # a new connection tries the flash again; without one it is tried once a minute
+        board.ask("close")  # a new connection retries flash; otherwise it is retried once a minute
         second = board.ask("report", "room_temp", 21.4)
         board.reach("pending", 0)
         assert "storage" not in board.ask("status")
         until(lambda: len(watcher.reports) == 2, "the second report")
-        assert [r.hex() for r in watcher.reports] == [made, second]
+        assert [r.hex() for r in watcher.reports] == [report, second]
 
     def test_missing_ledger_blocks_connection(
         self, watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any
@@ -1065,7 +1073,7 @@ class TestStorage:
         board.reach("connected", True)
         watcher.publish("room_temp", b"")
         board.reach("refused", {"room_temp": "its signature is missing or wrong"})
-        board.ask("close")  # nor does it end where the broker has nothing any more
+        board.ask("close")  # nor does it end if the broker no longer has it
         board.reach("connects", 2)
         board.ask("poll", 1500)  # settle_s is 1
         assert board.ask("state") == "reporting"
@@ -1073,7 +1081,7 @@ class TestStorage:
         watcher.publish("room_temp", withdrawal)
         board.reach("state", "absent")
         board.kill()
-        watcher.publish("room_temp", signed("room_temp", 5))  # played back
+        watcher.publish("room_temp", signed("room_temp", 5))  # replayed
         board = start(again=True)
         board.reach("refused", {"room_temp": "a newer version was published"})
         assert board.ask("state") == "refused"
@@ -1082,19 +1090,19 @@ class TestStorage:
         storage = memory()
         ldp_client.provision(storage, consent=True)
         client = ldp_client.Client(POLICY, storage, DEVICE, fleet=FLEET)
-        with pytest.raises(ldp_client.SettingsError, match="no folder: give kept, a KeptExperiments"):
+        with pytest.raises(ldp_client.SettingsError, match="not a folder: pass kept, a KeptExperiments"):
             mqtt_reporter.Reporter(client, lambda: None)
         reporter = mqtt_reporter.Reporter(client, lambda: None, KeptExperiments(client, None))
-        assert reporter.status().endswith("; nothing is kept")
+        assert reporter.status().endswith("; nothing is stored")
 
 
 DAY_MS = 24 * 3_600_000
-# MicroPython's counter of milliseconds wraps after 12.43 days, differences of it after 6.21.
+# MicroPython's millisecond counter wraps after 12.43 days, and its differences after 6.21.
 OUTAGES_MS = [int(days * DAY_MS) for days in (0.04, 6.3, 12.5, 25.1)]
 if os.environ.get("LONG"):
     OUTAGES_MS += [10_000, *(int(days * DAY_MS) for days in (1, 7, 9, 12.3, 20, 30))]
 PACE = {"delay_s": 10, "backoff_s": 2, "backoff_max_s": 30, "timeout_s": 5, "settle_s": 10}
-NEVER_MS = 1_800_000  # of the board's clock; what the tests wait for takes a minute of it
+NEVER_MS = 1_800_000  # by the board's clock; the awaited events take about a minute
 
 
 def live_until(board: Board, what: str, value: Any) -> None:
@@ -1111,7 +1119,7 @@ class TestLongPause:
         live_until(board, "state", "reporting")
         for outage_ms in OUTAGES_MS:
             live_until(board, "connected", True)
-            while not board.ask("pending"):  # one whose delay was 0 has gone
+            while not board.ask("pending"):  # a report with a delay of 0 is already sent
                 assert board.ask("report", "room_temp", 21.4) is not None
                 board.ask("poll", 10)
             mosquitto.terminate()
@@ -1165,11 +1173,13 @@ class TestLongPause:
 
 
 @pytest.fixture
-def many(runtime: tuple[str, ...], umqtt: Path, mosquitto: MosquittoBroker) -> Callable[..., dict[str, Any]]:
-    """Run many.py with a count, a kind and a folder in place of umqtt.simple 1.3.4's; return its answer."""
+def send_many(
+    runtime: tuple[str, ...], umqtt: Path, mosquitto: MosquittoBroker
+) -> Callable[..., dict[str, Any]]:
+    """Provide a function that runs many.py with a count, a kind and a folder of modules."""
 
     def run(count: int, kind: str, modules: Path = umqtt) -> dict[str, Any]:
-        done = subprocess.run(
+        result = subprocess.run(
             [*runtime, str(SCRIPTS / "many.py"), "127.0.0.1", str(mosquitto.port), str(count), kind],
             env={**os.environ, "MICROPYPATH": f"{modules}{os.pathsep}{ROOT / 'device'}"},
             capture_output=True,
@@ -1177,7 +1187,7 @@ def many(runtime: tuple[str, ...], umqtt: Path, mosquitto: MosquittoBroker) -> C
             check=True,
             timeout=10 * WAIT_S,
         )
-        return json.loads(done.stdout)
+        return json.loads(result.stdout)
 
     return run
 
@@ -1186,8 +1196,8 @@ class TestPacketIds:
     @pytest.mark.parametrize(
         ("first", "count"), [(64_000, 3_000), pytest.param(0, 70_000, marks=pytest.mark.long)]
     )
-    def test_one_client_sends_more_messages_than_there_are_ids(
-        self, first: int, count: int, many: Any, umqtt: Path, tmp_path: Path
+    def test_client_sends_more_messages_than_packet_ids(
+        self, first: int, count: int, send_many: Any, umqtt: Path, tmp_path: Path
     ) -> None:
         source = (umqtt / "umqtt" / "simple.py").read_text()
         assert source.count("self.pid = 0\n") == 1
@@ -1195,27 +1205,27 @@ class TestPacketIds:
         (tmp_path / "umqtt" / "simple.py").write_text(
             source.replace("self.pid = 0\n", f"self.pid = {first}\n")
         )
-        done = many(count, "reporter", tmp_path)
-        assert done["done"] == count
-        assert done["connects"] == 1
-        assert done["error"] is None
-        assert done["kept"] <= 256  # bytes of heap
+        status = send_many(count, "reporter", tmp_path)
+        assert status["done"] == count
+        assert status["connects"] == 1
+        assert status["error"] is None
+        assert status["kept"] <= 256  # bytes of heap
 
-    def test_puback_counts_as_answer_to_ping(self, many: Any) -> None:
-        done = many(2000, "pinged")  # 1,000 s by its clock; overdue is one
-        assert done["done"] == 2000
-        assert done["connects"] == 1
+    def test_puback_counts_as_answer_to_ping(self, send_many: Any) -> None:
+        result = send_many(2000, "pinged")  # 1,000 s by its clock, with responses overdue after 1 s
+        assert result["done"] == 2000
+        assert result["connects"] == 1
 
-    def test_umqtt_simple_alone_stops_after_65535_publications(self, many: Any) -> None:
-        done = many(2000, "bare")
-        assert done["done"] == 535  # it starts at 65,000
-        assert done["error"] is not None
+    def test_umqtt_simple_alone_stops_after_65535_publications(self, send_many: Any) -> None:
+        result = send_many(2000, "bare")
+        assert result["done"] == 535  # its packet ids start at 65,000
+        assert result["error"] is not None
 
-    def test_replaces_client_with_hidden_counter_in_time(self, many: Any) -> None:
-        done = many(1000, "hidden")
-        assert done["done"] == 1000
-        assert done["connects"] == 4
-        assert done["error"] is None
+    def test_replaces_client_with_hidden_counter_in_time(self, send_many: Any) -> None:
+        result = send_many(1000, "hidden")
+        assert result["done"] == 1000
+        assert result["connects"] == 4
+        assert result["error"] is None
 
 
 def compiled(folder: Path, umqtt: Path, *modules: str) -> Path:
@@ -1230,18 +1240,18 @@ def compiled(folder: Path, umqtt: Path, *modules: str) -> Path:
 
 
 def in_a_small_heap(runtime: tuple[str, ...], modules: Path, *script: Any, kib: int = 63) -> str:
-    # 1 KiB less than is promised: random draws decide how broken up the free memory is.
-    done = subprocess.run(
+    # 1 KiB less than documented, since random draws affect the fragmentation of free memory.
+    result = subprocess.run(
         [*runtime, "-X", f"heapsize={kib}k", *(str(part) for part in script)],
         cwd=modules,
-        env={**os.environ, "MICROPYPATH": "."},  # as short as a board's paths, which stay in its heap
+        env={**os.environ, "MICROPYPATH": "."},  # as short as a board's paths, because paths stay in its heap
         capture_output=True,
         text=True,
         check=False,
         timeout=WAIT_S,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
 
 
 MODULES = (
@@ -1274,7 +1284,7 @@ class TestSmallHeap:
         assert answer["sent"] == 30
         until(lambda: len(watcher.reports) == 30, "all reports")
         assert len(set(watcher.reports)) == 30
-        assert answer["grown"] <= 256  # bytes, from the first round to the last
+        assert answer["grown"] <= 256  # bytes, between the first and the last round
 
     def test_application_runs_in_64_kib(
         self,
@@ -1286,18 +1296,16 @@ class TestSmallHeap:
     ) -> None:
         signing = bytes(31) + b"\x05"
         topic = topics.experiment_topic(FLEET, "room_temp")
-        asked = experiment(epsilon=500_000)
-        watcher.publish("room_temp", keys.sign_experiment(signing, topic, asked, 1))
+        exp = experiment(epsilon=500_000)
+        watcher.publish("room_temp", keys.sign_experiment(signing, topic, exp, 1))
         (tmp_path / "modules").mkdir()
         modules = compiled(tmp_path / "modules", umqtt, *MODULES)
         announce_key = keys.public_key_bytes(signing).hex()
         script = (SCRIPTS / "small_main.py", "flash", "127.0.0.1", mosquitto.port, announce_key)
-        for kib in (62, 63):  # what is garbage, and lies where, differs
+        for kib in (62, 63):  # the amount and location of garbage differ
             (modules / "flash").mkdir()
-            for wake_ups, reports in (
-                (12, 12),
-                (1, 13),
-            ):  # an RP2040 goes on after its sleep, an ESP32 starts anew
+            # An RP2040 goes on after its sleep, an ESP32 starts anew.
+            for wake_ups, reports in ((12, 12), (1, 13)):
                 lines = in_a_small_heap(runtime, modules, *script, wake_ups, kib=kib).splitlines()
                 answer = json.loads(lines[-1].removeprefix("HEAP "))
                 assert (answer["sent"], answer["reports"]) == (wake_ups, reports)
@@ -1309,68 +1317,68 @@ class TestSmallHeap:
 
 class TestDelays:
     def test_backoff_has_full_jitter(self) -> None:
-        asked: list[int] = []
+        bounds: list[int] = []
 
         def below(n: int) -> int:
-            asked.append(n)
+            bounds.append(n)
             return n - 1
 
         waits = [reporter_base._wait_ms(attempt, 2, 300, below) for attempt in range(40)]
-        assert asked[:10] == [2000, 4000, 8000, 16_000, 32_000, 64_000, 128_000, 256_000, 300_000, 300_000]
-        assert set(asked[8:]) == {300_000}
-        assert waits == [n - 1 for n in asked]
-        # The largest settings fit what the DRBG draws from.
+        assert bounds[:10] == [2000, 4000, 8000, 16_000, 32_000, 64_000, 128_000, 256_000, 300_000, 300_000]
+        assert set(bounds[8:]) == {300_000}
+        assert waits == [n - 1 for n in bounds]
+        # The largest settings are within the DRBG's range.
         assert reporter_base._wait_ms(99, 16_000, 16_000, ldp_client.DRBG(b"any seed").below) < 16_000_000
 
     def test_loss_of_lasting_connection_spreads_reconnects(self, tmp_path: Path) -> None:
-        asked: list[int] = []
+        bounds: list[int] = []
 
         def below(n: int) -> int:
-            asked.append(n)
+            bounds.append(n)
             return 0
 
         reporter = mqtt_reporter.Reporter(make_client(tmp_path, FLEET), lambda: None, spread_s=600)
         reporter._below = below
         reporter._wait_ms()
-        reporter._is_lost("nothing listens")
-        reporter._is_lost("nothing listens")
-        reporter._is_connected()
-        reporter._is_lost("the broker closed the connection")  # at once: it did not last
-        reporter._is_connected()
-        reporter._steady_ms = reporter_base.ticks_ms() - 1  # now it has lasted
+        reporter._mark_lost("nothing listens")
+        reporter._mark_lost("nothing listens")
+        reporter._start_session()
+        reporter._mark_lost("the broker closed the connection")  # a short connection
+        reporter._start_session()
+        reporter._steady_ms = reporter_base.ticks_ms() - 1  # the connection now counts as stable
         reporter._settle()
-        reporter._is_lost("the broker closed the connection")
-        reporter._is_lost("nothing listens")
-        assert asked == [600_000, 2000, 4000, 8000, 600_000, 4000]
+        reporter._mark_lost("the broker closed the connection")
+        reporter._mark_lost("nothing listens")
+        assert bounds == [600_000, 2000, 4000, 8000, 600_000, 4000]
 
     def test_each_report_waits_its_own_random_delay(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        now, drawn, asked = [0], [700, 0, 999], []
+        now, drawn, bounds = [0], [700, 0, 999], []
         monkeypatch.setattr(reporter_base, "ticks_ms", lambda: now[0])
         client = make_client(tmp_path, FLEET)
         client.enroll(experiment())
         reporter = mqtt_reporter.Reporter(client, lambda: None, delay_s=1)
-        reporter._below = lambda n: asked.append(n) or drawn[len(asked) - 1]
+        reporter._below = lambda n: bounds.append(n) or drawn[len(bounds) - 1]
         for wait_ms in drawn:
-            made, since = client.report("room_temp", 20), now[0]
-            while reporter._due(False) is None:
+            report, since = client.report("room_temp", 20), now[0]
+            while reporter._due_report(False) is None:
                 now[0] += 1
-            assert (now[0] - since, reporter._due(False)) == (wait_ms, made)
-            assert reporter._delivered(made)
-        assert asked == [1000] * 3
+            assert (now[0] - since, reporter._due_report(False)) == (wait_ms, report)
+            assert reporter._handle_ack(report)
+        assert bounds == [1000] * 3
 
     def test_first_attempt_waits_within_backoff_without_spread(self, tmp_path: Path) -> None:
-        asked: list[int] = []
+        bounds: list[int] = []
         reporter = mqtt_reporter.Reporter(make_client(tmp_path, FLEET), lambda: None, backoff_s=7)
-        reporter._below = lambda n: asked.append(n) or 0
+        reporter._below = lambda n: bounds.append(n) or 0
         reporter._wait_ms()
-        assert asked == [7000]
+        assert bounds == [7000]
 
     def test_connection_of_a_week_resets_backoff(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """MicroPython's millisecond counter wraps after 12.4 days, and its differences after half as long."""
+        """MicroPython's millisecond counter wraps after 12.4 days, and its differences after 6.2 days."""
         period = 1 << 30
         now = [period - 5_000]
         monkeypatch.setattr(reporter_base, "ticks_ms", lambda: now[0] % period)
@@ -1379,12 +1387,12 @@ class TestDelays:
         monkeypatch.setattr(reporter_base, "ticks_diff", wrap)
         reporter = mqtt_reporter.Reporter(make_client(tmp_path, FLEET), lambda: None)
         for _ in range(9):
-            reporter._is_lost("nothing listens")
-        reporter._is_connected()
+            reporter._mark_lost("nothing listens")
+        reporter._start_session()
         for _ in range(7 * 24 * 60):
             now[0] += 60_000
             reporter._settle()
-        reporter._is_lost("the broker closed the connection")
+        reporter._mark_lost("the broker closed the connection")
         assert reporter._attempt == 1
 
 
@@ -1422,8 +1430,8 @@ class TestMistakes:
         client = make_client(tmp_path, FLEET)
         client.enroll(experiment())
         reporter = mqtt_reporter.Reporter(client, lambda: None)
-        assert reporter.report("room_temp", "warm") is not None  # a report of no reading
-        assert "room_temp takes a number or None" in reporter.status()
+        assert reporter.report("room_temp", "warm") is not None  # a report of a missing reading
+        assert "room_temp must be a number or None" in reporter.status()
         monkeypatch.setattr(ldp_client.os, "urandom", bytes)
         assert reporter.report("room_temp", 21.4) is None
         assert "os.urandom is stuck" in reporter.status()
@@ -1439,12 +1447,12 @@ class TestMistakes:
             client.enroll(experiment(name))
         reporter = mqtt_reporter.Reporter(client, lambda: None)
         assert reporter.flush(1000, {"door_open": "ajar", "room_temp": 20}) is False
-        assert reporter.mistyped == {"door_open": "door_open takes a number or None"}
+        assert reporter.mistyped == {"door_open": "door_open must be a number or None"}
         assert len(client.outbox()) == 2
 
     def test_failing_factory_is_shown_in_status(self, tmp_path: Path) -> None:
         client = make_client(tmp_path, FLEET)
         reporter = mqtt_reporter.Reporter(client, lambda: None)
-        reporter.close()  # no wait before the first attempt
+        reporter.close()  # the first attempt must not wait
         assert reporter.poll() is False
         assert "AttributeError" in reporter.status()

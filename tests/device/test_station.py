@@ -1,4 +1,4 @@
-"""How a board joins its network and finds its broker, on test doubles without Wi-Fi."""
+"""A board joins its network and finds its broker, on test doubles without Wi-Fi."""
 
 import sys
 from types import SimpleNamespace
@@ -12,7 +12,7 @@ SETTINGS = {"wifi_ssid": "home", "wifi_password": "secret"}
 
 
 class Radio:
-    """A Pico W's WLAN near two access points of one network; those in `gone` do not answer."""
+    """A Pico W's WLAN near a network's two access points; those in `gone` do not respond."""
 
     STAT_WRONG_PASSWORD = -3
 
@@ -89,7 +89,7 @@ def names(answers: bool) -> Any:
 
 
 def test_looks_up_time_server_like_the_broker(monkeypatch: pytest.MonkeyPatch):
-    """The lookup is the one that feeds the watchdog."""
+    """Both use the lookup that feeds the watchdog."""
     asked: list[str] = []
     clock = SimpleNamespace(host="pool.ntp.org", settime=lambda: asked.append(clock.host))
     monkeypatch.setitem(sys.modules, "ntptime", clock)

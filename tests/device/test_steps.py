@@ -1,9 +1,9 @@
 """Step counts of the shipped code: equal for truths and lies, and for all readings.
 
-A copy of each board file counts every statement that its functions run. Every branch of every mechanism's
-draws is run with it, on CPython and on MicroPython. What this proves: the number of statements depends only
-on which level was drawn, which everybody sees in the report. It does not prove that each statement takes the
-same time, and says nothing of how a reading becomes an index.
+A copy of each board file counts every statement that its functions execute. Every branch of every mechanism's
+draws is run with these copies, on CPython and on MicroPython. This proves that the number of statements
+depends only on the drawn level, which is visible in the report. It does not prove that each statement takes
+the same time, and does not cover the conversion from a reading to an index.
 """
 
 import ast
@@ -55,7 +55,7 @@ LISTED = frozenset(SHAPES)
 for _word in sorted(MECHANISMS.keys() - {shape["mechanism"] for shape in SHAPES.values()}):
     SHAPES |= {f"{_word} {i}": dict(example) for i, example in enumerate(MECHANISMS[_word].examples)}
 
-# Runs on both: every branch of every index, by scripted draws.
+# Runs every branch of every index on both runtimes, by scripted draws.
 SCRIPT = """
 import json
 import executed_steps
@@ -132,10 +132,10 @@ class Counting(ast.NodeTransformer):
             for name in ("body", "orelse", "finalbody"):
                 body = getattr(node, name, None)
                 if isinstance(body, list) and body:
-                    counted = [
+                    step_counts = [
                         [*ast.parse("executed_steps.count += 1").body, statement] for statement in body
                     ]
-                    setattr(node, name, [statement for pair in counted for statement in pair])
+                    setattr(node, name, [statement for pair in step_counts for statement in pair])
         return node
 
 
@@ -145,7 +145,7 @@ def counting(source: str) -> str:
 
 
 def stage(folder: Path, change: tuple[str, str] = ("", "")) -> dict[str, bytes]:
-    """Write the counting copies and the script; change: text of ldp_client.py and its replacement."""
+    """Write the counting copies and the script; change: a text in ldp_client.py and its replacement."""
     payloads = {name: experiment_json(epsilon=8_000_000, **shape) for name, shape in SHAPES.items()}
     for name in NAMES:
         source = (DEVICE / f"{name}.py").read_text()
@@ -159,10 +159,12 @@ def stage(folder: Path, change: tuple[str, str] = ("", "")) -> dict[str, bytes]:
     return payloads
 
 
-def counted(folder: Path, argv: tuple[str, ...]) -> dict[str, Any]:
-    done = subprocess.run([*argv, "count_steps.py"], cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr + done.stdout
-    return json.loads(done.stdout)
+def step_counts(folder: Path, argv: tuple[str, ...]) -> dict[str, Any]:
+    result = subprocess.run(
+        [*argv, "count_steps.py"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr + result.stdout
+    return json.loads(result.stdout)
 
 
 @pytest.fixture(params=["CPython", "MicroPython"])
@@ -172,17 +174,19 @@ def argv(request: pytest.FixtureRequest) -> tuple[str, ...]:
 
 def test_step_count_depends_on_neither_lie_nor_reading(tmp_path: Path, argv: tuple[str, ...]):
     stage(tmp_path)
-    found = counted(tmp_path, argv)
-    assert set(found) == set(SHAPES)
-    for name, (branches, levels) in found.items():
+    steps = step_counts(tmp_path, argv)
+    assert set(steps) == set(SHAPES)
+    for name, (branches, levels) in steps.items():
         assert branches > 2, name
         for level, counts in levels:
             assert len(counts) == 1, f"{name}, level {level}: {counts} steps"
 
 
 def test_detects_code_that_runs_only_for_lies(tmp_path: Path, argv: tuple[str, ...]):
-    one = "        return code + (cell + lie * other) % g\n"
-    stage(tmp_path, (one, "        if lie:\n            cell += other\n        return code + cell % g\n"))
-    found = counted(tmp_path, argv)
-    uneven = {name for name, (_, levels) in found.items() if any(len(counts) > 1 for _, counts in levels)}
+    draw_line = "        return code + (cell + lie * other) % g\n"
+    stage(
+        tmp_path, (draw_line, "        if lie:\n            cell += other\n        return code + cell % g\n")
+    )
+    steps = step_counts(tmp_path, argv)
+    uneven = {name for name, (_, levels) in steps.items() if any(len(counts) > 1 for _, counts in levels)}
     assert uneven & LISTED == {name for name in LISTED if not name.startswith(("sw", "pgr", "prefix"))}

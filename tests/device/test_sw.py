@@ -1,6 +1,6 @@
-"""The square wave on the board: exact probabilities of its codes, its draws, and invalid parameters.
+"""The square wave on the board: its codes' exact probabilities, its draws, and invalid parameters.
 
-tests/contracts/test_epsilon.py has its privacy at every ε.
+tests/contracts/test_epsilon.py proves its privacy at every ε.
 """
 
 from fractions import Fraction
@@ -51,7 +51,10 @@ def test_draws_do_not_depend_on_reading_or_outcome(index: int, truthful: bool):
         ({"reach": 1.0}, "reach must be an integer"),
         ({"reach": 1 << 23}, "16777216 codes"),
         ({"g": 2}, "unknown field g"),
-        ({"type": "choice", "labels": ["a"], "low": None, "high": None, "bins": None}, "sw is for a number"),
+        (
+            {"type": "choice", "labels": ["a"], "low": None, "high": None, "bins": None},
+            "sw supports only numbers",
+        ),
         ({"bins": 12_000_000, "epsilon": 1_000}, "epsilon is too small for so many codes"),
     ],
     ids=[

@@ -1,4 +1,4 @@
-"""Texts on the board: every text has one slot, the same as on the server; test_privacy.py covers privacy."""
+"""Texts on the board have the same slot as on the server; test_privacy.py covers privacy."""
 
 import hashlib
 from itertools import pairwise
@@ -40,7 +40,7 @@ class TestSlot:
         )
 
     @each_text
-    def test_each_prefix_has_its_own(self, text):
+    def test_each_prefix_has_its_own_slot(self, text):
         lengths = [2, 3, 6, 6]
         reading = ldp_client.Experiment.__new__(Experiment)
         take, bucket = ldp_client.TYPES["text"]
@@ -76,7 +76,7 @@ class TestReading:
         "value", [1, 1.5, True, ("1.2.3",), {}], ids=["int", "float", "bool", "tuple", "dict"]
     )
     def test_raises_type_error_for_wrong_type(self, value):
-        with pytest.raises(TypeError, match="e takes a text or None"):
+        with pytest.raises(TypeError, match="e must be a text or None"):
             Experiment.parse(text_json()).bucket(value)
 
     @refusals(
@@ -94,7 +94,7 @@ class TestReading:
         ({"prefixes": [2, "3"]}, "prefixes must be a list"),
         ({"prefixes": [17]}, "prefixes must be a list"),
         ({"prefixes": [1] * 17}, "prefixes must be a list"),
-        ({"prefixes": [3, 2]}, "prefixes must not fall"),
+        ({"prefixes": [3, 2]}, "prefixes must not decrease"),
         ({"labels": ["a"]}, "unknown field labels"),
         call=lambda changes: Experiment.parse(text_json(**changes)),
         error=ExperimentRefused,
@@ -105,6 +105,6 @@ class TestReading:
     @each_text
     def test_is_always_reported(self, text):
         client = enrolled(text_json(1024, mechanism="olh", g=5, budget={"rule": "count", "cap": 30}))
-        made: list[Any] = [client.report("e", text) for _ in range(10)]
-        assert None not in made
-        assert [b[8] - a[8] for a, b in pairwise(made)] == [1] * 9  # the report's number
+        reports: list[Any] = [client.report("e", text) for _ in range(10)]
+        assert None not in reports
+        assert [b[8] - a[8] for a, b in pairwise(reports)] == [1] * 9  # the report's number

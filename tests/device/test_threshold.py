@@ -1,4 +1,4 @@
-"""truth_threshold against 60-digit decimals over its whole range: it is floor(p * ONE), never one off."""
+"""truth_threshold compared with 60-digit decimals over its whole range: it is exactly floor(p * ONE)."""
 
 from fractions import Fraction
 

@@ -1,4 +1,4 @@
-"""vectors.json: the client passes it, the reference computes it, and its check can fail."""
+"""vectors.json: the client passes it, the reference implementation computes it, and its check can fail."""
 
 import importlib.util
 import json
@@ -19,7 +19,7 @@ CHECKER = Path(__file__).parents[2] / "firmware_tests" / "check_vectors.py"
 
 @pytest.fixture(scope="module")
 def checker():
-    """Load the board's checking code with the module under test in place of the board's."""
+    """Load the board's checking code with the module under test instead of the board's."""
     before = sys.modules.get("ldp_client")
     sys.modules["ldp_client"] = ldp_client
     spec = importlib.util.spec_from_file_location("check_vectors", CHECKER)
@@ -79,7 +79,7 @@ class TestFile:
 
     def test_suits_small_boards(self):
         assert len(TEXT) <= 108 * 1024
-        assert len(FURTHER) <= 64 * 1024  # read line by line, beside 100 KiB of firmware on a board
+        assert len(FURTHER) <= 64 * 1024  # read line by line, and stored with 100 KiB of firmware on a board
         assert max(len(line) for line in (TEXT + FURTHER).splitlines()) <= 4096
         assert (TEXT + FURTHER).isascii()
 

@@ -1,4 +1,4 @@
-"""Privacy of a wake-up of device/main.py: whether it connects, and what it sends."""
+"""Privacy of device/main.py's wake-ups: whether a board connects, and what it sends."""
 
 import contextlib
 import math
@@ -16,7 +16,7 @@ from hushmote.device import main
 from hushmote.device.kept_experiments import KeptExperiments
 from hushmote.device.ldp_client import Client
 
-BROKEN = (OSError(19), OSError("CRC"), ValueError("checksum"), RuntimeError(), MemoryError())
+SENSOR_ERRORS = (OSError(19), OSError("CRC"), ValueError("checksum"), RuntimeError(), MemoryError())
 WRONG_TYPES = ("21.4", b"21.4", [21.4], (), object(), True)
 
 EXPERIMENTS = {
@@ -35,13 +35,15 @@ EXPERIMENTS = {
 
 
 def kept_in(folder: Path, payloads: dict[str, bytes]) -> dict[int, bytes]:
-    """Keep experiments as an earlier wake-up would have; returns the board's ledger."""
+    """Store experiments as an earlier wake-up would have, and return the board's ledger."""
     slots = provisioned()
     with pytest.MonkeyPatch.context() as patch:
         install(patch, Air(), folder, memory(slots), payloads)
-        kept = KeptExperiments(Client(main.POLICY, memory(slots), "board-1", fleet="home"), str(folder))
+        experiments = KeptExperiments(
+            Client(main.POLICY, memory(slots), "board-1", fleet="home"), str(folder)
+        )
         for name, payload in payloads.items():
-            kept.take(name, payload)
+            experiments.take(name, payload)
     return slots
 
 
@@ -52,7 +54,7 @@ def wake_ups(
     inputs: list[dict[str, Any]],
     times: int = 1,
 ) -> dict[int, dict[Any, Fraction]]:
-    """Input -> (which wake-ups connected, what was sent) -> exact probability."""
+    """Return input -> (which wake-ups connected, what was sent) -> exact probability."""
 
     def run(rng: Any, readings: dict[str, Any]) -> Any:
         with pytest.MonkeyPatch.context() as patch:
@@ -95,10 +97,10 @@ class TestPrivacy:
             name="t", epsilon=1_000_000, every=3, budget=budget, **EXPERIMENTS[mechanism]
         )
         slots = kept_in(tmp_path, {"t": payload})
-        values = [0, 13, 20.5, 39, -1e9, math.inf, math.nan, None, *BROKEN, *WRONG_TYPES]
+        values = [0, 13, 20.5, 39, -1e9, math.inf, math.nan, None, *SENSOR_ERRORS, *WRONG_TYPES]
         exact = wake_ups(tmp_path, slots, {"t": payload}, [{"t": value} for value in values])
         ratio = assert_private(exact, 1_000_000)
-        assert ratio > 2  # it is the codes that tell what they may
+        assert ratio > 2  # the codes reveal as much as they may
         refresh = Fraction(main.INTERVAL_S * 2**30 // main.REFRESH_S, 2**30)
         expected = 1 - (1 - refresh) * Fraction(2, 3)
         for outputs in exact.values():
@@ -106,7 +108,7 @@ class TestPrivacy:
 
     @pytest.mark.slow
     def test_two_sensors_stay_within_their_budgets(self, tmp_path: Path):
-        # A cap of one report each, so that the second wake-up's silence is random as well.
+        # With a cap of one report each, the second wake-up's silence is random as well.
         shape = {"type": "bool", "mechanism": "rr", "every": 2, "budget": {"rule": "count", "cap": 1}}
         payloads = {name: experiment_json(name=name, epsilon=1_000_000, **shape) for name in ("a", "b")}
         slots = kept_in(tmp_path, payloads)
@@ -122,9 +124,7 @@ class TestPrivacy:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         payload = experiment_json(name="t", epsilon=1_000_000, every=2, **EXPERIMENTS["grr"])
-        monkeypatch.setattr(
-            KeptExperiments, "_write", lambda *_: None
-        )  # nothing, from one branch to the next
+        monkeypatch.setattr(KeptExperiments, "_write", lambda *_: None)  # no state between branches
         inputs = [{"t": v} for v in (1, 39, None, OSError(5), "x")]
         exact = wake_ups(tmp_path / "none", provisioned(), {"t": payload}, inputs)
         assert_private(exact, 1_000_000)
@@ -133,13 +133,13 @@ class TestPrivacy:
             assert sum(chance for (_, sent), chance in outputs.items() if len(sent) == 3) == Fraction(1, 2)
 
     @pytest.mark.slow
-    def test_long_sleep_sends_same_reports_as_short_ones(
+    def test_long_and_short_sleeps_send_the_same_reports(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         shape = {"type": "bool", "mechanism": "rr", "every": 2, "budget": {"rule": "count", "cap": 2}}
         payload = experiment_json(name="t", epsilon=1_000_000, **shape)
         slots = kept_in(tmp_path, {"t": payload})
-        monkeypatch.setattr(main, "MOST_SLEEP_S", 2 * main.INTERVAL_S)
+        monkeypatch.setattr(main, "MAX_SLEEP_S", 2 * main.INTERVAL_S)
         calls = 3
 
         def run(rng: Any) -> Any:
@@ -175,9 +175,9 @@ class TestPrivacy:
 
         def wake_up(self: Any) -> None:
             with contextlib.suppress(OSError):  # as main() did
-                whole(self)
+                original(self)
 
-        whole = main.Application.wake_up
+        original = main.Application.wake_up
         if "type" in broken:
             monkeypatch.setattr(main.Reporter, "report", report)
         else:
@@ -190,7 +190,7 @@ class TestPrivacy:
 
 @pytest.fixture
 def printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return what main.py prints on a board with the experiment room_temp."""
+    """Return the lines that main.py prints on a board with the experiment room_temp."""
     air = Air()
     air.experiment("room_temp", experiment_json(name="room_temp", **EXPERIMENTS["grr"], epsilon=100_000))
     install(monkeypatch, air, tmp_path, memory(provisioned()), {"room_temp": 21.4})
@@ -203,16 +203,16 @@ class TestPrompt:
     def test_shows_why_an_experiment_is_refused(self, printed: list[str], monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setitem(main.POLICY, "ask", "each")
         main.Application().wake_up()
-        assert "hushmote: room_temp: refused: nobody has said yes to it: agree(name) says it" in printed
+        assert "hushmote: room_temp: refused: nobody has consented to it: call agree(name)" in printed
 
     def test_shows_the_last_8_reports(self, printed: list[str], monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(main, "_reports", [])
         application = main.Application()
         for _ in range(11):
             application.wake_up()
-        made = [line.removeprefix("hushmote: ") for line in printed if " code " in line]
-        assert len(made) == 11
+        lines = [line.removeprefix("hushmote: ") for line in printed if " code " in line]
+        assert len(lines) == 11
         printed.clear()
         main.last()
-        assert [line[17:] for line in printed] == made[-8:]
+        assert [line[17:] for line in printed] == lines[-8:]
         assert all(re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d ", line[:17]) for line in printed)

@@ -1,4 +1,4 @@
-"""Stores as an analyst finds them, with simulated histograms."""
+"""Stores for an analyst, with simulated histograms."""
 
 import datetime
 import shutil
@@ -19,7 +19,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def _fill_weeks(folder: Path, weeks: Sequence[str]) -> Path:
-    """Make hushmote.sqlite in a folder: fleets home and lab, room_temp twice, mode, a window a week."""
+    """Make hushmote.sqlite with fleets home and lab, room_temp in two versions, mode, and weekly windows."""
     windows = dict.fromkeys(weeks, 20_000)
     with Store(f"sqlite:///{folder / 'hushmote.sqlite'}") as store:
         for number, fleet in enumerate(("home", "lab")):
@@ -33,13 +33,13 @@ def _fill_weeks(folder: Path, weeks: Sequence[str]) -> Path:
 
 @pytest.fixture(scope="session")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Provide a folder with a store of two weeks."""
+    """Provide a folder with a store that covers two weeks."""
     return _fill_weeks(tmp_path_factory.mktemp("stored"), WEEKS)
 
 
 @pytest.fixture
 def stored_recently(tmp_path: Path) -> tuple[Path, dict[str, str]]:
-    """Provide a folder with a store whose last window was a week ago, and its days by those of `stored`."""
+    """Provide a folder with a store whose last window was a week ago, and its days by `stored`'s days."""
     away_from_midnight()
     today = datetime.datetime.now(datetime.UTC).date()
     days = [str(today - datetime.timedelta(days=n)) for n in (14, 7)]
@@ -48,7 +48,7 @@ def stored_recently(tmp_path: Path) -> tuple[Path, dict[str, str]]:
 
 @pytest.fixture(scope="session")
 def after_demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Provide examples beside out/demo.sqlite, as `make demo` leaves it but with simulated reports."""
+    """Provide examples next to out/demo.sqlite, as after `make demo` but with simulated reports."""
     folder = tmp_path_factory.mktemp("checkout")
     payload = definition.parse(demo_data.DEFINITION).payload()
     (folder / "out").mkdir()

@@ -61,7 +61,7 @@ class TestStore:
             assert (room.windows, len(room.versions), room.unit) == (("2026-11-14", "2026-11-21"), 2, "°C")
             assert home.experiment("mode").unit == ""
             assert home.experiment("room_temp", unit="K").estimate().unit == "K"
-            wrong = {
+            bad_calls = {
                 "no fleet attic in this store; its fleets: home, lab": lambda: store.fleet("attic"),
                 "name one fleet in this store; its fleets: home, lab": store.fleet,
                 "no experiment x in fleet home; its experiments: mode, room_temp": lambda: home.experiment(
@@ -73,23 +73,23 @@ class TestStore:
                 f"room_temp has no version x; its versions: {', '.join(room.versions)}": lambda: (
                     room.estimate(version="x")
                 ),
-                "no post-processing is called x; there are raw, nonnegative, smooth, and your own as"
+                "unknown post-processing x; choose from raw, nonnegative, smooth, or give"
                 " package.module:function": lambda: room.estimate().histogram(post="x"),
                 "mode has no label x; it has idle, heating, door, other": lambda: (
                     home.experiment("mode").estimate().share("x")
                 ),
-                "a trend needs at least 2 windows with reports; what was chosen has 1": lambda: room.trend(
+                "a trend needs at least 2 windows with reports; the selection has 1": lambda: room.trend(
                     "mean", windows="2026-11-14"
                 ),
                 "room_temp has no reports in window x; it has 2026-11-14, 2026-11-21": lambda: room.trend(
                     windows=["x", "2026-11-14"]
                 ),
             }
-            for text, call in wrong.items():
+            for text, call in bad_calls.items():
                 with pytest.raises(hushmote.HushmoteError) as raised:
                     call()
                 assert str(raised.value) == text
-        with pytest.raises(hushmote.HushmoteError, match="is closed: ask before the end of its with block"):
+        with pytest.raises(hushmote.HushmoteError, match="is closed; use it before its with block ends"):
             home.experiment("mode")
 
     def test_only_fleet_and_experiment_need_no_name(self, after_demo: Path):
@@ -120,7 +120,7 @@ class TestEstimate:
         assert (estimate.reports, estimate.confidence, estimate.unit) == (40_000, 0.9, "°C")
         both = room.estimate(["2026-11-14", "2026-11-21"])
         assert both.reports == room.estimate(last="all").reports == 80_000
-        assert room.estimate().reports == 40_000  # of the newest 7 days
+        assert room.estimate().reports == 40_000  # in the newest 7 days
         assert room.estimate(version=room.versions[0][:6], last="all").reports == 40_000
         assert estimate.frequencies.shape == (64,)
         shares = estimate.share("18:22", ":16")
@@ -140,7 +140,7 @@ class TestEstimate:
         with pytest.raises(dataclasses.FrozenInstanceError):
             estimate.unit = "K"  # type: ignore[misc]
 
-    def test_labels_name_shares_of_a_choice(self, home: hushmote.FleetReader):
+    def test_labels_name_a_choices_shares(self, home: hushmote.FleetReader):
         mode = home.experiment("mode")
         assert [row.name for row in mode.estimate().histogram().rows] == ["idle", "heating", "door", "other"]
         assert mode.estimate().share("door").rows[0].value == pytest.approx(0.1, abs=6 * 0.01)
@@ -151,7 +151,7 @@ class TestEstimate:
     def test_shows_changes_and_trends(
         self, stored: Path, home: hushmote.FleetReader, room: hushmote.ExperimentReader
     ):
-        """Means differ by 2 and by 3 degrees; their errors are below 0.3: six of them are 2e-9."""
+        """Means differ by 2 and 3 degrees; their standard errors are below 0.3, and six of them mean 2e-9."""
         before, after = room.estimate("2026-11-14"), room.estimate("2026-11-21")
         shares, readings = after.change_since(before, ":20", quantiles=[0.5])
         assert [row.name for row in shares.rows] == ["below 20"]
@@ -171,7 +171,7 @@ class TestEstimate:
 class TestOutput:
     @pytest.mark.slow
     def test_plots_leave_matplotlib_unchanged(self, stored: Path):
-        """Another backend stays chosen, and pyplot is never loaded, whose figures pile up."""
+        """The selected backend stays, and pyplot, which accumulates figures, is never loaded."""
         code = """
 import sys, matplotlib, hushmote
 matplotlib.use("svg")
@@ -194,13 +194,13 @@ print([len(figure.axes) for figure in figures], figures[1]._repr_png_()[1:4])
             room.trend(":20", "mean"),
             hushmote.plan(devices=20_000, values=64, epsilon=2),
         ]
-        for one in shown:
-            text = str(one)
-            assert repr(one) == text
+        for output in shown:
+            text = str(output)
+            assert repr(output) == text
             assert max(map(len, text.splitlines())) <= 80
             assert "…" not in text
             assert "\x1b" not in text
-            html = typing.cast(typing.Any, one)._repr_html_()
+            html = typing.cast(typing.Any, output)._repr_html_()
             assert html.count("<table>") == html.count("</table>") > 0
         assert (
             "&lt;"
@@ -210,7 +210,7 @@ print([len(figure.axes) for figure in figures], figures[1]._repr_png_()[1:4])
         )
 
     @pytest.mark.slow
-    def test_tables_form_one_data_frame_and_one_csv(self, room: hushmote.ExperimentReader):
+    def test_tables_form_a_data_frame_and_a_csv(self, room: hushmote.ExperimentReader):
         trend = room.trend(":20", "mean")
         frame = trend.to_pandas()
         assert len(frame) == 4
@@ -240,7 +240,7 @@ class TestStatistic:
             [mean.value - 1.96 * mean.se, mean.value + 1.96 * mean.se], rel=1e-3
         )
 
-    def test_refuses_another_interval_of_a_cdf(self, room: hushmote.ExperimentReader):
+    def test_refuses_other_cdf_intervals(self, room: hushmote.ExperimentReader):
         with pytest.raises(hushmote.HushmoteError, match=r"estimate with confidence=0\.9"):
             room.estimate().cdf().conf_int(0.1)
 
@@ -286,8 +286,10 @@ class TestComparison:
             "24:",
             "--json",
         ]
-        told = json.loads(CliRunner().invoke(app, command).output)
-        assert [one.to_dict()["rows"] for one in changed] == [one["rows"] for one in told["answers"]]
+        result = json.loads(CliRunner().invoke(app, command).output)
+        assert [output.to_dict()["rows"] for output in changed] == [
+            output["rows"] for output in result["answers"]
+        ]
         with pytest.raises(hushmote.HushmoteError, match="7d, 12h, 2w or all, not week"):
             room.compare("week")
 
@@ -301,10 +303,10 @@ class TestPlan:
         with pytest.raises(hushmote.HushmoteError) as raised:
             hushmote.plan(devices=1000, epsilon=1, values=16, statistics=statistics)
         known = "frequencies, ranges, quantiles and mean"
-        assert str(raised.value) == f"statistics is one of {known}, not {statistics}"
+        assert str(raised.value) == f"statistics must be one of {known}, not {statistics}"
 
     @pytest.mark.slow
-    def test_three_of_four_give_the_fourth(self):
+    def test_calculates_the_fourth_from_any_three(self):
         plan = hushmote.plan(devices=20_000, values=64, epsilon=2)
         assert f"{plan.error:.3%}" == "2.881%"
         assert (plan.devices, plan.epsilon, plan.values) == (20_000, 2, 64)
@@ -318,45 +320,47 @@ class TestPlan:
         )
         with pytest.raises(hushmote.HushmoteError, match="give three of devices, epsilon, values"):
             hushmote.plan(devices=10)
-        with pytest.raises(hushmote.HushmoteError, match="error 0\\.1s is for a mean or a quantile with low"):
+        with pytest.raises(
+            hushmote.HushmoteError, match="error 0\\.1s requires a mean or a quantile with low"
+        ):
             hushmote.plan(devices=10, values=4, error="0.1s")
 
     @pytest.mark.slow
     @pytest.mark.parametrize("cost", [{"epsilon": 2}, LIFETIME], ids=["one report", "a lifetime"])
     def test_matches_command(self, cost: dict[str, typing.Any]):
-        """In words and in JSON; the page's answer is held to the command's in tests/web/test_plan.py."""
+        """Compare words and JSON; tests/web/test_plan.py compares the page's answer with the command's."""
         request = PlanRequest(devices=20_000, values=16, **cost)
         plan = hushmote.plan(devices=20_000, values=16, **cost)
-        done = [CliRunner().invoke(app, ["plan", *request.words(), *more]) for more in ((), ("--json",))]
-        printed, _, following = done[0].stdout.rpartition("\n\n")
+        results = [CliRunner().invoke(app, ["plan", *request.words(), *more]) for more in ((), ("--json",))]
+        printed, _, following = results[0].stdout.rpartition("\n\n")
         assert [line.rstrip() for line in printed.splitlines()] == str(plan).splitlines()
         assert following.startswith("next: ")
-        assert json.loads(done[1].stdout) == plan.to_dict()
+        assert json.loads(results[1].stdout) == plan.to_dict()
 
     def test_docstring_has_a_line_for_each_field(self):
-        said = inspect.getdoc(hushmote.plan) or ""
+        docstring = inspect.getdoc(hushmote.plan) or ""
         assert set(inspect.signature(hushmote.plan).parameters) == {
             f.name for f in dataclasses.fields(PlanRequest)
         }
-        assert "horizon: With lifetime: how long, such as 2y." in said
-        assert "--" not in said
+        assert "horizon: With lifetime: its length, such as 2y." in docstring
+        assert "--" not in docstring
 
 
 class TestSimulation:
     @pytest.mark.slow
-    def test_shows_truth_beside_answers(self, after_demo: Path):
+    def test_shows_truth_next_to_answers(self, after_demo: Path):
         file = after_demo / "room_temp.toml"
         normal = hushmote.simulate(file, devices=1_000_000, population="normal:21:3", seed=1)
         assert (normal.devices, normal.unit, normal.attack) == (1_000_000, "°C", None)
         for answer in (normal.share("18:22"), normal.quantile(0.5), normal.mean()):
             assert all(row.truth is not None for row in answer.rows)
-        again = hushmote.simulate(str(file), devices=1_000_000, population="normal:21:3", seed=1)
-        assert np.array_equal(normal.frequencies, again.frequencies)
-        assert len(normal.change_since(again)) == 2
-        few = hushmote.simulate(
+        repeated = hushmote.simulate(str(file), devices=1_000_000, population="normal:21:3", seed=1)
+        assert np.array_equal(normal.frequencies, repeated.frequencies)
+        assert len(normal.change_since(repeated)) == 2
+        smaller = hushmote.simulate(
             file, devices=200, population="normal:21:3", calls=300, faults=hushmote.Faults(late=0.1)
         )
-        assert 0 < few.reports <= 200 * 4
+        assert 0 < smaller.reports <= 200 * 4
         attacked = hushmote.simulate(file, population="normal:21:3", attack="promote:30:0.1")
         assert attacked.attack
         assert attacked.attack.fake_devices == 10_000

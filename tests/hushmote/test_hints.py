@@ -1,4 +1,4 @@
-"""Messages in Python name arguments and methods of Python, not options of the command line."""
+"""Messages in Python name Python arguments and methods, not command-line options."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ PAIRS = (
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[hushmote.FleetReader]:
-    """Provide a fleet with an experiment of each kind, and another version of two of them."""
+    """Provide a fleet with an experiment of each kind, two of them in two versions."""
     url = f"sqlite:///{tmp_path_factory.mktemp('kinds') / 'kinds.sqlite'}"
     with Store(url) as store:
         fill_kinds(store)
@@ -37,50 +37,50 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[hushmote.FleetRea
 
 
 def answer(question: Callable[[], object]) -> str:
-    """All words of an answer, or those of its error."""
+    """Return all words of an answer or of its error."""
     try:
         reply = question()
         words = [repr(reply), getattr(reply, "note", ""), getattr(reply, "sentence", "")]
         words += [reply.to_json()] if isinstance(reply, hushmote.Answer) else []
-        words += [str(one) for one in reply] if isinstance(reply, hushmote.Answers) else []
+        words += [str(item) for item in reply] if isinstance(reply, hushmote.Answers) else []
         return "\n".join(words)
     except (HushmoteError, LDPError, ValueError) as e:
         return str(e)
 
 
-def questions(one: hushmote.ExperimentReader) -> Iterator[Callable[[], object]]:
-    """Every kind of question, whether this experiment can answer it or not."""
+def questions(reader: hushmote.ExperimentReader) -> Iterator[Callable[[], object]]:
+    """Yield every kind of question, whether or not this experiment can answer it."""
     many, ranges = [f"text {i}" for i in range(40)], [f"{i}:{i + 1}" for i in range(15)]
-    yield lambda: one.finding
+    yield lambda: reader.finding
     for wanted in ((), ("mean",), ("1.0.0",), ("0:4",), tuple(many), tuple(ranges)):
-        yield lambda wanted=wanted: one.trend(*wanted)
-        yield lambda wanted=wanted: one.trend(*wanted, quantiles=(0.5,))
-        yield lambda wanted=wanted: one.compare("1d", *wanted)
+        yield lambda wanted=wanted: reader.trend(*wanted)
+        yield lambda wanted=wanted: reader.trend(*wanted, quantiles=(0.5,))
+        yield lambda wanted=wanted: reader.compare("1d", *wanted)
     for pair in PAIRS:
-        yield lambda pair=pair: one.trend(pair=pair)
-        yield lambda pair=pair: one.estimate("2026-11-19").pairs.ask(pair)
-        yield lambda pair=pair: one.estimate("2026-11-19").pairs.ask(pair, 10_000)
+        yield lambda pair=pair: reader.trend(pair=pair)
+        yield lambda pair=pair: reader.estimate("2026-11-19").pairs.ask(pair)
+        yield lambda pair=pair: reader.estimate("2026-11-19").pairs.ask(pair, 10_000)
     for windows in ("2026-11-19", "all"):
         for post in ("raw", "nonnegative", "smooth", "none"):
-            yield lambda w=windows, p=post: one.estimate(w).histogram(post=p)
-            yield lambda w=windows, p=post: one.estimate(w).share("0:4", post=p)
-            yield lambda w=windows, p=post: one.estimate(w).together("0:4", "8:12", post=p)
-        yield lambda w=windows: one.estimate(w, weigh="variance").summary()
-        yield lambda w=windows: one.estimate(w).candidates(WORDS)
-        yield lambda w=windows: one.estimate(w).discover()
-        yield lambda w=windows: one.estimate(w).discover("".join(map(chr, range(0x20, 0x2FFF))))
-        yield lambda w=windows: one.estimate(w).mean()
-        yield lambda w=windows: one.estimate(w).quantile(0.5, 7)
-        yield lambda w=windows: one.estimate(w).cdf()
-        yield lambda w=windows: one.estimate(w).top(3)
-    yield lambda: one.estimate("2026-11-19", version="ffff")
-    yield lambda: one.two_epsilons()
+            yield lambda w=windows, p=post: reader.estimate(w).histogram(post=p)
+            yield lambda w=windows, p=post: reader.estimate(w).share("0:4", post=p)
+            yield lambda w=windows, p=post: reader.estimate(w).together("0:4", "8:12", post=p)
+        yield lambda w=windows: reader.estimate(w, weigh="variance").summary()
+        yield lambda w=windows: reader.estimate(w).candidates(WORDS)
+        yield lambda w=windows: reader.estimate(w).discover()
+        yield lambda w=windows: reader.estimate(w).discover("".join(map(chr, range(0x20, 0x2FFF))))
+        yield lambda w=windows: reader.estimate(w).mean()
+        yield lambda w=windows: reader.estimate(w).quantile(0.5, 7)
+        yield lambda w=windows: reader.estimate(w).cdf()
+        yield lambda w=windows: reader.estimate(w).top(3)
+    yield lambda: reader.estimate("2026-11-19", version="ffff")
+    yield lambda: reader.two_epsilons()
 
 
 @pytest.mark.parametrize("name", ["room", "delay", "firmware", "crash", "crash_by_version"])
 def test_answers_name_no_option(home: hushmote.FleetReader, name: str):
-    one = home.experiment(name)
-    texts = [answer(question) for question in questions(one)]
+    reader = home.experiment(name)
+    texts = [answer(question) for question in questions(reader)]
     assert [text for text in texts if OPTION.search(text)] == []
 
 

@@ -13,7 +13,7 @@ CODE = ["".join(cell["source"]) for cell in TOUR["cells"] if cell["cell_type"] =
 
 
 def show(code: str, names: dict[str, object]) -> object:
-    """Run a cell; what a notebook would show: the value of its last line."""
+    """Run a cell and return the value of its last line, which a notebook would show."""
     tree = ast.parse(code)
     last = tree.body[-1]
     if not isinstance(last, ast.Expr):
@@ -36,13 +36,15 @@ def test_tour_runs_and_uses_every_method(
     monkeypatch.chdir(after_demo)
     backend = matplotlib.get_backend()
     names: dict[str, object] = {}
-    shown = [show(code, names) for code in CODE]
+    outputs = [show(code, names) for code in CODE]
     assert matplotlib.get_backend() == backend
     assert "a trend needs at least 2 windows with reports; air_temp has 1" in capsys.readouterr().out
-    figures = [one for one in shown if isinstance(one, Figure)]
+    figures = [output for output in outputs if isinstance(output, Figure)]
     assert len(figures) == 3
     assert all(figure._repr_png_().startswith(b"\x89PNG") for figure in figures)  # type: ignore[attr-defined]
-    tables = [one for one in shown if hasattr(one, "_repr_html_") and not isinstance(one, Figure)]
+    tables = [
+        output for output in outputs if hasattr(output, "_repr_html_") and not isinstance(output, Figure)
+    ]
     assert len(tables) > 10
     assert all("<table" in table._repr_html_() for table in tables)  # type: ignore[attr-defined]
     methods = ("share", "quantile", "mean", "top", "histogram", "cdf", "change_since", "trend", "to_pandas")

@@ -38,9 +38,9 @@ def test_tables_name_every_method(heading: str, classes: tuple[type, ...]):
         for cell in re.findall(r"^\| (.*?) \|", table, re.MULTILINE)
         for name in re.findall(r"`(\w+)", cell)
     }
-    fields = {name for one in classes for name in getattr(one, "__dataclass_fields__", {})}
-    ours = {base for one in classes for base in one.__mro__ if base.__module__.startswith("hushmote")}
-    public = {name for one in ours for name in vars(one) if not name.startswith("_")}
+    fields = {name for cls in classes for name in getattr(cls, "__dataclass_fields__", {})}
+    ours = {base for cls in classes for base in cls.__mro__ if base.__module__.startswith("hushmote")}
+    public = {name for cls in ours for name in vars(cls) if not name.startswith("_")}
     unsaid = {"kind", "experiment", "quantity", "unit", "reports", "confidence"}
     unsaid |= {"note", "about", "truth", "sources"}
     assert public - unsaid - fields <= named

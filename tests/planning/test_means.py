@@ -1,4 +1,4 @@
-"""Plans for a mean: the worst population, a stated one, and the best design."""
+"""Plans for a mean: the worst population, a given population, and the best design."""
 
 import math
 
@@ -7,7 +7,7 @@ import pytest
 from scipy import optimize
 
 from hushmote.planning.devices import Z, best_design, half_width
-from hushmote.planning.expected_error import Design, Question, bell, question_places, variance
+from hushmote.planning.expected_error import Design, Question, bell_population, question_places, variance
 from hushmote.planning.worst_population import worst_population
 from hushmote.server.experiments.payload import experiment_over
 from hushmote.server.mechanisms import Mechanism, mechanism_of
@@ -28,14 +28,14 @@ def mechanism(fields: dict[str, object], epsilon: int = 1_000_000) -> Mechanism:
 @pytest.mark.parametrize("fields", SHAPES, ids=lambda f: f["mechanism"])
 @pytest.mark.parametrize("epsilon", [500_000, 4_000_000])
 def test_no_population_errs_more_than_the_worst(fields: dict[str, object], epsilon: int):
-    of = mechanism(fields, epsilon)
+    randomizer = mechanism(fields, epsilon)
     statistic = positions(16)
-    shares, worst = worst_population(of, statistic)
+    shares, worst = worst_population(randomizer, statistic)
     assert shares.min() >= 0
     assert shares.sum() == pytest.approx(1)
-    assert float(of.variances(statistic[:, None], shares)[0]) == pytest.approx(worst, rel=1e-6)
+    assert float(randomizer.variances(statistic[:, None], shares)[0]) == pytest.approx(worst, rel=1e-6)
     best = optimize.minimize(
-        lambda f: -of.variances(statistic[:, None], f)[0],
+        lambda f: -randomizer.variances(statistic[:, None], f)[0],
         np.full(16, 1 / 16),
         bounds=[(0, 1)] * 16,
         constraints={"type": "eq", "fun": lambda f: f.sum() - 1},
@@ -53,7 +53,7 @@ def test_worst_population_is_at_both_ends_for_direct_codes():
 
 @pytest.mark.parametrize("spread", [0.0, 0.05, 0.2])
 def test_bell_has_the_stated_deviation(spread: float):
-    shares = bell(256, spread)
+    shares = bell_population(256, spread)
     x = positions(256)
     mean = shares @ x
     assert shares.sum() == pytest.approx(1)

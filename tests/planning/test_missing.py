@@ -1,4 +1,4 @@
-"""Plans for fleets in which a share of the devices has no reading: errors are about the others."""
+"""Plans for fleets in which some devices have no reading; errors apply to the others."""
 
 import datetime
 import tomllib
@@ -35,45 +35,45 @@ QUESTIONS = {
 
 class TestExpectedError:
     @pytest.mark.parametrize("name", QUESTIONS)
-    def test_equals_that_of_estimates(self, name: str):
+    def test_equals_the_estimates_error(self, name: str):
         domain, question = QUESTIONS[name]
         design = best_design(domain, 3_000_000, question)
         rng, reports, place = np.random.default_rng(2), 20_000, 0
         if question.kind == "mean":
-            asked = mean_population(design, question.spread)
-            expected = float(asked.variance[0])
+            statistics = mean_population(design, question.spread)
+            expected = float(statistics.variance[0])
         else:
-            asked = places(design, question)
-            place = len(asked.variance) // 2
-            expected = float(asked.variance[place])
-        shares = asked.population(domain, place)
-        statistic = asked.statistic(domain, place)
-        held = np.append(shares * (1 - MISSING), MISSING)
+            statistics = places(design, question)
+            place = len(statistics.variance) // 2
+            expected = float(statistics.variance[place])
+        shares = statistics.population(domain, place)
+        statistic = statistics.statistic(domain, place)
+        population = np.append(shares * (1 - MISSING), MISSING)
         e = design.experiment
         truth = float(shares @ statistic)
         weights = np.append(statistic, 0.0)
         below = np.append(np.ones(domain), 0.0)
         off: list[float] = []
         for _ in range(300):
-            counts = vectorised.histogram(e, rng.multinomial(reports, held), rng)
+            counts = vectorised.histogram(e, rng.multinomial(reports, population), rng)
             x, y = (float(v) for v in estimate(e, counts).linear_many(np.stack([weights, below], 1)).value)
             off.append(x / y - truth)
         measured = float(np.mean(np.square(off))) * reports
-        # A chi-squared with 300 degrees of freedom is off by more than half with a chance below 1e-8.
+        # A chi-squared value with 300 degrees of freedom is off by over half with probability below 1e-8.
         assert measured == pytest.approx(expected, rel=0.5)
 
     @pytest.mark.parametrize("name", QUESTIONS)
-    def test_is_that_of_the_ratio_s_linear_part(self, name: str):
+    def test_matches_the_ratios_linear_part(self, name: str):
         domain, question = QUESTIONS[name]
         design = best_design(domain, 3_000_000, question)
         mean = question.kind == "mean"
-        asked = mean_population(design, question.spread) if mean else places(design, question)
-        for place in range(len(asked.variance)):
-            shares, statistic = asked.population(domain, place), asked.statistic(domain, place)
+        weights = mean_population(design, question.spread) if mean else places(design, question)
+        for place in range(len(weights.variance)):
+            shares, statistic = weights.population(domain, place), weights.statistic(domain, place)
             linear = np.append((statistic - statistic @ shares) / (1 - MISSING), 0.0)
-            held = np.append(shares * (1 - MISSING), MISSING)
-            exact = design.mechanism.variances(linear[:, None], held)[0]
-            assert asked.variance[place] == pytest.approx(exact)
+            population = np.append(shares * (1 - MISSING), MISSING)
+            exact = design.mechanism.variances(linear[:, None], population)[0]
+            assert weights.variance[place] == pytest.approx(exact)
 
     def test_is_larger_than_without_missing_readings(self):
         for domain, question in QUESTIONS.values():
@@ -81,7 +81,7 @@ class TestExpectedError:
             lost = variance(best_design(domain, 2_000_000, question), question)
             assert lost > variance(best_design(domain, 2_000_000, plain), plain) / (1 - MISSING)
 
-    def test_grows_with_the_share_that_is_missing(self):
+    def test_grows_with_the_missing_share(self):
         errors = [
             variance(best_design(15, 2_000_000, question), question)
             for question in (Question("frequency", 0.2, missing=m) for m in (0.0, 0.1, 0.3, 0.6))
@@ -99,7 +99,7 @@ class TestExpectedError:
             exact = share_curves(design.mechanism, inside[:, :1], MISSING).at(float(share))
             assert exact[0] == pytest.approx(curves.at(float(share))[0])
 
-    def test_of_the_missing_share_is_that_of_a_value(self):
+    def test_missing_shares_error_equals_a_values(self):
         design = best_design(15, 2_000_000, Question("frequency", missing=MISSING))
         assert missing_variance(design) > MISSING * (1 - MISSING)
 
@@ -121,19 +121,19 @@ class TestPlan:
         assert fields["planned"]["missing"] == 0.12
 
     def test_shows_the_missing_share_and_its_error(self):
-        made = answer(self.REQUEST)
-        fact = dict(made.facts)["no reading"]
+        plan = answer(self.REQUEST)
+        fact = dict(plan.facts)["no reading"]
         assert fact.startswith("12% of the devices, known to ±")
-        plain = made.to_dict()
+        plain = plan.to_dict()
         assert plain["missing"] == 0.12
         assert 0 < plain["missing_half_width_95"] < 0.05
         assert plain["domain"] == 63
 
-    def test_of_a_mean_takes_no_mechanism_without_missing(self):
+    def test_mean_avoids_mechanisms_without_missing(self):
         request = PlanRequest(devices=20_000, epsilon=2.0, values=63, statistics="mean", missing=0.12)
         assert answer(request).plan.design.choice.mechanism != "sw"
 
-    def test_of_a_lifetime_includes_it(self):
+    def test_lifetime_includes_it(self):
         request = PlanRequest(
             devices=20_000,
             values=15,
@@ -143,12 +143,12 @@ class TestPlan:
             call="1h",
             statistics="frequencies",
         )
-        made = answer(request)
-        assert made.plan.design.missing == 0.2
-        assert "no reading" in dict(made.facts)
-        assert made.error > answer(replace(request, missing=None)).error
+        plan = answer(request)
+        assert plan.plan.design.missing == 0.2
+        assert "no reading" in dict(plan.facts)
+        assert plan.error > answer(replace(request, missing=None)).error
 
     @pytest.mark.parametrize("share", [-0.1, 0.995, float("nan")])
-    def test_rejects_a_share_that_leaves_no_device(self, share: float):
-        with fails(r"the share without a reading is from 0 to 0\.99, not", PlanError):
+    def test_rejects_a_share_of_all_devices(self, share: float):
+        with fails(r"the share without a reading must be from 0 to 0\.99, not", PlanError):
             answer(PlanRequest(devices=1000, epsilon=1.0, values=8, missing=share))

@@ -47,9 +47,9 @@ class TestColumn:
     def test_ignores_a_few_extreme_readings(self, tmp_path: Path):
         file = tmp_path / "a.csv"
         file.write_text("x\n" + "".join(f"{20 + i / 1000}\n" for i in range(999)) + "9999\n")
-        made = propose(f"{file}:x", PlanRequest())
-        assert (made.request.low, made.request.high) == (20.0, 21.0)
-        assert "1 reading beyond that" in made.words
+        proposal = propose(f"{file}:x", PlanRequest())
+        assert (proposal.request.low, proposal.request.high) == (20.0, 21.0)
+        assert "1 reading beyond that" in proposal.words
 
     def test_decimal_comma_is_read_unless_ambiguous(self, data: Path, tmp_path: Path):
         assert read_column(data, "temp_f", "number", PlanError)[:2] == (60.5, 61.5)
@@ -62,18 +62,18 @@ class TestColumn:
         assert read_column(thousands, "x", "number", PlanError) == (1234.5, -0.5, 1.234)
 
     @pytest.mark.parametrize(
-        ("column", "bins", "says"),
+        ("column", "bins", "message"),
         [
             (":none", None, "has no column 'none'; it has id, Temperatur"),
-            ("", None, "--input needs a column: --input "),
-            (":empty", None, "has no reading: all its cells are empty"),
+            ("", None, "--input requires a column, such as --input "),
+            (":empty", None, "has no readings because all its cells are empty"),
             *((":same", bins, "all readings in same of") for bins in (None, 64)),
             (":note", None, "has 100 different texts, too many for labels"),
-            (":tiny", None, "boards tell thousandths apart"),
+            (":tiny", None, "boards measure in thousandths"),
         ],
     )
-    def test_unusable_data_is_one_line(self, data: Path, column: str, bins: int | None, says: str):
-        with fails(re.escape(says), PlanError):
+    def test_unusable_data_is_one_line(self, data: Path, column: str, bins: int | None, message: str):
+        with fails(re.escape(message), PlanError):
             propose(f"{data}{column}", PlanRequest(values=bins))
 
     def test_first_usable_column_is_named(self, data: Path, tmp_path: Path):
@@ -87,20 +87,20 @@ class TestMissing:
     def test_blanks_propose_the_setting(self, tmp_path: Path):
         file = tmp_path / "a.csv"
         file.write_text("t,open\n" + "21.5,yes\n20,no\n,\n22.25,yes\n" * 30)
-        made = propose(f"{file}:t", PlanRequest())
-        assert made.request.missing == 0.25
-        assert "30 of 120 cells are blank, so the file gets missing = true." in made.words
+        proposal = propose(f"{file}:t", PlanRequest())
+        assert proposal.request.missing == 0.25
+        assert "30 of 120 cells are blank, so the file gets missing = true." in proposal.words
         assert propose(f"{file}:open", PlanRequest()).request.missing == 0.25
         assert propose(f"{file}:open", PlanRequest(missing=0.1)).request.missing == 0.1
 
     def test_full_column_leaves_the_setting_out(self, tmp_path: Path):
         file = tmp_path / "a.csv"
         file.write_text("t\n" + "21.5\n20\n22.25\n" * 30)
-        made = propose(f"{file}:t", PlanRequest())
-        assert made.request.missing is None
-        assert "missing" not in made.words
+        proposal = propose(f"{file}:t", PlanRequest())
+        assert proposal.request.missing is None
+        assert "missing" not in proposal.words
 
-    def test_reduces_a_power_of_two_of_bins_by_one(self, tmp_path: Path):
+    def test_reduces_power_of_two_bins_by_one(self, tmp_path: Path):
         file = tmp_path / "a.csv"
         file.write_text("t\n" + "".join(f"{i / 10}\n" for i in range(321)))
         bins = [

@@ -1,4 +1,4 @@
-"""The ε of a plan's histograms, and the ε of a report for a given ε of a histogram."""
+"""The ε of a plan's histograms, and the report ε for a given histogram ε."""
 
 import pytest
 
@@ -26,8 +26,8 @@ def test_answer_keeps_wanted_epsilon_and_is_tight(
     question: Question, domain: int, wanted: float, devices: int
 ) -> None:
     epsilon = epsilon_for_histogram(question, devices, domain, wanted)
-    kept = histogram(best_design(domain, epsilon, question), devices)
-    assert kept.epsilon <= wanted < epsilon / MICRO
+    result = histogram(best_design(domain, epsilon, question), devices)
+    assert result.epsilon <= wanted < epsilon / MICRO
     assert epsilon % EPSILON_STEP == 0
     assert histogram(best_design(domain, epsilon + EPSILON_STEP, question), devices).epsilon > wanted
 
@@ -36,28 +36,28 @@ def test_loose_target_allows_the_largest_epsilon() -> None:
     assert epsilon_for_histogram(Question("frequency"), 100, 2, 20.0) == EPSILON_MAX
 
 
-def test_partial_report_hides_nobody() -> None:
-    """Expected reports are rounded down, to the safe side; a single report has its own ε."""
+def test_partial_report_gives_no_protection() -> None:
+    """Expected reports are rounded down, which is the safe side; a single report keeps its ε."""
     design = best_design(2, 2 * MICRO, Question("frequency"))
     seen = histogram(design, 999.9)
     assert (seen.reports, seen.holds) == (999, LIMITS)
     assert histogram(design, 0.2).epsilon == pytest.approx(2.0, rel=1e-6)
 
 
-def test_reports_of_one_board_in_one_histogram_add_up() -> None:
+def test_a_boards_reports_in_a_histogram_add_up() -> None:
     lifetime = plan_lifetime(Question("frequency"), 50_000, 2, LifetimeBudget(4 * MICRO), MONTHS, limit=MICRO)
     best = lifetime.best
     assert best.cap == 4
     seen = lifetime_histograms(lifetime)
     assert list(seen) == ["a day", "a week", "30 days", "all of it"]
-    assert all(one.own_reports == 4 for one in seen.values())
+    assert all(entry.own_reports == 4 for entry in seen.values())
     assert seen["all of it"].reports == int(50_000 * best.used * 4)
-    alone = histogram_epsilon(best.design.experiment, seen["a week"].reports)
-    assert alone < seen["a week"].epsilon <= best.epsilon * 4 / MICRO
+    single = histogram_epsilon(best.design.experiment, seen["a week"].reports)
+    assert single < seen["a week"].epsilon <= best.epsilon * 4 / MICRO
     assert seen["a day"].epsilon > seen["30 days"].epsilon > seen["all of it"].epsilon
 
 
-def test_daily_calls_put_one_report_in_a_day() -> None:
+def test_daily_calls_give_one_report_a_day() -> None:
     daily = Rhythm(86_400, 90 * 86_400)
     lifetime = plan_lifetime(Question("frequency"), 50_000, 2, LifetimeBudget(4 * MICRO), daily, limit=MICRO)
-    assert [one.own_reports for one in lifetime_histograms(lifetime).values()] == [1, 4, 4, 4]
+    assert [entry.own_reports for entry in lifetime_histograms(lifetime).values()] == [1, 4, 4, 4]

@@ -1,4 +1,4 @@
-"""docs/theorems.md matches the code: its examples run, its table is recomputed."""
+"""docs/theorems.md matches the code: its examples run, and its table is recomputed."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ def test_examples_print_what_page_shows():
     assert languages.count("python") == 1
 
 
-def test_table_of_reports_matches_theorems():
+def test_reports_table_matches_theorems():
     lines = PAGE.splitlines()
     heading = next(x for x in lines if x.startswith("| E | δ |"))
     columns = [x.strip() for x in heading.strip("|").split("|")]

@@ -1,8 +1,7 @@
-"""Every command of README.md and docs/ does what its page says, run as printed, page by page.
+"""Every command in README.md and docs/ does what its page says when it is run as printed.
 
-support/page_blocks.py tells how a page says what a block needs; support/run_page.py runs a page by hand.
-Blocks that need more than a machine has here are held to what the command line understands.
-LONG=1 (`make long`) runs slow ones too.
+support/page_blocks.py documents how a page states a block's needs; support/run_page.py runs a page manually.
+Blocks that this machine cannot run are only parsed. LONG=1 (`make long`) runs slow blocks as well.
 """
 
 import os
@@ -29,7 +28,7 @@ PATTERNS = (
     *("*.md", "docs/**/*.md", "benchmarks/*.md", "studies/*.md", "examples/**/*.md"),
     "clients/**/*.md",
 )
-# Made from the help of the commands, with their usage; its examples are held to what is understood.
+# Generated from the commands' help; its examples are only parsed.
 HELP = sorted(ROOT.glob("docs/commands-*.md"))
 PAGES = [
     path
@@ -50,7 +49,7 @@ def pages(*paths: Path) -> pytest.MarkDecorator:
 
 @pytest.fixture(scope="session")
 def runner() -> Iterator[subprocess.Popen[str]]:
-    """Run one page after another; the commands are loaded once for all."""
+    """Provide a process that runs one page after another and loads the commands only once."""
     command = [sys.executable, run_page.__file__, "-", *["--slow"] * LONG]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield process
@@ -60,29 +59,33 @@ def runner() -> Iterator[subprocess.Popen[str]]:
 
 class TestPages:
     @pages(*PAGES)
-    def test_commands_are_in_blocks_that_can_be_pasted(self, path: Path):
+    def test_commands_are_in_pasteable_blocks(self, path: Path):
         assert [f"{path.name}:{line}: {fault}" for line, fault in read(path).faults] == []
 
     @pytest.mark.broker
     @pytest.mark.micropython
-    @pages(*(path for path in PAGES if run_page.chosen(read(path).blocks, LONG)))
+    @pages(*(path for path in PAGES if run_page.select_blocks(read(path).blocks, LONG)))
     def test_commands_do_what_page_says(self, path: Path, runner: subprocess.Popen[str]):
         assert runner.stdin
         assert runner.stdout
         print(path, file=runner.stdin, flush=True)
-        said = ""
+        output = ""
         for line in runner.stdout:
             if line.startswith(run_page.END):
                 break
-            said += line
+            output += line
         status = line.removeprefix(run_page.END).strip()
         if status == str(run_page.CANNOT):
-            pytest.skip(said.strip())
-        assert status == "0", said
+            pytest.skip(output.strip())
+        assert status == "0", output
 
     @pages(*(path for path in PAGES if read(path).blocks))
     def test_unexecuted_commands_parse_in_shell_and_cli(self, path: Path):
-        left = [block for block in read(path).blocks if block not in run_page.chosen(read(path).blocks, LONG)]
+        left = [
+            block
+            for block in read(path).blocks
+            if block not in run_page.select_blocks(read(path).blocks, LONG)
+        ]
         faults = []
         for block in left:
             shell = subprocess.run(
@@ -115,7 +118,7 @@ class TestPages:
 
 
 def misunderstood(words: list[str]) -> str:
-    """Return the error of a command of ours, or "" if it is valid or not one of ours."""
+    """Return the error in a hushmote command, or "" if it is valid or another program's."""
     if words[:1] == ["runuser"]:
         words = words[words.index("--") + 1 :]
     at = next((i for i, word in enumerate(words) if "=" not in word and word not in ("sudo", "env")), None)
@@ -128,8 +131,10 @@ def misunderstood(words: list[str]) -> str:
             context = command.make_context("hushmote", list(arguments), parent=parent)
             if not isinstance(command, TyperGroup):
                 return ""
-            _, found, arguments = command.resolve_command(context, [*context._protected_args, *context.args])
-            command, parent = found, context
+            _, resolved, arguments = command.resolve_command(
+                context, [*context._protected_args, *context.args]
+            )
+            command, parent = resolved, context
     except typer.Exit:  # --help and --version
         return ""
     except main._UsageMistake as e:
@@ -216,7 +221,7 @@ class TestReader:
 RUN = """
 <!-- setup: export COLOUR=blue; mkdir sub; cd sub -->
 ```sh
-test "$COLOUR" = blue    # what the shell keeps from block to block
+test "$COLOUR" = blue    # the shell's state is kept from block to block
 test -z "${HUSHMOTE_STORE:-}"
 . ../.venv/bin/activate
 hushmote experiment show ../examples/room_temp.toml

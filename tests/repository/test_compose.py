@@ -1,4 +1,4 @@
-"""deploy/compose.yaml: the limits of every container, and its commands run here as plain processes."""
+"""deploy/compose.yaml: every container's limits, and its commands run as plain processes."""
 
 import os
 import re
@@ -38,7 +38,7 @@ needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can give fil
 def composed(environment: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Return the file with its variables replaced as compose does."""
     values = environment or {"STATE": "/srv/hushmote"}
-    text = VARIABLE.sub(lambda found: values.get(found[1], found[2] or DIGEST), COMPOSE.read_text())
+    text = VARIABLE.sub(lambda match: values.get(match[1], match[2] or DIGEST), COMPOSE.read_text())
     return yaml.safe_load(text)
 
 
@@ -85,7 +85,7 @@ class TestFile:
         beyond = [name for name, service in open_to_all.items() if "0.0.0.0:" in str(service.get("ports"))]
         assert beyond == ["broker"]
 
-    def test_networks_reach_only_what_is_needed(self):
+    def test_networks_reach_only_needed_services(self):
         on = {
             network: {name for name, service in SERVICES.items() if network in service["networks"]}
             for network in composed()["networks"]
@@ -118,21 +118,19 @@ class TestFile:
 
     @pytest.mark.skipif(shutil.which("docker-compose") is None, reason="docker-compose is not installed")
     def test_docker_compose_accepts_it(self):
-        values = {found[0]: DIGEST for found in VARIABLE.findall(COMPOSE.read_text())}
+        values = {match[0]: DIGEST for match in VARIABLE.findall(COMPOSE.read_text())}
         values |= {"STATE": "/srv/hushmote", "BOARDS_ADDRESS": "127.0.0.1"}
         command = ["docker-compose", "--file", COMPOSE, "config", "--quiet"]
         taken = subprocess.run(command, env=os.environ | values, capture_output=True, text=True, check=False)
         assert taken.returncode == 0, taken.stderr
         values["POSTGRES_DIGEST"] = ""
-        refused = subprocess.run(
-            command, env=os.environ | values, capture_output=True, text=True, check=False
-        )
-        assert refused.returncode != 0
-        assert "sha256 of postgres" in refused.stderr
+        result = subprocess.run(command, env=os.environ | values, capture_output=True, text=True, check=False)
+        assert result.returncode != 0
+        assert "sha256 of postgres" in result.stderr
 
 
 def prepared(folder: Path, *hosts: str) -> Path:
-    """Make a fleet's folder and, beside it, what deploy/prepare.sh writes, and return that."""
+    """Make a fleet folder and, next to it, the files of deploy/prepare.sh; return the latter's folder."""
     named = [part for host in ("broker", *hosts) for part in ("--host", host)]
     command = "provision fleet home --fleet home --broker-folder /mosquitto/hushmote"
     hushmote(*command.split(), *named, cwd=folder)
@@ -150,16 +148,16 @@ class TestPreparation:
     @needs_root
     def test_only_container_user_can_read_its_secrets(self, tmp_path):
         state = prepared(tmp_path)
-        given = {
+        environment = {
             name: Path(secret["file"]) for name, secret in composed({"STATE": str(state)})["secrets"].items()
         }
-        assert {path.name for path in (state / "secrets").iterdir()} == set(given)
-        for name, path in given.items():
+        assert {path.name for path in (state / "secrets").iterdir()} == set(environment)
+        for name, path in environment.items():
             assert path.stat().st_mode & 0o777 == 0o400, name
         for name, service in SERVICES.items():
             user = int(service["user"].partition(":")[0])
             for secret in service.get("secrets", ()):
-                assert given[secret].stat().st_uid == user, f"{name} cannot read {secret}"
+                assert environment[secret].stat().st_uid == user, f"{name} cannot read {secret}"
         broker = int(SERVICES["broker"]["user"].partition(":")[0])
         for path in (state / "broker", *(state / "broker").rglob("*")):
             assert path.stat().st_uid == broker
@@ -180,9 +178,9 @@ class TestPreparation:
 
 
 class Machine:
-    """One machine in place of the containers: names, ports and paths of the file as they are here.
+    """One machine instead of the containers, with the file's names, ports and paths mapped to local ones.
 
-    state: what prepare.sh made. cluster: the PostgreSQL that stands for the container `store`.
+    state: the folder that prepare.sh wrote. cluster: the PostgreSQL that replaces the container `store`.
     """
 
     def __init__(self, state: Path, cluster: Cluster) -> None:
@@ -203,7 +201,7 @@ class Machine:
             path.write_text(self.here(path.read_text()))
 
     def here(self, text: str) -> str:
-        """Return a text of the file with this machine's values."""
+        """Return text from the file with this machine's values."""
         for there, here in self._names.items():
             text = text.replace(there, here)
         return text
@@ -214,7 +212,7 @@ class Machine:
 
     @contextmanager
     def running(self, name: str) -> Iterator[Path]:
-        """Run a container's command as a process; yield its log, both outputs in one."""
+        """Run a container's command as a process and yield the log of both its outputs."""
         command = [self.here(part) for part in SERVICES[name]["command"]]
         if name in OURS:
             command = [sys.executable, "-m", "hushmote", *command]
@@ -233,7 +231,7 @@ class Machine:
             process.wait()
 
     def answers(self, port: int) -> bool:
-        """Whether it is well by its own word; for waiting, as the health check starts a process."""
+        """Return whether it reports that it is healthy; cheaper to poll than the health check's process."""
         with suppress(OSError):
             return get(f"http://127.0.0.1:{self.ports[port]}/healthz")[0] == 200
         return False
@@ -249,14 +247,14 @@ class Machine:
 
 @contextmanager
 def with_roles(state: Path) -> Iterator[Cluster]:
-    """Run a PostgreSQL that requires passwords, after deploy/postgres/roles.sql."""
+    """Run a PostgreSQL that requires passwords and has the roles of deploy/postgres/roles.sql."""
     with Cluster() as cluster:
         roles = (DEPLOY / "postgres" / "roles.sql").read_text().replace("/run/secrets", f"{state}/secrets")
         (state / "roles.sql").write_text(roles)
         superuser = ["-h", "127.0.0.1", "-p", str(cluster.port), "-U", "postgres", "-d", "postgres"]
         cluster.run("psql", *superuser, "-v", "ON_ERROR_STOP=1", "-f", str(state / "roles.sql"))
-        (where,) = cluster.execute("SHOW hba_file")[0]
-        Path(where).write_text(
+        (hba_file,) = cluster.execute("SHOW hba_file")[0]
+        Path(hba_file).write_text(
             "host all postgres 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
         )
         cluster.execute("SELECT pg_reload_conf()")
@@ -264,7 +262,7 @@ def with_roles(state: Path) -> Iterator[Cluster]:
 
 
 def send_report(fleet: Path, port: int, store: Store) -> None:
-    """Send a report of a board that the fleet's folder has made, over TLS with its certificate."""
+    """Send a report over TLS from a board provisioned by the fleet folder, with its certificate."""
     folder, (version,) = fleet_folder.find(fleet), store.experiments("home")
     pem = fleet / "k3f9.pem"
     pem.write_bytes(folder.issue_device("k3f9", fleet_folder.now_utc()).to_pem())
@@ -279,7 +277,7 @@ def send_report(fleet: Path, port: int, store: Store) -> None:
 
 
 def get_with_token(page: str, token: str) -> int:
-    """Return the status of a page for someone who has logged in."""
+    """Return a page's HTTP status for a logged-in user."""
     browser = build_opener(HTTPCookieProcessor())
     with browser.open(f"{page}?token={token}", timeout=WAIT_S) as answer:
         return answer.status
@@ -323,7 +321,7 @@ class TestServices:
                 assert shown.store.histogram("home", version.experiment.digest).sum() == 1
 
     @needs_root
-    def test_role_of_page_is_read_only(self, tmp_path):
+    def test_pages_role_is_read_only(self, tmp_path):
         state = prepared(tmp_path)
         with with_roles(state) as cluster:
 
@@ -341,7 +339,8 @@ class TestServices:
                 owner.execute("CREATE TABLE counts (n integer)")
                 owner.execute("INSERT INTO counts VALUES (3)")
                 assert page.execute("SELECT n FROM counts").fetchall() == [(3,)]
-                page.execute("SET default_transaction_read_only = off")  # a role may; it then lacks the right
+                # Allowed, but useless without the privilege.
+                page.execute("SET default_transaction_read_only = off")
                 for statement in ("DELETE FROM counts", "CREATE TABLE more (n integer)", "DROP TABLE counts"):
                     with pytest.raises(psycopg.errors.InsufficientPrivilege):
                         page.execute(statement)

@@ -1,4 +1,4 @@
-"""deploy/prometheus/ and deploy/grafana/: each alert fires when it should, each panel has a description."""
+"""deploy/prometheus/ and deploy/grafana/: each alert fires when it should; each panel has a description."""
 
 import itertools
 import json
@@ -16,7 +16,7 @@ PAGE = (ROOT / "docs" / "page.md").read_text()
 DASHBOARD = json.loads((GRAFANA / "dashboards" / "hushmote.json").read_text())
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 VARIABLES = {variable["name"]: variable for variable in DASHBOARD["templating"]["list"]}
-# Okabe and Ito's colours, which the colour-blind tell apart, and a grey.
+# Okabe and Ito's colours, which colour-blind readers can distinguish, and a grey.
 COLOURS = {"#0072B2", "#56B4E9", "#009E73", "#F0E442", "#E69F00", "#D55E00", "#CC79A7", "#999999"}
 needs_promtool = pytest.mark.skipif(
     shutil.which("promtool") is None, reason="promtool is not installed: apt install prometheus"
@@ -32,16 +32,16 @@ ALERTS = {rule["alert"]: rule for rule in rules()}
 
 
 class TestAlerts:
-    def test_each_one_fires_and_stays_silent_in_tests(self):
+    def test_each_fires_and_stays_silent_in_tests(self):
         tests = yaml.safe_load((PROMETHEUS / "hushmote.rules.test.yml").read_text())["tests"]
         expected = [case for test in tests for case in test["alert_rule_test"]]
         assert {case["alertname"] for case in expected if case["exp_alerts"]} == set(ALERTS)
         assert {case["alertname"] for case in expected if not case["exp_alerts"]} == set(ALERTS)
 
     @pytest.mark.parametrize("name", ALERTS)
-    def test_each_one_has_summary_action_and_docs_link(self, name):
+    def test_each_has_summary_action_and_docs_link(self, name):
         rule = ALERTS[name]
-        assert name.startswith("Hushmote")  # the dashboard looks for these
+        assert name.startswith("Hushmote")  # the dashboard filters by this prefix
         assert rule["labels"]["severity"] in ("critical", "warning")
         notes = rule["annotations"]
         assert set(notes) == {"summary", "action", "docs"}
@@ -78,7 +78,7 @@ class TestPrometheus:
 
 
 def expressions() -> list[tuple[str, str]]:
-    """Title and query of every line, number and column of the dashboard."""
+    """Return the title and query of every line, number and column on the dashboard."""
     return [(panel["title"], target["expr"]) for panel in PANELS for target in panel["targets"]]
 
 
@@ -133,7 +133,7 @@ class TestPanels:
                 or a["y"] + a["h"] <= b["y"]
                 or b["y"] + b["h"] <= a["y"]
             )
-            assert apart, f"{one} lies over {other}"
+            assert apart, f"{one} overlaps {other}"
 
     @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
     def test_use_selected_datasource_and_have_description(self, panel):
@@ -145,7 +145,7 @@ class TestPanels:
         used = set(re.findall(r"\$\{?(\w+)", json.dumps(panel))) - {"__rate_interval"}
         assert used <= set(VARIABLES)
         assert panel.get("repeat", "fleet") in VARIABLES
-        # Colours and bands are set by names of the panel's queries, or by reasons for rejection.
+        # Colours and bands are assigned by the names of the panel's queries, or by reasons for rejection.
         names = {target.get("legendFormat") for target in panel["targets"]}
         for override in panel["fieldConfig"]["overrides"]:
             if "{{reason}}" not in names:
@@ -168,13 +168,13 @@ class TestPanels:
     def test_colours_suit_colour_blind_readers(self):
         text = json.dumps(DASHBOARD)
         assert set(re.findall(r"#[0-9A-Fa-f]{6}", text)) <= COLOURS
-        assert set(re.findall(r'"(?:color|fixedColor)": "(.*?)"', text)) <= COLOURS  # no name such as green
+        assert set(re.findall(r'"(?:color|fixedColor)": "(.*?)"', text)) <= COLOURS  # no colour names
         modes = set(re.findall(r'"mode": "([a-zA-Z-]+)"', text))
         assert modes <= {"absolute", "fixed", "thresholds", "multi", "off"}
 
     @needs_promtool
-    def test_duration_of_budget_is_in_seconds(self, tmp_path):
-        """4,752 reports are left, and 48 a day go: 99 days, which is 8,553,600 s."""
+    def test_budget_duration_is_in_seconds(self, tmp_path):
+        """At 48 reports a day, the remaining 4,752 reports last 99 days, which is 8,553,600 s."""
         (expr,) = (expr for title, expr in expressions() if title.startswith("Lasts"))
         home = expr.replace("$fleet", "home").replace("$experiment", "room_temp")
         path = tmp_path / "lasts.yml"

@@ -1,4 +1,4 @@
-"""The Debian packages from which MicroPython is built: apt's own client on an archive in a folder."""
+"""The Debian packages from which MicroPython is built: apt's client with an archive in a folder."""
 
 import functools
 import gzip
@@ -43,12 +43,12 @@ class Archive:
         built = pool / "thing_1_i386.deb"
         command = ["dpkg-deb", "--build", str(control.parents[1]), str(built)]
         subprocess.run(command, check=True, capture_output=True)
-        found = f"Filename: pool/{built.name}\nSize: {built.stat().st_size}\nSHA256: {_sha256(built)}\n"
-        self.binaries = fields + found
+        entry = f"Filename: pool/{built.name}\nSize: {built.stat().st_size}\nSHA256: {_sha256(built)}\n"
+        self.binaries = fields + entry
         self.publish()
 
     def publish(self, between: str = "") -> None:
-        """Write both indexes; between: that one has grown since it was signed, as during a mirror's sync."""
+        """Write both indexes; between: text appended after signing, as in the middle of a mirror's sync."""
         suite = self.root / "dists" / debian.SUITE
         texts = {"main/source/Sources": self.sources, "main/binary-i386/Packages": self.binaries}
         for name, text in texts.items():
@@ -82,19 +82,19 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Archive]:
     if missing := [tool for tool in ("gpg", "apt-get", "dpkg-deb") if shutil.which(tool) is None]:
         pytest.skip("no " + ", ".join(missing))
-    made = Archive(tmp_path)
-    handler = functools.partial(_Quiet, directory=str(made.root))
+    debian_archive = Archive(tmp_path)
+    handler = functools.partial(_Quiet, directory=str(debian_archive.root))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         monkeypatch.setattr(debian, "mirror", lambda: f"http://127.0.0.1:{server.server_port}")
-        monkeypatch.setattr(debian, "KEYRING", made.keyring)
-        monkeypatch.setattr(debian, "time", SimpleNamespace(sleep=lambda _: None))  # only here
+        monkeypatch.setattr(debian, "KEYRING", debian_archive.keyring)
+        monkeypatch.setattr(debian, "time", SimpleNamespace(sleep=lambda _: None))  # in this module only
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-        yield made
+        yield debian_archive
         server.shutdown()
         thread.join()
-    subprocess.run(["gpgconf", "--homedir", str(made.home), "--kill", "all"], check=False)
+    subprocess.run(["gpgconf", "--homedir", str(debian_archive.home), "--kill", "all"], check=False)
 
 
 @pytest.mark.slow
@@ -115,9 +115,9 @@ def test_retries_until_mirror_has_synced(archive: Archive, monkeypatch: pytest.M
         if len(pauses) == 2:
             archive.publish()
 
-    monkeypatch.setattr(debian, "time", SimpleNamespace(sleep=pause))  # other threads sleep too
-    found = debian.packages("i386", "thing:i386")
-    assert [path.name for path in found.iterdir()] == ["thing_1_i386.deb"]
+    monkeypatch.setattr(debian, "time", SimpleNamespace(sleep=pause))  # other threads sleep as well
+    packages = debian.packages("i386", "thing:i386")
+    assert [path.name for path in packages.iterdir()] == ["thing_1_i386.deb"]
     assert len(pauses) == 2
 
 

@@ -1,4 +1,4 @@
-"""The files of deploy/: the units pass the checks of systemd, and their commands run as systemd runs them."""
+"""The files in deploy/: the units pass systemd's checks, and their commands run as under systemd."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from traffic import crowd, publish
 
 from hushmote.fleet.provisioning import master_key, nats
 from hushmote.fleet.provisioning.fleet_spec import FleetSpec
-from hushmote.fleet.provisioning.mosquitto import MOST_CONNECTIONS
+from hushmote.fleet.provisioning.mosquitto import MAX_CONNECTIONS
 from hushmote.server.store import Store
 from hushmote.server.wire import keys, report, topics
 from hushmote.simulator.broker import MosquittoBroker, free_port
@@ -40,11 +40,11 @@ def settings(unit: str) -> list[tuple[str, str]]:
 
 
 def verified(unit: Path) -> str:
-    """Return the output of systemd for a unit, which must have no fault."""
+    """Return systemd's output for a unit, which must have no errors."""
     command = ["systemd-analyze", "verify", "--man=no", unit]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stderr
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    return result.stderr
 
 
 BROKER = Path("/lib/systemd/system/mosquitto.service")
@@ -56,8 +56,8 @@ class TestUnits:
     def test_systemd_finds_no_fault_and_little_exposure(self, unit, tmp_path):
         path = tmp_path / unit.replace("@", "@1")
         path.write_text(re.sub(r"/opt/hushmote/bin/[\w-]+", sys.executable, (DEPLOY / unit).read_text()))
-        said = verified(path)
-        assert path.name not in said  # what it warns of and lets pass
+        output = verified(path)
+        assert path.name not in output  # warnings about the unit
         security = ["systemd-analyze", "security", "--offline=true", "--threshold=15", "--no-pager", path]
         assert subprocess.run(security, capture_output=True, check=False).returncode == 0  # 1.5 of 10
 
@@ -67,10 +67,10 @@ class TestUnits:
         command = unit["ExecStart"].replace("%i", "2")
         config = Path(command.split(" -c ")[1])
         assert f'store_dir: "{config.parent}/data"' in nats.nats_conf(fleet, 2)
-        assert int(unit["LimitNOFILE"]) > MOST_CONNECTIONS
+        assert int(unit["LimitNOFILE"]) > MAX_CONNECTIONS
 
     @needs_systemd
-    @pytest.mark.skipif(not BROKER.exists(), reason="Debian's mosquitto.service is not here")
+    @pytest.mark.skipif(not BROKER.exists(), reason="Debian's mosquitto.service is not installed")
     def test_systemd_accepts_lines_for_mosquitto(self, tmp_path):
         unit, lines = tmp_path / BROKER.name, DEPLOY / "mosquitto-hushmote.conf"
         shutil.copy(BROKER, unit)
@@ -98,10 +98,10 @@ class TestUnits:
         specifiers = {"%i": "1", "%d": str(credentials), "%S": str(tmp_path)}
 
         def expand(text):
-            return re.sub("%[idS]", lambda found: specifiers[found[0]], text)
+            return re.sub("%[idS]", lambda unit_settings: specifiers[unit_settings[0]], text)
 
-        found = settings(unit)
-        for name, value in found:
+        unit_settings = settings(unit)
+        for name, value in unit_settings:
             if name == "LoadCredential":
                 to, _, source = expand(value).partition(":")
                 (credentials / to).write_bytes(files[Path(source).name])
@@ -109,16 +109,18 @@ class TestUnits:
         (tmp_path / "hushmote").mkdir()
         url = f"sqlite:///{tmp_path}/hushmote/hushmote.sqlite"
         environment = {"HUSHMOTE_STORE": url, "HUSHMOTE_SHARE": "group"} if "@" in unit else {}
-        environment |= dict(expand(value).split("=", 1) for name, value in found if name == "Environment")
+        environment |= dict(
+            expand(value).split("=", 1) for name, value in unit_settings if name == "Environment"
+        )
         environment |= {
             "HUSHMOTE_BROKER": f"mqtts://localhost:{port}",
             "CREDENTIALS_DIRECTORY": str(credentials),
         }
-        command = shlex.split(expand(dict(found)["ExecStart"]))
+        command = shlex.split(expand(dict(unit_settings)["ExecStart"]))
         assert command[:2] == ["/opt/hushmote/bin/hushmote", "serve"]
-        where = command.index("--http") + 1
-        assert command[where] in ("127.0.0.1:9417", "127.0.0.1:9411")
-        command[where] = f"127.0.0.1:{http}"
+        index = command.index("--http") + 1
+        assert command[index] in ("127.0.0.1:9417", "127.0.0.1:9411")
+        command[index] = f"127.0.0.1:{http}"
         lines = (f"listener {port} 127.0.0.1", f"certfile {broker_pem}", f"keyfile {broker_key}")
         lines += (f"cafile {ca.file}", "require_certificate true", "allow_anonymous true")
         exp = experiment()
@@ -144,28 +146,30 @@ class TestUnits:
         program, *command = shlex.split(dict(settings(unit))["ExecStart"])
         assert program == "/opt/hushmote/bin/hushmote"
         parse(command)
-        # What a command names of its credentials, systemd has loaded.
-        said = [value for name, value in settings(unit) if name == "Environment"]
-        named = set(re.findall(r"%d/([\w.]+)", " ".join([*command, *said])))
+        # systemd loads every credential that a command names.
+        variables = [value for name, value in settings(unit) if name == "Environment"]
+        named = set(re.findall(r"%d/([\w.]+)", " ".join([*command, *variables])))
         assert named == {
             value.partition(":")[0] for name, value in settings(unit) if name == "LoadCredential"
         }
 
     @pytest.mark.slow
     def test_page_needs_token(self, tmp_path):
-        found = settings("hushmote-page.service")
+        unit_settings = settings("hushmote-page.service")
         (tmp_path / "page.token").write_text("0123456789abcdef\n")
         (tmp_path / "page.token").chmod(0o440)  # as systemd hands it over
         http = free_port()
         specifiers = {"%d": str(tmp_path), "%S": str(tmp_path), "%t": str(tmp_path)}
-        text = re.sub("%[dSt]", lambda name: specifiers[name[0]], dict(found)["ExecStart"])
+        text = re.sub("%[dSt]", lambda name: specifiers[name[0]], dict(unit_settings)["ExecStart"])
         assert ":9419" in text
         command = [sys.executable, "-m", *shlex.split(text.replace(":9419", f":{http}"))]
         command[2] = "hushmote"
         (tmp_path / "hushmote").mkdir()
         environment = {name: value for name, value in os.environ.items() if not name.startswith("HUSHMOTE_")}
         assigned = [
-            re.sub("%[dSt]", lambda name: specifiers[name[0]], v) for n, v in found if n == "Environment"
+            re.sub("%[dSt]", lambda name: specifiers[name[0]], v)
+            for n, v in unit_settings
+            if n == "Environment"
         ]
         environment |= dict(value.split("=", 1) for value in assigned) | {
             "CREDENTIALS_DIRECTORY": str(tmp_path)
@@ -175,7 +179,7 @@ class TestUnits:
         with subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE) as process:
             try:
                 assert process.stdout is not None
-                assert str(http) in process.stdout.readline().decode()  # it says where it is once it listens
+                assert str(http) in process.stdout.readline().decode()  # printed once it listens
                 page = f"http://127.0.0.1:{http}"
                 assert get(f"{page}/healthz")[0] == 200
                 assert get(page)[0] == 401
@@ -187,7 +191,7 @@ class TestUnits:
 
 
 def instructions() -> list[tuple[str, str]]:
-    """Return the container file's (instruction, rest), its continued lines joined."""
+    """Return the container file's (instruction, rest) pairs, with continued lines joined."""
     text = re.sub(r"\\\n\s*", "", (DEPLOY / "Containerfile").read_text())
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     return [(name, rest.strip()) for name, _, rest in (line.partition(" ") for line in lines)]
@@ -196,33 +200,33 @@ def instructions() -> list[tuple[str, str]]:
 class TestContainerfile:
     def test_copies_existing_files_and_runs_unprivileged(self):
         root = DEPLOY.parent
-        found = instructions()
+        steps = instructions()
         copied: set[str] = set()
-        for name, rest in found:
+        for name, rest in steps:
             if name == "COPY" and "--from" not in rest:
                 assert all((root / source).exists() for source in rest.split()[:-1]), rest
                 copied |= {source.removeprefix("./") for source in rest.split()[:-1]}
         packages = {path.parent.name for path in root.glob("*/__init__.py")} - {"tests", "firmware_tests"}
         assert copied >= packages | {"pyproject.toml", "setup.py"}
-        users = [rest for name, rest in found if name == "USER"]
+        users = [rest for name, rest in steps if name == "USER"]
         assert users == ["10001"]
-        assert [name for name, _ in found].index("USER") < [name for name, _ in found].index("ENTRYPOINT")
+        assert [name for name, _ in steps].index("USER") < [name for name, _ in steps].index("ENTRYPOINT")
 
     @pytest.mark.slow
-    def test_copies_all_that_a_wheel_needs(self, tmp_path):
+    def test_copies_every_file_for_a_wheel(self, tmp_path):
         root, source = DEPLOY.parent, tmp_path / "source"
         board = runpy.run_path(str(root / "web/board/fetch.py"))
-        if not board["is_there"]() and shutil.which("npm") is None:
+        if not board["is_installed"]() and shutil.which("npm") is None:
             pytest.skip("MicroPython for browsers is not fetched, and npm is not installed")
         board["fetch"]()
         for name, rest in instructions():
             if name == "COPY":
                 *paths, to = rest.split()
                 for path in paths:
-                    where = source / to if (root / path).is_dir() else source / to / Path(path).name
-                    where.parent.mkdir(parents=True, exist_ok=True)
+                    target = source / to if (root / path).is_dir() else source / to / Path(path).name
+                    target.parent.mkdir(parents=True, exist_ok=True)
                     copy = shutil.copytree if (root / path).is_dir() else shutil.copy
-                    copy(root / path, where)
+                    copy(root / path, target)
         (step,) = (rest for name, rest in instructions() if name == "RUN" and rest.startswith("pip wheel "))
         command = [sys.executable, "-m", *step.replace("/wheels", str(tmp_path)).split()]
         tools = {"PATH": os.path.dirname(sys.executable)}  # no npm, as in the image
@@ -232,17 +236,17 @@ class TestContainerfile:
         assert build.returncode == 0, build.stdout + build.stderr
         (wheel,) = tmp_path.glob("hushmote-*.whl")
         with zipfile.ZipFile(wheel) as packed:
-            # What browsers are sent: a page without its styles does not even start.
+            # Files sent to browsers; the page does not start without its styles.
             kinds = {".css", ".html", ".js", ".mjs", ".wasm"}
             sent = {path.relative_to(root) for path in (root / "web").rglob("*") if path.suffix in kinds}
             assert Path("web/static/page.css") in sent
             assert {f"hushmote/{path}" for path in sent} <= set(packed.namelist())
 
     def test_command_runs_and_health_check_works(self, tmp_path):
-        found = dict(instructions())
-        command = json.loads(found["CMD"])
-        assert [*json.loads(found["ENTRYPOINT"]), *command[:1]] == ["hushmote", "serve"]
-        check = json.loads(found["HEALTHCHECK"].partition(" CMD ")[2])
+        steps = dict(instructions())
+        command = json.loads(steps["CMD"])
+        assert [*json.loads(steps["ENTRYPOINT"]), *command[:1]] == ["hushmote", "serve"]
+        check = json.loads(steps["HEALTHCHECK"].partition(" CMD ")[2])
         assert check[0] == "python"
         http = free_port()
         command = [part.replace("0.0.0.0:9417", f"127.0.0.1:{http}") for part in command]

@@ -1,4 +1,4 @@
-"""Names in documents exist: the files that they link to, the paths and tests that they mention."""
+"""The linked files and the mentioned paths and tests of every document exist."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 PATTERNS = ("*.md", "docs/**/*.md", "*s/*.md", "clients/**/*.md")
 DOCUMENTS = sorted({document for pattern in PATTERNS for document in ROOT.glob(pattern)})
 FOLDERS = "clients|device|server|simulator|studies|cli|tests|firmware_tests|benchmarks|docs|examples|deploy"
-# A path from the project's folder, alone or in a command; * stands for anything, :: for a test in it.
+# A path from the project's root, alone or in a command; * matches anything, and :: precedes a test's name.
 PATH = re.compile(rf"(?:^|\s)((?:{FOLDERS})/[\w./*@-]*)")
 TEST = re.compile(r"^(test_\w+)(?:::(\w+))?$")
 
@@ -31,7 +31,7 @@ def missing(document: Path) -> Iterator[str]:
 
 
 def named(module: str, start: str) -> bool:
-    """Whether a module of tests is there, with a test whose name begins so."""
+    """Return whether a test module exists and has a test whose name begins with `start`."""
     files = [file for folder in ("tests", "firmware_tests") for file in (ROOT / folder).rglob(f"{module}.py")]
     return any(f"def {start}" in file.read_text() for file in files)
 

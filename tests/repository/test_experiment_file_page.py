@@ -1,4 +1,4 @@
-"""docs/experiment-file.md has every field, the messages for mistakes, and the output of its commands."""
+"""docs/experiment-file.md has every field, the error messages, and its commands' output."""
 
 import json
 import re
@@ -27,7 +27,7 @@ def rows(page: str, heading: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
-# In examples/room_temp.toml -> the message.
+# A line for examples/room_temp.toml -> the error message.
 MISTAKES = [
     ("epsillon = 1.0", "epsillon is not a field of an experiment: did you mean epsilon?"),
     ('name = "Room Temp"', "name must be 1 to 32 of a-z, 0-9, _ and -, not 'Room Temp'"),
@@ -40,11 +40,11 @@ MISTAKES = [
     ('labels = ["a", "b"]', "labels are needed for a choice and only for a choice"),
     ("low = 60", "low must be less than high"),
     ("high = 50.0001", "high must be a whole number of thousandths of its unit, not 50.0001"),
-    ('statistics = "joint"', "statistics of a number is one of ranges, frequencies, quantiles, mean"),
-    ('ranges = ["18-22"]', "ranges: a range reads low:high, for example 20:25 or :0, not 18-22"),
+    ('statistics = "joint"', "statistics of a number must be one of ranges, frequencies, quantiles, mean"),
+    ('ranges = ["18-22"]', "ranges: a range must be low:high, such as 20:25 or :0, not 18-22"),
     (
         'mechanism = "rappor"',
-        "mechanism must be auto, one that hushmote mechanisms lists, or package.module:Class",
+        "mechanism must be auto, one listed by hushmote mechanisms, or package.module:Class",
     ),
     ("g = 7", 'g is only for mechanism = "olh"'),
     ("epsilon = 17", "epsilon must be from 0.001 to 16, not 17"),
@@ -58,44 +58,44 @@ MISTAKES = [
     ('budget = {rule = "sum"}', "budget: cap is needed for sum, squares and count, and absent for unlimited"),
     (
         'budget = {theorem = "zcdp"}',
-        "budget: epsilon is missing: what all reports may cost together under zcdp, in nats",
+        "budget: epsilon is missing: give the total of all reports under zcdp, in nats",
     ),
     (
         'budget = {theorem = "optimal", epsilon = 4}',
-        "budget: optimal composition needs a delta above 0 (1e-6, say); without one take basic",
+        "budget: optimal composition needs a delta above 0 (such as 1e-6); without one, use basic",
     ),
     (
         'budget = {theorem = "basic", epsilon = 4, reports = 5}',
         "budget: basic composition allows 4 reports of ε = 1 within 4, not 5",
     ),
 ]
-# A field of a board's JSON -> the text with which boards refuse the value in WRONG.
-REFUSED = {
+# A field in a board's JSON -> the message with which boards reject its value in WRONG_VALUES.
+REFUSAL_MESSAGES = {
     "v": "v must be an integer from 1 to 1",
     "name": "name must be 1 to 32 of a-z, 0-9, _ and -",
-    "type": "no type colour on this board",
-    "labels": "labels must be different, of 1 to 64 characters",
+    "type": "this board does not support type colour",
+    "labels": "labels must differ and have 1 to 64 characters",
     "low": "low must be less than high",
     "bins": "bins must be an integer from 2 to 16777216",
     "missing": "missing must be an integer from 1 to 1",
     "salt": "salt must be 1 to 32 characters",
     "slots": "slots must be a power of 2",
     "of": "of must be 2 or 3 objects",
-    "mechanism": "no mechanism rappor on this board",
+    "mechanism": "this board does not support mechanism rappor",
     "g": "cells: 4 must be 256 or a prime below it",
     "reach": "reach must be an integer from 0 to 8388608",
     "q": "q must be a prime",
-    "weights": "the last of the weights must not be 0",
-    "views": "views must differ and rise",
+    "weights": "the last weight must not be 0",
+    "views": "views must differ and ascend",
     "epsilon": "epsilon must be an integer from 1000 to 16000000",
     "every": "every must be an integer from 1 to 16777216",
     "budget": "budget must be an object",
-    "rule": "no rule summ on this board",
+    "rule": "this board does not support rule summ",
     "cap": "cap must be an integer from 1 to 18014398509481983",
-    "window": "no window week on this board",
+    "window": "this board does not support window week",
 }
 TWO = [{"name": "a", "type": "bool"}, {"name": "b", "type": "bool"}]
-WRONG = {
+WRONG_VALUES = {
     "v": {"v": 2},
     "name": {"name": "Room"},
     "type": {"type": "colour"},
@@ -129,17 +129,17 @@ WRONG = {
 
 
 class TestBoard:
-    @pytest.mark.parametrize("field", REFUSED)
+    @pytest.mark.parametrize("field", REFUSAL_MESSAGES)
     def test_names_the_field_it_refuses(self, field: str):
         fields = json.loads(definition.parse(ROOM).payload())
-        assert field in WRONG, f"say in WRONG how {field} can be wrong"
-        with pytest.raises(ExperimentRefused, match=f"^{re.escape(REFUSED[field])}"):
-            Experiment.parse(json.dumps(fields | WRONG[field]).encode())
+        assert field in WRONG_VALUES, f"add an invalid {field} to WRONG_VALUES"
+        with pytest.raises(ExperimentRefused, match=f"^{re.escape(REFUSAL_MESSAGES[field])}"):
+            Experiment.parse(json.dumps(fields | WRONG_VALUES[field]).encode())
 
     def test_refuses_unknown_missing_and_too_fine_fields(self):
         fields = json.loads(definition.parse(ROOM).payload())
         without = {name: value for name, value in fields.items() if name != "epsilon"}
-        for wrong, text in (
+        for bad_fields, text in (
             (fields | {"x": 1}, "unknown field x"),
             (without, "epsilon is missing"),
             (
@@ -147,25 +147,25 @@ class TestBoard:
                 "epsilon is too small for so many",
             ),
         ):
-            wrong = {
+            bad_fields = {
                 k: v
-                for k, v in wrong.items()
-                if wrong["mechanism"] == "hh" or k not in ("fanout", "cells", "weights")
+                for k, v in bad_fields.items()
+                if bad_fields["mechanism"] == "hh" or k not in ("fanout", "cells", "weights")
             }
             with pytest.raises(ExperimentRefused, match=text):
-                Experiment.parse(json.dumps(wrong).encode())
+                Experiment.parse(json.dumps(bad_fields).encode())
 
 
 class TestMistakes:
-    @pytest.mark.parametrize(("written", "said"), MISTAKES)
-    def test_get_one_line_that_names_the_field(self, written: str, said: str):
+    @pytest.mark.parametrize(("written", "message"), MISTAKES)
+    def test_get_one_line_that_names_the_field(self, written: str, message: str):
         field = written.split(" =")[0]
         text = re.sub(rf"^{field} = .*\n", "", ROOM, flags=re.MULTILINE)
         if field == "budget":
             text = text.split("[budget]")[0]
         with pytest.raises(definition.DefinitionError) as caught:
             definition.parse(f"{written}\n{text}").payload()
-        assert str(caught.value).startswith(said)
+        assert str(caught.value).startswith(message)
 
 
 class TestExamples:
@@ -175,30 +175,30 @@ class TestExamples:
 
 
 class TestPage:
-    def test_has_every_field_of_file_and_json(self):
+    def test_has_every_file_and_json_field(self):
         listed = {
             name for row in rows(PAGE, "Fields of the file") for name in re.findall(r"`\[?(\w+)\]?`", row[0])
         }
-        own = {name for mechanism in MECHANISMS.values() for name in mechanism.parameters}
-        assert listed == set(definition.Definition.model_fields) - {"parameters"} | own | set(
+        parameters = {name for mechanism in MECHANISMS.values() for name in mechanism.parameters}
+        assert listed == set(definition.Definition.model_fields) - {"parameters"} | parameters | set(
             ExperimentBudget.model_fields
         ), "the first table of docs/experiment-file.md"
         fields_of_table = rows(WIRE_FORMAT, "An experiment")
         named = {name for row in fields_of_table for name in re.findall(r"`(\w+)`", row[0])}
         (budget,) = (row for row in fields_of_table if row[0] == "`budget`")
         named |= set(re.findall(r"`(\w+)`:", budget[2]))
-        known = {"missing"}  # which no example sets
+        known = {"missing"}  # not set in any example
         for example in EXAMPLES:
             fields = json.loads(definition.load(example).payload())
             known |= set(fields) | set(fields["budget"])
-        assert named == known | own, "the table of the JSON in docs/wire-format.md"
+        assert named == known | parameters, "the table of the JSON in docs/wire-format.md"
 
-    def test_shows_output_of_its_commands(self):
-        shown = re.findall(r"```sh\nhushmote ([^\n]*)\n```\n\n```text\n(.*?)```", PAGE, flags=re.DOTALL)
-        assert len(shown) == 1
-        for command, expected in shown:
+    def test_shows_its_commands_output(self):
+        examples = re.findall(r"```sh\nhushmote ([^\n]*)\n```\n\n```text\n(.*?)```", PAGE, flags=re.DOTALL)
+        assert len(examples) == 1
+        for command, expected in examples:
             printed = hushmote(*shlex.split(command), cwd=ROOT)
-            shown_lines = expected.splitlines()  # what to do next is left out of the page
+            shown_lines = expected.splitlines()  # the page omits the next steps
             assert [line.rstrip() for line in printed.splitlines()][: len(shown_lines)] == shown_lines, (
                 command
             )

@@ -1,4 +1,4 @@
-"""The test runner for boards, with the real mpremote: a MicroPython board on a pty replaces one on USB."""
+"""The test runner for boards, with the real mpremote and a MicroPython board on a pty instead of USB."""
 
 import subprocess
 import sys

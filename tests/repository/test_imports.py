@@ -1,4 +1,4 @@
-"""The import contracts of pyproject.toml are met and detect violations; no modules import in a cycle."""
+"""The import contracts in pyproject.toml are met and detect violations; modules do not import in a cycle."""
 
 import ast
 import os
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("device", "server", "planning", "fleet", "simulator", "studies", "web", "cli")
 MODULES = sorted(path for folder in (*PACKAGES, "hushmote") for path in (ROOT / folder).rglob("*.py"))
 
-# Contract -> modules with a line each that violates it.
+# Contract -> modules, each with a line that violates it.
 VIOLATIONS = {
     "layers: the core imports nothing above it": {
         "server/answers/ask.py": "from ...planning import devices",
@@ -39,7 +39,7 @@ VIOLATIONS = {
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Provide a copy of the packages as one tree, hushmote/..., beside the project's contracts."""
+    """Provide a copy of the packages as one tree, hushmote/..., with the project's contracts."""
     folder = tmp_path_factory.mktemp("tree")
     caches = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "hushmote", folder / "hushmote", ignore=caches)
@@ -71,22 +71,22 @@ class TestContracts:
         for module, text in originals.items():
             (tree / "hushmote" / module).write_text(text)
         assert run.returncode == 1, run.stdout
-        # A heading above a line of dashes, and then the imports that break that contract.
+        # Each contract's heading and a line of dashes precede the imports that violate it.
         parts = iter(re.split(r"^(.+)\n-{3,}\n", run.stdout, flags=re.MULTILINE)[1:])
-        broken = dict(zip(parts, parts, strict=True))
+        cycles = dict(zip(parts, parts, strict=True))
         for contract, modules in VIOLATIONS.items():
             for module in modules:
                 name = "hushmote." + module.removesuffix(".py").replace("/", ".")
-                assert name in broken[contract], (contract, module)
+                assert name in cycles[contract], (contract, module)
 
 
 def dotted_name(path: Path) -> str:
-    """Return a module's name without `hushmote.`; a package's is that of its folder."""
+    """Return a module's name without `hushmote.`; a package is named after its folder."""
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
 def imports(path: Path, names: set[str]) -> Iterator[str]:
-    """Yield the project's modules that a module imports, at its start or later; not those for types alone."""
+    """Yield the project's modules that a module imports anywhere, except for type checking only."""
     tree = ast.parse(path.read_text())
     package = dotted_name(path).split(".")[: None if path.name == "__init__.py" else -1]
     conditions = [node for node in ast.walk(tree) if isinstance(node, ast.If)]
@@ -94,13 +94,13 @@ def imports(path: Path, names: set[str]) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node not in typing:
             base = package[: len(package) - node.level + 1] if node.level else []
-            whole = ".".join([*base, *filter(None, [node.module])]).removeprefix("hushmote.")
+            module = ".".join([*base, *filter(None, [node.module])]).removeprefix("hushmote.")
             for alias in node.names:
-                yield next((name for name in (f"{whole}.{alias.name}", whole) if name in names), "")
+                yield next((name for name in (f"{module}.{alias.name}", module) if name in names), "")
 
 
 def cycle(graph: dict[str, set[str]]) -> list[str]:
-    """Return modules that import each other in a cycle, the first one again at the end, or an empty list."""
+    """Return the modules of an import cycle, ending with the first again, or an empty list."""
     try:
         TopologicalSorter({name: others - {name} for name, others in graph.items()}).prepare()
     except CycleError as e:
@@ -109,7 +109,7 @@ def cycle(graph: dict[str, set[str]]) -> list[str]:
 
 
 class TestCycles:
-    def test_none_among_modules(self):
+    def test_modules_have_no_cycles(self):
         names = {dotted_name(path) for path in MODULES}
         graph = {dotted_name(path): {*imports(path, names)} - {""} for path in MODULES}
         assert sum(map(len, graph.values())) > 1000
@@ -124,4 +124,4 @@ class TestCycles:
 class TestMutants:
     def test_table_matches_code(self):
         quick = [sys.executable, ROOT / "benchmarks/mutants.py", "--quick"]
-        assert subprocess.run(quick).returncode == 0  # pytest shows what it printed
+        assert subprocess.run(quick).returncode == 0  # pytest shows its output

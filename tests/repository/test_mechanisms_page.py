@@ -14,6 +14,6 @@ def test_tables_match_code():
 
 
 def test_every_mechanism_has_a_paragraph():
-    each = PAGE.partition("## What each one is")[2]
+    section = PAGE.partition("## What each one is")[2]
     for word in MECHANISMS:
-        assert f"`{word}`" in each
+        assert f"`{word}`" in section

@@ -1,4 +1,4 @@
-"""docs/own-mechanism.md: its files are those of examples/channels.
+"""docs/own-mechanism.md shows the files in examples/channels.
 
 test_commands.py saves the files and runs the page's commands.
 """
@@ -28,14 +28,14 @@ def test_files_match_examples():
 
 
 def test_shows_every_checked_property():
-    shown = re.findall(r"^([a-z ]+?) +holds: ", PAGE, re.MULTILINE)
-    assert shown == [*check.PROPERTIES, check.SAME_CODES]
+    names = re.findall(r"^([a-z ]+?) +holds: ", PAGE, re.MULTILINE)
+    assert names == [*check.PROPERTIES, check.SAME_CODES]
 
 
 def test_missing_and_broken_modules_are_named(own_folder: Callable[[str, str], str]):
     own_folder("foo", "1 / 0")
     for word, line in [
-        ("foo", "there is no mechanism 'foo': take rr"),
+        ("foo", "unknown mechanism 'foo'; choose from rr"),
         ("foo:Foo", "foo cannot be imported: Zero"),
     ]:
         with pytest.raises(MechanismError) as caught:

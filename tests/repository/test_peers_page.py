@@ -1,4 +1,4 @@
-"""The page on peers has the measured numbers, and its text agrees with them."""
+"""The peers page has the measured numbers, and its text agrees with them."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ def test_has_every_squared_error_and_formula():
         assert not row["theory"] or f"{row['theory']:.2e}" in PAGE, row
 
 
-def test_has_every_time_of_a_client():
+def test_has_every_client_time():
     for row in PEERS["times"]["client"]:
         assert row["method"] == "hushmote clipped" or f" {row['seconds'] * 1e6:.1f} " in PAGE, row
 

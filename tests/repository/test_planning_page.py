@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from flashing import Bench, on_board
-from page_commands import shown
+from page_commands import command_examples
 from typer.testing import CliRunner
 
 from hushmote.cli.main import app
@@ -20,7 +20,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "planning.md").read_text("utf-8")
 TOML = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)[0]
 EXAMPLE = DOCS.parent / "examples" / "night_heating.toml"
-PAIRS = shown(PAGE, "budget", "experiment")
+PAIRS = command_examples(PAGE, "budget", "experiment")
 
 
 @pytest.mark.parametrize(("arguments", "expected"), PAIRS, ids=[" ".join(a) for a, _ in PAIRS])
@@ -29,20 +29,20 @@ def test_commands_print_what_page_shows(arguments, expected, tmp_path, monkeypat
     Path("examples").mkdir()
     Path("examples", "night_heating.toml").write_text(TOML, encoding="utf-8")
     Path("my_main.py").write_text(Path(main.__file__).read_text("utf-8"), encoding="utf-8")
-    found = CliRunner().invoke(app, arguments)
-    assert found.exit_code == 0, found.output
-    assert [line.rstrip() for line in found.output.rstrip().splitlines()] == expected
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert [line.rstrip() for line in result.output.rstrip().splitlines()] == expected
 
 
 def test_policy_on_page_allows_its_experiment():
     assert len(PAIRS) == 3
     assert EXAMPLE.read_text("utf-8") == TOML
-    asked = parse(TOML).experiment()
-    made = policy.policy_for(2.9, 0, ("night_heating",), 1_450_000, ("sum",))
-    assert policy.policy_statement(made).splitlines() == [
+    experiment = parse(TOML).experiment()
+    planned_policy = policy.policy_for(2.9, 0, ("night_heating",), 1_450_000, ("sum",))
+    assert policy.policy_statement(planned_policy).splitlines() == [
         line for line in PAIRS[1][1] if line.startswith(("POLICY", '    "', "}"))
     ]
-    assert made.remaining_reports(asked.epsilon) == asked.cap // asked.cost() == 2
+    assert planned_policy.remaining_reports(experiment.epsilon) == experiment.cap // experiment.cost() == 2
 
 
 def test_numbers_follow_from_theorems():
@@ -59,8 +59,8 @@ def test_numbers_follow_from_theorems():
     assert f"`--devices {weekly}`: {row.histogram:.3f} for each of the two" in text
 
 
-def test_board_takes_policy_and_returns_status(bench: Bench):
-    """Policy, board and ledger of the page with the real mpremote, on a MicroPython that plays a board."""
+def test_board_accepts_policy_and_returns_status(bench: Bench):
+    """Use the page's policy, board and ledger with the real mpremote, on MicroPython acting as a board."""
     application = bench.folder / "my_main.py"
     text = Path(main.__file__).read_text("utf-8")
     text = text.replace('READINGS = {"room_temp"', 'READINGS = {"night_heating"')
@@ -75,9 +75,9 @@ def test_board_takes_policy_and_returns_status(bench: Bench):
         )
         printed = on_board(board, re.findall(r'exec "(import main; .*)" > status', PAGE)[0])
     arguments = ["ledger", "--status", "-", "--policy", str(application)]
-    shown = CliRunner().invoke(app, arguments, input=printed).output
-    assert re.search(r"night_heating +absent +0", shown)
-    assert "Σε = 0 of 2.9" in shown
+    output = CliRunner().invoke(app, arguments, input=printed).output
+    assert re.search(r"night_heating +absent +0", output)
+    assert "Σε = 0 of 2.9" in output
 
 
 @pytest.mark.parametrize("name", ["planning.md", "threat-model.md", "theorems.md"])

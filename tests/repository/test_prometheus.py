@@ -1,4 +1,4 @@
-"""A real Prometheus with the files of deploy/ scrapes a real aggregator: dashboard and rules find data."""
+"""A real Prometheus with the files in deploy/ scrapes a real aggregator; dashboard and rules find data."""
 
 import json
 import re
@@ -24,15 +24,15 @@ from hushmote.simulator.broker import MosquittoBroker, free_port
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 DASHBOARD = json.loads((DEPLOY / "grafana" / "dashboards" / "hushmote.json").read_text())
-# What the dashboard's user would have chosen; Grafana makes its own interval from the scrape's.
-CHOSEN = {"fleet": "open", "experiment": "temp", "statistic": "mean|median", "share": "closed"}
+# The values that a dashboard user would choose; Grafana derives its interval from the scrape interval.
+VARIABLE_VALUES = {"fleet": "open", "experiment": "temp", "statistic": "mean|median", "share": "closed"}
 needs_prometheus = pytest.mark.skipif(
     shutil.which("prometheus") is None, reason="prometheus is not installed: apt install prometheus"
 )
 
 
 class Prometheus:
-    """Debian's prometheus with the files of deploy/, asking every second; a context manager."""
+    """Debian's prometheus with the files in deploy/, scraping every second, as a context manager."""
 
     def __init__(self, folder: Path, aggregator: int) -> None:
         settings = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
@@ -60,46 +60,46 @@ class Prometheus:
         self._process.communicate(timeout=WAIT_S)
 
     def ask(self, path: str, **parameters: str) -> dict:
-        """Return the data of an answer of its API; raise AssertionError with its words if it refuses."""
+        """Return the data of an API response; raise AssertionError with its message if it is an error."""
         status, body = get(f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(parameters)}")
         answer = json.loads(body)
         assert (status, answer["status"]) == (200, "success"), answer
         return answer["data"]
 
     def values(self, query: str) -> list[float]:
-        """Return the values of a query now, without NaN."""
+        """Return a query's current values, without NaN."""
         results = self.ask("query", query=query)["result"]
-        found = [float(result["value"][1]) for result in results]
-        return [value for value in found if value == value]
+        values = [float(result["value"][1]) for result in results]
+        return [value for value in values if value == value]
 
     def hears(self, query: str) -> bool:
-        """Whether a query has a value; False also while it starts."""
+        """Return whether a query has a value; False while Prometheus is starting."""
         try:
             return bool(self.values(query))
-        except (OSError, ValueError):  # nobody listens, or it answers "Service Unavailable"
+        except (OSError, ValueError):  # not listening yet, or "Service Unavailable"
             return False
 
 
 def chosen(query: str) -> str:
-    """Return a query with the variables chosen; shares are of another experiment than numbers."""
-    values = CHOSEN | ({"experiment": "door"} if 'quantity="share"' in query else {})
+    """Return a query with its variables replaced; shares and numbers use different experiments."""
+    values = VARIABLE_VALUES | ({"experiment": "door"} if 'quantity="share"' in query else {})
     return re.sub(r"\$(\w+)", lambda name: values[name[1]], query.replace("$__rate_interval", "10m"))
 
 
 def panels() -> Iterator[tuple[str, str]]:
-    """Title and query of each."""
+    """Yield each panel's title and query."""
     for panel in DASHBOARD["panels"]:
         for target in panel.get("targets", ()):
             yield panel["title"], chosen(target["expr"])
 
 
 def variables() -> Iterator[tuple[str, str]]:
-    """Label and series of each variable that Prometheus is asked for."""
+    """Yield the label and series of each variable that is queried from Prometheus."""
     for variable in DASHBOARD["templating"]["list"]:
         if variable["type"] == "query":
-            asked = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["query"]["query"])
-            assert asked is not None
-            query, label = asked.groups()
+            match = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["query"]["query"])
+            assert match is not None
+            query, label = match.groups()
             yield label, chosen(query)
 
 
@@ -124,26 +124,28 @@ def test_every_dashboard_and_alert_query_returns_data(tmp_path):
         with served(*command, environment=environment) as process, Prometheus(tmp_path, http) as prometheus:
             process.ready()
             until(lambda: prometheus.hears("hushmote_batches_total"), process.log)
-            # Reports, and one that is none, between two looks: rates are of what changes.
+            # Send valid reports and an invalid one between two scrapes, since rates need changes.
             publish(broker, [*crowd(50)[0], (topics.report_topic("open", "forger"), b"?")])
             until(lambda: prometheus.hears("increase(hushmote_reports_accepted_total[10m]) > 0"), process.log)
 
             def amiss() -> list[object]:
-                """Return all faults. A late scrape leaves gaps until the next one."""
+                """Return all faults; a late scrape leaves gaps until the next."""
                 rules = prometheus.ask("rules")["groups"][0]["rules"]
-                alerts = prometheus.ask("alerts")["alerts"]  # those that wait for their time, too
+                alerts = prometheus.ask("alerts")["alerts"]  # includes pending alerts
                 firing = {alert["labels"]["alertname"] for alert in alerts if alert["state"] == "firing"}
                 silent = {title for title, query in panels() if not prometheus.values(query)}
                 return [
                     *((rule["name"], rule["lastError"]) for rule in rules if rule["health"] != "ok"),
-                    *(firing ^ {"HushmoteCertificateEndsSoon"}),  # its authority's ends in ten days
-                    # Nothing went from the budget in a day: test_dashboards.py has a day in which it did.
+                    *(
+                        firing ^ {"HushmoteCertificateEndsSoon"}
+                    ),  # the authority's certificate ends in ten days
+                    # No budget was used within a day here; test_dashboards.py covers a day with use.
                     *(silent - {"Lasts, at the rate of the last day"}),
                 ]
 
             until(lambda: not amiss(), lambda: f"{amiss()}\n{process.log()}")
             (group,) = prometheus.ask("rules")["groups"]
-            # Each alert is about series that are there, but for where its condition stands on what never was.
+            # Each alert is about existing series, except if its condition is about one that never existed.
             metrics = set(prometheus.ask("label/__name__/values"))
             for rule in group["rules"]:
                 assert set(re.findall(r"hushmote_\w+", rule["query"])) <= metrics, rule["name"]

@@ -1,4 +1,4 @@
-"""README.md in one folder with one store: its simulated month, its server, and a board that joins them."""
+"""README.md in one folder with one store: its simulated month, its server, and a board that joins."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ import run_page
 from running_aggregator import HANGS_S
 
 README = Path(__file__).parents[2] / "README.md"
-# Behind the README's own commands: what docs/first-report.md does with a board, here of an open fleet.
+# Follows the README's commands with those of docs/first-report.md for a board, here in an open fleet.
 BOARD = """
 <!-- setup: export HUSHMOTE_WIFI_PASSWORD=any-password -->
 ```sh
@@ -35,7 +35,7 @@ grep 'room_temp: [0-9]* reports made' board.txt
 @pytest.mark.micropython
 @pytest.mark.usefixtures("interpreter")
 class TestReadme:
-    def test_board_of_home_finds_its_experiment(self, tmp_path: Path):
+    def test_homes_board_finds_its_experiment(self, tmp_path: Path):
         text = README.read_text()
         month, server = text.index("\n## A month"), text.index("\n## On a server")
         page = tmp_path / "page.md"
@@ -43,7 +43,7 @@ class TestReadme:
         page.write_text("\n".join(parts).replace("--devices 300000", "--devices 3000"))
         assert page_blocks.read(page.read_text()).faults == ()
         command = [sys.executable, run_page.__file__, str(page)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_S, check=False)
-        if done.returncode == run_page.CANNOT:
-            pytest.skip(done.stdout.strip())
-        assert done.returncode == 0, done.stdout + done.stderr
+        result = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_S, check=False)
+        if result.returncode == run_page.CANNOT:
+            pytest.skip(result.stdout.strip())
+        assert result.returncode == 0, result.stdout + result.stderr

@@ -11,7 +11,11 @@ from hushmote.cli import main
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("cli", "server", "planning", "fleet", "simulator", "studies", "device", "hushmote", "deploy")
 FOLDERS += ("firmware_tests", "tests", "rigs", "tools")
-A_HEADER = ("fleet/provisioning/firmware.py", "tests/cli/test_provision.py")  # have the names of one for C
+# Name a C header's macros.
+A_HEADER = (
+    "fleet/provisioning/firmware.py",
+    "tests/cli/test_provision.py",
+)
 NAME = re.compile(r"(?<![A-Z_])_?HUSHMOTE_[A-Z_]*[A-Z]")
 
 
@@ -26,15 +30,15 @@ def test_every_command_is_on_a_page():
     assert sorted(groups) == sorted({group for group, _ in main.COMMANDS.values()})
 
 
-def test_page_has_exactly_the_variables_of_the_code():
+def test_page_has_exactly_the_codes_variables():
     used = set()
     for folder in FOLDERS:
         for path in (ROOT / folder).rglob("*"):
             text = path.is_file() and path.suffix not in (".pyc", ".png", ".bin", ".gz")
             if text and path.relative_to(ROOT).as_posix() not in A_HEADER:
                 used |= set(NAME.findall(path.read_text(encoding="utf-8", errors="replace")))
-    # The C client's names begin alike; tests and what is written for it have them.
+    # The C client's names have the same prefix, in tests and in files written for it.
     in_c = {name for path in (ROOT / "clients").rglob("*.[ch]*") for name in NAME.findall(path.read_text())}
-    in_c.discard("HUSHMOTE_BROKER")  # a macro of a board's settings, and a variable of the commands
+    in_c.discard("HUSHMOTE_BROKER")  # both a macro and an environment variable
     page = (ROOT / "docs" / "commands-fleet.md").read_text(encoding="utf-8")
     assert set(NAME.findall(page)) == used - in_c

@@ -1,4 +1,4 @@
-"""The documentation site: it builds, every link has a target, and nothing comes from other servers."""
+"""The documentation site builds, every link has a target, and nothing is fetched from other servers."""
 
 import contextlib
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from browser import browsing
-from browser_board import fetched, static
+from browser_board import require_micropython, serve_folder
 from markdown import Markdown
 from markdown_it import MarkdownIt
 from run_once import once
@@ -22,19 +22,19 @@ from hushmote.web.board.fetch import CannotFetch, fetch
 ROOT = Path(__file__).parents[2]
 PATTERNS = ("docs/*.md", "*.md", "*s/README.md", "clients/*/README.md")
 PAGES = [path for pattern in PATTERNS for path in sorted(ROOT.glob(pattern))]
-# What a page is made of, where both readers of Markdown must agree.
+# Elements on which both Markdown renderers must agree.
 PARTS = {"h1", "h2", "h3", "h4", "p", "ul", "ol", "li", "table", "tr", "th", "td", "pre", "blockquote", "img"}
-# What a browser fetches without being asked.
+# Attributes whose URLs a browser fetches automatically.
 FETCHED = {("script", "src"), ("link", "href"), ("img", "src"), ("iframe", "src"), ("source", "src")}
 
 
 class Html(HTMLParser):
-    """The tags of a page, counted, with what they name."""
+    """A page's tags, counted, and the names and URLs in their attributes."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.tags: Counter[str] = Counter()
-        self.named: list[tuple[str, str, str]] = []  # tag, attribute, its value
+        self.named: list[tuple[str, str, str]] = []  # (tag, attribute, value)
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -43,7 +43,7 @@ class Html(HTMLParser):
 
 
 def build(folder: Path, site: Path) -> subprocess.CompletedProcess[str]:
-    """Build the site of a folder with a mkdocs.yml, strictly, in a process of its own."""
+    """Build the site of a folder with a mkdocs.yml, in strict mode and in a separate process."""
     return subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site)],
         cwd=folder,
@@ -57,15 +57,15 @@ def build(folder: Path, site: Path) -> subprocess.CompletedProcess[str]:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     def make(folder: Path) -> None:
         with contextlib.suppress(CannotFetch):
-            fetch()  # before the site is built, which has the board as it is
+            fetch()  # before the site is built, because it includes the board
         built = build(ROOT, folder)
         assert built.returncode == 0, built.stderr
 
     return once(tmp_path_factory, "site", make)
 
 
-# A link that leads nowhere, and what the build says of it.
-DEAD = {
+# A dead link -> the build's message.
+DEAD_LINKS = {
     "[a](none.md)": "'docs/none.md' is not found",
     "[a](#none)": "no such anchor",
     "[a](other.md#none)": "does not contain an anchor",
@@ -79,11 +79,11 @@ class TestSite:
     def test_has_every_page_in_its_search_index(self, site: Path):
         pages = {page.with_suffix(".html").name for page in (ROOT / "docs").glob("*.md")}
         assert pages <= {page.name for page in site.glob("*.html")}
-        found = {
+        links = {
             entry["location"].partition("#")[0]
             for entry in json.loads((site / "search/search_index.json").read_text())["docs"]
         }
-        assert pages - {"index.html"} <= found
+        assert pages - {"index.html"} <= links
 
     @pytest.mark.slow
     def test_fetches_nothing_from_other_servers(self, site: Path):
@@ -98,11 +98,11 @@ class TestSite:
             assert not re.search(r"(url\(|@import)\s*[\"']?(https?:)?//", style.read_text()), style.name
 
     @pytest.mark.slow
-    def test_references_of_pages_exist(self, site: Path):
-        """Links, pictures, scripts and styles: MkDocs checks links in Markdown, this the resulting HTML."""
+    def test_pages_references_exist(self, site: Path):
+        """Check links, pictures, scripts and styles in the HTML; MkDocs checks only links in Markdown."""
         missing = []
         for page in site.rglob("*.html"):
-            if page.name == "404.html":  # its paths start at the server's top, wherever it is shown
+            if page.name == "404.html":  # its paths start at the server's root, since it is shown at any URL
                 continue
             for tag, name, value in Html(page.read_text()).named:
                 path = value.partition("#")[0]
@@ -111,7 +111,7 @@ class TestSite:
         assert missing == []
 
     @pytest.mark.slow
-    def test_describes_public_names_of_python(self, site: Path):
+    def test_describes_public_python_names(self, site: Path):
         import hushmote
         import hushmote.server.accounting as accounting
 
@@ -123,7 +123,7 @@ class TestSite:
         assert classes <= ids
         described = {value.replace("accounting.compose.compose", "accounting.compose") for value in ids}
         names = {f"hushmote.server.accounting.{name}" for name in accounting.__all__}
-        assert names - described == {"hushmote.server.accounting.THEOREMS"}  # a table without a docstring
+        assert names - described == {"hushmote.server.accounting.THEOREMS"}  # a constant without a docstring
         assert {
             "hushmote.server.estimate.estimate.estimate",
             "hushmote.device.ldp_client.Client.report",
@@ -139,12 +139,12 @@ class TestSite:
         assert 'href="examples/tour.html"' in (site / "python.html").read_text()
 
     def test_board_on_start_page_reports_without_server(self, site: Path, tmp_path: Path):
-        fetched()
-        with static(site) as url, browsing(tmp_path) as chromium:
+        require_micropython()
+        with serve_folder(site) as url, browsing(tmp_path) as chromium:
             chromium.open(f"{url}index.html")
-            chromium.named("Try it in this browser").click()
+            chromium.find_by_name("Try it in this browser").click()
             chromium.driver.switch_to.frame(chromium.find("iframe.board"))
-            chromium.until(lambda: chromium.find("#yes").is_displayed(), "the board is not ready")
+            chromium.until(lambda: chromium.find("#yes").is_displayed(), "the board is ready")
             chromium.find("#yes").click()
             chromium.find("#report").click()
             chromium.says("One report was made.")
@@ -161,11 +161,11 @@ class TestSite:
         (tmp_path / "docs/other.md").write_text("# Other\n")
         page = tmp_path / "docs/index.md"
         fine = "[b](other.md#other) and no links: T[a][y], [at least 1] [default: 16]"
-        page.write_text("# A page\n\n" + "\n\n".join([fine, *DEAD]))
+        page.write_text("# A page\n\n" + "\n\n".join([fine, *DEAD_LINKS]))
         built = build(tmp_path, tmp_path / "site")
         assert built.returncode != 0
-        assert [link for link, complaint in DEAD.items() if complaint not in built.stderr] == []
-        assert built.stderr.count("WARNING ") == len(DEAD)  # each of them stops it, and nothing else
+        assert [link for link, complaint in DEAD_LINKS.items() if complaint not in built.stderr] == []
+        assert built.stderr.count("WARNING ") == len(DEAD_LINKS)  # only these stop the build
 
 
 def parts(html: str) -> dict[str, int]:
@@ -185,11 +185,11 @@ def elsewhere(text: str) -> str:
 class TestMarkdown:
     @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
     def test_page_reads_the_same_in_both_dialects(self, page: Path):
-        """The site's Markdown needs an empty line before a list, and four blanks inside it."""
+        """The site's Markdown needs an empty line before a list, and an indent of four spaces inside it."""
         text = page.read_text()
         assert parts(on_the_site(text)) == parts(elsewhere(text))
 
-    def test_detects_list_that_site_would_miss(self):
+    def test_detects_list_missed_by_the_site(self):
         assert parts(on_the_site("one\n* two\n")) != parts(elsewhere("one\n* two\n"))
 
 

@@ -27,17 +27,17 @@ ENTRY = re.compile(
 
 
 def script(name: str) -> ModuleType:
-    """Return a script of locks/, which is no package: it runs where nothing of ours is installed."""
+    """Return a script in locks/ as a module; locks/ is not a package because it runs without hushmote."""
     module = ModuleType(name)
     path = ROOT / "locks" / f"{name}.py"
-    sys.modules[name] = module  # where dataclasses look for it
+    sys.modules[name] = module  # dataclasses look it up here
     module.__file__ = str(path)
     exec(compile(path.read_text(), path, "exec"), module.__dict__)
     return module
 
 
 def pinned(lock: str) -> dict[str, set[Version]]:
-    """Return a lock's versions of each distribution: more than one where they differ by Python's version."""
+    """Return a lock's versions of each distribution; they may differ by Python version."""
     versions: dict[str, set[Version]] = {}
     for entry in ENTRY.finditer(LOCKS[lock]):
         name = canonicalize_name(entry["name"].partition("[")[0])
@@ -46,18 +46,18 @@ def pinned(lock: str) -> dict[str, set[Version]]:
 
 
 def wanted(*extras: str) -> list[Requirement]:
-    """Return the requirements of pyproject.toml with some of its extras, which may name others."""
+    """Return the requirements in pyproject.toml for some of its extras, which may name others."""
     texts = list(PROJECT["project"]["dependencies"])
     texts += [text for extra in extras for text in PROJECT["project"]["optional-dependencies"][extra]]
     requirements = list(map(Requirement, texts))
-    own = {extra for r in requirements if r.name == "hushmote" for extra in r.extras}
-    if own - set(extras):
-        return wanted(*sorted(own | set(extras)))
+    included_extras = {extra for r in requirements if r.name == "hushmote" for extra in r.extras}
+    if included_extras - set(extras):
+        return wanted(*sorted(included_extras | set(extras)))
     return [r for r in requirements if r.name != "hushmote"]
 
 
 def commands(of: str) -> list[str]:
-    """Return the calls of pip in a shell's lines."""
+    """Return the pip calls in shell lines."""
     return [
         part.strip()
         for part in re.split(r"&&|\n", of)
@@ -72,24 +72,24 @@ class TestInstallation:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
         environment["LOCKED"] = ""
 
-        def made(*more: str) -> list[str]:
+        def pip_calls(*more: str) -> list[str]:
             run = subprocess.run([*dry, *more], cwd=ROOT, env=environment, capture_output=True, check=True)
             return commands(run.stdout.decode())
 
-        for command in made("LOCKED=1"):
+        for command in pip_calls("LOCKED=1"):
             assert "--require-hashes" in command or "--no-index --no-deps" in command
-        assert [command.rpartition(" ")[2] for command in made("LOCKED=1")] == [
+        assert [command.rpartition(" ")[2] for command in pip_calls("LOCKED=1")] == [
             "locks/build.txt",
             "locks/test.txt",
             ".",
         ]
-        (plain,) = made()
+        (plain,) = pip_calls()
         assert plain.endswith("--editable '.[test]'")
 
     def test_container_is_built_only_by_hash(self):
         text = re.sub(r"\\\n\s*", "", (ROOT / "deploy" / "Containerfile").read_text())
         images = re.findall(r"^FROM (\S+)", text, re.MULTILINE)
-        # Without a digest that name is not one, and no engine builds it.
+        # Without a digest, the image name is invalid and does not build.
         assert images
         assert all(image.endswith("@sha256:${PYTHON_DIGEST}") for image in images)
         assert "ARG PYTHON_DIGEST\n" in text
@@ -122,37 +122,39 @@ def check_bill(bill: dict[str, Any]) -> None:
 
 class TestBillOfMaterials:
     @pytest.mark.slow
-    def test_names_exactly_what_is_installed(self):
+    def test_names_exactly_the_installed_packages(self):
         sbom = script("sbom")
-        there = {str(canonicalize_name(d.metadata["Name"])): d.version for d in distributions()}
-        there = {
-            name: version for name, version in there.items() if name not in ("pip", "setuptools", "wheel")
+        installed = {str(canonicalize_name(d.metadata["Name"])): d.version for d in distributions()}
+        installed = {
+            name: version for name, version in installed.items() if name not in ("pip", "setuptools", "wheel")
         }
-        allowed = sbom.pins(lock_of(*((n, v) for n, v in there.items() if n != "hushmote")))
-        found = sbom.installed(distributions())
-        assert sbom.unlocked(found, allowed) == []
-        document = json.loads(json.dumps(sbom.document(found, allowed)))
+        allowed = sbom.pins(lock_of(*((n, v) for n, v in installed.items() if n != "hushmote")))
+        installed_components = sbom.installed(distributions())
+        assert sbom.unlocked(installed_components, allowed) == []
+        document = json.loads(json.dumps(sbom.document(installed_components, allowed)))
         assert (document["bomFormat"], document["specVersion"]) == ("CycloneDX", "1.6")
         components = document["components"]
-        assert {c["name"]: c["version"] for c in [*components, document["metadata"]["component"]]} == there
+        assert {
+            c["name"]: c["version"] for c in [*components, document["metadata"]["component"]]
+        } == installed
         assert all(c["purl"] == c["bom-ref"] == f"pkg:pypi/{c['name']}@{c['version']}" for c in components)
         assert all(c["hashes"] == [{"alg": "SHA-256", "content": "ab" * 32}] for c in components)
         references = {d["ref"]: d["dependsOn"] for d in document["dependencies"]}
-        assert set(references) == {f"pkg:pypi/{n}@{v}" for n, v in there.items()}
+        assert set(references) == {f"pkg:pypi/{n}@{v}" for n, v in installed.items()}
         assert {target for targets in references.values() for target in targets} <= set(references)
         assert any(
             target.startswith("pkg:pypi/numpy@")
-            for target in references[f"pkg:pypi/hushmote@{there['hushmote']}"]
+            for target in references[f"pkg:pypi/hushmote@{installed['hushmote']}"]
         )
-        again = json.loads(json.dumps(sbom.document(found, allowed)))
-        assert document["serialNumber"] == again["serialNumber"]
+        parsed = json.loads(json.dumps(sbom.document(installed_components, allowed)))
+        assert document["serialNumber"] == parsed["serialNumber"]
 
     @pytest.mark.slow
     def test_is_valid_and_complete(
         self,
         monkeypatch: pytest.MonkeyPatch,
     ):
-        """The official schema, supplier, contact and time; name, version, purl and licence of each part."""
+        """Check the schema, supplier, contact and time, and each part's name, version, purl and licence."""
         json_validation = pytest.importorskip("cyclonedx.validation.json")
         schema = pytest.importorskip("cyclonedx.schema")
         monkeypatch.setenv("SUPPLIER", "Warm Rooms <security@warm.example>")
@@ -170,11 +172,11 @@ class TestBillOfMaterials:
             check_bill(bill)
         assert validator.validate_str(json.dumps(bill | {"components": [{"name": "no type"}]})) is not None
 
-    def test_lists_every_file_of_boards(self, monkeypatch: pytest.MonkeyPatch):
+    def test_lists_every_board_file(self, monkeypatch: pytest.MonkeyPatch):
         sbom = script("sbom")
         parts = {part["name"]: part for part in sbom.board_document("1.28.0")["components"]}
         files = {f"device/{path.name}": path for path in (ROOT / "device").glob("*.py")}
-        # What only CPython runs, or a build of the firmware.
+        # Files that only CPython or a firmware build runs.
         files = {n: p for n, p in files.items() if p.stem not in ("__init__", "disk", "manifest")}
         assert set(parts) == {*files, "umqtt.simple", "MicroPython"}
         for name, path in files.items():
@@ -199,18 +201,18 @@ class TestBillOfMaterials:
 
 
 class TestAudit:
-    def test_vex_statements_hold_for_files_of_boards(self):
-        """The OpenVEX file: its fields, and what each of its reasons rests on."""
+    def test_vex_statements_hold_for_board_files(self):
+        """Check the OpenVEX file's fields, and the basis of each justification."""
         vex = json.loads((ROOT / "locks" / "hushmote.openvex.json").read_text())
         assert vex["@context"] == "https://openvex.dev/ns/v0.2.0"
         assert {"@id", "author", "timestamp", "version", "statements"} <= set(vex)
-        of = {s["vulnerability"]["name"]: s for s in vex["statements"]}
-        for one in of.values():
-            assert one["status"] in ("not_affected", "under_investigation")
-            assert "justification" in one or one["status"] != "not_affected"
-            assert one["products"][0]["subcomponents"]
+        by_name = {s["vulnerability"]["name"]: s for s in vex["statements"]}
+        for package in by_name.values():
+            assert package["status"] in ("not_affected", "under_investigation")
+            assert "justification" in package or package["status"] != "not_affected"
+            assert package["products"][0]["subcomponents"]
         not_run = {
-            n for n, s in of.items() if s.get("justification") == "vulnerable_code_not_in_execute_path"
+            n for n, s in by_name.items() if s.get("justification") == "vulnerable_code_not_in_execute_path"
         }
         reaches = {"CVE-2026-1998": r"^\s*from .* import \*", "CVE-2024-8946": r"umount"}
         assert not_run == set(reaches)
@@ -222,7 +224,7 @@ class TestAudit:
         verdict = script("audit").verdict
         clean = {"name": "a", "version": "1", "vulns": []}
         flawed = {"name": "b", "version": "2", "vulns": [{"id": "CVE-1", "fix_versions": ["3"]}]}
-        # What pip-audit writes where the registry knows no such version, and calls no known vulnerabilities.
+        # pip-audit's output for an unknown version, which it reports as without known vulnerabilities.
         unknown = {"name": "c", "skip_reason": "Dependency not found on PyPI and could not be audited: c (1)"}
         assert verdict("x.txt", [clean]) == (0, ["x.txt: no flaw is known in 1 packages"])
         assert verdict("x.txt", [clean, unknown])[0] == 2
@@ -253,9 +255,9 @@ class TestLocks:
         versions = pinned(lock)
         assert requirements
         for requirement in requirements:
-            found = versions.get(canonicalize_name(requirement.name))
-            assert found, f"{requirement.name} is missing in locks/{lock}.txt: make lock"
-            assert all(requirement.specifier.contains(version) for version in found), (
+            locked = versions.get(canonicalize_name(requirement.name))
+            assert locked, f"{requirement.name} is missing in locks/{lock}.txt: make lock"
+            assert all(requirement.specifier.contains(version) for version in locked), (
                 f"{requirement}: make lock"
             )
 
@@ -269,20 +271,20 @@ class TestLocks:
     def test_match_ci_environment(self):
         sbom = script("sbom")
         strange = sbom.unlocked(sbom.installed(distributions()), sbom.pins(LOCKS["test"]))
-        # make hands LOCKED=1 on.
+        # make passes LOCKED=1 on.
         if strange and not os.environ.get("LOCKED"):
             pytest.skip("this environment was made without the lock: make test LOCKED=1")
         assert strange == []
 
     def test_pin_npm_packages_by_hash_without_url(self):
-        """MicroPython for browsers, which wheels carry, and what tests pages."""
+        """Check MicroPython for browsers, which wheels contain, and the packages that test pages."""
         folder = ROOT / "web" / "board"
         text = (folder / "package-lock.json").read_text()
         lock = json.loads(text)["packages"]
-        asked = json.loads((folder / "package.json").read_text())
-        versions = {name.removeprefix("node_modules/"): one for name, one in lock.items() if name}
-        assert {name: one["version"] for name, one in versions.items()} == (
-            asked["dependencies"] | asked["devDependencies"]
+        manifest = json.loads((folder / "package.json").read_text())
+        versions = {name.removeprefix("node_modules/"): package for name, package in lock.items() if name}
+        assert {name: package["version"] for name, package in versions.items()} == (
+            manifest["dependencies"] | manifest["devDependencies"]
         )
-        assert all(one["integrity"].startswith("sha512-") for one in versions.values())
+        assert all(package["integrity"].startswith("sha512-") for package in versions.values())
         assert "://" not in text

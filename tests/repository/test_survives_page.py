@@ -1,4 +1,4 @@
-"""The tables of failures name existing tests, at least one in every row."""
+"""Every row in the tables of failures names at least one existing test."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 PAGES = ("docs/survives.md", "benchmarks/results/failures.md")
-# The rows below a head whose last column says what shows them.
+# The rows below a header whose last column is "shown by".
 TABLE = re.compile(r"^\| .* \| shown by \|\n\|[-|]+\|\n((?:\|.*\n)+)", re.MULTILINE)
 ROWS = [
     row
@@ -27,7 +27,7 @@ def test_each_row_names_existing_tests(row):
         assert any(re.search(rf"^ *def {start}", text, re.MULTILINE) for text in texts), (module, start)
 
 
-def test_every_failure_of_the_page_has_tests():
+def test_every_failure_on_the_page_has_tests():
     survives, runs = ((TESTS.parent / page).read_text() for page in PAGES)
     tables = re.findall(r"^\| failure \|.*\n\|[-|]+\|\n((?:\|.*\n)+)", survives, re.MULTILINE)
     rows = [row for table in tables for row in table.splitlines()]
@@ -35,7 +35,7 @@ def test_every_failure_of_the_page_has_tests():
     shown = {row.split(" | ")[0].strip("| ") for row in TABLE.findall(runs)[0].splitlines()}
     elsewhere = {
         "the last subscriber is retired, or its session deleted, while boards report",
-        "the power of a board goes, at any flash operation",  # firmware_tests/write_power_cuts.py
+        "a board loses power during any flash operation",  # firmware_tests/write_power_cuts.py
     }
     assert failures - shown == elsewhere
     assert shown <= failures

@@ -1,7 +1,7 @@
-"""Run by test_core_alone.py in a folder with device/ and server/ as hushmote/ and no other package of ours.
+"""Run by test_core_alone.py in a folder whose hushmote/ contains only device/ and server/.
 
-Arguments: the broker's host and port. Imports every module of the core, counts 50 reports of 50 boards
-through the broker, and prints the answer of the store.
+Arguments: the broker's host and port. It imports every module of the core, counts 50 reports from 50 boards
+through the broker, and prints the store's answer.
 """
 
 import datetime

@@ -1,4 +1,4 @@
-"""The aggregator at real brokers: it loses nothing and counts nothing twice, whatever fails."""
+"""The aggregator with real brokers: it loses nothing and counts nothing twice, whatever fails."""
 
 import datetime
 import itertools
@@ -13,12 +13,12 @@ from typing import Literal
 
 import pytest
 from boards import FLEET_KEYS, SIGNING, MemoryStorage, ask_fleet, client, experiment, payload_of
-from doors import opened
+from doors import open_door
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from refusals import fails
 from running_aggregator import WAIT_S, running, until
-from traffic import counted, crowd, full_disk, listening, publish, total
+from traffic import counted_reports, crowd, full_disk, listening, publish, total
 
 from hushmote.device import ldp_client
 from hushmote.server.aggregator import Aggregator, BrokerRefused, Counting
@@ -43,8 +43,8 @@ class TestErasing:
     def test_expires_windows_while_counting_and_blocks_others(self, store, tmp_path):
         store.add_experiment("open", payload_of(experiment()), description=Description(keep="2d"))
         messages, _ = crowd(10)
-        then = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=4)
-        assert ingest.ingest(store, messages, ingest.fleets(store), then).accepted == 10
+        four_days_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=4)
+        assert ingest.ingest(store, messages, ingest.fleets(store), four_days_ago).accepted == 10
         with EmbeddedBroker() as broker, running(store, broker) as aggregator:
             until(lambda: store.experiments()[0].erased == 10, aggregator.counters)
             publish(broker, crowd(30, prefix="new")[0])
@@ -55,7 +55,7 @@ class TestErasing:
             publish(broker, messages + crowd(1, prefix="last")[0])
             until(lambda: total(aggregator) == 41, aggregator.counters)
             assert (aggregator.counters.accepted, aggregator.counters.failures) == (31, 0)
-        assert counted(store) == 31
+        assert counted_reports(store) == 31
         assert erase(store, "open", device="new1").reports == 1
         devices = {device for device, _, _ in store.accepted_numbers("open")}
         assert "new1" not in devices
@@ -121,7 +121,7 @@ class TestCrash:
         assert aggregator.counters.accepted == 15
         assert list(store.histogram("open", experiment().digest)) == counts
 
-    def test_messages_of_a_killed_broker_are_counted(self, store):
+    def test_killed_brokers_messages_are_counted(self, store):
         messages, counts = crowd(15)
         with MosquittoBroker() as broker, running(store, broker, batch_s=1000.0) as aggregator:
             publish(broker, messages)
@@ -161,7 +161,7 @@ class TestCrash:
 
 
 class TestFailingStore:
-    def test_keeps_reports_at_the_broker_until_it_works(self, store, mosquitto, caplog):
+    def test_keeps_reports_at_the_broker_until_store_works(self, store, mosquitto, caplog):
         messages, counts = crowd(300)
         limit = full_disk(store)
         with running(store, mosquitto) as aggregator:
@@ -177,7 +177,7 @@ class TestFailingStore:
         assert all("\n" not in r.getMessage() for r in caplog.records)
 
     def test_holds_at_most_20_batches_in_memory(self, store):
-        # The broker would send all 500 at once; three more tries of the store are enough time to read them.
+        # The broker would send all 500 immediately; three more store retries are enough time to read them.
         messages, counts = crowd(500)
         limit = full_disk(store)
         with (
@@ -279,7 +279,7 @@ class TestCounting:
         with running(store, mosquitto, protocol=protocol, client_id=name):
             pass
         publish(mosquitto, messages)
-        assert counted(store) == 0
+        assert counted_reports(store) == 0
         with running(store, mosquitto, protocol=protocol, client_id=name) as aggregator:
             until(lambda: total(aggregator) == 1500, aggregator.counters)
             assert aggregator.counters.rejected == {}
@@ -299,7 +299,8 @@ class TestCounting:
             pass
         publish(mosquitto, messages)
         with running(store, mosquitto, batch_s=1000.0, client_id="few") as aggregator:
-            # No batch is full or old for a quarter of an hour: only the window shows that the broker waits.
+            # No batch becomes full or old for a quarter of an hour; only the window shows that the broker
+            # waits.
             until(lambda: aggregator.counters.accepted >= 20, aggregator.counters)
             # The last window is committed at the end, once it has arrived.
             until(lambda: total(aggregator) + aggregator.condition.uncommitted == 100, aggregator.counters)
@@ -329,13 +330,14 @@ class TestCounting:
         odd.UserProperty = "k", "\ufeff"
         with MosquittoBroker() as broker:
             publish(broker, [(topics.experiment_topic("open", "odd"), b"{}")], retain=True, properties=odd)
-            with running(store, broker, protocol="5") as aggregator, opened(broker) as door:
+            with running(store, broker, protocol="5") as aggregator, open_door(broker) as door:
                 publish(broker, [("hushmote/v1/open/report/a", b"x")], properties=odd)
                 publish(broker, crowd(1)[0])
                 until(lambda: total(aggregator) == 2, aggregator.counters)
                 assert aggregator.counters.rejected == {"malformed": 1}
                 until(
-                    lambda: door.ask("GET", "/v1/open/experiment").json == ["odd", "temp"], "both are known"
+                    lambda: door.ask("GET", "/v1/open/experiment").json == ["odd", "temp"],
+                    "both fleets are known",
                 )
         assert caplog.text.count("subscribed at") == 1
 
@@ -348,12 +350,14 @@ class TestCounting:
             until(lambda: total(aggregator) == 20, aggregator.counters)
             assert aggregator.counters.accepted == 20
 
-    def test_two_of_one_client_id_warn_and_count_once(self, store, mosquitto, caplog):
+    def test_shared_client_id_warns_and_counts_once(self, store, mosquitto, caplog):
         messages, counts = crowd(200)
         options = {"client_id": "twins"}
-        with running(store, mosquitto, **options) as one, running(store, mosquitto, **options) as two:
+        with running(store, mosquitto, **options) as first, running(store, mosquitto, **options) as two:
             publish(mosquitto, messages)
-            until(lambda: one.counters.accepted + two.counters.accepted == 200, (one.counters, two.counters))
+            until(
+                lambda: first.counters.accepted + two.counters.accepted == 200, (first.counters, two.counters)
+            )
             until(lambda: "another client with the id twins?" in caplog.text, "a warning")
         assert list(store.histogram("open", experiment().digest)) == counts
 

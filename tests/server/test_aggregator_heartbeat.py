@@ -1,10 +1,10 @@
-"""An aggregator at a real broker records when counting works, and so the days on which it was down."""
+"""An aggregator with a real broker records when counting works, and thus the days without counting."""
 
 import datetime
 
 import pytest
 from running_aggregator import running, until
-from traffic import counted, crowd, publish, total
+from traffic import counted_reports, crowd, publish, total
 
 from hushmote.server.store.counting import BEHIND
 from hushmote.simulator.broker import MosquittoBroker, free_port
@@ -40,7 +40,7 @@ def broker():
 
 class TestInterruption:
     def down(self, store, broker, clock, minutes):
-        """Count, be away for so many minutes while reports arrive, and count those."""
+        """Count, go offline for a number of minutes while reports arrive, and count those."""
         messages, _ = crowd(20)
         with running(store, broker, clock=clock, client_id="one") as aggregator:
             publish(broker, messages[:10])
@@ -49,23 +49,23 @@ class TestInterruption:
         clock.advance(minutes)
         with running(store, broker, clock=clock, client_id="one") as aggregator:
             until(lambda: total(aggregator) == 10, aggregator.counters)
-        assert counted(store) == 20
+        assert counted_reports(store) == 20
         assert store.counting_time() == clock.time
 
-    def test_of_50_minutes_records_no_day(self, store, broker, clock):
+    def test_50_minutes_record_no_day(self, store, broker, clock):
         self.down(store, broker, clock, 50)
         assert store.interrupted_days() == frozenset()
 
-    def test_of_two_hours_over_midnight_records_both_days(self, store, broker, clock):
+    def test_two_hours_over_midnight_record_both_days(self, store, broker, clock):
         self.down(store, broker, clock, 120)
         assert store.interrupted_days() == {TODAY, TOMORROW}
 
-    def test_by_a_broker_that_is_away_records_the_days(self, store, broker, clock):
+    def test_absent_broker_records_the_days(self, store, broker, clock):
         with running(store, broker, clock=clock) as aggregator:
             publish(broker, crowd(10)[0])
             until(lambda: total(aggregator) == 10, aggregator.counters)
             broker.terminate()
-            until(lambda: not aggregator.condition.connected, "the loss is not noticed")
+            until(lambda: not aggregator.condition.connected, "the loss is noticed")
             clock.advance(120)
             broker.start()
             until(lambda: store.interrupted_days() == {TODAY, TOMORROW}, store.interrupted_days)
@@ -100,7 +100,7 @@ class TestIdle:
             assert store.counting_time() == turned_at
             clock.advance(20)
             until(lambda: store.counting_time() == clock.time, store.counting_time)
-        assert counted(store) == 30
+        assert counted_reports(store) == 30
 
     def test_clock_that_moves_back_records_nothing(self, store, broker, clock):
         with running(store, broker, clock=clock) as aggregator:

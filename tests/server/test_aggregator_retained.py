@@ -1,4 +1,4 @@
-"""Messages retained for boards stay as they are, whoever may publish; real brokers, both databases."""
+"""Messages retained for boards stay unchanged, whoever publishes, on real brokers and both databases."""
 
 import time
 
@@ -94,7 +94,7 @@ class TestRetained:
             publish(broker, [(KEYED, old), (OPEN, payload_of(EXP))], retain=True)
             until(lambda: announcements.get(KEYED, [])[-2:] == [old, withdrawal], announcements)
             until(lambda: announcements.get(OPEN, [])[-2:] == [payload_of(EXP), b""], announcements)
-            with listening(broker) as payloads:  # as boards that were away find it
+            with listening(broker) as payloads:  # as returning boards receive it
                 until(lambda: KEYED in payloads, payloads)
                 assert payloads == {KEYED: [withdrawal]}
 
@@ -120,7 +120,7 @@ class TestRetained:
             new = experiment(epsilon=500_000)
             store.add_experiment("keyed", payload_of(new))
             until(lambda: announcements[KEYED][-1].startswith(payload_of(new)), announcements)
-            # In a loop each would answer the other's publication at its next look.
+            # In a loop, each would respond to the other's publication at its next check.
             looks = len(reloads)
             until(lambda: len(reloads) >= looks + 6, reloads)
             seconds = time.monotonic() - began
@@ -160,7 +160,7 @@ class TestRetained:
     def test_experiment_cleared_while_it_was_away_is_republished(self, store):
         before = signed_payload(store)
         with MosquittoBroker() as broker, listening(broker) as announcements:
-            for is_cleared in (False, False, True):  # at first nothing is there
+            for is_cleared in (False, False, True):  # at first nothing is retained
                 if is_cleared:
                     publish(broker, [(KEYED, b"")], retain=True)
                     until(lambda: announcements[KEYED][-1] == b"", announcements)

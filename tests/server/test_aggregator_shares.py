@@ -1,4 +1,4 @@
-"""Several aggregators on one store share a subscription: each report is counted by one of them."""
+"""Several aggregators on one store share a subscription, and exactly one counts each report."""
 
 import contextlib
 import socket
@@ -9,7 +9,7 @@ from boards import experiment, payload_of
 from running_aggregator import running as threaded
 from running_aggregator import until
 from serve_process import add_fleet, served
-from traffic import counted, crowd, listening, publish
+from traffic import counted_reports, crowd, listening, publish
 
 from hushmote.server.aggregator import Aggregator, BrokerRefused, Counting
 from hushmote.server.ingest.broker_url import BrokerAddress
@@ -26,7 +26,7 @@ def store(store_url):
 
 @contextlib.contextmanager
 def member(url, broker, name, *more):
-    """Run an aggregator of the share `group` as a separate process."""
+    """Run an aggregator in the share `group` as a separate process."""
     arguments = ("--store", url, "--broker", f"mqtt://{broker.host}:{broker.port}", "--batch", "0.1s")
     environment = {"HUSHMOTE_CLIENT_ID": name, "HUSHMOTE_SHARE": "group"}
     with served(*arguments, *more, environment=environment) as process:
@@ -39,7 +39,7 @@ def running(store, broker, name, share):
 
 
 def accepted_count(process):
-    """Return how many reports a finished process accepted, by its log."""
+    """Return the number of reports that a finished process accepted, according to its log."""
     line = next(line for line in process.log().splitlines() if "reports accepted" in line)
     return int(line.split("stopped: ")[1].split()[0])
 
@@ -67,9 +67,9 @@ class TestRetire:
                     retire("other")
                 assert retire("group") > 50
                 assert "nothing is left for b" in caplog.text
-                assert counted(store) == 300
+                assert counted_reports(store) == 300
                 publish(broker, later)
-                until(lambda: counted(store) == 500, lambda: counted(store))
+                until(lambda: counted_reports(store) == 500, lambda: counted_reports(store))
                 with pytest.raises(BrokerRefused, match="keeps nothing for a client with the id b"):
                     retire("group")
             assert list(store.histogram("open", experiment().digest)) == counts
@@ -77,7 +77,7 @@ class TestRetire:
             # their messages come again.
             assert set(store.rejects().get("open", {})) <= {"duplicate"}
 
-    def test_command_ends_when_it_is_done(self, tmp_path):
+    def test_command_ends_when_finished(self, tmp_path):
         url = f"sqlite:///{tmp_path}/store.sqlite"
         with Store(url) as store, MosquittoBroker() as broker:
             add_fleet(store)
@@ -88,7 +88,7 @@ class TestRetire:
                 with member(url, broker, "b", "--retire") as b:
                     assert b.wait() == 0
             assert accepted_count(b) > 20
-            assert counted(store) == 100
+            assert counted_reports(store) == 100
 
 
 class TestMember:
@@ -103,16 +103,16 @@ class TestMember:
             with member(store_url, broker, "b") as b:
                 b.ready()
                 publish(broker, first)
-                until(lambda: counted(store) == 200, lambda: counted(store))
+                until(lambda: counted_reports(store) == 200, lambda: counted_reports(store))
                 b.process.kill()
                 b.wait()
             publish(broker, second)
-            # The broker still sends b its share, which nobody counts for now.
-            until(lambda: counted(store) >= 600, lambda: counted(store))
-            assert counted(store) < 1200
+            # The broker still sends b its share, which is not counted for now.
+            until(lambda: counted_reports(store) >= 600, lambda: counted_reports(store))
+            assert counted_reports(store) < 1200
             with member(store_url, broker, "b") as b:
                 b.ready()
-                until(lambda: counted(store) == 1200, lambda: counted(store))
+                until(lambda: counted_reports(store) == 1200, lambda: counted_reports(store))
                 assert b.end() == 0
             assert a.end() == 0
             assert accepted_count(b) > 100
@@ -122,7 +122,7 @@ class TestMember:
         assert {reason for fleet in store.rejects().values() for reason in fleet} <= {"duplicate"}
         assert store.participation("open")["temp"].reports == 1200
 
-    def test_gives_up_its_own_subscription_when_it_joins(self, tmp_path):
+    def test_joining_gives_up_its_own_subscription(self, tmp_path):
         messages, counts = crowd(400)
         with Store(f"sqlite:///{tmp_path}/store.sqlite") as store, MosquittoBroker() as broker:
             add_fleet(store)
@@ -130,7 +130,7 @@ class TestMember:
                 pass
             with running(store, broker, "a", "group") as a, running(store, broker, "b", "group") as b:
                 publish(broker, messages)
-                until(lambda: counted(store) == 400, lambda: counted(store))
+                until(lambda: counted_reports(store) == 400, lambda: counted_reports(store))
             assert a.counters.accepted + b.counters.accepted == 400
             assert min(a.counters.accepted, b.counters.accepted) > 100
             assert list(store.histogram("open", experiment().digest)) == counts
@@ -149,7 +149,7 @@ class TestMember:
 
             with running(store, broker, "a", "group"), running(store, broker, "b", "group"):
                 await_count(2)
-                # Both look for new experiments every 2 s, so adding one shows that they have looked since.
+                # Both check for new experiments every 2 s, so adding one shows that they have checked since.
                 new = store.add_experiment("open", payload_of(experiment(name="door")))
                 await_count(4)
                 store.add_experiment("open", payload_of(experiment(epsilon=500_000)))
@@ -175,5 +175,5 @@ class TestMember:
             threading.Thread(target=answer, daemon=True).start()
             address = BrokerAddress("127.0.0.1", server.getsockname()[1])
             aggregator = Aggregator(store, address, Counting(client_id="a", share="group"))
-            with pytest.raises(BrokerRefused, match=r"speaks only MQTT 3\.1\.1"):
+            with pytest.raises(BrokerRefused, match=r"supports only MQTT 3\.1\.1"):
                 aggregator.run()

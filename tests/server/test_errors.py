@@ -1,4 +1,4 @@
-"""The tree of errors in the docstring of server/errors.py matches the classes."""
+"""The error tree in server/errors.py's docstring matches the classes."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ PACKAGES = ("server", "planning", "fleet", "simulator", "studies", "cli", "web")
 
 
 def docstring_tree() -> Iterator[tuple[str, str]]:
-    """Yield each error and its base as the docstring shows them."""
+    """Yield each error and its base as shown in the docstring."""
     parents = ["HushmoteError"]
     for line in (errors.__doc__ or "").splitlines():
         if branch := re.match(r"    ((?:│   )*)[├└]── (\w+(?:, \w+)*)", line):

@@ -1,4 +1,4 @@
-"""Pydantic's errors appear in our own words, for every type of error that one of our models can raise."""
+"""Every type of Pydantic error that our models can raise appears in our own words."""
 
 import datetime
 import re
@@ -18,12 +18,12 @@ from hushmote.studies import catalogue
 ROOT = Path(__file__).parents[2]
 
 # Wrong values of each kind: wrong type, unreadable, too small, too large, missing.
-WRONG = (
+WRONG_VALUES = (
     "abc", "", "x" * 999, "9" * 5000, "1e999", "nan", b"\xff", 5, -(10**40), 10**40, 0, 2.5, -0.5,
     float("nan"), float("inf"), True, None, [], ["a"], [2.5], [[[]]], {}, {"a": 1}, {1: 2}, object(),
     datetime.datetime(2027, 1, 1, 12, tzinfo=datetime.UTC), datetime.date(2027, 1, 1), 2,
 )  # fmt: skip
-PYDANTIC = re.compile(r"[Ii]nput|should|valid|parse|pydantic|instance|String|List|Tuple|Field|is not right")
+PYDANTIC = re.compile(r"[Ii]nput|should|valid|parse|pydantic|instance|String|List|Tuple|Field|is not valid")
 
 
 def models():
@@ -31,28 +31,28 @@ def models():
     for path in sorted((ROOT / "server").rglob("*.py")):
         if "from pydantic" in path.read_text():
             name = ".".join(["hushmote", *path.relative_to(ROOT).with_suffix("").parts])
-            for one in vars(import_module(name)).values():
-                if isinstance(one, type) and one.__module__ == name and _fields(one):
-                    yield one
+            for cls in vars(import_module(name)).values():
+                if isinstance(cls, type) and cls.__module__ == name and _fields(cls):
+                    yield cls
     for name in catalogue.STUDIES:
         yield catalogue.model(name)
 
 
-def _fields(one):
-    return getattr(one, "model_fields", None) or getattr(one, "__pydantic_fields__", None)
+def _fields(model):
+    return getattr(model, "model_fields", None) or getattr(model, "__pydantic_fields__", None)
 
 
 def errors():
     for model in models():
         check = TypeAdapter(model)
-        tries = [{name: value} for name in [*(_fields(model) or ()), "none_such"] for value in WRONG]
-        for values in [*tries, *WRONG, {}]:
+        tries = [{name: value} for name in [*(_fields(model) or ()), "none_such"] for value in WRONG_VALUES]
+        for values in [*tries, *WRONG_VALUES, {}]:
             try:
                 check.validate_python(values)
             except ValidationError as e:
                 yield from e.errors()
             except (TypeError, UsageError):
-                # A model's own check, which never gets such values from a file's parser, or its own words.
+                # A model's own check, which never gets such values from a file parser, or its own message.
                 continue
 
 

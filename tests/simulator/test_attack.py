@@ -1,4 +1,4 @@
-"""Fake devices: their gain, its limits, and whether they are detected."""
+"""Fake devices: their gain, its limits, and their detection."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import DOOR, hushmote
-from designs import choice, designed, number
+from designs import choice, number, number_with_mechanism
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.estimate import estimate
@@ -16,11 +16,11 @@ from hushmote.simulator import attack, vectorised
 from hushmote.simulator.attack import AttackError
 
 TABLE = {
-    "rr, 1": designed("rr", 2, 1, high=64_000),
-    "grr, 1": designed("grr", 64, 1, high=64_000),
-    "grr, 4": designed("grr", 64, 4, high=64_000),
-    "olh, 1": designed("olh", 64, 1, g=3, high=64_000),
-    "olh, 4": designed("olh", 64, 4, g=53, high=64_000),
+    "rr, 1": number_with_mechanism("rr", 2, 1, high=64_000),
+    "grr, 1": number_with_mechanism("grr", 64, 1, high=64_000),
+    "grr, 4": number_with_mechanism("grr", 64, 4, high=64_000),
+    "olh, 1": number_with_mechanism("olh", 64, 1, g=3, high=64_000),
+    "olh, 4": number_with_mechanism("olh", 64, 4, g=53, high=64_000),
     "hh, 1": number(64, 1),
     "hh, 4": number(64, 4),
 }
@@ -31,9 +31,9 @@ class TestGain:
     @pytest.mark.parametrize("kind", ["random:0.1", "promote:6.4:0.1", "shift:0:32:0.1", "flood:6.4:0.1"])
     @pytest.mark.parametrize("experiment", [*TABLE.values(), number(300, 3)], ids=[*TABLE, "hh, 3"])
     def test_matches_theory(self, experiment: Experiment, kind: str):
-        """Forge a tenth of 200,000 reports: within 6.5 standard errors of their own estimate (1e-10 each).
+        """Forge a tenth of 200,000 reports; the gain is within 6.5 standard errors (1e-10 each).
 
-        The forged part varies no more than the honest one, and both are in that error.
+        The error covers forged and honest reports; forged reports vary no more than honest ones.
         """
         rng = np.random.default_rng(1)
         people = rng.multinomial(180_000, np.full(experiment.domain, 1 / experiment.domain))
@@ -49,26 +49,27 @@ class TestGain:
         error = estimate(experiment, counts).linear(weights).stderr
         assert abs(outcome.attacked - outcome.truth - outcome.theory) < 6.5 * error
 
-    def test_of_a_promoted_value_matches_the_paper(self):
-        """Cao, Jia, Gong 2021: the share times (1 - q) / (p - q) - f, exactly, for direct and hashed answers.
+    def test_promoted_value_matches_the_paper(self):
+        """Compare with Cao, Jia and Gong 2021: share * ((1 - q) / (p - q) - f), direct and hashed.
 
-        Where the domain is no power of g it is a little less: the known sum of all shares takes a part back.
+        If the domain is not a power of g, the gain is slightly smaller because the sum of all shares is
+        known.
         """
-        powers = [designed("olh", 81, 1, g=3), designed("olh", 49, 2, g=7)]
+        powers = [number_with_mechanism("olh", 81, 1, g=3), number_with_mechanism("olh", 49, 2, g=7)]
         flat = [experiment for experiment in TABLE.values() if experiment.mechanism != "hh"]
         for experiment in flat + powers:
             truth = np.full(experiment.domain, 1 / experiment.domain)
             plan = attack.parse(experiment, "promote:0.1:0.1")
             channel = level_channel(experiment.levels[0])
             paper = 0.05 * ((1 - channel.q) / (channel.p - channel.q) - truth[0])
-            found = attack.gain(experiment, plan, 0.05, truth, plan.weights(experiment))
+            gain = attack.gain(experiment, plan, 0.05, truth, plan.weights(experiment))
             if experiment.mechanism == "olh" and experiment not in powers:
-                assert 0.98 * paper < found < paper
+                assert 0.98 * paper < gain < paper
             else:
-                assert found == pytest.approx(paper, rel=1e-9)
+                assert gain == pytest.approx(paper, rel=1e-9)
 
-    def test_is_largest_for_the_codes_that_are_sent(self):
-        experiment = designed("olh", 64, 1, g=3)
+    def test_is_largest_for_the_sent_codes(self):
+        experiment = number_with_mechanism("olh", 64, 1, g=3)
         truth = np.full(64, 1 / 64)
         plan = attack.parse(experiment, "shift:0.2:0.5:0.1")
         best = attack.gain(experiment, plan, 0.05, truth, plan.weights(experiment))
@@ -83,9 +84,9 @@ class TestGain:
             value = estimate(experiment, counts.reshape(-1)).frequencies @ plan.weights(experiment)
             assert 0.05 * (value - plan.weights(experiment) @ truth) < best
 
-    def test_is_limited_by_the_cap_of_each_device(self):
+    def test_is_limited_by_each_devices_cap(self):
         fields = {"budget": {"rule": "sum", "cap": 3_000_000}, "every": 10}
-        experiment = designed("grr", 16, 1, **fields)
+        experiment = number_with_mechanism("grr", 16, 1, **fields)
         honest = np.full(16, 100)
         plan = attack.parse(experiment, "promote:0.1:0.1")
         for calls, reports in ((2, 2), (3, 3), (1000, 3)):
@@ -98,7 +99,7 @@ class TestGain:
 
 class TestSpecification:
     def test_rejects_malformed_text(self):
-        temperature, mode = designed("grr", 16, 1), choice(["a", "b"], 1)
+        temperature, mode = number_with_mechanism("grr", 16, 1), choice(["a", "b"], 1)
         for experiment, text, words in [
             (temperature, "bribe", "an attack is random:SHARE, promote:VALUE:SHARE"),
             (temperature, "promote", "not promote"),
@@ -108,7 +109,7 @@ class TestSpecification:
             (temperature, "random:nan", "above 0 and below 1, not nan"),
             (temperature, "promote:warm:0.1", "a reading such as 21.5, not warm"),
             (temperature, "promote:nan:0.1", "must be finite"),
-            (temperature, "shift:9:0.1", "a range reads low:high"),
+            (temperature, "shift:9:0.1", "a range must be low:high"),
             (mode, "flood:c:0.1", "mode has no value c; it has a, b, other"),
         ]:
             with pytest.raises(AttackError, match=words):
@@ -120,9 +121,9 @@ class TestSpecification:
 class TestPage:
     @pytest.mark.parametrize("name", TABLE)
     def test_matches_theory_and_the_checks(self, name: str):
-        """One fleet of 100,000 reports for each attack; who is not seen would be with a chance below 1e-9.
+        """Draw a fleet of 100,000 reports for each attack; detection is wrong with chance below 1e-9.
 
-        Shifts are left out of what is seen: some come near the alarm.
+        Shifts are not tested for detection because some come close to the alarm threshold.
         """
         experiment, rng = TABLE[name], np.random.default_rng(2)
         page = (Path(__file__).parents[2] / "docs" / "threat-model.md").read_text(encoding="utf-8")
@@ -139,7 +140,7 @@ class TestPage:
         for text, cell in zip(attacks, cells, strict=True):
             plan = attack.parse(experiment, f"{text}:0.05")
             outcome, _ = attack.run(experiment, plan, 5000, 1, honest, truth, rng)
-            if text != "random":  # its target is the most common of values that are equally common
+            if text != "random":  # its target is one of several equally common values
                 theory = float(cell[cell.index("(") + 1 : cell.index(")")])
                 assert 100 * outcome.theory == pytest.approx(theory, abs=0.02)
             if not text.startswith("shift"):
@@ -152,16 +153,16 @@ class TestCommands:
         (tmp_path / "door.toml").write_text(DOOR)
         base = ("simulate", "door.toml", "--population", "weights:7:3", "--calls", "1", "--seed", "1")
         forge = (*base, "--attack", "promote:yes:0.1")
-        found = json.loads(hushmote(*forge, "--json", cwd=tmp_path))["attack"]
+        result = json.loads(hushmote(*forge, "--json", cwd=tmp_path))["attack"]
         # 0.1 * ((1 - q) / (p - q) - 0.3) at ε = 2; the true share differs from 0.3 by 0.0015.
-        assert found["theory"] == pytest.approx(0.1 * (1.1565 - 0.3), abs=0.001)
-        assert (found["target"], found["forged"], found["reports"]) == ("yes", 10_000, 100_000)
-        assert not found["plausibility"]["implausible"]
+        assert result["theory"] == pytest.approx(0.1 * (1.1565 - 0.3), abs=0.001)
+        assert (result["target"], result["forged"], result["reports"]) == ("yes", 10_000, 100_000)
+        assert not result["plausibility"]["implausible"]
         text = hushmote(*forge, cwd=tmp_path)
         assert "10,000 fake devices sent 10,000 of 100,000 reports (10.00%)" in text
         assert max(map(len, text.splitlines())) <= 80
         for more, words in [
-            (("--attack", "random:1e-6"), "a share of 1e-06 of 100,000 devices is none"),
+            (("--attack", "random:1e-6"), "a share of 1e-06 of 100,000 devices rounds to none"),
             (("--attack", "random:0.1", "--faithful"), "use --attack without --faithful"),
         ]:
             assert words in hushmote(*base, *more, cwd=tmp_path, expect=1)
@@ -171,12 +172,12 @@ class TestCommands:
         (tmp_path / "door.toml").write_text(DOOR)
         hushmote("experiment", "add", "door.toml", "--fleet", "cold", "--open", cwd=tmp_path)
         clean = json.loads(hushmote("status", "--json", cwd=tmp_path))["experiments"][0]["plausibility"]
-        assert clean["words"] == "0 reports are too few to tell; 100 are needed"
+        assert clean["words"] == "0 reports are too few for a check; 100 are needed"
         with Store("sqlite:///" + str(tmp_path / "hushmote.sqlite")) as store:
             version = store.experiments()[0]
             with store.ingest() as transaction:
                 transaction.write({}, {(version.id, "all", 1): 400}, {})
-        found = json.loads(hushmote("status", "--json", cwd=tmp_path))["experiments"][0]["plausibility"]
-        assert found["implausible"]
-        assert found["words"][1:] in " ".join(hushmote("status", cwd=tmp_path).split())
+        result = json.loads(hushmote("status", "--json", cwd=tmp_path))["experiments"][0]["plausibility"]
+        assert result["implausible"]
+        assert result["words"][1:] in " ".join(hushmote("status", cwd=tmp_path).split())
         assert "implausible: door_open" in hushmote("status", "--verbose", cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""The board in software where it must behave like hardware, and the choice of its MicroPython."""
+"""The software board's hardware-like behaviour, and the choice of its MicroPython."""
 
 import os
 import shlex
@@ -15,7 +15,7 @@ from hushmote.simulator.board.board import SoftwareBoard
 
 
 def run_main(board: SoftwareBoard, program: str) -> None:
-    """Make program the board's application, and restart the board."""
+    """Install a program as the board's application, and restart the board."""
     on_board(board, f"with open('/main.py', 'w') as f: f.write({program!r})")
     subprocess.run(on_port(board.port, "reset"), capture_output=True, timeout=HANGS_S, check=True)
 
@@ -28,12 +28,12 @@ def press(board: SoftwareBoard, keys: bytes) -> None:
 
 
 def test_unread_output_does_not_block_board(bench: Bench):
-    # Half a megabyte: far more than a terminal holds.
+    # Half a megabyte, far more than a terminal buffers.
     program = "for i in range(5000): print('%0100d' % i)\nprint('the end')\n"
     with bench.board() as board:
         run_main(board, program)
         assert board.wait_for(b"the end", HANGS_S)
-        # Whoever opens the port then gets an answer, not what was printed before.
+        # A client that opens the port later gets a response rather than earlier output.
         assert on_board(board, "print(6 * 7)") == "42"
 
 
@@ -42,7 +42,7 @@ def test_mpremote_wakes_a_sleeping_board(bench: Bench):
         run_main(board, "import machine\nprint('good night')\nmachine.deepsleep(3_600_000)\n")
         assert board.wait_for(b"good night", HANGS_S)
         assert on_board(board, "import machine; print(machine.reset_cause())") == "1"
-        assert board.sleeps_ms == [3_600_000]  # it was not put to sleep again by its application
+        assert board.sleeps_ms == [3_600_000]  # its application did not put it to sleep again
 
 
 def test_ignored_ctrl_c_still_wakes_the_board(bench: Bench):
@@ -52,12 +52,12 @@ def test_ignored_ctrl_c_still_wakes_the_board(bench: Bench):
         run_main(board, program + sleep)
         assert board.wait_for(b"up", HANGS_S)
         board.output = b""
-        press(board, b"\r\x03\r\x01")  # it is caught, and the board sleeps
+        press(board, b"\r\x03\r\x01")  # the application catches Ctrl-C, and the board sleeps
         assert board.wait_for(b"raw REPL", HANGS_S)
         press(board, b"\x02")
         run_main(board, "import machine\n" + sleep)
     board = bench.board()
-    press(board, b"\r\x03\r\x01")  # it comes before there is anything to stop
+    press(board, b"\r\x03\r\x01")  # Ctrl-C arrives before anything runs
     with board:
         assert board.wait_for(b"raw REPL", HANGS_S)
 
@@ -65,7 +65,7 @@ def test_ignored_ctrl_c_still_wakes_the_board(bench: Bench):
 def test_console_shows_program_output_but_not_mpremote_traffic(bench: Bench):
     lines: list[str] = []
     banner = "MicroPython, a board in software"
-    told = ["woke up 1", "(asleep for 90 s)", "woke up 4", "up", banner]
+    expected = ["woke up 1", "(asleep for 90 s)", "woke up 4", "up", banner]
     with bench.board(console=lines.append, sleep_scale=1e-6) as board:
         assert board.wait_for(b">>> ", HANGS_S)
         cause = "machine.reset_cause()"
@@ -73,12 +73,12 @@ def test_console_shows_program_output_but_not_mpremote_traffic(bench: Bench):
         run_main(board, "import machine\n" + sleep)
         assert board.wait_for(b"up\r\n%s\r\n" % banner.encode(), HANGS_S)
         assert on_board(board, "print(6 * 7)") == "42"
-    assert lines == [banner, *told]
+    assert lines == [banner, *expected]
     board = bench.board(console=lines.append, sleep_scale=1e-6)
-    press(board, b"\r\x02")  # mpremote's goodbye to a board that is already starting again
+    press(board, b"\r\x02")  # mpremote leaves the raw REPL of a board that is already restarting
     with board:
         assert board.wait_for(b"up\r\n%s\r\n>>> " % banner.encode(), HANGS_S)
-    assert lines == [banner, *told, *told]
+    assert lines == [banner, *expected, *expected]
 
 
 # --- Which MicroPython ------------------------------------------------------------------------------
@@ -95,10 +95,12 @@ def test_interpreter_with_tls_is_preferred(monkeypatch: pytest.MonkeyPatch):
     del here["whole"], here["other"]
     assert interpreters.for_board().name == "plain"
     del here["plain"]
-    with pytest.raises(interpreters.NoInterpreter, match=r"\(small lacks socket\): get one by `apt install"):
+    with pytest.raises(
+        interpreters.NoInterpreter, match=r"\(small lacks socket\): get one with `apt install"
+    ):
         interpreters.for_board()
     del here["small"]
-    with pytest.raises(interpreters.NoInterpreter, match=r"none in HUSHMOTE_MICROPYTHON, \.rig/ of a clone"):
+    with pytest.raises(interpreters.NoInterpreter, match=r"none in HUSHMOTE_MICROPYTHON, a clone's \.rig/"):
         interpreters.for_board()
 
 

@@ -21,8 +21,8 @@ from hushmote.simulator.broker import (
 from hushmote.simulator.open_broker import open_broker
 
 
-def heard(broker, topic="hushmote/v1/+/experiment/+"):
-    """Return what a client that subscribes now gets first."""
+def first_message(broker, topic="hushmote/v1/+/experiment/+"):
+    """Return the first message to a client that subscribes now."""
     listener = Reader(broker, "", clean=True).subscribe(topic)
     listener.read(1, WAIT_S)
     listener.leave()
@@ -30,9 +30,9 @@ def heard(broker, topic="hushmote/v1/+/experiment/+"):
 
 
 def retained(broker):
-    """Publish a retained message; return what a client that subscribes afterwards gets."""
+    """Publish a retained message; return the message to a later subscriber."""
     assert publish(broker, [("hushmote/v1/x/experiment/y", b"z")], retain=True)
-    return heard(broker)
+    return first_message(broker)
 
 
 class TestOpenBroker:
@@ -100,7 +100,7 @@ class TestMosquitto:
             assert retained(broker) == [b"z"]
             broker.restart()
             assert broker.port == port
-            assert heard(broker, "#") == [b"z"]
+            assert first_message(broker, "#") == [b"z"]
             broker.kill()
             broker.start()
         assert list(tmp_path.iterdir()) == []
@@ -112,7 +112,7 @@ class TestMosquitto:
             sender.on_disconnect = lambda *_: ended.append(True)
             sender.connect(broker.host, broker.port)
             sender.publish("a", bytes(1 << 20), qos=1)
-            until(lambda: sender.loop(0.05) is not None and ended, "the connection goes on")
+            until(lambda: sender.loop(0.05) is not None and ended, "the connection continues")
 
     def test_failed_start_is_one_line(self):
         with fails("mosquitto did not start", BrokerError):

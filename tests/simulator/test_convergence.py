@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import DOOR, hushmote
-from designs import bell, designed
+from designs import bell, number_with_mechanism
 from experiments import ROOM, experiment_json
 
 import hushmote as face
@@ -20,16 +20,18 @@ from hushmote.simulator.faithful import SimulatedFleet, codes_of
 MODE = DOOR.replace('"bool"', '"choice"\nlabels = ["heating", "cooling", "off"]')
 DESIGNS = {
     "rr": (Experiment.parse(experiment_json(epsilon=3_000_000)), 2000),
-    "hh": (designed("hh", 16, 2.5, fanout=4, cells=[4, 5]), 400),
+    "hh": (number_with_mechanism("hh", 16, 2.5, fanout=4, cells=[4, 5]), 400),
 }
 
 
-def drawn(experiment: Experiment, batches: list[int], rng: np.random.Generator) -> tuple[np.ndarray, list]:
+def draw_batches(
+    experiment: Experiment, batches: list[int], rng: np.random.Generator
+) -> tuple[np.ndarray, list]:
     """Return the shares of a fleet that grows by these batches, and its histogram after each."""
     shares = bell(experiment.domain, experiment.domain / 3, experiment.domain / 6)
-    held = [rng.multinomial(n, shares) for n in batches]
-    histograms = np.cumsum([vectorised.histogram(experiment, counts, rng) for counts in held], axis=0)
-    return np.sum(held, axis=0) / sum(batches), list(histograms)
+    code_counts = [rng.multinomial(n, shares) for n in batches]
+    histograms = np.cumsum([vectorised.histogram(experiment, counts, rng) for counts in code_counts], axis=0)
+    return np.sum(code_counts, axis=0) / sum(batches), list(histograms)
 
 
 class TestSteps:
@@ -46,7 +48,7 @@ class TestSteps:
         rng = np.random.default_rng(5)
         squares, predicted = [], []
         for _ in range(fleets):
-            truth, histograms = drawn(experiment, [500, 2000], rng)
+            truth, histograms = draw_batches(experiment, [500, 2000], rng)
             steps = follow(experiment, histograms, truth).steps
             squares.append([step.error**2 for step in steps])
             predicted.append([step.predicted**2 for step in steps])
@@ -55,19 +57,19 @@ class TestSteps:
         assert (np.abs(measured - theory) < 8 * uncertainty).all(), (measured, theory, uncertainty)
         assert (uncertainty < 0.05 * theory).all(), "else the comparison would find nothing"
 
-    def test_last_one_is_the_estimate_of_all_reports(self):
+    def test_last_step_estimates_all_reports(self):
         experiment, _ = DESIGNS["hh"]
-        truth, histograms = drawn(experiment, [300, 700, 3000], np.random.default_rng(1))
+        truth, histograms = draw_batches(experiment, [300, 700, 3000], np.random.default_rng(1))
         growth = follow(
             experiment, histograms, truth, showing=PictureContent((":0.25", "0.75:"), (0.25, 0.5))
         )
-        whole = estimate(experiment, histograms[-1])
+        estimated = estimate(experiment, histograms[-1])
         assert [step.reports for step in growth.steps] == [300, 1000, 4000]
         last = growth.steps[-1]
-        assert last.shares[0].value == pytest.approx(whole.range(0, experiment.domain // 4).value)
+        assert last.shares[0].value == pytest.approx(estimated.range(0, experiment.domain // 4).value)
         assert last.shares[0].truth == pytest.approx(truth[: experiment.domain // 4].sum())
         assert [row.name for row in last.quantiles] == ["25% quantile", "median"]
-        assert np.array_equal(growth.estimates.frequencies, whole.frequencies)
+        assert np.array_equal(growth.estimates.frequencies, estimated.frequencies)
 
     def test_reports_accumulate_in_order_of_arrival(self):
         payload = experiment_json(epsilon=2_000_000)
@@ -120,23 +122,23 @@ class TestSimulate:
             "3",
         )
         pictures = ("--output", "convergence.png", "--output", "convergence.svg")
-        shown = json.loads(hushmote(*arguments, *more, *pictures, "--json", cwd=folder))
+        result = json.loads(hushmote(*arguments, *more, *pictures, "--json", cwd=folder))
         assert (folder / "convergence.png").read_bytes().startswith(b"\x89PNG")
-        steps = shown["convergence"]
-        assert steps["reports"][-1] == shown["reports"]
+        steps = result["convergence"]
+        assert steps["reports"][-1] == result["reports"]
         assert steps["reports"] == sorted(steps["reports"])
         assert steps["rms_error_in_theory"] == sorted(steps["rms_error_in_theory"], reverse=True)
         assert (folder / "convergence.svg").read_text().count("<svg") == 1
 
     def test_seed_gives_the_same_last_step(self, folder: Path):
-        made = face.simulate(
+        simulated = face.simulate(
             folder / "room.toml", population="normal:21:3", devices=3000, seed=1, convergence=PictureContent()
         )
-        assert made.convergence is not None
-        last = made.convergence.steps[-1]
-        assert last.reports == made.reports
-        assert last.quantiles[0] == made.quantile(0.5).rows[0]
-        rows = {row.name: row for row in made.histogram().rows}
+        assert simulated.convergence is not None
+        last = simulated.convergence.steps[-1]
+        assert last.reports == simulated.reports
+        assert last.quantiles[0] == simulated.quantile(0.5).rows[0]
+        rows = {row.name: row for row in simulated.histogram().rows}
         for row in last.shares:
             same = rows[row.name]
             assert (row.value, row.low, row.high, row.truth) == (same.value, same.low, same.high, same.truth)
@@ -144,9 +146,12 @@ class TestSimulate:
     @pytest.mark.parametrize(
         ("more", "text"),
         [
-            (("--devices", "49"), "a picture of convergence needs 100 reports, not 98"),
-            (("--attack", "random:0.1"), "a picture of convergence has no fake devices: leave --attack out"),
-            (("--range", "yes") * 7, "a picture of convergence shows at most 6 ranges"),
+            (("--devices", "49"), "a convergence picture needs 100 reports, not 98"),
+            (
+                ("--attack", "random:0.1"),
+                "a convergence picture does not support fake devices; omit --attack",
+            ),
+            (("--range", "yes") * 7, "a convergence picture shows at most 6 ranges"),
             (("--output", "c.txt"), "c.txt must end in .csv or .json or .png or .pdf or .svg"),
         ],
     )

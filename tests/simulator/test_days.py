@@ -1,4 +1,4 @@
-"""Days of a simulated fleet in a store, as real boards would have left them."""
+"""A simulated fleet's days in a store, as real boards would have filled it."""
 
 import datetime
 from collections.abc import Iterator
@@ -38,8 +38,8 @@ def filled(
     fleet: str = "sim",
     people: Population | None = None,
 ) -> FilledFleet:
-    held = people or normal(14, 2)
-    course = Course(fleet, asked or definition.parse(ROOM), devices, held, days, calls, by, TODAY)
+    population = people or normal(14, 2)
+    course = Course(fleet, asked or definition.parse(ROOM), devices, population, days, calls, by, TODAY)
     return fill(store, course, np.random.default_rng(seed))
 
 
@@ -59,12 +59,12 @@ class TestFilledStore:
         assert (written.spoke, written.spent) == (sum(seen.values()), seen[4])
         assert stats.chisquare(counts, expected).pvalue > 1e-9
 
-    def test_equals_that_of_an_aggregator(self, store_url: str):
+    def test_equals_an_aggregators_store(self, store_url: str):
         with Store(store_url) as store:
             written = filled(store, 2, by=1)
-            found = check(store)
-            assert found.violations == ()
-            assert (found.devices, found.reports) == (written.spoke, written.reports)
+            checked = check(store)
+            assert checked.violations == ()
+            assert (checked.devices, checked.reports) == (written.spoke, written.reports)
             (version,) = store.experiments("sim")
             assert (version.current, version.unit, version.owner) == (True, "°C", "heating@example.org")
             wanted = ("2026-11-18", "2026-11-19", "2026-11-20", "2026-11-21")
@@ -73,17 +73,17 @@ class TestFilledStore:
             assert store.fleets() == {"sim": False}
 
     @pytest.mark.parametrize(("window", "names"), [("hour", 48), ("all", 1)])
-    def test_has_windows_of_the_file(self, empty: Store, window: str, names: int):
-        asked = definition.parse(ROOM.replace('"day"', f'"{window}"'))
-        written = filled(empty, 4, asked, days=2, calls=6)
+    def test_has_the_files_windows(self, empty: Store, window: str, names: int):
+        question = definition.parse(ROOM.replace('"day"', f'"{window}"'))
+        written = filled(empty, 4, question, days=2, calls=6)
         assert check(empty).violations == ()
         assert len(written.windows) == names
         assert window == "all" or list(written.windows)[::47] == ["2026-11-20T00", "2026-11-21T23"]
 
     def test_rare_calls_spread_over_days(self, empty: Store):
-        """Each of 10 days has a tenth of 20,000 calls; 7 deviations of Binomial(20000, 0.1) are 297."""
-        asked = definition.parse(ROOM.replace("every = 3", "every = 1"))
-        written = filled(empty, 5, asked, 20_000, 10, 0.1)
+        """Each of 10 days has a tenth of 20,000 calls; 297 is 7 standard deviations."""
+        question = definition.parse(ROOM.replace("every = 3", "every = 1"))
+        written = filled(empty, 5, question, 20_000, 10, 0.1)
         assert written.reports == 20_000
         assert all(abs(n - 2_000) < 297 for n in written.windows.values())
 
@@ -113,17 +113,17 @@ class TestErrors:
 class TestDrift:
     @pytest.mark.slow
     def test_is_followed_by_estimates(self, empty: Store):
-        """Means of three windows within 6.5 standard errors of the truth: one false alarm in 4e9."""
+        """The means of three windows are within 6.5 standard errors of the truth (false alarm: 1 in 4e9)."""
         written = filled(empty, 3, devices=20_000, by=1)
         first, last, together = written.truths
         assert (first.window, last.window, together.window) == ("2026-11-18", "2026-11-21", "all")
         assert together.reports == written.reports
         assert first.row.truth == pytest.approx(14, abs=0.2)
         assert last.row.truth == pytest.approx(17, abs=0.2)
-        for one in written.truths:
-            error = (one.row.high - one.row.low) / 2 / 1.96
-            assert one.row.truth is not None
-            assert abs(one.row.value - one.row.truth) < 6.5 * error
+        for truth in written.truths:
+            error = (truth.row.high - truth.row.low) / 2 / 1.96
+            assert truth.row.truth is not None
+            assert abs(truth.row.value - truth.row.truth) < 6.5 * error
 
     def test_moves_a_population_in_its_unit(self):
         experiment = definition.parse(ROOM).experiment()
@@ -146,8 +146,8 @@ class TestDrift:
 
 class TestUsualCalls:
     def test_leave_a_third_of_the_budget(self):
-        asked = definition.parse(ROOM)
-        assert days.usual_calls(asked.experiment(), 30) == pytest.approx(2 / 3 * 4 * 3 / 30, rel=0.05)
+        question = definition.parse(ROOM)
+        assert days.usual_calls(question.experiment(), 30) == pytest.approx(2 / 3 * 4 * 3 / 30, rel=0.05)
         assert days.usual_calls(definition.parse(DOOR).experiment(), 30) == pytest.approx(
             2 / 3 * 2 / 30, rel=0.05
         )

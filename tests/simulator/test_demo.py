@@ -7,16 +7,16 @@ import pytest
 from command_line import hushmote
 
 
-def test_shows_the_truth_beside_the_answers(tmp_path: Path):
-    """2,000 readings. Intervals of neighbouring ranges miss together: fewer than 3 of 10 hits have < 1e-9."""
+def test_shows_the_truth_next_to_the_answers(tmp_path: Path):
+    """With 2,000 readings, neighbouring intervals miss together; under 3 hits of 10 have chance < 1e-9."""
     line = ("demo", "--devices", "2000", "--broker", "embedded", "--json")
     result = json.loads(hushmote(*line, cwd=tmp_path))
     assert result["reports"] == 2000
     assert result["intervals_that_hold_the_truth"] >= 0.3 * result["intervals"]
     for name in ("plot", "convergence"):
         assert (tmp_path / result[name]).stat().st_size > 20_000
-    again = hushmote("status", "--store", f"sqlite:///{result['store']}", "--json", cwd=tmp_path)
-    assert [line["reports"] for line in json.loads(again)["experiments"]] == [2000]
+    status = hushmote("status", "--store", f"sqlite:///{result['store']}", "--json", cwd=tmp_path)
+    assert [line["reports"] for line in json.loads(status)["experiments"]] == [2000]
 
 
 @pytest.mark.slow
@@ -26,6 +26,6 @@ def test_too_few_devices_are_one_line(tmp_path: Path):
 
 
 def test_last_line_is_the_answer(tmp_path: Path):
-    shown = hushmote("demo", "--devices", "600", "--broker", "embedded", cwd=tmp_path).splitlines()
+    lines = hushmote("demo", "--devices", "600", "--broker", "embedded", cwd=tmp_path).splitlines()
     answer = hushmote("estimate", "air_temp", "--store", "sqlite:///out/demo.sqlite", cwd=tmp_path)
-    assert shown[-1] == answer.splitlines()[0]
+    assert lines[-1] == answer.splitlines()[0]

@@ -25,7 +25,7 @@ def client(servers, node, name="", *, clean=True):
 
 
 def publish(servers, node, messages, *, retain=False):
-    """Publish with QoS 1 until each is acknowledged; as a board does, it sends again what is not in time."""
+    """Publish with QoS 1 until each is acknowledged, resending late ones as a board does."""
     where = {"port": servers.nodes[node].mqtt, "retain": retain, "seconds": 10}
     until(lambda: broker_facts.publish(servers, messages, **where), "no acknowledgement")
 
@@ -35,21 +35,21 @@ def got(reader):
 
 
 def read(reader):
-    """Wait until a client has got REPORTS, in any order, some perhaps twice, and no others."""
+    """Wait until a client has received REPORTS, in any order and possibly twice, and no others."""
     until(lambda: reader.client.loop(0.05) == 0 and got(reader) >= set(REPORTS), lambda: f"{len(reader.got)}")
     reader.leave()
     assert got(reader) == set(REPORTS)
 
 
 def is_retained(servers):
-    """Return whether a new subscriber gets the message; a server that has just started needs a moment."""
+    """Return whether a new subscriber gets the message, allowing for a server that has just started."""
     reader = client(servers, 0).subscribe("hushmote/v1/+/experiment/+")
     reader.read(1, 1.0)
     reader.leave()
     return got(reader) == {RETAINED}
 
 
-def refused(port):
+def assert_refuses_connections(port):
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=1)
 
@@ -64,16 +64,16 @@ def test_acknowledged_messages_survive_death_of_all_servers(count, tmp_path, mon
         publish(servers, last, [RETAINED], retain=True)
         publish(servers, last, REPORTS)
         servers.kill()
-        refused(servers.port)
+        assert_refuses_connections(servers.port)
         servers.start()
-        assert servers.nodes == nodes  # who knows them finds them again
+        assert servers.nodes == nodes  # clients with the old addresses can reconnect
         read(client(servers, last, "away", clean=False))
-        until(lambda: is_retained(servers), "what is retained")
-    refused(servers.port)
+        until(lambda: is_retained(servers), "the retained message")
+    assert_refuses_connections(servers.port)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_two_of_three_servers_acknowledge_and_one_does_not():
+def test_acknowledgement_needs_two_of_three_servers():
     with NatsServers() as servers:
         reader = client(servers, 2).subscribe("hushmote/v1/+/report/+")
         gone = servers.pid(0) or 0
@@ -113,7 +113,7 @@ def test_port_in_use_is_one_line_and_loses_nothing():
                 servers.start()
         servers.kill()
         servers.start()
-        until(lambda: is_retained(servers), "what is retained")
+        until(lambda: is_retained(servers), "the retained message")
 
 
 def test_first_start_avoids_a_port_just_taken():
@@ -134,7 +134,7 @@ def test_failed_start_leaves_no_files(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_opens_cluster_by_name_and_running_one_by_url():
+def test_opens_new_cluster_by_name_or_running_one_by_url():
     servers = open_broker("nats")
     assert isinstance(servers, NatsServers)
     assert servers.protocol == "3.1.1"

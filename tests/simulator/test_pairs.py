@@ -41,8 +41,8 @@ def toml(tmp_path):
 def experiment() -> Experiment:
     version = {"name": "version", "type": "choice", "labels": ["1.2", "1.3"]}
     delay = {"name": "delay", "type": "number", "low": 0, "high": 8_000, "bins": 4}
-    of = [version, {"name": "crashed", "type": "bool"}, delay]
-    fields = {"type": "pair", "of": of, "mechanism": "grr", "epsilon": 2_000_000}
+    parts = [version, {"name": "crashed", "type": "bool"}, delay]
+    fields = {"type": "pair", "of": parts, "mechanism": "grr", "epsilon": 2_000_000}
     return Experiment.parse(experiment_json(**fields, budget={"rule": "unlimited"}))
 
 
@@ -62,14 +62,14 @@ class TestReading:
 
 
 class TestTable:
-    def test_of_counts_gives_shares_of_rows(self, tmp_path):
+    def test_counts_give_the_rows_shares(self, tmp_path):
         text = "delay,version,crashed,count\n1,1.2,no,30\n7.5,9.9,yes,10\n,1.3,no,5\n1.5,1.2,0,5\n"
         people = read(tmp_path, text)
         e = experiment()
         chances = people.probabilities(e)
         assert chances[e.bucket(("1.2", False, 1.0))] == pytest.approx(0.7)
         assert chances[e.bucket(("x", True, 7.0))] == pytest.approx(0.2)
-        assert chances[-1] == pytest.approx(0.1)  # one part is missing: no reading
+        assert chances[-1] == pytest.approx(0.1)  # a pair with a missing part has no reading
         assert chances.sum() == pytest.approx(1)
         sampled = people.sample(e, 4_000, np.random.default_rng(2))
         none = sum(e.bucket(reading) is None for reading in sampled)
@@ -92,14 +92,14 @@ class TestTable:
         ],
         ids=range(7),
     )
-    def test_malformed_one_is_one_line(self, tmp_path, text, reason):
+    def test_malformed_table_is_one_line(self, tmp_path, text, reason):
         with fails(reason, PopulationError):
             read(tmp_path, text)
 
-    def test_of_another_experiment_is_rejected(self, tmp_path):
+    def test_another_experiments_table_is_rejected(self, tmp_path):
         (tmp_path / "c.csv").write_text("version,crashed,delay\n1.2,no,1\n")
         people = pairs.read_counts(tmp_path / "c.csv", PARTS[:2])
-        with pytest.raises(PopulationError, match="e takes a pair or None"):
+        with pytest.raises(PopulationError, match="e must be a pair or None"):
             people.probabilities(experiment())
 
 
@@ -115,14 +115,14 @@ class TestParse:
 class TestSimulate:
     @pytest.mark.parametrize("faults", [None, Faults()], ids=["vectorised", "real clients"])
     def test_finds_the_truth_either_way(self, toml, tmp_path, faults):
-        """Each row of 20,000 or 600 reports is within 7 standard errors: it fails with chance 1e-11."""
+        """Each row of 20,000 or 600 reports is within 7 standard errors, which fails with chance 1e-11."""
         (tmp_path / "c.csv").write_text("version,crashed,count\n1.2,no,5\n1.2,yes,2\n1.3,no,3\n,yes,1\n")
         devices = 300 if faults else 10_000
-        found = simulate(
+        simulated = simulate(
             toml, devices=devices, population=f"file:{tmp_path / 'c.csv'}", faults=faults, seed=3
         )
-        assert found.reports == 2 * devices
-        for answer in found.pairs.summary():
+        assert simulated.reports == 2 * devices
+        for answer in simulated.pairs.summary():
             for row in answer.rows:
                 assert row.truth is not None
                 if abs(row.value) < 1.5:  # shares

@@ -23,11 +23,11 @@ from hushmote.simulator.simulate import simulate
     ids=["range", "labels", "quantile", "mean", "lifetime"],
 )
 def test_simulate_shows_the_planned_case(plan_request: PlanRequest):
-    made = answer(plan_request)
-    definition = parse(made.file(ExperimentInfo("a", None, "me", datetime.date(2027, 1, 1))))
-    shown = simulate(definition, seed=1)
-    assert shown.devices == plan_request.devices
-    assert shown.planned is not None
-    assert shown.planned.measured == pytest.approx(shown.planned.planned, rel=0.1)
+    plan = answer(plan_request)
+    definition = parse(plan.file(ExperimentInfo("a", None, "me", datetime.date(2027, 1, 1))))
+    simulated = simulate(definition, seed=1)
+    assert simulated.devices == plan_request.devices
+    assert simulated.planned is not None
+    assert simulated.planned.measured == pytest.approx(simulated.planned.planned, rel=0.1)
     if plan_request.lifetime is None:
-        assert shown.planned.planned == pytest.approx(made.error, rel=1e-3)
+        assert simulated.planned.planned == pytest.approx(plan.error, rel=1e-3)

@@ -1,6 +1,6 @@
 """Populations: distributions of readings and counts, columns of files, and errors.
 
-Chi-square tests compare with the quantile of 1e-12 over cells that expect over 500 readings.
+Chi-square statistics are compared with the 1e-12 quantile, over cells that each expect over 500 readings.
 """
 
 import numpy as np
@@ -37,7 +37,7 @@ SPECS = [
 
 
 def merged_chi_square(counts, expected):
-    """Return the statistic and its limit, over neighbouring cells merged until each expects over 500."""
+    """Return the statistic and its limit, with neighbouring cells merged until each expects over 500."""
     edges, total = [0], 0.0
     for i, value in enumerate(expected):
         total += value
@@ -96,8 +96,8 @@ class TestDistribution:
             assert [experiment.bucket(x) for x in readings] == list(range(experiment.domain))
 
     @given(st.integers(-60_000, 90_000), st.integers(-10, 10))
-    def test_constant_falls_into_one_bucket_of_the_board(self, wide, narrow):
-        """Also where bins are narrower than a thousandth."""
+    def test_constant_falls_into_the_boards_bucket(self, wide, narrow):
+        """This holds even for bins narrower than 0.001."""
         for experiment, milli in ((NUMBER, wide), (NARROW, narrow)):
             probabilities = population.constant(milli / 1000).probabilities(experiment)
             assert probabilities[experiment.bucket(milli / 1000)] == 1
@@ -118,7 +118,7 @@ def table(tmp_path):
 
 
 class TestColumn:
-    def test_of_numbers_keeps_blanks_as_no_reading(self, table):
+    def test_number_column_keeps_blanks_as_missing(self, table):
         people = population.read_csv(table, "temp")
         assert people.readings == (20.5, None, None, -30.0, 20.5)
         counts = people.counts(NUMBER)
@@ -140,25 +140,25 @@ class TestColumn:
 
 class TestErrors:
     @refusals(
-        ("gauss:1:2", r"no distribution is called 'gauss'; there are uniform, normal"),
-        ("", r"no distribution is called ''"),
-        ("normal:21", r"'normal:21' must read normal:mean:deviation"),
-        ("normal:21:3:4", r"must read normal:mean:deviation"),
-        ("normal:21:warm", r"'normal:21:warm' must read normal:mean:deviation, all numbers finite"),
-        ("normal:21:inf", r"all numbers finite"),
-        ("normal:nan:1", r"all numbers finite"),
+        ("gauss:1:2", r"unknown distribution 'gauss'; choose from uniform, normal"),
+        ("", r"unknown distribution ''"),
+        ("normal:21", r"'normal:21' must have the form normal:mean:deviation"),
+        ("normal:21:3:4", r"must have the form normal:mean:deviation"),
+        ("normal:21:warm", r"'normal:21:warm' must have the form normal:mean:deviation, with finite numbers"),
+        ("normal:21:inf", r"with finite numbers"),
+        ("normal:nan:1", r"with finite numbers"),
         ("normal:21:0", r"needs a deviation above 0"),
-        ("uniform:3", r"must read uniform, or uniform:low:high"),
-        ("uniform:", r"must read uniform, or uniform:low:high"),
+        ("uniform:3", r"must have the form uniform, or uniform:low:high"),
+        ("uniform:", r"must have the form uniform, or uniform:low:high"),
         ("uniform:5:5", r"needs low below high"),
         ("exponential:-1", r"needs a mean above 0"),
-        ("bimodal:1:2:3", "must read bimodal:mean:deviation:mean2:deviation2[:share]"),
+        ("bimodal:1:2:3", "must have the form bimodal:mean:deviation:mean2:deviation2[:share]"),
         ("bimodal:1:2:3:0", r"needs deviations above 0"),
         ("bimodal:1:2:3:4:5", r"share, the last number, must be from 0 to 1"),
         ("zipf:-1", r"exponent of 0 or more"),
         ("concentrated:1.5", r"share from 0 to 1"),
-        ("concentrated:0.5:1.5", r"index must be whole"),
-        ("weights:1", r"must read weights:w0:w1"),
+        ("concentrated:0.5:1.5", r"index must be a whole number"),
+        ("weights:1", r"must have the form weights:w0:w1"),
         ("weights:1:-1", r"0 or more, not all 0"),
         ("weights:0:0", r"0 or more, not all 0"),
         call=population.parse,
@@ -167,19 +167,19 @@ class TestErrors:
     def test_malformed_specification_is_one_line(self, refusal: Refusal):
         refusal.check()
 
-    def test_rejects_a_population_of_another_type(self):
+    def test_rejects_another_types_population(self):
         rng = np.random.default_rng(5)
-        with pytest.raises(PopulationError, match="normal is for number experiments; e is a choice"):
+        with pytest.raises(PopulationError, match="normal supports only number experiments; e is a choice"):
             population.parse("normal:1:1").sample(CHOICE, 1, rng)
-        with pytest.raises(PopulationError, match="normal is for number experiments; e is a bool"):
+        with pytest.raises(PopulationError, match="normal supports only number experiments; e is a bool"):
             population.parse("normal:1:1").probabilities(BOOL)
-        with pytest.raises(PopulationError, match="3 weights for an experiment with 4 indices"):
+        with pytest.raises(PopulationError, match="3 weights do not fit an experiment with 4 indices"):
             population.parse("weights:1:2:3").probabilities(CHOICE)
         with pytest.raises(PopulationError, match=r"index 9 must be in range\(4\)"):
             population.parse("concentrated:0.5:9").probabilities(CHOICE)
-        with pytest.raises(PopulationError, match="e takes a number or None"):
+        with pytest.raises(PopulationError, match="e must be a number or None"):
             population.Recorded(("warm",)).sample(NUMBER, 1, rng)
-        with pytest.raises(PopulationError, match="narrower than a thousandth"):
+        with pytest.raises(PopulationError, match=r"narrower than 0\.001"):
             population.parse("uniform").sample(NARROW, 1, rng)
 
     @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ class TestErrors:
                 "bool",
                 r"line 3: a is 'perhaps', not one of 1, true, yes, 0, false, no$",
             ),
-            (b"a\n\xff\n", "a", "number", r"t\.csv is not a CSV file in UTF-8"),
+            (b"a\n\xff\n", "a", "number", r"t\.csv is not a UTF-8 CSV file"),
             (b"a\n1\0\n2\n", "a", "number", r"t\.csv"),
         ],
     )

@@ -1,8 +1,8 @@
-"""Vectorised draws from exactly the channel of the shipped randomizer.
+"""Vectorised draws follow exactly the shipped randomizer's channel.
 
-Chi-square tests: the statistic is compared with the quantile of 1e-12, and every cell expects over 500
-reports, so that the chi-square law holds far out. Below 200 comparisons in all: by chance one of them fails
-with less than 1e-9. Generators are seeded: what passes once always passes.
+Chi-square statistics are compared with the 1e-12 quantile, and every cell expects over 500 reports because
+the chi-square distribution must hold far out in the tail. There are fewer than 200 comparisons, so the
+probability that any fails by chance is below 1e-9. Generators are seeded, so a passing test always passes.
 """
 
 import tracemalloc
@@ -53,14 +53,14 @@ def chi_square(counts: np.ndarray, expected: np.ndarray) -> tuple[float, float]:
 
 
 def channel(experiment: Experiment, index: int | None) -> np.ndarray:
-    """Exact probabilities of all codes, from every branch of the shipped randomizer, shape (code_count,)."""
+    """Return all codes' exact probabilities, from every branch of the shipped randomizer: (code_count,)."""
     exact = distribution(lambda rng: experiment.randomize(index, rng))
     assert sum(exact.values()) == 1
     return np.array([float(exact.get(code, 0)) for code in range(experiment.code_count)])
 
 
 class Truthful:
-    """Primitives that choose a given seed and tell the truth."""
+    """Primitives that draw a given seed and the truth."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -74,8 +74,8 @@ class Truthful:
 
 class TestCodes:
     @pytest.mark.parametrize("name", EXPERIMENTS)
-    def test_follow_the_exact_channel_of_their_index(self, name):
-        # Over all pairs of index and code; the number of reports of each index is given.
+    def test_follow_their_indexs_exact_channel(self, name):
+        # Compare all pairs of index and code; the number of reports with each index is fixed.
         experiment = EXPERIMENTS[name]
         rng = np.random.default_rng(4)
         n = 4 * N
@@ -84,26 +84,28 @@ class TestCodes:
         assert codes.shape == (n,)
         pairs = np.bincount((indices + 1) * experiment.code_count + codes, minlength=0)
         pairs = np.append(pairs, np.zeros((experiment.domain + 1) * experiment.code_count - len(pairs), int))
-        held = np.bincount(indices + 1)
+        index_counts = np.bincount(indices + 1)
         inputs = [None, *range(experiment.domain)]
-        expected = np.concatenate([m * channel(experiment, i) for m, i in zip(held, inputs, strict=True)])
+        expected = np.concatenate(
+            [m * channel(experiment, i) for m, i in zip(index_counts, inputs, strict=True)]
+        )
         statistic, limit = chi_square(pairs, expected)
         assert statistic < limit
 
-    def test_of_another_epsilon_or_index_differ(self):
-        # The statistic grows with N by over 350 for each 4 million: the test sees 2 % of epsilon.
-        held = np.zeros(27, int)
-        held[5] = 8 * N
-        counts = vectorised.histogram(EXPERIMENTS["olh"], held, np.random.default_rng(5))
-        wrong = channel(number(27, mechanism="olh", g=3, epsilon=1_020_000), 5)
-        for expected in (wrong, channel(EXPERIMENTS["olh"], 6)):
+    def test_differ_for_another_epsilon_or_index(self):
+        # The statistic grows by over 350 for every 4 million reports, so the test detects 2% of epsilon.
+        index_counts = np.zeros(27, int)
+        index_counts[5] = 8 * N
+        counts = vectorised.histogram(EXPERIMENTS["olh"], index_counts, np.random.default_rng(5))
+        other_channel = channel(number(27, mechanism="olh", g=3, epsilon=1_020_000), 5)
+        for expected in (other_channel, channel(EXPERIMENTS["olh"], 6)):
             statistic, limit = chi_square(counts, 8 * N * expected)
             assert statistic > limit
 
     @pytest.mark.parametrize(("bins", "g"), [(1024, 2), (1024, 3), (1024, 23), (65_536, 3), (60_000, 251)])
-    def test_of_large_hashes_equal_those_of_the_board(self, bins, g):
-        # The share of reports whose cell is the one that the board's code finds for the same seed is binomial
-        # with the truth's probability; a hash that differs anywhere gives less. 7 standard deviations: 3e-12.
+    def test_large_hashes_match_the_board(self, bins, g):
+        # The number of reports whose cell matches the board's hash for the same seed is binomial with the
+        # truth's probability; any different hash gives less. 7 standard deviations have probability 3e-12.
         experiment = number(bins, mechanism="olh", g=g, epsilon=6_000_000)
         level = experiment.levels[0]
         rng = np.random.default_rng(7)
@@ -121,24 +123,26 @@ class TestCodes:
 class TestHistogram:
     @pytest.mark.parametrize("name", ["olh", "hh, weights, incomplete"])
     def test_follows_the_exact_channel(self, name):
-        """Of one index, or of none; codes are drawn as below, whatever the mechanism."""
+        """Test one index and no reading; every mechanism draws codes in the same way."""
         experiment, rng = EXPERIMENTS[name], np.random.default_rng(2)
         for index in (0, experiment.domain // 2, experiment.domain - 1, None):
-            held = np.zeros(experiment.domain + 1, int)
-            held[-1 if index is None else index] = N
-            counts = vectorised.histogram(experiment, held[:-1], rng, no_reading=int(held[-1]))
+            index_counts = np.zeros(experiment.domain + 1, int)
+            index_counts[-1 if index is None else index] = N
+            counts = vectorised.histogram(
+                experiment, index_counts[:-1], rng, no_reading=int(index_counts[-1])
+            )
             statistic, limit = chi_square(counts, N * channel(experiment, index))
             assert statistic < limit
 
     def test_counts_every_report_once_in_any_chunks(self):
         few, many = (number(bins, mechanism="olh", g=3) for bins in (1024, 65_536))
         rng = np.random.default_rng(8)
-        held = rng.integers(0, 300, 1024)
-        held[17] = 100_000  # more than a chunk
-        held[900:950] = 0
-        counts = vectorised.histogram(few, held, rng, no_reading=70_001)
-        assert counts.sum() == held.sum() + 70_001
-        assert many.code_count > 500_000  # too many for a pass over all of them for each chunk
+        index_counts = rng.integers(0, 300, 1024)
+        index_counts[17] = 100_000  # more than a chunk
+        index_counts[900:950] = 0
+        counts = vectorised.histogram(few, index_counts, rng, no_reading=70_001)
+        assert counts.sum() == index_counts.sum() + 70_001
+        assert many.code_count > 500_000  # too many to go through all of them for each chunk
         counts = vectorised.histogram(many, np.full(65_536, 2), rng)
         assert counts.shape == (many.code_count,)
         assert counts.sum() == 2 * 65_536
@@ -147,14 +151,16 @@ class TestHistogram:
     def test_takes_memory_independent_of_reports(self):
         experiment = number(1024, mechanism="olh", g=3)
 
-        def peak_bytes(each: int) -> int:
+        def peak_bytes(count: int) -> int:
             tracemalloc.start()
-            vectorised.histogram(experiment, np.full(1024, each), np.random.default_rng(11), no_reading=each)
+            vectorised.histogram(
+                experiment, np.full(1024, count), np.random.default_rng(11), no_reading=count
+            )
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
             return peak
 
-        peak_bytes(100)  # tables are made once
+        peak_bytes(100)  # tables are built only once
         assert peak_bytes(8_000) < 1.2 * peak_bytes(500) < 16 << 20
 
 
@@ -180,10 +186,10 @@ class TestArguments:
         assert vectorised.codes(experiment, np.array([], int), rng).shape == (0,)
         assert vectorised.histogram(experiment, np.zeros(16, int), rng).sum() == 0
 
-    def test_no_reading_is_the_last_index_if_there_is_one(self):
+    def test_missing_reading_is_the_last_index_if_supported(self):
         exp = Experiment.parse(experiment_json(mechanism="grr", missing=1, epsilon=16_000_000))
         codes = vectorised.codes(exp, np.full(1000, vectorised.NO_READING), np.random.default_rng(1))
-        # At epsilon 16 a lie has a chance of 2e-7: 1,000 reports have 5 with one below 1e-19.
+        # At ε = 16 a lie has probability 2e-7; 5 lies in 1,000 reports have a probability below 1e-19.
         assert (codes == 2).sum() > 995
         counts = vectorised.histogram(exp, np.array([500, 0, 100]), np.random.default_rng(1), no_reading=400)
         assert counts[0] > 495

@@ -45,13 +45,13 @@ SUPPORT = Path(worker_parts.__file__).parent
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[Workers]:
-    """Two processes; a part may lose one of them, not two."""
+    """Provide two worker processes, of which a part of the work may kill at most one."""
     with config.set({"distributed.scheduler.allowed-failures": 1}), workers(2) as two:
         yield two
 
 
 def fleet(pool: Workers, advance: Callable[[float], object] = lambda more: None) -> list[object]:
-    """240 real clients, 6 parts, with all faults."""
+    """Simulate 240 real clients in 6 parts, with all faults."""
     faults = Faults(offline=0.2, duplicate=0.1, late=0.1, reboot=0.1)
     clients = RealClients(experiment_json(every=2), parse("weights:7:3"), faults, 3, repeatable=True)
     reporting, truth, codes = faithful_parts.run(clients, 240, 5, True, pool, advance, part_devices=40)
@@ -79,9 +79,9 @@ def check(pool: Workers) -> object:
 def children() -> list[psutil.Process]:
     """Return this process's worker processes."""
     ours = psutil.Process().children(recursive=True)
-    # process_iter() passes over one that ends meanwhile.
-    found = psutil.process_iter(["cmdline"])
-    return [p for p in found if p in ours and "spawn_main" in " ".join(p.info["cmdline"] or ())]
+    # process_iter() skips a process that ends in the meantime.
+    processes = psutil.process_iter(["cmdline"])
+    return [p for p in processes if p in ours and "spawn_main" in " ".join(p.info["cmdline"] or ())]
 
 
 class TestLostWorker:
@@ -96,24 +96,24 @@ class TestLostWorker:
                 killed.append(min(before))
                 os.kill(killed[0], signal.SIGKILL)
 
-        made = pool.map(worker_parts.product, range(30), 7, 0.1, advance=kill)
-        assert list(made) == [7 * part for part in range(30)]
+        results = pool.map(worker_parts.product, range(30), 7, 0.1, advance=kill)
+        assert list(results) == [7 * part for part in range(30)]
         assert killed
-        until(lambda: len({p.pid for p in children()} - before) == 1, "none came in its place")
+        until(lambda: len({p.pid for p in children()} - before) == 1, "a replacement worker")
         assert fleet(pool) == fleet(THIS_PROCESS)
 
     @pytest.mark.slow
     @pytest.mark.long
     def test_repeatedly_ended_by_one_part_is_one_line(self, pool: Workers):
         with pytest.raises(
-            WorkersError, match="one part of the work ended every worker that ran it: it needs"
+            WorkersError, match="one part of the work killed every worker that ran it: it needs"
         ):
             list(pool.map(worker_parts.deadly, range(6), 3))
         assert list(pool.map(worker_parts.deadly, range(6), 9)) == list(range(6))
 
     @pytest.mark.slow
     @pytest.mark.long
-    def test_raises_the_error_of_a_part(self, pool: Workers):
+    def test_raises_a_parts_error(self, pool: Workers):
         beyond = experiment_json(epsilon=5_000_000, budget={"rule": "sum", "cap": 5_000_000})
         clients = RealClients(beyond, parse("weights:7:3"), Faults(), 1, repeatable=True)
         with pytest.raises(ExperimentRefused, match="epsilon is above the policy's 4000000"):
@@ -160,8 +160,8 @@ class TestCluster:
     def test_is_one_process_without_dask(self, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setitem(sys.modules, "distributed", None)
         for alone in (workers(), workers(1), workers(cores=True)):
-            with alone as one:
-                assert [pid for pid, _ in one.map(worker_parts.surroundings, [1])] == [os.getpid()]
+            with alone as single:
+                assert [pid for pid, _ in single.map(worker_parts.surroundings, [1])] == [os.getpid()]
 
     @pytest.mark.slow
     @pytest.mark.long
@@ -175,19 +175,19 @@ class TestCluster:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # a terminal's Ctrl-C is for all of its processes
+            start_new_session=True,  # a terminal's Ctrl-C goes to its whole process group
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         ours = psutil.Process(run.pid)
         # Two workers and Python's resource tracker.
-        until(lambda: len(ours.children(recursive=True)) == 3, "no workers")
+        until(lambda: len(ours.children(recursive=True)) == 3, "the workers")
         begun = ours.children(recursive=True)
         os.killpg(run.pid, ending) if ending == signal.SIGINT else run.kill()
         error = run.communicate(timeout=WAIT_S)[1]
         if ending == signal.SIGINT:
             assert (run.returncode, error) == (130, "hushmote: stopped by Ctrl-C\n")
-        gone, alive = psutil.wait_procs(begun, timeout=WAIT_S)
-        assert (len(gone), alive) == (3, [])
+        ended, alive = psutil.wait_procs(begun, timeout=WAIT_S)
+        assert (len(ended), alive) == (3, [])
 
 
 # --- A scheduler elsewhere -----------------------------------------------------------------------------
@@ -195,11 +195,11 @@ class TestCluster:
 
 @contextlib.contextmanager
 def dask_process(*arguments: str, path: Path = SUPPORT) -> Iterator[subprocess.Popen[bytes]]:
-    """`dask scheduler` or `dask worker` as a process."""
+    """Run `dask scheduler` or `dask worker` as a process."""
     command = [sys.executable, "-m", f"distributed.cli.dask_{arguments[0]}", *arguments[1:], "--no-dashboard"]
     environment = os.environ | {"PYTHONPATH": str(path)}
     quiet = subprocess.DEVNULL
-    # Elsewhere than in a clone, which may have metadata of its own.
+    # Not in a clone, which may have its own metadata.
     with subprocess.Popen(command, stdout=quiet, stderr=quiet, env=environment, cwd=path) as process:
         try:
             yield process
@@ -209,11 +209,11 @@ def dask_process(*arguments: str, path: Path = SUPPORT) -> Iterator[subprocess.P
 
 @contextlib.contextmanager
 def connected(address: str) -> Iterator[Workers]:
-    """Provide the workers of a scheduler that is being started together with them."""
+    """Provide the workers of a scheduler while both are starting."""
     with contextlib.ExitStack() as stack:
         pools: list[Workers] = []
 
-        def there() -> bool:
+        def is_connected() -> bool:
             try:
                 pools.append(stack.enter_context(workers(address)))
             except WorkersError as e:
@@ -221,7 +221,7 @@ def connected(address: str) -> Iterator[Workers]:
                     raise
             return bool(pools)
 
-        until(there, "no scheduler with workers")
+        until(is_connected, "a scheduler with workers")
         yield pools[0]
 
 
@@ -234,31 +234,31 @@ class TestResults:
 
     @pytest.mark.slow
     @pytest.mark.long
-    def test_are_equal_in_a_pool_of_single_threads(self, pool: Workers):
-        """Least squares on two threads differ in the last digits, so these studies have a pool at least."""
+    def test_are_equal_in_a_single_threaded_pool(self, pool: Workers):
+        """Least squares on two threads differ in the last digits, so these studies need at least a pool."""
         wanted = [cell for cell in cells(QUICK, default_series, 1) if cell.cost < 1_000][:4]
         assert len(wanted) == 4
         for count in (1, 2):
             with workers(count, cores=True) as pool:
-                ran = [pickle.dumps(result) for result in pool.map(run_cell, wanted)]
+                results = [pickle.dumps(result) for result in pool.map(run_cell, wanted)]
                 (process, threads), *_ = pool.map(worker_parts.surroundings, [1, 2])
             assert (process != os.getpid(), threads) == (True, "1")
-            assert ran == [pickle.dumps(result) for result in pool.map(run_cell, wanted)]
+            assert results == [pickle.dumps(result) for result in pool.map(run_cell, wanted)]
 
     @pytest.mark.slow
     @pytest.mark.long
     def test_keep_order_and_count_progress_once(self, pool: Workers):
         for engine in (pool, THIS_PROCESS):
-            told: list[int] = []
-            made = engine.map(worker_parts.product, range(20), 3, advance=told.append)
-            assert list(made) == [3 * part for part in range(20)]
-            assert sorted(told) == list(range(20))
+            progress: list[int] = []
+            results = engine.map(worker_parts.product, range(20), 3, advance=progress.append)
+            assert list(results) == [3 * part for part in range(20)]
+            assert sorted(progress) == list(range(20))
         shares: list[float] = []
         fleet(pool, shares.append)
         assert sum(shares) == pytest.approx(1)
 
     @pytest.mark.slow
-    def test_are_equal_on_a_worker_of_a_scheduler(self):
+    def test_are_equal_on_a_schedulers_worker(self):
         port = free_port()
         address = f"tcp://127.0.0.1:{port}"
         worker = ("worker", address, "--host", "127.0.0.1", "--nthreads", "1", "--no-nanny")
@@ -275,7 +275,7 @@ class TestScheduler:
     def test_rejects_another_server_at_its_address(self):
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = server.getsockname()[1]
-            greeting = b'INFO {"server_id":"N"}\r\n'  # as a NATS server says
+            greeting = b'INFO {"server_id":"N"}\r\n'  # a NATS server's greeting
             Thread(target=lambda: server.accept()[0].sendall(greeting), daemon=True).start()
             with pytest.raises(WorkersError, match="is not a Dask scheduler"):
                 workers(f"tcp://127.0.0.1:{port}").__enter__()
@@ -302,7 +302,7 @@ class TestScheduler:
         ]
         worker = ("worker", address, "--host", "127.0.0.1", "--nthreads", "1")
         with dask_process("scheduler", "--host", "127.0.0.1", "--port", str(port)) as scheduler:
-            refused = r"the worker tcp://\S+ has hushmote 9\.9, not \S+: numbers would differ"
+            refused = r"the worker tcp://\S+ has hushmote 9\.9, not \S+; numbers would differ"
             with (
                 dask_process(*worker, "--no-nanny", path=tmp_path),
                 pytest.raises(WorkersError, match=refused),
@@ -331,17 +331,17 @@ class TestScheduler:
         here = {"packages": {"python": "3.11.7.final.0", "numpy": "2.4.6", "hushmote": "0.1.0"}}
 
         def checked(**changed: str | None) -> None:
-            there = {"packages": here["packages"] | changed}
-            dask_workers._check({"client": here, "scheduler": here, "workers": {"tcp://a:1": there}})
-            dask_workers._check({"client": here, "scheduler": there, "workers": {}})
+            remote = {"packages": here["packages"] | changed}
+            dask_workers._check({"client": here, "scheduler": here, "workers": {"tcp://a:1": remote}})
+            dask_workers._check({"client": here, "scheduler": remote, "workers": {}})
 
         checked()
         checked(python="3.11.9.final.0", numpy="2.4.7")
         for package, has, said in (
-            ("hushmote", None, "no hushmote: install hushmote 0.1.0 there"),
-            ("hushmote", "0.1.1", "hushmote 0.1.1, not 0.1.0: numbers would differ"),
-            ("python", "3.12.7.final.0", "python 3.12, not 3.11: numbers would differ"),
-            ("numpy", "2.3.6", "numpy 2.3, not 2.4: numbers would differ"),
+            ("hushmote", None, "no hushmote; install hushmote 0.1.0 there"),
+            ("hushmote", "0.1.1", "hushmote 0.1.1, not 0.1.0; numbers would differ"),
+            ("python", "3.12.7.final.0", "python 3.12, not 3.11; numbers would differ"),
+            ("numpy", "2.3.6", "numpy 2.3, not 2.4; numbers would differ"),
         ):
             with pytest.raises(WorkersError, match=re.escape(f"the worker tcp://a:1 has {said}")):
                 checked(**{package: has})

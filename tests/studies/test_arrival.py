@@ -1,4 +1,4 @@
-"""The simulation of boards that reconnect at once, compared with results worked by hand."""
+"""The simulation of boards that reconnect simultaneously, compared with results worked by hand."""
 
 from dataclasses import replace
 
@@ -9,18 +9,18 @@ from hushmote.device import reporter_base
 from hushmote.studies.arrival import numbers_of
 from hushmote.studies.power_cut import ArrivalError, Boards, Server, simulate, spread_for
 
-# A broker that takes 100 boards a second, and boards whose own times are next to nothing.
+# A broker that accepts 100 boards a second, and boards that take almost no time.
 SERVER = Server(0.002, 0.004, 0.001, 0.001, 0.002)
 QUICK = Boards(200, boot_s=(0.0, 0.0), crypto_s=0.0, round_trip_s=0.0)
 
 
 class TestSimulate:
-    def test_single_board_takes_its_own_time_and_the_broker_s(self):
+    def test_single_board_takes_its_own_and_the_brokers_time(self):
         board = Boards(1, boot_s=(5.0, 5.0), crypto_s=1.0, round_trip_s=0.1, spread_s=1)
         run = simulate(board, SERVER, 1)
-        # TCP and the first flight take 1.5 trips, four more answers one each, the last half a trip.
-        least = 5.0 + 1.0 + 0.010 + 0.1 * 6
-        assert least <= run.all_s <= least + 1.0
+        # TCP and the first flight take 1.5 round trips, four more responses one each, and the last a half.
+        min_s = 5.0 + 1.0 + 0.010 + 0.1 * 6
+        assert min_s <= run.all_s <= min_s + 1.0
         assert run.attempts.tolist() == [1]
         assert run.busy.sum() == pytest.approx(SERVER.board_s)
         assert run.wasted == pytest.approx(0, abs=1e-9)
@@ -32,7 +32,7 @@ class TestSimulate:
         assert run.wasted == pytest.approx(0, abs=1e-9)
 
     def test_simultaneous_boards_take_as_long_as_the_work(self):
-        # 200 boards come within 2 s, and there are 2 s of work: the queue is never empty for long.
+        # 200 boards arrive within 2 s and cause 2 s of work, so the queue is rarely empty.
         run = simulate(replace(QUICK, backoff_s=1), SERVER, 1)
         assert 2.0 <= run.all_s < 3.5
 
@@ -52,41 +52,41 @@ class TestSimulate:
     @pytest.mark.slow
     def test_backlog_rejects_boards_before_they_cost_anything(self):
         boards = replace(QUICK, count=1500, timeout_s=3)
-        turned_away = simulate(boards, replace(SERVER, backlog=20), 1)
-        let_in = simulate(boards, SERVER, 1)
-        assert turned_away.wasted < let_in.wasted / 2
+        rejected = simulate(boards, replace(SERVER, backlog=20), 1)
+        accepted = simulate(boards, SERVER, 1)
+        assert rejected.wasted < accepted.wasted / 2
 
-    def test_waits_are_those_of_the_reporter(self, monkeypatch: pytest.MonkeyPatch):
-        asked: list[int] = []
+    def test_waits_match_the_reporter(self, monkeypatch: pytest.MonkeyPatch):
+        calls: list[int] = []
 
-        def wait_ms(attempt: int, first_s: int, most_s: int, below: object) -> int:
-            asked.append(attempt)
-            assert (first_s, most_s) == (3, 40)
+        def wait_ms(attempt: int, first_s: int, max_s: int, below: object) -> int:
+            calls.append(attempt)
+            assert (first_s, max_s) == (3, 40)
             return 1_000
 
         monkeypatch.setattr(reporter_base, "_wait_ms", wait_ms)
         slow = Server(0.5, 0.5, 0.1, 0.1, 0.1)
         run = simulate(
-            replace(QUICK, count=20, backoff_s=3, backoff_max_s=40, timeout_s=4), slow, 1, most_s=60
+            replace(QUICK, count=20, backoff_s=3, backoff_max_s=40, timeout_s=4), slow, 1, max_s=60
         )
-        assert {0, 1} <= set(asked)
-        assert len(asked) >= run.attempts.sum() - 20
+        assert {0, 1} <= set(calls)
+        assert len(calls) >= run.attempts.sum() - 20
 
     def test_unconnected_board_has_infinite_time(self):
-        run = simulate(replace(QUICK, count=50), Server(10.0, 10.0, 0, 0, 0), 1, most_s=100)
+        run = simulate(replace(QUICK, count=50), Server(10.0, 10.0, 0, 0, 0), 1, max_s=100)
         assert np.isinf(run.all_s)
         assert numbers_of(run)["all_s"] is None
 
     def test_seed_repeats_arrivals_and_progress_adds_up(self):
-        told: list[float] = []
-        one = simulate(QUICK, SERVER, 7, advance=told.append)
-        two = simulate(QUICK, SERVER, 7)
-        np.testing.assert_array_equal(one.connected_s, two.connected_s)
-        assert sum(told) == pytest.approx(1)
+        progress: list[float] = []
+        result = simulate(QUICK, SERVER, 7, advance=progress.append)
+        second = simulate(QUICK, SERVER, 7)
+        np.testing.assert_array_equal(result.connected_s, second.connected_s)
+        assert sum(progress) == pytest.approx(1)
 
 
 class TestArguments:
-    @pytest.mark.parametrize(("boards", "most_s"), [(0, 60.0), (3_000_000, 60.0), (10, 0.0), (10, 1e6)])
-    def test_rejects_invalid_arrivals(self, boards: int, most_s: float):
+    @pytest.mark.parametrize(("boards", "max_s"), [(0, 60.0), (3_000_000, 60.0), (10, 0.0), (10, 1e6)])
+    def test_rejects_invalid_arrivals(self, boards: int, max_s: float):
         with pytest.raises(ArrivalError, match="an arrival"):
-            simulate(Boards(boards), SERVER, most_s=most_s)
+            simulate(Boards(boards), SERVER, max_s=max_s)

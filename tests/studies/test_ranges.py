@@ -1,4 +1,4 @@
-"""`hushmote study ranges --quick`: its numbers and its folder."""
+"""`hushmote study ranges --quick`: its numbers and its output folder."""
 
 import csv
 import json
@@ -37,13 +37,13 @@ from hushmote.studies.ranges_run import (
 )
 from hushmote.studies.structures import CentralFlat, LocalHierarchy
 
-# As QUICK, with fewer fits, ranges and fanouts: as many points of theory, and measured ones that vary more.
+# QUICK with fewer fits, ranges and fanouts: the same number of theory points, but noisier measurements.
 SHORT = replace(QUICK, fanouts=(2, 16), fits=6, local_fits=3, ranges=40)
 
 
 @dataclass
-class Ran:
-    """A study's design, its folder, its JSON, and its rows with numbers."""
+class StudyRun:
+    """A study's design, folder, JSON, and rows with numbers."""
 
     design: RangeDesign
     folder: Path
@@ -52,10 +52,10 @@ class Ran:
     flawed: list[dict[str, Any]]
 
     def curves(self) -> dict[tuple, list[dict[str, Any]]]:
-        found = defaultdict(list)
+        groups = defaultdict(list)
         for row in self.rows:
-            found[row["family"], row["fanout"], row["neighbours"], row["days"], row["length"]].append(row)
-        return found
+            groups[row["family"], row["fanout"], row["neighbours"], row["days"], row["length"]].append(row)
+        return groups
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -66,9 +66,9 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 def short(folder: Path) -> str:
     """Run a short study within this process; return its JSON."""
-    asked = catalogue.parameters("ranges", {"quick": True, "out": folder / "out"})
+    parameters = catalogue.parameters("ranges", {"quick": True, "out": folder / "out"})
     with mock.patch.object(ranges, "QUICK", SHORT):
-        return json.dumps(catalogue.run("ranges", asked, RunContext(7)).json)
+        return json.dumps(catalogue.run("ranges", parameters, RunContext(7)).json)
 
 
 def quick(folder: Path) -> str:
@@ -77,7 +77,7 @@ def quick(folder: Path) -> str:
 
 
 @pytest.fixture(scope="module", params=[short, pytest.param(quick, marks=pytest.mark.long)])
-def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+def study_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> StudyRun:
     study: Callable[[Path], str] = request.param
 
     def make(folder: Path) -> None:
@@ -87,26 +87,32 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     out = folder / "out"
     summary = json.loads((folder / "printed.json").read_text(encoding="utf-8"))
     design = SHORT if study is short else QUICK
-    return Ran(design, out, summary, read(out / "ranges.csv"), read(out / "flaws.csv"))
+    return StudyRun(design, out, summary, read(out / "ranges.csv"), read(out / "flaws.csv"))
 
 
 class TestFlaws:
-    def test_cause_each_surprise(self, ran: Ran):
+    def test_cause_each_surprise(self, study_run: StudyRun):
         def predicted(flaws, fanout, epsilon=1.0):
             rows = [
-                r for r in ran.flawed if (r["flaws"], r["fanout"], r["epsilon"]) == (flaws, fanout, epsilon)
+                r
+                for r in study_run.flawed
+                if (r["flaws"], r["fanout"], r["epsilon"]) == (flaws, fanout, epsilon)
             ]
             return {int(r["length"]): r["predicted"] for r in rows}
 
         flat = predicted("no hashing", 0)
-        assert max(flat, key=lambda r: flat[r]) == ran.design.flaw_days // 2, "without hashing, half is worst"
+        assert max(flat, key=lambda r: flat[r]) == study_run.design.flaw_days // 2, (
+            "without hashing, half is worst"
+        )
         assert flat[max(flat)] < 0.5 * max(flat.values())
 
         names = {name: str(flaws) for name, flaws in CASES.items()}
-        # By theory, with which every point agrees; a short study's measured exponents vary too much.
-        for kind in ("predicted_exponent", *(("exponent",) if ran.design is QUICK else ())):
+        # Use theory, with which every point agrees, because a short study's measured exponents vary too much.
+        for kind in ("predicted_exponent", *(("exponent",) if study_run.design is QUICK else ())):
             exponent = {
-                f["flaws"]: f[kind] for f in ran.summary["fits"] if f["fanout"] == 2 and f["days"] == 128
+                f["flaws"]: f[kind]
+                for f in study_run.summary["fits"]
+                if f["fanout"] == 2 and f["days"] == 128
             }
             assert exponent[names["no hashing"]] < exponent["correct"] - 0.2
             assert exponent[names["lie from all cells"]] > exponent["correct"] + 0.4
@@ -120,35 +126,37 @@ class TestFlaws:
         assert loss(names["no hashing"]) > loss(names["root level"]) > loss("correct") > 1
         assert loss(names["lie from all cells"]) == pytest.approx(loss("correct"), rel=0.05)
 
-        # None, never: beside a flat estimate that knows the total, sums of the fewest nodes win at no length
-        wins = {name: days or math.inf for name, days in ran.summary["hierarchy_wins_from"].items()}
+        # None means never: sums of the fewest nodes never beat a flat estimate that knows the total
+        wins = {name: days or math.inf for name, days in study_run.summary["hierarchy_wins_from"].items()}
         assert wins["all correct"] < wins["no consistency"]
         assert wins["no hashing, no consistency"] < wins["no consistency"]
         assert abs(wins["lie from all cells"] - wins["all correct"]) <= 3
         assert wins["thesis"] > 5
 
-    def test_are_labelled_with_their_true_epsilon(self, ran: Ran):
-        for row in ran.flawed:
+    def test_are_labelled_with_their_true_epsilon(self, study_run: StudyRun):
+        for row in study_run.flawed:
             lies = "lie from all cells" in row["flaws"]
             assert lies == ("not ε-LDP" in row["flaws"])
             assert lies == (row["true_epsilon"] > row["epsilon"] + 0.1)
-        assert all(row["true_epsilon"] == row["epsilon"] for row in ran.rows)
+        assert all(row["true_epsilon"] == row["epsilon"] for row in study_run.rows)
 
 
 class TestFolder:
-    def test_has_every_figure_and_table(self, ran: Ran):
+    def test_has_every_figure_and_table(self, study_run: StudyRun):
         tables = {"ranges.csv", "flaws.csv", "short.csv", "fits.csv", "agreement.csv", "tables.md"}
         tables |= {"length_fits.csv", "break_even.csv"}
-        assert {path.name for path in ran.folder.iterdir()} == tables | {f"{name}.png" for name in FIGURES}
+        assert {path.name for path in study_run.folder.iterdir()} == tables | {
+            f"{name}.png" for name in FIGURES
+        }
         assert len(FIGURES) == 12
         for name in FIGURES:
-            assert (ran.folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-        with open(ran.folder / "fits.csv", newline="", encoding="utf-8") as file:
-            assert len(list(csv.DictReader(file))) == len(ran.summary["fits"])
-        with open(ran.folder / "agreement.csv", newline="", encoding="utf-8") as file:
+            assert (study_run.folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        with open(study_run.folder / "fits.csv", newline="", encoding="utf-8") as file:
+            assert len(list(csv.DictReader(file))) == len(study_run.summary["fits"])
+        with open(study_run.folder / "agreement.csv", newline="", encoding="utf-8") as file:
             verdicts = [row["agrees"] for row in csv.DictReader(file)]
-        assert len(verdicts) == ran.summary["curves"]
-        assert verdicts.count("True") == ran.summary["curves_that_agree"]
+        assert len(verdicts) == study_run.summary["curves"]
+        assert verdicts.count("True") == study_run.summary["curves_that_agree"]
 
 
 class TestCell:
@@ -169,7 +177,7 @@ class TestCell:
 
 
 def run(texts: dict[str, Any], seed: int | None = None) -> StudyResult:
-    """Run the study within this process: the command starts a pool of processes first."""
+    """Run the study in this process, because the command first starts a process pool."""
     return catalogue.run("ranges", catalogue.parameters("ranges", texts), RunContext(seed))
 
 
@@ -209,10 +217,10 @@ class TestOwnData:
         texts: dict[str, Any] = {"input": "loans.csv", "time": "out", "by": "library", "only": "A"}
         dates = "2024-01-01:2024-01-31,2024-02-10:2024-02-10"
         monkeypatch.chdir(tmp_path)
-        shown = run(texts | {"range": [dates]}).json
-        assert [row["structure"] for row in shown["ranges"]] == list(FAMILIES) * 2
+        result = run(texts | {"range": [dates]}).json
+        assert [row["structure"] for row in result["ranges"]] == list(FAMILIES) * 2
         days = [(1 + i % 3, 1 + i % 28) for i in range(0, 20_000, 2)]
-        for row in shown["ranges"]:
+        for row in result["ranges"]:
             month = row["range"].startswith("2024-01")
             assert row["days"] == (31 if month else 1)
             assert row["truth"] == sum(day[0] == 1 if month else day == (2, 10) for day in days)
@@ -223,49 +231,49 @@ class TestOwnData:
         assert max(map(len, text.splitlines())) <= 80
         assert "2024-01-01 to 2024-01-31: 31 days," in text
         assert "2024-02-10 to 2024-02-10: 1 day," in text
-        first, again = (run(texts | {"range": [dates]}, seed=3) for _ in range(2))
-        assert first.json == again.json
+        first, repeated = (run(texts | {"range": [dates]}, seed=3) for _ in range(2))
+        assert first.json == repeated.json
         assert f"{first.json['ranges'][0]['answer']:,.1f}" in text
         assert not (tmp_path / "study").exists()
 
 
 class TestRun:
     @pytest.mark.slow
-    def test_agrees_with_theory_at_every_point(self, ran: Ran):
-        """Seeded; 6.5 deviations in any of 1,600 points are a false alarm below 1e-6 even unseeded."""
-        worst = max(abs(row["deviations"]) for row in ran.rows + ran.flawed)
+    def test_agrees_with_theory_at_every_point(self, study_run: StudyRun):
+        """Even without a seed, 6.5 deviations in any of 1,600 points have a false alarm below 1e-6."""
+        worst = max(abs(row["deviations"]) for row in study_run.rows + study_run.flawed)
         assert worst < 6.5
-        z = np.array([row["deviations"] for row in ran.rows + ran.flawed])
+        z = np.array([row["deviations"] for row in study_run.rows + study_run.flawed])
         assert abs(z.mean()) < 0.5
         assert 0.7 < z.std() < 1.3
-        assert ran.summary["points"] == len(z) == len(ran.rows) + len(ran.flawed)
+        assert study_run.summary["points"] == len(z) == len(study_run.rows) + len(study_run.flawed)
 
-    def test_covers_the_whole_design(self, ran: Ran):
-        design = ran.design
-        asked = {(n, e, r) for n in design.lengths for e in design.epsilons for r in design.lengths[n]}
+    def test_covers_the_whole_design(self, study_run: StudyRun):
+        design = study_run.design
+        parameters = {(n, e, r) for n in design.lengths for e in design.epsilons for r in design.lengths[n]}
         per_point = 4 + len(design.fanouts) + 2 + len(design.fanouts)
-        assert {(r["days"], r["epsilon"], r["length"]) for r in ran.rows} == asked
-        assert len(ran.rows) == len(asked) * per_point
-        assert {r["series"] for r in ran.rows} == {"flights", "synthetic"}
+        assert {(r["days"], r["epsilon"], r["length"]) for r in study_run.rows} == parameters
+        assert len(study_run.rows) == len(parameters) * per_point
+        assert {r["series"] for r in study_run.rows} == {"flights", "synthetic"}
 
-    def test_errors_fall_with_epsilon_and_grow_with_records(self, ran: Ran):
-        for key, rows in ran.curves().items():
+    def test_errors_fall_with_epsilon_and_grow_with_records(self, study_run: StudyRun):
+        for key, rows in study_run.curves().items():
             predicted = [r["predicted"] for r in sorted(rows, key=lambda r: r["epsilon"])]
             assert predicted == sorted(predicted, reverse=True), key
             measured = {r["epsilon"]: r["rmse"] for r in rows}
             assert measured[0.4] > 1.5 * measured[2.0], key
 
-    def test_central_flat_follows_its_formula(self, ran: Ran):
-        for row in ran.rows:
+    def test_central_flat_follows_its_formula(self, study_run: StudyRun):
+        for row in study_run.rows:
             if row["family"] == "central flat":
                 scale = 1 if row["neighbours"] == "added" else 2
                 formula = math.sqrt(row["length"] * noise_variance(scale, row["epsilon"]))
                 assert row["predicted"] == pytest.approx(formula, rel=1e-4)
 
-    def test_hierarchies_win_on_long_ranges(self, ran: Ran):
+    def test_hierarchies_win_on_long_ranges(self, study_run: StudyRun):
         def rmse(family, days, length):
             (row,) = [
-                r for r in ran.rows
+                r for r in study_run.rows
                 if (r["family"], r["days"], r["length"], r["fanout"]) == (family, days, length, 0)
                 and r["epsilon"] == 1.0 and r["neighbours"] == "replaced"
             ]  # fmt: skip
@@ -273,23 +281,23 @@ class TestRun:
 
         assert rmse("central hierarchy", 512, 220) < 0.7 * rmse("central flat", 512, 220)
         assert rmse("local hierarchy", 512, 220) < 0.5 * rmse("local flat", 512, 220)
-        assert min(row["measured"] for row in ran.summary["break_even"]) > 3, "flat wins for a few days"
+        assert min(row["measured"] for row in study_run.summary["break_even"]) > 3, "flat wins for a few days"
         assert rmse("local hierarchy", 512, 220) > 100 * rmse("central hierarchy", 512, 220)
 
-    def test_break_even_lengths_match_the_formulas(self, ran: Ran):
-        """The tables of the formula, and that consistency lets the hierarchy win long before it."""
+    def test_break_even_lengths_match_the_formulas(self, study_run: StudyRun):
+        """The formula's tables match, and consistency lets the hierarchy win long before them."""
         days = (256, 512, 1024, 2048)
         assert [formula_length(2, n) for n in days] == [256, 324, 400, 484]
         assert [formula_length(3, n) for n in days] == [216, 216, 294, 294]
         assert [formula_length(4, n) for n in days] == [128, 200, 200, 288]
-        rows = ran.summary["break_even"]
+        rows = study_run.summary["break_even"]
         assert [(row["fanout"], row["days"]) for row in rows] == [(2, 512), (3, 512), (4, 512)]
         for row in rows:
             assert row["consistent"] < row["summed"] < row["formula"]
             assert row["consistent"] / 2 <= row["measured"] <= 2 * row["consistent"]
 
-    def test_error_follows_the_law_of_its_length(self, ran: Ran):
-        fits = {(f["family"], f["neighbours"], f["days"]): f for f in ran.summary["length_fits"]}
+    def test_error_follows_its_lengths_law(self, study_run: StudyRun):
+        fits = {(f["family"], f["neighbours"], f["days"]): f for f in study_run.summary["length_fits"]}
         assert {family for family, _, _ in fits} == set(FAMILIES)
         for neighbours in ("added", "replaced"):
             flat = fits["central flat", neighbours, 512]

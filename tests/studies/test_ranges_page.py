@@ -1,7 +1,7 @@
-"""The tables and numbers of studies/README.md, computed again from some cells of the full run.
+"""The tables and numbers in studies/README.md, recomputed from some cells of the full run.
 
-A cell of a study has a seed of its own, so that a part of `hushmote study ranges --seed 1` is exactly that
-part of the whole.
+Each cell of a study has its own seed, so part of `hushmote study ranges --seed 1` equals that part of the
+full run.
 """
 
 import math
@@ -38,8 +38,8 @@ SEED = 1
 SIZES = tuple(FULL.lengths)
 
 
-class Ran:
-    """Points of the cells that the page's tables rest on: chosen fanouts at ε = 1, short ranges, 32 days."""
+class StudyRun:
+    """Points in the cells behind the page's tables: chosen fanouts at ε = 1, short ranges, and 32 days."""
 
     def __init__(self, folder: Path):
         with open(folder / "points.pickle", "rb") as file:
@@ -47,12 +47,12 @@ class Ran:
 
     @property
     def points(self) -> list[Point]:
-        """All of them, each once."""
+        """All points, without duplicates."""
         every = dict.fromkeys([*self.days_32, *self.chosen, *self.short])
         return sorted(every, key=lambda p: (p.family, p.neighbours, p.fanout))
 
     def of(self, family: str, neighbours: str, days: int) -> list[Point]:
-        """Points of one curve at ε = 1."""
+        """Return the points of one curve at ε = 1."""
         return select(self.chosen, family=family, neighbours=neighbours, days=days)
 
 
@@ -73,7 +73,7 @@ WANTED: tuple[Callable[[RangeCell], bool], ...] = (
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+def study_run(tmp_path_factory: pytest.TempPathFactory) -> StudyRun:
     def make(folder: Path) -> None:
         everything = cells(FULL, default_series, SEED)
         wanted = [cell for cell in everything if any(chosen(cell) for chosen in WANTED)]
@@ -85,38 +85,38 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
         ]
         (folder / "points.pickle").write_bytes(pickle.dumps(points))
 
-    return Ran(once(tmp_path_factory, "page of the study of ranges", make))
+    return StudyRun(once(tmp_path_factory, "page of the study of ranges", make))
 
 
-def held(table: TextTable) -> None:
+def assert_on_page(table: TextTable) -> None:
     text = tables.markdown(table)
     assert text in PAGE.read_text(encoding="utf-8"), f"the page should have:\n{text}"
 
 
-def said(*sentences: str) -> None:
+def assert_sentences(*sentences: str) -> None:
     page = " ".join(PAGE.read_text(encoding="utf-8").split())
     missing = [sentence for sentence in sentences if sentence not in page]
     assert not missing, "the page should say:\n" + "\n".join(missing)
 
 
-def test_tables_are_those_of_the_run(ran: Ran):
-    held(tables.results(ran.chosen, FULL.middle))
-    held(tables.lengths(findings.length_fits(ran.chosen, FULL.middle)))
+def test_tables_match_the_run(study_run: StudyRun):
+    assert_on_page(tables.results(study_run.chosen, FULL.middle))
+    assert_on_page(tables.lengths(findings.length_fits(study_run.chosen, FULL.middle)))
     series = [default_series(days) for days in SIZES if days >= FULL.even_days]
-    held(tables.break_even(findings.even_lengths(ran.short, series, FULL.middle)))
-    curves = findings.verdicts(ran.points, "correct")
-    held(tables.agreement(curves))
+    assert_on_page(tables.break_even(findings.even_lengths(study_run.short, series, FULL.middle)))
+    curves = findings.verdicts(study_run.points, "correct")
+    assert_on_page(tables.agreement(curves))
     assert all(verdict["agrees"] for verdict in curves)
-    said(f"{len(ran.points):,} points of {len(curves)} curves", "All curves agree.")
-    said(*error_sentences(ran))
+    assert_sentences(f"{len(study_run.points):,} points of {len(curves)} curves", "All curves agree.")
+    assert_sentences(*error_sentences(study_run))
 
 
 def test_flaws_and_sentences_match_theory():
-    held(tables.flaws(FULL, default_series(FULL.flaw_days)))
-    said(*theory_sentences())
+    assert_on_page(tables.flaws(FULL, default_series(FULL.flaw_days)))
+    assert_sentences(*theory_sentences())
 
 
-def error_sentences(ran: Ran) -> list[str]:
+def error_sentences(study_run: StudyRun) -> list[str]:
     """Return the page's sentences on flat against hierarchy, and on local against central, at ε = 1."""
     sentences = []
     for side, neighbours in (("Central (added)", "added"), ("Local", "replaced")):
@@ -125,8 +125,8 @@ def error_sentences(ran: Ran) -> list[str]:
             tree.rmse / flat.rmse
             for days in SIZES
             for tree, flat in zip(
-                ran.of(f"{name} hierarchy", neighbours, days),
-                ran.of(f"{name} flat", neighbours, days),
+                study_run.of(f"{name} hierarchy", neighbours, days),
+                study_run.of(f"{name} flat", neighbours, days),
                 strict=True,
             )
         ]
@@ -136,9 +136,9 @@ def error_sentences(ran: Ran) -> list[str]:
     prices = []
     for days in SIZES:
         local, central = (
-            measured_rms(ran.of(f"{side} hierarchy", "replaced", days)) for side in ("local", "central")
+            measured_rms(study_run.of(f"{side} hierarchy", "replaced", days)) for side in ("local", "central")
         )
-        prices.append((ran.of("local hierarchy", "replaced", days)[0].records, local / central))
+        prices.append((study_run.of("local hierarchy", "replaced", days)[0].records, local / central))
     (few, first), (many, last) = prices[0], prices[-1]
     shares = [price / math.sqrt(records) for records, price in prices]
     sentences.append(f"{first:.0f} times the error for {few:,} records, {last:.0f} times for {many:,}")
@@ -147,7 +147,7 @@ def error_sentences(ran: Ran) -> list[str]:
 
 
 def theory(structure: Structure, epsilon: float, length: int) -> float:
-    """RMSE by theory of ranges of one length."""
+    """Return the theoretical RMSE of ranges of one length."""
     return predicted(structure, default_series(FULL.flaw_days), epsilon, length, FULL.ranges)
 
 

@@ -1,4 +1,4 @@
-"""The reconstruction study: theory compared with its runs, and its page with its command."""
+"""The reconstruction study: its runs match theory, and its page matches its command."""
 
 import json
 import math
@@ -28,8 +28,8 @@ from hushmote.studies.reconstruction import (
 )
 from hushmote.studies.structures import CentralHierarchy
 
-EPSILON = 0.2  # the command's own
-FEW = (64, 1024)  # questions that are solved, where not their number is what is looked at
+EPSILON = 0.2  # the command's default
+QUESTION_COUNTS = (64, 1024)  # numbers of questions, for tests in which the number does not matter
 ALLOWED = math.exp(EPSILON) / (1 + math.exp(EPSILON))
 PAGE = Path(__file__).parents[2] / "studies" / "README.md"
 
@@ -47,8 +47,8 @@ class Line(NamedTuple):
     predicted: float
 
 
-class Ran:
-    """What the page's command printed, and the lines of its two tables."""
+class StudyRun:
+    """The output of the page's command, and the lines of its two tables."""
 
     def __init__(self, folder: Path):
         self.text = (folder / "printed.txt").read_text(encoding="utf-8")
@@ -63,38 +63,38 @@ class Ran:
         return [Line(row[1], int(n), *rest) for row, (n, *rest) in zip(rows, numbers, strict=True)]
 
     def of(self, attack: Attack, days: bool = False) -> list[Line]:
-        """Return the lines of one attack."""
+        """Return an attack's lines."""
         return [line for line in (self.days if days else self.records) if line.words == attack_label(attack)]
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+def study_run(tmp_path_factory: pytest.TempPathFactory) -> StudyRun:
     def make(folder: Path) -> None:
         command = ("study", "reconstruction", "--seed", "1", "--workers", "1", "--plot", "reconstruction.png")
         (folder / "printed.txt").write_text(hushmote(*command, cwd=folder), encoding="utf-8")
 
-    return Ran(once(tmp_path_factory, "reconstruction", make))
+    return StudyRun(once(tmp_path_factory, "reconstruction", make))
 
 
 class TestPage:
-    def test_has_the_output_of_its_command(self, ran: Ran):
-        shown = [line.rstrip() for line in ran.text.splitlines() if not line.startswith("written: ")]
-        assert "\n".join(shown).rstrip() in PAGE.read_text(encoding="utf-8"), ran.text
-        assert max(map(len, shown)) <= 80
-        assert ran.picture.read_bytes().startswith(b"\x89PNG")
+    def test_has_its_commands_output(self, study_run: StudyRun):
+        lines = [line.rstrip() for line in study_run.text.splitlines() if not line.startswith("written: ")]
+        assert "\n".join(lines).rstrip() in PAGE.read_text(encoding="utf-8"), study_run.text
+        assert max(map(len, lines)) <= 80
+        assert study_run.picture.read_bytes().startswith(b"\x89PNG")
 
-    def test_sentences_have_the_numbers_of_the_tables(self, ran: Ran):
+    def test_sentences_match_the_tables(self, study_run: StudyRun):
         page = " ".join(PAGE.read_text(encoding="utf-8").split())
-        subsets = {line.questions: line.measured for line in ran.of("subsets")}
+        subsets = {line.questions: line.measured for line in study_run.of("subsets")}
         assert subsets[8192] == 100.0
         for sentence in (
-            f"the attacker has {subsets[4096]:.1f}% of the records right, after 8,192 all",
-            f"the first 256, and {ran.of('kept')[0].measured:.1f}% of the records.",
-            f"cannot be asked again: {ran.of('boards')[0].measured:.1f}%.",
-            f"ranges begin at {ran.of('ranges')[0].measured:.1f}%.",
-            f"errs by {ran.of('kept', days=True)[0].measured:.1f} records",
-            f"and boards by {ran.of('boards', days=True)[0].measured:,.0f},",
-            f"errs by {ran.of('repeat', days=True)[0].measured:.1f} at the first question",
+            f"the attacker has {subsets[4096]:.1f}% of the records right; after 8,192, all",
+            f"the first 256, and {study_run.of('kept')[0].measured:.1f}% of the records.",
+            f"cannot be asked again: {study_run.of('boards')[0].measured:.1f}%.",
+            f"ranges begin at {study_run.of('ranges')[0].measured:.1f}%.",
+            f"errs by {study_run.of('kept', days=True)[0].measured:.1f} records",
+            f"and boards by {study_run.of('boards', days=True)[0].measured:,.0f},",
+            f"errs by {study_run.of('repeat', days=True)[0].measured:.1f} at the first question",
             f"e^ε / (1 + e^ε) = {100 * ALLOWED:.1f}%",
             f"{flights().cut(128).counts.mean():.0f} a day on average",
         ):
@@ -102,34 +102,34 @@ class TestPage:
 
 
 class TestAttacks:
-    def test_match_theory(self, ran: Ran):
-        """10 runs; every line is off with a chance below 10^-11, and there are 40.
+    def test_match_theory(self, study_run: StudyRun):
+        """In 10 runs, each of the 40 lines is off with probability below 10^-11.
 
         A share of 256 records has a standard deviation of at most 4 points in one run, even if its records
         depend on one another: 1.3 points in ten runs, and 9 points are 7 of them. The root of a mean of
         1,280 squares of nearly normal errors has a relative deviation of 0.02; of 128 in ten runs that depend
         on one another in pairs, 0.03: 25% are more than 8.
         """
-        assert (len(ran.records), len(ran.days)) == (26, 14)
-        for line in ran.records:
+        assert (len(study_run.records), len(study_run.days)) == (26, 14)
+        for line in study_run.records:
             assert abs(line.measured - line.predicted) < 9, line
-        for line in ran.days:
+        for line in study_run.days:
             assert abs(line.measured - line.predicted) < 0.25 * line.predicted, line
 
-    def test_fresh_noise_reveals_everything_and_kept_noise_nothing(self, ran: Ran):
-        assert ran.of("subsets")[-1].measured > 99
-        assert ran.of("repeat")[-1].measured > 97
-        (kept,), (boards,) = ran.of("kept"), ran.of("boards")
+    def test_fresh_noise_reveals_everything_and_kept_noise_nothing(self, study_run: StudyRun):
+        assert study_run.of("subsets")[-1].measured > 99
+        assert study_run.of("repeat")[-1].measured > 97
+        (kept,), (boards,) = study_run.of("kept"), study_run.of("boards")
         assert kept.predicted < 100 * ALLOWED
         assert boards.predicted == pytest.approx(100 * ALLOWED, abs=0.1)
         assert kept.spent == boards.spent == 0.2
         for attack in ("repeat", "ranges", "subsets"):
-            lines = ran.of(attack)
+            lines = study_run.of(attack)
             assert [line.spent for line in lines] == pytest.approx([0.2 * line.questions for line in lines])
             assert [line.predicted for line in lines] == sorted(line.predicted for line in lines)
 
-    def test_many_random_sets_follow_the_closed_form(self, ran: Ran):
-        many = [line for line in ran.of("subsets") if line.questions >= 8 * RECORDS]
+    def test_many_random_sets_follow_the_closed_form(self, study_run: StudyRun):
+        many = [line for line in study_run.of("subsets") if line.questions >= 8 * RECORDS]
         assert len(many) == 4
         for line in many:
             closed = ndtr(math.sqrt((line.questions - RECORDS) / noise_variance(1, EPSILON)) / 4)
@@ -137,30 +137,30 @@ class TestAttacks:
 
 
 class TestChance:
-    def test_of_repeated_answers_is_that_of_their_noise(self):
-        """200,000 means of 5 numbers: 0.008 is more than 7 standard deviations, by chance once in 10^12.
+    def test_repeated_answers_error_is_their_noise(self):
+        """For 200,000 means of 5 numbers, 0.008 is over 7 standard deviations, with probability 10^-12.
 
         A mean of 5 whole numbers is never 1/2; one of 4 may be, and counts half.
         """
         noise = SeededNoise(np.random.default_rng(3))
         for times in (4, 5):
             sums = noise.draw(200_000 * times, 1, 0.7).reshape(-1, times).sum(axis=1)
-            right = np.mean(sums < times / 2) + np.mean(sums == times / 2) / 2
-            assert averaged_right(0.7, times) == pytest.approx(right, abs=0.008)
+            correct = np.mean(sums < times / 2) + np.mean(sums == times / 2) / 2
+            assert averaged_right(0.7, times) == pytest.approx(correct, abs=0.008)
         assert averaged_right(0.2, 1) == pytest.approx(math.exp(0.2) / (1 + math.exp(0.2)), rel=1e-9)
         assert averaged_right(0.2, 1024) == pytest.approx(
             ndtr(32 / 2 / math.sqrt(noise_variance(1, 0.2))), abs=1e-3
         )
 
     @pytest.mark.parametrize("epsilon", [0.5, 4.0])
-    def test_under_kept_noise_is_that_of_the_tree(self, epsilon: float):
-        """Guess 400 fits of 64 records, at worst as dependent as 6,400 guesses; 0.045 is 7 deviations."""
+    def test_kept_noise_gives_the_trees_error(self, epsilon: float):
+        """Guess 400 fits of 64 records, worth at least 6,400 independent guesses; 0.045 is 7 deviations."""
         structure, bits = CentralHierarchy(4), column(64)
         source = seeded_source(5)
         at = np.arange(64)
         fits = [structure.fit(bits, epsilon, source).answer(at, at + 1) for _ in range(400)]
-        right = np.mean((np.array(fits) > 0.5) == (bits == 1))
-        assert kept_right(structure, 64, epsilon) == pytest.approx(right, abs=0.045)
+        correct = np.mean((np.array(fits) > 0.5) == (bits == 1))
+        assert kept_right(structure, 64, epsilon) == pytest.approx(correct, abs=0.045)
 
 
 class TestColumn:
@@ -172,10 +172,10 @@ class TestColumn:
 
 class TestStudy:
     @pytest.mark.slow
-    @mock.patch.object(reconstruction, "SOLVED", FEW)
+    @mock.patch.object(reconstruction, "SOLVED", QUESTION_COUNTS)
     def test_repeats_with_a_seed_and_limits_epsilon(self, tmp_path: Path):
-        once, again, other = (study(0.5, RunContext(seed), runs=2) for seed in (2, 2, 3))
-        assert once == again != other
+        once, repeated, other = (study(0.5, RunContext(seed), runs=2) for seed in (2, 2, 3))
+        assert once == repeated != other
         with pytest.raises(StudyError):
             study(0.0, RunContext(1))
         text = hushmote("study", "reconstruction", "--epsilon=99", cwd=tmp_path, expect=1)
@@ -183,21 +183,21 @@ class TestStudy:
 
     @pytest.mark.long
     def test_unseeded_noise_is_from_opendp_and_follows_theory(self):
-        """Two runs: 18 points are at least 6 standard deviations (4 points / √2) of a share, as above."""
-        made = study(EPSILON, RunContext(), runs=2)
-        for row in made:
+        """In two runs, 18 points are at least 6 standard deviations (4 points / √2) of a share, as above."""
+        result = study(EPSILON, RunContext(), runs=2)
+        for row in result:
             if row["target"] == "records":
                 assert abs(row["measured"] - row["predicted"]) < 0.18, row
-        assert made != study(EPSILON, RunContext(1), runs=2)
+        assert result != study(EPSILON, RunContext(1), runs=2)
 
     @pytest.mark.slow
-    @mock.patch.object(reconstruction, "SOLVED", FEW)
+    @mock.patch.object(reconstruction, "SOLVED", QUESTION_COUNTS)
     @mock.patch.object(reconstruction, "RUNS", 2)
     def test_json_has_every_line_and_the_allowed_share(self):
-        asked = catalogue.parameters("reconstruction", {})
-        shown = json.loads(json.dumps(catalogue.run("reconstruction", asked, RunContext(1)).json))
-        assert shown["allowed_share"] == pytest.approx(ALLOWED)
-        assert {(o["target"], o["attack"]) for o in shown["outcomes"]} == {
+        parameters = catalogue.parameters("reconstruction", {})
+        result = json.loads(json.dumps(catalogue.run("reconstruction", parameters, RunContext(1)).json))
+        assert result["allowed_share"] == pytest.approx(ALLOWED)
+        assert {(o["target"], o["attack"]) for o in result["outcomes"]} == {
             *(("records", attack) for attack in ("repeat", "ranges", "subsets", "kept", "boards")),
             *(("days", attack) for attack in ("repeat", "ranges", "kept", "boards")),
         }

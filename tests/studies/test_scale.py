@@ -1,4 +1,4 @@
-"""The model of what a fleet needs: constants, predictions, pages and commands."""
+"""The model of a fleet's needs: constants, predictions, pages and commands."""
 
 import json
 import re
@@ -19,11 +19,11 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import scale as benchmark  # noqa: E402  # pyright: ignore[reportMissingImports]
 
 WEEK = 7 * scale.DAY_S
-EIGHT = 5 * scale.YEAR_S / 8  # from one report to the next of a board that makes 8 in 5 years
+EIGHT = 5 * scale.YEAR_S / 8  # the interval between reports of a board that makes 8 in 5 years
 
 
 class TestConstants:
-    def test_are_those_of_the_results(self):
+    def test_match_the_results(self):
         assert (ROOT / "studies/scale.csv").read_text() == benchmark.text()
         for constant in scale.constants().values():
             assert (ROOT / constant.source).exists()
@@ -35,7 +35,7 @@ class TestConstants:
 
 
 class TestPages:
-    def test_have_the_tables_of_the_model(self):
+    def test_have_the_models_tables(self):
         pages = [path.read_text() for path in benchmark.PAGES]
         assert pages == [benchmark.page(page) for page in pages]
         assert sum(page.count(": made by benchmarks/scale.py") for page in pages) == len(benchmark.TABLES)
@@ -48,31 +48,33 @@ class TestSetup:
         huge = smallest(Fleet(10**9, EIGHT, stays=True))
         assert huge.setup is CLUSTER
         assert huge.regions > 1
-        each = needs(Fleet(10**9 // huge.regions, EIGHT, stays=True), CLUSTER)
-        assert each.first.load <= 1.01
+        region = needs(Fleet(10**9 // huge.regions, EIGHT, stays=True), CLUSTER)
+        assert region.first.load <= 1.01
         assert huge.brokers >= 3 * huge.regions
 
     def test_is_limited_by_its_most_loaded_part(self):
-        found = needs(Fleet(10**7, EIGHT, stays=True), GROUP)
-        assert [limit.load for limit in found.limits] == sorted((x.load for x in found.limits), reverse=True)
-        assert found.first.what.startswith("mosquitto")
+        needed = needs(Fleet(10**7, EIGHT, stays=True), GROUP)
+        assert [limit.load for limit in needed.limits] == sorted(
+            (x.load for x in needed.limits), reverse=True
+        )
+        assert needed.first.what.startswith("mosquitto")
         small = needs(Fleet(10**7, EIGHT, stays=True), GROUP, Machine(memory_gib=1))
         assert small.first.what == "mosquitto's memory"
 
     @pytest.mark.parametrize("setup", scale.SETUPS, ids=lambda setup: setup.name)
     @pytest.mark.parametrize("stays", [False, True], ids=["sleeps", "stays"])
-    def test_is_sufficient_for_one_board_fewer_than_breaks_it(self, setup: scale.Setup, stays: bool):
+    def test_setup_lasts_until_its_breaking_point(self, setup: scale.Setup, stays: bool):
         fleet = Fleet(7, WEEK, stays=stays)
-        found = scale.breaks_at(fleet, setup)
-        assert found is not None
-        assert needs(replace(fleet, boards=found[0]), setup).regions == 2
-        assert needs(replace(fleet, boards=found[0] - 1), setup).regions == 1
+        needed = scale.breaks_at(fleet, setup)
+        assert needed is not None
+        assert needs(replace(fleet, boards=needed[0]), setup).regions == 2
+        assert needs(replace(fleet, boards=needed[0] - 1), setup).regions == 1
 
 
 class TestNeeds:
     def test_double_with_the_number_of_boards(self):
         for setup in scale.SETUPS:
-            one, two = needs(Fleet(10**6, WEEK), setup), needs(Fleet(2 * 10**6, WEEK), setup)
+            single, two = needs(Fleet(10**6, WEEK), setup), needs(Fleet(2 * 10**6, WEEK), setup)
             for name in (
                 "reports_per_s",
                 "standing",
@@ -81,7 +83,7 @@ class TestNeeds:
                 "broker_gib",
                 "network_mbit",
             ):
-                assert getattr(two, name) == pytest.approx(2 * getattr(one, name))
+                assert getattr(two, name) == pytest.approx(2 * getattr(single, name))
 
     def test_are_smaller_for_boards_that_sleep(self):
         for boards in (10**6, 10**8, 10**9):
@@ -105,39 +107,41 @@ class TestNeeds:
             needs(fleet, ONE)
 
     def test_include_the_list_of_all_boards_on_every_server(self):
-        found = needs(Fleet(10**6, EIGHT, stays=True), CLUSTER)
-        of = scale.constants()
-        each = of["nats 3 retained"].value / 3 + of["nats listed"].value
-        assert found.every_gib * scale.GIB == pytest.approx(10**6 * each)
-        assert found.broker_gib == pytest.approx(found.divided_gib + found.brokers * found.every_gib)
+        needed = needs(Fleet(10**6, EIGHT, stays=True), CLUSTER)
+        constants = scale.constants()
+        region = constants["nats 3 retained"].value / 3 + constants["nats listed"].value
+        assert needed.every_gib * scale.GIB == pytest.approx(10**6 * region)
+        assert needed.broker_gib == pytest.approx(needed.divided_gib + needed.brokers * needed.every_gib)
 
 
 class TestCommand:
     def test_recommends_a_setup(self):
-        done = CliRunner().invoke(app, ["study", "scale", "--boards=2000000", "--every=1w", "--json"])
-        assert done.exit_code == 0, done.output
-        said = json.loads(done.stdout)
-        assert said["chosen"] == smallest(Fleet(2_000_000, WEEK)).setup.name
-        assert [row["setup"] for row in said["setups"]] == [setup.name for setup in scale.SETUPS]
-        done = CliRunner().invoke(app, ["study", "scale", "--boards=2000000", "--every=1w"])
-        assert re.search(r"^take, by size alone: ", done.stdout, re.MULTILINE)
-        assert max(map(len, done.stdout.splitlines())) <= 110
+        invoked = CliRunner().invoke(app, ["study", "scale", "--boards=2000000", "--every=1w", "--json"])
+        assert invoked.exit_code == 0, invoked.output
+        result = json.loads(invoked.stdout)
+        assert result["chosen"] == smallest(Fleet(2_000_000, WEEK)).setup.name
+        assert [row["setup"] for row in result["setups"]] == [setup.name for setup in scale.SETUPS]
+        invoked = CliRunner().invoke(app, ["study", "scale", "--boards=2000000", "--every=1w"])
+        assert re.search(r"^take, by size alone: ", invoked.stdout, re.MULTILINE)
+        assert max(map(len, invoked.stdout.splitlines())) <= 110
 
     @pytest.mark.parametrize("boards", ["1", "50000", "1000000000"])
     @pytest.mark.parametrize("way", [["--stay"], []], ids=["stays", "sleeps"])
     def test_table_is_readable_and_has_80_columns(self, boards: str, way: list[str]):
-        done = CliRunner().invoke(app, ["study", "scale", f"--boards={boards}", *way], env={"COLUMNS": "80"})
-        table, _, said = done.stdout.partition("\n\n")
+        invoked = CliRunner().invoke(
+            app, ["study", "scale", f"--boards={boards}", *way], env={"COLUMNS": "80"}
+        )
+        table, _, result = invoked.stdout.partition("\n\n")
         assert max(map(len, table.splitlines())) <= 80
         assert not re.search(r"e-\d|0\.00\d", table)
-        assert "breaks first: " in said
+        assert "breaks first: " in result
 
     @pytest.mark.slow
     def test_simulates_with_and_without_a_spread(self, tmp_path):
         picture = tmp_path / "arrival.png"
         arguments = ["study", "arrival", "--boards=500", "--seed", "1", "--output", str(picture), "--json"]
-        done = CliRunner().invoke(app, arguments)
-        assert done.exit_code == 0, done.output
-        said = json.loads(done.stdout)
-        assert [row["spread_s"] for row in said["ways"]] == [None, said["enough_s"]]
+        invoked = CliRunner().invoke(app, arguments)
+        assert invoked.exit_code == 0, invoked.output
+        result = json.loads(invoked.stdout)
+        assert [row["spread_s"] for row in result["ways"]] == [None, result["enough_s"]]
         assert picture.stat().st_size > 10_000

@@ -1,4 +1,4 @@
-"""The four structures and the flawed one: privacy by sensitivity, least squares and laws of their errors."""
+"""The four structures and a flawed one: privacy by sensitivity, least squares, and error distributions."""
 
 import itertools
 import math
@@ -46,19 +46,19 @@ LO, HI = np.array(list(itertools.combinations(range(len(COUNTS) + 1), 2))).T
 
 
 def label(structure: Structure) -> str:
-    """Write a neighbour relation as its name."""
+    """Return a structure's label, with the neighbour relation by name."""
     return re.sub(r"<\w+\.(\w+): .*?>", r"\1", str(structure))
 
 
-class Chosen:
-    """Noise that a test chooses, and what was asked of it."""
+class ChosenNoise:
+    """Noise that a test chooses, with a record of the requests."""
 
     def __init__(self, noise=None):
         self.noise = noise
-        self.asked = []
+        self.requests = []
 
     def draw(self, n, sensitivity, epsilon):
-        self.asked.append((n, sensitivity, epsilon))
+        self.requests.append((n, sensitivity, epsilon))
         return np.zeros(n, np.int64) if self.noise is None else self.noise
 
     def source(self):
@@ -81,12 +81,12 @@ class TestCentralHierarchy:
         )
         design[0] = 1
         best = np.linalg.lstsq(design, design @ counts + noise, rcond=None)[0]
-        found = structure.fit(counts, 1.0, Chosen(noise).source())
+        fitted = structure.fit(counts, 1.0, ChosenNoise(noise).source())
         at = np.arange(domain)
-        assert found.answer(at, at + 1) == pytest.approx(best)
+        assert fitted.answer(at, at + 1) == pytest.approx(best)
 
     def test_best_fanout_has_the_least_mean_variance(self):
-        """Against the exact laws of all ranges, all fanouts up to flat."""
+        """Compare with the exact distributions of all ranges, for all fanouts up to flat."""
         for neighbours in NeighbourRelation:
             means = {b: CentralHierarchy(b, neighbours).law(COUNTS, 0.01, LO, HI).mse for b in range(2, 14)}
             assert best_fanout(13, neighbours is NeighbourRelation.replaced) == min(
@@ -100,17 +100,17 @@ class TestNoise:
     )
     @pytest.mark.parametrize(("sensitivity", "epsilon"), [(1, 1.0), (6, 1.4)])
     def test_follows_the_discrete_laplace_law(self, noise, sensitivity, epsilon):
-        """Test 20,000 draws by chi-square, classes of 50 or more (false alarm 1e-10; OpenDP has no seed)."""
-        drawn = noise.draw(20_000, sensitivity, epsilon)
+        """Test 20,000 draws by chi-square, in classes of 50+ (false alarm 1e-10; OpenDP is unseeded)."""
+        samples = noise.draw(20_000, sensitivity, epsilon)
         a = math.exp(-epsilon / sensitivity)
         k = np.arange(-200, 201)
         law = (1 - a) / (1 + a) * a ** np.abs(k)
         assert (law @ k**2) == pytest.approx(noise_variance(sensitivity, epsilon))
-        kept = law * len(drawn) > 50
-        classes = np.append(law[kept], 1 - law[kept].sum())
-        found = np.array([np.sum(drawn == v) for v in k[kept]])
-        found = np.append(found, len(drawn) - found.sum())
-        assert stats.chisquare(found, classes * len(drawn)).pvalue > 1e-10
+        is_frequent = law * len(samples) > 50
+        classes = np.append(law[is_frequent], 1 - law[is_frequent].sum())
+        fitted = np.array([np.sum(samples == v) for v in k[is_frequent]])
+        fitted = np.append(fitted, len(samples) - fitted.sum())
+        assert stats.chisquare(fitted, classes * len(samples)).pvalue > 1e-10
 
     def test_is_below_the_textbook_and_converges(self):
         for scale in (1, 5):
@@ -118,11 +118,11 @@ class TestNoise:
             assert noise_variance(scale, 2.0) < 2 * (scale / 2.0) ** 2
 
     @pytest.mark.parametrize("structure", CENTRAL, ids=label)
-    def test_fits_the_change_of_every_pair_of_neighbours(self, structure):
-        """Add a record, or move one from each index to each other: the worst must be met exactly."""
-        chosen = Chosen()
+    def test_fits_the_change_between_all_neighbours(self, structure):
+        """Add a record, or move one between each pair of indices; the worst case must be reached exactly."""
+        chosen = ChosenNoise()
         structure.fit(COUNTS, 0.7, chosen.source())
-        ((drawn, sensitivity, epsilon),) = chosen.asked
+        ((samples, sensitivity, epsilon),) = chosen.requests
         assert epsilon == 0.7
 
         def published(counts):
@@ -131,7 +131,7 @@ class TestNoise:
             return np.concatenate(node_counts(structure.tree(len(counts)), counts))
 
         before = published(COUNTS)
-        assert drawn == len(before), "one draw for each number that is published, no more"
+        assert samples == len(before), "one draw for each number that is published, no more"
         unit = np.eye(len(COUNTS), dtype=np.int64)
         if structure.neighbours is NeighbourRelation.added:
             changes = list(unit)
@@ -140,18 +140,18 @@ class TestNoise:
         worst = max(int(np.abs(published(COUNTS + change) - before).sum()) for change in changes)
         assert worst == sensitivity
 
-    def test_safe_one_runs_end_to_end(self):
-        """Flat noise at ε = 16 exceeds 5 with a chance of 2e-42 per count, whatever OpenDP draws."""
-        found = CentralFlat().fit(COUNTS, 16.0, safe_source())
+    def test_safe_source_runs_end_to_end(self):
+        """Flat noise at ε = 16 exceeds 5 with a probability of 2e-42 per count, whatever OpenDP draws."""
+        fitted = CentralFlat().fit(COUNTS, 16.0, safe_source())
         at = np.arange(len(COUNTS))
-        assert np.abs(found.answer(at, at + 1) - COUNTS).max() <= 5
+        assert np.abs(fitted.answer(at, at + 1) - COUNTS).max() <= 5
 
 
 class TestArguments:
     @pytest.mark.parametrize(
         ("counts", "epsilon", "text"),
         [
-            ([3, -1, 2], 1.0, "index 1 is -1"),
+            ([3, -1, 2], 1.0, "index 1 has -1"),
             ([3], 1.0, "at least 2"),
             ([0.5, 1.5], 1.0, "integers"),
             ([1, 2], math.nan, "from 0.001 to 16, not nan"),
@@ -169,9 +169,9 @@ class TestArguments:
         ("lo", "hi"), [(3, 2), (-1, 2), (0, 14), (np.array([0, 9]), np.array([5, 8]))], ids=str
     )
     def test_rejects_ranges_reversed_or_outside(self, lo, hi):
-        found = CentralFlat().fit(COUNTS, 1.0, Chosen().source())
+        fitted = CentralFlat().fit(COUNTS, 1.0, ChosenNoise().source())
         with pytest.raises(StructureError, match="0 <= lo <= hi <= 13"):
-            found.answer(lo, hi)
+            fitted.answer(lo, hi)
 
     def test_rejects_a_fanout_of_one(self):
         for structure in (CentralHierarchy, LocalHierarchy):
@@ -179,21 +179,21 @@ class TestArguments:
                 structure(1)
 
 
-# --- The flawed one -------------------------------------------------------------------------------
+# --- The flawed structure -------------------------------------------------------------------------------
 
 
 class TestErrorLaw:
     @pytest.mark.parametrize("structure", CENTRAL, ids=label)
-    def test_of_central_structures_is_exact(self, structure):
-        """Every unit of noise in turn gives the linear map, and with it the covariance."""
+    def test_central_structures_are_exact(self, structure):
+        """Derive the linear map, and from it the covariance, from each unit of noise in turn."""
         law = structure.law(COUNTS, 0.7, LO, HI)
-        chosen = Chosen()
+        chosen = ChosenNoise()
         structure.fit(COUNTS, 0.7, chosen.source())
-        n, sensitivity, epsilon = chosen.asked[0]
+        n, sensitivity, epsilon = chosen.requests[0]
         truth = TRUTH[HI] - TRUTH[LO]
         effect = np.stack(
             [
-                structure.fit(COUNTS, 0.7, Chosen(e).source()).answer(LO, HI) - truth
+                structure.fit(COUNTS, 0.7, ChosenNoise(e).source()).answer(LO, HI) - truth
                 for e in np.eye(n, dtype=int)
             ]
         )
@@ -206,18 +206,18 @@ class TestErrorLaw:
             assert mean == pytest.approx(np.diag(law.covariance).mean())
 
     @pytest.mark.parametrize("epsilon", [0.5, 2.0])
-    def test_of_local_flat_matches_enumeration(self, epsilon):
-        """Exact, by the probability of each code for each index; no sampling."""
+    def test_local_flat_matches_enumeration(self, epsilon):
+        """Enumerate each code's probability for each index, without sampling."""
         experiment = LocalFlat().experiment(len(COUNTS), epsilon)
         (level,) = experiment.levels
         channel = level_channel(level)
         supported = butterfly.expand(level, butterfly.class_weights(level, np.eye(level.domain))) > 0.5
         p = channel.p if not level.t else channel.p / level.seeds
         lie = channel.lie if not level.t else channel.lie / level.seeds
-        chance = np.where(supported, p, lie)  # of each code, for each index
+        chance = np.where(supported, p, lie)  # by code and index
         assert chance.sum(axis=0) == pytest.approx(1)
         ranges = ranges_theory.indicator(len(COUNTS), LO, HI)
-        mean = ranges.mean(axis=0)  # what all values have in common is known: shares sum to 1
+        mean = ranges.mean(axis=0)  # the values' common part is known, since shares sum to 1
         weight = supported @ (ranges - mean) / (channel.p - channel.q) + mean
         covariance = np.zeros((len(LO),) * 2)
         for v, count in enumerate(COUNTS):
@@ -230,7 +230,7 @@ class TestErrorLaw:
     @pytest.mark.slow
     @pytest.mark.parametrize("structure", CENTRAL + LOCAL, ids=label)
     def test_agrees_with_measured_errors(self, structure):
-        """Mean squared error of 13 ranges, 200 fits, seeded; 6.5 deviations: below 1e-9 by the gamma law."""
+        """Measure 13 ranges over 200 seeded fits; by the gamma law, 6.5 deviations are below 1e-9."""
         rng = np.random.default_rng(5)
         counts = rng.poisson(900, 40)
         lo = np.arange(0, 26, 2)
@@ -255,8 +255,8 @@ class TestErrorLaw:
         ],
         ids=str,
     )
-    def test_of_flawed_structures_agrees(self, fanout, flaws):
-        """Mean squared error of 9 ranges, 60 fits, seeded; 6.5 deviations: below 1e-9 by the gamma law."""
+    def test_flawed_structures_agree(self, fanout, flaws):
+        """Measure 9 ranges over 60 seeded fits; by the gamma law, 6.5 deviations are below 1e-9."""
         counts = np.random.default_rng(5).poisson(400, 30)
         lo = np.arange(0, 18, 2)
         hi = lo + 11
@@ -272,21 +272,21 @@ class TestErrorLaw:
 class TestAnswers:
     @pytest.mark.parametrize("structure", CENTRAL, ids=label)
     def test_are_true_without_noise(self, structure):
-        found = structure.fit(COUNTS, 1.0, Chosen().source())
-        assert found.answer(LO, HI) == pytest.approx(TRUTH[HI] - TRUTH[LO])
-        assert found.answer(2, 9) == pytest.approx(TRUTH[9] - TRUTH[2])
+        fitted = structure.fit(COUNTS, 1.0, ChosenNoise().source())
+        assert fitted.answer(LO, HI) == pytest.approx(TRUTH[HI] - TRUTH[LO])
+        assert fitted.answer(2, 9) == pytest.approx(TRUTH[9] - TRUTH[2])
 
     @pytest.mark.parametrize("structure", CENTRAL + LOCAL, ids=label)
     def test_repeat_without_new_information(self, structure):
-        found = structure.fit(COUNTS, 1.0, seeded_source(3))
-        first = found.answer(LO, HI)
-        assert np.array_equal(first, found.answer(LO, HI))
+        fitted = structure.fit(COUNTS, 1.0, seeded_source(3))
+        first = fitted.answer(LO, HI)
+        assert np.array_equal(first, fitted.answer(LO, HI))
         middle = (LO + HI) // 2
-        assert found.answer(LO, middle) + found.answer(middle, HI) == pytest.approx(first)
+        assert fitted.answer(LO, middle) + fitted.answer(middle, HI) == pytest.approx(first)
 
     @pytest.mark.parametrize("fanout", [2, 3, 5])
     def test_fewest_nodes_make_up_every_range(self, fanout):
-        """Each index is covered once inside a range and never outside; whole siblings are one node."""
+        """Cover each index once inside a range and never outside; complete siblings become their parent."""
         parts = fewest_nodes(len(COUNTS), fanout, LO, HI)
         covered = np.zeros((len(COUNTS), len(LO)))
         for level, part in enumerate(parts):
@@ -302,7 +302,7 @@ class TestAnswers:
 class TestFlawedStructure:
     @pytest.mark.parametrize("nominal", [0.2, 1.0, 2.0])
     def test_spends_its_true_epsilon(self, nominal):
-        """The worst ratio of the channel that runs; p is rounded to 30 bits."""
+        """Compare with the actual channel's worst ratio, where p is rounded to 30 bits."""
         for fanout in (0, 2, 4):
             structure = FlawedStructure(fanout, Flaws(lie=True, no_hash=True))
             levels = structure.ran(64, nominal).levels
@@ -321,7 +321,7 @@ class TestFlawedStructure:
         assert [x.threshold for x in LocalHierarchy(2).experiment(32, 1.0).levels] == before
 
     def test_flat_oracle_gains_only_by_its_larger_epsilon(self):
-        """Its law is that of the correct one at its true ε, up to the 30 bits of p."""
+        """Compare its law with that of the correct oracle at the true ε, up to p's 30 bits."""
         flawed = FlawedStructure(0, Flaws(lie=True, no_hash=True))
         honest = FlawedStructure(0, Flaws(no_hash=True))
         truth = round(flawed.true_epsilon(13, 0.4), 6)

@@ -1,4 +1,4 @@
-"""Real boards for the tests of the server: the shipped client on a ledger in memory."""
+"""Real boards for server tests: the shipped client with an in-memory ledger."""
 
 from enumeration import POLICY
 from experiments import experiment_json
@@ -16,7 +16,7 @@ _payloads = {}
 
 
 def experiment_payload(**changes):
-    """Return the JSON of temp, with 64 bins, ε = 1 and a budget of 4 reports; changes replace fields."""
+    """Return the JSON of temp, with 64 bins, ε = 1 and a budget of 4 reports, and with fields changed."""
     fields = {"name": "temp", "type": "number", "low": 0, "high": 64_000, "bins": 64, "mechanism": "grr"}
     return experiment_json(**fields | changes)
 
@@ -33,7 +33,7 @@ def payload_of(exp):
 
 
 def ask_fleet(store, fleet, asked, *more, keyed=False, **options):
-    """Add a fleet that is asked this experiment, or this payload; returns the experiment."""
+    """Add a fleet with an experiment or payload, and return the experiment."""
     store.add_fleet(fleet, keyed=keyed)
     payload = asked if isinstance(asked, bytes) else payload_of(asked)
     return store.add_experiment(fleet, payload, *more, **options)
@@ -48,7 +48,7 @@ class MemoryStorage(dict):
 
 
 def client(device, exp, *, key=None, storage=None):
-    """Return a provisioned board that takes part in the experiment, whatever its rule."""
+    """Return a provisioned board that takes part in the experiment regardless of its rule."""
     storage = MemoryStorage() if storage is None else storage
     if not storage:
         ldp_client.provision(storage, consent=True)
@@ -58,12 +58,12 @@ def client(device, exp, *, key=None, storage=None):
 
 
 def reports(device, exp, count, *, key=None, value=20.0):
-    """Return the first count reports of a new board, each sent at once."""
+    """Return a new board's first `count` reports, each sent immediately."""
     board = client(device, exp, key=key)
-    made = []
+    payloads = []
     for _ in range(count):
         payload = board.report(exp.name, value)
         assert payload is not None
         board.sent(payload)
-        made.append(payload)
-    return made
+        payloads.append(payload)
+    return payloads

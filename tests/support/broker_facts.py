@@ -1,7 +1,8 @@
-"""What a broker holds and what not, each a fact of a run: the columns of the table in docs/survives.md.
+"""Measure which messages a broker keeps and which it loses, for the table in docs/survives.md.
 
-facts() does the same to every broker: reports at QoS 1 while nobody is there, SIGTERM, SIGKILL, a group of
-two readers. tests/server/ingest/test_brokers.py compares with the page, make_brokers.py writes it.
+facts() tests every broker in the same way: reports at QoS 1 while no reader is connected, SIGTERM, SIGKILL
+and a group of two readers. tests/server/ingest/test_brokers.py compares the results with the page, which
+make_brokers.py writes.
 """
 
 import time
@@ -18,10 +19,10 @@ from running_aggregator import WAIT_S
 from hushmote.server.wire import report, topics
 
 REPORTS = 1500
-FEW = 100
-QUIET_S = 4.0  # what has not come then does not come
+FEW_REPORTS = 100
+QUIET_S = 4.0  # a message that has not arrived after this time never will
 _STATUS = "hushmote/v1/open/status/+"
-_AGAIN_S = 60.0  # NATS sends what an MQTT session did not acknowledge again after 30 s, on its own clock
+_AGAIN_S = 60.0  # NATS resends unacknowledged MQTT messages after 30 s by its own clock
 ROWS = {
     "mqtt": "MQTT",
     "early": "reports published before anyone subscribed",
@@ -44,9 +45,10 @@ ROWS = {
 
 
 class Reader:
-    """An MQTT client with manual acknowledgement; it tries again until the broker takes it.
+    """An MQTT client with manual acknowledgement that retries until the broker accepts it.
 
-    port: another than the broker's first. version: of MQTT. clean: whether its session ends with it.
+    port: the port to connect to instead of the broker's first. version: the MQTT version. clean: whether the
+    session ends with the connection.
     """
 
     def __init__(
@@ -76,7 +78,7 @@ class Reader:
                 while time.monotonic() < end and self.client.loop(0.05) == MQTTErrorCode.MQTT_ERR_SUCCESS:
                     if self.client.is_connected():
                         return
-            assert time.monotonic() < end, f"{broker.name} takes nobody"
+            assert time.monotonic() < end, f"{broker.name} accepts no client"
             time.sleep(0.1)
 
     def _take(self, _client, _data, message):
@@ -93,8 +95,12 @@ class Reader:
         return self
 
     def read(self, wanted, quiet_s=QUIET_S):
-        """Read, acknowledging nothing, until so many came or nothing comes any more; how many came."""
-        last, turns = time.monotonic(), 0  # the clock alone would go on while this process stands still
+        """Read without acknowledging until `wanted` messages arrived or none follow; return the count."""
+        # The clock runs on while suspended, turns do not.
+        last, turns = (
+            time.monotonic(),
+            0,
+        )
         while len(self.got) < wanted and (turns < quiet_s / 0.05 or time.monotonic() - last < quiet_s):
             before = len(self.got)
             self.client.loop(0.05)
@@ -104,46 +110,46 @@ class Reader:
         return len(self.got)
 
     def take(self, wanted, quiet_s=QUIET_S):
-        """Read and acknowledge until these topics came or nothing comes any more; which of them came."""
+        """Read and acknowledge until these topics arrived or no more do; return those received."""
         seen = set()
         while not wanted <= seen and self.read(1, quiet_s):
             seen |= self.acknowledge()
         return wanted & seen
 
     def acknowledge(self):
-        """Acknowledge what came; the different topics."""
+        """Acknowledge all received messages and return their distinct topics."""
         for _topic, _payload, mid, _retained in self.got:
             self.client.ack(mid, 1)
-        came = {topic for topic, *_ in self.got}
+        received = {topic for topic, *_ in self.got}
         self.got.clear()
-        return came
+        return received
 
     def leave(self):
-        """Disconnect once everything is written, or the broker has gone."""
+        """Disconnect once everything is written or the broker is gone."""
         while self.client.want_write() and self.client.loop(0.01) == MQTTErrorCode.MQTT_ERR_SUCCESS:
             pass
         self.client.disconnect()
         self.client.loop(0.1)
 
     def vanish(self):
-        """Break the connection without a word."""
+        """Drop the connection without a DISCONNECT."""
         self.client.socket().close()  # pyright: ignore[reportOptionalMemberAccess]
 
 
 def publish(broker, pairs, *, port=None, retain=False, seconds=WAIT_S):
-    """Publish (topic, payload) at QoS 1; whether all were acknowledged within that time."""
-    one = Reader(broker, "", port=port, clean=True)
-    sent = [one.client.publish(topic, payload, 1, retain) for topic, payload in pairs]
+    """Publish (topic, payload) pairs at QoS 1; return whether all were acknowledged in time."""
+    publisher = Reader(broker, "", port=port, clean=True)
+    sent = [publisher.client.publish(topic, payload, 1, retain) for topic, payload in pairs]
     end = time.monotonic() + seconds
-    while time.monotonic() < end and not all(acknowledged(info) for info in sent):
-        if one.client.loop(0.05) != MQTTErrorCode.MQTT_ERR_SUCCESS:
+    while time.monotonic() < end and not all(is_acknowledged(info) for info in sent):
+        if publisher.client.loop(0.05) != MQTTErrorCode.MQTT_ERR_SUCCESS:
             break
-    one.leave()
-    return all(acknowledged(info) for info in sent)
+    publisher.leave()
+    return all(is_acknowledged(info) for info in sent)
 
 
-def acknowledged(sent):
-    """Whether the broker acknowledged it, on a connection that may be gone."""
+def is_acknowledged(sent):
+    """Return whether the broker acknowledged the message, even if the connection is gone."""
     try:
         return sent.is_published()
     except RuntimeError:
@@ -151,23 +157,26 @@ def acknowledged(sent):
 
 
 def reports(count, prefix):
-    """One report of each of count boards."""
+    """Return one report from each of `count` boards."""
     payload = report.encode(experiment(), 1, 0)
     return [(topics.report_topic("open", f"{prefix}-{i}"), payload) for i in range(count)]
 
 
-def of(count, prefix):
+def topics_of(count, prefix):
     """Return the topics of these reports."""
     return {topic for topic, _ in reports(count, prefix)}
 
 
-def share_of(came, wanted):
-    """How a cell says how many of the wanted came."""
-    return "all" if came == wanted else "next to none" if came <= wanted / 50 else "some"
+def format_share(received, wanted):
+    """Format a cell that states how many of the wanted messages arrived."""
+    return "all" if received == wanted else "next to none" if received <= wanted / 50 else "some"
 
 
 def facts(broker, group, nodes):
-    """Row -> cell of a started broker. group: GroupByShare or GroupByPull. nodes: ports of its servers."""
+    """Return the cell of each row for a running broker.
+
+    group: a GroupByShare or GroupByPull. nodes: the servers' ports.
+    """
     cells = {"mqtt": versions(broker)}
     cells |= alone(broker)
     cells |= group.facts(broker)
@@ -178,46 +187,50 @@ def facts(broker, group, nodes):
 
 
 def versions(broker):
-    """Which versions of MQTT it speaks."""
-    took = []
+    """Return the MQTT versions that the broker supports."""
+    supported = []
     for version in (MQTTProtocolVersion.MQTTv5, MQTTProtocolVersion.MQTTv311):
-        one = mqtt.Client(CallbackAPIVersion.VERSION2, protocol=version)
+        client = mqtt.Client(CallbackAPIVersion.VERSION2, protocol=version)
         answers = []
-        one.on_connect = lambda _c, _d, _f, reason, _p, answers=answers: answers.append(not reason.is_failure)
-        one.connect(broker.host, broker.port)
-        # amqtt gives no answer to MQTT 5, whoever waits.
+        client.on_connect = lambda _c, _d, _f, reason, _p, answers=answers: answers.append(
+            not reason.is_failure
+        )
+        client.connect(broker.host, broker.port)
+        # amqtt never answers an MQTT 5 client.
         silent = broker.protocol != "auto" and version == MQTTProtocolVersion.MQTTv5
         end = time.monotonic() + (5 if silent else WAIT_S)
-        while not answers and time.monotonic() < end and one.loop(0.05) == MQTTErrorCode.MQTT_ERR_SUCCESS:
+        while not answers and time.monotonic() < end and client.loop(0.05) == MQTTErrorCode.MQTT_ERR_SUCCESS:
             pass
-        took.append(answers == [True])
-        one.disconnect()
-    return {(True, True): "5 and 3.1.1", (False, True): "3.1.1"}[tuple(took)]
+        supported.append(answers == [True])
+        client.disconnect()
+    return {(True, True): "5 and 3.1.1", (False, True): "3.1.1"}[tuple(supported)]
 
 
 def alone(broker):
-    """One session, one retained message, one will, one large message."""
-    publish(broker, reports(FEW, "early"))
+    """Test one session, one retained message, one will and one large message."""
+    publish(broker, reports(FEW_REPORTS, "early"))
     away = Reader(broker, "away").subscribe(topics.report_filter())
-    early = "kept" if away.read(FEW) else "gone"
+    early = "kept" if away.read(FEW_REPORTS) else "gone"
     away.leave()
     publish(broker, reports(REPORTS, "kept"))
     away = Reader(broker, "away")
-    kept = share_of(len(away.take(of(REPORTS, "kept"))), REPORTS)
+    kept_share = format_share(len(away.take(topics_of(REPORTS, "kept"))), REPORTS)
     away.leave()
     window = Reader(broker, "window", clean=True).subscribe(topics.report_filter())
     publish(broker, reports(REPORTS, "ahead"))
     ahead = window.read(REPORTS)
     window.leave()
     away = Reader(broker, "away").subscribe(topics.report_filter())
-    away.take(of(REPORTS, "ahead"))
+    away.take(topics_of(REPORTS, "ahead"))
     publish(broker, reports(5, "again"))
     assert away.read(5) == 5
     away.vanish()
     away = Reader(broker, "away")
     broken = time.monotonic()
-    again = share_of(len(away.take(of(5, "again"), _AGAIN_S if broker.name == "nats" else QUIET_S)), 5)
-    again += ", half a minute later" if time.monotonic() - broken > 15 else ""
+    redelivered = format_share(
+        len(away.take(topics_of(5, "again"), _AGAIN_S if broker.name == "nats" else QUIET_S)), 5
+    )
+    redelivered += ", half a minute later" if time.monotonic() - broken > 15 else ""
     away.leave()
 
     publish(broker, [(topics.experiment_topic("open", "temp"), b"{}")], retain=True)
@@ -229,45 +242,48 @@ def alone(broker):
     late = Reader(broker, "", clean=True).subscribe(_STATUS)
     will += ", kept" if late.read(1) else ", not kept"
     late.leave()
-    taken = publish(broker, [(topics.report_topic("open", "large"), bytes(2 << 20))], seconds=5)
+    is_accepted = publish(broker, [(topics.report_topic("open", "large"), bytes(2 << 20))], seconds=5)
     return {
         "early": early,
-        "kept": kept,
+        "kept": kept_share,
         "ahead": "no limit" if ahead == REPORTS else f"{ahead:,}",
-        "again": again,
+        "again": redelivered,
         "retained": retained(broker, "temp"),
         "will": will,
-        "large": "taken" if taken else "refused",
+        "large": "taken" if is_accepted else "refused",
     }
 
 
 def retained(broker, name):
-    """Whether a retained message is there, for one of two who ask: see what the page says of NATS."""
+    """Return "kept" if either of two new subscribers gets the retained message, else "gone".
+
+    The page explains why one subscriber is not enough on NATS.
+    """
     for _ in range(2):
         late = Reader(broker, "", clean=True).subscribe(topics.experiment_topic("open", name))
-        there = late.read(1)
+        has_message = late.read(1)
         late.leave()
-        if there:
+        if has_message:
             return "kept"
     return "gone"
 
 
 def stopped(broker, group):
-    """SIGTERM and a start, with reports that wait."""
-    publish(broker, reports(FEW, "term"))
+    """Restart the broker with SIGTERM while reports are queued."""
+    publish(broker, reports(FEW_REPORTS, "term"))
     broker.terminate()
     broker.start()
     cells = {"term_retained": retained(broker, "temp"), "group_term": group.after_restart(broker)}
     away = Reader(broker, "away")
-    came = away.take(of(FEW, "term"))
+    received = away.take(topics_of(FEW_REPORTS, "term"))
     away.leave()
-    return cells | {"term_reports": share_of(len(came), FEW)}
+    return cells | {"term_reports": format_share(len(received), FEW_REPORTS)}
 
 
 def killed(broker):
-    """SIGKILL right after the last acknowledgement.
+    """Kill the broker with SIGKILL right after the last acknowledgement.
 
-    mosquitto saves every two seconds: where it has saved since the first message, all is done again.
+    mosquitto saves every two seconds; if it saved after the first message, the test is repeated.
     """
     Reader(broker, "away").subscribe(topics.report_filter()).leave()
     if broker.name == "mosquitto":
@@ -276,36 +292,36 @@ def killed(broker):
     while not unsaved and i < 20:
         i, saved = i + 1, getattr(broker, "saved_ns", 0)
         publish(broker, [(topics.experiment_topic("open", f"kill-{i}"), b"{}")], retain=True)
-        publish(broker, reports(FEW, f"kill{i}"))
+        publish(broker, reports(FEW_REPORTS, f"kill{i}"))
         broker.kill()
         unsaved = getattr(broker, "saved_ns", 0) == saved
         broker.start()
     away = Reader(broker, "away")
-    came = away.take(of(FEW, f"kill{i}"))
+    received = away.take(topics_of(FEW_REPORTS, f"kill{i}"))
     away.leave()
-    kept = retained(broker, f"kill-{i}")
-    return {"kill_reports": "all" if len(came) == FEW else "lost", "kill_retained": kept}
+    kept_message = retained(broker, f"kill-{i}")
+    return {"kill_reports": "all" if len(received) == FEW_REPORTS else "lost", "kill_retained": kept_message}
 
 
 def machines(broker, nodes):
-    """SIGKILL of one of its servers, then of another."""
+    """Kill one of the broker's servers with SIGKILL, then another."""
     if len(nodes) < 3:
         broker.kill()
         with suppress(ConnectionRefusedError):
             mqtt.Client(CallbackAPIVersion.VERSION2).connect(broker.host, broker.port)
-            raise AssertionError(f"{broker.name} lives on")
+            raise AssertionError(f"{broker.name} survived SIGKILL")
         return {"node": "it stands still", "majority": "-"}
     away = Reader(broker, "nodes", port=nodes[2]).subscribe(topics.report_filter())
     broker.kill(0)
-    publish(broker, reports(FEW, "node"), port=nodes[1])
-    came = away.take(of(FEW, "node"))
-    there = Reader(broker, "", port=nodes[2], clean=True)
+    publish(broker, reports(FEW_REPORTS, "node"), port=nodes[1])
+    received = away.take(topics_of(FEW_REPORTS, "node"))
+    publisher = Reader(broker, "", port=nodes[2], clean=True)
     broker.kill(1)
-    sent = there.client.publish(*reports(1, "majority")[0], qos=1)
+    sent = publisher.client.publish(*reports(1, "majority")[0], qos=1)
     end = time.monotonic() + 3
     while time.monotonic() < end:
-        there.client.loop(0.05)
+        publisher.client.loop(0.05)
     return {
-        "node": "it goes on, all kept" if len(came) == FEW else "it loses reports",
-        "majority": "it acknowledges, and may lose" if acknowledged(sent) else "it acknowledges nothing",
+        "node": "it goes on, all kept" if len(received) == FEW_REPORTS else "it loses reports",
+        "majority": "it acknowledges, and may lose" if is_acknowledged(sent) else "it acknowledges nothing",
     }

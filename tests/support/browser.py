@@ -1,4 +1,4 @@
-"""A real Chromium for tests of pages, and `hushmote page` as a real process for it to look at."""
+"""A real Chromium for tests of pages, and `hushmote page` as a real process for it to open."""
 
 import base64
 import contextlib
@@ -21,7 +21,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-SWISS = Locale("de", "CH").number_symbols["latn"]["group"]  # of 1,000: ’ up to Babel 2.18, ' since
+SWISS = Locale("de", "CH").number_symbols["latn"]["group"]  # thousands separator: ’ up to Babel 2.18, then '
 assert SWISS in ("’", "'")
 _NOT_YET = (
     AssertionError,
@@ -29,12 +29,12 @@ _NOT_YET = (
     exceptions.NoSuchElementException,
     exceptions.StaleElementReferenceException,
 )
-# What the driver says of a command that was under way when the browser went to another page.
+# The driver's errors for a command interrupted by a page change.
 _LEFT = re.compile("aborted by navigation|loader has changed")
 
 
 class Browser:
-    """One Chromium without a window; .driver is selenium's."""
+    """A headless Chromium; .driver is the Selenium driver."""
 
     def __init__(self, folder: Path) -> None:
         assert CHROMIUM, "no Chromium: apt-get install chromium"
@@ -43,11 +43,11 @@ class Browser:
         options.binary_location = CHROMIUM
         for argument in (
             "--headless=new",
-            "--no-sandbox",  # there is no other user to run it as where tests run as root
+            "--no-sandbox",  # tests may run as root, with no other user available
             "--disable-dev-shm-usage",
             "--disable-background-networking",
             "--disable-component-update",
-            "--hide-scrollbars",  # a picture has none, and would be cut where one stood
+            "--hide-scrollbars",  # a scrollbar would cut off part of the picture
             "--no-first-run",
             f"--user-data-dir={folder / 'chromium'}",
             "--lang=en-US",
@@ -66,7 +66,7 @@ class Browser:
         self.driver.quit()
 
     def renew(self, language: str = "en-US") -> None:
-        """Leave the page, and forget what it kept and complained of; language: of its reader from now on."""
+        """Leave the page and clear its storage and log; language: the reader's new language."""
         self.open("about:blank")
         agent = {"userAgent": self.script("return navigator.userAgent"), "acceptLanguage": language}
         self.driver.execute_cdp_cmd("Network.setUserAgentOverride", agent)
@@ -75,7 +75,7 @@ class Browser:
         self.errors()
 
     def resize(self, width: int, height: int = 900, *, dark: bool = False) -> None:
-        """Set the size of the view in CSS pixels, and whether the reader's system is dark."""
+        """Set the view's size in CSS pixels, and whether the reader's system is in dark mode."""
         mobile = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", mobile)
         self._width = width
@@ -86,12 +86,12 @@ class Browser:
         self.driver.get(url)
 
     def script(self, text: str, *arguments: Any) -> Any:
-        """Return the result of a piece of JavaScript, as `return 1 + arguments[0]` with 1."""
+        """Return the result of JavaScript code, such as `return 1 + arguments[0]` with 1."""
         return self.driver.execute_script(text, *arguments)
 
     @property
     def text(self) -> str:
-        """All text that is to be seen."""
+        """Return all visible text."""
         return self.driver.find_element(By.TAG_NAME, "body").text
 
     def text_of(self, place: str) -> str:
@@ -99,11 +99,13 @@ class Browser:
         return self.driver.find_element(By.ID, place).text
 
     def find(self, css: str) -> WebElement:
-        """Return the first element of a CSS selector, once it is there."""
+        """Return the first element that matches a CSS selector, waiting for it."""
         return self.until(lambda: self.driver.find_element(By.CSS_SELECTOR, css), f"no {css}")
 
-    def named(self, label: str, css: str = "button, a, [role=button], [role=tab], label") -> WebElement:
-        """Return the first visible element with this text or aria-label, once it is there."""
+    def find_by_name(
+        self, label: str, css: str = "button, a, [role=button], [role=tab], label"
+    ) -> WebElement:
+        """Return the first visible element with this text or aria-label, waiting for it."""
 
         def look() -> WebElement:
             for element in self.driver.find_elements(By.CSS_SELECTOR, css):
@@ -115,21 +117,21 @@ class Browser:
         return self.until(look, f"nothing is called {label!r}")
 
     def until(self, look: Callable[[], Any], what: str = "") -> Any:
-        """Return the first result of look() that is true, however often something is not there yet."""
+        """Poll look() until its result is true, ignoring missing elements, and return that result."""
         end = time.monotonic() + WAIT_S
         while True:
             try:
-                if found := look():
-                    return found
+                if result := look():
+                    return result
             except (AssertionError, exceptions.WebDriverException) as e:
                 if not isinstance(e, _NOT_YET) and not _LEFT.search(str(e)):
                     raise
             if time.monotonic() > end:
                 raise AssertionError(f"{what}\n{self.text[-3000:]}\n{self.errors()}")
-            time.sleep(0.1)  # a look takes the driver and the browser some 20 ms of CPU
+            time.sleep(0.1)  # each look() costs some 20 ms of CPU in the driver and browser
 
     def says(self, words: str) -> None:
-        """Return once the words are to be seen."""
+        """Wait until the words are visible."""
         self.until(lambda: words in self.text, f"the page does not say {words!r}")
 
     def errors(self) -> list[str]:
@@ -137,8 +139,8 @@ class Browser:
         log: list[dict[str, Any]] = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
         return [entry["message"] for entry in log if entry["level"] == "SEVERE"]
 
-    def settled(self) -> None:
-        """Return once the text has not changed for half a second, or after 5 s where it goes on changing."""
+    def wait_until_settled(self) -> None:
+        """Wait until the text has not changed for half a second, but for at most 5 s."""
         before, since = "", time.monotonic()
         end = since + 5
         while time.monotonic() - since < 0.5 and time.monotonic() < end:
@@ -147,14 +149,14 @@ class Browser:
             time.sleep(0.1)
 
     def overflow(self) -> int:
-        """By how many pixels the page is wider than the view: 0 if nobody has to scroll sideways."""
-        # A telephone's innerWidth grows with what is too wide for it.
+        """Return the pixels by which the page is wider than the view, or 0 if it fits."""
+        # On a phone, innerWidth grows with content that is too wide.
         return max(0, self.script("return document.documentElement.scrollWidth") - self._width)
 
     def picture(self, path: Path) -> None:
         """Write the whole page to a PNG file."""
-        whole = {"captureBeyondViewport": True}
-        data = self.driver.execute_cdp_cmd("Page.captureScreenshot", whole)["data"]
+        full_page = {"captureBeyondViewport": True}
+        data = self.driver.execute_cdp_cmd("Page.captureScreenshot", full_page)["data"]
         path.write_bytes(base64.b64decode(data))
 
 
@@ -175,7 +177,7 @@ def paged(
     environment: dict[str, str] | None = None,
     program: Sequence[object] = ("-m", "hushmote"),
 ) -> Iterator[str]:
-    """Run `hushmote page` over a store, and yield its URL; program: what Python runs."""
+    """Run `hushmote page` on a store and yield its URL; program: the arguments for Python."""
     command = [sys.executable, *map(str, program), "page", "--store", store, "--http", "127.0.0.1:0"]
     clean = {k: v for k, v in os.environ.items() if not k.startswith("HUSHMOTE_")}
     process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""The browser board in a real Chromium: on a static server, and what tests do with it."""
+"""The browser board in a real Chromium: on a static server, and helpers to operate it."""
 
 import contextlib
 import functools
@@ -16,8 +16,8 @@ from hushmote.web.board.fetch import CannotFetch, fetch
 from hushmote.web.board.files import copy
 
 
-def fetched() -> None:
-    """MicroPython for browsers is here after this, or the test is skipped and says why."""
+def require_micropython() -> None:
+    """Fetch MicroPython for browsers, or skip the test with the reason."""
     try:
         fetch()
     except CannotFetch as e:
@@ -25,16 +25,16 @@ def fetched() -> None:
 
 
 @contextlib.contextmanager
-def served(folder: Path) -> Iterator[str]:
+def serve_board(folder: Path) -> Iterator[str]:
     """Serve the board's files under /a/board/ with Python's own static server; yield their URL."""
-    fetched()
+    require_micropython()
     copy(folder / "a" / "board")
-    with static(folder) as url:
+    with serve_folder(folder) as url:
         yield f"{url}a/board/"
 
 
 @contextlib.contextmanager
-def static(folder: Path) -> Iterator[str]:
+def serve_folder(folder: Path) -> Iterator[str]:
     """Serve a folder with Python's own static server; yield its URL."""
     quiet = type("Quiet", (http.server.SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(quiet, directory=folder))
@@ -49,31 +49,31 @@ def static(folder: Path) -> Iterator[str]:
 
 
 class BoardPage:
-    """The page, and the board behind it."""
+    """The board's page in a browser."""
 
     def __init__(self, browser: Browser, url: str) -> None:
         self.browser, self.url = browser, url
 
     def open(self, *, fresh: bool = False, query: str = "") -> None:
-        """Load the page, which for the board is power on; fresh: in a browser that never was here."""
+        """Load the page, which powers on the board; fresh: as a first-time visitor."""
         if fresh:
-            self.browser.open("about:blank")  # a board that is just being made would go on writing
-            self.forgets("local_storage,indexeddb")
+            self.browser.open("about:blank")  # stops a board that is starting up from writing any more
+            self.clear_storage("local_storage,indexeddb")
         self.browser.open(self.url + query)
 
-    def forgets(self, kinds: str) -> None:
-        """Delete these kinds of the browser's storage."""
+    def clear_storage(self, kinds: str) -> None:
+        """Delete these kinds of browser storage."""
         origin = "{0.scheme}://{0.netloc}".format(urlsplit(self.url))
         command = "Storage.clearDataForOrigin"
         self.browser.driver.execute_cdp_cmd(command, {"origin": origin, "storageTypes": kinds})
 
-    def asked(self) -> None:
-        """Wait until the page shows its question, whatever was answered."""
+    def wait_for_question(self) -> None:
+        """Wait until the page shows its question, answered or not."""
         self.browser.until(lambda: self.browser.find("#measure").is_displayed(), "the board is ready")
 
     def ready(self) -> None:
         """Wait until the page shows its question, and opt in."""
-        self.asked()
+        self.wait_for_question()
         if self.browser.find("#yes").is_displayed():
             self.click("yes")
         self.says("consent-title", "You take part")
@@ -86,7 +86,7 @@ class BoardPage:
         self.browser.until(lambda: self.browser.find(f"#{name}").click() or True)
 
     def says(self, name: str, words: str) -> str:
-        """Wait until these words are in an element, and return its text."""
+        """Wait until an element contains these words, and return its text."""
         return self.browser.until(lambda: words in self.text(name) and self.text(name), f"{name}: {words}")
 
     def choose(self, name: str, value: str) -> None:
@@ -94,34 +94,34 @@ class BoardPage:
         self.browser.script(change, self.browser.find(f"#{name}"), value)
 
     def fill(self, name: str, value: object) -> None:
-        """Put a text into a field as typing does."""
+        """Enter text in a field as if typed."""
         typed = "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input'))"
         self.browser.script(typed, self.browser.find(f"#{name}"), str(value))
 
     def pick(self, index: int) -> None:
-        """Choose a label, or no (0) or yes (1), once it is there."""
+        """Choose a label by index, or no (0) or yes (1), waiting for it."""
         radios = f"return document.querySelectorAll('input[type=radio]')[{index}]"
         self.browser.until(lambda: self.browser.script(radios))
         self.browser.script(radios).click()
 
     def module(self, file: str, text: str, *arguments: Any) -> Any:
-        """Return the result of JavaScript that has a module of the page as m, and arguments as a."""
-        done = "(v) => arguments[arguments.length - 1]({v})"
+        """Return the result of JavaScript that sees a page module as m and the arguments as a."""
+        callback = "(v) => arguments[arguments.length - 1]({v})"
         failed = "(e) => arguments[arguments.length - 1]({e: String(e)})"
-        run = f"const a = arguments; import('./{file}').then((m) => {{ {text} }}).then({done}, {failed})"
+        run = f"const a = arguments; import('./{file}').then((m) => {{ {text} }}).then({callback}, {failed})"
         answer = self.browser.driver.execute_async_script(run, *arguments)
         assert "e" not in answer, answer["e"]
         return answer.get("v")
 
     def call(self, *request: Any) -> Any:
-        """Call a function of bridge.py."""
+        """Call a function in bridge.py."""
         return self.module("main.js", "return m.board.call(...a[0])", list(request))
 
     def report(self) -> bytes:
-        """Press the button; the report's bytes as the page shows them, empty where there is none."""
+        """Press the button and return the report's bytes from the page, or b"" if there is none."""
         before = self.call("state")["sum"]
         self.click("report")
-        self.says("said", "report")
+        self.says("message", "report")
         if self.call("state")["sum"] == before:
             return b""
         return bytes.fromhex(self.browser.find("#step-report").get_attribute("data-hex") or "")

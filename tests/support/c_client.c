@@ -1,4 +1,4 @@
-/* What a test asks of the C client beyond its own functions. */
+/* Functions that tests of the C client need in addition to its own. */
 #include <string.h>
 
 #include "core.h"
@@ -9,7 +9,7 @@ const size_t test_client_bytes = sizeof(struct hushmote), test_experiment_bytes 
              test_reporter_bytes = sizeof(struct hushmote_reporter), test_topic_bytes = sizeof(struct hushmote_topic),
              test_question_bytes = sizeof(struct hushmote_question);
 
-/* The payload that waits for an opt-in, and its length. */
+/* Copies the payload that awaits an opt-in and returns its length. */
 unsigned test_waiting(const struct hushmote_port *port, unsigned at, uint8_t payload[HUSHMOTE_PAYLOAD_BYTES]) {
     if (port->questions == NULL)
         return 0;
@@ -21,7 +21,7 @@ uint32_t test_serial(const struct hushmote_experiment *experiments, unsigned at)
     return experiments[at].serial;
 }
 
-/* Thousandths of a float or a double; INT64_MIN for no reading. */
+/* Returns a float or double in thousandths, or INT64_MIN for a missing reading. */
 int64_t test_milli(double value, int single) {
     struct hushmote_reading reading = single ? hushmote_float((float)value) : hushmote_double(value);
     return reading.kind == HUSHMOTE_IS_NONE ? INT64_MIN : reading.number;

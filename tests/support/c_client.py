@@ -1,4 +1,4 @@
-"""The C client as a shared library, and a board of it that tests use as they use ldp_client.Client."""
+"""The C client as a shared library, wrapped in a board with the interface of ldp_client.Client."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ctypes import POINTER, c_char_p, c_int, c_int64, c_size_t, c_uint, c_uint8,
 from pathlib import Path
 from typing import Any
 
-from c_core import CORE, Config, Entropy, Reading, compiled, reading
+from c_core import CORE, Config, Entropy, Reading, compile_c, reading
 
 OTHERS = ("check", "fuzz")
 """Programs beside the core."""
@@ -83,29 +83,33 @@ class Line(ctypes.Structure):
 
 @functools.cache
 def library() -> Any:
-    """Return the core as a shared library that aborts at undefined behaviour."""
+    """Return the core as a shared library that aborts on undefined behaviour."""
     sources = [path.stem for path in sorted(CORE.glob("*.c")) if path.stem not in OTHERS]
     flags = ["-shared", "-fPIC", "-fsanitize=undefined", "-fno-sanitize-recover=all"]
     with tempfile.TemporaryDirectory() as folder:
         beside = Path(__file__).with_suffix(".c")
-        found = ctypes.CDLL(str(compiled(Path(folder) / "hushmote.so", [*sources, beside], *flags)))
-    found.hushmote_text.restype = c_char_p
-    found.hushmote_report.argtypes = [c_void_p, c_char_p, Reading, c_char_p]
-    found.hushmote_enroll.argtypes = found.hushmote_enroll_kept.argtypes = [c_void_p, c_char_p, c_size_t]
-    found.hushmote_withdraw.argtypes = [c_void_p, c_char_p, c_char_p, c_size_t]
-    found.test_milli.argtypes = [ctypes.c_double, c_int]
-    found.test_milli.restype = c_int64
-    found.test_serial.restype = c_uint32
-    return found
+        shared_library = ctypes.CDLL(str(compile_c(Path(folder) / "hushmote.so", [*sources, beside], *flags)))
+    shared_library.hushmote_text.restype = c_char_p
+    shared_library.hushmote_report.argtypes = [c_void_p, c_char_p, Reading, c_char_p]
+    shared_library.hushmote_enroll.argtypes = shared_library.hushmote_enroll_kept.argtypes = [
+        c_void_p,
+        c_char_p,
+        c_size_t,
+    ]
+    shared_library.hushmote_withdraw.argtypes = [c_void_p, c_char_p, c_char_p, c_size_t]
+    shared_library.test_milli.argtypes = [ctypes.c_double, c_int]
+    shared_library.test_milli.restype = c_int64
+    shared_library.test_serial.restype = c_uint32
+    return shared_library
 
 
 def pointer(function: Any) -> c_void_p:
-    """Of a callback, which must be kept for as long as C may call it."""
+    """Return a callback's pointer; keep the callback alive as long as C may call it."""
     return ctypes.cast(function, c_void_p)
 
 
 class Source:
-    """A random source that gives the same bytes to whoever asks in the same order; stuck where it is set."""
+    """A deterministic random source; it returns a constant while `stuck` is set."""
 
     def __init__(self, seed: int) -> None:
         self.seed, self.calls = seed, 0
@@ -125,11 +129,11 @@ class Refused(Exception):
 class CBoard:
     """One client in C over a storage with read(slot) and write(slot, data), in Python.
 
-    during: called with "read", "write" or "entropy" in each callback. What storage raises but OSError, as a
-    PowerCut, ends all storage, and comes out of the call.
+    during: called with "read", "write" or "entropy" in each callback. An exception other than OSError
+    from storage, such as PowerCut, disables storage and is raised by the call.
     """
 
-    def __init__(  # noqa: PLR0913 (what hushmote_begin() takes)
+    def __init__(  # noqa: PLR0913 (the parameters of hushmote_begin())
         self,
         policy: dict[str, Any],
         storage: Any,
@@ -178,9 +182,10 @@ class CBoard:
         self.client = (c_uint64 * (c_size_t.in_dll(self.c, "test_client_bytes").value // 8 + 1))()
         self.begun = self._call("begin", ctypes.byref(self.config)) if begin else None
 
-    # Callbacks. An exception cannot cross C: a cut ends all storage, and is raised when the call is back.
+    # Callbacks. Exceptions cannot pass through C, so a power cut disables storage and is raised after the
+    # call returns.
 
-    def _guarded(self, where: str, call: Callable[[], int]) -> int:
+    def _guard(self, where: str, call: Callable[[], int]) -> int:
         if self.cut is not None:
             return -1
         try:
@@ -194,14 +199,14 @@ class CBoard:
 
     def _read(self, _context: Any, slot: int, data: Any, size: int) -> int:
         def read() -> int:
-            found = self.storage.read(slot) or b""
-            ctypes.memmove(data, found, min(len(found), size))
-            return len(found)
+            stored = self.storage.read(slot) or b""
+            ctypes.memmove(data, stored, min(len(stored), size))
+            return len(stored)
 
-        return self._guarded("read", read)
+        return self._guard("read", read)
 
     def _write(self, _context: Any, slot: int, data: Any, size: int) -> int:
-        return self._guarded("write", lambda: self.storage.write(slot, ctypes.string_at(data, size)) or 0)
+        return self._guard("write", lambda: self.storage.write(slot, ctypes.string_at(data, size)) or 0)
 
     def _entropy(self, _context: Any, data: Any, size: int) -> int:
         def draw() -> int:
@@ -209,36 +214,36 @@ class CBoard:
             ctypes.memmove(data, drawn, size)
             return 0
 
-        return self._guarded("entropy", draw)
+        return self._guard("entropy", draw)
 
     def _call(self, name: str, *arguments: Any) -> int:
-        return self._raised(getattr(self.c, "hushmote_" + name)(self.client, *arguments))
+        return self._raise_error(getattr(self.c, "hushmote_" + name)(self.client, *arguments))
 
-    def _raised(self, code: int) -> int:
+    def _raise_error(self, code: int) -> int:
         if self.cut is not None:
             cut, self.cut = self.cut, None
             raise cut
         return code
 
-    def _checked(self, name: str, *arguments: Any) -> int:
+    def _call_checked(self, name: str, *arguments: Any) -> int:
         code = self._call(name, *arguments)
         if code < 0:
             raise Refused(NAMES[code])
         return code
 
-    # What Client has
+    # The interface of Client
 
     def provision(self, replace: bool = False, consent: int = 0) -> int:
-        return self._raised(self.c.hushmote_provision(ctypes.byref(self.config), replace, consent))
+        return self._raise_error(self.c.hushmote_provision(ctypes.byref(self.config), replace, consent))
 
     def enroll(self, payload: bytes, verified: bool = False) -> None:
-        self._checked("enroll_kept" if verified else "enroll", payload, len(payload))
+        self._call_checked("enroll_kept" if verified else "enroll", payload, len(payload))
 
     def withdraw(self, name: str, payload: bytes | None = None) -> None:
-        self._checked("withdraw", name.encode(), payload, len(payload or b""))
+        self._call_checked("withdraw", name.encode(), payload, len(payload or b""))
 
     def reading(self, value: Any) -> Reading:
-        """As hushmote.h's functions make one, and hushmote_float.h's of a float."""
+        """Build a reading as hushmote.h does, or as hushmote_float.h does for a float."""
         if isinstance(value, (list, tuple)):
             return reading([self.reading(part) for part in value])
         if isinstance(value, float):
@@ -251,17 +256,17 @@ class CBoard:
         try:
             size = self._call("report", name.encode(), self.reading(value), out)
         except BaseException:
-            assert out.raw == b"\xa5" * 20, "bytes before the debit was in flash"
+            assert out.raw == b"\xa5" * 20, "the report was written before the debit was in flash"
             raise
         assert out.raw[max(size, 0) :] == b"\xa5" * (20 - max(size, 0))
         if size < 0:
             raise Refused(NAMES[size])
         return out.raw[:size] or None
 
-    def gap(self, most: int) -> tuple[int, list[str]]:
-        """As gap.draw(): the first call that reports, and the names that report there."""
+    def gap(self, max_calls: int) -> tuple[int, list[str]]:
+        """Return the first call that reports, and the names that report in it, like gap.draw()."""
         drawn = c_uint64()
-        calls = self._call("gap", c_uint(most), ctypes.byref(drawn))
+        calls = self._call("gap", c_uint(max_calls), ctypes.byref(drawn))
         names = self.policy["experiments"]
         return calls, [name for i, name in enumerate(names) if drawn.value >> i & 1]
 
@@ -272,7 +277,7 @@ class CBoard:
         return reports
 
     def sent(self, report: bytes) -> None:
-        self._checked("sent", report, len(report))
+        self._call_checked("sent", report, len(report))
 
     @property
     def consent(self) -> bool | None:
@@ -280,10 +285,10 @@ class CBoard:
 
     @consent.setter
     def consent(self, value: bool) -> None:
-        self._checked("set_consent", value)
+        self._call_checked("set_consent", value)
 
     def busy(self) -> bool:
-        """Whether nothing can be said of it now: a call is under way, or its lock is held."""
+        """Return whether the state is unavailable because a call is in progress or the lock is held."""
         codes = [
             self.c.hushmote_status(self.client, ctypes.byref(Status())),
             self.c.hushmote_line(self.client, self.names[0], ctypes.byref(Line())),
@@ -294,16 +299,16 @@ class CBoard:
     def status(self) -> dict[str, Any]:
         status, line = Status(), Line()
         self._call("status", ctypes.byref(status))
-        found: dict[str, Any] = {
+        fields: dict[str, Any] = {
             name: getattr(status, name) for name in (field[0] for field in Status._fields_)
         }
-        found["consent"] = (None, False, True)[status.consent]
+        fields["consent"] = (None, False, True)[status.consent]
         for word in ("locked", "error"):
-            found[word] = NAMES[found[word]] if found[word] else None
-        found["experiments"] = {}
+            fields[word] = NAMES[fields[word]] if fields[word] else None
+        fields["experiments"] = {}
         for name in self.policy["experiments"]:
             assert self._call("line", name.encode(), ctypes.byref(line)) == 0
-            found["experiments"][name] = {
+            fields["experiments"][name] = {
                 "enrolled": line.enrolled,
                 "refused": NAMES[line.refused] if line.refused else None,
                 "reports": line.reports,
@@ -311,7 +316,7 @@ class CBoard:
                 "epsilon": line.epsilon,
                 "digest": bytes(line.digest).hex(),
             }
-        return found
+        return fields
 
     def serial(self, name: str) -> int:
         return self.c.test_serial(ctypes.byref(self.experiments), self.policy["experiments"].index(name))

@@ -1,4 +1,4 @@
-"""The C client's core, clients/c, compiled by gcc for a test and called by ctypes."""
+"""Compile the C client's core, clients/c, with gcc for a test and call it through ctypes."""
 
 import ctypes
 import fcntl
@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 CORE = Path(__file__).parents[2] / "clients" / "c"
-KEPT = CORE.parents[1] / "build" / "c"  # what was compiled, for all workers and for the next run
+CACHE = CORE.parents[1] / "build" / "c"  # cached builds, shared by all workers and later runs
 STRICT = (
     *("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Wstrict-prototypes"),
     *("-Werror", "-g", "-O2"),
 )
 SANITIZED = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
-COVERAGE = "HUSHMOTE_C_COVERAGE"  # an environment variable: a folder where gcc's programs count what they run
+COVERAGE = "HUSHMOTE_C_COVERAGE"  # an environment variable: the folder for gcc's coverage counts
 
 DEVICE = """
 #define HUSHMOTE_FLEET "home"
@@ -34,7 +34,9 @@ DEVICE = """
 """
 """A device.h as `hushmote provision device --for c` writes it."""
 
-needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not there: apt-get install gcc")
+needs_gcc = pytest.mark.skipif(
+    shutil.which("gcc") is None, reason="gcc is not installed: apt-get install gcc"
+)
 
 Sha256 = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.POINTER(ctypes.c_uint8)
@@ -97,14 +99,14 @@ class Random(ctypes.Structure):
 
 
 def pieces(*parts: bytes) -> ctypes.Array[Piece]:
-    """Return an array of pieces, which lives while the parts do."""
+    """Return an array of pieces, valid as long as `parts` is."""
     return (Piece * len(parts))(
         *(Piece(ctypes.cast(ctypes.c_char_p(part), ctypes.c_void_p), len(part)) for part in parts)
     )
 
 
 def reading(value: Any) -> Reading:
-    """As hushmote.h's functions make one, of a Fraction in thousandths; it keeps what it points to."""
+    """Build a reading as hushmote.h does, from a Fraction in thousandths; it keeps its pointees alive."""
     if value is None or isinstance(value, Reading):
         return value or Reading(0)
     if isinstance(value, bool):
@@ -119,45 +121,45 @@ def reading(value: Any) -> Reading:
         kind, count, pointed = 5, len(parts), (Reading * len(parts))(*parts)
     else:
         text = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else bytes(value)
-        # A copy of exactly its length: what reads behind it is found where memory is watched.
+        # An exact-length copy, so that the sanitizer detects reads past its end.
         pointed = (ctypes.c_char * max(len(text), 1)).from_buffer_copy(text or b"\0")
         kind, count = 4, len(text)
-    made = Reading(kind, 0, ctypes.addressof(pointed), count)
-    made.kept = parts, pointed  # type: ignore[attr-defined]
-    return made
+    c_reading = Reading(kind, 0, ctypes.addressof(pointed), count)
+    c_reading.kept = parts, pointed  # type: ignore[attr-defined]
+    return c_reading
 
 
-def compiled(target: Path, sources: Sequence[Path | str], *flags: str) -> Path:
+def compile_c(target: Path, sources: Sequence[Path | str], *flags: str) -> Path:
     """Compile sources (names without .c are the core's) into a program, or with "-shared" a library.
 
-    Any warning of the core is an error, with the compiler's own words. Returns the program or library: a copy
-    of an earlier one where compiler, flags, core, sources and their headers are the same.
+    A compiler warning in the core is an error with the compiler's output. Returns the program or library,
+    copied from the cache if compiler, flags, core, sources and their headers are unchanged.
     """
     files = [CORE / f"{s}.c" if isinstance(s, str) else s for s in sources]
     counted = os.environ.get(COVERAGE)
     if counted:
         target = Path(tempfile.mkdtemp(dir=counted)) / target.name
         plain = [flag for flag in flags if "sanitize" not in flag or "sanitize-coverage" in flag]
-        _gcc(*plain, "--coverage", "-O0", "-o", target, *files)  # checks would add branches of their own
+        _gcc(*plain, "--coverage", "-O0", "-o", target, *files)  # sanitizers would add branches
         return target
-    KEPT.mkdir(parents=True, exist_ok=True)
-    kept = KEPT / _key(files, flags)
-    with open(f"{kept}.lock", "w") as lock:  # tests run side by side
+    CACHE.mkdir(parents=True, exist_ok=True)
+    cached = CACHE / _key(files, flags)
+    with open(f"{cached}.lock", "w") as lock:  # tests run in parallel
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not kept.exists():
+        if not cached.exists():
             _gcc(*flags, "-o", target, *files)
-            os.replace(shutil.copy(target, f"{kept}.new"), kept)
-    return Path(shutil.copy(kept, target))
+            os.replace(shutil.copy(target, f"{cached}.new"), cached)
+    return Path(shutil.copy(cached, target))
 
 
 def _gcc(*arguments: Path | str) -> None:
     command = ["gcc", *STRICT, f"-I{CORE}", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert result.returncode == 0, result.stderr
 
 
 def _key(files: Sequence[Path], flags: Sequence[str]) -> str:
-    """Return a key for a call of the compiler; a folder of headers counts by its content."""
+    """Return a cache key for a compiler call; header folders are hashed by content."""
     gcc = Path(shutil.which("gcc") or "").resolve()
     named = [flag for flag in flags if not flag.startswith("-I")]
     read = [*files, *sorted(CORE.glob("*.[ch]"))]
@@ -167,14 +169,14 @@ def _key(files: Sequence[Path], flags: Sequence[str]) -> str:
 
 
 def library(folder: Path, sources: Sequence[Path | str], *flags: str) -> ctypes.CDLL:
-    """Build a shared library of sources, as compiled() takes them."""
-    return ctypes.CDLL(str(compiled(folder / "core.so", sources, "-shared", "-fPIC", *flags)))
+    """Build a shared library from sources; see compile_c()."""
+    return ctypes.CDLL(str(compile_c(folder / "core.so", sources, "-shared", "-fPIC", *flags)))
 
 
 def post_program(folder: Path, policy: str, *arguments: str) -> Path:
-    """hushmote-post, made in a folder by its own Makefile with a policy and further arguments of make."""
+    """Build hushmote-post in a folder with its Makefile, a policy and extra make arguments."""
     (folder / "policy.h").write_text(policy)
     make = ["make", "-f", str(CORE / "posix" / "Makefile"), f"POLICY={folder}/policy.h", *arguments]
-    done = subprocess.run(make, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run(make, cwd=folder, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
     return folder / "hushmote-post"

@@ -1,20 +1,20 @@
-/* What tests of the C client's experiments link in place of its generator: every branch of the draws in turn, or one.
+/* Replaces the C client's random generator in tests of experiments: draws every branch in turn, or a single one.
 
-   Where the core was compiled with -fsanitize-coverage=trace-pc, it says at each of its basic blocks which one it is. */
+   If the core was compiled with -fsanitize-coverage=trace-pc, it calls a hook in each basic block. */
 #include "core.h"
 
 #include <string.h>
 
-#define MOST_DRAWS 16
+#define MAX_DRAWS 16
 
 struct row { /* one branch */
     uint64_t denominator;    /* product of the arguments of below() */
     uint64_t path, steps;    /* a fingerprint of the basic blocks, and their number */
-    uint32_t code, truthful; /* truthful: 1 or 0, as bernoulli() said, 2 where it was not asked */
+    uint32_t code, truthful; /* truthful: bernoulli()'s result, 1 or 0, or 2 without a call */
     uint32_t threshold, level;
 };
 
-static uint32_t choices[MOST_DRAWS], sizes[MOST_DRAWS];
+static uint32_t choices[MAX_DRAWS], sizes[MAX_DRAWS];
 static unsigned known, at;
 static bool strange;
 static struct row now;
@@ -26,14 +26,14 @@ void __sanitizer_cov_trace_pc(void) {
 }
 
 static bool walking;
-static uint64_t state; /* of what draws one branch */
+static uint64_t state; /* the state of the generator that draws one branch */
 
 static uint32_t choose(uint32_t n) {
     if (!walking) {
         state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
         return (uint32_t)(state >> 33) % n;
     }
-    if (at == MOST_DRAWS || (at < known && sizes[at] != n)) {
+    if (at == MAX_DRAWS || (at < known && sizes[at] != n)) {
         strange = true;
         return 0;
     }
@@ -75,8 +75,8 @@ static uint32_t level_of(const struct hushmote_experiment *e, uint32_t code) {
     return level;
 }
 
-/* Every branch of an index, a row each; how many, -1 where the code is no function of its index and its draws, and -2 for
-   more than most. */
+/* Writes a row for every branch of an index. Returns their number, -1 if the code is not a function of the index and
+   the draws, or -2 if there are more than `most`. */
 long walk(const struct hushmote_experiment *e, const struct hm_index *index, struct row *rows, long most);
 long walk(const struct hushmote_experiment *e, const struct hm_index *index, struct row *rows, long most) {
     long count = 0;
@@ -100,7 +100,7 @@ long walk(const struct hushmote_experiment *e, const struct hm_index *index, str
     return strange ? -1 : count;
 }
 
-/* The code of one branch, which a number draws. */
+/* Returns the code of the branch that a seed draws. */
 uint32_t draw(const struct hushmote_experiment *e, const struct hm_index *index, uint64_t seed);
 uint32_t draw(const struct hushmote_experiment *e, const struct hm_index *index, uint64_t seed) {
     struct hm_index copy = *index;
@@ -112,7 +112,7 @@ uint32_t draw(const struct hushmote_experiment *e, const struct hm_index *index,
     return hm_randomize(e, &copy, NULL);
 }
 
-/* What hm_parse() says of a JSON object, under a policy with the names that tests use. */
+/* Returns the result of hm_parse() for a JSON object, under a policy with the tests' names. */
 int parse(const uint8_t *json, size_t bytes, struct hushmote_experiment *e);
 int parse(const uint8_t *json, size_t bytes, struct hushmote_experiment *e) {
     static const char *const names[] = {"e", "room_temp", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"};

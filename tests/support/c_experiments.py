@@ -1,4 +1,4 @@
-"""The C client's experiments by ctypes: parsed, bucketed, and every branch of their draws."""
+"""Access the C client's experiments through ctypes: parsing, bucketing and every branch of their draws."""
 
 import ctypes
 from fractions import Fraction
@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from c_core import compiled, reading
+from c_core import compile_c, reading
 
 from hushmote.device.ldp_client import ONE
 
 ROOM_BYTES = 1024
 FILES = ("json", "experiment", "levels", "sw", "pgr", "text", "prefix", "pairs")
-MOST_BRANCHES = 1 << 20
+MAX_BRANCHES = 1 << 20
 TYPES = ("bool", "choice", "number", "text", "pair")
 MECHANISMS = ("rr", "grr", "olh", "hh", "pgr", "sw", "prefix", "views")
 RULES = ("unlimited", "sum", "squares", "count")
@@ -72,29 +72,29 @@ class Index(ctypes.Structure):
 
 
 class Core:
-    """The core's experiments, compiled into a folder with flags; their draws are those of c_draws.c."""
+    """The core's experiments, compiled into a folder with flags; c_draws.c replaces their draws."""
 
     def __init__(self, folder: Path, *flags: str, room_bytes: int = ROOM_BYTES) -> None:
-        # The doubles and the arithmetic are no part of what is traced: their steps are not the mechanisms'.
+        # Test doubles and arithmetic are not traced because their steps do not belong to the mechanisms.
         room = f"-DHUSHMOTE_ROOM_BYTES={room_bytes}"
         linked = [flag for flag in flags if flag.startswith("-fsanitize=")]
-        objects = [compiled(folder / f"{name}.o", [name], "-fPIC", room, *flags, "-c") for name in FILES]
+        objects = [compile_c(folder / f"{name}.o", [name], "-fPIC", room, *flags, "-c") for name in FILES]
         sources = [*objects, "sha256", "settings", "threshold", Path(__file__).with_name("c_draws.c")]
         self.library = ctypes.CDLL(
-            str(compiled(folder / "experiments.so", sources, "-shared", "-fPIC", room, *linked))
+            str(compile_c(folder / "experiments.so", sources, "-shared", "-fPIC", room, *linked))
         )
         self.library.walk.restype = ctypes.c_long
         self.library.hm_part.restype = ctypes.POINTER(Part)
         self.library.hm_level.restype = ctypes.POINTER(Level)
         self.library.draw.restype = ctypes.c_uint32
-        self._rows = np.zeros(MOST_BRANCHES, ROWS)
+        self._rows = np.zeros(MAX_BRANCHES, ROWS)
 
     def parse(self, payload: bytes) -> tuple[int, Experiment]:
-        """0 or why it is refused, and the experiment."""
+        """Return 0 or the rejection code, and the experiment."""
         experiment = Experiment()
-        # A copy of exactly its length: what reads behind it is found where memory is watched.
-        own = (ctypes.c_char * max(len(payload), 1)).from_buffer_copy(payload or b"\0")
-        return self.library.parse(own, ctypes.c_size_t(len(payload)), ctypes.byref(experiment)), experiment
+        # An exact-length copy, so that the sanitizer detects reads past its end.
+        buffer = (ctypes.c_char * max(len(payload), 1)).from_buffer_copy(payload or b"\0")
+        return self.library.parse(buffer, ctypes.c_size_t(len(payload)), ctypes.byref(experiment)), experiment
 
     def parts(self, experiment: Experiment) -> list[Part]:
         e = ctypes.byref(experiment)
@@ -105,7 +105,7 @@ class Core:
         return [self.library.hm_level(e, i).contents for i in range(experiment.level_count)]
 
     def words(self, experiment: Experiment, at: int, count: int) -> list[bytes]:
-        """So many texts of the room from a place on."""
+        """Return `count` strings from the buffer, starting at offset `at`."""
         room = bytes(experiment.room)
         texts = []
         for _ in range(count):
@@ -114,11 +114,11 @@ class Core:
         return texts
 
     def bucket(self, experiment: Experiment, value: Any) -> Index | None:
-        """Return the index of a reading; None where it is of the wrong type."""
-        index, made = Index(), reading(value)
-        said = self.library.bucket(ctypes.byref(experiment), ctypes.byref(made), ctypes.byref(index))
-        assert said in (0, WRONG_TYPE)
-        return index if said == 0 else None
+        """Return the index of a reading, or None if it has the wrong type."""
+        index, pointee = Index(), reading(value)
+        status = self.library.bucket(ctypes.byref(experiment), ctypes.byref(pointee), ctypes.byref(index))
+        assert status in (0, WRONG_TYPE)
+        return index if status == 0 else None
 
     def draw(self, experiment: Experiment, index: Index, seed: int) -> int:
         """Return the code of the branch that Draws(seed) draws."""
@@ -126,16 +126,18 @@ class Core:
         return self.library.draw(e, i, ctypes.c_uint64(seed))
 
     def branches(self, experiment: Experiment, index: Index) -> npt.NDArray[Any]:
-        """Return a row of ROWS for every branch of the draws for an index."""
+        """Return a row of ROWS for each branch of an index's draws."""
         rows = ctypes.c_void_p(self._rows.ctypes.data)
         e, i = ctypes.byref(experiment), ctypes.byref(index)
-        count = self.library.walk(e, i, rows, ctypes.c_long(MOST_BRANCHES))
-        assert count > 0, "more branches than can be walked" if count == -2 else "no function of its draws"
+        count = self.library.walk(e, i, rows, ctypes.c_long(MAX_BRANCHES))
+        assert count > 0, (
+            "too many branches to enumerate" if count == -2 else "the code is not a function of the draws"
+        )
         return self._rows[:count].copy()
 
 
 class Draws:
-    """The two primitives as c_draws.c draws one branch."""
+    """The two random primitives along one branch, as in c_draws.c."""
 
     def __init__(self, seed: int) -> None:
         self._state = seed
@@ -150,19 +152,19 @@ class Draws:
 
 
 def index_of(at: int | None, slots: tuple[int, ...] = ()) -> Index:
-    """Return an index, or no reading; slots: those of a text's prefixes."""
+    """Return an index, or the missing-reading value; slots: the slots of a text's prefixes."""
     return Index(at is None, at or 0, slots)
 
 
 def law(branches: npt.NDArray[Any]) -> dict[int, Fraction]:
-    """Return the exact chance of every code, of its branches."""
+    """Return the exact probability of each code, summed over its branches."""
     keys, first, same, counts = np.unique(
         branches["code"].astype(np.uint64) * 2 + branches["truthful"],
         return_index=True,
         return_inverse=True,
         return_counts=True,
     )
-    for name in ("threshold", "denominator"):  # those of its level
+    for name in ("threshold", "denominator"):  # as for its level
         assert (branches[name] == branches[name][first][same]).all()
     chances: dict[int, Fraction] = {}
     for key, row, count in zip(keys.tolist(), branches[first], counts.tolist(), strict=True):

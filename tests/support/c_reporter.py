@@ -1,4 +1,4 @@
-"""The C client's reporter with a broker and a clock in Python."""
+"""The C client's reporter, with its broker and clock simulated in Python."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class Port(ctypes.Structure):
 
 
 class Board:
-    """A C client with a reporter; happened: what it did with the port, which tick() empties.
+    """A C client with a reporter that records its port calls.
 
-    With "ask": "each" in the policy it asks about each question.
+    If the policy has "ask": "each", the board asks about each question.
     """
 
     def __init__(
@@ -52,8 +52,8 @@ class Board:
         storage = slots if hasattr(slots, "read") else MemoryStorage(slots)
         policy = policy or POLICY
         if not storage.slots:
-            made = CBoard(policy, storage, entropy=Source(seed), begin=False)
-            assert made.provision(consent=2) == 0
+            c_board = CBoard(policy, storage, entropy=Source(seed), begin=False)
+            assert c_board.provision(consent=2) == 0
         self.board = CBoard(policy, storage, entropy=Source(seed + 1), fleet="home", begin=False, **settings)
         self.verified = 0
         if settings.get("announce_key"):
@@ -111,19 +111,19 @@ class Board:
         if self.mute:
             return -1
         self.id += 1
-        found = ctypes.string_at(payload, size)
+        content = ctypes.string_at(payload, size)
         if topic.decode() == STATUS:
             assert retain
-            self.happened.append(("status", found.decode()))
+            self.happened.append(("status", content.decode()))
         else:
             assert (topic.decode(), retain) == (REPORT, False)
-            self.happened.append(("report", self.id, found))
+            self.happened.append(("report", self.id, content))
         return self.id
 
     def _read_kept(self, _context: Any, name: bytes, data: int, size: int) -> int:
-        found = self.kept.get(name.decode(), b"")
-        ctypes.memmove(data, found, min(size, len(found)))
-        return len(found)
+        content = self.kept.get(name.decode(), b"")
+        ctypes.memmove(data, content, min(size, len(content)))
+        return len(content)
 
     def _write_kept(self, _context: Any, name: bytes, data: int, size: int) -> int:
         if self.fails:
@@ -134,16 +134,16 @@ class Board:
         return 0
 
     def tick(self, ms: int = 0) -> list[tuple[Any, ...]]:
-        """Let time pass; returns what happened meanwhile, and forgets it."""
+        """Advance the clock; return and clear the recorded port calls."""
         self.now += ms
         self.c.hushmote_reporter_tick(self.reporter, c_uint32(self.now & 0xFFFFFFFF))
         happened, self.happened = self.happened, []
         return happened
 
     def connected(self) -> list[tuple[Any, ...]]:
-        """Connect, as soon as it wants to; returns what it does then."""
+        """Wait for the board to connect; return the port calls that follow."""
         for _ in range(100):
-            if [what[0] for what in self.tick(1000)] == ["connect"]:
+            if [call[0] for call in self.tick(1000)] == ["connect"]:
                 break
         else:
             raise AssertionError("it does not connect")
@@ -159,7 +159,7 @@ class Board:
         self.c.hushmote_reporter_message(self.reporter, topic, len(topic), payload or None, len(payload))
 
     def take(self, name: str, payload: bytes) -> int:
-        """Like message(); returns 0 or why the message was refused."""
+        """Like message(), but return 0 or the rejection code."""
         at = self.board.policy["experiments"].index(name)
         return self.c.hm_take_message(self.reporter, at, payload or b"", len(payload), False)
 
@@ -168,7 +168,7 @@ class Board:
         return self.c.hushmote_agree(self.reporter, name.encode(), payload, c_size_t(size))
 
     def asking(self) -> dict[str, bytes]:
-        """Return the payloads that wait for an opt-in, by name."""
+        """Return the payloads awaiting opt-in, by name."""
         waiting = {}
         for i, name in enumerate(self.board.policy["experiments"]):
             payload = ctypes.create_string_buffer(1093)
@@ -186,4 +186,4 @@ class Board:
         return call(self.reporter, name.encode(), self.board.reading(value), out)
 
     def published(self, ms: int = 0) -> list[tuple[int, bytes]]:
-        return [what[1:] for what in self.tick(ms) if what[0] == "report"]
+        return [call[1:] for call in self.tick(ms) if call[0] == "report"]

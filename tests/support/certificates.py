@@ -1,4 +1,4 @@
-"""Certificates for the tests of TLS: an authority and what it signs, as PEM files."""
+"""A certificate authority for TLS tests, and the certificates it signs, as PEM files."""
 
 import datetime
 import ipaddress
@@ -30,7 +30,7 @@ class Authority:
         return builder.not_valid_before(now + start * DAY).not_valid_after(now + end * DAY)
 
     def sign(self, name, *names, start: float = -1, end: float = 5):
-        """Write name.pem and name.key, valid from and until so many days from now; returns both paths."""
+        """Write name.pem and name.key, valid between `start` and `end` days from now; return both paths."""
         key = ec.generate_private_key(ec.SECP256R1())
         builder = self._builder(name, key, start, end)
         if names:

@@ -1,10 +1,10 @@
-"""Boards for the chaos tests, each with a connection of its own, and a proxy that cuts and swallows.
+"""Boards for the chaos tests, each with its own connection, and a proxy that drops connections or data.
 
-A board sends its reports in bursts at QoS 1 and has several in flight; on a new connection it sends again
-what was not acknowledged, under a new packet id and without DUP. Those that do not run the shipped client
-skip numbers, many in a row, as if reports were lost before they were sent, and between such gaps send long
-runs. A board keeps account of what it wrote to a socket and of what it was told was received. All of it runs
-in one asyncio loop.
+A board sends its reports in bursts at QoS 1 and has several in flight; on a new connection it resends
+unacknowledged reports, under a new packet id and without DUP. Boards that do not run the shipped client
+skip long ranges of numbers, as if reports were lost before they were sent, and send long runs between these
+gaps. A board records which reports it wrote to a socket and which were confirmed. Everything runs in one
+asyncio loop.
 """
 
 import asyncio
@@ -21,18 +21,18 @@ import numpy as np
 from hushmote.device.ldp_client import Client, Experiment
 from hushmote.server.wire import report
 
-_ANSWER_S = 3.0  # a broker that saves a large queue answers nobody meanwhile
+_ANSWER_S = 3.0  # a broker does not answer while it saves a large queue
 _PINGREQ = b"\xc0\x00"
-_GAPS = 40  # in a row: more than a store once kept of any but the newest numbers
-_GAPS_AGAIN = 0.0005  # chance of as many more before a number
+_GAPS = 40  # consecutive gaps; more than an old store kept below the newest numbers
+_GAPS_AGAIN = 0.0005  # probability of another such gap before a number
 _PUBACK, _PINGRESP, _CONNACK = 4, 13, 2
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """Makes a board's reports with the server's own encoder: code(number) is told, volume is cheap.
+    """Makes a board's reports cheaply, with predictable codes, with the server's encoder.
 
-    skips: whether it may be asked for any number, and not for each in turn.
+    skips: whether make() accepts any number, or only consecutive ones.
     """
 
     skips = True
@@ -46,12 +46,12 @@ class Encoded:
         return report.encode(self.experiment, number, self.code(number), self.device, self.key)
 
     def sent(self, payload: bytes) -> None:
-        """Nothing is kept here."""
+        """Do nothing; this encoder has no outbox."""
 
 
 @dataclass(frozen=True)
 class Shipped:
-    """Makes a board's reports with the client that boards run, ledger and outbox included."""
+    """Makes a board's reports with the shipped client, including its ledger and outbox."""
 
     skips = False
 
@@ -60,7 +60,7 @@ class Shipped:
     rng: np.random.Generator
 
     def make(self, number: int) -> bytes | None:
-        """Report number's payload, or None while the outbox is full."""
+        """Return the payload of this report, or None while the outbox is full."""
         payload = self.client.report(self.experiment.name, self.rng.uniform(0, 64))
         assert payload is None or int.from_bytes(payload[5:9], "big") == number
         return payload
@@ -70,14 +70,14 @@ class Shipped:
 
 
 class Board:
-    """One device that reports until it is asked to finish, or until it dies.
+    """One device that reports until finish() is called or until it dies.
 
-    gap_s: mean seconds between two reports. in_flight: reports at most that were sent and not acknowledged.
-    hold_s: None where a PUBACK is enough to forget a report. Else a report is told only once a PINGRESP came,
-    on the same connection, to a PINGREQ sent at least hold_s after its PUBACK.
+    gap_s: mean seconds between two reports. in_flight: the maximum number of unacknowledged reports. hold_s:
+    None if a PUBACK confirms a report. Otherwise a report is confirmed only by a PINGRESP, on the same
+    connection, to a PINGREQ sent at least hold_s after the PUBACK.
 
-    published: payload of each number that was ever written to a socket. told: numbers the board was told were
-    received. sendings: how often a report was written in all. paused: while it is set no report is made.
+    published: the payload of each number that was written to a socket. told: the numbers of confirmed
+    reports. sendings: the total number of writes. paused: set to stop making reports.
     """
 
     def __init__(
@@ -113,12 +113,12 @@ class Board:
         self._finishing = False
 
     def finish(self) -> None:
-        """Make live() return once everything that was made has been told."""
+        """Make live() return once every report has been confirmed."""
         self._finishing = True
 
     @property
-    def waits(self) -> bool:
-        """Whether it was not yet told of all that it made."""
+    def has_unconfirmed_reports(self) -> bool:
+        """Return whether any report is still unconfirmed."""
         return len(self.told) < len(self.published)
 
     @property
@@ -126,7 +126,7 @@ class Board:
         return self._finishing and not (self._unsent or self._flying or self._held)
 
     async def live(self) -> None:
-        """Connect and report, again and again; cancel it and the board is dead."""
+        """Connect and report in a loop; cancelling it kills the board."""
         while not self._finished:
             writer = listener = None
             try:
@@ -145,9 +145,9 @@ class Board:
                     await asyncio.wait([listener])
                 if writer is not None:
                     writer.transport.abort()
-                # What was only acknowledged by a broker that may have died is sent again.
-                again = [number for number, _ in self._held] + list(self._flying.values())
-                self._unsent.extendleft(reversed(again))
+                # Resend reports acknowledged only by a broker that may have died.
+                unconfirmed = [number for number, _ in self._held] + list(self._flying.values())
+                self._unsent.extendleft(reversed(unconfirmed))
                 self._held.clear()
                 self._flying.clear()
             await asyncio.sleep(self._rng.uniform(0, 0.2))
@@ -172,7 +172,7 @@ class Board:
             self._heard.set()
 
     async def _hear(self, listener: asyncio.Task[None]) -> None:
-        """Return once the broker said anything more; raises as the listener did where it has ended."""
+        """Wait until the broker sends more; re-raise the listener's exception if it has ended."""
         async with asyncio.timeout(_ANSWER_S):
             await self._heard.wait()
         self._heard.clear()
@@ -187,7 +187,7 @@ class Board:
                 await self._make()
             while self._unsent and len(self._flying) < self._in_flight:
                 self._publish(writer, self._unsent.popleft())
-            # Until there is room for more; where no more is made, until all have been answered.
+            # Wait for room for more reports or, when no more are made, until all are answered.
             while self._flying and (self._unsent or self._finishing or len(self._flying) >= self._in_flight):
                 await self._hear(listener)
                 while self._unsent and len(self._flying) < self._in_flight:
@@ -196,7 +196,7 @@ class Board:
                 await self._settle(writer, listener)
 
     async def _make(self) -> None:
-        """Make a burst of reports, as many as have room, unless the client's outbox is full."""
+        """Make a burst of as many reports as fit, unless the client's outbox is full."""
         count = int(self._rng.integers(1, self._in_flight + 1))
         await asyncio.sleep(self._rng.uniform(0, 2 * self._gap_s * count))
         if self.paused:
@@ -252,14 +252,14 @@ async def _packet(reader: asyncio.StreamReader) -> tuple[int, bytes]:
 
 
 class Proxy:
-    """Forwards TCP connections to a port, of 127.0.0.1 or of host, until it is told to cut or to swallow."""
+    """Forwards TCP connections to a port on 127.0.0.1 or `host` until told to cut or swallow them."""
 
     def __init__(self, target: int, host: str = "127.0.0.1") -> None:
         self._target = target
         self._host = host
         self._writers: set[asyncio.StreamWriter] = set()
         self._deaf = {"up": False, "down": False}  # up: to the target
-        self.swallowed = 0  # acknowledgements: what is read at once, and begins with one
+        self.swallowed = 0  # chunks read that begin with an acknowledgement
         self.port = 0
 
     async def start(self) -> None:
@@ -271,7 +271,7 @@ class Proxy:
         self.cut()
 
     def cut(self) -> None:
-        """Reset all connections; what was on its way is gone."""
+        """Reset all connections; data in transit is lost."""
         for writer in self._writers:
             peer = writer.get_extra_info("socket")
             with contextlib.suppress(OSError):
@@ -279,11 +279,11 @@ class Proxy:
             writer.transport.abort()
 
     def swallow(self, *ways: str) -> None:
-        """Forward nothing that goes "up" or "down" until forward(), as a half-open connection does."""
+        """Drop data that goes "up" or "down" until forward() is called, as a half-open connection does."""
         self._deaf = {way: way in ways for way in self._deaf}
 
     def forward(self) -> None:
-        """Cut what swallowed, and forward what connects from now on."""
+        """Cut the swallowing connections, and forward new ones again."""
         self.cut()
         self.swallow()
 
@@ -298,7 +298,7 @@ class Proxy:
             pumps = [asyncio.create_task(self._pump(*way)) for way in ways]
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         except (OSError, asyncio.CancelledError):
-            pass  # nobody listens there, or the proxy ends
+            pass  # no listener at the target, or the proxy is closing
         finally:
             for pump in pumps:
                 pump.cancel()
@@ -306,10 +306,10 @@ class Proxy:
                 self._writers.discard(w)
                 w.transport.abort()
 
-    async def _pump(self, way: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pump(self, direction: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(1 << 16):
-                if not self._deaf[way]:
+                if not self._deaf[direction]:
                     writer.write(data)
                     await writer.drain()
                 elif data[0] >> 4 == _PUBACK:

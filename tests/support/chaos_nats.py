@@ -1,4 +1,4 @@
-"""Faults of a NATS cluster's servers: killed, stopped, paused, wiped, cut off, filled up, without power."""
+"""Faults for a NATS cluster's servers: kill, stop, pause, wipe, isolate, fill the disk, cut the power."""
 
 import asyncio
 import os
@@ -21,11 +21,11 @@ from hushmote.simulator.nats_servers import NatsServers
 
 CONSUMER = "aggregator"
 _COUNTS = {"node": 1, "two nodes": 2, "all nodes": 3}
-_FULL_S = 3.0  # until a server notices that its disk is full
+_FULL_S = 3.0  # time for a server to notice that its disk is full
 
 
 async def keep_for_a_time(servers: NatsServers) -> None:
-    """Have the servers keep each message for a week, and not until those who are interested have seen it."""
+    """Configure the servers to keep each message for a week instead of until every consumer has seen it."""
     async with await nats.connect(_urls(servers)) as client:
         config = (await client.jsm().stream_info(STREAM)).config
         week = config.evolve(retention=RetentionPolicy.LIMITS, max_age=7 * 86_400.0)
@@ -37,10 +37,10 @@ def _urls(servers: NatsServers) -> list[str]:
 
 
 class ChaosNodes:
-    """What disturbs the servers.
+    """Injects faults into the servers.
 
-    told: how many reports boards were told were received, so far. between: see Setting. killed: processes
-    that got a SIGKILL. held: messages of the stream when they were last asked.
+    told: returns the number of reports confirmed to boards so far. between: see Setting. killed: the number
+    of processes killed with SIGKILL. held: the number of messages in the stream at the last query.
     """
 
     def __init__(
@@ -53,27 +53,28 @@ class ChaosNodes:
         self._told_before = 0
         self.killed = 0
         self.held = 0
-        # One disturbance of a server at a time; of several, in the order of their numbers.
+        # One fault per server at a time; several servers are locked in the order of their numbers.
         self._locks = [asyncio.Lock() for _ in servers.nodes]
 
     @staticmethod
     def strikes(kind: str) -> bool:
-        """Whether a fault of this kind is one of servers."""
+        """Return whether this kind of fault applies to servers."""
         return kind.partition(" ")[2] in _COUNTS
 
     async def strike(self, fault: Fault) -> None:
-        """Disturb, for as long as the fault says, and bring back."""
+        """Inject the fault for its duration, then recover."""
         verb, _, whom = fault.kind.partition(" ")
         count = _COUNTS[whom]
         numbers = [int(n) for n in self._rng.permutation(len(self._servers.nodes))[:count]]
-        # What a wiped server forgets the two others must have; who is cut off, all of them must know.
-        held = range(len(self._locks)) if verb in ("wipe", "cut", "fill") else sorted(numbers)
+        # The other two must have the data that a wiped server loses, and all must know which server is
+        # isolated.
+        locked = range(len(self._locks)) if verb in ("wipe", "cut", "fill") else sorted(numbers)
         async with AsyncExitStack() as stack:
-            for number in held:
+            for number in locked:
                 await stack.enter_async_context(self._locks[number])
             if self._rng.random() < 0.8:
                 wanted = self._told_before + int(self._rng.integers(1, self._between))
-                await until(lambda: self._told() >= wanted, "told of anything")
+                await until(lambda: self._told() >= wanted, "confirming any report")
             self._told_before = self._told()
             disturb = {
                 "kill": self.kill,
@@ -88,11 +89,11 @@ class ChaosNodes:
 
     @property
     def _sites(self) -> SiteServers:
-        assert isinstance(self._servers, SiteServers), "these servers have no networks and disks of their own"
+        assert isinstance(self._servers, SiteServers), "these servers share one network and disk"
         return self._servers
 
     async def kill_some(self, lasts_s: float) -> None:
-        """SIGKILL one, two or all, and start them again."""
+        """Kill one, two or all servers with SIGKILL, and restart them."""
         numbers = [int(n) for n in self._rng.permutation(len(self._locks))[: self._rng.integers(1, 4)]]
         async with AsyncExitStack() as stack:
             for number in sorted(numbers):
@@ -100,15 +101,15 @@ class ChaosNodes:
             await self.kill(numbers, lasts_s)
 
     async def kill(self, numbers: list[int], lasts_s: float) -> None:
-        """SIGKILL these at once, and start them again."""
+        """Kill these servers simultaneously with SIGKILL, and restart them."""
         await asyncio.to_thread(self._servers.kill, *numbers)
         self.killed += len(numbers)
         await self._start(numbers, lasts_s)
 
-    async def left(self) -> int | None:
-        """How many reports the aggregators' consumer has not seen acknowledged, None while nobody can know.
+    async def unprocessed_reports(self) -> int | None:
+        """Return the number of reports the aggregators' consumer has yet to acknowledge, or None if unknown.
 
-        A server that is still catching up may lead a consumer and say 0.
+        A server that leads a consumer while still catching up may report 0.
         """
         for number in range(len(self._locks)):
             if not await asyncio.to_thread(self._servers.healthy, number):
@@ -119,11 +120,11 @@ class ChaosNodes:
                 self.held = (await client.jsm().stream_info(STREAM)).state.messages
         except (nats.errors.Error, OSError):
             return None
-        # After a power cut a consumer may await what the stream has forgotten.
+        # After a power cut a consumer may wait for messages that the stream has lost.
         return min((info.num_pending or 0) + (info.num_ack_pending or 0), self.held)
 
     async def all_healthy(self) -> None:
-        """Return once every server says that it has what its streams hold."""
+        """Wait until every server reports that its streams are up to date."""
         for number in range(len(self._locks)):
             async with asyncio.timeout(WAIT_S):
                 while not await asyncio.to_thread(self._servers.healthy, number):
@@ -133,7 +134,7 @@ class ChaosNodes:
         await asyncio.sleep(lasts_s)
         for number in numbers:
             self._servers.start_node(number)
-        # Often the next fault strikes servers that have not caught up yet.
+        # The next fault often hits servers that have not caught up yet.
         if self._rng.random() < 0.5:
             await asyncio.sleep(self._rng.uniform(0, 1))
 
@@ -161,7 +162,7 @@ class ChaosNodes:
     async def _cut(self, numbers: list[int], lasts_s: float) -> None:
         self._sites.cut(*numbers)
         try:
-            # Longer than an election takes, or nobody notices.
+            # Must outlast an election, or the fault goes unnoticed.
             await asyncio.sleep(lasts_s + self._rng.uniform(0, 15))
         finally:
             self._sites.heal()
@@ -175,6 +176,6 @@ class ChaosNodes:
         await asyncio.to_thread(self._sites.fill, *numbers)
         await asyncio.sleep(lasts_s + _FULL_S)
         self._sites.free(*numbers)
-        # A server that met a full disk has switched its JetStream off until it is started again.
+        # After a full disk, a server disables JetStream until it is restarted.
         await asyncio.to_thread(self._servers.terminate, *numbers)
         await self._start(numbers, 0)

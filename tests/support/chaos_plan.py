@@ -1,4 +1,4 @@
-"""What a chaos run disturbs, what strikes in it, and when: a plan is drawn from a seed."""
+"""The faults of a chaos run, their targets and times, drawn from a seed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ from hushmote.simulator.nats_servers import NatsServers
 
 @dataclass(frozen=True)
 class Setting:
-    """What is disturbed.
+    """The system under test.
 
-    boards publish every gap_s seconds in the mean, each; every fifth runs the client that is shipped.
-    in_flight, hold_s: see Board. options: of `hushmote serve`. share: name of the group, for several
-    aggregators on one store. broker_settings: further lines of mosquitto.conf, or of each NATS server's
-    configuration. cluster: three NATS servers in place of mosquitto; sync: how often they sync; sites: on
-    networks and disks of their own, see SiteServers; limits: they keep each report for a time, whoever has
-    seen it. between: at most so many reports between two faults of servers that wait for some. program: what
-    Python is told to run with the arguments of `hushmote`. least: reports that boards were told of before it
-    ends, on a slow machine too.
+    boards: each publishes every gap_s seconds on average; every fifth runs the shipped client. in_flight,
+    hold_s: see Board. options: options for `hushmote serve`. share: the group's name, for several aggregators
+    on one store. broker_settings: further lines for mosquitto.conf, or for each NATS server's configuration.
+    cluster: use three NATS servers instead of mosquitto; sync: their sync interval; sites: run them on
+    separate networks and disks, see SiteServers; limits: keep each report for a fixed time, even if all
+    consumers have seen it. between: the maximum number of reports between two server faults that wait for
+    reports. program: the Python arguments that run `hushmote`. min_reports: the minimum number of confirmed
+    reports before the run ends, even on a slow machine.
     """
 
     boards: int = 30
@@ -38,10 +38,10 @@ class Setting:
     sites: bool = False
     sync: str = "2m"
     program: Sequence[str] = ("-m", "hushmote")
-    least: int = 0
+    min_reports: int = 0
 
     def broker(self) -> MosquittoBroker | NatsServers:
-        """Return the broker, not started."""
+        """Return the broker without starting it."""
         if self.sites:
             return SiteServers(sync=self.sync)
         if self.cluster:
@@ -51,9 +51,11 @@ class Setting:
 
 @dataclass(frozen=True)
 class Fault:
-    """kind: a verb, and whom it strikes: "kill aggregator", "cut boards", "swallow answers to boards".
+    """A fault to inject.
 
-    after_s: since the fault before. lasts_s: until what was disturbed works again.
+    kind: a verb and its target: "kill aggregator", "cut boards", "swallow answers to boards".
+
+    after_s: seconds since the previous fault. lasts_s: seconds until recovery.
     """
 
     kind: str
@@ -62,12 +64,12 @@ class Fault:
 
 
 def is_kill(kind: str) -> bool:
-    """Whether a fault is the SIGKILL of a process; the others disturb in other ways."""
+    """Return whether a fault kills a process with SIGKILL."""
     return kind.startswith(("kill", "wipe", "unplug"))
 
 
 def plan(seed: int, weights: Mapping[str, float], count: int, *, gap_s: float = 0.5) -> list[Fault]:
-    """Draw count faults; gap_s is the mean time between two, some come in volleys of a few milliseconds."""
+    """Draw `count` faults, gap_s apart on average; some come in bursts a few milliseconds apart."""
     rng = np.random.default_rng(seed)
     share = np.array(list(weights.values())) / sum(weights.values())
     faults = []

@@ -1,4 +1,4 @@
-"""`hushmote serve` as a process that is killed and started again."""
+"""Run `hushmote serve` as a process that is killed and restarted."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ from hushmote.server.wire import keys
 
 
 class AggregatorProcess:
-    """`hushmote serve` as a process that is started, killed and started again; it logs to a file."""
+    """A `hushmote serve` process that can be started, killed and restarted; it logs to a file."""
 
     def __init__(
         self,
@@ -45,39 +45,40 @@ class AggregatorProcess:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env=self._environment)
 
     @property
-    def ready(self) -> bool:
-        """Whether it has subscribed since it was started."""
-        return self.subscribed_since(self._started_at)
+    def is_ready(self) -> bool:
+        """Return whether it has subscribed since it was started."""
+        return self.has_subscribed_since(self._started_at)
 
     @property
     def logged_bytes(self) -> int:
-        """How much it has logged, over all its runs."""
+        """Return the number of bytes logged over all runs."""
         return self.log.stat().st_size
 
-    def subscribed_since(self, logged_bytes: int) -> bool:
-        """Whether it runs and has subscribed since it had logged so much."""
+    def has_subscribed_since(self, logged_bytes: int) -> bool:
+        """Return whether it is running and has subscribed since this point in its log."""
         if self._process is None:
             return False
         if self._process.poll() is not None:
             last = self.log.read_text()[-2000:]
-            # Started while its database is away it says so and ends; a service manager starts it again.
+            # If its database is unavailable at startup it exits with an error; restart it as a
+            # service manager would.
             assert self._process.returncode == 1, last
             assert "hushmote: cannot use postgresql" in last[last.rfind("ready\n") :], last
             self.start()
             return False
         return b"ready\n" in self.log.read_bytes()[max(logged_bytes, self._started_at) :]
 
-    def said(self, text: str) -> bool:
-        """Whether it has written a text since it was started."""
+    def has_logged(self, text: str) -> bool:
+        """Return whether it has logged this text since it was started."""
         return text.encode() in self.log.read_bytes()[self._started_at :]
 
     def signal(self, number: int) -> None:
-        """Send a signal to a process that is to live on."""
+        """Send a signal that the process survives."""
         if self._process is not None:
             self._process.send_signal(number)
 
     def end(self, number: int) -> None:
-        """End it by a signal and wait for that."""
+        """Send a terminating signal and wait for the process to exit."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -88,7 +89,7 @@ class AggregatorProcess:
 
 
 async def until(condition: Callable[[], bool], what: str) -> None:
-    """As running.until(), in the loop that boards and proxies share."""
+    """Like running.until(), but in the event loop that boards and proxies share."""
     end = time.monotonic() + WAIT_S
     while not condition():
         assert time.monotonic() < end, f"not {what} in {WAIT_S:g} s"

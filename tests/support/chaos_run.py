@@ -1,13 +1,12 @@
-"""Faults at random instants, and what must hold of the store afterwards: each report counted exactly once.
+"""Inject faults at random times, then check that the store counted each report exactly once.
 
-A real mosquitto or NATS cluster, real `hushmote serve` processes on a store, and boards that publish all the
-time. A plan is
-drawn from a seed; when a fault strikes within the work of its victim is left to chance. After the last fault
-everything runs undisturbed until nothing is under way, and the store is compared with the boards' accounts:
+A real mosquitto or NATS cluster, real `hushmote serve` processes on a store, and boards that publish
+continuously. A plan is drawn from a seed; the exact moment a fault hits its target is random. After the last
+fault everything runs undisturbed until it is idle, and the store is compared with the boards' records:
 
-    told received  is a part of  counted  is a part of  published
+    confirmed  is a subset of  counted  is a subset of  published
 
-with each report counted once and under its own code. Where no board died, all three are the same.
+with each report counted once and under its own code. If no board died, all three are equal.
 """
 
 import asyncio
@@ -38,12 +37,12 @@ from hushmote.simulator.nats_servers import NatsServers
 
 _T = TypeVar("_T")
 
-_HASTE = "aggregator between acknowledging and committing"  # only hasty_serve.py can be met there
+_HASTE = "aggregator between acknowledging and committing"  # only hasty_serve.py can be caught at this point
 
 _QUIET_S = 0.7
 _COMMIT_S = 20.0
-_AT_ONCE = 6  # faults under way
-_RETRY_S = 25.0  # an aggregator that lost its broker may wait as long as 15 s
+_AT_ONCE = 6  # concurrent faults
+_RETRY_S = 25.0  # an aggregator that lost its broker may wait up to 15 s
 
 
 def run(
@@ -55,11 +54,11 @@ def run(
     seed: int = 1,
     database: Cluster | Pgbouncer | None = None,
 ) -> Verdict:
-    """Run a plan against a new store and return what came of it.
+    """Run a plan against a new store and return the verdict.
 
-    store_url: of an SQLite file, or of a database's own. database: its server, or the pooler before it,
-    where that is to be disturbed; then aggregators reach it through a proxy. Raises AssertionError where
-    something ends that should not, or does not come to rest.
+    store_url: the URL of an SQLite file or of a database. database: the database server or pooler to
+    disturb, if any; aggregators then connect through a proxy. Raises AssertionError if a process ends
+    unexpectedly or the system does not become idle.
     """
     return asyncio.run(_Chaos(folder, store_url, setting, seed, database).run(faults))
 
@@ -76,7 +75,7 @@ class _Chaos:
         self._done: Counter[str] = Counter()
         self._unseen = 0
         self._nodes: ChaosNodes | None = None
-        # One disturbance of a thing at a time, or who was killed and who was started gets mixed up.
+        # One fault per target at a time, so that kills and restarts do not interleave.
         self._locks: dict[object, asyncio.Lock] = {}
         self._living: dict[str, asyncio.Task[None]] = {}
 
@@ -102,7 +101,7 @@ class _Chaos:
                     self._nodes = ChaosNodes(broker, self._rng.spawn(1)[0], self._told, self._setting.between)
                 self._living = {name: asyncio.create_task(board.live()) for name, board in boards.items()}
                 await self._disturb(faults)
-                await until(lambda: self._told() >= self._setting.least, "told of enough")
+                await until(lambda: self._told() >= self._setting.min_reports, "enough reports confirmed")
                 await self._come_to_rest()
             finally:
                 for task in self._living.values():
@@ -126,11 +125,11 @@ class _Chaos:
 
     async def _all_ready(self) -> None:
         for aggregator in self._aggregators:
-            await until(lambda a=aggregator: a.ready, "ready")
+            await until(lambda a=aggregator: a.is_ready, "ready")
 
     @asynccontextmanager
     async def _hold(self, things: Sequence[object]) -> AsyncIterator[None]:
-        """Nothing else disturbs these meanwhile."""
+        """Lock these targets against other faults."""
         async with AsyncExitStack() as stack:
             for thing in things:
                 await stack.enter_async_context(self._lock(thing))
@@ -153,12 +152,12 @@ class _Chaos:
     def _prepare(self) -> None:
         self._store.add_fleet(FLEET, keyed=True)
         for window in ("hour", "day"):
-            asked = wire.experiment(name=f"by-{window}", window=window, budget={"rule": "unlimited"})
-            self._store.add_experiment(FLEET, wire.payload_of(asked))
+            payload = wire.experiment(name=f"by-{window}", window=window, budget={"rule": "unlimited"})
+            self._store.add_experiment(FLEET, wire.payload_of(payload))
 
     def _aggregator(self, number: int) -> AggregatorProcess:
         setting, ports = self._setting, [proxy.port for proxy in self._proxies["aggregators"]]
-        # On NATS those of one name divide the reports; for MQTT each is a client of its own.
+        # On NATS, aggregators with the same name share the reports; over MQTT each is a separate client.
         name = CONSUMER if setting.cluster else f"aggregator-{number}"
         names = {"HUSHMOTE_CLIENT_ID": name, "HUSHMOTE_SHARE": setting.share or ""}
         url, broker = self._url, f"mqtt://127.0.0.1:{ports[0]}"
@@ -176,13 +175,13 @@ class _Chaos:
         for i in range(self._setting.boards):
             device, rng = f"board-{i}", self._rng.spawn(1)[0]
             version = versions[i % len(versions)]
-            asked, key = version.experiment, keys.device_key(wire.MASTER, FLEET, device)
+            exp, key = version.experiment, keys.device_key(wire.MASTER, FLEET, device)
             if i % 5 == 0:
-                client = wire.client(device, asked, key=key)
-                source = Shipped(client, asked, rng)
+                client = wire.client(device, exp, key=key)
+                source = Shipped(client, exp, rng)
             else:
                 salt = int(rng.integers(1 << 32))
-                source = Encoded(device, asked, key, lambda n, s=salt, c=asked.code_count: hash((s, n)) % c)
+                source = Encoded(device, exp, key, lambda n, s=salt, c=exp.code_count: hash((s, n)) % c)
             boards[device] = Board(
                 topics.report_topic(FLEET, device),
                 [proxy.port for proxy in self._proxies["boards"]],
@@ -247,21 +246,21 @@ class _Chaos:
                 await asyncio.sleep(fault.lasts_s)
                 aggregator.signal(signal.SIGCONT)
                 return
-            # Mostly in its work; where kills come close together, also before it works.
+            # Usually while it is working; kills in quick succession also hit it while it starts.
             number = signal.SIGKILL if is_kill(fault.kind) else signal.SIGTERM
             if fault.kind != "kill aggregator" or self._rng.random() < 0.8:
-                await until(lambda: aggregator.ready, "ready")
+                await until(lambda: aggregator.is_ready, "ready")
                 await asyncio.sleep(self._rng.uniform(0, 0.3))
             if fault.kind.endswith("commits"):
                 await asyncio.to_thread(self._await_commit, self._rng.uniform(0, 0.004))
             elif whom == _HASTE:
-                await until(lambda: aggregator.said(HASTY), "hasty")
+                await until(lambda: aggregator.has_logged(HASTY), "hasty")
             await asyncio.to_thread(aggregator.end, number)
             await asyncio.sleep(fault.lasts_s)
             aggregator.start()
 
     def _await_commit(self, after_s: float) -> None:
-        """Return after_s after something was written to SQLite's log: a commit is going on or just was."""
+        """Wait after_s seconds after a write to SQLite's log, until a commit is in progress or just done."""
         log = Path(self._url.removeprefix("sqlite:///") + "-wal")
         before, end = log.stat(), time.monotonic() + _COMMIT_S
         while log.stat().st_mtime_ns == before.st_mtime_ns and time.monotonic() < end:
@@ -291,13 +290,13 @@ class _Chaos:
                     await asyncio.to_thread(server.start)
                     return
                 except AssertionError:
-                    # The children of a killed database server hold its shared memory until they notice.
+                    # A killed database server's children hold its shared memory until they notice.
                     if time.monotonic() > end:
                         raise
                     await asyncio.sleep(0.1)
 
     async def _strike_connected_broker(self, fault: Fault) -> None:
-        """Kill the broker while all else works and all that boards were told of is counted."""
+        """Kill the broker while everything else works and every confirmed report is counted."""
         assert isinstance(self._broker, MosquittoBroker)
         things = [self._broker, *self._aggregators, "aggregators"]
         things += [self._database, "database"] if self._database is not None else []
@@ -312,13 +311,13 @@ class _Chaos:
             await asyncio.sleep(fault.lasts_s)
             await asyncio.to_thread(self._broker.start)
             for aggregator, logged in zip(self._aggregators, before, strict=True):
-                await until(lambda a=aggregator, n=logged: a.subscribed_since(n), "connected")
+                await until(lambda a=aggregator, n=logged: a.has_subscribed_since(n), "connected")
 
     async def _sessions_saved(self) -> None:
-        """Wait for a save that began after this: a killed broker forgets sessions that it did not save."""
+        """Wait for a save that begins after this call, since a killed broker loses unsaved sessions."""
         broker = self._broker
         assert isinstance(broker, MosquittoBroker)
-        for _ in range(2):  # the first may have begun before
+        for _ in range(2):  # the first may have begun before the call
             before = broker.saved_ns
             await until(lambda since=before: broker.saved_ns > since, "saved")
 
@@ -327,19 +326,22 @@ class _Chaos:
             board.paused = paused
 
     def _caught_up(self) -> bool:
-        """Whether living boards, which are paused, wait for nothing, and all they were told of is counted."""
-        if any(self._boards[name].waits for name in self._living) or self._processed()[0] < self._told():
+        """Return whether the paused boards are idle and every confirmed report is counted."""
+        if (
+            any(self._boards[name].has_unconfirmed_reports for name in self._living)
+            or self._processed()[0] < self._told()
+        ):
             return False
         return not judge(self._store, self._boards).lost
 
     async def _strike_unseen(self, fault: Fault) -> None:
-        """Kill all aggregators, and servers once boards were told of reports that none of them had."""
+        """Kill all aggregators, and then servers once reports that no aggregator received are confirmed."""
         async with self._hold(self._aggregators):
             for aggregator in self._aggregators:
                 await asyncio.to_thread(aggregator.end, signal.SIGKILL)
                 self._done["kill aggregator"] += 1
             before, wanted = self._told(), int(self._rng.integers(1, self._setting.between // 2))
-            await until(lambda: self._told() >= before + wanted, "told of anything")
+            await until(lambda: self._told() >= before + wanted, "confirming any report")
             self._unseen += self._told() - before
             assert self._nodes is not None
             await self._nodes.kill_some(fault.lasts_s)
@@ -355,7 +357,7 @@ class _Chaos:
                 return
             answers = "answers" in fault.kind
             before = sum(proxy.swallowed for proxy in proxies)
-            # Nobody is answered while the broker is down: then again, until what was received is sent again.
+            # No client gets an answer while the broker is down, so repeat until received reports are resent.
             while True:
                 for proxy in proxies:
                     proxy.swallow("down", *(() if answers else ("up",)))
@@ -369,38 +371,38 @@ class _Chaos:
     def _told(self) -> int:
         return sum(len(board.told) for board in self._boards.values())
 
-    # Rest
+    # Waiting until idle
 
     async def _come_to_rest(self) -> None:
-        """Wait until every living board has been told of all it made, and all that is queued is counted."""
+        """Wait until every living board's reports are confirmed and every queued report is counted."""
         await self._all_ready()
         for name in self._living:
             self._boards[name].finish()
         async with asyncio.timeout(WAIT_S):
             await asyncio.gather(*self._living.values())
         await self._until_quiet(self._told())
-        # What is left now, if anything is: an aggregator that has just started waits for no connection.
+        # Check for remaining reports; a newly started aggregator has no connection yet.
         for aggregator in self._aggregators:
             await asyncio.to_thread(aggregator.end, signal.SIGTERM)
             aggregator.start()
-            await until(lambda a=aggregator: a.ready, "ready")
+            await until(lambda a=aggregator: a.is_ready, "ready")
         await self._until_quiet(0)
         for aggregator in self._aggregators:
             await asyncio.to_thread(aggregator.end, signal.SIGTERM)
             assert not any(aggregator.exits), f"SIGTERM ended it with {aggregator.exits}"
 
     async def _until_quiet(self, wanted: int) -> None:
-        """Wait until nothing is counted any more: for a while once so many are, and longer before.
+        """Wait until the count stops rising; the wait is short once `wanted` reports are counted.
 
-        Servers of NATS know what is left, and need not be waited for.
+        NATS servers report the number of remaining messages, so they need no wait.
         """
         before, since, end = (-1, -1), time.monotonic(), time.monotonic() + WAIT_S
         while (idle := time.monotonic() - since) < (_QUIET_S if before[0] >= wanted else _RETRY_S):
             if self._nodes is not None and idle > _QUIET_S:
-                if await self._nodes.left() == 0:
+                if await self._nodes.unprocessed_reports() == 0:
                     return
                 since = time.monotonic()
-            assert time.monotonic() < end, "the aggregators do not come to rest"
+            assert time.monotonic() < end, "the aggregators did not become idle"
             await asyncio.sleep(0.1)
             now = self._processed()
             if now != before:

@@ -1,4 +1,4 @@
-"""A store compared with what boards published and what they were told was received."""
+"""Compare a store with the reports that boards published and those confirmed to them."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -15,14 +15,14 @@ FLEET = "chaos"
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the store holds beside what the boards know; lost and the two after it must be 0.
+    """The store's contents compared with the boards' records; the first three fields must be 0.
 
-    lost: reports that a board was told were received and that are not counted. strange: counted and never
-    published. miscounted: distance of the histogram from that of the counted reports; it is 0 only if each is
-    counted once and under its own code. untold: counted, but its board never heard of it. unseen: told while
-    no aggregator ran, before servers of the cluster were killed. unanswered: published by boards that lived
-    to the end and were not told of them. servers: of its processes, killed. held: messages that the cluster
-    still has at the end; what is lost and held was not delivered.
+    told: reports confirmed to their boards. lost: reports confirmed but not counted. strange: reports counted
+    but never published. miscounted: the histogram's distance from the counted reports; it is 0 only if each
+    is counted once and under its own code. untold: reports counted but not confirmed. unseen: reports
+    confirmed while no aggregator ran, before the cluster's servers were killed. unanswered: unconfirmed
+    reports of boards that lived to the end. servers: killed processes of the cluster. held: messages still in
+    the cluster at the end; a report that is both lost and held was not delivered.
     """
 
     published: int
@@ -44,17 +44,17 @@ class Verdict:
 
     @property
     def kills(self) -> int:
-        """SIGKILLs of aggregators, brokers and databases."""
+        """Return the number of SIGKILLs of aggregators, brokers and databases."""
         return sum(count for kind, count in self.faults.items() if is_kill(kind))
 
     @property
     def exact(self) -> bool:
-        """Whether nothing was lost and nothing counted twice or wrongly."""
+        """Return whether nothing was lost, double-counted or miscounted."""
         return not (self.lost or self.strange or self.miscounted)
 
 
 def judge(store: Store, boards: Mapping[str, Board]) -> Verdict:
-    """Compare a store's histograms and dedupe sets with the boards' accounts."""
+    """Compare a store's histograms and dedupe sets with the boards' records."""
     seen = list(store.accepted_numbers(FLEET))
     counted = {
         (device, number)
@@ -62,7 +62,7 @@ def judge(store: Store, boards: Mapping[str, Board]) -> Verdict:
         for number in (boards[device].published if device in boards else ())
         if number in numbers
     }
-    # Within the sets, but never counted: which ones a set with closed gaps no longer knows.
+    # Covered by the sets but never counted; a set with closed gaps cannot tell which.
     late = sum(numbers.late for _, _, numbers in seen)
     told = {(device, number) for device, board in boards.items() for number in board.told}
     published = {
@@ -70,15 +70,15 @@ def judge(store: Store, boards: Mapping[str, Board]) -> Verdict:
         for device, board in boards.items()
         for number, payload in board.published.items()
     }
-    right: Counter[tuple[bytes, int]] = Counter()
-    for one in counted:
-        sent = report.decode(published[one])
-        right[sent.digest, int.from_bytes(sent.code, "big")] += 1
-    found: Counter[tuple[bytes, int]] = Counter()
+    expected: Counter[tuple[bytes, int]] = Counter()
+    for report_key in counted:
+        sent = report.decode(published[report_key])
+        expected[sent.digest, int.from_bytes(sent.code, "big")] += 1
+    counted_codes: Counter[tuple[bytes, int]] = Counter()
     for version in store.experiments(FLEET):
         digest = version.experiment.digest
         for code, count in enumerate(store.histogram(FLEET, digest).tolist()):
-            found[digest, code] = count
+            counted_codes[digest, code] = count
     rejected = store.rejects().get(FLEET, {})
     return Verdict(
         published=len(published),
@@ -86,7 +86,9 @@ def judge(store: Store, boards: Mapping[str, Board]) -> Verdict:
         counted=len(counted) - late,
         lost=len(told - counted) + late,
         strange=sum(len(numbers) for *_, numbers in seen) + late - len(counted),
-        miscounted=sum(abs(right[key] - found[key]) for key in right.keys() | found.keys()),
+        miscounted=sum(
+            abs(expected[key] - counted_codes[key]) for key in expected.keys() | counted_codes.keys()
+        ),
         untold=len(counted - told),
         sendings=sum(board.sendings for board in boards.values()),
         duplicates=rejected.get("duplicate", 0),

@@ -1,6 +1,6 @@
-"""The vectors of a client other than MicroPython's: those whose types and mechanisms it has.
+"""The test vectors that apply to a client other than MicroPython's, by its types and mechanisms.
 
-clients/README.md has the table of them, which a test compares with the clients themselves.
+The table is in clients/README.md; a test compares it with the clients.
 """
 
 import json
@@ -19,16 +19,16 @@ for _kind, _word, _c, _javascript in _ROW.findall((_ROOT / "clients/README.md").
 
 
 def has(client: Client, payload: str) -> bool:
-    """Return whether a client has the type and the mechanism of an experiment's JSON."""
+    """Return whether a client supports the type and mechanism in an experiment's JSON."""
     fields = json.loads(payload)
     return not {(kind, fields[kind]) for kind in ("type", "mechanism")} & _MISSING[client]
 
 
 def vectors(client: Client, *names: str) -> dict[str, list[Any]]:
-    """Return the sections of vector files, without the experiments that a client does not have.
+    """Return the sections of vector files, without the experiments that the client does not support.
 
     Args:
-        client: The client that is tested.
+        client: The client under test.
         names: Files of tests/, such as vectors.json.
     """
     sections: dict[str, list[Any]] = {}

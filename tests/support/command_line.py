@@ -1,4 +1,4 @@
-"""The command line: hushmote() and runner() run it in the test's own process, hushmote_process() apart."""
+"""Run the command line: hushmote() and runner() in-process, hushmote_process() in a subprocess."""
 
 import contextlib
 import io
@@ -38,10 +38,10 @@ def hushmote(
     environment: Mapping[str, str] | None = None,
     writes: bool = False,
 ) -> str:
-    """Run the command line in this process, 80 columns wide, as one of its own would in that folder.
+    """Run the command line in this process, 80 columns wide, as a new process in `cwd` would.
 
-    environment: further variables. It returns the output, or with expect=1 the one line of the mistake.
-    writes: whether it does a part of its work before it fails; else a refused command must write nothing.
+    environment: additional variables. writes: whether the command writes before it fails; if not, a rejected
+    command must write nothing. Returns the output, or with expect=1 the one-line error message.
     """
     variables = _environment() | dict(environment or {})
     with contextlib.chdir(cwd), mock.patch.dict(os.environ, variables, clear=True):
@@ -49,7 +49,7 @@ def hushmote(
 
 
 def hushmote_process(*arguments: str, cwd: Path, expect: int = 0, columns: str = "80") -> str:
-    """Run the same in a process of its own, to test its start, its end or its children."""
+    """Run the command in a subprocess, to test its startup, exit or children."""
     command = [sys.executable, "-m", "hushmote", *arguments]
     environment = _environment() | {"COLUMNS": columns}
     run = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=600)
@@ -60,7 +60,8 @@ def _called(*arguments: str, expect: int, writes: bool = False) -> str:
     out, error = io.StringIO(), io.StringIO()
     with (
         mock.patch.object(sys, "argv", ["hushmote", *arguments]),
-        mock.patch.object(os, "nice"),  # a page's process lets others go first; this one would do so for good
+        # the page lowers its priority, which would affect the rest of the test process
+        mock.patch.object(os, "nice"),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(error),
         unchanged(Path.cwd()) if expect in (1, 2) and not writes else contextlib.nullcontext(),
@@ -72,7 +73,7 @@ def _called(*arguments: str, expect: int, writes: bool = False) -> str:
 
 @contextlib.contextmanager
 def unchanged(folder: Path) -> Iterator[None]:
-    """Check that the block leaves the files of a folder, and the rows of a database, as they were."""
+    """Check that the block changes neither a folder's files nor its databases' rows."""
     before = _contents(folder)
     yield
     after = _contents(folder)
@@ -88,7 +89,8 @@ def _contents(folder: Path) -> dict[Path, bytes]:
             continue  # written by Python, by a database that it read, or by a broker that runs in the folder
         if path.suffix == ".sqlite":
             contents[path] = _rows(path)
-        elif path.stat().st_size or not path.name.endswith(".audit.jsonl"):  # to see that it can be written
+        # created empty by a check for write permission
+        elif path.stat().st_size or not path.name.endswith(".audit.jsonl"):
             contents[path] = path.read_bytes() if path.is_file() else b""
     return contents
 
@@ -110,13 +112,13 @@ def _checked(status: object, out: str, error: str, expect: int) -> str:
     assert "Traceback" not in error
     if expect:
         assert error.startswith("hushmote: ")
-        assert 1 <= error.count("\n") <= expect  # with status 2 a second line may say where the options are
+        assert 1 <= error.count("\n") <= expect  # with status 2, a second line may point to --help
         return error
     return out
 
 
 def parse(command: Sequence[str]) -> None:
-    """Raise the command line's own error where it does not know a command or an option; runs nothing."""
+    """Raise the command line's own error for unknown commands or options, without running anything."""
     program, *arguments = command
     with load(program).make_context(program, arguments):
         pass
@@ -125,8 +127,8 @@ def parse(command: Sequence[str]) -> None:
 def runner(command: str, folder: Path, monkeypatch: pytest.MonkeyPatch, *unless_a_fleet: str) -> Run:
     """Return run(*arguments, expect=0): a command in this process, with the test's folder and environment.
 
-    The test begins in the given folder. What a command prints is at most 80 columns wide. unless_a_fleet:
-    arguments where none of them is "--fleet".
+    The test starts in the given folder. Output is at most 80 columns wide. unless_a_fleet: arguments to add
+    unless "--fleet" is given.
     """
     monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "80")

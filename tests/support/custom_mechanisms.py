@@ -1,4 +1,4 @@
-"""Custom mechanisms in files, as an analyst has them: the example of the documents, and faulty ones."""
+"""Custom mechanisms in files, as an analyst writes them: the documented example, and faulty ones."""
 
 import itertools
 import sys
@@ -53,7 +53,7 @@ def register(name):
 
 @pytest.fixture
 def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], str]]:
-    """Provide a function that writes NAME.py where modules are looked for, and returns NAME:Coin."""
+    """Provide a function that writes NAME.py into a folder on the module path and returns NAME:Coin."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(wire, "FOLDERS", [str(tmp_path)])
     modules, words = set(sys.modules), dict(ldp_client.MECHANISMS)
@@ -73,10 +73,10 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
 @pytest.fixture
 def own_coin(own_folder: Callable[[str, str], str]) -> Callable[..., str]:
     """Provide a function that writes a COIN with texts replaced by (right, wrong), and returns its word."""
-    made = itertools.count()
+    serials = itertools.count()
 
     def write(*replaced: tuple[str, str]) -> str:
-        name, text = f"coin_{next(made)}", COIN
+        name, text = f"coin_{next(serials)}", COIN
         for right, wrong in replaced:
             assert text.count(right) == 1, right
             text = text.replace(right, wrong)

@@ -1,4 +1,4 @@
-"""A request's time at a bounded HTTP server, made short, and what it ended."""
+"""Shorten a bounded HTTP server's request timeout, and collect the timeouts that expire."""
 
 from typing import Any
 
@@ -10,23 +10,23 @@ from hushmote.server.service.bounded_http import BoundedHTTP
 SHORT_S = 0.3
 
 
-def shortened(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Give each request of a connection from now on SHORT_S; the list gets the seconds that ended one.
+def shorten_request_timeout(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Shorten the request timeout to SHORT_S for new connections; return a list of expired timeouts.
 
-    Whatever else ends a connection, such as uvicorn's limit for one that is idle, closes it in order.
+    Connections that other limits close, such as uvicorn's idle timeout, are not in the list.
     """
     ended: list[float] = []
-    made = BoundedHTTP.connection_made
+    connection_made = BoundedHTTP.connection_made
 
     def watched(self: BoundedHTTP, transport: Any) -> None:
         abort = transport.abort
 
-        def noted() -> None:
+        def record_timeout() -> None:
             ended.append(self.request_s)
             abort()
 
-        transport.abort = noted
-        made(self, transport)
+        transport.abort = record_timeout
+        connection_made(self, transport)
 
     monkeypatch.setattr(bounded_http, "REQUEST_S", SHORT_S)
     monkeypatch.setattr(BoundedHTTP, "connection_made", watched)

@@ -11,12 +11,12 @@ from hushmote.simulator import vectorised
 
 
 def number(domain: int, epsilon: float, low: int = 0, high: int = 64_000, name: str = "x") -> Experiment:
-    """Return a number over domain bins; see number_payload."""
+    """Return a number experiment with `domain` bins; see number_payload()."""
     return Experiment.parse(number_payload(domain, epsilon, low, high, name))
 
 
 def number_payload(domain: int, epsilon: float, low: int, high: int, name: str) -> bytes:
-    """Return a number over domain bins for ranges, low and high in thousandths; epsilon in nats."""
+    """Return a number experiment's payload for ranges; low and high in thousandths, epsilon in nats."""
     choice = oracle.choose(domain, round(epsilon * 1e6), ALL_RANGES)
     fields = {"name": name, "low": low, "high": high, "epsilon": round(epsilon * 1e6)}
     if choice.mechanism == "hh":
@@ -24,25 +24,25 @@ def number_payload(domain: int, epsilon: float, low: int, high: int, name: str) 
     return number_json(domain, mechanism=choice.mechanism, **fields)
 
 
-def designed(mechanism: str, domain: int, epsilon: float, **fields) -> Experiment:
-    """Return a number over domain bins by a mechanism and its fields; epsilon in nats."""
+def number_with_mechanism(mechanism: str, domain: int, epsilon: float, **fields) -> Experiment:
+    """Return a number experiment with `domain` bins, a mechanism and its fields; epsilon in nats."""
     payload = number_json(domain, mechanism=mechanism, epsilon=round(epsilon * 1e6), **fields)
     return Experiment.parse(payload)
 
 
 def choice(labels: list[str], epsilon: float) -> Experiment:
-    """Return a choice; see choice_payload."""
+    """Return a choice experiment; see choice_payload()."""
     return Experiment.parse(choice_payload(labels, epsilon))
 
 
 def choice_payload(labels: list[str], epsilon: float) -> bytes:
-    """Return a choice of labels and "other", answered directly; epsilon in nats."""
+    """Return the payload of a choice among labels and "other", answered directly; epsilon in nats."""
     fields = {"name": "mode", "type": "choice", "labels": labels, "mechanism": "grr"}
     return experiment_json(**fields, epsilon=round(epsilon * 1e6), budget={"rule": "unlimited"})
 
 
 def bell(domain: int, centre: float, width: float) -> np.ndarray:
-    """Shares of a bell curve; centre and width in bins."""
+    """Return the shares of a bell curve; centre and width in bins."""
     shares = np.exp(-0.5 * ((np.arange(domain) + 0.5 - centre) / width) ** 2)
     return shares / shares.sum()
 
@@ -50,17 +50,17 @@ def bell(domain: int, centre: float, width: float) -> np.ndarray:
 def drawn_counts(
     experiment: Experiment, shares: np.ndarray, reports: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return the histogram of codes of a fleet drawn from a population."""
+    """Return the histogram of codes for a fleet drawn from a population."""
     return vectorised.histogram(experiment, rng.multinomial(reports, shares), rng)
 
 
 def draw(experiment: Experiment, shares: np.ndarray, reports: int, rng: np.random.Generator) -> Estimate:
-    """Return the estimate of a fleet drawn from a population."""
+    """Return the estimate for a fleet drawn from a population."""
     return estimate(experiment, drawn_counts(experiment, shares, reports, rng))
 
 
 def support_matrix(level: Level) -> np.ndarray:
-    """Which code of a level supports which node, from the definition of the hash: (code_count, nodes)."""
+    """Return which codes support which nodes of a level, by the hash's definition: (code_count, nodes)."""
     if not level.t:
         return np.eye(level.domain)
     digits = level.g ** np.arange(level.t)
@@ -70,7 +70,7 @@ def support_matrix(level: Level) -> np.ndarray:
 
 
 def level_channel(level: Level, domain: int) -> np.ndarray:
-    """Chance of each of a level's codes for each value, from the definition: shape (code_count, domain)."""
+    """Return the probability of each code of a level for each value, by definition: (code_count, domain)."""
     p = level.threshold / ONE
     lie = (1 - p) / (level.g - 1)
     return (lie + (p - lie) * support_matrix(level)[:, np.arange(domain) // level.width]) / level.seeds

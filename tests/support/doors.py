@@ -1,4 +1,4 @@
-"""An HTTP door at a real broker, in this process, and clients that speak HTTP byte by byte."""
+"""An in-process HTTP door on a real broker, and clients that write HTTP byte by byte."""
 
 import contextlib
 import http.client
@@ -23,8 +23,8 @@ WIDE = Rates(Rate(1e6, 1_000_000), Rate(1e6, 1_000_000), Rate(1e6, 1_000_000))
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a door answered."""
+class Response:
+    """A door's response."""
 
     status: int
     content: bytes
@@ -49,8 +49,8 @@ class Opened:
 
     def ask(
         self, method: str, path: str, content: bytes | None = None, kind: str | None = RAW, **headers: str
-    ) -> Told:
-        """Ask on a connection of its own; a header's _ is -."""
+    ) -> Response:
+        """Send a request on a new connection; underscores in header names become hyphens."""
         more = {name.replace("_", "-"): value for name, value in headers.items()}
         if content is not None and kind is not None:
             more |= {"Content-Type": kind}
@@ -59,36 +59,36 @@ class Opened:
             connection.request(method, path, content, more)
             answer = connection.getresponse()
             fields = {name.lower(): value for name, value in answer.getheaders()}
-            return Told(answer.status, answer.read(), fields)
+            return Response(answer.status, answer.read(), fields)
         finally:
             connection.close()
 
-    def report(self, device: str, payload: bytes, fleet: str = "open", **headers: str) -> Told:
+    def report(self, device: str, payload: bytes, fleet: str = "open", **headers: str) -> Response:
         return self.ask("POST", f"/v1/{fleet}/report/{device}", payload, **headers)
 
     def raw(self, sent: bytes) -> bytes:
-        """Send bytes on a connection of their own; returns all that comes until it is closed."""
+        """Send bytes on a new connection and return everything received until it is closed."""
         with socket.create_connection(("127.0.0.1", self.port), WAIT_S) as s:
             s.sendall(sent)
-            return received(s)
+            return receive_all(s)
 
 
-def received(s: socket.socket) -> bytes:
-    """All that comes until the other side closes."""
-    came = b""
+def receive_all(s: socket.socket) -> bytes:
+    """Return everything received until the other side closes."""
+    received = b""
     with contextlib.suppress(ConnectionResetError):
         while piece := s.recv(65_536):
-            came += piece
-    return came
+            received += piece
+    return received
 
 
-def statuses(came: bytes) -> list[int]:
-    """Return the statuses of the answers that a connection received."""
-    return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3}) ", came)]
+def statuses(received: bytes) -> list[int]:
+    """Return the statuses of the responses that a connection received."""
+    return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3}) ", received)]
 
 
 @contextlib.contextmanager
-def opened(
+def open_door(
     broker: Any,
     *,
     access: Access | None = None,
@@ -97,7 +97,7 @@ def opened(
     ready: bool = True,
     **options: Any,
 ) -> Iterator[Opened]:
-    """Run a door at a broker; ready: wait until it takes reports."""
+    """Run a door on a broker; ready: whether to wait until it accepts reports."""
     patient: dict[str, Any] = {"puback_s": WAIT_S, "hung_s": WAIT_S}
     publisher = ReportPublisher(BrokerAddress("127.0.0.1", broker.port), **patient | options)
     door = door_application(publisher, access=access, rates=rates)

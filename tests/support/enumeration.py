@@ -1,4 +1,4 @@
-"""Exact output distributions of the shipped code as tests ask for them; a client that is all in memory."""
+"""Exact output distributions of the shipped code, and a client held entirely in memory."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -10,12 +10,12 @@ from hushmote.simulator.contract.exact import distribution as distribution
 
 
 def worst_ratio(distributions: Distributions) -> Fraction | None:
-    """Return the ratio of worst(); None where it is unbounded."""
+    """Return the ratio from worst(), or None if it is unbounded."""
     return worst(distributions).ratio
 
 
 def assert_private(distributions: Distributions, epsilon: int) -> Fraction:
-    """Return the worst ratio; AssertionError where it is above e^epsilon (micro-nats)."""
+    """Return the worst ratio; raise AssertionError if it exceeds e^epsilon (micro-nats)."""
     assert distributions
     ratio = worst_ratio(distributions)
     assert ratio is not None, "an output is possible for one input and impossible for another"
@@ -33,7 +33,7 @@ POLICY = {
 
 
 class MemoryStorage:
-    """Four slots in memory: what a client needs of a flash."""
+    """In-memory slots that replace a client's flash."""
 
     def __init__(self, slots: Mapping[int, bytes] | None = None) -> None:
         self.slots: dict[int, bytes] = dict(slots or {})
@@ -46,5 +46,5 @@ class MemoryStorage:
 
 
 def memory(slots: Mapping[int, bytes] | None = None) -> Any:
-    """Return a MemoryStorage as Any: Client declares only its default storage, a folder."""
+    """Return a MemoryStorage as Any, because Client declares only its default storage, a folder."""
     return MemoryStorage(slots)

@@ -1,4 +1,4 @@
-"""Small experiments of every mechanism, of which all branches can be walked, and each ε to prove."""
+"""Small experiments for every mechanism, whose branches can all be enumerated, and the ε to prove."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ DELAY = {"name": "delay", "type": "number", "low": 0, "high": 8_000, "bins": 2}
 PAIR: dict[str, Any] = {"type": "pair", "of": [VERSION, CRASHED]}
 VIEWS = PAIR | {"mechanism": "views"}
 
-# Whole spaces and parts of them; a line, a plane and more; one value alone on top, all but one.
+# Complete and partial spaces with one or more dimensions, and one value on the top level, or all but one.
 POINTS = {2: (3, 4, 7, 16), 3: (4, 5, 12, 13), 5: (6, 20, 31), 7: (9,)}
 SHAPES: dict[str, dict[str, Any]] = {
     "rr": {"type": "bool", "mechanism": "rr"},

@@ -1,4 +1,4 @@
-"""A store with an experiment of each kind: with a histogram of values, and with other answers."""
+"""A store with one experiment of each kind, both with and without a histogram of values."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ WORDS = ("1.0.0", "1.2.1", "2.0.0-rc1")
 def put(
     store: Store, fleet: str, payload: bytes, readings: Mapping[str, Sequence[object]], unit: str = ""
 ) -> Experiment:
-    """Add an experiment to an open fleet, and to each window what boards make of these readings."""
+    """Add an experiment to an open fleet, and boards' reports of these readings to each window."""
     if fleet not in store.fleets():
         store.add_fleet(fleet, keyed=False)
     experiment = store.add_experiment(fleet, payload, description=Description(unit))
@@ -52,15 +52,16 @@ def put(
 
 
 def fill_kinds(store: Store, fleet: str = "home") -> None:
-    """Add an experiment of each kind; delay has a mean of 5, half of firmware and crash are 1.0.0.
+    """Add an experiment of each kind.
 
-    Of crash_by_version half are 1.0, of which half crashed, and no others did.
+    delay has a mean of 5, and half of firmware and crash are 1.0.0. Half of crash_by_version are 1.0; half of
+    those crashed, and no others.
     """
-    shares = [0.25 if 3 <= index < 7 else 0.0 for index in range(16)]  # middles 3.5 to 6.5
+    shares = [0.25 if 3 <= index < 7 else 0.0 for index in range(16)]  # bin centres 3.5 to 6.5
     fill(store, fleet, BARS, WINDOWS, shares, "min")
     fill(store, fleet, MEAN, WINDOWS, shares, "min")
     words = [WORDS[0], WORDS[0], *WORDS[1:]] * 500
     put(store, fleet, TEXT, dict.fromkeys(WINDOWS, words))
-    held = [("1.0", True), ("1.0", False), ("1.1", False), ("1.2", False)] * 1000
-    put(store, fleet, PAIR, dict.fromkeys(WINDOWS, held))
+    pair_readings = [("1.0", True), ("1.0", False), ("1.1", False), ("1.2", False)] * 1000
+    put(store, fleet, PAIR, dict.fromkeys(WINDOWS, pair_readings))
     put(store, fleet, FOUND, dict.fromkeys(WINDOWS, words))

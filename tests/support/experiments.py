@@ -1,4 +1,4 @@
-"""An experiment's JSON as it goes to boards: the one builder of all tests."""
+"""Build experiments' JSON as sent to boards, for all tests."""
 
 import json
 from typing import Any
@@ -20,7 +20,7 @@ window = "day"
 rule = "sum"
 cap = 8
 """
-"""An analyst's file: a number by the day, of which a board makes 4 reports in its lifetime."""
+"""An analyst's file for a daily number, about which a board makes 4 reports in its lifetime."""
 
 
 def experiment_json(**changes: Any) -> bytes:
@@ -42,7 +42,7 @@ def experiment_json(**changes: Any) -> bytes:
 
 
 def number_json(bins: int, **changes: Any) -> bytes:
-    """Return the like for a number from 0 to 1 over bins, answered directly (grr), of unlimited budget."""
+    """Return the JSON of a number from 0 to 1 with `bins` bins, grr and an unlimited budget."""
     number = {"name": "x", "type": "number", "low": 0, "high": 1000, "bins": bins, "mechanism": "grr"}
     return experiment_json(**number | {"budget": {"rule": "unlimited"}} | changes)
 
@@ -51,11 +51,11 @@ TEXTS: tuple[Any, ...] = (
     "1.2.3",
     "",
     "x" * 300,
-    "ä" * 200,  # 400 bytes: the 255th is the first half of a letter
+    "ä" * 200,  # 400 bytes; the 255th is the first half of a letter
     "\ud800",  # half of a surrogate pair
     "a\0b",
     b"\xff\xfe not UTF-8",
     bytearray(b"1.2.3"),
     b"\x00" * 1000,
 )
-"""What a board may be given for a text."""
+"""Values that an application may pass as a text reading."""

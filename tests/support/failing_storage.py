@@ -1,4 +1,4 @@
-"""Storage that fails as flash can, an independent reading of its records, and who watches a board."""
+"""Storage that fails like flash, an independent record parser, and an observer of a board's reports."""
 
 import struct
 import zlib
@@ -8,14 +8,15 @@ from enumeration import MemoryStorage
 
 
 class PowerCut(BaseException):
-    """The board stops here; nothing it would have done afterwards happens."""
+    """A power cut, after which the board executes nothing."""
 
 
 class FailingStorage(MemoryStorage):
-    """Memory that lets writes pass until the one that is to fail.
+    """In-memory storage in which one chosen write fails.
 
     fault: raise | raise-after | lost | torn | cut-before | cut-after | torn-cut | full;
-    at: which write, from 0; keep: bytes of a torn write that arrive; forever: whether later writes fail too.
+    at: the failing write's index, from 0; keep: bytes that a torn write stores; forever: whether later
+    writes fail too.
     """
 
     def __init__(self, slots=None, fault=None, at=0, keep=0, forever=False) -> None:
@@ -49,13 +50,13 @@ class FailingStorage(MemoryStorage):
 
 
 def newest_record(slots: dict[int, bytes]) -> dict[str, Any]:
-    """Return the ledger in force, read as the format is documented and not with the client's own code."""
+    """Return the current ledger, parsed by the documented format rather than the client's code."""
     records = [parse_record(slots[slot]) for slot in (0, 1) if slot in slots]
     return max((r for r in records if r is not None), key=lambda r: r["sequence"])
 
 
 def parse_record(data: bytes) -> Any:
-    """Fields of a ledger record as a dict, None where its CRC-32 is wrong."""
+    """Return a ledger record's fields as a dict, or None if its CRC-32 is wrong."""
     if len(data) < 40 or zlib.crc32(data[:-4]) != struct.unpack(">I", data[-4:])[0]:
         return None
     form, count, sequence, seed, sum_high, sum_low, squares = struct.unpack(">BBI16sHIQ", data[:36])
@@ -82,19 +83,19 @@ def parse_record(data: bytes) -> Any:
 
 
 class Witness:
-    """Whoever sees what leaves the board: a broker, an attacker. Keeps every report ever seen."""
+    """An observer of the board's output, such as a broker or attacker, that remembers every report."""
 
     def __init__(self) -> None:
         self.seen: dict[tuple[str | bytes, int], bytes] = {}
         self.names: dict[bytes, str] = {}
 
     def see(self, report: bytes | None) -> None:
-        """Check that a number never comes with other bytes; numbers run on over an experiment's versions."""
+        """Check that a number is never reused with different bytes, even across experiment versions."""
         if report is None:
             return
         digest = report[1:5]
         key = (self.names.get(digest, digest), int.from_bytes(report[5:9], "big"))
-        assert self.seen.setdefault(key, report) == report, "a report number came with other bytes"
+        assert self.seen.setdefault(key, report) == report, "a report number was reused with other bytes"
 
     def see_all(self, reports: list[bytes]) -> None:
         for report in reports:

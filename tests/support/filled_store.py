@@ -1,4 +1,4 @@
-"""Stores with histograms that were never on a wire: what honest boards would have brought, by window."""
+"""Stores filled directly with the histograms that honest boards would have produced, by window."""
 
 import functools
 import hashlib
@@ -27,18 +27,18 @@ def fill(
     seed: int = 1,
     asked: str = "",
 ) -> Experiment:
-    """Add an experiment to a fleet, and to each window its number of reports.
+    """Add an experiment to a fleet, and the given number of reports to each window.
 
-    shares: of the indices, even if left out; or by window.
+    shares: per index, or per window and index; uniform by default.
     """
     rng = np.random.default_rng(seed)
     if fleet not in store.fleets():
         store.add_fleet(fleet, keyed=False)
     experiment = store.add_experiment(fleet, payload, description=Description(unit, asked=asked))
-    even = np.full(experiment.domain, 1 / experiment.domain)
+    uniform = np.full(experiment.domain, 1 / experiment.domain)
     counts = {}
     for window, reports in windows.items():
-        population = shares[window] if isinstance(shares, Mapping) else even if shares is None else shares
+        population = shares[window] if isinstance(shares, Mapping) else uniform if shares is None else shares
         histogram = vectorised.histogram(experiment, rng.multinomial(reports, np.asarray(population)), rng)
         counts |= {(window, code): int(n) for code, n in enumerate(histogram) if n}
     write(store, fleet, experiment, counts)
@@ -52,7 +52,7 @@ def write(
     counts: Mapping[tuple[Any, int], int],
     devices: Iterable[str] = ("b1",),
 ) -> None:
-    """Add so many reports by window and code, and to each device that it has made its first report."""
+    """Add reports by window and code, and record each device's first report."""
     version = next(v for v in store.experiments(fleet) if v.experiment.digest == experiment.digest)
     numbers = {(fleet, experiment.name, device): NumberSet().add(1) for device in devices}
     with store.ingest() as transaction:
@@ -61,18 +61,18 @@ def write(
 
 @functools.cache
 def colliding() -> tuple[bytes, bytes]:
-    """Two experiments' payloads with one digest: about 2**16 are made by the birthday bound."""
-    made: dict[bytes, bytes] = {}
+    """Return two experiment payloads with the same digest, found in about 2**16 attempts (birthday bound)."""
+    by_digest: dict[bytes, bytes] = {}
     for low in range(1 << 21):
         payload = experiment_payload(low=-low)
-        other = made.setdefault(hashlib.sha256(payload).digest()[:4], payload)
+        other = by_digest.setdefault(hashlib.sha256(payload).digest()[:4], payload)
         if other != payload:
             return other, payload
     raise AssertionError("no collision among 2**21 payloads: SHA-256 is not what it was")
 
 
 def rows(store: Store) -> list[list[tuple]]:
-    """Every row of every table of a store."""
+    """Return every row of every table in a store."""
     with store.engine.connect() as connection:
         return [
             sorted((tuple(row) for row in connection.execute(select(table))), key=repr)

@@ -1,7 +1,7 @@
-"""A board to flash: real MicroPython on a pty with a real littlefs, and what its flash holds.
+"""A board to flash: real MicroPython on a pty with a real littlefs, and access to its flash contents.
 
-Which MicroPython: the first of firmware_tests/runtimes.py that has what a board has. Wi-Fi, the temperature
-sensor and deep sleep are the rig's; everything else is what a board would run.
+It uses the first MicroPython in firmware_tests/runtimes.py with a board's features. The rig provides Wi-Fi,
+the temperature sensor and deep sleep; everything else is what a board would run.
 """
 
 import functools
@@ -42,7 +42,7 @@ _compile_once = functools.cache(usb.compile_mpy)
 
 @pytest.fixture(scope="session")
 def interpreter() -> list[str]:
-    """Provide the command of a MicroPython that can play a board."""
+    """Provide the command of a MicroPython that can act as a board."""
     found, missing = runtimes.find()
     for runtime in found:
         if runtime.name not in ("board", "wasm") and runtime.features >= NEEDS:
@@ -52,10 +52,10 @@ def interpreter() -> list[str]:
 
 
 class DisturbedBoard(SoftwareBoard):
-    """A board at a bad cable or a bad socket.
+    """A board on a bad cable or power supply.
 
-    noise: flip one bit of the n-th escaped byte that the computer sends. brownout_bytes: the power fails
-    for a moment once the computer has sent this many bytes; cut is set then.
+    noise: the index of the escaped byte from the computer in which one bit is flipped. brownout_bytes: the
+    power fails briefly once the computer has sent this many bytes, and `cut` is set.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class DisturbedBoard(SoftwareBoard):
                 return None
         if self._noise is None:
             return data
-        # What is sent as \\xNN: the program stays valid, the data does not.
+        # Only bytes sent as \\xNN: this corrupts the data but leaves the program valid.
         escaped = list(re.finditer(rb"\\x[0-9a-f][0-8]", data))
         if len(escaped) <= self._noise:
             self._noise -= len(escaped)
@@ -86,13 +86,13 @@ class DisturbedBoard(SoftwareBoard):
 
 
 class Bench:
-    """A board, settings for it, and flash with what these tests always give it."""
+    """A board, its settings, and `hushmote flash` with these tests' standard arguments."""
 
     def __init__(self, folder: Path, interpreter: list[str]) -> None:
         self.folder = folder
         self.settings = self.new_settings("board1")
         self.lines: list[str] = []
-        self.done: FlashResult | None = None  # what the last flash did
+        self.done: FlashResult | None = None  # the last flash's result
         self._interpreter = interpreter
 
     def new_settings(self, device_id: str, **changes: Any) -> Path:
@@ -117,10 +117,10 @@ class Bench:
         return self.done
 
     def contents(self) -> dict[str, str]:
-        """Every file on the board, in hex, read from its flash by another MicroPython while it is idle."""
+        """Return every file on the idle board, in hex, read from its flash by a second MicroPython."""
         script = self.folder / "contents.py"
         script.write_text(_CONTENTS)
-        done = subprocess.run(
+        result = subprocess.run(
             [*self._interpreter, str(script), str(self.folder / "board.img")],
             capture_output=True,
             text=True,
@@ -128,10 +128,10 @@ class Bench:
             check=True,
             env={**os.environ, "MICROPYPATH": str(ROOT / "simulator" / "board")},
         )
-        return json.loads(done.stdout)
+        return json.loads(result.stdout)
 
     def fails(self, board: SoftwareBoard, settings: Path | None = None, **options: Any) -> str:
-        """Return the one line with which a flash fails."""
+        """Flash the board and return the one-line error message."""
         with pytest.raises((FlashError, ProvisionError)) as caught:
             self.flash(board, settings, **options)
         line = str(caught.value)
@@ -142,7 +142,7 @@ class Bench:
 
 
 def give_up_at_the_cut(board: DisturbedBoard, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the time of an mpremote that copies be up once the board's power has failed: it waits for ever."""
+    """Let mpremote's copy time out as soon as the board loses power, since it would wait forever."""
     run = subprocess.run
 
     def watched(command: list[str], **how: Any) -> Any:
@@ -164,7 +164,7 @@ def bench(tmp_path: Path, interpreter: list[str]) -> Bench:
 
 @pytest.fixture(scope="session")
 def flashed_once(tmp_path_factory: pytest.TempPathFactory, interpreter: list[str]) -> Bench:
-    """Provide a board that was flashed, switched off; tests work on copies of it."""
+    """Provide a flashed board that is switched off, for tests to copy."""
     bench = Bench(tmp_path_factory.mktemp("flashed"), interpreter)
     with bench.board() as board:
         bench.flash(board)
@@ -173,23 +173,23 @@ def flashed_once(tmp_path_factory: pytest.TempPathFactory, interpreter: list[str
 
 @pytest.fixture
 def used(bench: Bench, flashed_once: Bench) -> Bench:
-    """Provide a bench whose board was flashed already."""
+    """Provide a bench with an already flashed board."""
     for name in ("board.img", "board1.settings.json"):
         shutil.copy2(flashed_once.folder / name, bench.folder / name)
     return bench
 
 
 def on_port(port: str, *arguments: str) -> list[str]:
-    """Return the command line of mpremote at a port."""
+    """Return the mpremote command line for a port."""
     return [sys.executable, "-m", "mpremote", "connect", port, *arguments]
 
 
 def on_board(board: SoftwareBoard, script: str) -> str:
-    """Run a script on the board with mpremote; what it printed."""
+    """Run a script on the board with mpremote and return its output."""
     command = on_port(board.port, "exec", script)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_S, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.strip()
+    result = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_S, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout.strip()
 
 
 _CONTENTS = """

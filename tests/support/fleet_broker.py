@@ -1,4 +1,4 @@
-"""A real mosquitto on exactly the configuration that a fleet's folder holds, and clients that try it."""
+"""A real mosquitto with a fleet folder's exact configuration, and clients that test it."""
 
 import contextlib
 import getpass
@@ -20,7 +20,7 @@ FLEET = "home"
 
 
 def make_fleet(path: Path, *, passwords: bool = False, hosts: Sequence[str] = ("localhost", "127.0.0.1")):
-    """Make a new fleet's folder on free ports, for a broker that runs as whoever runs the tests."""
+    """Create a fleet folder with free ports, for a broker that runs as the current user."""
     fleet = FleetSpec(
         FLEET,
         tuple(hosts),
@@ -33,12 +33,12 @@ def make_fleet(path: Path, *, passwords: bool = False, hosts: Sequence[str] = ("
 
 
 class FleetBroker(MosquittoBroker):
-    """mosquitto on a fleet's folder, as `mosquitto -c FOLDER/broker/mosquitto.conf` starts it."""
+    """mosquitto on a fleet folder, as started by `mosquitto -c FOLDER/broker/mosquitto.conf`."""
 
     def __init__(self, folder: FleetFolder) -> None:
         super().__init__(folder.fleet.port)
         self.folder = folder
-        self._folder = folder.path / "broker"  # whose mosquitto.conf is there already
+        self._folder = folder.path / "broker"  # already contains mosquitto.conf
         self.config = self._folder / "mosquitto.conf"
 
     def start(self) -> None:
@@ -48,7 +48,7 @@ class FleetBroker(MosquittoBroker):
     def _listens(self) -> bool:
         assert self._process is not None
         assert self._process.poll() is None, self.log()
-        # A handshake, not only a connection: the port is open before SIGHUP is anything but the end.
+        # Wait for a handshake, not just a connection: the port opens before SIGHUP is handled.
         tls = context(self.folder)
         tls.check_hostname = False
         with contextlib.suppress(OSError):
@@ -62,16 +62,16 @@ class FleetBroker(MosquittoBroker):
         return (self.folder.path / "broker" / "log").read_text(errors="replace")
 
     def reload(self) -> None:
-        """Reload as an operator does after a revocation or rotation, by SIGHUP; return when it is done."""
+        """Reload with SIGHUP, as operators do after a revocation or rotation, and wait for the reload."""
         assert self._process is not None
-        # Each time it reads the access list, which comes last, it remarks on this line.
+        # It logs this line each time it reads the access list, the last file it reads.
         remark = "experiment/+' does not contain"
         before = self.log().count(remark)
         self._process.send_signal(signal.SIGHUP)
-        until(lambda: self.log().count(remark) > before, "mosquitto reads its files again")
+        until(lambda: self.log().count(remark) > before, "mosquitto rereads its files")
 
     def stop(self) -> None:
-        """End it; the fleet's folder stays."""
+        """Stop the broker and keep the fleet's folder."""
         self.terminate()
 
 
@@ -86,16 +86,16 @@ def running(folder: FleetFolder) -> Iterator[FleetBroker]:
 
 
 def context(folder: FleetFolder, pem: Path | None = None) -> ssl.SSLContext:
-    """Return a context that checks the fleet's broker, and shows a certificate where one is given."""
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    made.load_verify_locations(folder.path / "aggregator/ca.pem")
+    """Return a TLS context that verifies the fleet's broker, with an optional client certificate."""
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    tls.load_verify_locations(folder.path / "aggregator/ca.pem")
     if pem is not None:
-        made.load_cert_chain(pem)
-    return made
+        tls.load_cert_chain(pem)
+    return tls
 
 
 class Visitor:
-    """A client of the broker; messages: (topic, payload) that reached it."""
+    """A client of the broker; messages: the (topic, payload) pairs received."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class Visitor:
         self.client.loop_start()
 
     def connected(self) -> bool:
-        """Whether the broker said yes; waits for its answer, or for the end of the connection."""
+        """Wait for the broker's answer or a disconnect, and return whether it accepted the connection."""
         until(lambda: self.answer or self.ended, "the broker answers")
         return self.answer == "Success"
 
@@ -159,7 +159,7 @@ class Visitor:
         self.client.loop_stop()
 
 
-# What a session of MQTT begins with, as k3f9, and the answer that lets it in.
+# The CONNECT packet of client k3f9, and the CONNACK that accepts it.
 CONNECT = bytes.fromhex("101000044d5154540402003c00046b336639")
 LET_IN = b"\x20\x02\x00\x00"
 
@@ -167,16 +167,16 @@ LET_IN = b"\x20\x02\x00\x00"
 def cannot_resume(
     port: int, tls: ssl.SSLContext, version: ssl.TLSVersion, revoke: Callable[[], None]
 ) -> bool:
-    """Whether a session of TLS that can be resumed opens nothing once its board is revoked."""
+    """Return whether a resumable TLS session is useless once its board is revoked."""
     tls.maximum_version = version
 
     def connect(session: ssl.SSLSession | None) -> tuple[ssl.SSLSession | None, bool | None, bytes]:
         """Connect, and return the session, whether it was resumed, and the broker's CONNACK."""
         plain = socket.create_connection(("127.0.0.1", port), 10)
-        with tls.wrap_socket(plain, server_hostname="localhost", session=session) as made:
-            made.sendall(CONNECT)
-            answer = made.recv(4)  # before the session, which TLS 1.3 sends after the handshake
-            return made.session, made.session_reused, answer
+        with tls.wrap_socket(plain, server_hostname="localhost", session=session) as connection:
+            connection.sendall(CONNECT)
+            answer = connection.recv(4)  # read before .session: TLS 1.3 sends the session after the handshake
+            return connection.session, connection.session_reused, answer
 
     session, resumed, answer = connect(None)
     assert (resumed, answer) == (False, LET_IN)
@@ -184,12 +184,12 @@ def cannot_resume(
     revoke()
     try:
         return connect(session)[2] != LET_IN
-    except OSError:  # which one depends on what is noticed first
+    except OSError:  # the subclass depends on which end notices first
         return True
 
 
 def is_mute_in_plain(port: int) -> bool:
-    """Whether a port does not let in who speaks MQTT without TLS."""
+    """Return whether a port rejects MQTT without TLS."""
     with socket.create_connection(("127.0.0.1", port), 10) as plain:
         plain.settimeout(10)
         plain.sendall(CONNECT)

@@ -1,4 +1,4 @@
-"""Real NATS servers on exactly the configurations that a fleet's folder holds."""
+"""Real NATS servers with a fleet folder's exact configurations."""
 
 import contextlib
 import secrets
@@ -20,13 +20,13 @@ from hushmote.fleet.provisioning.fleet_spec import FleetSpec
 from hushmote.simulator.broker import free_port
 from hushmote.simulator.nats_servers import find_nats_server, is_healthy
 
-THREE = ("127.0.0.1", "127.0.0.2", "127.0.0.3")  # each of this machine alone
+THREE = ("127.0.0.1", "127.0.0.2", "127.0.0.3")  # loopback addresses
 
 
 def make_nats_fleet(
     path: Path, hosts: Sequence[str] = ("localhost",), *, board_host: str = ""
 ) -> FleetFolder:
-    """Make a new fleet's folder on free ports, for one NATS server or three."""
+    """Create a fleet folder with free ports for one or three NATS servers."""
     port, nats, cluster, monitor = (free_port() for _ in range(4))
     fleet = FleetSpec(
         FLEET,
@@ -42,7 +42,7 @@ def make_nats_fleet(
 
 
 class FleetServers:
-    """NATS servers on a fleet's folder, as `nats-server -c FOLDER/broker/1/nats.conf` starts each."""
+    """NATS servers on a fleet folder, as started by `nats-server -c FOLDER/broker/1/nats.conf`."""
 
     def __init__(self, folder: FleetFolder) -> None:
         program = find_nats_server()
@@ -53,22 +53,22 @@ class FleetServers:
         self._processes: dict[int, subprocess.Popen[Any]] = {}
 
     def start(self, *numbers: int) -> None:
-        """Start these servers, numbered from 1, all where none is named, and wait until they are well."""
+        """Start these servers (numbered from 1; all by default) and wait until they are healthy."""
         numbers = numbers or tuple(range(1, len(self.folder.fleet.hosts) + 1))
         for number in numbers:
-            where = self.folder.path / f"broker/{number}"
-            with open(where / "log", "ab") as log:
+            server_folder = self.folder.path / f"broker/{number}"
+            with open(server_folder / "log", "ab") as log:
                 self._processes[number] = subprocess.Popen(
-                    [self._program, "-c", str(where / "nats.conf")],
+                    [self._program, "-c", str(server_folder / "nats.conf")],
                     cwd="/",
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
                 )
         for number in numbers:
-            until(lambda number=number: self.healthy(number), lambda: self.log(*numbers)[-2000:])
+            until(lambda number=number: self.is_healthy(number), lambda: self.log(*numbers)[-2000:])
 
-    def healthy(self, number: int) -> bool:
+    def is_healthy(self, number: int) -> bool:
         assert self._processes[number].poll() is None, f"server {number} ended"
         return is_healthy(self.folder.fleet.hosts[number - 1], self.folder.fleet.monitor_port)
 
@@ -80,18 +80,18 @@ class FleetServers:
         return "".join((self.folder.path / part).read_text(errors="replace") for part in parts)
 
     def adopt(self, number: int, process: subprocess.Popen[Any]) -> None:
-        """Take a server that someone else started, and ends."""
+        """Register a server that the caller started and will stop."""
         self._processes[number] = process
 
-    def found(self, pem: Path, topics: str, number: int) -> dict[str, bytes]:
-        """Return what is retained at topics, once there is something, for a new client of this server.
+    def retained_messages(self, pem: Path, topics: str, number: int) -> dict[str, bytes]:
+        """Wait for retained messages on these topics and return them, as a new client of this server.
 
-        nats-server may miss it as it starts (docs/survives.md): it is started again then, and reads it anew.
+        nats-server may miss them at startup (docs/survives.md); it is then restarted to read them again.
         """
         end = time.monotonic() + WAIT_S
         while time.monotonic() < end:
-            # Servers that have just come back refuse for some seconds.
-            with contextlib.suppress(OSError), at(self.folder, pem, server=number) as reader:
+            # Servers refuse clients for some seconds after a restart.
+            with contextlib.suppress(OSError), connect_client(self.folder, pem, server=number) as reader:
                 if reader.connected():
                     reader.subscribe(topics)
                     patience = time.monotonic() + 10
@@ -106,18 +106,18 @@ class FleetServers:
         raise AssertionError(f"server {number} lets nobody in, or has nothing at {topics}")
 
     def hang_up(self) -> None:
-        """Send all SIGHUP."""
+        """Send SIGHUP to all servers."""
         for process in self._processes.values():
             process.send_signal(signal.SIGHUP)
 
     def reload(self) -> None:
-        """Reload as an operator does after a revocation or rotation, by SIGHUP; return when it is done."""
-        done = "Reloaded server configuration"
+        """Reload with SIGHUP, as an operator does after a revocation or rotation, and wait for the reload."""
+        reload_line = "Reloaded server configuration"
         for number, process in self._processes.items():
-            before = self.log(number).count(done)
+            before = self.log(number).count(reload_line)
             process.send_signal(signal.SIGHUP)
             until(
-                lambda n=number, b=before: self.log(n).count(done) > b,
+                lambda n=number, b=before: self.log(n).count(reload_line) > b,
                 lambda n=number: f"nats-server reads its files again: {self.log(n)[-2000:]}",
             )
 
@@ -128,7 +128,7 @@ class FleetServers:
             process.wait()
 
     def stop(self) -> None:
-        """End all in good order; the fleet's folder stays."""
+        """Stop all servers cleanly and keep the fleet's folder."""
         for process in self._processes.values():
             process.terminate()
         for process in self._processes.values():
@@ -150,10 +150,10 @@ def serving(folder: FleetFolder) -> Iterator[FleetServers]:
 
 
 @contextlib.contextmanager
-def at(
+def connect_client(
     folder: FleetFolder, pem: Path | None, *, server: int = 1, client_id: str | None = None, **options
 ) -> Iterator[Visitor]:
-    """Provide a client of a server, over MQTT 3.1.1; its id is its own where none is given."""
+    """Provide an MQTT 3.1.1 client of a server; its client id is unique unless given."""
     visitor = Visitor(
         folder.fleet.port,
         context(folder, pem),

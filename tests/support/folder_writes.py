@@ -1,9 +1,9 @@
-"""Writes of a client to its folder, for a recording of them, and what a power cut must leave.
+"""Record a client's writes to its folder, and check the folder after power cuts.
 
     python -m folder_writes STEPS FOLDER [LIBRARY]
 
-STEPS is a name of this file. LIBRARY is clients/c/posix/folder.c; without it the client in Python writes. The
-file `acknowledged` has the number of the last step whose write has returned.
+STEPS names a constant in this module. LIBRARY is the compiled clients/c/posix/folder.c; without it the Python
+client writes. The file `acknowledged` holds the number of the last step whose write returned.
 """
 
 import ctypes
@@ -27,15 +27,15 @@ _KEPT_ALIVE: list[ctypes.c_char_p] = []  # the library holds pointers to these
 
 
 def assert_survives_power_cuts(steps: str, folder: Path, *library: Path) -> None:
-    """Check that a power cut at any time leaves each file old or new, and what was acknowledged."""
+    """Check that after a power cut each file is either old or new, and that acknowledged writes are kept."""
     recording = record(folder, "-m", "folder_writes", steps, str(folder), *map(str, library))
     states = list(accumulate(globals()[steps], _after, initial={}))
     seen = set[int]()
     for cut in power_cuts(recording, np.random.default_rng(CUTS_SEED), draws=2, more=1.0):
-        done = int(cut.acknowledged or 0)
+        acknowledged = int(cut.acknowledged or 0)
         files = {name: data for name, data in cut.files.items() if not name.endswith(".new")}
-        assert files in states[done : done + 2], str(cut)
-        seen.add(done)
+        assert files in states[acknowledged : acknowledged + 2], str(cut)
+        seen.add(acknowledged)
     assert seen == set(range(len(states)))
 
 

@@ -1,9 +1,9 @@
-"""Inputs for what reads others' writing, as nobody should have written them, and what must hold of each.
+"""Malformed inputs for every parser of external data, and the checks that each must pass.
 
-Each target makes an input from the choices of a random.Random - mostly a valid one, mutated where its
-structure is - and checks it: only documented exceptions come out, nothing takes longer than HANG_S, nothing
-is accepted that an independent reading of it would not accept. Hypothesis makes these choices in the tests
-and shrinks what fails; benchmarks/fuzz.py makes millions.
+Each target draws an input from a random.Random, usually a valid one with structural mutations, and checks
+that only documented exceptions are raised, that no input takes longer than HANG_S, and that only inputs that
+an independent parser accepts are accepted. In the tests, Hypothesis makes the draws and shrinks failing
+inputs; benchmarks/fuzz.py makes millions.
 """
 
 import binascii
@@ -39,7 +39,11 @@ NOW = datetime.datetime(2026, 11, 21, 14, tzinfo=datetime.UTC)
 
 @dataclass(frozen=True)
 class Target:
-    """make an input, check it: the outcome in a word, any exception is a bug. share: weight in the mix."""
+    """A parser to fuzz.
+
+    make: builds an input. check: returns the input's outcome; an exception is a bug. share: its weight in the
+    mix.
+    """
 
     name: str
     make: Callable[[Random], Any]
@@ -59,7 +63,7 @@ ODD_NUMBERS += [(1 << 54) - 1, 1 << 54, 1 << 64, -(1 << 40), -(1 << 63), 10**19,
 
 
 def mutate(rng: Random, text: bytes) -> bytes:
-    """Cut off, overwrite, insert, leave out, repeat; mostly once, sometimes not at all."""
+    """Truncate, overwrite, insert, delete or repeat; usually once, sometimes not at all."""
     for _ in range(rng.choice((0, 1, 1, 1, 2, 4))):
         at = rng.randint(0, len(text))
         end = min(len(text), at + rng.randint(0, 20))
@@ -101,7 +105,7 @@ def odd_value(rng: Random, others: Sequence[Any]) -> Any:
 
 
 def mutate_fields(rng: Random, fields: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Replace, remove and add fields; mostly one."""
+    """Replace, remove or add fields, usually one."""
     fields = dict(fields)
     for _ in range(rng.choice((0, 1, 1, 2, 3))):
         name = rng.choice(names)
@@ -131,10 +135,10 @@ DEVICES = ["a", "k3f9x1", "x" * 32, "-"]
 
 
 def make_report(rng: Random) -> bytes:
-    asked = rng.choice(PARSED)
+    exp = rng.choice(PARSED)
     device, number = rng.choice(DEVICES), rng.choice((1, 1, 2, 3, 4, 5, 77, (1 << 32) - 1))
     key = rng.choice((None, bytes(32)))
-    return mutate(rng, report.encode(asked, number, rng.randint(0, asked.code_count - 1), device, key))
+    return mutate(rng, report.encode(exp, number, rng.randint(0, exp.code_count - 1), device, key))
 
 
 def check_report(payload: bytes) -> str:
@@ -157,14 +161,14 @@ TOPIC = re.compile("hushmote/v1/([a-z0-9_-]{1,32})/report/([a-z0-9-]{1,32})")
 
 
 def check_topic(topic: str) -> str:
-    right = TOPIC.fullmatch(topic)
+    expected = TOPIC.fullmatch(topic)
     try:
         parts = topics.parse_topic(topic)
     except topics.TopicRefused as e:
-        assert right is None
+        assert expected is None
         return _one_line(e)
-    assert right is not None
-    assert parts == right.groups()
+    assert expected is not None
+    assert parts == expected.groups()
     return "read"
 
 
@@ -190,17 +194,17 @@ def make_experiment(rng: Random) -> bytes:
 
 def check_experiment(payload: bytes) -> str:
     try:
-        asked = Experiment.parse(payload)
+        exp = Experiment.parse(payload)
     except ExperimentRefused as e:
         return _one_line(e)
-    fields = json.loads(payload)  # of a key that comes twice the last one counts, as on every board
-    assert (asked.name, asked.epsilon, asked.window) == (fields["name"], fields["epsilon"], fields["window"])
-    assert asked.every == fields.get("every", 1)
-    assert asked.rule == fields["budget"]["rule"]
-    assert asked.sha256 == hashlib.sha256(payload).digest()
-    assert 2 <= asked.code_count <= 1 << (8 * asked.code_bytes) <= 1 << 24
-    assert asked.cost() >= 1
-    assert all(level.threshold * level.g > ldp_client.ONE > level.threshold for level in asked.levels)
+    fields = json.loads(payload)  # the last of duplicate keys counts, as on every board
+    assert (exp.name, exp.epsilon, exp.window) == (fields["name"], fields["epsilon"], fields["window"])
+    assert exp.every == fields.get("every", 1)
+    assert exp.rule == fields["budget"]["rule"]
+    assert exp.sha256 == hashlib.sha256(payload).digest()
+    assert 2 <= exp.code_count <= 1 << (8 * exp.code_bytes) <= 1 << 24
+    assert exp.cost() >= 1
+    assert all(level.threshold * level.g > ldp_client.ONE > level.threshold for level in exp.levels)
     return "read"
 
 
@@ -264,7 +268,7 @@ def make_definition(rng: Random) -> str:
 def check_definition(text: str) -> str:
     try:
         definition = experiment.parse(text)
-        small = definition.domain <= 1024  # what a mechanism is chosen for may take seconds above
+        small = definition.domain <= 1024  # choosing a mechanism for a larger domain may take seconds
         if small:
             Experiment.parse(definition.payload())
     except experiment.DefinitionError as e:
@@ -304,16 +308,16 @@ def _boot(slots: Any) -> Any:
 
 
 def _ledgers() -> list[MemoryStorage]:
-    """Ledgers of a board's lifetime: new, one report, an outage, its end, opted out."""
+    """Return ledgers from a board's lifetime: new, one report, an outage, exhausted, opted out."""
     slots = MemoryStorage()
     ldp_client.provision(slots, consent=True)
     ledgers = [MemoryStorage(slots)]
     client = _boot(slots)
     for payload in PAYLOADS[:2]:
         client.enroll(payload)
-    for made in range(1, 9):
-        client.report(f"e{made % 2}", "a" if made % 2 else True)
-        if made in (1, 4, 8):
+    for report_count in range(1, 9):
+        client.report(f"e{report_count % 2}", "a" if report_count % 2 else True)
+        if report_count in (1, 4, 8):
             ledgers.append(MemoryStorage(slots))
     client.consent = False
     ledgers.append(MemoryStorage(slots))
@@ -324,7 +328,7 @@ LEDGERS = _ledgers()
 
 
 def make_ledger(rng: Random) -> tuple[MemoryStorage, MemoryStorage, bool]:
-    """Return a ledger written by a board, its fate, and whether its check sum is forged."""
+    """Return a ledger written by a board, how it was mutated, and whether its checksum is forged."""
     before = rng.choice(LEDGERS)
     after = MemoryStorage(before)
     forged = False
@@ -346,15 +350,15 @@ def make_ledger(rng: Random) -> tuple[MemoryStorage, MemoryStorage, bool]:
             after[slot] = before.get(rng.randint(0, 3), b"")
         elif kind == 6 and data:
             record = mutate(rng, data[:-4])
-            # The board writes no pending report above 255 bytes, and report() fails for one that is forged.
+            # The board never writes a pending report above 255 bytes; report() fails for a forged one.
             record = record[: 6 + 30 + 22 * (record[1] & 127 if len(record) > 1 else 0) + 255]
             after[slot] = record + binascii.crc32(record).to_bytes(4, "big")
             forged = forged or slot < 2
     return before, after, forged
 
 
-def check_ledger(made: tuple[MemoryStorage, MemoryStorage, bool]) -> str:
-    before, after, forged = made
+def check_ledger(case: tuple[MemoryStorage, MemoryStorage, bool]) -> str:
+    before, after, forged = case
     client = _boot(MemoryStorage(after))
     for payload in PAYLOADS[:2]:
         try:
@@ -367,11 +371,11 @@ def check_ledger(made: tuple[MemoryStorage, MemoryStorage, bool]) -> str:
         assert client.outbox() == []
         return "locked"
     if not forged:
-        # The record in force is one that the board wrote; of two it keeps the older one is the least spent.
-        written = {int.from_bytes(before[slot][22:28], "big") for slot in (0, 1)}  # their sums of epsilon
+        # The board wrote the current record; the older of its two records has spent the least.
+        written = {int.from_bytes(before[slot][22:28], "big") for slot in (0, 1)}  # their total epsilon
         assert status["sum"] in written, "a sum that was never written"
-        whole = _boot(MemoryStorage(before)).status()
-        assert status["sum"] >= whole["sum"] - 1_000_000, "more than one report's budget came back"
+        complete = _boot(MemoryStorage(before)).status()
+        assert status["sum"] >= complete["sum"] - 1_000_000, "more than one report's budget came back"
     spent = status["sum"]
     made_reports = 0
     for name in ("e0", "e1", "e0"):
@@ -393,7 +397,7 @@ FLEETS = {"open": None, "keyed": MASTER}
 
 
 def make_messages(rng: Random) -> list[tuple[str, bytes]]:
-    """Return a batch of messages: real reports, some mutated, on real topics, some mutated; some twice."""
+    """Return a batch of real reports on real topics, with some of each mutated and some repeated."""
     messages: list[tuple[str, bytes]] = []
     for _ in range(rng.randint(1, 20)):
         if messages and rng.randint(0, 5) == 0:
@@ -401,10 +405,10 @@ def make_messages(rng: Random) -> list[tuple[str, bytes]]:
             continue
         fleet, device = rng.choice(("open", "keyed", "none")), rng.choice(DEVICES)
         topic = f"hushmote/v1/{fleet}/report/{device}"
-        asked = rng.choice(PARSED)
+        exp = rng.choice(PARSED)
         number = rng.choice((1, 2, 3, 4, 5, rng.randint(1, (1 << 32) - 1)))
         key = keys.device_key(MASTER, "keyed", device) if fleet == "keyed" else None
-        payload = report.encode(asked, number, rng.randint(0, asked.code_count - 1), device, key)
+        payload = report.encode(exp, number, rng.randint(0, exp.code_count - 1), device, key)
         kind = rng.randint(0, 5)
         if kind == 0:
             topic = make_topic(rng, ("open", "keyed"))
@@ -417,7 +421,7 @@ def make_messages(rng: Random) -> list[tuple[str, bytes]]:
 
 
 class Ingest:
-    """A store, and beside it what it must hold, worked out from the format's description alone."""
+    """A store, and its expected contents derived independently from the documented format."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -447,11 +451,11 @@ class Ingest:
         """Compare histograms and rejects with what arrived."""
         for v in self.store.experiments():
             counts = self.store.histogram(v.fleet, v.experiment.digest)
-            right = np.zeros_like(counts)
+            expected = np.zeros_like(counts)
             for (fleet, digest, code), count in self._counts.items():
                 if (fleet, digest) == (v.fleet, v.experiment.digest):
-                    right[code] = count
-            np.testing.assert_array_equal(counts, right)
+                    expected[code] = count
+            np.testing.assert_array_equal(counts, expected)
         assert sum(n for reasons in self.store.rejects().values() for n in reasons.values()) == self.rejected
         assert self.accepted + self.rejected == self.arrived
         assert self.accepted == sum(map(len, self._seen.values()))
@@ -463,24 +467,24 @@ class Ingest:
         fleet, device = match.groups()
         keyed = fleet == "keyed"
         signed, tag = (payload[:-8], payload[-8:]) if keyed else (payload, b"")
-        asked = self._asked.get(payload[1:5])
-        if payload[:1] != (b"\x11" if keyed else b"\x10") or asked is None:
+        exp = self._asked.get(payload[1:5])
+        if payload[:1] != (b"\x11" if keyed else b"\x10") or exp is None:
             return False
         number, code = int.from_bytes(payload[5:9], "big"), int.from_bytes(signed[9:], "big")
-        if len(signed) != 9 + asked.code_bytes or code >= asked.code_count or not number:
+        if len(signed) != 9 + exp.code_bytes or code >= exp.code_count or not number:
             return False
         if keyed:
             key = keys.device_key(MASTER, fleet, device)
-            right = hmac.digest(key, device.encode() + b"\x00" + asked.sha256 + signed, "sha256")[:8]
-            if tag != right:
+            expected = hmac.digest(key, device.encode() + b"\x00" + exp.sha256 + signed, "sha256")[:8]
+            if tag != expected:
                 return False
-        if asked.rule != "unlimited" and number * asked.cost() > asked.cap:
+        if exp.rule != "unlimited" and number * exp.cost() > exp.cap:
             return False
-        seen = self._seen.setdefault((fleet, device, asked.name), set())
+        seen = self._seen.setdefault((fleet, device, exp.name), set())
         if number in seen:
             return False
         seen.add(number)
-        self._counts[fleet, asked.digest, code] += 1
+        self._counts[fleet, exp.digest, code] += 1
         return True
 
 
@@ -488,14 +492,14 @@ class Ingest:
 
 
 class Hang(Exception):
-    """An input that took longer than HANG_S."""
+    """Raised for an input that took longer than HANG_S."""
 
 
 @contextmanager
 def no_hang() -> Iterator[None]:
-    """Raise Hang in the block where it takes longer than HANG_S seconds; main thread only.
+    """Raise Hang if the block takes longer than HANG_S seconds; main thread only.
 
-    What hangs inside a C function is not interrupted: then the run itself stands still.
+    A hang inside a C function cannot be interrupted and stops the run itself.
     """
 
     def stop(*_: object) -> None:

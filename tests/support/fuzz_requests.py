@@ -1,9 +1,9 @@
-"""Requests to the HTTP door as nobody should make them, and what must hold of their answers.
+"""Malformed requests to the HTTP door, and the checks on their answers.
 
 A request is mostly a valid one whose path, headers or body are mutated. It must be answered with a documented
-status, a refusal in one line of text. What the door hands to its publisher must be a well-formed report on a
-well-formed topic of a fleet that is known, the very bytes that came in, and only where the answer is 204; and
-what is right by an independent reading must be taken.
+status, a refusal in one line of text. What the door passes to its publisher must be a well-formed report on a
+well-formed topic of a known fleet, byte for byte as received, and only if the answer is 204. It must accept
+every request that an independent parser accepts.
 """
 
 import base64
@@ -34,7 +34,7 @@ _ANY = Rate(1e9, 1_000_000_000)
 
 
 class Request(NamedTuple):
-    """A request as a server hands it to the application: the body in the pieces that it came in."""
+    """A request as a server passes it to the application, with the body in chunks."""
 
     method: str
     path: bytes
@@ -43,7 +43,7 @@ class Request(NamedTuple):
 
 
 class Recorder(ReportPublisher):
-    """A publisher that is always at its broker, and keeps what it is handed."""
+    """A publisher that is always connected and records its messages."""
 
     def __init__(self) -> None:
         super().__init__(BrokerAddress("localhost"), fleets=FLEETS)
@@ -57,13 +57,13 @@ class Recorder(ReportPublisher):
 
 
 def well_formed(payload: bytes) -> bool:
-    """Whether these are a report's bytes, read anew from docs/wire-format.md."""
+    """Return whether these bytes are a report, parsed independently from docs/wire-format.md."""
     code_bytes = len(payload) - 9 - (8 if payload[:1] == b"\x11" else 0)
     return payload[:1] in (b"\x10", b"\x11") and 1 <= code_bytes <= 3 and payload[5:9] != bytes(4)
 
 
 def decoded(text: bytes) -> bytes:
-    """Return the bytes of a base64 text, or none if it is not base64."""
+    """Return the bytes of a base64 string, or b"" if it is not base64."""
     with contextlib.suppress(ValueError):
         return base64.b64decode(text)
     return b""
@@ -117,7 +117,7 @@ def make_request(rng: Random) -> Request:
 
 
 class Asked:
-    """A door that is asked; answers: how often which status came."""
+    """A door under test; answers: the number of responses by status."""
 
     def __init__(self) -> None:
         self._publisher = Recorder()
@@ -126,7 +126,7 @@ class Asked:
         self.answers = Counter[int]()
 
     async def check(self, request: Request) -> None:
-        """Ask, and raise AssertionError where the answer or what is published is wrong."""
+        """Send a request; raise AssertionError if the answer or the published message is wrong."""
         sent: list[dict[str, Any]] = []
         pieces = [{"type": "http.request", "body": piece, "more_body": True} for piece in request.pieces]
         pieces[-1]["more_body"] = False
@@ -167,17 +167,24 @@ class Asked:
                 texts = re.findall(rb"[A-Za-z0-9+/]+={0,2}", whole)
                 assert payload in map(decoded, texts) or b"\\" in whole  # JSON can write it in escapes
         plain = [name for name, _ in request.headers] == [b"content-type", b"host", b"authorization"]
-        right = plain and headers[b"authorization"] == f"Bearer {TOKEN}".encode()
-        right &= headers[b"host"] == b"localhost:9418" and headers[b"content-type"] == body.RAW.encode()
-        if right and request.method == "POST" and _PATH.fullmatch(request.path) and well_formed(whole):
+        is_authorized = plain and headers[b"authorization"] == f"Bearer {TOKEN}".encode()
+        is_authorized &= (
+            headers[b"host"] == b"localhost:9418" and headers[b"content-type"] == body.RAW.encode()
+        )
+        if (
+            is_authorized
+            and request.method == "POST"
+            and _PATH.fullmatch(request.path)
+            and well_formed(whole)
+        ):
             assert status == 204, status
 
 
 async def run(inputs: int, seed: int) -> Counter[int]:
     """Make and check requests; returns the answers by status."""
-    asked, rng = Asked(), Random(seed)  # noqa: S311
+    requests, rng = Asked(), Random(seed)  # noqa: S311
     for _ in range(inputs):
         request = make_request(rng)
         with no_hang():
-            await asked.check(request)
-    return asked.answers
+            await requests.check(request)
+    return requests.answers

@@ -1,9 +1,9 @@
-"""`hushmote` with a mistake that a chaos run must find: it acknowledges reports before it commits them.
+"""`hushmote` with a bug that a chaos run must detect: it acknowledges reports before committing them.
 
     python hasty_serve.py FILE serve ...
 
-Whoever makes FILE, which is the first run that gets any reports, says HASTY once the broker has their
-acknowledgements, and waits to be killed.
+The first process to receive reports creates FILE, logs HASTY once the broker has its acknowledgements, and
+waits to be killed.
 """
 
 import signal
@@ -25,10 +25,10 @@ def _commit(self: Aggregator, connection: ReportConnection) -> None:
         except FileExistsError:
             self._committer.commit(messages)
         else:
-            connection.close()  # which sends what was only queued
+            connection.close()  # flushes queued data
             print(HASTY, flush=True)
             while True:
-                signal.sigwait([signal.SIGUSR1])  # that nobody sends
+                signal.sigwait([signal.SIGUSR1])  # never sent
         self._oldest_uncommitted_at = None
 
 

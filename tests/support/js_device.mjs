@@ -1,11 +1,11 @@
-// node js_device.mjs FOLDER DEVICE DOOR NAME TARGET READINGS: reports these digits in turn until the ledger has TARGET reports and none waits.
+// node js_device.mjs FOLDER DEVICE DOOR NAME TARGET READINGS: reports the digits in turn until the ledger has TARGET reports and none is queued.
 import { Door } from '../../clients/js/door.js';
 import { Folder } from '../../clients/js/folder.js';
 import { Client } from '../../clients/js/hushmote.js';
 
 const [folder, deviceId, url, name, target, readings] = process.argv.slice(2);
 const storage = new Folder(folder);
-await Client.provision(storage, { deviceId, consent: true }).catch(() => {}); // it is there after the first run
+await Client.provision(storage, { deviceId, consent: true }).catch(() => {}); // it exists after the first run
 const policy = { sum: 2 ** 40, squares: 0, epsilon: 4_000_000, rules: ['count'], experiments: [name] };
 const client = await Client.open({ policy, storage, deviceId, fleet: 'open' });
 const door = new Door(client, url);

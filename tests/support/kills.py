@@ -1,4 +1,4 @@
-"""A child process that is killed at a chosen step of what it does to a store."""
+"""Kill a child process at a chosen step of its work on a store."""
 
 import os
 import signal
@@ -8,8 +8,8 @@ STATEMENTS = ("before_cursor_execute", "after_cursor_execute", "commit")
 """SQLAlchemy's events that are steps."""
 
 
-def killed_at(step: int, act: Callable[[Callable[..., None]], object]) -> bool:
-    """Run act(count) in a child process, and kill it as it calls count() after `step` earlier calls.
+def kill_at(step: int, act: Callable[[Callable[..., None]], object]) -> bool:
+    """Run act(count) in a child process, and kill it when it calls count() after `step` earlier calls.
 
     Returns whether it was killed; False if act() ended before.
     """

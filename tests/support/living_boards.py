@@ -1,4 +1,4 @@
-"""Boards of a fleet's folder that live in a thread: the shipped client and reporter, on CPython, over TLS."""
+"""A fleet folder's boards in a thread, running the shipped client and reporter on CPython over TLS."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ _POLICY = {"sum": 1 << 40, "squares": 0, "epsilon": 4_000_000, "rules": ("count"
 
 
 class LivingBoards:
-    """Boards that report the same truth all the time, as a context manager; each knows one address.
+    """Boards that keep reporting the same true value, as a context manager; each has one address.
 
-    name: of the experiment, a yes or no. gap_s: between two attempts to report; a full outbox takes none.
+    name: the experiment's, with a yes-or-no reading. gap_s: seconds between attempts to report; a full
+    outbox makes an attempt fail.
     """
 
     def __init__(self, settings: Sequence[Path], name: str, gap_s: float) -> None:
@@ -61,8 +62,8 @@ class LivingBoards:
         self._thread.join(WAIT_S)
         assert not self._thread.is_alive()
 
-    def told(self) -> int:
-        """Return the reports that boards were told are received."""
+    def confirmed_reports(self) -> int:
+        """Return the number of reports confirmed to the boards."""
         return sum(reporter.sent for reporter in self.reporters)
 
     def status(self) -> list[str]:
@@ -70,7 +71,7 @@ class LivingBoards:
         return [reporter.status() for reporter in self.reporters]
 
     def finish(self) -> int:
-        """Make no more, and return how many there are once boards were told that all are received."""
+        """Stop making reports, wait until all are confirmed, and return their number."""
         self._finishing.set()
         self._thread.join(WAIT_S)
         assert not self._thread.is_alive(), self.status()
@@ -107,12 +108,12 @@ def _tls(settings: DeviceSettings, folder: Path) -> ssl.SSLContext:
     assert settings.mqtt_ca is not None
     assert settings.mqtt_cert is not None
     assert settings.mqtt_key is not None
-    made = ssl.create_default_context(cadata=ssl.DER_cert_to_PEM_cert(base64.b64decode(settings.mqtt_ca)))
+    tls = ssl.create_default_context(cadata=ssl.DER_cert_to_PEM_cert(base64.b64decode(settings.mqtt_ca)))
     key = serialization.load_der_private_key(base64.b64decode(settings.mqtt_key), None)
     text = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     pem = folder / f"{settings.device_id}.pem"
     pem.write_bytes(text + ssl.DER_cert_to_PEM_cert(base64.b64decode(settings.mqtt_cert)).encode())
-    made.load_cert_chain(pem)
-    return made
+    tls.load_cert_chain(pem)
+    return tls

@@ -1,8 +1,8 @@
-"""What a test needs, read from its own code, that of its fixtures and that of what they call in tests/.
+"""Infer a test's requirements from its code, its fixtures and the helpers in tests/ they call.
 
-Nobody has to remember a marker: conftest.py puts what marks() says on every test, and skips it where this
-machine lacks what lacking() says. A test that starts one of PROGRAMS in a way that this reading misses fails,
-at the start of that program, in refuse().
+No marker has to be set by hand: conftest.py adds those from marks() to every test, and skips tests whose
+requirements, from lacking(), this machine does not meet. If this inference misses a use of one of PROGRAMS,
+the test fails in refuse() when it starts that program.
 """
 
 import functools
@@ -19,13 +19,13 @@ from hushmote.simulator.broker import find_mosquitto
 
 _MOSQUITTO = "" if find_mosquitto() else "mosquitto is not installed: apt install mosquitto"
 _SHOWS = shutil.which("chromium") and shutil.which("chromedriver")
-# A name in a test's code, and why no test with it can run on this machine, if so.
+# Names in a test's code, and why tests with them cannot run on this machine ("" if they can).
 LACKS: Mapping[str, str] = {
     "MosquittoBroker": _MOSQUITTO,
     "FleetBroker": _MOSQUITTO,
     "browsing": "" if _SHOWS else "no Chromium: apt install chromium chromium-driver",
 }
-# A name in a test's code, and the marker of tests that have it.
+# Names in a test's code, and the markers of tests with them.
 MARKS: Mapping[str, str] = {
     "EmbeddedBroker": "broker",
     "MosquittoBroker": "broker",
@@ -50,9 +50,9 @@ MARKS: Mapping[str, str] = {
     "Served": "slow",  # a process of `hushmote serve`
     "hushmote_process": "slow",
     "HomeAssistant": "slow",
-    "Ran": "slow",  # a whole study, of which the tests of its module look at parts
+    "StudyRun": "slow",  # a whole study; its module's tests check parts of it
 }
-# A program, and the marker without which a test may not start it.
+# Programs, and the markers that a test needs to start them.
 PROGRAMS: Mapping[str, str] = {
     "chromium": "browser",
     "chromedriver": "browser",
@@ -70,19 +70,19 @@ def marks(item: pytest.Function) -> set[str]:
     """Return the markers of a test."""
     needed = {MARKS[name] for name in _known(item) if name in MARKS}
     callspec = getattr(item, "callspec", None)
-    # store_url asks for its database by name, only when the test runs.
+    # store_url requests its database fixture by name at run time.
     if callspec is not None and "postgresql" in map(str, callspec.params.values()):
         needed.add("database")
     return needed
 
 
 def lacking(item: pytest.Function) -> str:
-    """Return what this machine lacks for a test, "" if nothing."""
+    """Return the requirement of a test that this machine does not meet, or ""."""
     return next((LACKS[name] for name in _known(item) if LACKS.get(name)), "")
 
 
 def refuse(marked: set[str], arguments: Any) -> None:
-    """RuntimeError if a test with these markers starts a program for which it lacks one."""
+    """Raise RuntimeError if a test starts a program without having its marker."""
     words = [arguments] if isinstance(arguments, str) else [os.fsdecode(a) for a in arguments]
     for word in words[:5]:  # `runuser -u postgres -- /usr/lib/.../initdb`
         needed = PROGRAMS.get(os.path.basename(word)) if os.path.isabs(word) or word is words[0] else None
@@ -96,14 +96,14 @@ def _known(item: pytest.Function) -> frozenset[str]:
     return _needed((item.function, *(d.func for name in item.fixturenames for d in fixtures.get(name, ()))))
 
 
-@functools.cache  # a parametrized test is hundreds of items
+@functools.cache  # a parametrized test can have hundreds of items
 def _needed(functions: tuple[Any, ...]) -> frozenset[str]:
     seen: set[int] = set()
     return frozenset({name for f in functions for name in _names(f, seen)} & (MARKS.keys() | LACKS.keys()))
 
 
 def _names(thing: Any, seen: set[int]) -> Iterator[str]:
-    """Every name in the code of a function or class, and of what it names that stands in tests/."""
+    """Return every name in the code of a function or class, and in the tests/ code it refers to."""
     thing = getattr(thing, "__wrapped__", thing)  # a context manager's or fixture's own function
     if id(thing) in seen:
         return

@@ -1,4 +1,4 @@
-"""A MicroPython of this machine with what a test needs, and modules of firmware_tests."""
+"""A MicroPython on this machine with the features that a test needs, and modules from firmware_tests."""
 
 import functools
 import importlib.util
@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def find_runtime(*features: str) -> tuple[str, ...]:
-    """Command line of the first MicroPython with sockets and these features; skips where there is none."""
+    """Return the command of the first MicroPython with sockets and these features; skip if there is none."""
     for install in (False, True):
         for runtime in _find(install)[0]:
             if runtime.features.issuperset({"socket", "heap", "mpy", *features}):
@@ -22,7 +22,7 @@ def find_runtime(*features: str) -> tuple[str, ...]:
     pytest.skip(f"no MicroPython with {needs} ({ways})")
 
 
-@functools.cache  # a runtime that cannot be had now is not asked for again by each test
+@functools.cache  # so that each test does not retry an unavailable runtime
 def _find(install: bool) -> Any:
     folder = str(ROOT / "firmware_tests")
     if folder not in sys.path:

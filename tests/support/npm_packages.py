@@ -1,4 +1,4 @@
-"""What tests need from npm, as web/board/package-lock.json pins it."""
+"""npm packages for tests, at the versions in web/board/package-lock.json."""
 
 import fcntl
 from pathlib import Path
@@ -10,11 +10,11 @@ from hushmote.web.board.fetch import CannotFetch, packages
 _FOLDER = Path(__file__).parents[2] / "build" / "npm"
 
 
-def packed(name: str) -> Path:
-    """Return a file of node_modules; skip the test where npm cannot fetch it."""
+def npm_file(name: str) -> Path:
+    """Return a file in node_modules; skip the test if npm cannot fetch it."""
     file = _FOLDER / "node_modules" / name
     _FOLDER.mkdir(parents=True, exist_ok=True)
-    with open(_FOLDER / "lock", "w") as lock:  # tests run side by side
+    with open(_FOLDER / "lock", "w") as lock:  # tests run in parallel
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not file.exists():
             try:

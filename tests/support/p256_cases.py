@@ -1,4 +1,4 @@
-"""Signatures that were made to catch mistakes in verifying ECDSA over P-256, whatever the language."""
+"""Signatures that expose mistakes in ECDSA P-256 verification, for clients in any language."""
 
 import hashlib
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
 
 def vectors() -> Iterator[tuple[bytes, bytes, bytes, bool, set[str]]]:
-    """Every case: public key, digest, signature, Wycheproof's verdict, its flags."""
+    """Return every case: public key, digest, signature, Wycheproof's verdict and its flags."""
     key = b""
     for line in VECTORS.read_text(encoding="ascii").splitlines():
         words = line.split()
@@ -29,8 +29,8 @@ def vectors() -> Iterator[tuple[bytes, bytes, bytes, bool, set[str]]]:
             yield key, digest, bytes.fromhex(signature), words[1] == "valid", set(words[2].split(","))
 
 
-def lowered(signature: bytes) -> bytes | None:
-    """Return the signature with the lower s, or None if it has that already or has no s."""
+def with_low_s(signature: bytes) -> bytes | None:
+    """Return the signature with low s, or None if s is already low or missing."""
     s = int.from_bytes(signature[32:], "big")
     if len(signature) != 64 or not ORDER // 2 < s < ORDER:
         return None
@@ -38,7 +38,7 @@ def lowered(signature: bytes) -> bytes | None:
 
 
 def signed_for(x: int, y: int) -> tuple[bytes, bytes] | None:
-    """Return a digest and a signature of a point whose private key is unknown, None if s is an upper one.
+    """Return a digest and signature for a point with unknown private key, or None if s is high.
 
     Verifying adds the point to G, once: that gives r, and s and the digest follow from it.
     """
@@ -60,8 +60,8 @@ def judged_by_another_library(key: bytes, digest: bytes, signature: bytes) -> bo
     return s <= ORDER // 2
 
 
-def crafted(secret: int, u: int, v: int) -> tuple[bytes, bytes, bytes]:
-    """Public key, digest and signature for which verifying computes u * G + v * key."""
+def craft_signature(secret: int, u: int, v: int) -> tuple[bytes, bytes, bytes]:
+    """Return a public key, digest and signature for which verification computes u * G + v * key."""
     number = (u + v * secret) % ORDER
     r = ec.derive_private_key(number, ec.SECP256R1()).public_key().public_numbers().x % ORDER
     s = r * pow(v, -1, ORDER) % ORDER

@@ -1,11 +1,11 @@
-"""The commands of a page: its fenced `sh` blocks, what HTML comments before them say, and what escapes both.
+"""A page's commands: its fenced `sh` blocks, their HTML comment directives, and commands outside both.
 
 <!-- needs: board -->       not run, because it needs a board, a root shell, the network, a terminal
                            or a clone
-<!-- background -->         started, and ended with the page
-<!-- fails -->              one command, which must be refused
+<!-- background -->         started, and stopped at the end of the page
+<!-- fails -->              one command, which must fail
 <!-- slow -->               more than 10 s of CPU: run by `make long` alone
-<!-- setup: COMMAND -->     run before the block, for what the page does not show
+<!-- setup: COMMAND -->     run before the block, for setup that the page does not show
 <!-- file: NAME -->         before a block of another language: the reader saves it under this name
 """
 
@@ -27,7 +27,7 @@ _COMMENT = re.compile(r" *<!-- *(.*?) *--> *")
 _DIRECTIVE = re.compile(r"(needs|setup|file): *(.+)|background|fails|slow")
 _FILE_NAME = re.compile(r"[a-z0-9_]+\.[a-z]+")
 _SHELLS = {"bash", "console", "shell", "shell-session", "zsh"}
-# A command where no `sh` block is: with a prompt, or of a program that pages name.
+# A command outside `sh` blocks: one with a prompt, or one that starts with a known program.
 _PROMPT = re.compile(r" *\$ \S")
 _PROGRAM = re.compile(r" *(hushmote [a-z-]|(make|git|pip|pipx|uv|mpremote|python3?|\.) [\w./-])")
 _BEHIND = re.compile(r"\S {3,}[^\s#\\]")
@@ -39,9 +39,9 @@ _PLACEHOLDER = re.compile(r"<[a-z][^<>|&]*>")
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced `sh` block: the page's line of its first command, its text, and what comments say of it.
+    """A fenced `sh` block: the line number of its first command, its text, and its directives.
 
-    file: the name under which a block of another language is saved; its text then saves it.
+    file: the name under which a block in another language is saved; its text then does so.
     """
 
     line: int
@@ -54,20 +54,20 @@ class Block:
     file: str = ""
 
     def commands(self) -> Iterator[tuple[int, str]]:
-        """Each command's line of the page and its text, continued lines joined, comments left out."""
-        held, first = "", 0
+        """Return each command's line number and text, with continued lines joined and comments omitted."""
+        command, first = "", 0
         if self.file:
             return
         for number, line in enumerate(self.text.splitlines(), self.line):
-            first = first if held else number
-            held += (line.lstrip() if held else line).removesuffix("\\")
+            first = first if command else number
+            command += (line.lstrip() if command else line).removesuffix("\\")
             if not line.endswith("\\"):
-                if held.strip() and not held.strip().startswith("#"):
-                    yield first, held.strip()
-                held = ""
+                if command.strip() and not command.strip().startswith("#"):
+                    yield first, command.strip()
+                command = ""
 
     def programs(self) -> Iterator[tuple[int, list[str]]]:
-        """Return the page's line and the words of every program that the block starts, also in && and |."""
+        """Return the line number and words of each program in the block, including those after && and |."""
         for line, command in self.commands():
             lexer = shlex.shlex(_REDIRECTION.sub("", command), posix=True, punctuation_chars=True)
             lexer.whitespace_split = True
@@ -84,7 +84,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Page:
-    """A page's blocks, and its faults: line and text of what is no block but ought to be, or a wrong one."""
+    """A page's blocks, and the line and text of each fault: an invalid block, or text that should be one."""
 
     blocks: tuple[Block, ...] = ()
     faults: tuple[tuple[int, str], ...] = ()
@@ -94,7 +94,7 @@ class Page:
 class _Reader:
     blocks: list[Block] = field(default_factory=list)
     faults: list[tuple[int, str]] = field(default_factory=list)
-    comments: list[tuple[int, str]] = field(default_factory=list)  # right before the present line
+    comments: list[tuple[int, str]] = field(default_factory=list)  # directly before the current line
 
     def drop_comments(self) -> None:
         for line, text in self.comments:
@@ -104,13 +104,13 @@ class _Reader:
 
     def take(self, block: Block) -> None:
         for line, text in self.comments:
-            found = _DIRECTIVE.fullmatch(text)
-            if found is None or found[1] == "file" or (found[1] == "needs" and found[2] not in NEEDS):
+            match = _DIRECTIVE.fullmatch(text)
+            if match is None or match[1] == "file" or (match[1] == "needs" and match[2] not in NEEDS):
                 self.faults.append((line, f"<!-- {text} --> says nothing that is known here"))
-            elif found[1] == "setup":
-                block = replace(block, setup=(*block.setup, found[2]))
-            elif found[1] == "needs":
-                block = replace(block, needs=found[2])
+            elif match[1] == "setup":
+                block = replace(block, setup=(*block.setup, match[2]))
+            elif match[1] == "needs":
+                block = replace(block, needs=match[2])
             else:
                 block = replace(block, **{text: True})
         self.comments = []
@@ -118,13 +118,13 @@ class _Reader:
         self.faults += _faults(block)
 
     def foreign(self, number: int, language: str, text: str) -> None:
-        """Return a block of another language: a file to save, or text in which no command must hide."""
-        if len(self.comments) == 1 and (found := re.fullmatch(r"file: *(.+)", self.comments[0][1])):
+        """Return a block in another language: a file to save, or text that must not contain commands."""
+        if len(self.comments) == 1 and (match := re.fullmatch(r"file: *(.+)", self.comments[0][1])):
             self.comments = []
-            if _FILE_NAME.fullmatch(found[1]) is None or "END_OF_FILE" in text:
-                self.faults.append((number - 2, f"<!-- file: {found[1]} --> is no file of a page"))
-            saved = f"cat > {found[1]} <<'END_OF_FILE'\n{text}END_OF_FILE\n"
-            self.blocks.append(Block(number - 1, saved, file=found[1]))
+            if _FILE_NAME.fullmatch(match[1]) is None or "END_OF_FILE" in text:
+                self.faults.append((number - 2, f"<!-- file: {match[1]} --> is no file of a page"))
+            saved = f"cat > {match[1]} <<'END_OF_FILE'\n{text}END_OF_FILE\n"
+            self.blocks.append(Block(number - 1, saved, file=match[1]))
             return
         self.drop_comments()
         if language in _SHELLS:
@@ -136,7 +136,7 @@ class _Reader:
 
 
 def read(text: str) -> Page:
-    """Return the blocks and faults of a page's Markdown."""
+    """Return the blocks and faults in a page's Markdown."""
     reader = _Reader()
     lines = iter(enumerate(text.splitlines(), 1))
     for number, line in lines:

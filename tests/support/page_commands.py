@@ -1,4 +1,4 @@
-"""Commands that a page shows with what they print: a block of sh, and a block of text right below it."""
+"""Commands that a page shows with their output: an sh block directly followed by a text block."""
 
 import re
 import shlex
@@ -6,8 +6,8 @@ import shlex
 _PAIR = re.compile(r"^```sh\nhushmote ((?:[^\n`]|\\\n)+)\n```\n+```text\n(.*?)```", re.MULTILINE | re.DOTALL)
 
 
-def shown(page: str, *commands: str) -> list[tuple[list[str], list[str]]]:
-    """Arguments and printed lines of each such command of a page; commands: only those that start so."""
+def command_examples(page: str, *commands: str) -> list[tuple[list[str], list[str]]]:
+    """Return the arguments and printed lines of each such command on a page; commands: accepted prefixes."""
     pairs = [(shlex.split(command, comments=True), text) for command, text in _PAIR.findall(page)]
     return [
         (arguments, [line.rstrip() for line in text.splitlines()])
@@ -17,7 +17,7 @@ def shown(page: str, *commands: str) -> list[tuple[list[str], list[str]]]:
 
 
 def prints(output: str, lines: list[str]) -> bool:
-    """Return whether a command printed these lines; "..." is any number of lines that the page leaves out."""
+    """Return whether a command printed these lines; "..." matches any number of omitted lines."""
     pattern = "".join(r"(?:.*\n)*?" if line == "..." else re.escape(line) + "\n" for line in lines)
     printed = "".join(f"{line.rstrip()}\n" for line in output.rstrip().splitlines())
     return re.fullmatch(pattern, printed) is not None

@@ -1,11 +1,11 @@
-"""Pages of docs/ whose examples are run."""
+"""Run the examples on pages in docs/."""
 
 import doctest
 import re
 
 
 def run_examples(page, name, names):
-    """Run a page's python blocks, hold its pycon blocks to what they print, and return all languages."""
+    """Run a page's python blocks, compare its pycon blocks with their output, and return all languages."""
     blocks = re.findall(r"```(python|pycon)\n(.*?)```", page, re.DOTALL)
     for number, (language, text) in enumerate(blocks):
         if language == "python":

@@ -1,7 +1,7 @@
-"""A real PostgreSQL for tests: a cluster in a temporary folder, on a free port of 127.0.0.1.
+"""A real PostgreSQL for tests, with a cluster in a temporary folder and on a free port of 127.0.0.1.
 
-Debian's packages put its programs where no PATH looks. PostgreSQL refuses to run as root: then everything is
-done as the user `postgres` that the package made.
+Debian's packages install the executables outside PATH. PostgreSQL refuses to run as root, so root runs
+everything as the package's user `postgres`.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _SUPERUSER = "postgres"
 
 
 def find_postgres() -> Path | None:
-    """Return the folder of PostgreSQL's programs, the newest of several, or None."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda p: int(p.parts[-3]))
+    """Return the folder with the newest PostgreSQL's executables, or None."""
+    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda p: int(p.parts[-3]))
     path = shutil.which("postgres")
-    return found[-1].parent if found else Path(path).parent if path else None
+    return folders[-1].parent if folders else Path(path).parent if path else None
 
 
 def needs_postgres() -> Path:
-    """Return the folder of PostgreSQL's programs; skips the test where there are none, fails it in CI."""
+    """Return the folder with PostgreSQL's executables; if there is none, skip the test, or fail it in CI."""
     folder = find_postgres()
     if folder is None:
         (pytest.fail if os.environ.get("CI") else pytest.skip)("PostgreSQL is not installed")
@@ -45,8 +45,8 @@ def needs_postgres() -> Path:
 
 
 def needs_pgbouncer() -> str:
-    """Return the program of pgbouncer; skips the test where there is none, fails it in CI."""
-    # Debian's package puts it where only root's PATH looks.
+    """Return the pgbouncer executable; if there is none, skip the test, or fail it in CI."""
+    # Debian's package installs it in a folder that is only in root's PATH.
     path = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
     if path is None:
         (pytest.fail if os.environ.get("CI") else pytest.skip)("pgbouncer is not installed")
@@ -54,16 +54,16 @@ def needs_pgbouncer() -> str:
 
 
 def is_part(table: str | None) -> bool:
-    """Whether a table of a store is one of those that the dedupe table is divided into."""
+    """Return whether a store's table is a partition of the dedupe table."""
     return table is not None and table.startswith("dedupe_")
 
 
 class Cluster:
-    """A PostgreSQL server with a folder of its own, as a context manager.
+    """A PostgreSQL server with its own folder, as a context manager.
 
-    durable: keep what was committed through a power cut, as a server in production does; without it fsync is
-    off, which a kill of its processes does not notice and which makes databases ten times as fast. settings:
-    more of PostgreSQL's, or others.
+    durable: keep committed data through a power cut, as a production server does; otherwise fsync is off,
+    which is ten times as fast and still survives SIGKILL. settings: additional or overriding PostgreSQL
+    settings.
     """
 
     def __init__(self, *, durable: bool = False, settings: Mapping[str, str] | None = None) -> None:
@@ -91,20 +91,20 @@ class Cluster:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def run(self, program: str, *arguments: str, prefix: Sequence[str] = ()) -> None:
-        """Run one of PostgreSQL's programs to its end, as the test's own user; prefix: as someone else."""
+        """Run a PostgreSQL executable as the test's own user; prefix: a command that switches users."""
         command = [*prefix, str(self._programs / program), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=self._folder)
-        assert done.returncode == 0, done.stderr
+        result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=self._folder)
+        assert result.returncode == 0, result.stderr
 
     def start(self) -> None:
-        """Return once it accepts connections."""
+        """Start it and wait until it accepts connections."""
         settings = {"listen_addresses": "127.0.0.1", "port": self.port, "unix_socket_directories": ""}
         settings |= {"max_connections": 40, "shared_buffers": "16MB", "fsync": ("off", "on")[self._durable]}
         options = [f"--{name}={value}" for name, value in (settings | self._settings).items()]
-        # The server itself, not pg_ctl: its process id is then known, whoever it runs as.
+        # Run the server itself rather than pg_ctl, to know its process id for any user.
         command = [str(self._programs / "postgres"), "-D", str(self._folder / "data"), *options]
         user = _SUPERUSER if self._as else None
-        self._alive, held = os.pipe()  # each of its processes has the other end
+        self._alive, other_end = os.pipe()  # each of its processes holds the other end
         with open(self._folder / "log", "ab") as log:
             self._process = subprocess.Popen(
                 command,
@@ -115,9 +115,9 @@ class Cluster:
                 user=user,
                 group=user,
                 extra_groups=[] if user else None,
-                pass_fds=(held,),
+                pass_fds=(other_end,),
             )
-        os.close(held)
+        os.close(other_end)
         end = time.monotonic() + _START_S
         while True:
             try:
@@ -130,42 +130,42 @@ class Cluster:
 
     @property
     def pid(self) -> int | None:
-        """The server's process id, None where it does not run."""
+        """Return the server's process id, or None if it is not running."""
         return None if self._process is None else self._process.pid
 
     @property
     def folder(self) -> Path:
-        """The folder of its data."""
+        """Return its data folder."""
         return self._folder / "data"
 
     def kill(self) -> None:
-        """SIGKILL the server, and return once its children, which notice, are gone as well."""
+        """Kill the server with SIGKILL, and wait until its children have exited as well."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """End it in good order; connections are cut."""
+        """Stop it cleanly, closing all connections."""
         self._end(signal.SIGINT)
 
     def restart(self) -> None:
-        """kill() and start() again on the same port: recovery from its log of transactions."""
+        """Kill it and restart it on the same port, so that it recovers from its transaction log."""
         self.kill()
         self.start()
 
     def hold_at_the_start(self) -> None:
-        """Make the next start() last until promote(): connections are refused with SQLSTATE 57P03."""
+        """Keep the next start() in recovery until promote(), refusing connections with SQLSTATE 57P03."""
         (self._folder / "data" / "standby.signal").touch()
         self._settings["hot_standby"] = "off"
 
     def refuses_for_now(self) -> bool:
-        """Whether it is there and takes no connections yet."""
+        """Return whether it is running but still refuses connections."""
         return PGconn.ping(self.dsn("postgres").encode()) == Ping.REJECT
 
     def promote(self) -> None:
-        """End what hold_at_the_start() began."""
+        """End the recovery that hold_at_the_start() began."""
         self.run("pg_ctl", "promote", f"--pgdata={self._folder / 'data'}", prefix=self._as)
 
     def ask_for_passwords(self, user: str) -> None:
-        """Let a user in with a password only."""
+        """Require a password from a user."""
         rules = self._folder / "data" / "pg_hba.conf"
         rules.write_text(f"host all {user} 127.0.0.1/32 scram-sha-256\n{rules.read_text()}")
         self.execute("SELECT pg_reload_conf()")
@@ -176,26 +176,26 @@ class Cluster:
         self._process.send_signal(number)
         self._process.wait(_START_S)
         self._process = None
-        # While a child of a killed server still works, no other server starts: its memory is in use.
-        assert select.select([self._alive], [], [], _START_S)[0], "a process of PostgreSQL does not end"
+        # No other server can start while a killed server's child still uses its shared memory.
+        assert select.select([self._alive], [], [], _START_S)[0], "a PostgreSQL process did not exit"
         os.close(self._alive)
 
     def dsn(self, database: str, user: str = _SUPERUSER) -> str:
-        """Return the address of a database as psycopg takes it."""
+        """Return a database's address in psycopg's format."""
         return f"host=127.0.0.1 port={self.port} dbname={database} user={user}"
 
     def url(self, database: str, user: str = _SUPERUSER, port: int | None = None) -> str:
-        """Return the URL of a database as a Store takes it; port: of a proxy before the server."""
+        """Return a database's URL for a Store; port: the port of a proxy in front of the server."""
         return f"postgresql+psycopg://{user}@127.0.0.1:{port or self.port}/{database}"
 
     def execute(self, statement: str, database: str = "postgres") -> list[tuple]:
-        """Run one statement as the superuser, outside of a transaction; returns its rows, if it has any."""
+        """Run one statement as the superuser, outside a transaction, and return its rows, if any."""
         with psycopg.connect(self.dsn(database), autocommit=True) as connection:
             cursor = connection.execute(statement.encode())
             return cursor.fetchall() if cursor.description else []
 
     def create(self, template: str = "template1") -> str:
-        """Make a fresh database as a copy of another; returns its name."""
+        """Create a database as a copy of another and return its name."""
         self._databases += 1
         name = f"store{self._databases}"
         with psycopg.connect(self.dsn("postgres"), autocommit=True) as connection:
@@ -204,15 +204,15 @@ class Cluster:
         return name
 
     def drop(self, name: str) -> None:
-        """Drop a database, whoever is connected to it."""
+        """Drop a database even if clients are connected to it."""
         with psycopg.connect(self.dsn("postgres"), autocommit=True) as connection:
             connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 class Pgbouncer:
-    """A pgbouncer in transaction mode before a cluster, as a context manager: a session a transaction.
+    """A pgbouncer in transaction mode in front of a cluster, as a context manager.
 
-    It can be killed and started again on its port. sessions: how many it has with the server.
+    It can be killed and restarted on its port. sessions: the size of the server connection pool.
     """
 
     def __init__(self, cluster: Cluster, *, sessions: int = 4) -> None:
@@ -232,7 +232,7 @@ class Pgbouncer:
             "pool_mode": "transaction",
             "default_pool_size": self._sessions,
             "min_pool_size": self._sessions,
-            "server_round_robin": 1,  # a transaction gets another session than the one before
+            "server_round_robin": 1,  # consecutive transactions use different sessions
         }
         lines = [f"{name} = {value}" for name, value in settings.items()]
         address = f"* = host=127.0.0.1 port={self._cluster.port} user={_SUPERUSER}"
@@ -245,7 +245,7 @@ class Pgbouncer:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def start(self) -> None:
-        """Return once it accepts connections."""
+        """Start it and wait until it accepts connections."""
         user = _SUPERUSER if getpass.getuser() == "root" else None  # it refuses to run as root
         with open(self._folder / "log", "ab") as log:
             self._process = subprocess.Popen(
@@ -264,16 +264,16 @@ class Pgbouncer:
             time.sleep(0.05)
 
     def kill(self) -> None:
-        """SIGKILL it; transactions that it carried are undone."""
+        """Kill it with SIGKILL; its open transactions are rolled back."""
         self._process.kill()
         self._process.wait(_START_S)
 
     def url(self, database: str, user: str = _SUPERUSER, port: int | None = None) -> str:
-        """Return the URL of a database behind it; port: of a proxy before it."""
+        """Return a database's URL through pgbouncer; port: the port of a proxy in front of it."""
         return self._cluster.url(database, user, port or self.port)
 
 
-# As a new database has it.
+# Restores the state of a new database.
 _EMPTY = """
 DROP SCHEMA public CASCADE;
 CREATE SCHEMA public AUTHORIZATION pg_database_owner;
@@ -283,8 +283,8 @@ GRANT USAGE ON SCHEMA public TO PUBLIC;
 
 @contextmanager
 def fresh_database(cluster: Cluster) -> Iterator[str]:
-    """Provide the URL of an empty database of its own."""
-    # Emptied and lent again: a new database is a copy of 7 MB.
+    """Provide the URL of an empty database that nothing else uses."""
+    # Reuse emptied databases, since a new one costs a 7 MB copy.
     name = cluster.free.pop() if cluster.free else cluster.create()
     try:
         yield cluster.url(name)
@@ -297,14 +297,14 @@ def fresh_database(cluster: Cluster) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Cluster]:
-    """Provide the session's PostgreSQL, fsync off; skip where there is none, or fail in CI."""
+    """Provide the session's PostgreSQL, with fsync off; skip if it is not installed, or fail in CI."""
     with Cluster() as cluster:
         yield cluster
 
 
 @pytest.fixture
 def pgbouncer(postgres: Cluster) -> Iterator[Pgbouncer]:
-    """Provide a pgbouncer before the session's PostgreSQL; skip where there is none, or fail in CI."""
+    """Provide a pgbouncer for the session's PostgreSQL; skip if it is not installed, or fail in CI."""
     with Pgbouncer(postgres) as bouncer:
         yield bouncer
 

@@ -1,4 +1,7 @@
-"""FOLDER DEVICE PORT NAME TARGET READINGS: reports these digits in turn until the ledger has TARGET."""
+"""Report the digits of READINGS in turn until the ledger's count reaches TARGET.
+
+Arguments: FOLDER DEVICE PORT NAME TARGET READINGS
+"""
 
 import asyncio
 import contextlib
@@ -9,8 +12,8 @@ from hushmote.device.ldp_client import Client, LedgerExists, provision
 
 
 async def live(folder: str, device: str, port: str, name: str, target: str, readings: str) -> None:
-    """One run of a device on the shipped client and reporter."""
-    with contextlib.suppress(LedgerExists):  # after its first run
+    """Run a device once with the shipped client and reporter."""
+    with contextlib.suppress(LedgerExists):  # from its second run onwards
         provision(folder, consent=True)
     policy = {"sum": 1 << 40, "squares": 0, "epsilon": 4_000_000, "rules": ("count",), "experiments": (name,)}
     client = Client(policy, folder, device, fleet="open")
@@ -19,11 +22,11 @@ async def live(folder: str, device: str, port: str, name: str, target: str, read
     connection = asyncio.create_task(reporter.run())
     while True:
         line = client.status()["experiments"][name]
-        done = line["reports"] >= int(target)
-        if done and not client.outbox():
+        has_finished = line["reports"] >= int(target)
+        if has_finished and not client.outbox():
             break
         if (
-            done
+            has_finished
             or line["state"] != "reporting"
             or reporter.report(name, int(readings[(line["reports"] + 1) % len(readings)])) is None
         ):

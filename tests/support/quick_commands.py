@@ -1,9 +1,9 @@
-"""`hushmote` without its start: a process with all commands loaded forks one that runs each call.
+"""Run `hushmote` without its startup time by forking a process with all commands loaded for each call.
 
-    with commands(folder) as bin_folder:        # to be put first in PATH
+    with commands(folder) as bin_folder:        # put this folder first in PATH
 
-What is called is a small program that hands its arguments, folder, environment and open files on, and passes
-signals to the fork; where it dies, so does the fork. Nothing else of a call differs from the installed one.
+The executable there is a small program that passes on its arguments, folder, environment, open files and
+signals to the fork; if it dies, so does the fork. A call is otherwise identical to the installed command's.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ os._exit(status)
 
 @contextlib.contextmanager
 def commands(folder: Path) -> Iterator[Path]:
-    """Yield a folder with a program `hushmote`, and a file `cpu` with the seconds that each call took."""
+    """Yield a folder with an executable `hushmote`, and a file `cpu` with each call's CPU seconds."""
     at = folder / "line"
     program = folder / "bin" / "hushmote"
     program.parent.mkdir()
@@ -57,14 +57,14 @@ def commands(folder: Path) -> Iterator[Path]:
 
 
 def _serve(line: socket.socket, cpu: Path) -> None:
-    sys.path[0] = str(Path(sys.executable).parent)  # as an installed program has it
+    sys.path[0] = str(Path(sys.executable).parent)  # as in an installed program
     from hushmote.cli import main
 
     for place in map(main.module_name, main.COMMANDS):
         import_module(place)
     for late in ("hushmote.server.answers.figure", "hushmote.simulator.days", "sqlalchemy.dialects.sqlite"):
         import_module(late)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who wait for a call
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # reap the processes that wait for a call
     while True:
         call, _ = line.accept()
         if os.fork():
@@ -82,7 +82,7 @@ def _serve(line: socket.socket, cpu: Path) -> None:
 
 
 def _answer(call: socket.socket) -> int:
-    """Run a call in a fork; return its exit status, or less than 0 for the signal that ended it."""
+    """Run a call in a fork; return its exit status, or the negated number of the signal that killed it."""
     size, files, _, _ = socket.recv_fds(call, 10, 3)
     text = b""
     while len(text) < int(size):
@@ -102,12 +102,12 @@ def _answer(call: socket.socket) -> int:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         from hushmote.cli.main import main
 
-        main()  # it exits
+        main()  # main() exits the process
     for file in files:
         os.close(file)
     call.sendall(b"%10d" % pid)
     ended = os.pidfd_open(pid)
-    if call in select.select([ended, call], [], [])[0]:  # who called is gone
+    if call in select.select([ended, call], [], [])[0]:  # the caller is gone
         os.killpg(pid, signal.SIGKILL)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 

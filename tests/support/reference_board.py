@@ -1,7 +1,7 @@
-"""A second opinion on what the board computes, written from the design without the client's code.
+"""An independent implementation of the board's computations, written from the design.
 
-Thresholds by 60-digit decimals, tags by hmac, the DRBG by hashlib, signatures by `cryptography`, hashes by
-lists of digits, records by struct. Nothing here may import the client.
+It computes thresholds with 60-digit decimals, tags with hmac, the DRBG with hashlib, signatures with
+`cryptography`, hashes with lists of digits and records with struct. It must not import the client.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ P256_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
 
 def threshold(epsilon: int, g: int, inside: int = 1) -> int:
-    """floor(p * ONE) for p = inside e^eps / (inside e^eps + g - 1); epsilon in micro-nats."""
+    """Return floor(p * ONE) for p = inside e^eps / (inside e^eps + g - 1); epsilon in micro-nats."""
     with localcontext() as context:
         context.prec = 60
         e = inside * (Decimal(epsilon) / 1_000_000).exp()
@@ -33,7 +33,7 @@ def threshold(epsilon: int, g: int, inside: int = 1) -> int:
 
 
 class ReferenceDRBG:
-    """SHA-256 with fast key erasure: byte 0 mixes entropy in, 1 makes the next key, 2 and up go out."""
+    """SHA-256 with fast key erasure: domain 0 mixes in entropy, 1 makes the next key, 2 upwards output."""
 
     def __init__(self, seed: bytes) -> None:
         self.k = bytes(32)
@@ -53,7 +53,7 @@ class ReferenceDRBG:
         return b"".join(blocks)[:n]
 
     def word(self) -> int:
-        """30 bits: the low ones of each big-endian word of a 32-byte block."""
+        """Return 30 bits: the low bits of each big-endian word of a 32-byte block."""
         if not self.words:
             self.words = [w % ONE for w in struct.unpack(">8I", self.generate(32))]
         return self.words.pop(0)
@@ -70,7 +70,7 @@ class ReferenceDRBG:
 
 def domain_of(fields: dict[str, Any]) -> int:
     if fields["type"] == "pair":
-        return math.prod(domain_of(own) for own in fields["of"])
+        return math.prod(domain_of(part) for part in fields["of"])
     if fields["type"] == "text":
         return fields["slots"] ** len(fields.get("prefixes", [0]))
     values = {"bool": 2, "choice": len(fields.get("labels", [])) + 1, "number": fields.get("bins", 0)}
@@ -78,15 +78,15 @@ def domain_of(fields: dict[str, Any]) -> int:
 
 
 def missing_index_of(fields: dict[str, Any]) -> int | None:
-    """Return the index of no reading, of any part; None where it is drawn evenly."""
+    """Return the index of a missing reading, in any part, or None if it is drawn uniformly."""
     parts = fields.get("of", [fields])
     return domain_of(fields) - 1 if all("missing" in part for part in parts) else None
 
 
 def levels_of(fields: dict[str, Any]) -> list[list[int]]:
-    """[domain, g, t, width, offset, threshold, weight] of each level, top level first; views in their order.
+    """Return [domain, g, t, width, offset, threshold, weight] per level, top first, or per view, in order.
 
-    A view's node is a cell of its table.
+    A view's nodes are its table's cells.
     """
     if fields["mechanism"] in ("sw", "pgr", "prefix"):
         return []
@@ -97,7 +97,7 @@ def levels_of(fields: dict[str, Any]) -> list[list[int]]:
         widths = [fields["fanout"] ** below for below in reversed(range(len(cells)))]
         nodes = [(-(-domain // width), width) for width in widths]
     elif fields["mechanism"] == "views":
-        domains = [domain_of(own) for own in fields["of"]]
+        domains = [domain_of(child) for child in fields["of"]]
         cells = fields["cells"]
         nodes = [(math.prod(domains[part] for part in view), 1) for view in fields["views"]]
     weights = fields.get("weights", [1] * len(cells))
@@ -111,20 +111,20 @@ def levels_of(fields: dict[str, Any]) -> list[list[int]]:
 
 
 def wave_code_of(fields: dict[str, Any], index: int, below: Any, bernoulli: Any) -> int:
-    """Of sw: one of the codes around the value, or one of the others, in their order."""
+    """Return a square-wave code: one near the value, or one of the others, in order."""
     reach, codes = fields["reach"], range(fields["bins"] + 2 * fields["reach"])
-    near = codes[index : index + 2 * reach + 1]
-    far = [code for code in codes if code not in near]
-    chance = threshold(fields["epsilon"], len(far) + 1, len(near))
-    truthful, a, b = bernoulli(chance), below(len(near)), below(len(far))
-    return near[a] if truthful else far[b]
+    near_codes = codes[index : index + 2 * reach + 1]
+    far = [code for code in codes if code not in near_codes]
+    chance = threshold(fields["epsilon"], len(far) + 1, len(near_codes))
+    truthful, a, b = bernoulli(chance), below(len(near_codes)), below(len(far))
+    return near_codes[a] if truthful else far[b]
 
 
 def view_node_of(fields: dict[str, Any], view: list[int], index: int) -> int:
-    """Return the cell of a view's table that an index of the joint one lies in."""
+    """Return the cell of a view's table that contains an index of the joint table."""
     values = []
-    for own in reversed(fields["of"]):
-        index, value = divmod(index, domain_of(own))
+    for child in reversed(fields["of"]):
+        index, value = divmod(index, domain_of(child))
         values.insert(0, value)
     node = 0
     for part in view:
@@ -133,7 +133,7 @@ def view_node_of(fields: dict[str, Any], view: list[int], index: int) -> int:
 
 
 def points_before(q: int, top: int) -> int:
-    """How many points have their 1 at a lower digit than this."""
+    """Return the number of points whose 1 is at a digit lower than `top`."""
     return sum(q**i for i in range(top))
 
 
@@ -143,7 +143,7 @@ def digits_of_points(fields: dict[str, Any]) -> int:
 
 
 def weights_of(fields: dict[str, Any]) -> list[int]:
-    """How often each level is drawn."""
+    """Return the relative probability of each level."""
     levels = levels_of(fields)
     if levels:
         return [level[6] for level in levels]
@@ -164,12 +164,12 @@ def code_bytes_of(fields: dict[str, Any]) -> int:
 
 
 def digits(x: int, g: int, t: int) -> list[int]:
-    """Base-g digits of x, little-endian."""
+    """Return the base-g digits of x, little-endian."""
     return [x // g**i % g for i in range(t)]
 
 
 def code_of(fields: dict[str, Any], index: int | None, rng: Any) -> tuple[int, list[list[Any]]]:
-    """Return the code for an index under a source of draws, and the draws: [primitive, argument, outcome]."""
+    """Return an index's code under a source of draws, and the draws: [primitive, argument, outcome]."""
     draws: list[list[Any]] = []
 
     def below(n: int) -> int:
@@ -214,15 +214,15 @@ def code_of(fields: dict[str, Any], index: int | None, rng: Any) -> tuple[int, l
         row = below(g**t - 1)
         node = sum(a * v for a, v in zip(digits(row + 1, g, t), digits(node, g, t), strict=True)) % g
     truthful = bernoulli(chance)
-    others = range(node + 1, node + g)  # the lie, counted upwards from the truth
+    others = range(node + 1, node + g)  # the false value, counted upwards from the true value
     lie = others[below(g - 1)] % g
     return offset + row * g + (node if truthful else lie), draws
 
 
 def point_at(q: int, t: int, value: int, rest: int, product: int) -> int:
-    """Return the number of the point whose product with a value is 0 or 1, its other digits drawn as rest.
+    """Return the index of the point whose product with a value is 0 or 1, its other digits drawn as rest.
 
-    The digit of rest where the value has its 1 is the point's top digit, unless that is what is solved for.
+    The digit of `rest` where the value has its 1 is the point's top digit, unless that digit is solved for.
     """
     place = next(i for i in range(t) if value < points_before(q, i + 1))
     known = [*digits(value - points_before(q, place), q, place), 1]
@@ -236,14 +236,14 @@ def point_at(q: int, t: int, value: int, rest: int, product: int) -> int:
 
 
 def bucket_of(fields: dict[str, Any], value: Fraction) -> int:
-    """Index of a number: to the nearest milli-unit, then bins of equal width, the end bins open."""
+    """Return a number's index: rounded to milli-units, then put in equally wide bins with open end bins."""
     milli = (value * 1000 + Fraction(1, 2)).__floor__() if value.denominator > 1 else int(value) * 1000
     low, high, bins = fields["low"], fields["high"], fields["bins"]
     return min(max((milli - low) * bins // (high - low), 0), bins - 1)
 
 
 def slot_of(salt: str, slots: int, text: bytes, level: int = 0) -> int:
-    """Slot of a text: the first of the eight-byte words of a digest, as an integer, modulo their number."""
+    """Return a string's slot: a digest's first eight-byte word, as an integer, modulo the slot count."""
     (word,) = struct.unpack_from(
         ">Q", hashlib.sha256(salt.encode() + struct.pack("B", level) + text[:255]).digest()
     )
@@ -251,7 +251,7 @@ def slot_of(salt: str, slots: int, text: bytes, level: int = 0) -> int:
 
 
 def text_index_of(fields: dict[str, Any], text: bytes) -> int:
-    """Index of a text: its slot, or a digit for each of its prefixes, the first the lowest."""
+    """Return a string's index: its slot, or one digit per prefix, the first prefix's being the lowest."""
     salt, slots = fields["salt"], fields["slots"]
     starts = [text[:255][:p].ljust(p, b"\0") for p in fields.get("prefixes", [])]
     if not starts:
@@ -271,11 +271,11 @@ def report_of(payload: str, number: int, code: int, device: str = "", key: bytes
 
 
 def question_of(payload: str) -> bytes:
-    """Return what an opt-in applies to under "ask": "each"; docs/wire-format.md has its bytes."""
+    """Return the bytes that an opt-in applies to under "ask": "each"; see docs/wire-format.md."""
     fields = json.loads(payload)
     left_out = ("v", "epsilon", "every", "budget", "window", "g", "q", "reach", "fanout", "cells", "weights")
-    kept = {name: value for name, value in fields.items() if name not in left_out}
-    canonical = json.dumps(kept, sort_keys=True, separators=(",", ":"))
+    kept_fields = {name: value for name, value in fields.items() if name not in left_out}
+    canonical = json.dumps(kept_fields, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).digest()[:8] + struct.pack(">I", fields["epsilon"])
 
 
@@ -286,7 +286,7 @@ def public_key(private: int) -> bytes:
 
 
 def signed(payload: str, private: int, fleet: str, name: str, serial: int = 1) -> bytes:
-    """Return a keyed fleet's retained message: ECDSA, nonces by RFC 6979, s in its lower half."""
+    """Return a keyed fleet's retained message, signed by ECDSA with RFC 6979 nonces and a low s."""
     body = payload.encode() + b"\x00" + struct.pack(">I", serial)
     text = f"hushmote/v1/{fleet}/experiment/{name}".encode() + b"\x00" + body
     algorithm = ec.ECDSA(hashes.SHA256(), deterministic_signing=True)
@@ -310,7 +310,7 @@ def ledger_record(
 ) -> bytes:
     """Return a ledger record; entries are (experiment name, last number, rule, pinned cap, spent).
 
-    asked: False for the record of a client that took part unasked, which could only opt out.
+    asked: False for a client that participated without opting in and could only opt out.
     """
     out = struct.pack(">BBI16s", 0x4E + (None, False, True).index(consent), len(entries), sequence, seed)
     if not asked:

@@ -1,6 +1,6 @@
-"""Composition theorems at 60 digits, written from the papers: what the product is compared with.
+"""Composition theorems to 60 digits, written from the papers as a reference implementation.
 
-ε of reports and totals are whole micro-nats.
+Reports' ε and totals are whole micro-nats.
 """
 
 import itertools
@@ -17,7 +17,7 @@ def nats(micro: int):
 
 @EXACT
 def optimal_delta(epsilon: int, reports: int, total: int) -> Any:
-    """Σ_i max(0, P_i - e^E Q_i) for i lies among the reports: the answers of binary randomized response."""
+    """Return Σ_i max(0, P_i - e^E Q_i), with i lies among the reports (binary randomized response)."""
     e = nats(epsilon)
     last = -(-(reports * epsilon - total) // (2 * epsilon)) - 1  # (k - 2i) ε > E
     probability = (1 / (1 + mpmath.exp(-e))) ** reports
@@ -33,14 +33,14 @@ def optimal_delta(epsilon: int, reports: int, total: int) -> Any:
 
 @EXACT
 def zcdp(squares: int, delta: str) -> Any:
-    """½S + sqrt(2 S ln(1/δ)), S in micro-nats squared."""
+    """Return ½S + sqrt(2 S ln(1/δ)), where S is in micro-nats squared."""
     s = mpmath.mpf(squares) / 10**12
     return s / 2 + mpmath.sqrt(2 * s * mpmath.log(1 / mpmath.mpf(delta)))
 
 
 @EXACT
 def advanced(epsilon: int, reports: int, delta: str) -> Any:
-    """ε sqrt(2k ln(1/δ)) + kε(e^ε - 1)."""
+    """Return ε sqrt(2k ln(1/δ)) + kε(e^ε - 1)."""
     e = nats(epsilon)
     root = mpmath.sqrt(2 * reports * mpmath.log(1 / mpmath.mpf(delta)))
     return e * root + reports * e * mpmath.expm1(e)
@@ -58,7 +58,7 @@ def rogers(epsilon: int, reports: int, total: int, delta: str) -> Any:
 
 @EXACT
 def lost_vote(epsilon: int, reports: int) -> Any:
-    """Return the chance that fewer than half of the reports tell the true bit: 1 - the vote's success."""
+    """Return the probability that fewer than half of the reports carry the true bit."""
     odds = mpmath.exp(nats(epsilon))
     probability = (1 / (1 + odds)) ** reports
     lost = mpmath.mpf(0)
@@ -70,13 +70,13 @@ def lost_vote(epsilon: int, reports: int) -> Any:
 
 @EXACT
 def lost_report(total: int) -> Any:
-    """Return the chance that one report at this ε lies."""
+    """Return the probability that one report at this ε is false."""
     return 1 / (1 + mpmath.exp(nats(total)))
 
 
 @EXACT
 def mixed_delta(epsilons: list[int], total: int) -> Any:
-    """Return the same for answers at these ε: the sum over every set of lies, one by one."""
+    """Return the optimal δ for reports at these ε, summed over every subset of false reports."""
     delta = mpmath.mpf(0)
     for lies in itertools.product((False, True), repeat=len(epsilons)):
         loss = sum(-e if lie else e for e, lie in zip(epsilons, lies, strict=True))
@@ -90,7 +90,7 @@ def mixed_delta(epsilons: list[int], total: int) -> Any:
 
 @EXACT
 def closed_form(epsilons: list[int], delta: str) -> Any:
-    """Kairouz, Oh, Viswanath 2015, Theorem 3.5."""
+    """Return ε by Theorem 3.5 of Kairouz, Oh and Viswanath 2015."""
     d, e = mpmath.mpf(delta), [nats(x) for x in epsilons]
     mean = sum(x * mpmath.expm1(x) / (mpmath.exp(x) + 1) for x in e)
     squares = sum(x * x for x in e)

@@ -1,4 +1,4 @@
-"""Commands, files and calls that are refused: an error of one line, and nothing written."""
+"""Commands, files and calls that must fail with a one-line error and write nothing."""
 
 import os
 import re
@@ -18,7 +18,7 @@ from hushmote.server.store import StoreError
 
 @contextmanager
 def fails(match: str, error: type[Exception] = StoreError) -> Iterator[None]:
-    """Require that the block raises this error, in one line that matches."""
+    """Check that the block raises this error, with a one-line message that matches."""
     with pytest.raises(error, match=match) as caught:
         yield
     assert str(caught.value)
@@ -27,11 +27,11 @@ def fails(match: str, error: type[Exception] = StoreError) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A command line or a call that must be refused.
+    """A command line or a call that must fail.
 
-    action: what follows `hushmote`, as typed in a shell, or a call that takes the test's folder.
-    words: part of the error. files: written first, for their owner alone. error: what a call raises.
-    status: how a command ends.
+    action: the arguments of `hushmote`, as typed in a shell, or a callable that takes the test's folder.
+    words: part of the error message. files: files to write first, readable only by their owner. error: the
+    exception that a call raises. status: the command's exit status.
     """
 
     action: str | Callable[[Path], object]
@@ -42,13 +42,13 @@ class Refusal:
     status: int = 1
 
     def __str__(self) -> str:
-        alike = self.files or self.environment  # then other rows are likely to have the same action
+        alike = self.files or self.environment  # other rows probably have the same action
         return self.action if isinstance(self.action, str) and not alike else self.words
 
     def check(self, folder: Path | None = None) -> None:
-        """Check that the action fails with one line that has the words, and writes nothing into the folder.
+        """Check that the action fails with one line that contains the words, and writes nothing to a folder.
 
-        folder: only calls that take and write no files need none.
+        folder: may be omitted for calls that neither read nor write files.
         """
         folder = folder or Path(os.devnull)
         for name, content in self.files.items():
@@ -66,10 +66,10 @@ class Refusal:
 def refusals(
     *rows: tuple[Any, ...], command: str = "", call: Callable[..., object] | None = None, **common: Any
 ) -> pytest.MarkDecorator:
-    """Give a test one argument, refusal, for each row: an action, words, and perhaps files and environment.
+    """Parametrize a test with `refusal`, one per row: an action, words, and optional files and environment.
 
-    command: goes before each action. call: takes what is in a row before its words. common: what is alike in
-    all rows.
+    command: a prefix for each action. call: called with a row's values before its words. common: fields
+    shared by all rows.
     """
     if call is not None:
         rows = tuple((_bound(call, row[:-1]), row[-1]) for row in rows)

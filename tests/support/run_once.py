@@ -1,4 +1,4 @@
-"""One run of something slow for all workers of a test run."""
+"""Run something slow once for all workers of a test run."""
 
 import fcntl
 import os
@@ -9,9 +9,9 @@ import pytest
 
 
 def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
-    """Return the folder that make(folder) filled; the first worker that asks calls it, others wait for it.
+    """Return the folder filled by make(folder), which the first worker calls while the others wait.
 
-    If it raises, the next one that asks tries again.
+    If it raises, the next worker tries again.
     """
     base = factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base

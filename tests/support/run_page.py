@@ -1,10 +1,10 @@
-"""Runs a page's commands as printed, in an empty folder, and in a network and a process tree of its own.
+"""Run a page's commands as printed, in an empty folder with a separate network and process tree.
 
     .venv/bin/python tests/support/run_page.py README.md docs/*.md
 
-With - in place of pages it reads them from standard input, a line each, and closes what it says of each with
-a line of END and a status. Exit status 0: every block did what it should. 1: one did not; below its line
-stands the end of its output. 3: a page cannot be run here; the line says why.
+With - instead of pages, it reads page names from standard input, one per line, and ends each page's output
+with END and a status. Exit status 0: every block succeeded. 1: a block failed; the end of its output follows
+its line. 3: a page cannot run on this machine; the line gives the reason.
 """
 
 import argparse
@@ -34,19 +34,19 @@ from hushmote.simulator.broker import find_mosquitto
 ROOT = Path(__file__).parents[2]
 CANNOT = 3
 END = "== "
-BLOCK_S = 600  # the longest study, in the long form, on a busy machine
+BLOCK_S = 600  # enough for the longest full study on a busy machine
 START_S = 60
 STOP_S = 120
 SLOW_CPU_S = 10
 LAST_LINES = 15
 _NAMESPACES = ("--net", "--pid", "--fork", "--mount-proc", "--kill-child")
-_INSIDE = "HUSHMOTE_PAGE_NETWORK"  # set where the network is the page's own
+_INSIDE = "HUSHMOTE_PAGE_NETWORK"  # set inside the page's own network
 _BROKER = re.compile(r"mqtts?://localhost|\bhushmote serve\b")
 _BOARD = re.compile(r"^hushmote board\b", re.MULTILINE)
 _OWN_BROKER = re.compile(r"(?:^|\s)mosquitto(?:\s|$)", re.MULTILINE)
 _COMPILER = re.compile(r"^(cc|make -f) ", re.MULTILINE)
-LIBRARY = Path("/usr/include/mosquitto.h")  # what clients/c/posix is compiled with
-# What a shell of the page takes over from the block before: variables and folder, as a reader's shell does.
+LIBRARY = Path("/usr/include/mosquitto.h")  # needed to compile clients/c/posix
+# The state passed from block to block, as in a reader's shell: variables and working folder.
 _PRELUDE = """unset BASH_ENV
 [ ! -e {state} ] || . {state}
 trap 'echo $LINENO > {failed}' ERR
@@ -56,7 +56,7 @@ trap 'if [ $? = 0 ]; then {{ export -p; printf "cd %q\\n" "$PWD"; }} > {state}; 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a block: nothing in fault where it did what it should. cpu_s: of it and its children."""
+    """A block's result; fault: "" if it succeeded; cpu_s: its CPU seconds, including its children's."""
 
     block: Block
     fault: str = ""
@@ -65,7 +65,7 @@ class Outcome:
 
 
 def own_network() -> list[str] | None:
-    """Return the command that starts another in its own network and process tree, None where none can."""
+    """Return a command prefix that gives a command its own network and process tree, or None."""
     tries = [["unshare", *_NAMESPACES], ["unshare", "--user", "--map-root-user", *_NAMESPACES]]
     for command in tries if shutil.which("unshare") and shutil.which("ip") else []:
         probe = [*command, "ip", "link", "set", "lo", "up"]
@@ -74,19 +74,19 @@ def own_network() -> list[str] | None:
     return None
 
 
-def chosen(blocks: tuple[Block, ...], slow: bool) -> list[Block]:
-    """Return the blocks to run here."""
+def select_blocks(blocks: tuple[Block, ...], slow: bool) -> list[Block]:
+    """Return the blocks to run on this machine."""
     return [block for block in blocks if not block.needs and (slow or not block.slow)]
 
 
-def wants_broker(blocks: list[Block]) -> bool:
-    """Whether commands expect mosquitto at localhost:1883 and do not start it themselves."""
+def needs_broker(blocks: list[Block]) -> bool:
+    """Return whether the commands expect mosquitto on localhost:1883 and do not start it themselves."""
     texts = "\n".join(line for block in blocks for line in (*block.setup, block.text))
     return bool(_BROKER.search(texts)) and not _OWN_BROKER.search(texts)
 
 
 def check_board() -> None:
-    """Raise NotHere where no MicroPython can play a board that speaks TLS."""
+    """Raise NotHere if no MicroPython can act as a board with TLS."""
     try:
         interpreter = interpreters.for_board()
     except interpreters.NoInterpreter as e:
@@ -98,7 +98,7 @@ def check_board() -> None:
 
 
 class Shell:
-    """A reader's shell: one folder, the venv's commands first, no setting of ours, block after block."""
+    """A reader's shell, with one folder, the venv first in PATH and none of our settings."""
 
     def __init__(self, folder: Path, quick: Path | None) -> None:
         self.folder = folder / "page"
@@ -108,8 +108,8 @@ class Shell:
         venv = Path(sys.executable).parent
         system = (f"{at}/{of}" for at in ("/usr/local", "/usr", "") for of in ("bin", "sbin"))
         programs = [*([quick] if quick else []), venv, *system]
-        for made in (self.folder, self._own, folder / "home"):
-            made.mkdir()
+        for directory in (self.folder, self._own, folder / "home"):
+            directory.mkdir()
         for name in ("clients", "examples"):
             shutil.copytree(ROOT / name, self.folder / name)
         (self.folder / ".venv" / "bin").mkdir(parents=True)
@@ -125,13 +125,13 @@ class Shell:
         (self._own / "prelude").write_text(_PRELUDE.format(**names))
 
     def run(self, block: Block) -> Outcome:
-        """Run what a comment sets up and then the block."""
+        """Run a block after its setup command."""
         before = self._cpu_s()
         for command in block.setup:
             status, output = self._run(command + "\n")
             if status:
                 return Outcome(block, f"exit status {status} of the setup `{command}`", output)
-        # What goes on in the background is the last command of a block.
+        # Only a block's last command runs in the background.
         lines = block.text.splitlines(keepends=True)
         at = [*block.commands()][-1][0] - block.line if block.background else len(lines)
         status, output = self._run("".join(lines[:at]))
@@ -176,7 +176,7 @@ class Shell:
             )
 
     def _start(self, block: Block, text: str) -> Outcome:
-        """Start a block's last command and return once it has said something and gone on for a second."""
+        """Start a block's last command; wait until it has printed something and run for another second."""
         output = self._own / f"background_{block.line}"
         process = self._started(text, output)
         self._background.append((block, process, output))
@@ -185,10 +185,10 @@ class Shell:
             time.sleep(0.05)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(1)
-        said = output.read_text(errors="replace")
+        printed = output.read_text(errors="replace")
         if process.poll() is not None:
-            return Outcome(block, f"it ended at once, with exit status {process.returncode}", said)
-        return Outcome(block, "" if said else f"it says nothing for {START_S} s", said)
+            return Outcome(block, f"it ended at once, with exit status {process.returncode}", printed)
+        return Outcome(block, "" if printed else f"it says nothing for {START_S} s", printed)
 
     def _cpu_s(self) -> float:
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -196,27 +196,29 @@ class Shell:
         return used.ru_utime + used.ru_stime + sum(map(float, calls))
 
     def close(self) -> Iterator[Outcome]:
-        """End what runs in the background as Ctrl-C does, the last first."""
+        """Stop background commands as Ctrl-C does, the newest first."""
         for block, process, output in reversed(self._background):
-            gone = process.poll() is not None
+            has_ended = process.poll() is not None
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGINT)
             try:
                 process.wait(STOP_S)
-                fault = f"it ended before the page, with exit status {process.returncode}" if gone else ""
+                fault = (
+                    f"it ended before the page, with exit status {process.returncode}" if has_ended else ""
+                )
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 fault = f"it goes on {STOP_S} s after Ctrl-C"
-            said = output.read_text(errors="replace")
-            if not fault and "Traceback (most recent call last)" in said:
+            printed = output.read_text(errors="replace")
+            if not fault and "Traceback (most recent call last)" in printed:
                 fault = "a traceback"
             if fault:
-                yield Outcome(block, fault, said)
+                yield Outcome(block, fault, printed)
 
 
 @contextlib.contextmanager
 def _broker(mosquitto: str, folder: Path) -> Iterator[None]:
-    """Run mosquitto at localhost:1883, as a reader has it after docs/operations.md."""
+    """Run mosquitto on localhost:1883, as set up in docs/operations.md."""
     (folder / "mosquitto.conf").write_text(
         "listener 1883 localhost\nallow_anonymous true\nmax_queued_messages 0\nuser root\n"
     )
@@ -237,8 +239,11 @@ def _broker(mosquitto: str, folder: Path) -> Iterator[None]:
 
 
 def run(page: Path, slow: bool, quick: Path | None = None) -> list[Outcome]:
-    """Run a page's blocks in a temporary folder, and return the outcome; quick: of quick_commands.py."""
-    blocks = chosen(page_blocks.read(page.read_text()).blocks, slow)
+    """Run a page's blocks in a temporary folder and return the outcomes.
+
+    quick: the executables' folder from quick_commands.py.
+    """
+    blocks = select_blocks(page_blocks.read(page.read_text()).blocks, slow)
     with tempfile.TemporaryDirectory(prefix="page-") as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         shell = Shell(folder, quick)
@@ -249,7 +254,7 @@ def run(page: Path, slow: bool, quick: Path | None = None) -> list[Outcome]:
                 raise NotHere("there is no C compiler (cc)")
             if not LIBRARY.exists():
                 raise NotHere("libmosquitto is not there: apt-get install libmosquitto-dev")
-        if wants_broker(blocks):
+        if needs_broker(blocks):
             mosquitto = find_mosquitto()
             if not os.environ.get(_INSIDE):
                 raise NotHere("no network of its own can be made here (unshare)")
@@ -261,13 +266,15 @@ def run(page: Path, slow: bool, quick: Path | None = None) -> list[Outcome]:
 
 
 class NotHere(Exception):
-    """This machine lacks what the page needs; the text says what."""
+    """Raised if this machine lacks something the page needs; the message names it."""
 
 
 def _main() -> int:
     parser = argparse.ArgumentParser(description="Run the commands of pages as printed.")
-    parser.add_argument("pages", nargs="+", help="or - for those of standard input")
-    parser.add_argument("--slow", action="store_true", help="also blocks marked slow")
+    parser.add_argument(
+        "pages", nargs="+", help="Markdown files, or - to read their names from standard input"
+    )
+    parser.add_argument("--slow", action="store_true", help="run blocks marked slow as well")
     options = parser.parse_args()
     if not os.environ.get(_INSIDE):
         command = own_network()
@@ -290,7 +297,7 @@ def _main() -> int:
 
 
 def _say(page: Path, slow: bool, quick: Path) -> int:
-    """Run a page and print what became of it; 0, 1 or CANNOT."""
+    """Run a page, print its result, and return 0, 1 or CANNOT."""
     try:
         outcomes = run(page, slow, quick)
     except NotHere as e:

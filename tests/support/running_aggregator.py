@@ -1,4 +1,4 @@
-"""An aggregator in a thread, and waiting for what it does."""
+"""Run an aggregator in a thread, and wait for its effects."""
 
 import contextlib
 import dataclasses
@@ -10,11 +10,11 @@ from hushmote.server.ingest.broker_url import BrokerAddress, parse_nats_url
 from hushmote.simulator.nats_servers import NatsServers
 
 WAIT_S = 240.0
-HANGS_S = 600.0  # only a step that waits for ever takes so long
+HANGS_S = 600.0  # a step that takes longer is considered hung
 
 
 def until(condition, what):
-    """Poll until the condition holds; what it is about, or a function that tells, in the error."""
+    """Poll until the condition holds; `what` is the error message, or a function that returns it."""
     end = time.monotonic() + WAIT_S
     while not condition():
         assert time.monotonic() < end, what() if callable(what) else what
@@ -23,7 +23,7 @@ def until(condition, what):
 
 @contextlib.contextmanager
 def running(store, broker, **options):
-    """Run a subscribed aggregator in a thread, stopped at the end; broker may be NatsServers as well."""
+    """Run a subscribed aggregator in a thread and stop it at the end; broker may also be NatsServers."""
     login = {name: options.pop(name, None) for name in ("username", "password")}
     nats = isinstance(broker, NatsServers)
     address = parse_nats_url(broker.url) if nats else BrokerAddress(broker.host, broker.port)

@@ -1,4 +1,4 @@
-"""Where boards' files can run on this machine: CPython, and every MicroPython that is here."""
+"""The interpreters on this machine that can run board code: CPython and every MicroPython."""
 
 import shutil
 
@@ -7,7 +7,7 @@ from hushmote.fleet.provisioning.board_runtimes import CPYTHON, Runtime
 
 
 def runtimes_here() -> list[Runtime]:
-    """Return CPython and the MicroPythons of $HUSHMOTE_MICROPYTHON, .rig/ of a clone, PATH."""
+    """Return CPython and the MicroPythons from $HUSHMOTE_MICROPYTHON, the clone's .rig/ and PATH."""
     runtimes = [CPYTHON, *(Runtime(name, argv) for name, argv in interpreters.commands())]
     rig = interpreters.rig_folder()
     node = shutil.which("node")

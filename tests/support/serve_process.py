@@ -1,4 +1,4 @@
-"""`hushmote serve` as a real process, for the tests of what a process does: signals, HTTP, logs, sharing."""
+"""`hushmote serve` as a real process, for tests of signals, HTTP, logs and sharing."""
 
 import contextlib
 import json
@@ -18,7 +18,7 @@ from hushmote.server.service.process import READY
 
 
 def with_setting(module, name, value):
-    """Return a script for Served: the command with another time, so that a test need not wait."""
+    """Return a script for Served that runs the command with one constant changed, to shorten a wait."""
     return f"""
 import sys
 import hushmote.server.{module} as module
@@ -30,9 +30,9 @@ main()
 
 
 class Served:
-    """A process of `hushmote serve`; .log() is its standard error so far.
+    """A `hushmote serve` process; .log() returns its standard error so far.
 
-    environment: further variables. script: what is run in place of `-m hushmote`.
+    environment: additional variables. script: Python code to run instead of `-m hushmote`.
     """
 
     def __init__(self, *arguments, environment=None, script=None):
@@ -67,7 +67,7 @@ class Served:
         return "".join(self._lines)
 
     def ready(self):
-        """Return once it is subscribed."""
+        """Wait until it is subscribed."""
         try:
             assert self._out.get(timeout=WAIT_S) == READY, self.log()
         except Empty:
@@ -75,21 +75,21 @@ class Served:
         return self
 
     def wait(self):
-        """Wait for its end and return its status."""
+        """Wait for it to exit and return its exit status."""
         status = self.process.wait(WAIT_S)
         for reader in self._readers:
             reader.join(WAIT_S)
         return status
 
     def end(self, number=signal.SIGTERM):
-        """Send a signal, wait for its end and return its status."""
+        """Send a signal, wait for it to exit and return its exit status."""
         self.process.send_signal(number)
         return self.wait()
 
 
 @contextlib.contextmanager
 def served(*arguments, **options):
-    """Run `hushmote serve`, and kill it at the end if it still runs."""
+    """Run `hushmote serve`, and kill it at the end if it is still running."""
     process = Served(*arguments, **options)
     try:
         yield process
@@ -99,7 +99,7 @@ def served(*arguments, **options):
 
 
 def get(url):
-    """GET a URL; returns (status, body)."""
+    """GET a URL and return (status, body)."""
     try:
         with urllib.request.urlopen(url, timeout=WAIT_S) as answer:
             return answer.status, answer.read().decode()
@@ -108,7 +108,7 @@ def get(url):
 
 
 def health(url):
-    """Return the status of /healthz and its reason, None if there is none."""
+    """Return /healthz's status and its reason, or None without a reason."""
     status, body = get(url + "/healthz")
     return status, json.loads(body).get("reason")
 

@@ -1,4 +1,4 @@
-"""The exact δ of a histogram, by enumeration of all histograms of a few reports."""
+"""A histogram's exact δ, by enumerating all histograms of a few reports."""
 
 import itertools
 import math
@@ -11,13 +11,13 @@ from hushmote.server.mechanisms import mechanism_of
 
 
 def code_chances(experiment: Experiment) -> NDArray[np.float64]:
-    """Chance of each code (rows) for each value (columns), as boards draw them."""
+    """Return the probability of each code (rows) for each value (columns), as boards draw them."""
     mechanism = mechanism_of(experiment)
-    return np.stack([mechanism.code_law(alone) for alone in np.eye(experiment.domain)], axis=1)
+    return np.stack([mechanism.code_law(unit) for unit in np.eye(experiment.domain)], axis=1)
 
 
 class Histograms:
-    """All histograms of 0 to n reports over some codes, and how one more report leads on."""
+    """All histograms of 0 to n reports, and the transitions when a report is added."""
 
     def __init__(self, codes: int, reports: int):
         sizes = [
@@ -30,7 +30,7 @@ class Histograms:
         ]
 
     def law(self, of_reports: list[NDArray[np.float64]]) -> NDArray[np.float64]:
-        """Chances of the histograms of independent reports, each with its own chances of codes."""
+        """Return the histograms' probabilities for independent reports with these code distributions."""
         law = np.ones(1)
         for m, chances in enumerate(of_reports):
             after = np.zeros(self._next[m].max() + 1)
@@ -40,15 +40,16 @@ class Histograms:
 
 
 def exact_delta(chances: NDArray[np.float64], reports: int, epsilon: float, own: int = 1) -> float:
-    """Return the smallest δ that any one board with `own` reports has, whatever all readings are.
+    """Return the smallest δ that holds for a board with `own` reports, whatever the readings are.
 
-    chances: of each code for each value. The board's readings are one value against another.
+    chances: the probability of each code for each value. The board's readings are all equal to one of two
+    values.
     """
     histograms = Histograms(len(chances), reports)
     values = range(chances.shape[1])
     worst = 0.0
     for others in itertools.combinations_with_replacement(values, reports - own):
         laws = [histograms.law([chances[:, v] for v in (*others, *[a] * own)]) for a in values]
-        for one, other in itertools.permutations(laws, 2):
-            worst = max(worst, float(np.maximum(one - math.exp(epsilon) * other, 0).sum()))
+        for first_law, second_law in itertools.permutations(laws, 2):
+            worst = max(worst, float(np.maximum(first_law - math.exp(epsilon) * second_law, 0).sum()))
     return worst

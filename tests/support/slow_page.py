@@ -1,4 +1,4 @@
-"""`hushmote page` whose store and plan answer only once a file is there, and whose /fails always fails.
+"""Run `hushmote page` with a store and plan that wait until a file exists, and a /fails that always fails.
 
 python tests/support/slow_page.py FILE page --store URL --http 127.0.0.1:0
 """
@@ -16,14 +16,14 @@ from hushmote.web.live import LiveStore
 from hushmote.web.plan import view as plan
 
 GATE = Path(sys.argv.pop(1))
-MOST_S = 30.0  # that an answer takes
+MAX_S = 30.0  # the longest wait for an answer
 
 
-def held(work: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the same work, begun once the gate is open."""
+def delayed(work: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the same work, delayed until the gate is open."""
 
     def wait(*arguments: Any) -> Any:
-        end = time.monotonic() + MOST_S
+        end = time.monotonic() + MAX_S
         while not GATE.exists() and time.monotonic() < end:
             time.sleep(0.02)
         return work(*arguments)
@@ -32,7 +32,7 @@ def held(work: Callable[..., Any]) -> Callable[..., Any]:
 
 
 async def slow(live: LiveStore, question: Any, answer: Callable[..., Any], **how: Any) -> Any:
-    return await ask(live, question, held(answer), **how)
+    return await ask(live, question, delayed(answer), **how)
 
 
 def fails() -> None:
@@ -40,6 +40,6 @@ def fails() -> None:
 
 
 ask, LiveStore.ask = LiveStore.ask, slow  # type: ignore[method-assign]
-plan.solve = held(plan.solve)
+plan.solve = delayed(plan.solve)
 ui.page("/fails")(fails)
 main()

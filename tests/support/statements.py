@@ -1,4 +1,4 @@
-"""A fleet with two questions, and its statement: the start of the statement's tests."""
+"""A fleet with two questions, and the facts of its statement, for the statement tests."""
 
 import datetime
 from collections.abc import Mapping
@@ -29,15 +29,15 @@ def firmware(folder: Path) -> Path:
 def ask(
     store: Store, text: str = "", *, keyed: bool = False, windows: Mapping[str, int] | None = None
 ) -> None:
-    """Add an experiment's file to fleet home, with so many reports by window, of 20 devices."""
+    """Add an experiment file to fleet home, with the given reports per window from 20 devices."""
     if "home" not in store.fleets():
         store.add_fleet("home", keyed=keyed)
     definition = parse(text or KEPT)
-    made = store.add_experiment(
+    experiment = store.add_experiment(
         "home", definition.payload(), definition.expires, description=definition.description()
     )
     counts = {(window, 3): n for window, n in (windows or {}).items()}
-    write(store, "home", made, counts, [f"b{i}" for i in range(20)] if counts else ())
+    write(store, "home", experiment, counts, [f"b{i}" for i in range(20)] if counts else ())
 
 
 def facts_of(store: Store, folder: Path) -> FleetFacts:

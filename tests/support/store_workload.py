@@ -1,12 +1,12 @@
-"""What an aggregator does to a SQLite store, for a recording of its writes, and what must be left of it.
+"""An aggregator's workloads on a SQLite store, to record their writes and check the store after power cuts.
 
     python -m store_workload WORKLOAD FOLDER [--pages N] [--synchronous LEVEL] [--early] [--no-sync]
 
-count: makes a store and commits batches as an aggregator does, with checkpoints each N pages, a reader that
-holds some of them up, and a restart. upgrade: brings a store of schema version 5 to this one, adds a fleet.
-backup: counts a batch more and copies the store. Each notes in the file `acknowledged` what others were
-told. The other options are mistakes, which a replay must find: a level of SQLite's that syncs less,
-acknowledgements before their commits, no syncs of a backup.
+count: creates a store and commits batches as an aggregator does, with a checkpoint every N pages, a reader
+that delays some checkpoints, and a restart. upgrade: migrates a store from schema version 5 and adds a fleet.
+backup: counts another batch and copies the store. Each workload records its acknowledgements in the file
+`acknowledged`. The other options are deliberate bugs that a replay must find: a SQLite level that syncs less,
+acknowledgements before their commits, and a backup without syncs.
 """
 
 import argparse
@@ -36,8 +36,8 @@ FLEET = "open"
 STORE = "store.sqlite"
 COPY = "copy.sqlite"
 BATCHES = 14
-_READ = range(4, 8)  # the batches that are committed while someone reads
-_RESTART = 10  # the batch before which the aggregator starts again
+_BATCHES_WHILE_READING = range(4, 8)  # the batches committed while a reader is open
+_RESTART = 10  # the batch before which the aggregator restarts
 _REPORTS = 24
 _OLD_STORE = Path(__file__).parents[1] / "data" / "store_v5.sql"
 
@@ -45,18 +45,18 @@ Contents = tuple[tuple[int, ...], dict[str, NumberSet]]  # reports by code, devi
 
 
 def batch(i: int) -> list[tuple[str, int, int]]:
-    """Return the i-th batch's (device, number, code), i from 1; its last four repeat the batch before."""
+    """Return batch i's (device, number, code), from i = 1; the last four repeat the previous batch."""
     new = [(f"d{(7 * i + j) % 40:02}", i, (5 * i + j) % EXP.code_count) for j in range(_REPORTS)]
     return new + (batch(i - 1)[:4] if i > 1 else [])
 
 
 def messages(i: int) -> list[tuple[str, bytes]]:
-    """Return a batch as it comes from a broker."""
+    """Return a batch as a broker delivers it."""
     return [(topics.report_topic(FLEET, d), report.encode(EXP, n, code)) for d, n, code in batch(i)]
 
 
 def counted_after(batches: int) -> Contents:
-    """Return the contents of a store that has counted the first batches, and each report once."""
+    """Return a store's contents after the first batches, with each report counted once."""
     reports = {(device, n): code for i in range(1, batches + 1) for device, n, code in batch(i)}
     counts = [0] * EXP.code_count
     numbers: dict[str, NumberSet] = {}
@@ -67,7 +67,7 @@ def counted_after(batches: int) -> Contents:
 
 
 def contents(store: Store) -> Contents:
-    """Return what a store holds."""
+    """Return a store's contents."""
     counts = tuple(map(int, store.histogram(FLEET, EXP.digest)))
     return counts, {device: numbers for device, _, numbers in store.accepted_numbers(FLEET)}
 
@@ -77,7 +77,7 @@ def _url(folder: Path, name: str = STORE) -> str:
 
 
 def _commit(store: Store, batches: Iterable[int]) -> None:
-    """Commit batches as an aggregator does; they may be acknowledged when this returns."""
+    """Commit batches as an aggregator does; the caller may then acknowledge them."""
     status = Status()
     committer = Committer(store, KnownFleets(store, status), status)
     for i in batches:
@@ -96,12 +96,12 @@ def _make(url: str) -> None:
 
 
 def _wrong(store: Store, *expected: Contents) -> str | None:
-    """Return the fault of a store that must hold one of these, None if there is none."""
+    """Return the fault in a store that must hold one of these contents, or None."""
     if violations := check(store).violations:
         return violations[0]
-    held = contents(store)
+    actual = contents(store)
     wanted = " or ".join(str(sum(counts)) for counts, _ in expected)
-    return None if held in expected else f"{sum(held[0])} reports are counted, not {wanted}, or of others"
+    return None if actual in expected else f"{sum(actual[0])} reports are counted, not {wanted}, or of others"
 
 
 def _count(folder: Path, early: bool) -> None:
@@ -111,9 +111,9 @@ def _count(folder: Path, early: bool) -> None:
     for batches in (range(1, _RESTART), range(_RESTART, BATCHES + 1)):
         with Store(_url(folder)) as store, ExitStack() as reader:
             for i in batches:
-                if i == _READ.start:
+                if i == _BATCHES_WHILE_READING.start:
                     reader.enter_context(store.snapshot()).execute(select(schema.dedupe)).all()
-                if i == _READ.stop:
+                if i == _BATCHES_WHILE_READING.stop:
                     reader.close()
                 if early:
                     note(i)
@@ -122,17 +122,17 @@ def _count(folder: Path, early: bool) -> None:
 
 
 def _after_count(cut: PowerCut, folder: Path) -> str | None:
-    if not cut.acknowledged:  # nobody was told that there is a store: it need only be one that can be used
+    if not cut.acknowledged:  # the store's creation was not acknowledged, so it need only be usable
         _make(_url(folder))
     acknowledged = int(cut.acknowledged or 0)
     with Store(_url(folder), create=False) as store:
-        # The batch that was under way may be there: wholly.
-        if wrong := _wrong(store, counted_after(acknowledged), counted_after(acknowledged + 1)):
-            return wrong
-        # What was not acknowledged comes again, and the last that was.
-        again = range(max(1, acknowledged), min(BATCHES, acknowledged + 2) + 1)
-        _commit(store, again)
-        return _wrong(store, counted_after(again[-1]))
+        # The interrupted batch may be present, but only as a whole.
+        if fault := _wrong(store, counted_after(acknowledged), counted_after(acknowledged + 1)):
+            return fault
+        # Unacknowledged batches are delivered again, as is the last acknowledged one.
+        unacknowledged = range(max(1, acknowledged), min(BATCHES, acknowledged + 2) + 1)
+        _commit(store, unacknowledged)
+        return _wrong(store, counted_after(unacknowledged[-1]))
 
 
 def _old_store(folder: Path) -> None:
@@ -189,21 +189,21 @@ def _after_backup(cut: PowerCut, folder: Path) -> str | None:
     expected = [counted_after(3)] if cut.acknowledged else [counted_after(2), counted_after(3)]
     for name in (STORE, COPY):
         with Store(_url(folder, name), create=False) as store:
-            if wrong := _wrong(store, *expected):
-                return f"{name}: {wrong}"
+            if fault := _wrong(store, *expected):
+                return f"{name}: {fault}"
     return None
 
 
 @dataclass(frozen=True)
 class Workload:
-    """What stands in a folder before, what a process does there (early: a mistake), what must hold after."""
+    """A folder's initial state, a process's work in it (early: acknowledging early), and a check."""
 
     before: Callable[[Path], None]
     run: Callable[[Path, bool], None]
     after: Callable[[PowerCut, Path], str | None]
 
     def failure(self, cut: PowerCut, folder: Path) -> str | None:
-        """Return the fault after a power cut, None if there is none; the folder is made the cut's."""
+        """Restore the files after a power cut to the folder, and return their fault, or None."""
         cut.put(folder)
         try:
             return self.after(cut, folder)
@@ -219,7 +219,7 @@ WORKLOADS: Mapping[str, Workload] = {
 
 
 def recorded(name: str, folder: Path, *options: str) -> Recording:
-    """Run a workload in a new folder and return what it did there."""
+    """Run a workload in a new folder and return the recording."""
     folder.mkdir()
     WORKLOADS[name].before(folder)
     return record(folder, "-m", "store_workload", name, str(folder), *options)

@@ -1,4 +1,4 @@
-"""How NATS servers take over the boards of a fleet on mosquitto: the commands of docs/scale.md."""
+"""Move a fleet's boards from mosquitto to NATS servers with the commands in docs/scale.md."""
 
 import shutil
 from collections.abc import Callable
@@ -8,9 +8,9 @@ Run = Callable[..., object]
 
 
 def take_over(old: Path, new: Path, run: Run) -> None:
-    """Let the old authority sign the new servers and aggregators; no board is on the servers' list.
+    """Let the old authority sign the new servers and aggregators; the servers' list has no boards yet.
 
-    old, new: folders beside each other, where run is a command line.
+    old, new: sibling folders; run: runs a command in their parent folder.
     """
     for name in ("ca.key", "signing.key"):
         shutil.copy(old / "authority" / name, new / "authority")
@@ -23,7 +23,7 @@ def take_over(old: Path, new: Path, run: Run) -> None:
 
 
 def let_boards_in(old: Path, new: Path, run: Run) -> None:
-    """Copy what the old authority issued and revoked to the new folder, and list it on the servers."""
+    """Copy the old authority's issued and revoked certificates, and list them on the new servers."""
     with open(new / "authority/issued.jsonl", "ab") as journal:
         journal.write((old / "authority/issued.jsonl").read_bytes())
     shutil.copytree(old / "devices", new / "devices", dirs_exist_ok=True)

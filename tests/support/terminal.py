@@ -1,4 +1,4 @@
-"""The command line on a terminal of its own: what a person would see and type."""
+"""Run the command line on a pseudo-terminal, as a person would use it."""
 
 import fcntl
 import os
@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Self
 
 INTERRUPT = "\x03"
-_MOST_S = 600.0  # that a text may take
+_MAX_S = 600.0  # the longest wait for a text
 
 
 class Terminal:
-    """hushmote on a terminal of this size, which goes on until it ends; a context manager.
+    """hushmote on a terminal of the given size, as a context manager.
 
-    screen: what it has written so far, with all that steers a terminal.
+    screen: its output so far, including control sequences.
     """
 
     def __init__(self, arguments: Sequence[str], cwd: Path, columns: int = 80, lines: int = 40) -> None:
@@ -47,22 +47,22 @@ class Terminal:
         os.close(self._terminal)
 
     def until(self, words: str) -> None:
-        """Return once it has written the words since this was last asked; TimeoutError where it does not."""
-        began, end = len(self.screen), time.monotonic() + _MOST_S
+        """Wait until the words appear in the output since the last call; raise TimeoutError otherwise."""
+        began, end = len(self.screen), time.monotonic() + _MAX_S
         while words.encode() not in self.screen[began:]:
             if time.monotonic() > end or not self._read():
                 raise TimeoutError(self.screen[began:].decode(errors="replace"))
 
     def type(self, text: str) -> None:
-        """Type a text."""
+        """Type text."""
         os.write(self._terminal, text.encode())
 
     def kill(self, number: int) -> None:
-        """Send its process a signal."""
+        """Send a signal to its process."""
         os.kill(self._child, number)
 
     def wait(self) -> int:
-        """Return its exit status once it has ended."""
+        """Wait for it to exit and return its exit status."""
         while self._read():
             pass
         self._status = os.waitstatus_to_exitcode(os.waitpid(self._child, 0)[1])

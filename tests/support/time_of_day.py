@@ -1,4 +1,4 @@
-"""The time of day: a clock that goes ahead, and tests that would not see a day end."""
+"""Set the clock ahead, and keep tests from running across midnight."""
 
 import datetime
 
@@ -6,13 +6,13 @@ import pytest
 from running_aggregator import until
 
 
-def later(monkeypatch: pytest.MonkeyPatch, by: datetime.timedelta) -> None:
-    """Let it be as much later for everything in this process that asks for the time of day."""
+def advance_clock(monkeypatch: pytest.MonkeyPatch, by: datetime.timedelta) -> None:
+    """Set this process's time of day ahead by `by`."""
     now = datetime.datetime.now
     clock = type("Later", (datetime.datetime,), {"now": staticmethod(lambda tz=None: now(tz) + by)})
     monkeypatch.setattr(datetime, "datetime", clock)
 
 
 def away_from_midnight() -> None:
-    """Return where the day, UTC, has a minute left: what looks for "today" is over by then."""
+    """Wait until the UTC day has at least a minute left, enough for a test that relies on "today"."""
     until(lambda: f"{datetime.datetime.now(datetime.UTC):%H:%M}" != "23:59", "the day does not end")

@@ -1,4 +1,4 @@
-"""Reports of a crowd of devices, published to a real broker; what is retained there; a store that is full."""
+"""Publish a crowd of devices' reports to a real broker, read its retained messages, and fill a store."""
 
 import asyncio
 import contextlib
@@ -16,9 +16,10 @@ from hushmote.server.wire.subjects import STREAM
 
 
 def publish(broker, messages, *, retain=False, port=None, set_up=None, properties=None):
-    """Publish (topic, payload) messages with QoS 1; returns once the broker has acknowledged each.
+    """Publish (topic, payload) messages at QoS 1, and wait until the broker has acknowledged each.
 
-    port: another of the broker's. set_up: called with the client before it connects. properties: MQTT 5's.
+    port: another port of the broker. set_up: called with the client before it connects. properties: MQTT 5
+    properties.
     """
     protocol = mqtt.MQTTv5 if properties else mqtt.MQTTv311
     publisher = mqtt.Client(CallbackAPIVersion.VERSION2, protocol=protocol)
@@ -29,7 +30,7 @@ def publish(broker, messages, *, retain=False, port=None, set_up=None, propertie
     publisher.on_publish = lambda *_: acknowledged.append(True)
     publisher.connect(broker.host, port or broker.port)
     publisher.loop_start()
-    # What finds no connection is sent on the next one: NATS servers close some while they choose a leader.
+    # Messages without a connection are sent on the next, since NATS servers close some during an election.
     sent = [publisher.publish(topic, payload, 1, retain, properties) for topic, payload in messages]
     until(lambda: len(acknowledged) == len(sent), lambda: f"{len(acknowledged)} of {len(sent)} acknowledged")
     publisher.disconnect()
@@ -37,7 +38,7 @@ def publish(broker, messages, *, retain=False, port=None, set_up=None, propertie
 
 
 def crowd(count, exp=None, prefix="d"):
-    """One report of each of count devices, the first 20 of real boards: messages, and their histogram."""
+    """Return a report from each of `count` devices, the first 20 being real boards, and the histogram."""
     exp = exp or experiment()
     messages = []
     for i in range(count):
@@ -47,15 +48,15 @@ def crowd(count, exp=None, prefix="d"):
 
 
 def histogram(messages, exp=None):
-    """How often each code is in messages."""
+    """Return the count of each code in the messages."""
     counts = [0] * (exp or experiment()).code_count
     for _, payload in messages:
         counts[int.from_bytes(report.decode(payload).code, "big")] += 1
     return counts
 
 
-def counted(store):
-    """How many reports of the experiment temp of the fleet open a store has."""
+def counted_reports(store):
+    """Return a store's number of reports for experiment temp in fleet open."""
     return int(store.histogram("open", experiment().digest).sum())
 
 
@@ -65,7 +66,7 @@ def total(aggregator):
 
 @contextlib.contextmanager
 def listening(broker):
-    """Collect, by topic, what is published on experiments' topics, oldest first, with what is retained."""
+    """Collect messages on experiment topics, including retained ones, by topic, oldest first."""
     heard: dict[str, list[bytes]] = {}
     listener = mqtt.Client(CallbackAPIVersion.VERSION2)
     listener.on_message = lambda _c, _d, m: heard.setdefault(m.topic, []).append(bytes(m.payload))
@@ -80,7 +81,7 @@ def listening(broker):
 
 
 def full_disk(store):
-    """Let a store's file grow no further; what is returned has the limit in "pages", to be lifted."""
+    """Stop a store's file from growing until the caller raises the returned limit, "pages"."""
     with store.engine.connect() as connection:
         limit = {"pages": connection.exec_driver_sql("PRAGMA page_count").scalar()}
     event.listen(
@@ -92,7 +93,7 @@ def full_disk(store):
 
 
 def forget(servers):
-    """Have NATS servers keep no report and no consumer of any test so far."""
+    """Delete earlier tests' reports and consumers from NATS servers."""
 
     async def forget():
         urls = [f"nats://{servers.host}:{node.nats}" for node in servers.nodes]

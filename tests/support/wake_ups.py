@@ -1,4 +1,4 @@
-"""device/main.py's real wake-ups on CPython: Wi-Fi and MQTT client are counted, all else is as shipped."""
+"""Run device/main.py's wake-ups on CPython with a fake Wi-Fi and MQTT client; the rest is as shipped."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,9 +15,10 @@ DEVICE = "board-1"
 
 
 class Air:
-    """What a board can reach: an access point and a broker with retained messages.
+    """The board's environment: an access point and a broker with retained messages.
 
-    connections: how often Wi-Fi was switched on. messages: (topic, payload) as published by the board.
+    connections: the number of times Wi-Fi was switched on. messages: the (topic, payload) pairs that the
+    board published.
     """
 
     STA_IF = 0
@@ -51,7 +52,7 @@ class Air:
         return 0
 
     def connect(self, *_: Any, **__: Any) -> None:
-        """Both the station's and the MQTT client's."""
+        """Connect, as either the Wi-Fi station or the MQTT client."""
 
     def disconnect(self) -> None:
         """Likewise."""
@@ -99,7 +100,7 @@ def install(
     readings: Mapping[str, Any],
     rng: Any = None,
 ) -> None:
-    """Make main.Application() a board with this flash, these sensors (a reading, or an exception) and rng."""
+    """Give main.Application() this flash and rng, and sensors that return readings or raise exceptions."""
 
     def sensor(reading: Any) -> Callable[[], Any]:
         def read() -> Any:

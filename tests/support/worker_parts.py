@@ -1,4 +1,4 @@
-"""Functions that tests have workers run: a module of its own, so that their processes can import it."""
+"""Functions that tests run in workers, in a separate module so that worker processes can import them."""
 
 import os
 import signal
@@ -6,18 +6,18 @@ import time
 
 
 def product(part: int, factor: int, seconds: float = 0.0) -> int:
-    """Return part * factor, after a while."""
+    """Return part * factor after `seconds`."""
     time.sleep(seconds)
     return part * factor
 
 
 def deadly(part: int, victim: int) -> int:
-    """End the worker, as a part does that needs more memory than there is."""
+    """Kill the worker, as a part that runs out of memory would."""
     if part == victim:
         os.kill(os.getpid(), signal.SIGKILL)
     return part
 
 
 def surroundings(part: int) -> tuple[int, str | None]:
-    """Return the worker's process id, and the threads that its linear algebra may use."""
+    """Return the worker's process id and its maximum number of linear algebra threads."""
     return os.getpid(), os.environ.get("OPENBLAS_NUM_THREADS")

@@ -1,8 +1,8 @@
-/* Loaded before the C library, this writes down what a process does to the files of one folder, in order.
+/* Loaded before the C library, this records a process's changes to the files in one folder, in order.
  *
- * WRITE_LOG_FOLDER: the folder, absolute. WRITE_LOG: where the records go. A record is five numbers of 8 bytes
- * (kind, inode, offset or new size, bytes that follow, first part of them), then those bytes: what was written,
- * or the name, or for two names the old one and the new one. write_log.py reads them.
+ * WRITE_LOG_FOLDER: the folder's absolute path. WRITE_LOG: the file for the records. A record is five numbers of
+ * 8 bytes (kind, inode, offset or new size, length of the following bytes, length of their first part), then the
+ * bytes: the written data, the name, or the old and the new name. write_log.py reads them.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -19,7 +19,7 @@
 
 enum { CREATED = 1, WRITTEN, TRUNCATED, SYNCED, FOLDER_SYNCED, UNLINKED, LINKED, RENAMED };
 
-#define FILES 4096 /* no process here has as many open */
+#define FILES 4096 /* more than any recorded process has open */
 
 static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;
 static char watched[FILES];
@@ -44,10 +44,10 @@ static void record(uint64_t kind, uint64_t inode, uint64_t at, const void *a, ui
     uint64_t head[5] = {kind, inode, at, na + nb, na};
     struct iovec parts[3] = {{head, sizeof head}, {(void *)a, na}, {(void *)b, nb}};
     if (syscall(SYS_writev, log_fd, parts, 3) != (long)(sizeof head + na + nb))
-        abort(); /* a log with a hole proves nothing */
+        abort(); /* an incomplete log proves nothing */
 }
 
-/* The name within the folder, "" for the folder itself, NULL for what is elsewhere. */
+/* Returns the name within the folder, "" for the folder itself, or NULL for a path elsewhere. */
 static const char *name_of(const char *path)
 {
     if (log_fd < 0 || strncmp(path, folder, folder_bytes))

@@ -1,11 +1,11 @@
-"""What a disk may hold after a power cut: the writes of a process, recorded, and replayed with losses.
+"""Record a process's writes and replay them with losses, as a disk might after a power cut.
 
-A process runs with write_log.c loaded, which records every change that it makes to the files of one folder:
-writes, new sizes, names made and removed, and the syncs. Until a file is synced any part of what was written
-to it since may be on the disk, or none; until the folder is synced the same holds for its names. That is less
-than any file system keeps: nothing here relies on an order that nobody asked for.
+A process runs with write_log.c loaded, which records every change that it makes to the files in one folder:
+writes, new sizes, created and removed names, and syncs. Until a file is synced, the disk may have any part of
+the data written since the last sync, or none; until the folder is synced, the same holds for its names. Real
+file systems guarantee more, but this model assumes only orderings that were requested.
 
-Of what lies outside a write nothing changes, as SQLite assumes too ("powersafe overwrite").
+Data outside a write never changes, an assumption that SQLite makes as well ("powersafe overwrite").
 """
 
 import enum
@@ -25,8 +25,8 @@ import numpy as np
 import pytest
 
 SECTOR_BYTES = 512
-ACKNOWLEDGED = "acknowledged"  # the file in which a process notes what it has acknowledged
-_VOLATILE = "-shm"  # SQLite's index of its log: shared memory, which is made anew after a power cut
+ACKNOWLEDGED = "acknowledged"  # the file in which a process records its acknowledgements
+_VOLATILE = "-shm"  # SQLite's log index: shared memory, rebuilt after a power cut
 _SOURCE = Path(__file__).with_suffix(".c")
 _HEAD = struct.Struct("=5Q")
 
@@ -43,7 +43,7 @@ class Kind(enum.IntEnum):
 
 
 class Loss(enum.Enum):
-    """What becomes of that which was not synced when the power went."""
+    """The fate of unsynced data in a power cut."""
 
     ALL = "all of it is lost"
     NONE = "all of it is there"
@@ -54,7 +54,7 @@ class Loss(enum.Enum):
 
 @dataclass(frozen=True)
 class Operation:
-    """One change: of a file (by inode) at an offset or to a size, or of one or two names."""
+    """One change to a file (by inode) at an offset or in size, or to one or two names."""
 
     kind: Kind
     inode: int
@@ -65,7 +65,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Recording:
-    """A folder's files before (name -> inode, content), and what a process then did to them, in order."""
+    """A folder's initial files (name -> inode, content) and the changes a process made, in order."""
 
     before: Mapping[str, tuple[int, bytes]]
     operations: Sequence[Operation]
@@ -73,7 +73,7 @@ class Recording:
 
 @dataclass(frozen=True)
 class PowerCut:
-    """A folder after a power cut: how many operations were done, what was acknowledged by then, the files."""
+    """A folder after a power cut: the number of operations done, the acknowledgements, and the files."""
 
     after: int
     acknowledged: str
@@ -81,7 +81,7 @@ class PowerCut:
     files: Mapping[str, bytes]
 
     def put(self, folder: Path) -> None:
-        """Make a folder's files these."""
+        """Replace a folder's files with these."""
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         for name, content in self.files.items():
@@ -104,7 +104,7 @@ def _library() -> Path:
 
 
 def record(folder: Path, *arguments: str) -> Recording:
-    """Run Python with arguments and record what it does to a folder; AssertionError if anything is missed."""
+    """Run Python and record its changes to a folder; raise AssertionError if the recording is incomplete."""
     before = _snapshot(folder)
     log = folder.with_name(folder.name + ".log")
     environment = os.environ | {
@@ -122,7 +122,7 @@ def record(folder: Path, *arguments: str) -> Recording:
     for operation in recording.operations:
         disk.do(operation)
     after = {name: content for name, (_, content) in _snapshot(folder).items()}
-    assert disk.after(Loss.NONE, np.random.default_rng(0)) == after, "the log is not all that was written"
+    assert disk.after(Loss.NONE, np.random.default_rng(0)) == after, "the log is incomplete"
     return recording
 
 
@@ -149,7 +149,7 @@ def _read(log: bytes) -> Iterator[Operation]:
 
 @dataclass
 class _File:
-    """A file's content as it was synced, and (operation's number, operation) of what came after."""
+    """A file's synced content, and the (index, operation) pairs since."""
 
     synced: bytearray = field(default_factory=bytearray)
     pending: list[tuple[int, Operation]] = field(default_factory=list)
@@ -174,12 +174,12 @@ def _write(content: bytearray, at: int, data: bytes) -> None:
 
 
 class Disk:
-    """A folder on a disk while operations are done to it: what is synced, and what is not yet."""
+    """A folder's synced and unsynced state while operations are applied."""
 
     def __init__(self, before: Mapping[str, tuple[int, bytes]]) -> None:
         self.done = 0
         self.acknowledged = ""
-        # Files by a number of their own: an inode is used again once its file is gone.
+        # Files have their own ids, since an inode is reused once its file is gone.
         self._files = {i: _File(bytearray(content)) for i, (_, content) in enumerate(before.values())}
         self._of_inode = {inode: i for i, (inode, _) in enumerate(before.values())}
         self._names: dict[str, int | None] = {name: i for i, name in enumerate(before)}
@@ -187,7 +187,7 @@ class Disk:
         self._pending_names: list[tuple[int, dict[str, int | None]]] = []
 
     def do(self, operation: Operation) -> None:
-        """Do an operation."""
+        """Apply an operation."""
         self.done += 1
         names = operation.names
         if operation.kind is Kind.CREATED:
@@ -218,17 +218,17 @@ class Disk:
         self._pending_names.append((self.done, change))
 
     def after(self, loss: Loss, rng: np.random.Generator) -> dict[str, bytes]:
-        """Return name -> content after a power cut now, without what is apart."""
+        """Return name -> content after a power cut now, without volatile files."""
         pending = [n for file in self._files.values() for n, _ in file.pending]
         pending += [n for n, _ in self._pending_names]
         last = int(rng.choice(pending)) if pending else 0
         names = dict(self._synced_names)
         for n, change in self._pending_names:
             if loss is Loss.LAST:
-                kept = n <= last
+                is_kept = n <= last
             else:
-                kept = loss is Loss.NONE or (loss is not Loss.ALL and rng.random() < 0.5)
-            if kept:
+                is_kept = loss is Loss.NONE or (loss is not Loss.ALL and rng.random() < 0.5)
+            if is_kept:
                 names |= change
         content = {}
         for name, number in names.items():
@@ -272,10 +272,11 @@ def _apply_sectors(content: bytearray, operation: Operation, rng: np.random.Gene
 
 
 def power_cuts(recording: Recording, rng: np.random.Generator, draws: int, more: float) -> Iterator[PowerCut]:
-    """Yield what the disk may hold after power cuts, each state once.
+    """Yield each distinct state of the disk after a power cut.
 
-    Before each sync, when the most is at stake, and after each acknowledgement; and a share `more` of all
-    other operations. At each: everything or nothing of what was not synced, and `draws` of each other loss.
+    Cuts come before each sync, when most data is unsynced, after each acknowledgement, and before a share
+    `more` of all other operations. Each cut keeps all or none of the unsynced data, and is repeated `draws`
+    times for each other kind of loss.
     """
     disk = Disk(recording.before)
     seen: set[int] = set()

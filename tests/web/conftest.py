@@ -1,4 +1,4 @@
-"""One Chromium for all tests of the page, reset before each of them."""
+"""One Chromium for all tests of the page, which is reset before each test."""
 
 from collections.abc import Iterator
 

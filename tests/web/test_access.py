@@ -1,4 +1,4 @@
-"""Access to the page: tokens, foreign sites and crowds, against the real process."""
+"""Access to the page with tokens, from foreign sites and under load, against the real process."""
 
 import asyncio
 import concurrent.futures
@@ -37,7 +37,7 @@ from hushmote.server.service.tokens import check_token
 from hushmote.server.store.number_set import NumberSet
 from hushmote.server.store.store import Store, StoreError
 from hushmote.server.wire.keys import FleetKeys
-from hushmote.web.access import _own_path
+from hushmote.web.access import _local_path
 from hushmote.web.frame import VIEWS
 from hushmote.web.public_statement import PublicStatement
 
@@ -55,14 +55,14 @@ def store(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def page(store):
-    """Provide the page on loopback, without a token."""
+    """Provide a page on the loopback address, without a token."""
     with paged(store) as page:
         yield page
 
 
 @pytest.fixture(scope="module")
 def locked(store, tmp_path_factory):
-    """Provide the page with a token."""
+    """Provide a page that needs a token."""
     file = tmp_path_factory.mktemp("secret") / "token"
     file.write_text(TOKEN + "\n")
     file.chmod(0o600)
@@ -71,16 +71,16 @@ def locked(store, tmp_path_factory):
 
 
 def ask(page, path="/", method="GET", body=None, **headers):
-    """Status, headers and body; a header's _ is a -."""
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    """Return status, headers and body; underscores in header names become hyphens."""
+    hyphenated = {name.replace("_", "-"): value for name, value in headers.items()}
     with contextlib.closing(http.client.HTTPConnection(urlsplit(page).netloc, timeout=WAIT_S)) as connection:
-        connection.request(method, path, body, named)
+        connection.request(method, path, body, hyphenated)
         answer = connection.getresponse()
         return answer.status, answer.headers, answer.read()
 
 
-def drawn_again(page) -> bool:
-    """Wait until the page is drawn: with thousands of requests before this one that may take minutes."""
+def is_served(page) -> bool:
+    """Wait until the page is served, which may take minutes after thousands of requests."""
     for _ in range(200):
         with contextlib.suppress(TimeoutError):
             if ask(page)[0] == 200:
@@ -97,12 +97,12 @@ def cookie_of(page):
     return headers["set-cookie"].split(";")[0]
 
 
-def handshake(page, at=SOCKET, **headers):
-    """Return the status of a WebSocket's handshake: 101, or why it is refused."""
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
+def handshake(page, path=SOCKET, **headers):
+    """Return a WebSocket handshake's status, which is 101 or that of the rejection."""
+    hyphenated = {name.replace("_", "-"): value for name, value in headers.items()}
     try:
-        url = page.replace("http", "ws") + at
-        with connect(url, additional_headers=named, proxy=None, open_timeout=WAIT_S) as client:
+        url = page.replace("http", "ws") + path
+        with connect(url, additional_headers=hyphenated, proxy=None, open_timeout=WAIT_S) as client:
             client.recv(WAIT_S)
             return 101
     except InvalidStatus as e:
@@ -111,7 +111,7 @@ def handshake(page, at=SOCKET, **headers):
         return e.code
 
 
-BEHIND = (
+PROTECTED = (
     *(path for _, path in VIEWS),
     "/experiment/home/temp",
     "/board/config.json",
@@ -134,7 +134,7 @@ class TestToken:
     def test_protects_everything(self, locked):
         from nicegui import __version__
 
-        for path in (*BEHIND, f"/_nicegui/{__version__}/static/nicegui.js"):
+        for path in (*PROTECTED, f"/_nicegui/{__version__}/static/nicegui.js"):
             for method in ("GET", "HEAD", "POST", "PUT", "OPTIONS"):
                 status, _, body = ask(locked, path, method)
                 assert status == 401, (method, path)
@@ -145,25 +145,25 @@ class TestToken:
         assert handshake(locked, Cookie="hushmote_1=x; hushmote=y") == 403
         assert handshake(locked, Cookie=cookie_of(locked)) == 101
 
-    def test_cookie_opens_everything(self, locked):
+    def test_cookie_gives_access_to_everything(self, locked):
         cookie = cookie_of(locked)
         for path in ("/", "/api/home/temp.json", "/static/page.js", "/plan"):
             assert ask(locked, path, Cookie=cookie)[0] == 200, path
 
-    def test_programs_send_it_in_a_header(self, locked):
+    def test_programs_send_token_in_header(self, locked):
         status, headers, body = ask(locked, "/api/home/temp.json", Authorization=f"Bearer {TOKEN}")
         assert (status, headers["set-cookie"]) == (200, None)
         assert json.loads(body)["experiment"] == "temp"
-        began = time.monotonic()
+        start = time.monotonic()
         status, _, body = ask(locked, "/api/home/temp.json", Authorization=f"Bearer {TOKEN}x")
-        assert (status, time.monotonic() - began > 0.9) == (401, True)
+        assert (status, time.monotonic() - start > 0.9) == (401, True)
         assert body == b"That is not this page's token.\n"
         assert ask(locked, "/api/home/temp.json", Authorization=f"Basic {TOKEN}")[0] == 401
 
-    def test_health_check_needs_none(self, locked):
+    def test_health_check_needs_no_token(self, locked):
         assert ask(locked, "/healthz")[::2] == (200, b'{"healthy": true}\n')
 
-    def test_login_form_leads_back_to_requested_page(self, locked):
+    def test_login_redirects_to_requested_page(self, locked):
         status, _, body = ask(locked, "/experiment/home/temp?x=1&y=%3Cb%3E")
         assert status == 401
         assert b'value="/experiment/home/temp?x=1&amp;y=%3Cb%3E"' in body
@@ -171,26 +171,26 @@ class TestToken:
         status, headers, _ = ask(locked, "/login", "POST", form, Origin=locked)
         assert (status, headers["location"]) == (303, "/experiment/home/temp?x=1")
 
-    def test_wrong_one_is_rejected_after_a_second(self, locked):
-        began = time.monotonic()
+    def test_wrong_token_is_rejected_after_a_second(self, locked):
+        start = time.monotonic()
         status, _, body = ask(locked, "/?token=wrong")
-        assert (status, time.monotonic() - began > 0.9) == (401, True)
+        assert (status, time.monotonic() - start > 0.9) == (401, True)
         assert b"That is not this page&#x27;s token." in body
 
-    def test_many_wrong_ones_lock_nobody_out(self, locked):
-        stopped, told_later = threading.Event(), threading.Event()
+    def test_many_wrong_tokens_lock_nobody_out(self, locked):
+        stopped, too_many = threading.Event(), threading.Event()
 
         def guess(_):
             while not stopped.is_set():
                 if ask(locked, "/login", "POST", "token=x")[0] == 429:
-                    told_later.set()
+                    too_many.set()
 
         bearer = {"Authorization": f"Bearer {TOKEN}"}
         with concurrent.futures.ThreadPoolExecutor(60) as pool:
             guessing = pool.map(guess, range(60))
             try:
-                assert told_later.wait(WAIT_S)
-                for _ in range(10):  # as many guesses as may wait are under way nearly all the time
+                assert too_many.wait(WAIT_S)
+                for _ in range(10):  # nearly all the time, the maximum number of guesses is pending
                     assert ask(locked, Cookie=cookie_of(locked))[0] == 200
                     assert ask(locked, "/login", "POST", f"token={TOKEN}")[0] == 303
                     assert ask(locked, "/api/home/temp.json", **bearer)[0] == 200
@@ -203,14 +203,14 @@ class TestToken:
         form = f"token={token}".encode()
         assert ask(locked, "/login", "POST", form)[0] in (401, 429)
 
-    def test_is_typed_once(self, locked, browser):
+    def test_reader_types_token_once(self, locked, browser):
         browser.open(locked + "/plan")
         browser.says("This page needs a token.")
         browser.find("[name=token]").send_keys("wrong")
-        browser.named("Open the page").click()
+        browser.find_by_name("Open the page").click()
         browser.says("That is not this page's token.")
         browser.find("[name=token]").send_keys(TOKEN)
-        browser.named("Open the page").click()
+        browser.find_by_name("Open the page").click()
         browser.says("updated ")
         assert browser.driver.current_url == locked + "/plan"
         browser.open(locked)
@@ -221,31 +221,31 @@ COUNTED, DEVICE = 48_123, "k3f9x1q7d2"
 KEYS = FleetKeys((bytes(range(32)),), bytes(31) + b"\x05")
 
 
-def told(folder, windows):
-    """Return a keyed fleet's store with reports of one device, and its statement for everybody, as a file."""
-    url, file = f"sqlite:///{folder / 'told.sqlite'}", folder / "public.json"
+def write_statement(folder, windows):
+    """Make a keyed fleet's store with one device's reports; return its URL and its public statement."""
+    url, file = f"sqlite:///{folder / 'statement.sqlite'}", folder / "public.json"
     with Store(url) as store:
         ask_of_home(store, KEPT.replace("How warm", "<script>alert(1)</script> How warm"), keyed=True)
         ask_of_home(store, KEPT.replace("room_temp", "bath"), windows=windows)
         with store.ingest() as transaction:
             transaction.write({("home", "bath", DEVICE): NumberSet().add(1)}, {}, {})
-        asked = policy.policy_for(8, 1e-6, ["room_temp", "bath"])
-        (folder / "policy.json").write_text(json.dumps(dataclasses.asdict(asked)))
+        firmware = policy.policy_for(8, 1e-6, ["room_temp", "bath"])
+        (folder / "policy.json").write_text(json.dumps(dataclasses.asdict(firmware)))
         now = datetime.datetime.now(datetime.UTC)
-        read = fleet_facts.read(store, "home", None, folder / "policy.json", now)
+        facts = fleet_facts.read(store, "home", None, folder / "policy.json", now)
         for path, public in ((file, True), (folder / "whole.json", False)):
-            path.write_text(json.dumps(document.sign(document.document(read, public=public), KEYS)))
+            path.write_text(json.dumps(document.sign(document.document(facts, public=public), KEYS)))
     return url, file
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    return told(tmp_path_factory.mktemp("told"), {"2026-11-20": COUNTED})
+    return write_statement(tmp_path_factory.mktemp("statement"), {"2026-11-20": COUNTED})
 
 
 @pytest.fixture(scope="module")
-def shown(files, tmp_path_factory):
-    """Provide the page with a token that shows everyone the files."""
+def public_page(files, tmp_path_factory):
+    """Provide a page that needs a token but shows everyone the statement."""
     file = tmp_path_factory.mktemp("secret") / "token"
     file.write_text(TOKEN + "\n")
     file.chmod(0o600)
@@ -254,7 +254,7 @@ def shown(files, tmp_path_factory):
 
 
 def says(page, words) -> bool:
-    """Wait until anyone is told these words."""
+    """Wait until a reader without a token sees these words."""
     end = time.monotonic() + WAIT_S
     while words not in ask(page, "/what-is-asked")[2]:
         if time.monotonic() > end:
@@ -264,58 +264,59 @@ def says(page, words) -> bool:
 
 
 class TestPublicStatement:
-    def test_is_readable_without_login(self, shown, files):
-        status, headers, body = ask(shown, "/what-is-asked")
+    def test_is_readable_without_login(self, public_page, files):
+        status, headers, body = ask(public_page, "/what-is-asked")
         assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
         assert headers["cache-control"] == "no-store"
         assert headers["set-cookie"] is None
-        # What the maker still has to write is marked.
+        # Remove the marks around texts that the owner has yet to write.
         text = html.unescape(re.sub(r"</?mark[^>]*>", "", body.decode()))
         whole = json.loads(files[1].read_text())
         for answers in (*whole["statement"]["label"].values(), [whole["signature"]]):
             assert all(answer in text for answer in answers), answers
         assert len(whole["statement"]["board_files"]) > 5
-        for one in whole["statement"]["board_files"]:
-            assert f"<td>{one['sha256']}</td>" in text
+        for board_file in whole["statement"]["board_files"]:
+            assert f"<td>{board_file['sha256']}</td>" in text
         assert "The owner has changed" not in text
         assert "cannot be looked up" not in text
-        assert ask(shown, "/what-is-asked", "HEAD")[::2] == (200, b"")
-        assert b'<a href="/what-is-asked">What is asked of your device</a>' in ask(shown)[2]
-        assert b"what-is-asked" in ask(shown, Cookie=cookie_of(shown))[2]
+        assert ask(public_page, "/what-is-asked", "HEAD")[::2] == (200, b"")
+        assert b'<a href="/what-is-asked">What is asked of your device</a>' in ask(public_page)[2]
+        assert b"what-is-asked" in ask(public_page, Cookie=cookie_of(public_page))[2]
 
-    def test_is_served_as_signed(self, shown, files):
-        status, headers, body = ask(shown, "/what-is-asked?statement")
+    def test_download_is_signed_document(self, public_page, files):
+        status, headers, body = ask(public_page, "/what-is-asked?statement")
         assert (status, json.loads(body)) == (200, json.loads(files[1].read_text()))
         assert headers["content-disposition"] == 'attachment; filename="hushmote-home-statement.json"'
 
-    def test_opens_no_other_path(self, shown):
-        near = ("/what-is-asked/", "/what-is-asked/x", "//what-is-asked", "/./what-is-asked")
-        coded = ("/what-is-aske%64", "/%77hat-is-asked", "/what-is-asked%3Fstatement", "/what-is-asked;x")
-        behind = [path for path in BEHIND if not path.startswith("/what-is-asked")]
-        for path in (*near, *coded, "/What-is-asked", "/plan/../what-is-asked", "/what-is-asked%00", *behind):
+    def test_other_paths_need_token(self, public_page):
+        similar = ("/what-is-asked/", "/what-is-asked/x", "//what-is-asked", "/./what-is-asked")
+        encoded = ("/what-is-aske%64", "/%77hat-is-asked", "/what-is-asked%3Fstatement", "/what-is-asked;x")
+        protected = [path for path in PROTECTED if not path.startswith("/what-is-asked")]
+        odd = ("/What-is-asked", "/plan/../what-is-asked", "/what-is-asked%00")
+        for path in (*similar, *encoded, *odd, *protected):
             for method in ("GET", "HEAD"):
-                assert ask(shown, path, method)[0] == 401, (method, path)
+                assert ask(public_page, path, method)[0] == 401, (method, path)
         for method in ("POST", "PUT", "OPTIONS", "DELETE", "PATCH"):
-            assert ask(shown, "/what-is-asked", method)[0] == 401, method
-        assert handshake(shown) == 403
-        assert handshake(shown, at="/what-is-asked") == 403
+            assert ask(public_page, "/what-is-asked", method)[0] == 401, method
+        assert handshake(public_page) == 403
+        assert handshake(public_page, path="/what-is-asked") == 403
 
-    def test_has_no_counts_and_no_devices(self, shown, files):
+    def test_has_no_counts_and_no_devices(self, public_page, files):
         everything = files[1].with_name("whole.json").read_text()
         assert f"{COUNTED:,}" in everything
         for query in ("", "?statement"):
-            body = ask(shown, f"/what-is-asked{query}")[2].decode()
+            body = ask(public_page, f"/what-is-asked{query}")[2].decode()
             for hidden in (f"{COUNTED:,}", str(COUNTED), DEVICE, "b19", "reported"):
-                # As a word: in the hashes there is any text of few hexadecimal digits.
+                # Match whole words, because hashes contain any short run of hexadecimal digits.
                 assert not re.search(rf"\b{hidden}\b", body), hidden
 
-    def test_escapes_text_of_experiment(self, shown):
-        body = ask(shown, "/what-is-asked")[2]
+    def test_escapes_experiments_text(self, public_page):
+        body = ask(public_page, "/what-is-asked")[2]
         assert b"<script" not in body
         assert b"&lt;script&gt;alert(1)&lt;/script&gt; How warm" in body
 
-    def test_compares_with_questions_of_store(self, files, tmp_path):
-        url, file = told(tmp_path, {})
+    def test_lists_changes_in_store(self, files, tmp_path):
+        url, file = write_statement(tmp_path, {})
         changed = KEPT.replace("room_temp", "bath").replace("bins = 32", "bins = 16")
         with paged(url, "--what-is-asked", file) as page:
             assert ask(page, "/what-is-asked", Host="evil.example")[0] == 403
@@ -326,22 +327,22 @@ class TestPublicStatement:
                 ask_of_home(store, changed)
                 ask_of_home(store, KEPT.replace("room_temp", "attic"))
                 store.withdraw_experiment("home", "room_temp")
-            assert says(page, b"The owner has changed what is asked since then: attic, bath, room_temp.")
+            assert says(page, b"The owner has changed the questions since then: attic, bath, room_temp.")
 
-    def test_says_if_store_is_unreadable(self, files):
-        class Gone:
+    def test_reports_unreadable_store(self, files):
+        class UnreadableStore:
             async def ask(self, *_):
                 raise StoreError("it is gone")
 
-        gone: Any = Gone()
-        made = PublicStatement(document.read_public(files[1]), gone)
-        assert b"cannot be looked up now" in asyncio.run(made.answer("")).body
+        live: Any = UnreadableStore()
+        statement = PublicStatement(document.read_public(files[1]), live)
+        assert b"currently not possible to check" in asyncio.run(statement.answer("")).body
 
-    def test_wrong_file_gives_one_line(self, files):
+    def test_invalid_file_gives_one_line(self, files):
         text, whole = files[1].read_text(), json.loads(files[1].with_name("whole.json").read_text())
         statement = json.loads(text)["statement"]
         both, other = statement | whole["statement"], statement | {"label": 1}
-        for made, said in (
+        for content, message in (
             (
                 json.dumps(whole),
                 "contains counts: make a public one with `hushmote statement write --public`",
@@ -352,19 +353,19 @@ class TestPublicStatement:
             (text[:-9], "is not a statement, or is damaged"),
         ):
             path = files[1].with_name("wrong.json")
-            path.write_text(made)
-            with fails(f"^{path} {said}", StatementError):
+            path.write_text(content)
+            with fails(f"^{path} {message}", StatementError):
                 document.read_public(path)
 
     def test_fleet_must_be_shown_and_in_store(self, files):
         url, file = files
         start = ("page", "--http", "127.0.0.1:0", "--what-is-asked", file)
-        said = hushmote(*start, "--store", url, "--fleet", "shed", cwd=file.parent, expect=1)
-        assert said.endswith("public.json is not a statement of fleet shed: write one for that fleet\n")
+        output = hushmote(*start, "--store", url, "--fleet", "shed", cwd=file.parent, expect=1)
+        assert output.endswith("public.json is not a statement for fleet shed; write one for that fleet\n")
         with Store(f"sqlite:///{file.with_name('other.sqlite')}") as other:
             other.add_fleet("shed", keyed=False)
-        said = hushmote(*start, "--store", "sqlite:///other.sqlite", cwd=file.parent, expect=1)
-        assert "no fleet home in this store; its fleets: shed" in said
+        output = hushmote(*start, "--store", "sqlite:///other.sqlite", cwd=file.parent, expect=1)
+        assert "no fleet home in this store; its fleets: shed" in output
 
 
 class TestForeignSites:
@@ -386,15 +387,15 @@ class TestForeignSites:
         assert ask(locked, "/login", "POST", form, Origin="https://evil.example")[0] == 403
 
     @pytest.mark.parametrize(
-        "there",
+        "target",
         ["https://evil.example", "//evil.example", "/\\evil.example", "\\\\evil", "evil", "", "/\r\nX: y"],
     )
-    def test_login_redirects_only_to_this_page(self, there):
-        own = _own_path(there)
-        assert own.startswith("/")
-        assert not own.startswith(("//", "/\\"))
-        assert "\r" not in own
-        assert "\n" not in own
+    def test_login_redirects_only_to_this_page(self, target):
+        path = _local_path(target)
+        assert path.startswith("/")
+        assert not path.startswith(("//", "/\\"))
+        assert "\r" not in path
+        assert "\n" not in path
 
     def test_every_response_has_security_headers(self, page, locked):
         for where, path in (
@@ -414,7 +415,7 @@ class TestForeignSites:
             assert "'unsafe-inline'" not in scripts
             assert "server" not in headers
 
-    def test_each_page_has_new_nonce_on_its_own_scripts(self, page):
+    def test_each_page_has_new_nonce_on_its_scripts(self, page):
         nonces = set()
         for _ in range(2):
             _, headers, body = ask(page)
@@ -424,14 +425,14 @@ class TestForeignSites:
         assert len(nonces) == 2
 
 
-def read_on(socket):
-    """Read until the connection is closed, or nothing comes any more."""
+def read_until_closed(socket):
+    """Read until the connection is closed or no more data arrives."""
     while True:
         socket.recv(WAIT_S)
 
 
 class TestNamedTokens:
-    """Each reader has a token of their own, which ends without a restart."""
+    """Each reader has a separate token, which can be revoked without a restart."""
 
     ADA, BEN = "ada-0123456789abcdef", "ben-0123456789abcdef"
 
@@ -443,7 +444,7 @@ class TestNamedTokens:
         return path
 
     @pytest.fixture
-    def own(self, store, file, tmp_path):
+    def named_page(self, store, file, tmp_path):
         log = {"HUSHMOTE_AUDIT_LOG": str(tmp_path / "audit.jsonl")}
         with paged(store, "--token-file", file, environment=log) as page:
             yield page
@@ -457,42 +458,44 @@ class TestNamedTokens:
         assert status == 303
         return headers["set-cookie"].split(";")[0]
 
-    def test_removed_line_ends_access_of_one_reader(self, own, file):
-        ada, ben = self.cookie(own, self.ADA), self.cookie(own, self.BEN)
-        assert ask(own, Cookie=ada)[0] == ask(own, Cookie=ben)[0] == 200
+    def test_removed_line_revokes_one_readers_access(self, named_page, file):
+        ada, ben = self.cookie(named_page, self.ADA), self.cookie(named_page, self.BEN)
+        assert ask(named_page, Cookie=ada)[0] == ask(named_page, Cookie=ben)[0] == 200
         self.revoke_ada(file)
-        assert ask(own, Cookie=ada)[0] == 401
-        assert ask(own, "/api/home/temp.json", Authorization=f"Bearer {self.ADA}")[0] == 401
-        assert ask(own, f"/?token={self.ADA}")[0] == 401
-        assert ask(own, Cookie=ben)[0] == 200
+        assert ask(named_page, Cookie=ada)[0] == 401
+        assert ask(named_page, "/api/home/temp.json", Authorization=f"Bearer {self.ADA}")[0] == 401
+        assert ask(named_page, f"/?token={self.ADA}")[0] == 401
+        assert ask(named_page, Cookie=ben)[0] == 200
 
-    def test_removed_token_closes_websocket(self, own, file):
-        url = own.replace("http", "ws") + SOCKET
-        with connect(url, additional_headers={"Cookie": self.cookie(own, self.ADA)}, proxy=None) as socket:
+    def test_removed_token_closes_websocket(self, named_page, file):
+        url = named_page.replace("http", "ws") + SOCKET
+        with connect(
+            url, additional_headers={"Cookie": self.cookie(named_page, self.ADA)}, proxy=None
+        ) as socket:
             socket.recv(WAIT_S)
             self.revoke_ada(file)
             socket.send("40")
             with pytest.raises(ConnectionClosed):
-                read_on(socket)
+                read_until_closed(socket)
 
-    def test_audit_log_names_readers(self, own, tmp_path):
+    def test_audit_log_names_readers(self, named_page, tmp_path):
         for _ in range(3):
-            ask(own, Cookie=self.cookie(own, self.ADA))
-        ask(own, "/api/home/temp.json", Authorization=f"Bearer {self.BEN}")
-        ask(own, "/?token=wrong")
+            ask(named_page, Cookie=self.cookie(named_page, self.ADA))
+        ask(named_page, "/api/home/temp.json", Authorization=f"Bearer {self.BEN}")
+        ask(named_page, "/?token=wrong")
         text = (tmp_path / "audit.jsonl").read_text()
-        noted = [json.loads(line) for line in text.splitlines()]
-        assert [line["who"] for line in noted] == ["ada", "ben"]
-        assert {line["action"] for line in noted} == {"open page"}
-        assert all(set(line) == {"at", "who", "action"} for line in noted)
+        entries = [json.loads(line) for line in text.splitlines()]
+        assert [entry["who"] for entry in entries] == ["ada", "ben"]
+        assert {entry["action"] for entry in entries} == {"open page"}
+        assert all(set(entry) == {"at", "who", "action"} for entry in entries)
         assert self.ADA not in text
 
 
 class TestStart:
     @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.org", "[::]"])
     def test_other_machines_need_token(self, host, tmp_path):
-        said = hushmote("page", "--http", f"{host}:9419", cwd=tmp_path, expect=1)
-        assert "can be reached from other machines: give --token-file FILE" in said
+        output = hushmote("page", "--http", f"{host}:9419", cwd=tmp_path, expect=1)
+        assert "can be reached from other machines: give --token-file FILE" in output
 
     @pytest.mark.parametrize("token", ["", "short", "two words are no token at all", "schlüssel-schlüssel"])
     def test_rejects_invalid_token(self, token):
@@ -500,28 +503,29 @@ class TestStart:
             check_token(token, Path("token"))
 
     def test_rejects_unusable_options(self, page, store, tmp_path):
-        taken, nice = urlsplit(page).netloc, os.nice(0)
+        used_address, nice = urlsplit(page).netloc, os.nice(0)
         for arguments, words in (
             (["--token-file", str(tmp_path / "none")], "cannot read the token"),
             (
-                ["--http", taken],
-                f"cannot listen at {taken} (Address already in use): choose another address with --http",
+                ["--http", used_address],
+                f"cannot listen at {used_address} (Address already in use): choose another address with "
+                "--http",
             ),
             (["--http", "nonsense"], "must be host:port"),
             (["--store", "nonsense"], "not a store"),
             (["--aggregator", "nonsense"], "is not an aggregator's address"),
             (["--store", store, "--fleet", "nope"], "no fleet nope in this store; its fleets: home"),
         ):
-            said = hushmote("page", "--http", "127.0.0.1:0", *arguments, cwd=tmp_path, expect=1)
-            assert words in said
-        assert os.nice(0) == nice, "this process goes last from now on, and all that it starts"
+            output = hushmote("page", "--http", "127.0.0.1:0", *arguments, cwd=tmp_path, expect=1)
+            assert words in output
+        assert os.nice(0) == nice, "the test process has lowered its priority"
 
     def test_recognizes_loopback(self):
         assert all(map(is_loopback, ("127.0.0.1", "127.9.9.9", "::1", "localhost")))
         assert not any(map(is_loopback, ("0.0.0.0", "::", "10.0.0.1", "localhost.example", "")))
 
 
-class TestCrowd:
+class TestLoad:
     def test_long_requests_are_rejected(self, page):
         assert ask(page, "/_nicegui_ws/socket.io/", "POST", b"x" * (3 << 20))[0] == 413
         with contextlib.suppress(OSError):
@@ -529,7 +533,7 @@ class TestCrowd:
         assert ask(page)[0] == 200
 
     def test_page_survives_thousands_of_requests(self, store):
-        """Send as many as this machine can in five seconds, at least 1,000; the page answers afterwards."""
+        """The page still answers after five seconds of requests, at least 1,000, from four threads."""
         kinds = [
             b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
             b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\nAccept: text/html\r\n\r\n",
@@ -550,22 +554,22 @@ class TestCrowd:
                             s.sendall(kinds[sent[n] % len(kinds)])
                             sent[n] += 1
 
-            crowd = [threading.Thread(target=flood, args=(n,)) for n in range(4)]
-            for one in crowd:
-                one.start()
-            for one in crowd:
-                one.join()
+            threads = [threading.Thread(target=flood, args=(n,)) for n in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
             assert sum(sent) > 1000
-            assert drawn_again(page), "the page does not draw again"
+            assert is_served(page), "the page is no longer served"
             assert handshake(page) == 101
             assert resident_mib(store, "--fleet") < 600
 
     def test_number_of_sockets_is_limited(self, store):
-        """The page pings none meanwhile: one that answers late would be closed, and leave its place."""
-        few = "from hushmote.web import limits; limits.MOST_SOCKETS = 8; from nicegui import app, core"
-        few += "; app.on_startup(lambda: setattr(core.sio.eio, 'ping_interval', 3600))"
-        few += "; from hushmote.cli.main import main; main()"
-        with paged(store, program=("-c", few)) as page, contextlib.ExitStack() as stack:
+        """Pings are disabled, because a client that answers one late would be closed and free its slot."""
+        program = "from hushmote.web import limits; limits.MAX_SOCKETS = 8; from nicegui import app, core"
+        program += "; app.on_startup(lambda: setattr(core.sio.eio, 'ping_interval', 3600))"
+        program += "; from hushmote.cli.main import main; main()"
+        with paged(store, program=("-c", program)) as page, contextlib.ExitStack() as stack:
             url, refused = page.replace("http", "ws") + SOCKET, 0
             for _ in range(12):
                 try:
@@ -578,13 +582,13 @@ class TestCrowd:
 
 
 def resident_mib(*words):
-    """Return the memory of the only process that was started with these words."""
+    """Return the memory of the only process started with these arguments."""
     for command in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             if set(words) <= set(command.read_text().split("\0")):
-                found = re.search(r"VmRSS:\s+(\d+) kB", command.with_name("status").read_text())
-                assert found is not None
-                return int(found[1]) / 1024
+                match = re.search(r"VmRSS:\s+(\d+) kB", command.with_name("status").read_text())
+                assert match is not None
+                return int(match[1]) / 1024
     raise AssertionError(words)
 
 
@@ -596,7 +600,7 @@ class TestWithoutBroker:
 
 
 class TestResult:
-    def test_is_json_and_missing_one_a_sentence(self, page):
+    def test_is_json_and_missing_result_gives_error(self, page):
         status, _, body = ask(page, "/api/home/temp.json")
         assert status == 200
         assert json.loads(body)["experiment"] == "temp"

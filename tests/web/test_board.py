@@ -1,4 +1,4 @@
-"""The browser board in a real Chromium on a static server, without a broker: one board and many."""
+"""The browser board in a real Chromium on a static server without a broker, with one board and with many."""
 
 import binascii
 import contextlib
@@ -13,7 +13,7 @@ import make_board_examples
 import pytest
 from accessibility import barriers
 from browser import Browser
-from browser_board import BoardPage, served
+from browser_board import BoardPage, serve_board
 from enumeration import memory
 from experiment_kinds import PAIR, TEXT
 from selenium.webdriver.common.by import By
@@ -24,8 +24,9 @@ from hushmote.device.preview import preview
 from hushmote.server.wire.report import decode
 
 ROOT = Path(__file__).parents[2]
-NAMES = [json.loads(one["payload"])["name"] for one in json.loads(make_board_examples.examples())]
-PAYLOADS = [one["payload"].encode() for one in json.loads(make_board_examples.examples())]
+EXAMPLES = json.loads(make_board_examples.examples())
+NAMES = [json.loads(example["payload"])["name"] for example in EXAMPLES]
+PAYLOADS = [example["payload"].encode() for example in EXAMPLES]
 HOSTILE = "<img src=x onerror=document.title=1>"
 
 pytestmark = pytest.mark.slow
@@ -38,13 +39,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def url(folder: Path) -> Iterator[str]:
-    with served(folder) as url:
+    with serve_board(folder) as url:
         yield url
 
 
 @pytest.fixture
 def page(browser: Browser, url: str) -> BoardPage:
-    """Provide a board that was just made, in a browser without any state."""
+    """Provide a new board in a browser without any state."""
     page = BoardPage(browser, url)
     page.open(fresh=True)
     page.ready()
@@ -54,74 +55,72 @@ def page(browser: Browser, url: str) -> BoardPage:
 
 @pytest.fixture
 def ask(folder: Path) -> Iterator[Callable[..., object]]:
-    """Provide a function that makes the page offer these experiments until the test ends."""
+    """Provide a function that replaces the page's experiments until the test ends."""
     examples = folder / "a" / "board" / "examples.json"
-    kept = examples.read_text()
+    original = examples.read_text()
     yield lambda *rows: examples.write_text(json.dumps(rows))
-    examples.write_text(kept)
+    examples.write_text(original)
 
 
 SLOTS = "return ['slot0', 'slot1'].map((name) => localStorage.getItem(arguments[0] + name))"
-PLACE = "hushmote:/a/board/::"
+PREFIX = "hushmote:/a/board/::"  # of the board's names in localStorage
 
 
 @pytest.fixture
 def silent(browser: Browser, url: str) -> BoardPage:
-    """Provide a board that was just made, before anyone opts in."""
+    """Provide a new board, before anyone opts in."""
     page = BoardPage(browser, url)
     page.open(fresh=True)
-    page.asked()
+    page.wait_for_question()
     return page
 
 
-def is_silent(page: BoardPage) -> None:
-    """Neither the page nor the board below it makes a report, whatever is pressed."""
-    before = (page.call("state")["sum"], page.browser.script(SLOTS, PLACE))
+def check_silent(page: BoardPage) -> None:
+    """Check that neither the page nor its board makes a report, whatever button is pressed."""
+    before = (page.call("state")["sum"], page.browser.script(SLOTS, PREFIX))
     assert not page.browser.find("#report").is_enabled()
     assert not page.browser.find("#crowd").is_displayed()
     page.browser.script("document.getElementById('form').requestSubmit()")
-    page.says("said", "This board does not take part. This reading cost nothing.")
+    page.says("message", "This board does not take part. This reading cost nothing.")
     assert page.call("report", NAMES[0], 20.5)["report"] is None
     assert page.call("state")["outbox"] == []
-    assert (page.call("state")["sum"], page.browser.script(SLOTS, PLACE)) == before
+    assert (page.call("state")["sum"], page.browser.script(SLOTS, PREFIX)) == before
 
 
 def before_consent(record: bytes) -> bytes:
-    """Return a record in the format before consent was stored: a bit says that it was not switched off."""
+    """Return a record in the format without consent, where a bit says that reporting is not switched off."""
     old = bytes((0x4D, record[1] | 0x80)) + record[2:-4]
     return old + binascii.crc32(old).to_bytes(4, "big")
 
 
 class TestConsent:
     def test_board_is_silent_without_it(self, silent: BoardPage):
-        def stays(title: str) -> None:
+        def check_reload(title: str) -> None:
             silent.open()
-            silent.asked()
+            silent.wait_for_question()
             silent.says("consent-title", title)
 
-        numbers = [bytes.fromhex(text)[5] for text in silent.browser.script(SLOTS, PLACE)]
-        assert numbers == [1, 2]  # the ledger is as it was made: nobody's yes was taken back from it
-        is_silent(silent)
-        stays("Will you take part?")
-        is_silent(silent)
+        numbers = [bytes.fromhex(text)[5] for text in silent.browser.script(SLOTS, PREFIX)]
+        assert numbers == [1, 2]  # the new ledger is unchanged, so no consent was withdrawn from it
+        check_silent(silent)
+        check_reload("Will you take part?")
+        check_silent(silent)
         for number in (1, 2):
             silent.click("no")
-            is_silent(silent)
-            stays("You do not take part")
-            is_silent(silent)
+            check_silent(silent)
+            check_reload("You do not take part")
+            check_silent(silent)
             silent.click("yes")
             assert decode(silent.report()).number == number
-            stays("You take part")
+            check_reload("You take part")
         assert decode(silent.report()).number == 3
 
     @pytest.mark.parametrize(("answer", "refused"), [("no", "slot"), ("yes", "slot"), ("yes", "board")])
-    def test_unstored_answer_means_silence_and_new_question(
-        self, silent: BoardPage, answer: str, refused: str
-    ):
+    def test_board_is_silent_if_answer_cannot_be_stored(self, silent: BoardPage, answer: str, refused: str):
         page = silent
         if answer == "no":
             page.ready()
-            page.call("report", NAMES[0], 20.5)  # and it waits
+            page.call("report", NAMES[0], 20.5)  # remains in the outbox
         script = """
         const [set, refused] = [Storage.prototype.setItem, arguments[0]];
         Storage.prototype.setItem = function (name, text) {
@@ -131,19 +130,19 @@ class TestConsent:
         page.browser.script(script, refused)
         page.click(answer)
         page.says("problem-text", "its storage is blocked or full")
-        is_silent(page)
+        check_silent(page)
         page.open()
-        page.asked()
+        page.wait_for_question()
         page.says("consent-title", "Will you take part?")
-        is_silent(page)
+        check_silent(page)
 
-    def test_opt_out_stops_report_under_way(self, page: BoardPage):
+    def test_opt_out_cancels_pending_request(self, page: BoardPage):
         waits = "new Promise((_, no) => signal.addEventListener('abort', () => no(signal.reason)))"
         page.module("main.js", f"m.board.to.post = (device, body, signal) => {waits}")
         page.report()
-        page.says("waiting", "1 waiting to be sent")
+        page.says("waiting", "1 report waiting to be sent")
         page.click("no")
-        page.says("step-sent", "Dropped: this board no longer takes part.")
+        page.says("step-sent", "Dropped, because this board no longer takes part.")
         page.module("main.js", "m.board.to.post = async () => {}")
         page.ready()
         assert decode(page.report()).number == 2
@@ -158,17 +157,17 @@ class TestConsent:
         page.call("report", NAMES[0], 20.5)
         state = page.call("state")
         assert len(state["outbox"]) == 1
-        records = [change(bytes.fromhex(text)).hex() for text in page.browser.script(SLOTS, PLACE)]
+        records = [change(bytes.fromhex(text)).hex() for text in page.browser.script(SLOTS, PREFIX)]
         texts = (*records, json.dumps({"id": state["device"], "names": [NAMES[0]]}))
         for name, text in zip(("slot0", "slot1", "board"), texts, strict=True):
-            page.browser.script("localStorage.setItem(arguments[0], arguments[1])", PLACE + name, text)
+            page.browser.script("localStorage.setItem(arguments[0], arguments[1])", PREFIX + name, text)
         page.open()
-        page.asked()
+        page.wait_for_question()
         page.says("consent-title", "Will you take part?")
         page.says("lifetime-text", "All its reports together have cost ε 4.")
         assert page.call("state")["consent"] is None
         page.says("source", ": 0 reports.")
-        is_silent(page)
+        check_silent(page)
         assert page.call("state")["device"] == state["device"]
         page.click("yes")
         assert page.call("state")["outbox"] == []
@@ -201,44 +200,44 @@ class TestConsent:
     ):
         fields = json.loads(PAYLOADS[0])
 
-        def publishes(**changes: int) -> None:
+        def publish(**changes: int) -> None:
             ask({"title": "room", "payload": json.dumps(fields | changes)})
             page.open()
-            page.asked()
+            page.wait_for_question()
 
         assert page.report()
-        publishes(**change)
-        page.says("consent-title", "Will you take part in this as well?")
-        is_silent(page)
-        publishes(epsilon=1_000_000, every=1)  # at a lower epsilon it is the same question
+        publish(**change)
+        page.says("consent-title", "Will you also take part in this?")
+        check_silent(page)
+        publish(epsilon=1_000_000, every=1)  # a lower epsilon does not change the question
         page.says("consent-title", "You take part")
-        publishes(**change)
+        publish(**change)
         page.click("yes")
         assert page.report()
-        publishes()
+        publish()
         page.says(
-            "consent-title", "You take part" if "epsilon" in change else "Will you take part in this as well?"
+            "consent-title", "You take part" if "epsilon" in change else "Will you also take part in this?"
         )
 
 
 @contextlib.contextmanager
 def another_window(page: BoardPage) -> Iterator[tuple[str, str]]:
-    """Open a new window, and yield this one and the new one; one of those open at the end stays."""
+    """Open a new window; yield the handles of the old and new windows, and close all but one at the end."""
     driver = page.browser.driver
     first = driver.current_window_handle
     driver.switch_to.new_window("window")
     try:
         yield first, driver.current_window_handle
     finally:
-        stays, *others = driver.window_handles
+        remaining, *others = driver.window_handles
         for window in others:
             driver.switch_to.window(window)
             driver.close()
-        driver.switch_to.window(stays)
+        driver.switch_to.window(remaining)
 
 
-# Readings from an agreed instant on, as fast as it goes, of whatever board this tab has.
-AT_ONCE = """
+# Report readings as fast as possible with this tab's board, starting at an agreed time.
+SIMULTANEOUS = """
     while (Date.now() < a[0]);
     window.made = [];
     for (let n = 0; n < 12; n++)
@@ -247,26 +246,28 @@ AT_ONCE = """
 
 
 def is_ready(page: BoardPage, window: str) -> bool:
-    """Whether a tab has the board; waits until it has it, or waits for it."""
+    """Wait until a tab has the board or is queued for it; return whether the tab has the board."""
     page.browser.driver.switch_to.window(window)
-    shown = "['measure', 'problem'].filter((id) => document.getElementById(id)?.hidden === false)"
-    found = page.browser.until(lambda: page.browser.script(f"return window.isTheOldPage ? [] : {shown}"))
-    return found == ["measure"]
+    visible = "['measure', 'problem'].filter((id) => document.getElementById(id)?.hidden === false)"
+    sections = page.browser.until(lambda: page.browser.script(f"return window.isOldPage ? [] : {visible}"))
+    return sections == ["measure"]
 
 
 class TestBudget:
-    def test_spent_one_stays_spent(self, page: BoardPage):
+    def test_remains_spent_after_reload(self, page: BoardPage):
         reports = [page.report() for _ in range(4)]
         assert [decode(report).number for report in reports] == [1, 2, 3, 4]
         few = "4 reports so far. ±10 points needs about "
-        assert page.says("found", few).removeprefix(few).removesuffix(".").replace(",", "").isdigit()
-        assert not page.browser.find("#beside").is_displayed()  # no share below 0 %, and none above 100 %
+        assert page.says("finding", few).removeprefix(few).removesuffix(".").replace(",", "").isdigit()
+        assert not page.browser.find("#beside").is_displayed()  # all intervals are too wide
         assert page.report() == b""
-        page.says("said", "report() gives None, and that is all the application sees. The budget is spent.")
-        page.says("preview", "Nothing: the budget is spent.")
-        page.open()  # a power cut
+        page.says(
+            "message", "report() returns None, which is all that the application sees. The budget is spent."
+        )
+        page.says("preview", "Nothing, because the budget is spent.")
+        page.open()  # like a power cut
         page.ready()
-        page.says("left", f"The budget is spent. The board is silent for {NAMES[0]} from now on")
+        page.says("left", f"The budget is spent. The board is now silent for {NAMES[0]}")
         page.says("lifetime-text", "ε 0 of 8 is left. All its reports together have cost ε 8.")
         assert page.report() == b""
 
@@ -275,7 +276,7 @@ class TestBudget:
         device = page.call("state")["device"]
         page.click("new")
         alert = page.browser.driver.switch_to.alert
-        assert "starts a new bound" in alert.text
+        assert "starts a new privacy bound" in alert.text
         alert.accept()
         page.says("left", "4 of 4 reports are left")
         page.says("consent-title", "Will you take part?")
@@ -283,20 +284,20 @@ class TestBudget:
         new = page.call("state")["device"]
         assert new != device
         page.open()
-        page.asked()
+        page.wait_for_question()
         assert page.call("state")["device"] == new
 
     @pytest.mark.parametrize("lost", ["the last writes", "all"])
     def test_killed_browser_refunds_nothing(self, page: BoardPage, lost: str):
         device = page.call("state")["device"]
-        before = page.browser.script(SLOTS, PLACE)
+        before = page.browser.script(SLOTS, PREFIX)
         first = decode(page.report())
         page.says("step-sent", "Counted in this browser: 1 so far.")
         if lost == "all":
-            page.forgets("local_storage")
+            page.clear_storage("local_storage")
         for name, text in zip(("slot0", "slot1"), before, strict=True):
             if lost != "all":
-                page.browser.script("localStorage.setItem(arguments[0], arguments[1])", PLACE + name, text)
+                page.browser.script("localStorage.setItem(arguments[0], arguments[1])", PREFIX + name, text)
         page.open()
         page.ready()
         assert page.call("state")["device"] == device
@@ -310,38 +311,38 @@ class TestBudget:
         page.open(fresh=True)
         page.ready()
         with another_window(page) as windows:
-            # Both load at once: neither was there before the other.
+            # Both tabs load at the same time, so neither has the board first.
             for window in windows:
                 driver.switch_to.window(window)
-                leave = "window.isTheOldPage = true; setTimeout(() => location.assign(arguments[0]), 300)"
+                leave = "window.isOldPage = true; setTimeout(() => location.assign(arguments[0]), 300)"
                 driver.execute_script(leave, page.url)
             first, second = sorted(windows, key=lambda window: not is_ready(page, window))
             is_ready(page, second)
             start = f"const a = [{int(time.time() * 1000) + 2000}, 'many'];"
             for window in (first, second):
                 driver.switch_to.window(window)
-                script = f"{start} setTimeout(() => import('./main.js').then((m) => {{ {AT_ONCE} }}), 0)"
+                script = f"{start} setTimeout(() => import('./main.js').then((m) => {{ {SIMULTANEOUS} }}), 0)"
                 driver.execute_script(script)
-            made: list[str] = []
+            reports: list[str] = []
             for window in (first, second):
                 driver.switch_to.window(window)
                 page.browser.until(lambda: page.browser.script("return window.made?.length === 12"))
-                made += [report for report in page.browser.script("return made") if report]
-            assert len(made) == len(set(made)) == 8
+                reports += [report for report in page.browser.script("return made") if report]
+            assert len(reports) == len(set(reports)) == 8
             page.says("problem-text", "This board is in use in another tab of this browser.")
             assert not page.browser.find("#measure").is_displayed()
             driver.switch_to.window(first)
             driver.close()
             driver.switch_to.window(second)
-            page.ready()  # it takes over
+            page.ready()  # the second tab takes over
             page.says("left", "The budget is spent.")
 
     def test_second_client_on_ledger_locks_tab(self, page: BoardPage):
-        """Should a browser's locks fail: the board itself notices."""
+        """If the browser's locks fail, the board itself detects the conflict."""
         driver = page.browser.driver
         with another_window(page) as (first, second):
-            everybody = "LockManager.prototype.request = async (name, options, held) => held({})"
-            script = {"source": everybody}
+            no_exclusion = "LockManager.prototype.request = async (name, options, held) => held({})"
+            script = {"source": no_exclusion}
             driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", script)
             page.open()
             page.ready()
@@ -365,7 +366,7 @@ class TestBudget:
             try { localStorage.setItem(name, 'x'.repeat(size)); fillers.push(name); } catch { break }
           }""")
         assert page.report() == b""
-        page.says("said", "its storage is blocked or full")
+        page.says("message", "its storage is blocked or full")
         page.browser.script("for (const name of fillers) localStorage.removeItem(name)")
         assert decode(page.report()).number == 1
         page.says("lifetime-text", "All its reports together have cost ε 2.")
@@ -380,13 +381,13 @@ class TestManyBoards:
         page.fill("many", 600)
         before = page.call("memory")
         page.click("send")
-        page.says("crowd-said", "600 of 600 reports are counted.")
+        page.says("crowd-message", "600 of 600 reports are counted.")
         page.says("source", "600 reports")
-        page.says("compared", "of 16 intervals hold the truth")
-        assert not page.browser.find("#few").is_displayed()
+        page.says("comparison", "of 16 intervals contain the truth")
+        assert not page.browser.find("#few-note").is_displayed()
         rows = page.browser.driver.find_elements(By.CSS_SELECTOR, "#rows tr")
         assert len(rows) == len(page.browser.driver.find_elements(By.CSS_SELECTOR, "#chart .bar")) == 16
-        # 600 boards leave nothing behind: the collector runs between the turns of the event loop.
+        # The 600 boards are freed, because the garbage collector runs between turns of the event loop.
         assert page.call("memory") < before + 200_000
         assert page.browser.errors() == []
 
@@ -399,51 +400,50 @@ class TestManyBoards:
         )
         page.click(button)
         page.ready()
-        page.says("crowd-said", "Cancelled.")
+        page.says("crowd-message", "Cancelled.")
         assert page.browser.find("#send").is_enabled()
 
-    def test_typed_readings_take_turns_and_show_mistakes(self, page: BoardPage):
+    def test_typed_readings_alternate_and_show_errors(self, page: BoardPage):
         page.choose("population", "own")
         page.fill("own", "12, none")
         page.click("send")
-        page.says("crowd-said", "“none” is not a reading. Type numbers: digits")
+        page.says("crowd-message", "“none” is not a reading. Type digits")
         page.fill("own", "12.5; 1e999")
         page.click("send")
-        page.says("crowd-said", "“1e999” is not a reading.")
+        page.says("crowd-message", "“1e999” is not a reading.")
         page.fill("own", "12,5; 18.5")
-        page.fill("many", 200)  # of fewer, no interval may be short enough to be shown
+        page.fill("many", 200)  # with fewer, all intervals may be too wide to be shown
         page.click("send")
-        page.says("crowd-said", "200 of 200")
-        page.says("compared", "intervals hold the truth")
+        page.says("crowd-message", "200 of 200")
+        page.says("comparison", "intervals contain the truth")
         cells = [row.text.split() for row in page.browser.driver.find_elements(By.CSS_SELECTOR, "#rows tr")]
         truth = {row[0]: row[-1] for row in cells}
         assert (truth["12"], truth["18"], truth["20"]) == ("50.0%", "50.0%", "0.0%")
 
     def test_few_reports_give_a_warning(self, page: BoardPage):
-        same = "00" * 9 + "02"  # of one code, so that the intervals of all others are short
-        told = f"for (let n = 0; n < 40; n++) m.board.view.add(2, '{same}'); return m.board.view.refresh()"
-        page.module("main.js", told)
-        said = (
-            "40 reports are too few to say much. Estimates are right on average; those of few reports scatter"
+        report = "00" * 9 + "02"  # all reports have the same code, so the other codes' intervals are narrow
+        add = f"for (let n = 0; n < 40; n++) m.board.view.add(2, '{report}'); return m.board.view.refresh()"
+        page.module("main.js", add)
+        page.says(
+            "few-note", "40 reports are too few to say much. Estimates are right on average, but estimates"
         )
-        page.says("few", said)
-        page.says("few", "Shares that these reports tell too little about are not shown.")
+        page.says("few-note", "Shares with too wide an interval are not shown.")
 
 
 class TestReport:
-    def test_is_made_by_code_of_boards(self, page: BoardPage):
+    def test_is_made_by_device_client(self, page: BoardPage):
         page.fill("reading", 20.5)
         report = page.report()
         exp = Experiment.parse(PAYLOADS[0])
-        read = decode(report)
-        assert (read.digest, read.number, len(report)) == (exp.digest, 1, 9 + exp.code_bytes)
+        decoded = decode(report)
+        assert (decoded.digest, decoded.number, len(report)) == (exp.digest, 1, 9 + exp.code_bytes)
         assert page.text("step-index").startswith("10 (20 to 21)")
         assert page.text("step-code").startswith(f"{int.from_bytes(report[9:], 'big')}.")
         page.says("left", "3 of 4 reports are left.")
         page.says("lifetime-text", "ε 6 of 8 is left. All its reports together have cost ε 2.")
         page.says("step-sent", "Counted in this browser: 1")
-        page.says("source", "This page counts in this browser, and forgets when it is reloaded: 1 report.")
-        page.says("found", "One report tells nothing yet: an estimate needs 2.")
+        page.says("source", "This page counts reports in this browser, until it is reloaded: 1 report.")
+        page.says("finding", "One report tells nothing yet: an estimate needs 2.")
         source = (ROOT / "device" / "ldp_client.py").read_bytes()
         assert page.text("sha256") == hashlib.sha256(source).hexdigest()
         assert page.browser.errors() == []
@@ -452,7 +452,7 @@ class TestReport:
         page.module("main.js", "m.board.to.post = async (...a) => { window.posted = a }")
         page.browser.script("IDBDatabase.prototype.transaction = () => { throw new Error('full') }")
         assert page.report()
-        page.says("step-sent", "Not yet. This browser keeps nothing on its disk for this page.")
+        page.says("step-sent", "Not yet. This browser cannot store data on disk for this page.")
         assert page.browser.script("return window.posted") is None
 
     def test_preview_matches_board_and_spends_nothing(self, silent: BoardPage):
@@ -460,38 +460,38 @@ class TestReport:
         provision(slots)
         client = Client(silent.call("state")["policy"], slots, device_id="board-1")
         client.enroll(PAYLOADS[0])
-        before = silent.browser.script(SLOTS, PLACE)
+        before = silent.browser.script(SLOTS, PREFIX)
         for reading in (12.5, 20.5):
             silent.fill("reading", reading)
             assert silent.text("preview") == preview(client, NAMES[0], reading)
         silent.fill("reading", "2 1")
         silent.says("preview", "“2 1” is not a reading.")
-        assert silent.browser.script(SLOTS, PLACE) == before
+        assert silent.browser.script(SLOTS, PREFIX) == before
 
-    def test_last_ones_are_shown_newest_first(self, page: BoardPage):
+    def test_last_reports_are_listed_newest_first(self, page: BoardPage):
         codes = [page.report()[9] for _ in range(2)]
-        shown = [
+        expected = [
             f"room_temp: code {code} of 16, 10 bytes, epsilon 2; {left} more reports left"
             for code, left in zip(codes[::-1], (2, 3), strict=True)
         ]
         for _ in range(2):
             lines = page.text("last").splitlines()
-            assert [re.sub(r"^[-0-9]{10} [0-9:]{5} ", "", line) for line in lines] == shown
+            assert [re.sub(r"^[-0-9]{10} [0-9:]{5} ", "", line) for line in lines] == expected
             page.open()
-            page.asked()
+            page.wait_for_question()
 
-    def test_pending_reading_answers_no_other_question(self, page: BoardPage, ask: Callable[..., object]):
-        once = json.loads(PAYLOADS[0]) | {"every": 1 << 24}
+    def test_reading_is_not_reported_for_another_question(self, page: BoardPage, ask: Callable[..., object]):
+        rare = json.loads(PAYLOADS[0]) | {"every": 1 << 24}
         other = json.loads(PAYLOADS[0]) | {"name": "other"}
-        ask(*({"title": one["name"], "payload": json.dumps(one)} for one in (once, other)))
+        ask(*({"title": fields["name"], "payload": json.dumps(fields)} for fields in (rare, other)))
         page.open(fresh=True)
         page.ready()
-        shown = "return m.board.exp.name"
-        for name in ("other", once["name"], "other"):
+        current = "return m.board.exp.name"
+        for name in ("other", rare["name"], "other"):
             page.choose("experiment", name)
-            page.browser.until(lambda name=name: page.module("main.js", shown) == name, name)
+            page.browser.until(lambda name=name: page.module("main.js", current) == name, name)
             page.ready()
-            if name == once["name"]:
+            if name == rare["name"]:
                 page.click("until")
         page.report()
         page.says("left", "3 of 4 reports are left.")
@@ -500,10 +500,10 @@ class TestReport:
         for text in ("2 1", "1e3", "1,2,3", ""):
             page.fill("reading", text)
             page.click("report")
-            page.says("said", f"“{text}” is not a reading.")
+            page.says("message", f"“{text}” is not a reading.")
         page.fill("reading", "-400")
         page.click("report")
-        page.says("said", "-400 is below 10: it counts as the lowest bin. Press again to send it.")
+        page.says("message", "-400 is below 10, so it counts in the lowest bin. Press again to send it.")
         assert page.call("state")["sum"] == 0
         page.report()
         assert page.text("step-index") == "0 (below 11)"
@@ -521,13 +521,13 @@ class TestRuntime:
                 "get() { throw new DOMException('no', 'SecurityError'); }",
                 "A board that cannot keep its budget stays silent",
             ),
-            ("window, 'indexedDB'", "value: undefined", "keeps nothing on its disk for this page"),
+            ("window, 'indexedDB'", "value: undefined", "cannot store data on disk for this page"),
             ("window, 'crypto'", "value: {}", "no crypto"),
-            ("navigator, 'locks'", "value: undefined", "Without them two tabs could spend one budget twice"),
+            ("navigator, 'locks'", "value: undefined", "Without them, two tabs could spend one budget twice"),
             (
                 "navigator.locks, 'request'",
                 "value: async () => { throw new DOMException('no', 'SecurityError'); }",
-                "Without them two tabs could spend one budget twice",
+                "Without them, two tabs could spend one budget twice",
             ),
         ],
         ids=("storage", "disk", "randomness", "locks", "refused locks"),
@@ -535,26 +535,26 @@ class TestRuntime:
     def test_needs_storage_randomness_and_locks(
         self, browser: Browser, url: str, missing: str, broken: str, words: str
     ):
-        script = {"source": f"Object.defineProperty({missing}, {{ {broken} }})"}
-        added = browser.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", script)
+        source = {"source": f"Object.defineProperty({missing}, {{ {broken} }})"}
+        script = browser.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", source)
         try:
             BoardPage(browser, url).open()
             browser.says(words)
             assert not browser.find("#measure").is_displayed()
         finally:
-            browser.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)
+            browser.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", script)
 
     @pytest.mark.slow
-    def test_loads_every_file_of_a_mechanism(self):
+    def test_loads_every_mechanism_file(self):
         text = (ROOT / "web" / "board" / "static" / "port.js").read_text("utf-8")
-        named = re.findall(r"'(ldp_\w+\.py)'", text)
-        assert sorted(named) == sorted(path.name for path in (ROOT / "device").glob("ldp_*.py"))
+        files = re.findall(r"'(ldp_\w+\.py)'", text)
+        assert sorted(files) == sorted(path.name for path in (ROOT / "device").glob("ldp_*.py"))
 
-    def test_every_vector_agrees(self, page: BoardPage):
+    def test_passes_all_test_vectors(self, page: BoardPage):
         page.click("vectors")
         files = [ROOT / "tests" / name for name in ("vectors.json", "vectors_further.json")]
         cases = sum(line.startswith("{") and len(line) > 2 for file in files for line in file.open())
-        page.says("vectors-said", f"{cases} vectors agree, bit for bit")
+        page.says("vectors-message", f"{cases} vectors agree, bit for bit")
 
 
 class TestExperiments:
@@ -562,24 +562,24 @@ class TestExperiments:
     def test_examples_match_server(self):
         assert make_board_examples.FILE.read_text() == make_board_examples.examples()
 
-    def test_labels_are_chosen_from_a_list(self, page: BoardPage):
+    def test_label_must_be_chosen(self, page: BoardPage):
         for name in NAMES[2:]:
             page.choose("experiment", name)
             exp = Experiment.parse(PAYLOADS[NAMES.index(name)])
             page.says("consent-title", "Will you take part in this, too?")
             page.ready()
-            assert not page.browser.find("#report").is_enabled()  # an answer that nobody gave
+            assert not page.browser.find("#report").is_enabled()  # nobody has chosen a reading yet
             page.click("send")
-            page.says("crowd-said", "Choose a reading above first.")
+            page.says("crowd-message", "Choose a reading above first.")
             page.pick(exp.domain - 1)
             assert decode(page.report()).digest == exp.digest
             last = "yes" if exp.type == "bool" else "other"
             assert page.text("step-index").startswith(f"{exp.domain - 1} ({last})")
             page.fill("many", 30)
             page.click("send")
-            page.says("crowd-said", "30 of 30")
+            page.says("crowd-message", "30 of 30")
 
-    def test_escapes_text_of_strangers(self, page: BoardPage, ask: Callable[..., object]):
+    def test_escapes_untrusted_text(self, page: BoardPage, ask: Callable[..., object]):
         payload = json.loads(PAYLOADS[3]) | {"labels": [HOSTILE, "b"]}
         row = {"title": HOSTILE, "purpose": HOSTILE, "unit": HOSTILE, "payload": json.dumps(payload)}
         ask(row)
@@ -590,12 +590,12 @@ class TestExperiments:
         page.report()
         page.fill("many", 200)
         page.click("send")
-        page.says("crowd-said", "200 of 200")
+        page.says("crowd-message", "200 of 200")
         assert HOSTILE in page.browser.find("#rows").text
         assert page.browser.script("return document.querySelectorAll('img').length") == 0
         assert page.browser.driver.title != "1"
 
-    def test_rejects_unsupported_kinds_by_name(self, page: BoardPage, ask: Callable[..., object]):
+    def test_rejects_unsupported_types_by_name(self, page: BoardPage, ask: Callable[..., object]):
         kinds = {"text": TEXT, "pair": PAIR}
         ask(*({"title": kind, "payload": payload.decode()} for kind, payload in kinds.items()))
         page.open(fresh=True)
@@ -603,12 +603,12 @@ class TestExperiments:
             name = json.loads(payload)["name"]
             page.browser.until(lambda name=name: page.browser.find(f'#experiment option[value="{name}"]'))
             page.choose("experiment", name)
-            said = f"This board refuses the experiment: {name}: this page has no field for a {kind}."
-            page.says("problem-text", said)
+            message = f"This board refuses the experiment: {name}: this page has no field for a {kind}."
+            page.says("problem-text", message)
             assert not page.browser.find("#measure").is_displayed()
 
     def test_rejects_keyed_fleet(self, page: BoardPage):
-        # As long as a signed experiment: the JSON, a zero byte, a serial number, a signature.
+        # As long as a signed experiment: the JSON, a zero byte, a serial number and a signature.
         signed = (
             "m.board.to.payload = async () => new Uint8Array([...new TextEncoder().encode(a[0]), 0, ...a[1]])"
         )
@@ -626,17 +626,17 @@ class TestPage:
             page.fill("many", 20)
             page.click("send")
             page.says("source", "reports")
-            page.says("crowd-said", "20 of 20")
+            page.says("crowd-message", "20 of 20")
             assert page.browser.overflow() <= 0
             assert barriers(page.browser) == []
         page.browser.resize(360)
         page.choose("experiment", NAMES[3])
         page.says("consent-title", "Will you take part in this, too?")
         page.ready()
-        page.says("population", "7 in 10 as mine")
+        page.says("population", "7 in 10 the same as mine")
         assert page.browser.overflow() <= 0
         page.browser.resize(1440)
-        # By Tab alone from the field to the button, and Enter is a report.
+        # Tab moves from the field to the button, and Enter sends a report.
         page.open(fresh=True)
         page.ready()
         page.browser.find("#reading").send_keys(Keys.TAB)
@@ -645,11 +645,11 @@ class TestPage:
         page.says("left", "3 of 4")
 
     def test_colors_follow_url_or_surrounding_page(self, page: BoardPage):
-        back = "return getComputedStyle(document.body).backgroundColor"
+        background = "return getComputedStyle(document.body).backgroundColor"
         page.open(query="?theme=dark")
-        assert page.browser.script(back) == "rgb(20, 24, 29)"
+        assert page.browser.script(background) == "rgb(20, 24, 29)"
         page.browser.script("localStorage.setItem('hushmote-colours', 'dark')")
         page.open()
-        assert page.browser.script(back) == "rgb(20, 24, 29)"
+        assert page.browser.script(background) == "rgb(20, 24, 29)"
         page.open(query="?theme=light")
-        assert page.browser.script(back) == "rgb(255, 255, 255)"
+        assert page.browser.script(background) == "rgb(255, 255, 255)"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import paho.mqtt.client as mqtt
 import pytest
 from browser import Browser, paged
-from browser_board import BoardPage, fetched
+from browser_board import BoardPage, require_micropython
 from experiments import experiment_json, number_json
 from paho.mqtt.enums import CallbackAPIVersion
 from running_aggregator import running, until
@@ -27,18 +27,18 @@ ROOM = number_json(16, name="room", low=10_000, high=26_000, epsilon=2_000_000, 
 CROWD = number_json(16, name="crowd", low=10_000, high=26_000, epsilon=2_000_000, budget=BUDGET, window="all")
 THINNED = experiment_json(name="thinned", every=4, budget=BUDGET)
 LABEL = "<img src=x onerror=document.title=1>"
-WHO = "who@example.org"
+OWNER = "owner@example.org"
 LABELS = experiment_json(name="labels", type="choice", labels=[LABEL, "b"], mechanism="grr", budget=BUDGET)
 
 
-class Whole:
-    """A broker, a store with an aggregator, the page over both, and a browser that looks at its board."""
+class System:
+    """A broker, a store with an aggregator, a page connected to both, and a browser with the page's board."""
 
     def __init__(self, broker: MosquittoBroker, store: Store, page: BoardPage) -> None:
         self.broker, self.store, self.page = broker, store, page
 
     @contextlib.contextmanager
-    def broker_away(self) -> Iterator[None]:
+    def broker_outage(self) -> Iterator[None]:
         self.broker.terminate()
         try:
             yield
@@ -50,117 +50,117 @@ class Whole:
 
 
 @pytest.fixture(scope="module")
-def whole(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
-    fetched()
-    folder = tmp_path_factory.mktemp("whole")
+def system(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    require_micropython()
+    folder = tmp_path_factory.mktemp("system")
     url = f"sqlite:///{folder / 'store.sqlite'}"
     store = Store(url)
     store.add_fleet("home", keyed=False)
     for payload in (ROOM, CROWD, THINNED, LABELS):
-        store.add_experiment("home", payload, datetime.date.max, description=Description("", LABEL, WHO))
+        store.add_experiment("home", payload, datetime.date.max, description=Description("", LABEL, OWNER))
     broker = MosquittoBroker(free_port())
     broker.start()
     try:
         with running(store, broker), paged(url, "--broker", f"mqtt://127.0.0.1:{broker.port}") as page:
-            yield Whole(broker, store, BoardPage(chromium, f"{page}/board/"))
+            yield System(broker, store, BoardPage(chromium, f"{page}/board/"))
     finally:
         broker.terminate()
         store.close()
 
 
 @contextlib.contextmanager
-def heard(broker: MosquittoBroker) -> Iterator[list[tuple[str, bytes]]]:
-    """(topic, payload) of all that comes to a broker from now on, but what an aggregator asks."""
-    came: list[tuple[str, bytes]] = []
+def new_messages(broker: MosquittoBroker) -> Iterator[list[tuple[str, bytes]]]:
+    """Collect (topic, payload) of all new messages on a broker except an aggregator's experiments."""
+    messages: list[tuple[str, bytes]] = []
     subscribed = threading.Event()
 
-    def take(_client: mqtt.Client, _data: object, message: mqtt.MQTTMessage) -> None:
+    def collect(_client: mqtt.Client, _data: object, message: mqtt.MQTTMessage) -> None:
         if "/experiment/" not in message.topic:
-            came.append((message.topic, bytes(message.payload)))
+            messages.append((message.topic, bytes(message.payload)))
 
     client = mqtt.Client(CallbackAPIVersion.VERSION2)
-    client.on_message = take
+    client.on_message = collect
     client.on_subscribe = lambda *_: subscribed.set()
     client.connect(broker.host, broker.port)
     client.subscribe("#", 1)
     client.loop_start()
     try:
         assert subscribed.wait(60)
-        yield came
+        yield messages
     finally:
         client.disconnect()
         client.loop_stop()
 
 
 @pytest.fixture
-def page(whole: Whole) -> BoardPage:
-    """Provide a board that was just made, with an experiment on the room's temperature."""
-    whole.page.open(fresh=True)
-    ask(whole.page, "room")
-    whole.page.browser.errors()
-    return whole.page
+def page(system: System) -> BoardPage:
+    """Provide a new board with an experiment on room temperature."""
+    system.page.open(fresh=True)
+    ask(system.page, "room")
+    system.page.browser.errors()
+    return system.page
 
 
-def ask(page: BoardPage, name: str, shows: Callable[[BoardPage], None] = BoardPage.ready) -> None:
-    """Choose an experiment; shows: waits for what the page shows then, by default after a yes."""
+def ask(page: BoardPage, name: str, wait: Callable[[BoardPage], None] = BoardPage.ready) -> None:
+    """Choose an experiment, and wait with wait(); by default, opt in and wait until the board takes part."""
     page.browser.until(lambda: page.browser.find(f'#experiment option[value="{name}"]'))
     page.choose("experiment", name)
     page.browser.until(lambda: page.module("main.js", "return m.board.exp?.name") == name)
-    shows(page)
+    wait(page)
 
 
-def says_yes_and_reports(whole: Whole, came: list[tuple[str, bytes]]) -> None:
-    """Opt in, and check that only the report after it comes and is counted before the next test looks."""
-    before = whole.counted(ROOM)
-    whole.page.ready()
-    report = whole.page.report()
-    until(lambda: came and whole.counted(ROOM) > before, "the report after the yes")
-    assert came == [(f"hushmote/v1/home/report/{whole.page.call('state')['device']}", report)]
+def opt_in_and_report(system: System, messages: list[tuple[str, bytes]]) -> None:
+    """Opt in and send a report; wait until it is counted, and check that no other message arrived."""
+    before = system.counted(ROOM)
+    system.page.ready()
+    report = system.page.report()
+    until(lambda: messages and system.counted(ROOM) > before, "the report was not counted")
+    assert messages == [(f"hushmote/v1/home/report/{system.page.call('state')['device']}", report)]
 
 
 class TestConsent:
-    def test_opt_out_drops_waiting_report(self, whole: Whole, page: BoardPage):
-        with whole.broker_away():
+    def test_opt_out_drops_waiting_report(self, system: System, page: BoardPage):
+        with system.broker_outage():
             page.report()
-            page.says("step-sent", "Not yet. The door says: the broker")
+            page.says("step-sent", "Not yet. The door rejected the report: the broker")
             page.click("no")
-            page.says("step-sent", "Dropped: this board no longer takes part.")
+            page.says("step-sent", "Dropped, because this board no longer takes part.")
             assert page.call("state")["outbox"] == []
-        with heard(whole.broker) as came:
-            says_yes_and_reports(whole, came)
+        with new_messages(system.broker) as messages:
+            opt_in_and_report(system, messages)
 
-    def test_nothing_is_sent_before_it(self, whole: Whole):
-        page = whole.page
-        with heard(whole.broker) as came:
+    def test_nothing_is_sent_before_opt_in(self, system: System):
+        page = system.page
+        with new_messages(system.broker) as messages:
             page.open(fresh=True)
-            ask(page, "room", BoardPage.asked)
+            ask(page, "room", BoardPage.wait_for_question)
             for reading in (12.5, 20.5):
                 page.fill("reading", reading)
                 page.browser.script("document.getElementById('form').requestSubmit()")
                 assert page.call("report", "room", reading)["report"] is None
             page.browser.script("document.getElementById('crowd-form').requestSubmit()")
-            says_yes_and_reports(whole, came)
+            opt_in_and_report(system, messages)
 
 
 class TestCrowd:
-    def test_estimate_approaches_truth(self, whole: Whole, page: BoardPage):
-        """A crowd of 1,000 over 16 bins at ε 2, through door, broker and aggregator.
+    def test_estimate_approaches_truth(self, system: System, page: BoardPage):
+        """Send 1,000 boards' reports on 16 bins at ε = 2 through the door, the broker and the aggregator.
 
-        Each share lies within 9 standard errors of the truth: by a Chernoff bound for 1,000 reports, a false
-        alarm has a probability below 1e-12.
+        Each share must lie within 9 standard errors of the truth; by a Chernoff bound for 1,000 reports, the
+        test fails by chance with a probability below 1e-12.
         """
         ask(page, "crowd")
         page.choose("population", "groups")
         page.fill("many", BOARDS)
         page.click("send")
-        said = page.text("crowd-said")
-        while "1,000 of 1,000 reports are acknowledged by the broker." not in said:  # as long as some come in
-            page.browser.until(lambda before=said: page.text("crowd-said") not in ("", before), said)
-            said = page.text("crowd-said")
-        until(lambda: whole.counted(CROWD) == BOARDS, "all reports are in the store")
+        text = page.text("crowd-message")
+        while "1,000 of 1,000 reports are acknowledged by the broker." not in text:  # while the count grows
+            page.browser.until(lambda before=text: page.text("crowd-message") not in ("", before), text)
+            text = page.text("crowd-message")
+        until(lambda: system.counted(CROWD) == BOARDS, "not all reports are in the store")
         page.says("source", f"The aggregator has counted {BOARDS:,} reports")
-        page.says("found", "Median: ")
-        print(page.says("compared", "of 16 intervals hold the truth"))
+        page.says("finding", "Median: ")
+        print(page.says("comparison", "of 16 intervals contain the truth"))
         script = (
             "return [...document.querySelectorAll('#rows tr')]"
             ".map((r) => [...r.cells].map((c) => c.innerText))"
@@ -170,71 +170,72 @@ class TestCrowd:
         for _, share, interval, truth in rows:
             low, high = (float(x.rstrip("%")) for x in interval.split(" to "))
             assert abs(float(share.rstrip("%")) - float(truth.rstrip("%"))) < 9 * (high - low) / 2 / 1.96
-        # Another board knows only its own reading, which is not the truth of all that is counted.
+        # Another board knows only its own reading, not the true shares of all counted reports.
         page.open(fresh=True)
         ask(page, "crowd")
         page.report()
-        page.says("source", "Not all that is counted was sent from here")
-        assert page.text("compared") == ""
+        page.says("source", "Other pages or devices sent some of the counted reports")
+        assert page.text("comparison") == ""
         assert not page.browser.find("#truth-head").is_displayed()
         assert [len(row) for row in page.browser.script(script)] == [3] * 16
 
-    def test_survives_broker_outage(self, whole: Whole, page: BoardPage):
-        before = whole.counted(ROOM)
-        # All but the first 50 wait until the broker is away.
-        hold = """let n = 0; const { post } = m.board.to, away = new Promise((to) => { window.goOn = to; });
-    m.board.to.post = async (...report) => { if (n++ >= 50) await away; return post(...report); };"""
+    def test_survives_broker_outage(self, system: System, page: BoardPage):
+        before = system.counted(ROOM)
+        # After the first 50, hold reports back until the outage has begun.
+        hold = """let n = 0; const { post } = m.board.to, outage = new Promise((to) => { window.goOn = to; });
+    m.board.to.post = async (...report) => { if (n++ >= 50) await outage; return post(...report); };"""
         page.module("main.js", hold)
         page.fill("many", 200)
         page.click("send")
         page.browser.until(
             lambda: page.browser.script("return document.getElementById('progress').value > 10")
         )
-        with whole.broker_away():
+        with system.broker_outage():
             page.browser.script("window.goOn()")
-            page.says("crowd-at", "The door says: the broker")
-        page.says("crowd-said", "200 of 200 reports are acknowledged")
-        until(lambda: whole.counted(ROOM) == before + 200, lambda: f"{whole.counted(ROOM) - before} of 200")
+            page.says("crowd-at", "The door rejected the report: the broker")
+        page.says("crowd-message", "200 of 200 reports are acknowledged")
+        until(lambda: system.counted(ROOM) == before + 200, lambda: f"{system.counted(ROOM) - before} of 200")
 
 
 class TestDelivery:
-    def test_reload_before_acknowledgement_resends_same_bytes(self, whole: Whole, page: BoardPage):
-        """The broker goes away, the board has debited and made its report, and the page is reloaded."""
-        before = whole.counted(ROOM)
-        with whole.broker_away():
+    def test_reload_before_acknowledgement_resends_same_bytes(self, system: System, page: BoardPage):
+        """The page is reloaded during a broker outage, after the board has made a report."""
+        before = system.counted(ROOM)
+        with system.broker_outage():
             report = page.report()
-            page.says("step-sent", "Not yet. The door says: the broker")
+            page.says("step-sent", "Not yet. The door rejected the report: the broker")
             page.open()
             ask(page, "room")
             page.says("lifetime-text", "All its reports together have cost ε 2.")
             assert page.call("state")["outbox"] == [report.hex()]
-            page.says("waiting", f"1 waiting to be sent, as they are: {report.hex()}")
-        page.says("step-sent", f"The count moved from {before} to {before + 1}.")
+            page.says("waiting", f"1 report waiting to be sent unchanged: {report.hex()}")
+        page.says("step-sent", f"The count went from {before} to {before + 1}.")
         assert page.call("state")["outbox"] == []
         page.report()
-        said = f"Acknowledged by the broker. The count moved from {before + 1} to {before + 2}."
-        page.says("step-sent", said)
-        assert whole.counted(ROOM) == before + 2
+        page.says(
+            "step-sent", f"Acknowledged by the broker. The count went from {before + 1} to {before + 2}."
+        )
+        assert system.counted(ROOM) == before + 2
 
-    def test_sampling_sends_some_of_the_readings(self, whole: Whole, page: BoardPage):
+    def test_sampling_sends_some_readings(self, system: System, page: BoardPage):
         ask(page, "thinned")
         page.says("facts", "It reports 1 reading in 4, drawn at random.")
         page.pick(1)
-        before = whole.counted(THINNED)
+        before = system.counted(THINNED)
         page.click("until")
         page.says("step-sent", f"to {before + 1}.")
         page.fill("many", 50)
         page.click("send")
-        page.says("crowd-said", "50 of 50")
-        until(lambda: whole.counted(THINNED) == before + 51, "the crowd's draws passed")
+        page.says("crowd-message", "50 of 50")
+        until(lambda: system.counted(THINNED) == before + 51, "not all 51 reports are in the store")
         assert page.browser.errors() == []
 
 
 class TestQuestions:
-    def test_distinguishes_silent_server_from_one_without_questions(self, whole: Whole, page: BoardPage):
-        before = whole.counted(ROOM)
+    def test_shows_unreachable_server(self, system: System, page: BoardPage):
+        before = system.counted(ROOM)
         page.report()
-        page.says("step-sent", "The count moved")
+        page.says("step-sent", "The count went from")
         online = {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
         network = functools.partial(page.browser.driver.execute_cdp_cmd, "Network.emulateNetworkConditions")
         page.browser.driver.execute_cdp_cmd("Network.enable", {})
@@ -242,34 +243,36 @@ class TestQuestions:
         try:
             page.report()
             page.says("step-sent", "Not yet. The door does not answer.")
-            said = page.says("source", f"; the last count was {before + 1:,}. 1 report went out from here.")
-            assert said.startswith("No answer since ")
+            text = page.says("source", f"; the last count was {before + 1:,}. This page has sent 1 report.")
+            assert text.startswith("No answer since ")
         finally:
             network(online)
             page.browser.driver.execute_cdp_cmd("Network.disable", {})
         page.says("step-sent", "Acknowledged by the broker.")
-        page.says("source", f"The aggregator has counted {before + 2} reports; 2 reports went out")
+        page.says("source", f"The aggregator has counted {before + 2} reports; this page has sent 2 reports.")
 
-    def test_escapes_text_and_shows_withdrawal_in_one_sentence(self, whole: Whole, page: BoardPage):
+    def test_escapes_text_and_reports_withdrawal(self, system: System, page: BoardPage):
         ask(page, "labels")
-        assert (page.text("purpose"), page.text("owner")) == (LABEL, f"Asked by {WHO}.")
+        assert (page.text("purpose"), page.text("owner")) == (LABEL, f"Asked by {OWNER}.")
         assert page.browser.script("return document.querySelectorAll('img').length") == 0
         ask(page, "room")
-        whole.store.withdraw_experiment("home", "labels")
+        system.store.withdraw_experiment("home", "labels")
         page.browser.until(lambda: "labels" not in page.module("main.js", "return m.board.to.experiments()"))
         page.choose("experiment", "labels")
         page.says("problem-text", "The door has no experiment labels")
 
-    def test_distinguishes_idle_fleet_from_page_without_broker(self, whole: Whole, page: BoardPage):
-        asked = [v for v in whole.store.experiments("home") if v.current]
-        for version in asked:
-            whole.store.withdraw_experiment("home", version.experiment.name)
+    def test_distinguishes_idle_fleet_from_page_without_broker(self, system: System, page: BoardPage):
+        versions = [v for v in system.store.experiments("home") if v.current]
+        for version in versions:
+            system.store.withdraw_experiment("home", version.experiment.name)
         try:
             config = "return fetch('config.json').then((answer) => answer.json())"
-            page.browser.until(lambda: page.module("main.js", config)["door"] is None, "there is a door")
+            page.browser.until(
+                lambda: page.module("main.js", config)["door"] is None, "the page still has a door"
+            )
             page.open()
             page.ready()
-            page.says("idle", "These are examples, counted in this browser.")
+            page.says("idle", "so these are examples.")
         finally:
-            for version in asked:
-                whole.store.add_experiment("home", version.payload, datetime.date.max)
+            for version in versions:
+                system.store.add_experiment("home", version.payload, datetime.date.max)

@@ -1,11 +1,11 @@
-"""The browser's estimates and beliefs compared with those of the server, in a real Chromium."""
+"""The browser's estimates and sentences compared with the server's, in a real Chromium."""
 
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from browser import Browser
-from browser_board import BoardPage, served
+from browser_board import BoardPage, serve_board
 from experiments import experiment_json, number_json
 
 from hushmote.device.ldp_client import Experiment
@@ -26,12 +26,12 @@ EXPERIMENTS = {
     "olh 3 of 50": number_json(50, mechanism="olh", g=3, epsilon=1_300_000),
     "olh 7 of 64": number_json(64, mechanism="olh", g=7, epsilon=3_000_000),
 }
-GROUP = 4  # values of a row that are shown together
+GROUP_SIZE = 4  # adjacent values in a group
 
 
 @pytest.fixture(scope="module")
 def page(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BoardPage]:
-    with served(tmp_path_factory.mktemp("site")) as url:
+    with serve_board(tmp_path_factory.mktemp("site")) as url:
         page = BoardPage(chromium, url)
         page.open(fresh=True)
         page.ready()
@@ -46,36 +46,34 @@ def test_estimates_and_intervals_match_server(page: BoardPage, name: str, report
     indices = np.minimum(rng.geometric(0.3, reports) - 1, exp.domain - 1).astype(np.uint32)
     codes = mechanism_of(exp).draw(indices, rng)
     counts = np.bincount(codes, minlength=exp.code_count)
-    lows = [*range(exp.domain), *range(0, exp.domain, GROUP)]
+    lows = [*range(exp.domain), *range(0, exp.domain, GROUP_SIZE)]
     highs = [
         *range(1, exp.domain + 1),
-        *(min(low + GROUP, exp.domain) for low in range(0, exp.domain, GROUP)),
+        *(min(low + GROUP_SIZE, exp.domain) for low in range(0, exp.domain, GROUP_SIZE)),
     ]
-    there = estimate(exp, counts)
-    ranges = there.ranges(lows, highs)
+    ranges = estimate(exp, counts).ranges(lows, highs)
     ends = np.stack(ranges.interval())
     groups = [list(range(low, high)) for low, high in zip(lows, highs, strict=True)]
     parsed = page.call("parse", EXPERIMENTS[name].hex())
     rows = page.module("estimate.js", "return m.estimator(a[0])(a[1], a[2])", parsed, counts.tolist(), groups)
-    here = np.array([[row["share"], row["low"], row["high"]] for row in rows]).T
-    want = np.stack([ranges.value, *ends])
-    np.testing.assert_allclose(here, want, rtol=0, atol=1e-9)
+    actual = np.array([[row["share"], row["low"], row["high"]] for row in rows]).T
+    expected = np.stack([ranges.value, *ends])
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-9)
 
 
-def test_only_counts_trees_and_large_domains(page: BoardPage):
+def test_unsupported_mechanisms_are_only_counted(page: BoardPage):
     tree = number_json(16, mechanism="hh", fanout=4, cells=[4, 3])
     large = number_json(60_000, mechanism="olh", g=3)
     small = number_json(1024, mechanism="olh", g=3)
     mean = number_json(16, mechanism="sw", reach=4)
     designed = number_json(16, mechanism="pgr", q=3)
-    can = [
-        page.module("estimate.js", "return m.canEstimate(a[0])", page.call("parse", one.hex()))
-        for one in (tree, large, small, mean, designed)
+    supported = [
+        page.module("estimate.js", "return m.canEstimate(a[0])", page.call("parse", payload.hex()))
+        for payload in (tree, large, small, mean, designed)
     ]
-    assert can == [False, False, True, False, False]
+    assert supported == [False, False, True, False, False]
 
 
 def test_beliefs_match_server(page: BoardPage):
     for micro in (1_000, 250_000, 1_000_000, 2_000_000, 4_000_000, 6_800_000, 16_000_000):
-        said = page.module("words.js", "return m.belief(a[0])", micro)
-        assert said == belief(micro / 1e6)
+        assert page.module("words.js", "return m.belief(a[0])", micro) == belief(micro / 1e6)

@@ -1,4 +1,4 @@
-"""The Budget view: its sentences about a ledger, and the view in a real Chromium over a growing store."""
+"""The Budget view's sentences about a ledger, and the view in a real Chromium over a growing store."""
 
 import asyncio
 import datetime
@@ -12,7 +12,7 @@ from boards import ask_fleet
 from browser import SWISS, paged
 from experiments import experiment_json
 from filled_store import fill
-from time_of_day import later
+from time_of_day import advance_clock
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.budgets import remaining
@@ -45,7 +45,7 @@ def budget(*lines: BudgetLine, profiles, policy: Policy | None = None):
 
 
 class TestChart:
-    def test_series_are_forecast_of_ledger(self):
+    def test_series_match_ledger_forecast(self):
         ledger = FleetLedger("home", (line(),), {(0,): 600, (2,): 300, (4,): 100})
         (e,), (row,) = fleet_budgets(ledger, TODAY).experiments, ledger.lines(TODAY)
         assert row.forecast is not None
@@ -57,16 +57,16 @@ class TestChart:
 
 
 class TestPolicy:
-    def test_missing_one_gives_a_warning(self):
+    def test_missing_policy_gives_warning(self):
         assert budget(line(), profiles={(0,): 10}).lifetime == (COUNTED, NO_POLICY)
 
     def test_is_shown_with_its_guarantee(self):
-        allowed, promised, *_ = budget(
+        limits, guarantee, *_ = budget(
             line(), profiles={(0,): 10}, policy=policy_for(8, 1e-6, ("room",))
         ).lifetime
-        assert "Σε up to 8, or Σε² up to 1.81941" in allowed
-        assert "(8, 1e-06)-LDP" in promised
-        assert "Except with that probability, all the reports that a device ever sends can raise" in promised
+        assert "Σε up to 8, or Σε² up to 1.81941" in limits
+        assert "(8, 1e-06)-LDP" in guarantee
+        assert "Except with that probability, all the reports that a device ever sends can raise" in guarantee
         _, pure, *_ = budget(line(), profiles={(0,): 10}, policy=policy_for(2, 0, ("room",))).lifetime
         assert pure.startswith("All the reports that a device ever sends can raise")
         assert "from 10% to at most 46%" in pure
@@ -82,18 +82,18 @@ class TestPolicy:
 class TestSentences:
     def test_begin_with_remaining_budget(self):
         ledger = FleetLedger("home", (line(),), {(0,): 600, (2,): 300, (4,): 100})
-        told, (row,) = fleet_budgets(ledger, TODAY), ledger.lines(TODAY)
-        (e,) = told.experiments
+        budgets, (row,) = fleet_budgets(ledger, TODAY), ledger.lines(TODAY)
+        (e,) = budgets.experiments
         assert row.total_left == 600 * 4 + 300 * 2
-        assert e.sentences[0] == f"Devices of home can still send {row.total_left:,} reports to room."
+        assert e.sentences[0] == f"Devices in home can still send {row.total_left:,} reports for room."
         assert e.sentences[1].startswith(
-            f"At the present rate of 100 reports a day, half are silent by {row.half}"
+            f"At the current rate of 100 reports a day, half will run out by {row.half}"
         )
         assert f"95% by {row.dry}" in e.sentences[1]
-        assert e.sentences[2] == "100 of 1,000 devices have nothing left to give."
+        assert e.sentences[2] == "100 of 1,000 devices have no reports left."
         assert "at most 4 reports of ε = 1" in e.sentences[3]
         assert e.line == row
-        assert told.boards == 1_000
+        assert budgets.boards == 1_000
 
     @pytest.mark.parametrize(
         ("row", "profiles", "first"),
@@ -101,26 +101,26 @@ class TestSentences:
             (
                 line("withdrawn"),
                 {(1,): 10},
-                "room is withdrawn: devices of home send no more to it. They sent 700 reports.",
+                "room is withdrawn: devices in home send no more reports for it. They sent 700 reports.",
             ),
             (
                 line("expired"),
                 {(1,): 10},
-                "room is expired: devices of home send no more to it. They sent 700 reports.",
+                "room is expired: devices in home send no more reports for it. They sent 700 reports.",
             ),
             (
                 line("refused"),
                 {(1,): 10},
-                "The devices' policy refuses room: devices of home send no report to it.",
+                "The devices' policy refuses room: devices in home send no reports for it.",
             ),
-            (line(), {(4,): 10}, "No device of home heard from so far can send anything more to room."),
-            (line(), {}, "No device has reported to room yet."),
+            (line(), {(4,): 10}, "No device in home that has reported can send any more reports for room."),
+            (line(), {}, "No device has reported for room yet."),
             (line(budget=ONCE), {(1,): 10}, "room asks each device once: 10 devices have answered."),
-            (line(), {(3,): 1}, "Devices of home can still send 1 report to room."),
+            (line(), {(3,): 1}, "Devices in home can still send 1 report for room."),
             (
                 line(budget={"rule": "unlimited"}),
                 {(9,): 10},
-                "Nothing limits how many reports devices of home send to room: its budget has no cap.",
+                "Nothing limits how many reports devices in home send for room: its budget has no cap.",
             ),
         ],
         ids=[
@@ -141,16 +141,16 @@ class TestSentences:
     @pytest.mark.parametrize(
         ("row", "second"),
         [
-            (line(days={}), "No full day has been counted yet, so it is not known when they fall silent."),
+            (line(days={}), "No full day has been counted yet, so it is not known when they will run out."),
             (
                 line(days=dict.fromkeys(DAYS, 0)),
                 "No report arrived in the last full days: at this rate they never",
             ),
-            (line(budget={"rule": "unlimited"}), "They send 100 reports a day, and never fall silent."),
+            (line(budget={"rule": "unlimited"}), "They send 100 reports a day, and never run out."),
         ],
         ids=["no full day", "no recent reports", "unlimited"],
     )
-    def test_give_no_unknown_date(self, row, second):
+    def test_omit_unknown_date(self, row, second):
         (e,) = budget(row, profiles={(0,): 10}).experiments
         assert e.sentences[1].startswith(second)
 
@@ -158,15 +158,15 @@ class TestSentences:
         (e,) = budget(line(budget=ONCE), profiles={(1,): 90, (0,): 10}).experiments
         assert e.sentences == (
             "room asks each device once: 90 devices have answered.",
-            "A new device gives at most 1 report of ε = 1.",
+            "A new device sends at most 1 report of ε = 1.",
         )
         assert (e.line.able_share, e.able, e.forecast) == (None, (), ())
-        (again,) = budget(line(), profiles={(4,): 90, (0,): 10}).experiments
-        assert again.line.able_share == pytest.approx(0.1)
+        (repeated,) = budget(line(), profiles={(4,): 90, (0,): 10}).experiments
+        assert repeated.line.able_share == pytest.approx(0.1)
 
     def test_half_may_already_be_silent(self):
         (e,) = budget(line(), profiles={(4,): 60, (0,): 40}).experiments
-        assert "half of them are silent already, and 95% by" in e.sentences[1]
+        assert "half of them have already run out, and 95% by" in e.sentences[1]
 
     def test_words_match_glossary(self):
         page = Path(__file__).parents[2].joinpath("docs/glossary.md").read_text()
@@ -179,7 +179,7 @@ ROOM = experiment_json(name="room", epsilon=1_000_000, budget={"rule": "sum", "c
 
 
 def report(store: Store, devices: range, number: int) -> None:
-    """Commit a report of each of an open fleet's devices."""
+    """Commit one report from each of an open fleet's devices."""
     e = Experiment.parse(ROOM)
     messages = [(f"hushmote/v1/home/report/d{n}", encode(e, number, n % 2)) for n in devices]
     tally = ingest(store, messages, fleets(store), datetime.datetime.now(datetime.UTC))
@@ -187,17 +187,17 @@ def report(store: Store, devices: range, number: int) -> None:
 
 
 class TestLedgers:
-    def test_are_read_once_and_only_when_due(self, tmp_path, monkeypatch):
+    def test_are_shared_and_read_only_when_due(self, tmp_path, monkeypatch):
         url = f"sqlite:///{tmp_path / 'store.sqlite'}"
 
         async def readers(store: Store) -> None:
             live, loop = LiveStore(url), asyncio.get_running_loop()
-            await live.look()
+            await live.check()
             ledgers = Ledgers(live, None)
             first, *others = await asyncio.gather(*(ledgers.read("home") for _ in range(20)))
             assert all(other is first for other in others)
             report(store, range(5), 1)
-            await live.look()
+            await live.check()
             assert live.version != first.version
             early = await ledgers.read("home")
             assert early is first or loop.time() >= first.due_s
@@ -205,8 +205,8 @@ class TestLedgers:
             newer = await ledgers.read("home")
             assert (newer.version, newer.budget.boards) == (live.version, 5)
             assert [e.today for e in (await live.overview()).fleets[0].experiments] == [5]
-            later(monkeypatch, datetime.timedelta(1))  # and no commit
-            await live.look()
+            advance_clock(monkeypatch, datetime.timedelta(1))  # without a commit
+            await live.check()
             assert [e.today for e in (await live.overview()).fleets[0].experiments] == [0]
             assert (await ledgers.read("home")).budget.experiments[0].line.per_day
             live.close()
@@ -220,17 +220,16 @@ class TestLedgers:
 
         async def messages() -> list[str]:
             live = LiveStore(f"sqlite:///{path}")
-            await live.look()
-            said = [
+            await live.check()
+            texts = [
                 await live.error_message(StoreError("of one row")),
                 await live.error_message(UsageError("no such name")),
             ]
             path.unlink()
-            said.append(
-                await live.error_message(StoreError("there is no store"))
-            )  # before the page looked again
+            # The page has not checked again yet.
+            texts.append(await live.error_message(StoreError("there is no store")))
             live.close()
-            return said
+            return texts
 
         Store(f"sqlite:///{path}").close()
         assert asyncio.run(messages()) == ["of one row", "no such name", ""]
@@ -240,21 +239,21 @@ class TestView:
     def test_follows_growing_store(self, browser, tmp_path):
         url = f"sqlite:///{tmp_path / 'store.sqlite'}"
         with Store(url) as store:
-            known = tmp_path / "policy.json"
-            known.write_text(json.dumps(plain(policy_for(8, 0, ("room",)))))
+            policy = tmp_path / "policy.json"
+            policy.write_text(json.dumps(plain(policy_for(8, 0, ("room",)))))
             browser.renew("de-CH")
-            with paged(url, "--policy", known) as page:
+            with paged(url, "--policy", policy) as page:
                 browser.open(f"{page}/budget")
                 browser.says("This store has no fleet yet")
                 ask_fleet(store, "home", ROOM)
-                browser.says("No device has reported to room yet.")
-                browser.says("A new device gives at most 4 reports of ε = 1")
+                browser.says("No device has reported for room yet.")
+                browser.says("A new device sends at most 4 reports of ε = 1")
                 assert "nothing left to give" not in browser.text
                 report(store, range(2_000), 1)
-                browser.says(f"Devices of home can still send 6{SWISS}000 reports to room.")
+                browser.says(f"Devices in home can still send 6{SWISS}000 reports for room.")
                 report(store, range(1_000), 2)
-                browser.says(f"Devices of home can still send 5{SWISS}000 reports to room.")
-                browser.says(f"0 of 2{SWISS}000 devices have nothing left to give.")
+                browser.says(f"Devices in home can still send 5{SWISS}000 reports for room.")
+                browser.says(f"0 of 2{SWISS}000 devices have no reports left.")
                 browser.says("The firmware allows Σε up to 8,")
                 assert barriers(browser) == []
                 browser.resize(360, dark=True)
@@ -284,6 +283,6 @@ class TestTimeAxis:
             browser.until(
                 lambda: any(re.fullmatch(r"[A-Z][a-z]{2} \d+", text) for text in browser.script(days))
             )
-            browser.settled()
-            named = [text for text in browser.script(days) if re.fullmatch(r"[A-Z][a-z]{2} \d+", text)]
-            assert len(named) == len(set(named))
+            browser.wait_until_settled()
+            labels = [text for text in browser.script(days) if re.fullmatch(r"[A-Z][a-z]{2} \d+", text)]
+            assert len(labels) == len(set(labels))

@@ -1,4 +1,4 @@
-"""The view of one experiment in a real Chromium: read, drag, type, watch, compare, download, mistakes."""
+"""The experiment view in a real Chromium, with dragging, typing, live updates, comparisons and downloads."""
 
 import datetime
 import json
@@ -40,11 +40,11 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 LABELS = ["idle", "heating", "<b>door</b>"]
 
 
-AGO = (10, 3, 0)  # days; two are of the last 7, and are so still when a midnight has passed
+AGO = (10, 3, 0)  # days; two are within the last 7 days, even if midnight passes during the test
 
 
-class Filled:
-    """A store of one fleet that a test can let grow."""
+class FilledStore:
+    """A store with one fleet, to which a test can add reports."""
 
     def __init__(self, folder: Path) -> None:
         self.url = f"sqlite:///{folder / 'hushmote.sqlite'}"
@@ -75,8 +75,8 @@ class Filled:
             return version.id, version.experiment
 
     def count(self, name: str, window: str, reports: int, shares: np.ndarray) -> None:
-        version, asked = self.experiment(name)
-        histogram = vectorised.histogram(asked, self._rng.multinomial(reports, shares), self._rng)
+        version, experiment = self.experiment(name)
+        histogram = vectorised.histogram(experiment, self._rng.multinomial(reports, shares), self._rng)
         counts = {(version, window, int(c)): int(histogram[c]) for c in np.flatnonzero(histogram)}
         with Store(self.url) as store, store.ingest() as transaction:
             transaction.write({}, counts, {})
@@ -86,18 +86,18 @@ class Filled:
             return reader.fleet("home").experiment(name).estimate(**how)
 
 
-def said(row: Row) -> str:
-    """Return the end of the sentence on a share, as an English reader has it."""
+def share_text(row: Row) -> str:
+    """Return a share and its interval, in the English format."""
     return amount(row, None)
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Filled:
-    return Filled(tmp_path_factory.mktemp("experiment"))
+def filled(tmp_path_factory: pytest.TempPathFactory) -> FilledStore:
+    return FilledStore(tmp_path_factory.mktemp("experiment"))
 
 
 @pytest.fixture(scope="module")
-def page(filled: Filled) -> Iterator[str]:
+def page(filled: FilledStore) -> Iterator[str]:
     with paged(filled.url) as url:
         yield f"{url}/experiment/home"
 
@@ -105,29 +105,30 @@ def page(filled: Filled) -> Iterator[str]:
 DRAWN = "chart drawn"
 
 
-def drawn(browser: Browser, url: str) -> None:
+def open_view(browser: Browser, url: str) -> None:
+    """Open an experiment view, and wait until its chart is drawn and it has answers."""
     browser.open(url)
     browser.until(
-        lambda: browser.script(f"return performance.getEntriesByName('{DRAWN}').length"), "not drawn"
+        lambda: browser.script(f"return performance.getEntriesByName('{DRAWN}').length"), "not drawn yet"
     )
     browser.until(lambda: " such intervals hold the truth" in browser.text_of("exact"))
 
 
-def commanded(browser: Browser, part: str, asked: str = "estimate") -> list[str]:
-    """Return the arguments of the page's `hushmote` command once it contains `part`."""
-    browser.until(lambda: part in browser.text_of(f"command-{asked}"))
-    program, *command = shlex.split(browser.text_of(f"command-{asked}"))
+def command_arguments(browser: Browser, part: str, table: str = "estimate") -> list[str]:
+    """Wait until the page's `hushmote` command contains `part`, and return the command's arguments."""
+    browser.until(lambda: part in browser.text_of(f"command-{table}"))
+    program, *command = shlex.split(browser.text_of(f"command-{table}"))
     assert program == "hushmote"
     return command
 
 
-def typed(field: WebElement, text: str) -> None:
+def type_text(field: WebElement, text: str) -> None:
     field.send_keys(Keys.CONTROL, "a")
     field.send_keys(text, Keys.ENTER)
 
 
 def drag(browser: Browser, low: float, high: float, nth: int = 0) -> None:
-    """Drag over the nth picture, from low to high on its horizontal axis."""
+    """Drag across the nth picture from low to high on its horizontal axis."""
     chart = browser.driver.find_elements(By.CLASS_NAME, "experiment-chart")[nth]
     browser.script("arguments[0].scrollIntoView({block: 'center'})", chart)
     places = browser.script(
@@ -136,7 +137,7 @@ def drag(browser: Browser, low: float, high: float, nth: int = 0) -> None:
         chart, [low, high],
     )  # fmt: skip
     start, end = (round(x) for x in places)
-    # Not from the middle of an area that is there: that would move it.
+    # Start away from the middle of an existing area, because a drag from there would move the area.
     actions = ActionChains(browser.driver).move_to_element_with_offset(chart, start, -90).click_and_hold()
     for step in range(1, 5):
         actions.move_to_element_with_offset(chart, start + (end - start) * step // 4, -80)
@@ -144,8 +145,8 @@ def drag(browser: Browser, low: float, high: float, nth: int = 0) -> None:
 
 
 class TestRange:
-    def test_dragging_shows_library_estimate(self, filled: Filled, page: str, browser: Browser):
-        drawn(browser, f"{page}/temp?ranges=1%3A2")
+    def test_dragging_shows_library_estimate(self, filled: FilledStore, page: str, browser: Browser):
+        open_view(browser, f"{page}/temp?ranges=1%3A2")
         drag(browser, 16, 22)
         estimate = filled.estimate()
 
@@ -154,70 +155,72 @@ class TestRange:
             low, high = (float(str(field.get_property("value"))) for field in fields)
             return low, high
 
-        # The page follows the pointer: on the way it shows what has been dragged over so far.
+        # The page follows the pointer, and shows intermediate ranges during the drag.
         browser.until(lambda: np.allclose(chosen(), (16, 22), rtol=0, atol=0.5), "not 16 to 22 °C")
         low, high = chosen()
         (row,) = estimate.share(f"{low}:{high}").rows
-        browser.until(lambda: said(row) in browser.text_of("share"), said(row))
+        browser.until(lambda: share_text(row) in browser.text_of("share"), share_text(row))
         # The command line on the page gives the same numbers.
-        command = commanded(browser, f"{low:g}:{high:g}")
-        (shown,) = json.loads(hushmote(*command, "--json", cwd=browser.folder))["answers"][1]["rows"]
-        assert (shown["value"], shown["low"], shown["high"]) == (row.value, row.low, row.high)
+        command = command_arguments(browser, f"{low:g}:{high:g}")
+        (output,) = json.loads(hushmote(*command, "--json", cwd=browser.folder))["answers"][1]["rows"]
+        assert (output["value"], output["low"], output["high"]) == (row.value, row.low, row.high)
         for answer in (*estimate.mean().rows, *estimate.quantile(0.05, 0.5, 0.95).rows):
             assert in_locale(answer.name, ENGLISH) in browser.text_of("readings").lower()
         assert not browser.errors()
 
-    def test_is_typed_and_kept_while_store_grows(self, filled: Filled, page: str, browser: Browser):
-        drawn(browser, f"{page}/temp")
+    def test_typed_range_remains_while_store_grows(self, filled: FilledStore, page: str, browser: Browser):
+        open_view(browser, f"{page}/temp")
         for end, value in (("From", "10"), ("To", "20")):
-            typed(browser.find(f"input[aria-label='{end} °C']"), value)
+            type_text(browser.find(f"input[aria-label='{end} °C']"), value)
         (before,) = filled.estimate().share("10:20").rows
         browser.until(
-            lambda: browser.text_of("share").startswith(f"10 to 20 °C: {said(before)}, "), said(before)
+            lambda: browser.text_of("share").startswith(f"10 to 20 °C: {share_text(before)}, "),
+            share_text(before),
         )
         browser.find("input[aria-label='To °C']").send_keys(Keys.ARROW_UP)  # one bin more
         browser.until(lambda: browser.text_of("share").startswith("10 to 20.5 °C"))
         filled.count("temp", DAYS[2], 15_000, bell(64, 60, 2))
         (after,) = filled.estimate().share("10:20.5").rows
         browser.until(
-            lambda: browser.text_of("share").startswith(f"10 to 20.5 °C: {said(after)}, "), said(after)
+            lambda: browser.text_of("share").startswith(f"10 to 20.5 °C: {share_text(after)}, "),
+            share_text(after),
         )
         browser.until(lambda: "ranges=10%3A20.5" in browser.driver.current_url)
-        assert said(after) != said(before)
-        # What is wrong is said, and the answer stays.
+        assert share_text(after) != share_text(before)
+        # The page explains an invalid range, and still shows the last answer.
         field = browser.find("input[aria-label='From °C']")
-        typed(field, "24")
+        type_text(field, "24")
         browser.until(
-            lambda: browser.text_of("range") == "From must be below To. The answer is still of 10 to 20.5 °C."
+            lambda: browser.text_of("range") == "From must be below To. The page still shows 10 to 20.5 °C."
         )
         assert browser.text_of("share").startswith("10 to 20.5 °C")
-        typed(field, "10.1")
+        type_text(field, "10.1")
         browser.until(lambda: browser.text_of("range").startswith("Drag over the bars"))
         browser.until(lambda: field.get_property("value") == "10")
         quantiles = browser.find("input[aria-label='Quantiles, %']")
-        typed(quantiles, "150")
+        type_text(quantiles, "150")
         browser.says(
-            "Type numbers above 0 and below 100, with commas between them. The page still shows 5, 50, 95."
+            "Type numbers above 0 and below 100, separated by commas. The page still shows 5, 50, 95."
         )
-        # What is chosen elsewhere leaves it alone.
+        # Choices elsewhere do not change the range.
         drag(browser, 1, 2, nth=1)
         browser.until(lambda: browser.driver.current_url.count("windows=") == 2)
         assert "ranges=10%3A20.5" in browser.driver.current_url
 
 
 class TestWindows:
-    def test_give_trend_and_comparison(self, filled: Filled, page: str, browser: Browser):
-        drawn(browser, f"{page}/temp?ranges=10%3A20&post=foo&windows=2026-13-99")
-        browser.says("This link asks for something that is not here (post foo, windows 2026-13-99)")
+    def test_give_trend_and_comparison(self, filled: FilledStore, page: str, browser: Browser):
+        open_view(browser, f"{page}/temp?ranges=10%3A20&post=foo&windows=2026-13-99")
+        browser.says("This link contains choices that this view does not have (post foo, windows 2026-13-99)")
         assert "Jan 1, 2026 to Jan 3, 2026, all 3 windows" in browser.text_of("share")
-        drawn(browser, f"{page}/temp?over=share&ranges=10%3A20&against={DAYS[0]}&windows={DAYS[1]}")
+        open_view(browser, f"{page}/temp?over=share&ranges=10%3A20&against={DAYS[0]}&windows={DAYS[1]}")
         assert not browser.text_of("left-out")
         browser.until(
             lambda: browser.text_of("trend").startswith("Jan 1, 2026 to Jan 3, 2026, all 3 windows.")
         )
         with StoreReader(filled.url) as reader:
-            asked = reader.fleet("home").experiment("temp")
-            shares, readings = asked.estimate(DAYS[1]).change_since(asked.estimate(DAYS[0]), "10:20")
+            temp = reader.fleet("home").experiment("temp")
+            shares, readings = temp.estimate(DAYS[1]).change_since(temp.estimate(DAYS[0]), "10:20")
         (row,) = shares.rows
         mean = readings.rows[0]
         places = decimals(row.low * 100, row.high * 100)
@@ -237,32 +240,32 @@ class TestWindows:
         drag(browser, 1, 2, nth=1)
         browser.until(lambda: browser.driver.current_url.count("windows=") == 2)
         (both,) = filled.estimate(windows=DAYS[1:]).share("10:20").rows
-        browser.until(lambda: said(both) in browser.text_of("share"), said(both))
+        browser.until(lambda: share_text(both) in browser.text_of("share"), share_text(both))
 
-    def test_button_of_period_and_link_agree(self, filled: Filled, page: str, browser: Browser):
-        def newest_is_shown() -> None:  # of the day that is running nothing is known for good
-            browser.until(lambda: browser.named("7 days").get_attribute("aria-pressed") == "true")
+    def test_period_button_matches_link(self, filled: FilledStore, page: str, browser: Browser):
+        def check_newest() -> None:  # the current day is incomplete, so the finding excludes it
+            browser.until(lambda: browser.find_by_name("7 days").get_attribute("aria-pressed") == "true")
             with StoreReader(filled.url) as reader:
                 completed = Selection("recent", "home", (filled.recent[1],))
-                said = "\n".join(find(Facts(reader.store), completed, ENGLISH).lines)
-            browser.until(lambda: browser.text_of("finding") == said, said)
+                finding = "\n".join(find(Facts(reader.store), completed, ENGLISH).lines)
+            browser.until(lambda: browser.text_of("finding") == finding, finding)
 
-        drawn(browser, f"{page}/recent?ranges=10%3A20")
-        newest_is_shown()
-        assert f"--window={filled.recent[1]}" in commanded(browser, "--window")
-        browser.named("30 days").click()
+        open_view(browser, f"{page}/recent?ranges=10%3A20")
+        check_newest()
+        assert f"--window={filled.recent[1]}" in command_arguments(browser, "--window")
+        browser.find_by_name("30 days").click()
         browser.until(lambda: "last=30d" in browser.driver.current_url)
         span = f"--window={filled.recent[0]}..{filled.recent[1]}"
-        assert span in commanded(browser, "..")
-        drawn(browser, f"{page}/recent?last=30d#how-private")
-        assert span in commanded(browser, "..")
-        browser.until(lambda: browser.script("return scrollY") > 0, "the link leads to no part")
-        browser.named("The time just before, as long").click()  # in which no report came
-        browser.until(lambda: browser.text_of("left-out").startswith("No report came before this period"))
-        drawn(browser, f"{page}/recent?windows={filled.recent[1]}&against={filled.recent[0]}")
+        assert span in command_arguments(browser, "..")
+        open_view(browser, f"{page}/recent?last=30d#how-private")
+        assert span in command_arguments(browser, "..")
+        browser.until(lambda: browser.script("return scrollY") > 0, "the page did not scroll to the part")
+        browser.find_by_name("The preceding period of equal length").click()  # a period without reports
+        browser.until(lambda: browser.text_of("left-out").startswith("No reports arrived before this period"))
+        open_view(browser, f"{page}/recent?windows={filled.recent[1]}&against={filled.recent[0]}")
         with StoreReader(filled.url) as reader:
-            asked = reader.fleet("home").experiment("recent")
-            week, before = asked.estimate(filled.recent[1]), asked.estimate(filled.recent[0])
+            recent = reader.fleet("home").experiment("recent")
+            week, before = recent.estimate(filled.recent[1]), recent.estimate(filled.recent[0])
             mean = week.change_since(before)[-1].rows[0]
         browser.until(
             lambda: (
@@ -270,25 +273,26 @@ class TestWindows:
                 in browser.text_of("change")
             )
         )
-        command = commanded(browser, "--against", "change")
+        command = command_arguments(browser, "--against", "change")
         assert {f"--window={filled.recent[1]}", f"--against={filled.recent[0]}"} <= set(command)
-        browser.named("all").click()
+        browser.find_by_name("all").click()
         browser.until(lambda: "last=all" in browser.driver.current_url)
         assert not browser.errors()
 
 
 class TestLabels:
-    def test_are_combined_and_escaped(self, filled: Filled, page: str, browser: Browser):
-        drawn(browser, f"{page}/mode?ranges=idle")
+    def test_are_combined_and_escaped(self, filled: FilledStore, page: str, browser: Browser):
+        open_view(browser, f"{page}/mode?ranges=idle")
         browser.script("window.alerted = 0; window.alert = () => { window.alerted += 1 }")
-        browser.named("<b>door</b>", "[role=checkbox]").click()
+        browser.find_by_name("<b>door</b>", "[role=checkbox]").click()
         row = filled.estimate("mode").together("idle", "<b>door</b>").rows[0]
         browser.until(
-            lambda: browser.text_of("share").startswith(f"idle or <b>door</b>: {said(row)}, "), said(row)
+            lambda: browser.text_of("share").startswith(f"idle or <b>door</b>: {share_text(row)}, "),
+            share_text(row),
         )
         assert HOSTILE in browser.find("h1").text
-        drawing = browser.find(".experiment-chart svg")
-        ActionChains(browser.driver).move_to_element(drawing).perform()
+        svg = browser.find(".experiment-chart svg")
+        ActionChains(browser.driver).move_to_element(svg).perform()
         assert browser.script("return window.alerted") == 0
         assert not browser.driver.find_elements(By.CSS_SELECTOR, "img[src=x], main b")
         browser.resize(360)
@@ -296,12 +300,12 @@ class TestLabels:
 
 
 class TestAccessibility:
-    def test_has_no_barriers_and_supports_touch(self, filled: Filled, page: str, browser: Browser):
+    def test_is_accessible_and_supports_touch(self, filled: FilledStore, page: str, browser: Browser):
         browser.driver.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": True})
         browser.resize(360, dark=True)
-        drawn(browser, f"{page}/temp?ranges=1%3A2&against={DAYS[0]}&over=share")
+        open_view(browser, f"{page}/temp?ranges=1%3A2&against={DAYS[0]}&over=share")
         browser.until(lambda: "compared with" in browser.text)
-        browser.find(".q-expansion-item .q-item").click()  # the table of the picture's numbers
+        browser.find(".q-expansion-item .q-item").click()  # the table with the picture's numbers
         browser.until(lambda: len(browser.driver.find_elements(By.CSS_SELECTOR, "table tbody tr")) >= 8)
         assert barriers(browser) == []
         browser.until(lambda: browser.overflow() <= 0, "it is too wide")
@@ -316,45 +320,47 @@ class TestAccessibility:
             browser.driver.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
         browser.until(lambda: not browser.text_of("share").startswith("1 to 2 "))
         low, high = map(float, browser.text_of("share").partition(" °C")[0].split(" to "))
-        assert 10 < low < 18 < high < 29  # of 0 to 32, beside an axis
+        assert 10 < low < 18 < high < 29  # out of 0 to 32, with the axis taking some of the width
         browser.driver.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": False})
 
 
 class TestAnswers:
-    def test_show_estimation_errors(self, filled: Filled, page: str, browser: Browser):
+    def test_show_estimation_errors(self, filled: FilledStore, page: str, browser: Browser):
         browser.open(f"{page}/empty")
         browser.says("No report has been counted so far. An estimate needs 2 reports.")
         filled.count("empty", DAYS[0], 500, np.ones(8) / 8)
         browser.until(lambda: "A single bar" in browser.text_of("exact"))
-        drawn(browser, f"{page}/leaving?ranges=2%3A4")
+        open_view(browser, f"{page}/leaving?ranges=2%3A4")
         with Store(filled.url) as store:
             store.withdraw_experiment("home", "leaving")
         browser.says("It was withdrawn")
-        assert " of devices (" in browser.text_of("share")  # what was learned is still shown
+        assert " of devices (" in browser.text_of("share")  # earlier results are still shown
         assert not browser.errors()
-        gone = Path(filled.url.removeprefix("sqlite:///"))
-        gone.rename(gone.with_suffix(".gone"))
+        store_path = Path(filled.url.removeprefix("sqlite:///"))
+        store_path.rename(store_path.with_suffix(".gone"))
         try:
-            browser.until(lambda: "What you see is of " in browser.text_of("state"))
-            lines = [x for x in browser.text.splitlines() if gone.name in x and "hushmote estimate" not in x]
-            assert len(lines) == 1, lines  # the frame says it, once
+            browser.until(lambda: "The page shows the state at " in browser.text_of("state"))
+            lines = [
+                x for x in browser.text.splitlines() if store_path.name in x and "hushmote estimate" not in x
+            ]
+            assert len(lines) == 1, lines  # only the frame shows the error
         finally:
-            gone.with_suffix(".gone").rename(gone)
+            store_path.with_suffix(".gone").rename(store_path)
         browser.until(lambda: not browser.text_of("state"))
 
-    def test_files_match_library(self, filled: Filled, page: str, browser: Browser, tmp_path: Path):
-        drawn(browser, f"{page}/temp?windows={DAYS[0]}&ranges=5%3A9&post=nonnegative&rows=16")
+    def test_files_match_library(self, filled: FilledStore, page: str, browser: Browser, tmp_path: Path):
+        open_view(browser, f"{page}/temp?windows={DAYS[0]}&ranges=5%3A9&post=nonnegative&rows=16")
         assert "after nonnegative" in browser.text_of("processed")
-        command = commanded(browser, "nonnegative")
-        fetched = {}
+        command = command_arguments(browser, "nonnegative")
+        files = {}
         for kind in ("csv", "json", "png"):
             link = browser.find(f"a[aria-label='These numbers, {kind}']").get_attribute("href")
             with urlopen(Request(str(link))) as answer:
-                fetched[kind] = answer.read()
+                files[kind] = answer.read()
         for kind in ("csv", "json"):
             hushmote(*command, "--output", f"same.{kind}", cwd=tmp_path)
-            assert fetched[kind] == (tmp_path / f"same.{kind}").read_bytes()
-        assert fetched["png"].startswith(b"\x89PNG")
+            assert files[kind] == (tmp_path / f"same.{kind}").read_bytes()
+        assert files["png"].startswith(b"\x89PNG")
         today = datetime.datetime.now(datetime.UTC).date().isoformat()
         with urlopen(page.replace("/experiment/", "/api/") + "/temp.json") as answer:
             document = json.load(answer)
@@ -365,7 +371,7 @@ class TestAnswers:
 
 
 class TestMissingExperiment:
-    def test_is_a_404_with_links(self, page: str, browser: Browser):
+    def test_gives_404_with_links(self, page: str, browser: Browser):
         with pytest.raises(HTTPError, match="404") as refused:
             urlopen(Request(f"{page}/nothing", headers={"accept": "text/html"}))
         assert "No experiment nothing in fleet home." in refused.value.read().decode()
@@ -373,7 +379,7 @@ class TestMissingExperiment:
         browser.says("No experiment nothing in fleet home.")
         assert not [word for word in ("Traceback", "Error") if word in browser.text]
         assert barriers(browser) == []
-        browser.named("temp of fleet home").click()
+        browser.find_by_name("temp of fleet home").click()
         browser.until(lambda: browser.driver.current_url.endswith("/experiment/home/temp"))
         browser.errors()
 
@@ -383,7 +389,7 @@ class TestMissingExperiment:
         assert not browser.driver.find_elements(By.CSS_SELECTOR, "img[src=x]")
         browser.errors()
 
-    def test_hidden_fleet_is_a_404(self, filled: Filled, browser: Browser):
+    def test_hidden_fleet_gives_404(self, filled: FilledStore, browser: Browser):
         with Store(filled.url) as store:
             store.add_fleet("work", keyed=False)
         with paged(filled.url, "--fleet", "work") as other:
@@ -392,15 +398,15 @@ class TestMissingExperiment:
             assert "temp of fleet" not in browser.text
             browser.errors()
 
-    def test_new_experiment_is_found(self, filled: Filled, page: str):
+    def test_new_experiment_is_found(self, filled: FilledStore, page: str):
         with Store(filled.url) as store:
             store.add_experiment("home", number_payload(8, 1, 0, 8_000, "fresh"))
         with urlopen(f"{page}/fresh") as answer:
             assert answer.status == 200
 
 
-def brushed(browser: Browser) -> int:
-    """Return how many areas of the histogram are marked as selected."""
+def selected_areas(browser: Browser) -> int:
+    """Return the number of selected areas on the histogram."""
     chart = browser.find(".experiment-chart")
     areas = "return getElement(+arguments[0].id.slice(1)).chart.getOption().brush?.[0]?.areas?.length"
     marked = "return arguments[0].querySelectorAll('path[fill=\"rgb(213,94,0)\"]').length"
@@ -409,73 +415,75 @@ def brushed(browser: Browser) -> int:
 
 class TestSelection:
     def test_is_empty_until_dragging(self, page: str, browser: Browser):
-        drawn(browser, f"{page}/temp")
+        open_view(browser, f"{page}/temp")
         fields = [browser.find(f"input[aria-label='{end} °C']") for end in ("From", "To")]
         assert [field.get_property("value") for field in fields] == ["", ""]
         assert browser.text_of("share") == ""
-        assert brushed(browser) == 0
-        assert not [part for part in commanded(browser, "hushmote") if part.startswith("--range")]
+        assert selected_areas(browser) == 0
+        assert not [part for part in command_arguments(browser, "hushmote") if part.startswith("--range")]
         assert barriers(browser) == []
         drag(browser, 16, 22)
         browser.until(lambda: " of devices (" in browser.text_of("share"))
         browser.until(lambda: "ranges=" in browser.driver.current_url)
-        assert brushed(browser) == 1
+        assert selected_areas(browser) == 1
         assert fields[0].get_property("value")
 
     def test_click_outside_clears_it(self, page: str, browser: Browser):
-        drawn(browser, f"{page}/temp?ranges=20%3A24")
+        open_view(browser, f"{page}/temp?ranges=20%3A24")
         chart = browser.find(".experiment-chart")
-        browser.until(lambda: brushed(browser) == 1)
+        browser.until(lambda: selected_areas(browser) == 1)
         browser.script("arguments[0].scrollIntoView({block: 'center'})", chart)
         left = -chart.size["width"] // 4
         ActionChains(browser.driver).move_to_element_with_offset(chart, left, -60).click().perform()
         browser.until(lambda: browser.text_of("share") == "")
         browser.until(lambda: "ranges=" not in browser.driver.current_url)
-        assert brushed(browser) == 0
+        assert selected_areas(browser) == 0
 
     def test_single_number_selects_nothing(self, page: str, browser: Browser):
-        drawn(browser, f"{page}/temp")
-        typed(browser.find("input[aria-label='From °C']"), "10")
-        typed(browser.find("input[aria-label='To °C']"), "20")
+        open_view(browser, f"{page}/temp")
+        type_text(browser.find("input[aria-label='From °C']"), "10")
+        type_text(browser.find("input[aria-label='To °C']"), "20")
         browser.until(lambda: browser.text_of("share").startswith("10 to 20 °C: "))
         assert browser.text_of("range").startswith("Drag over the bars")
 
-    def test_most_common_label_is_ticked(self, filled: Filled, page: str, browser: Browser):
-        drawn(browser, f"{page}/mode")
+    def test_most_common_label_is_ticked(self, filled: FilledStore, page: str, browser: Browser):
+        open_view(browser, f"{page}/mode")
         row = filled.estimate("mode").share("idle").rows[0]
-        browser.until(lambda: browser.text_of("share").startswith(f"idle: {said(row)}, "))
-        assert browser.named("idle", "[role=checkbox]").get_attribute("aria-checked") == "true"
+        browser.until(lambda: browser.text_of("share").startswith(f"idle: {share_text(row)}, "))
+        assert browser.find_by_name("idle", "[role=checkbox]").get_attribute("aria-checked") == "true"
         filled.count("mode", DAYS[2], 20_000, np.array([0, 1, 0, 0]))
         browser.until(lambda: browser.text_of("share").startswith("heating: "))
-        assert browser.named("idle", "[role=checkbox]").get_attribute("aria-checked") == "false"
-        browser.named("heating", "[role=checkbox]").click()  # without any it is ticked again
+        assert browser.find_by_name("idle", "[role=checkbox]").get_attribute("aria-checked") == "false"
+        browser.find_by_name(
+            "heating", "[role=checkbox]"
+        ).click()  # the default is ticked again if no label is
         browser.until(
-            lambda: browser.named("heating", "[role=checkbox]").get_attribute("aria-checked") == "true"
+            lambda: browser.find_by_name("heating", "[role=checkbox]").get_attribute("aria-checked") == "true"
         )
 
-    def test_question_of_experiment_is_selected(self, filled: Filled, page: str, browser: Browser):
+    def test_experiments_question_is_selected(self, filled: FilledStore, page: str, browser: Browser):
         with Store(filled.url) as store:
             words = Description("°C", asked="20:")
             store.add_experiment("home", number_payload(64, 2, 0, 32_000, "own"), description=words)
         filled.count("own", DAYS[0], 4_000, bell(64, 30, 8))
-        drawn(browser, f"{page}/own")
+        open_view(browser, f"{page}/own")
         browser.until(lambda: browser.text_of("share").startswith("20 °C and above: "))
-        assert brushed(browser) == 1
+        assert selected_areas(browser) == 1
         assert "ranges=" not in browser.driver.current_url
 
 
 class TestLayout:
     @pytest.mark.parametrize("width", [1440, 900, 360])
-    def test_labels_of_axes_do_not_overlap(self, filled: Filled, page: str, browser: Browser, width: int):
+    def test_axis_labels_do_not_overlap(self, filled: FilledStore, page: str, browser: Browser, width: int):
         browser.resize(width)
         with Store(filled.url) as store:
             store.add_experiment("home", number_payload(64, 2, 0, 32_000, f"long{width}"))
         for ago in range(45):
             day = datetime.date(2026, 3, 20) - datetime.timedelta(ago)
             filled.count(f"long{width}", day.isoformat(), 3_000, bell(64, 30, 8))
-        drawn(browser, f"{page}/long{width}")
+        open_view(browser, f"{page}/long{width}")
         browser.until(lambda: browser.text_of("trend"))
-        browser.settled()
+        browser.wait_until_settled()
         overlapping = """return [...document.querySelectorAll('.experiment-chart svg')].flatMap(svg => {
           const texts = [...svg.querySelectorAll('text')]
             .map(t => [t.textContent, t.getBoundingClientRect()]);
@@ -485,7 +493,7 @@ class TestLayout:
         })"""
         assert browser.script(overlapping) == []
         assert browser.overflow() <= 0
-        words = "return [...document.querySelectorAll('.experiment-chart text')].map(t => t.textContent)"
-        assert "Feb 4" in browser.script(words)  # as the reader writes a day
+        texts = "return [...document.querySelectorAll('.experiment-chart text')].map(t => t.textContent)"
+        assert "Feb 4" in browser.script(texts)  # in the reader's date format
         field = browser.find("input[aria-label='Windows (all if none)']")
         assert "7 of 45" in browser.script("return arguments[0].closest('.q-field').textContent", field)

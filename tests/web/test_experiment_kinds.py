@@ -1,4 +1,4 @@
-"""Experiments without a histogram in a real Chromium: a mean and its trend, texts and the command to ask."""
+"""Experiments without a histogram in a real Chromium, such as a mean with its trend, texts and pairs."""
 
 import datetime
 from collections.abc import Iterator
@@ -63,7 +63,7 @@ TYPED = (
 
 @pytest.fixture(scope="module")
 def approximate_page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Provide a page over shares of a sketch and words of a puzzle, from examples/channels."""
+    """Provide a page with a sketch's shares and a puzzle's words, using mechanisms from examples/channels."""
     url = f"sqlite:///{tmp_path_factory.mktemp('sketches') / 'hushmote.sqlite'}"
     start, end = EMOJI.index("purpose"), EMOJI.index("type =")
     typed = TYPED + EMOJI[start:end] + EMOJI[EMOJI.index("hashes") :].replace("width = 64", "width = 4096")
@@ -129,9 +129,9 @@ class TestMean:
 
 
 def bars(browser: Browser) -> list[str]:
-    """Return the names beside a picture's bars, and the labels of its axis."""
-    drawn = "return [...document.querySelectorAll('.experiment-chart text')].map(t => t.textContent)"
-    return browser.until(lambda: browser.script(drawn), "no picture")
+    """Return the names next to a picture's bars, and its axis's labels."""
+    texts = "return [...document.querySelectorAll('.experiment-chart text')].map(t => t.textContent)"
+    return browser.until(lambda: browser.script(texts), "no picture")
 
 
 def parts(browser: Browser) -> list[str]:
@@ -140,7 +140,7 @@ def parts(browser: Browser) -> list[str]:
 
 
 class TestMissing:
-    def test_is_a_share_of_all_devices(self, store: str, page: str, browser: Browser):
+    def test_is_share_of_all_devices(self, store: str, page: str, browser: Browser):
         browser.open(f"{page}/experiment/home/door")
         browser.until(lambda: browser.text_of("missing"), "no share")
         with StoreReader(store) as reader:
@@ -153,7 +153,7 @@ class TestMissing:
         )
         axis = "return getElement(+document.querySelector('.experiment-chart').id.slice(1)).chart.getOption()"
         bars = browser.until(lambda: browser.script(f"return ({axis[7:]}).series[0].data.length"))
-        assert bars == 16  # none of them is of missing readings
+        assert bars == 16  # without a bar for missing readings
         assert not barriers(browser)
         assert not browser.errors()
 
@@ -182,7 +182,7 @@ class TestParts:
         for name, expected in (
             ("room", ["Over time", "Compare", *both]),
             ("delay", ["Over time", "Compare", *both]),
-            ("firmware", both[:1]),  # there is nothing to export before a text is named
+            ("firmware", both[:1]),  # nothing to export before a text is named
             ("listed", both),
             ("crash", both),
             ("crash_by_version", both),
@@ -190,9 +190,9 @@ class TestParts:
             browser.open(f"{page}/experiment/home/{name}")
             browser.until(lambda expected=expected: parts(browser) == expected, name)
             for link in browser.driver.find_elements(By.CSS_SELECTOR, "nav[aria-label=Parts] a"):
-                place = str(link.get_attribute("href")).partition("#")[2]
-                there = any(e.is_displayed() for e in browser.driver.find_elements(By.ID, place))
-                assert there == link.is_displayed(), (name, place)
+                target = str(link.get_attribute("href")).partition("#")[2]
+                exists = any(e.is_displayed() for e in browser.driver.find_elements(By.ID, target))
+                assert exists == link.is_displayed(), (name, target)
 
 
 class TestLayout:
@@ -225,7 +225,7 @@ class TestTexts:
         browser.until(lambda: browser.text_of("command-ask").endswith("--candidates=FILE"), "no command")
         assert browser.text_of("answers") == "firmware answers only the shares of texts that you name."
         assert browser.text_of("command-ask").startswith("hushmote estimate firmware --fleet home ")
-        browser.until(lambda: "ε of a report: 2" in browser.text_of("private"), "not how private it is")
+        browser.until(lambda: "ε of a report: 2" in browser.text_of("private"), "no ε")
         field = browser.find("textarea[aria-label='Texts to look for, one on each line']")
         field.send_keys("1.0.0\n9.9.9\n", Keys.TAB)
         browser.until(lambda: "9.9.9" in browser.text_of("tables"), "no answer")
@@ -247,7 +247,7 @@ class TestTexts:
         assert value in browser.text_of("tables")
         assert not browser.errors()
 
-    def test_those_of_file_are_shown_at_once(self, page: str, browser: Browser):
+    def test_file_texts_are_shown_immediately(self, page: str, browser: Browser):
         browser.open(f"{page}/experiment/home/listed")
         browser.until(lambda: "2.0.0-rc1" in browser.text_of("tables"), "no answer")
         field = browser.find("textarea[aria-label='Texts to look for, one on each line']")
@@ -257,7 +257,7 @@ class TestTexts:
         assert not barriers(browser)
         assert not browser.errors()
 
-    def test_discovered_ones_are_in_a_table(self, page: str, browser: Browser):
+    def test_discovered_texts_are_in_table(self, page: str, browser: Browser):
         browser.open(f"{page}/experiment/home/crash")
         browser.until(lambda: "1.0.0" in browser.text_of("tables"), "nothing found")
         assert browser.text_of("command-ask").startswith("hushmote estimate crash --fleet home --store ")
@@ -277,7 +277,7 @@ class TestPair:
 
 
 class TestFirstView:
-    def test_has_every_kind(self, page: str, browser: Browser):
+    def test_lists_every_kind(self, page: str, browser: Browser):
         browser.open(page)
         for name in ("crash", "crash_by_version", "delay", "firmware", "room"):
             browser.says(name)

@@ -1,4 +1,4 @@
-"""The experiment view without a browser: addresses, ranges, sentences in a reader's locale, caching."""
+"""The experiment view without a browser, with its URLs, ranges, localized sentences and caches."""
 
 import datetime
 from dataclasses import replace
@@ -37,8 +37,8 @@ from hushmote.web.experiment.choices import (
     typed_range,
     typed_texts,
 )
-from hushmote.web.experiment.defaults import with_opening
-from hushmote.web.experiment.queries import Asking, BothEpsilons
+from hushmote.web.experiment.defaults import with_defaults
+from hushmote.web.experiment.queries import BothEpsilons, SharedQueries
 from hushmote.web.live import LiveStore
 from hushmote.web.reader import Reader
 
@@ -51,7 +51,7 @@ MODE = Question(experiment="mode", fleet="home")
 
 @pytest.fixture
 def store(tmp_path):
-    """Provide a store with a number and a choice; grow(name, window, reports) counts more."""
+    """Provide a store with a number and a choice, and grow(name, window, reports), which adds reports."""
     url, rng = f"sqlite:///{tmp_path / 'store.sqlite'}", np.random.default_rng(3)
     payloads = {
         "temp": number_payload(64, 2, -4_000, 28_000, "temp"),
@@ -66,22 +66,23 @@ def store(tmp_path):
     def grow(name: str, window: str, reports: int) -> None:
         with Store(url) as opened:
             (version,) = (v for v in opened.experiments("home") if v.experiment.name == name)
-            asked = version.experiment
             shares = bell(64, 30, 8) if name == "temp" else np.array([5, 3, 2]) / 10
-            counts = vectorised.histogram(asked, rng.multinomial(reports, shares), rng)
+            counts = vectorised.histogram(version.experiment, rng.multinomial(reports, shares), rng)
             with opened.ingest() as transaction:
-                more = {(version.id, window, int(c)): int(counts[c]) for c in np.flatnonzero(counts)}
-                transaction.write({}, more, {})
+                added = {(version.id, window, int(c)): int(counts[c]) for c in np.flatnonzero(counts)}
+                transaction.write({}, added, {})
 
     return url, grow
 
 
-def described(reader: StoreReader, fleet: str, name: str, cache: ResultCache | None = None) -> Selected:
+def read_selected(reader: StoreReader, fleet: str, name: str, cache: ResultCache | None = None) -> Selected:
     return Facts(reader.store, cache=cache or ResultCache()).selected(Selection(name, fleet))
 
 
-def shown(asked: str, choices: Choices, of: Selected) -> Answers:
-    return answer_question(of.facts, files.question(asked, choices, of).resolve(of.facts))[1]
+def table_answers(table: str, choices: Choices, selected: Selected) -> Answers:
+    return answer_question(selected.facts, files.question(table, choices, selected).resolve(selected.facts))[
+        1
+    ]
 
 
 class TestTrend:
@@ -89,7 +90,7 @@ class TestTrend:
         with StoreReader(url) as reader:
             over = chosen.pop("over", "mean")
             question = Question(experiment=name, fleet="home", windows=DAYS, **chosen)
-            return shown("trend", Choices(question, over), described(reader, "home", name))[0]
+            return table_answers("trend", Choices(question, over), read_selected(reader, "home", name))[0]
 
     def test_matches_lines_of_note(self, store):
         url, grow = store
@@ -111,8 +112,10 @@ class TestTrend:
         answer = replace(self.trend(url, "mode", ranges=("a",)), note="a: no change since 1 Jan.")
         assert sentences.trend(answer, ENGLISH) == ["a: no change since 1 Jan."]
         with StoreReader(url) as reader:
-            of = described(reader, "home", "mode")
-            (change,) = shown("change", Choices(MODE.replace(ranges=("a",)), since=DAYS[:1]), of)
+            selected = read_selected(reader, "home", "mode")
+            (change,) = table_answers(
+                "change", Choices(MODE.replace(ranges=("a",)), since=DAYS[:1]), selected
+            )
         (row,) = change.rows
         assert isinstance(row, ChangeRow)
         assert sentences.change(row, "a", change, ENGLISH).startswith("a ")
@@ -121,25 +124,25 @@ class TestTrend:
 class TestEpsilons:
     def both(self, url: str, windows: tuple[str, ...], compared: tuple[Selection, ...] = ()) -> BothEpsilons:
         with StoreReader(url) as reader:
-            asking = Asking(LiveStore(url))
+            queries = SharedQueries(LiveStore(url))
             selection = Selection("temp", "home", windows)
-            return asking._both(Facts(reader.store), selection, compared)
+            return queries._both(Facts(reader.store), selection, compared)
 
-    def test_once_covers_both_sides_of_a_comparison(self, store):
+    def test_once_covers_both_sides_of_comparison(self, store):
         url, grow = store
         for day in DAYS:
             grow("temp", day, 1000)
-        one = self.both(url, DAYS[1:]).once
+        single = self.both(url, DAYS[1:]).once
         both = self.both(
             url, DAYS[1:], (Selection("temp", "home", DAYS[1:]), Selection("temp", "home", DAYS[:1]))
         )
-        assert one.histogram is not None
+        assert single.histogram is not None
         assert both.once.histogram is not None
-        assert both.once.histogram > one.histogram
-        assert both.once.reports == one.reports + 1000
+        assert both.once.histogram > single.histogram
+        assert both.once.reports == single.reports + 1000
         assert both.every_day.reports == 3000
 
-    def test_once_covers_the_days_before_a_change(self, tmp_path):
+    def test_once_covers_days_before_change(self, tmp_path):
         url = f"sqlite:///{tmp_path / 'store.sqlite'}"
         today = datetime.datetime.now(datetime.UTC).date()
         days = tuple(f"{today - datetime.timedelta(ago)}" for ago in range(41, 1, -1))
@@ -151,7 +154,7 @@ class TestEpsilons:
         assert max(map(len, sums)) > 30
         assert self.both(url, days[-7:]).once.reports == sum(map(len, sums)) * 900
 
-    def test_is_a_dash_for_a_running_window(self, store):
+    def test_is_dash_for_running_window(self, store):
         url, grow = store
         today = datetime.datetime.now(datetime.UTC).date().isoformat()
         for day in (DAYS[0], today):
@@ -169,7 +172,7 @@ class TestRanges:
     def test_are_whole_bins_and_open_at_ends(self, store):
         url, _ = store
         with StoreReader(url) as reader:
-            experiment = described(reader, "home", "temp").newest.experiment
+            experiment = read_selected(reader, "home", "temp").newest.experiment
         assert range_between(experiment, 3.1, 9.8) == "3:10"
         assert range_between(experiment, -100, 9.6) == ":9.5"
         assert range_between(experiment, np.float64(20), np.float64(28)) == "20:"
@@ -177,14 +180,14 @@ class TestRanges:
             with pytest.raises(UnitsError):
                 range_between(experiment, low, high)
 
-    def test_typed_ones_are_normalized_or_explained(self, store):
+    def test_typed_range_is_rounded_or_rejected(self, store):
         url, _ = store
         with StoreReader(url) as reader:
-            experiment = described(reader, "home", "temp").newest.experiment  # -4 to 28 in halves
+            experiment = read_selected(reader, "home", "temp").newest.experiment  # -4 to 28 in halves
         assert typed_range(experiment, 3.1, 9.8) == "3:10"
         assert sentences.range_name(experiment, "3:10", "°C", GERMAN) == "3 to 10 °C"
         assert sentences.range_name(experiment, ":9.5", "°C", GERMAN) == "below 9,5 °C"
-        for low, high, why in (
+        for low, high, message in (
             (24, 24, "From must be below To"),
             (30, 10, "From must be below To"),
             (None, 10, "numbers"),
@@ -192,7 +195,7 @@ class TestRanges:
             (40, 50, "from -4 to 28"),
             (5.01, 5.1, "no whole row of 0.5"),
         ):
-            with pytest.raises(UnitsError, match=why):
+            with pytest.raises(UnitsError, match=message):
                 typed_range(experiment, low, high)
         assert typed_quantiles("5; 50 %, 99.9") == (0.05, 0.5, 0.999)
         for text in ("150", "abc", "", "5, 50, abc", "0", "nan", ", ".join(map(str, range(1, 11)))):
@@ -200,8 +203,8 @@ class TestRanges:
                 typed_quantiles(text)
 
 
-class TestAddress:
-    def test_keeps_all_choices(self):
+class TestURL:
+    def test_stores_all_choices(self):
         question = TEMP.replace(
             windows=DAYS[:2],
             version="ab12",
@@ -216,16 +219,16 @@ class TestAddress:
         assert from_query(chosen.query(), TEMP) == chosen
         assert (chosen.earlier, chosen.follows) == ("cd34", False)
 
-    def test_names_only_choices(self):
+    def test_omits_defaults(self):
         assert Choices(TEMP).query() == ""
-        month = Choices(TEMP.replace(last="30d"), windows=DAYS[:2])  # its windows are others tomorrow
+        month = Choices(TEMP.replace(last="30d"), windows=DAYS[:2])  # its windows change every day
         assert month.query() == "last=30d"
         assert from_query("last=30d&last=never", TEMP) == Choices(TEMP.replace(last="30d"))
         follows = Choices(TEMP.replace(against=(BEFORE,)), since=DAYS[:1])
         assert follows.query() == "against=before"
         assert from_query("against=before", TEMP).follows
 
-    def test_leaves_out_wrong_choices(self):
+    def test_ignores_invalid_choices(self):
         wrong = "rows=many&confidence=7&post=evil&quantiles=2&over=%3Cscript%3E&windows=&x=1&delta=2&fleet=a"
         assert from_query(wrong, TEMP) == Choices(TEMP)
         assert from_query("a=1&" * 2000, TEMP) == Choices(TEMP)
@@ -235,44 +238,47 @@ class TestAddress:
         for day in DAYS[1:]:
             grow("temp", day, 500)
         with StoreReader(url) as reader:
-            of = described(reader, "home", "temp")
+            selected = read_selected(reader, "home", "temp")
             wrong = TEMP.replace(windows=DAYS, version="zz", ranges=("oops", "1:2", "3:4"), post="smooth")
             right = TEMP.replace(windows=DAYS[1:], ranges=("1:2",), post="smooth")
-            assert fitting(Choices(wrong), of) == Choices(right, windows=DAYS[1:])
-            empty = fitting(Choices(wrong.replace(windows=("2025-01-01..2025-01-07",))), of)
+            assert fitting(Choices(wrong), selected) == Choices(right, windows=DAYS[1:])
+            empty = fitting(Choices(wrong.replace(windows=("2025-01-01..2025-01-07",))), selected)
             assert empty == Choices(right.replace(windows=()))
 
     def test_explains_missing_data(self, store):
         url, grow = store
         grow("temp", DAYS[0], 100)
         with StoreReader(url) as reader:
-            of = described(reader, "home", "temp")
+            selected = read_selected(reader, "home", "temp")
 
-        def said(query: str) -> str:
-            return sentences.left_out(left_out(query, fitting(from_query(query, TEMP), of)))
+        def note(query: str) -> str:
+            return sentences.left_out(left_out(query, fitting(from_query(query, TEMP), selected)))
 
         right = TEMP.replace(windows=DAYS[:1], ranges=("3:10",), quantiles=(0.1, 0.9), confidence=0.99)
         right = right.replace(rows=64, post="smooth", against=DAYS[:1])
-        assert said(Choices(right, "0.1").query()) == ""
-        assert said("last=7d") == ""
-        assert "(windows 2025-01-01..2025-01-07)" in said("windows=2025-01-01..2025-01-07")
-        assert said("") == ""
-        assert said("confidence=0.990&quantiles=.5&over=share") == ""
-        wrong = said("windows=2026-13-99&ranges=3%3A10")
-        assert wrong == "This link asks for something that is not here (windows 2026-13-99): it is left out."
-        wrong = said("ranges=5%3A1&post=foo&confidence=7&over=0.3")
-        assert "(ranges 5:1, post foo, confidence 7, over 0.3): they are left out." in wrong
-        assert "x 1, x 2, x 3, x 4, x 5 and 2 more" in said("&".join(f"x={n}" for n in range(1, 8)))
-        assert "more than 1000 choices" in said("a=1&" * 2000)
+        assert note(Choices(right, "0.1").query()) == ""
+        assert note("last=7d") == ""
+        assert "(windows 2025-01-01..2025-01-07)" in note("windows=2025-01-01..2025-01-07")
+        assert note("") == ""
+        assert note("confidence=0.990&quantiles=.5&over=share") == ""
+        wrong = note("windows=2026-13-99&ranges=3%3A10")
+        assert wrong == (
+            "This link contains a choice that this view does not have (windows 2026-13-99); "
+            "the page ignores it."
+        )
+        wrong = note("ranges=5%3A1&post=foo&confidence=7&over=0.3")
+        assert "(ranges 5:1, post foo, confidence 7, over 0.3); the page ignores them." in wrong
+        assert "x 1, x 2, x 3, x 4, x 5 and 2 more" in note("&".join(f"x={n}" for n in range(1, 8)))
+        assert "more than 1000 choices" in note("a=1&" * 2000)
 
 
 class TestSentences:
     @pytest.mark.slow
-    def test_use_number_format_of_reader(self, store):
+    def test_use_readers_number_format(self, store):
         url, grow = store
         grow("temp", DAYS[0], 500)
         with StoreReader(url) as reader:
-            experiment = described(reader, "home", "temp").newest.experiment
+            experiment = read_selected(reader, "home", "temp").newest.experiment
         row = Row("18 to 22", 0.41234, 0.40123, 0.42345, None, 18.0, 22.5)
         name = sentences.span(row, experiment, "°C", GERMAN)
         assert name == "18 to 22,5 °C"
@@ -285,19 +291,19 @@ class TestSentences:
         )
         with StoreReader(url) as reader:
             answer = reader.fleet("home").experiment("temp").estimate().mean()
-        said = sentences.change(change, "mean", answer, ENGLISH)
-        assert said.startswith("Mean fell by 1,234 °C, between 1,169 and 1,300: from 2,234 to 1,000.")
-        assert said.endswith("that much would be seen less than 1 time in 10,000. It changed.")
+        text = sentences.change(change, "mean", answer, ENGLISH)
+        assert text.startswith("Mean fell by 1,234 °C, between 1,169 and 1,300: from 2,234 to 1,000.")
+        assert text.endswith("that much would be seen less than 1 time in 10,000. It changed.")
         unsure = replace(change, low=-1300.4, high=200.0, p=0.3, p_adjusted=0.3)
-        said = sentences.change(unsure, "mean", answer, ENGLISH)
-        assert "somewhere between a fall of 1,300 and a rise of 200 °C" in said
-        assert said.endswith(
+        text = sentences.change(unsure, "mean", answer, ENGLISH)
+        assert "somewhere between a fall of 1,300 and a rise of 200 °C" in text
+        assert text.endswith(
             "If nothing had changed, that much would be seen 30 times in 100. That may be chance."
         )
         away = replace(change, p=0.03, p_adjusted=0.15)
-        said = sentences.change(away, "mean", replace(answer, rows=(away,) * 5), ENGLISH)
-        assert said.endswith(
-            "that much would be seen about 1 time in 33, looked at alone; with all 5 rows that are compared "
+        text = sentences.change(away, "mean", replace(answer, rows=(away,) * 5), ENGLISH)
+        assert text.endswith(
+            "that much would be seen about 1 time in 33, considered alone; with all 5 rows that are compared "
             "here taken into account, 15 times in 100. That may be chance."
         )
 
@@ -313,24 +319,24 @@ class TestSentences:
         grow("temp", DAYS[0], 1500)
         grow("temp", DAYS[1], 20)
         with StoreReader(url) as reader:
-            of = described(reader, "home", "temp")
+            selected = read_selected(reader, "home", "temp")
 
             def head(day: int) -> str:
-                return sentences.head(of, datetime.date(2026, 1, day), ENGLISH)
+                return sentences.head(selected, datetime.date(2026, 1, day), ENGLISH)
 
             assert head(2) == (
                 "temp of fleet home, asked by owner@example.org. 3 days left. 20 reports today, "
                 "1,520 reports in all."
             )
-            assert "2 days left." in head(3)  # as the first view counts
+            assert "2 days left." in head(3)  # the same number as in the first view
             ends = datetime.date(2026, 1, 4)
             assert [days_left(ends, datetime.date(2026, 1, day)) for day in (3, 4, 5)] == [2, 1, 0]
             assert "Today is its last day." in head(4)
             assert "It ended on Jan 4, 2026." in head(5)
             with Store(url) as writer:
                 writer.withdraw_experiment("home", "temp")
-            of = described(reader, "home", "temp")
-            assert "It was withdrawn: no device takes part any more." in head(2)
+            selected = read_selected(reader, "home", "temp")
+            assert "It was withdrawn, so no device takes part any more." in head(2)
 
 
 class TestCache:
@@ -339,26 +345,26 @@ class TestCache:
         url, grow = store
         for day in DAYS:
             grow("temp", day, 3000)
-        kept = ResultCache()
+        cache = ResultCache()
         with StoreReader(url) as reader:
 
             def windows() -> dict:
-                return described(reader, "home", "temp", kept).by_window()
+                return read_selected(reader, "home", "temp", cache).by_window()
 
             before = windows()
             grow("temp", DAYS[2], 50)
             after = windows()
             assert [after[day] is before[day] for day in DAYS] == [True, True, False]
             assert after[DAYS[2]].reports == before[DAYS[2]].reports + 50
-            # And what is kept is what the library says.
-            of = described(reader, "home", "temp")
-            trend = shown("trend", Choices(TEMP.replace(ranges=("3:10",)), over="share"), of)[0]
+            # The cached answers match the library's.
+            selected = read_selected(reader, "home", "temp")
+            trend = table_answers("trend", Choices(TEMP.replace(ranges=("3:10",)), over="share"), selected)[0]
             library = reader.fleet("home").experiment("temp").trend("3:10")[0]
             plain = [replace(row, histogram_epsilon=None) for row in library.rows]
             assert list(trend.rows) == plain
             assert trend.p_values == library.p_values
             estimate, answers = answer_question(
-                of.facts, Choices(TEMP.replace(rows=FINE)).estimate(of).resolve(of.facts)
+                selected.facts, Choices(TEMP.replace(rows=FINE)).estimate(selected).resolve(selected.facts)
             )
             assert estimate.which == reader.fleet("home").experiment("temp").estimate().which
             assert len(answers[0].rows) == 16  # few reports: 64 bins would be noise
@@ -366,7 +372,7 @@ class TestCache:
 
 class TestComparison:
     @pytest.mark.slow
-    def test_default_is_the_rest(self, store):
+    def test_default_is_all_other_windows(self, store):
         url, grow = store
         first, second = (number_payload(64, e, -4_000, 28_000, "temp") for e in (2, 1))
         grow("temp", DAYS[0], 4000)
@@ -381,7 +387,10 @@ class TestComparison:
                 )
         old, new = (Experiment.parse(payload).digest.hex() for payload in (first, second))
         with StoreReader(url) as reader:
-            of, experiment = described(reader, "home", "temp"), reader.fleet("home").experiment("temp")
+            selected, experiment = (
+                read_selected(reader, "home", "temp"),
+                reader.fleet("home").experiment("temp"),
+            )
             cases: tuple[tuple[dict[str, Any], dict[str, Any], dict[str, Any]], ...] = (
                 ({"since": DAYS[:1]}, {"windows": DAYS[:1]}, {"windows": DAYS[1:]}),
                 ({}, {"version": old}, {"version": new}),
@@ -392,9 +401,11 @@ class TestComparison:
                 if not chosen:
                     question = question.replace(against=(f"version={old}",))
                 choices = Choices(question, **chosen)
-                if not chosen:  # each version over its own windows of the period
-                    assert shown("change", replace(choices, windows=DAYS), of) == shown("change", choices, of)
-                changed = shown("change", choices, of)
+                if not chosen:  # each version over its windows in the period
+                    assert table_answers("change", replace(choices, windows=DAYS), selected) == table_answers(
+                        "change", choices, selected
+                    )
+                changed = table_answers("change", choices, selected)
                 library = experiment.estimate(**after).change_since(
                     experiment.estimate(**before), "3:10", quantiles=choices.quantiles
                 )
@@ -406,27 +417,29 @@ class TestCommand:
         url, grow = store
         today = datetime.datetime.now(datetime.UTC).date()
         days = tuple(f"{today - datetime.timedelta(ago)}" for ago in (2, 1, 0))
-        for day in days:  # before the last 30 days no report came
+        for day in days:  # without reports before the last 30 days
             grow("mode", day, 1000)
         with StoreReader(url) as reader:
-            of = described(reader, "home", "mode")
+            selected = read_selected(reader, "home", "mode")
             choices = Choices(MODE.replace(ranges=("a", "b, c")))
-        line = files.command_line("estimate", choices, of, "postgresql+psycopg://u:s3cret@host/db")
+        line = files.command_line("estimate", choices, selected, "postgresql+psycopg://u:s3cret@host/db")
         assert "s3cret" not in line
         assert line == "hushmote estimate mode --fleet home --range=a '--range=b, c' --together"
-        assert files.command_line("estimate", choices, of, url).endswith(f"--store {url}")
-        newest = replace(choices.asking(last="30d"), windows=days[1:], since=days[:1])
+        assert files.command_line("estimate", choices, selected, url).endswith(f"--store {url}")
+        newest = replace(choices.with_fields(last="30d"), windows=days[1:], since=days[:1])
         span = f"--window={days[1]}..{days[2]}"
-        assert f" {span} " in files.command_line("estimate", newest, of, url)
-        compared = files.command_line("change", newest, of, url)
+        assert f" {span} " in files.command_line("estimate", newest, selected, url)
+        compared = files.command_line("change", newest, selected, url)
         assert f" {span} " in compared
         assert f" --against={days[0]} " in compared
         apart = replace(choices, windows=(days[0], days[2]))
-        assert f" --window={days[0]} --window={days[2]} " in files.command_line("estimate", apart, of, url)
+        assert f" --window={days[0]} --window={days[2]} " in files.command_line(
+            "estimate", apart, selected, url
+        )
 
 
 class TestChart:
-    def test_script_holds_no_text_of_store(self, store):
+    def test_script_contains_no_text_from_store(self, store):
         url, _ = store
         hostile = "': alert(1) //"
         with Store(url) as opened:
@@ -453,11 +466,11 @@ class TestChart:
         assert not any("alert" in script for script in scripts)
 
 
-class TestOpening:
-    def opened(self, url: str, name: str, choices: Choices | None = None) -> tuple[str, ...]:
+class TestDefaults:
+    def default_ranges(self, url: str, name: str, choices: Choices | None = None) -> tuple[str, ...]:
         with StoreReader(url) as reader:
             question = Question(experiment=name, fleet="home")
-            return with_opening(choices or Choices(question), described(reader, "home", name)).ranges
+            return with_defaults(choices or Choices(question), read_selected(reader, "home", name)).ranges
 
     def ask(self, url: str, name: str, questions: str) -> None:
         payload = {
@@ -467,17 +480,17 @@ class TestOpening:
         with Store(url) as opened:
             opened.add_experiment("home", payload[name], description=Description("°C", asked=questions))
 
-    def test_selects_nothing_of_a_number(self, store):
+    def test_selects_nothing_for_a_number(self, store):
         url, grow = store
         grow("temp", DAYS[0], 500)
-        assert self.opened(url, "temp") == ()
+        assert self.default_ranges(url, "temp") == ()
 
-    def test_selects_question_of_a_number(self, store):
+    def test_selects_share_in_a_numbers_file(self, store):
         url, grow = store
         grow("temp", DAYS[0], 500)
         self.ask(url, "temp", "median\n20:\n:5")
-        assert self.opened(url, "temp") == ("20:",)
-        assert self.opened(url, "temp", Choices(TEMP.replace(ranges=("1:2",)))) == ("1:2",)
+        assert self.default_ranges(url, "temp") == ("20:",)
+        assert self.default_ranges(url, "temp", Choices(TEMP.replace(ranges=("1:2",)))) == ("1:2",)
 
     def test_selects_most_common_label(self, store):
         url, _grow = store
@@ -486,24 +499,24 @@ class TestOpening:
             counts = {(version.id, DAYS[1], 1): 900, (version.id, DAYS[2], 0): 5000}
             with opened.ingest() as transaction:
                 transaction.write({}, counts, {})
-        assert self.opened(url, "mode") == ("a",)
-        assert self.opened(url, "mode", Choices(MODE, windows=DAYS[1:2])) == ("b, c",)
+        assert self.default_ranges(url, "mode") == ("a",)
+        assert self.default_ranges(url, "mode", Choices(MODE, windows=DAYS[1:2])) == ("b, c",)
 
     def test_selects_label_named_in_file(self, store):
         url, grow = store
         grow("mode", DAYS[0], 500)
         self.ask(url, "mode", "b, c")
-        assert self.opened(url, "mode") == ("b, c",)
+        assert self.default_ranges(url, "mode") == ("b, c",)
 
 
 class TestTypedTexts:
     def test_are_distinct_lines(self):
         assert typed_texts("1.4.2\r\n\n1.4.1\n1.4.2\n") == ("1.4.2", "1.4.1")
 
-    def test_those_of_file_are_not_a_choice(self):
+    def test_file_texts_are_not_a_choice(self):
         assert typed_texts("a\nb", ("a", "b")) == ()
 
-    def test_rejects_too_many_and_too_long_ones(self):
+    def test_rejects_too_many_and_too_long_texts(self):
         with pytest.raises(UsageError, match="at most 100 texts, not 101"):
             typed_texts("\n".join(map(str, range(101))))
         with pytest.raises(UsageError, match="at most 255 bytes"):

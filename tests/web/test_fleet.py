@@ -1,4 +1,4 @@
-"""The first view in a real Chromium: a store's contents as they change, in a reader's own language."""
+"""The first view in a real Chromium, which follows a changing store in the reader's language."""
 
 import contextlib
 import datetime
@@ -36,15 +36,21 @@ SCRIPT = "<img src=x onerror=\"document.title='taken'\"><script>document.title='
 
 
 def count(store, devices, exp=TEMP):
-    """Commit reports of devices."""
+    """Commit two reports from each device."""
     value = True if exp is EVIL else 20.0
-    sent = [(topics.report_topic("home", d), one) for d in devices for one in reports(d, exp, 2, value=value)]
-    pipeline.ingest(store, sent, pipeline.fleets(store, names=["home"]), datetime.datetime.now(datetime.UTC))
+    messages = [
+        (topics.report_topic("home", device), report)
+        for device in devices
+        for report in reports(device, exp, 2, value=value)
+    ]
+    pipeline.ingest(
+        store, messages, pipeline.fleets(store, names=["home"]), datetime.datetime.now(datetime.UTC)
+    )
 
 
 @pytest.fixture
 def store(tmp_path):
-    """Provide a store with two experiments, one unknown; the day does not end for a minute."""
+    """Provide a store with two experiments, one of them hostile; midnight is at least a minute away."""
     away_from_midnight()
     with Store(f"sqlite:///{tmp_path / 'store.sqlite'}") as store:
         store.add_fleet("home", keyed=False)
@@ -67,16 +73,16 @@ def series(*rows):
 class TestSpark:
     answer = Finding("yes", "yes", "", series=series((0.2, 0.1, 0.3), (0.4, 0.3, 0.5)))
 
-    def test_is_a_line_in_a_band(self):
-        drawn = spark(self.answer)
-        assert 'polyline points="0.00,21.50 100.00,8.50"' in drawn
-        assert 'polygon points="0.00,15.00 100.00,2.00 100.00,15.00 0.00,28.00"' in drawn
+    def test_is_line_in_band(self):
+        svg = spark(self.answer)
+        assert 'polyline points="0.00,21.50 100.00,8.50"' in svg
+        assert 'polygon points="0.00,15.00 100.00,2.00 100.00,15.00 0.00,28.00"' in svg
 
-    def test_is_a_point_on_its_interval_for_one_value(self):
-        drawn = spark(replace(self.answer, series=self.answer.series[:1]))
-        assert '<polyline points="50.00,28.00 50.00,2.00"/><path d="M50.00,15.00h0"/>' in drawn
+    def test_single_value_is_point_on_its_interval(self):
+        svg = spark(replace(self.answer, series=self.answer.series[:1]))
+        assert '<polyline points="50.00,28.00 50.00,2.00"/><path d="M50.00,15.00h0"/>' in svg
         first_day = replace(self.answer, series=(), value=0.2, low=0.1, high=0.3)
-        assert spark(first_day) == drawn
+        assert spark(first_day) == svg
         assert spark(replace(first_day, value=None)) == ""
 
 
@@ -88,7 +94,8 @@ class TestReportsADay:
 
 
 TODAY = datetime.datetime.now(datetime.UTC).date()
-PAST = [f"{TODAY - datetime.timedelta(ago)}" for ago in range(41, 1, -1)]  # also once a midnight has passed
+# Up to two days ago, to let a test run past midnight.
+PAST = [f"{TODAY - datetime.timedelta(ago)}" for ago in range(41, 1, -1)]
 
 
 def fill_answers(store):
@@ -99,14 +106,14 @@ def fill_answers(store):
     labels = np.array([5, 3, 1, 1]) / 10
     fill(store, "home", choice_payload(["tea", "milk", "none"], 2), dict.fromkeys(PAST, 900), labels)
     fill(store, "home", number_payload(64, 1, 0, 8_000, "few"), {PAST[-1]: 3})
-    held = [("1.0", True), ("1.0", False), ("1.1", False), ("1.2", False)] * 200
-    put(store, "home", PAIR, dict.fromkeys(PAST[-3:], held))
+    values = [("1.0", True), ("1.0", False), ("1.1", False), ("1.2", False)] * 200
+    put(store, "home", PAIR, dict.fromkeys(PAST[-3:], values))
 
 
 class TestHeadline:
     @pytest.fixture
     def answers(self, tmp_path):
-        """Return the first finding of an experiment by its name."""
+        """Provide a function that returns an experiment's first finding."""
         with Store(f"sqlite:///{tmp_path / 'store.sqlite'}") as store:
             fill_answers(store)
             yield lambda name: find(Facts(store), Selection(name, "home"), series=True).findings[0]
@@ -119,30 +126,30 @@ class TestHeadline:
     def test_has_number_change_and_certainty(self, answers):
         finding = answers("rise")
         parts = self.parts(finding)
-        assert (parts.value, parts.of) == ("at least 95%", "5 °C and above")
+        assert (parts.value, parts.title) == ("at least 95%", "5 °C and above")
         assert parts.direction == "up"
         assert parts.change.startswith("Up from 0% before ")
         assert (parts.badge, parts.certainty) == ("certain", "certain")
         unsure = self.parts(replace(finding, change=replace(finding.change, chance=1 / 40)))
         assert (unsure.badge, unsure.certainty) == ("likely", "about 1 in 40 by chance")
 
-    def test_uses_number_format_of_reader(self, answers):
+    def test_uses_readers_number_format(self, answers):
         parts = self.parts(answers("mode"), "de")
         assert parts.value.endswith("\xa0%")
         assert ", 95\xa0% interval " in parts.dates
 
-    def test_labels_have_no_arrow_without_a_change(self, answers):
+    def test_has_no_arrow_without_change(self, answers):
         finding = answers("mode")
         parts = self.parts(finding)
-        assert (parts.of, parts.direction, parts.badge) == ("Tea", "", "")
+        assert (parts.title, parts.direction, parts.badge) == ("Tea", "", "")
         assert parts.change.startswith("No change since ")
         assert len(finding.series) > 10
 
-    def test_a_pair_is_a_difference_in_points(self, answers):
+    def test_pair_is_difference_in_points(self, answers):
         finding = answers("crash_by_version")
         parts = self.parts(finding)
         assert parts.value.endswith(" points")
-        assert parts.of.startswith("crashed=yes: version=1.0 less version=1.")
+        assert parts.title.startswith("crashed=yes: version=1.0 less version=1.")
         assert spark(finding).count("<polygon") == 1
 
     def test_is_empty_with_too_few_reports(self, answers):
@@ -191,30 +198,30 @@ class TestTile:
                 browser.says(line)
 
     @pytest.mark.parametrize("quiet", [3, 0])
-    def test_marks_fault_but_not_spent_budget(self, browser, store, quiet):
+    def test_spent_budget_is_not_a_problem(self, browser, store, quiet):
         last = datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(quiet)
-        most = NumberSet()
-        for number in range(1, 5):  # all that the budget holds
-            most = most.add(number)
+        all_numbers = NumberSet()
+        for number in range(1, 5):  # the whole budget
+            all_numbers = all_numbers.add(number)
         (version,) = (v for v in store.experiments("home") if v.experiment.name == "temp")
-        seen = {("home", "temp", f"d{n}"): most if n else NumberSet().add(1) for n in range(20)}
+        seen = {("home", "temp", f"d{n}"): all_numbers if n else NumberSet().add(1) for n in range(20)}
         with store.ingest() as transaction:
             transaction.write(seen, {(version.id, last.isoformat(), 0): 77}, {})
         with paged(url(store)) as page:
             browser.open(page)
             browser.says("The budget is nearly spent: 5% of devices can still report.")
-            browser.says("The budget of 1 experiment is spent, or nearly.")
+            browser.says("The budget of 1 experiment is spent or nearly spent.")
             if quiet:
-                browser.says(f"No report has come since {Reader(Locale('en', 'US')).day(last)}.")
+                browser.says(f"No report has arrived since {Reader(Locale('en', 'US')).day(last)}.")
                 browser.says("Something is wrong.")
-                browser.says("1 of 2 experiments needs a look.")
+                browser.says("1 of 2 experiments needs attention.")
             else:
                 browser.says("Health: unknown.")
             assert barriers(browser) == []
 
 
 class TestHealth:
-    def test_is_good_while_a_monitored_aggregator_works(self, browser, store):
+    def test_is_good_while_aggregator_works(self, browser, store):
         metrics = Metrics()
         with MosquittoBroker() as broker, contextlib.ExitStack() as stack:
             aggregator = stack.enter_context(
@@ -256,21 +263,21 @@ class TestView:
         browser.renew("de-CH")
         with paged(url(store)) as page:
             browser.open(page)
-            browser.says(f"evil of fleet home, asked by {SCRIPT}")  # a stranger's words are words
-            # As the Swiss write it.
+            browser.says(f"evil of fleet home, asked by {SCRIPT}")  # untrusted text is shown as text
+            # The Swiss number format.
             browser.says(f"2{SWISS}000 reports in all, 2{SWISS}000 today (UTC). Asked until ")
             browser.says("temp of fleet home, asked by heating@example.org")
-            browser.says("Fleet home: it is open. Its reports have no tags, so anyone can forge some.")
-            browser.says("Fleet work: every report has a tag that only its own device can make.")
+            browser.says("Fleet home: it is open. Its reports have no tags, so anyone can forge reports.")
+            browser.says("Fleet work: every report has a tag that only its device can make.")
             browser.says("Health: unknown.")
             browser.says(
-                "Nothing monitors the aggregator: start the page with --aggregator URL. "
+                "The aggregator is not monitored; to monitor it, start the page with --aggregator URL. "
                 "No reports were rejected"
             )
             swiss = Reader(Locale("de", "CH"))
             for line in find(Facts(store), Selection("temp", "home"), swiss).lines:
                 browser.says(line)
-            assert "reports a day" not in browser.text  # today may have begun a minute ago
+            assert "reports a day" not in browser.text  # the current day is incomplete
             before = browser.script("window.same = true; return document.querySelectorAll('#main *').length")
             count(store, ["one-more"])
             browser.says(f"2{SWISS}002 reports in all")
@@ -278,21 +285,21 @@ class TestView:
             assert (
                 browser.script("return window.same && document.querySelectorAll('#main *').length") == before
             )
-            sent = [(topics.report_topic("home", "board-1"), b"no")] * 3
+            messages = [(topics.report_topic("home", "board-1"), b"no")] * 3
             pipeline.ingest(
-                store, sent, pipeline.fleets(store, names=["home"]), datetime.datetime.now(datetime.UTC)
+                store, messages, pipeline.fleets(store, names=["home"]), datetime.datetime.now(datetime.UTC)
             )
             browser.says("3 reports were rejected: they are not valid reports.")
             browser.says("Something is wrong.")
             store.withdraw_experiment("home", "temp")
-            browser.says("Withdrawn: no device is asked any more.")
+            browser.says("Withdrawn, so no device is asked any more.")
             assert "board-1" not in browser.driver.page_source
             assert browser.driver.title == "Answers - Hushmote"
             assert browser.errors() == []
-            browser.named("How warm is it?").click()
+            browser.find_by_name("How warm is it?").click()
             browser.until(lambda: browser.driver.current_url.endswith("/experiment/home/temp"))
 
-    def test_has_no_barriers_in_light_and_dark(self, browser, store):
+    def test_is_accessible_in_light_and_dark(self, browser, store):
         count(store, ["a"])
         with store.writing() as connection:
             row = {"experiment": 1, "window": "2026-11-21", "code": 5, "count": 5000}

@@ -1,4 +1,4 @@
-"""The frame of the page in a real Chromium: navigation, colours, states of the store, missing views."""
+"""The page's frame in a real Chromium, with navigation, colours, store states and missing views."""
 
 import os
 import sqlite3
@@ -49,7 +49,7 @@ class TestLayout:
             browser.resize(1440)
             browser.open(page + path)
             browser.find("#frame-views")
-            browser.settled()
+            browser.wait_until_settled()
             for width, dark in ((1440, False), (360, True)):
                 browser.resize(width, dark=dark)
                 browser.until(lambda dark=dark: is_dark(browser) == dark, path)
@@ -72,16 +72,16 @@ class TestLayout:
         assert browser.driver.switch_to.active_element.get_attribute("id") == "main"
         browser.resize(360)
         browser.find("#frame-menu").send_keys("\ue007")
-        browser.named("Plan").send_keys("\ue007")
+        browser.find_by_name("Plan").send_keys("\ue007")
         browser.until(lambda: browser.driver.current_url.endswith("/plan"))
         menu = browser.find("#frame-menu")
-        browser.settled()
+        browser.wait_until_settled()
         menu.send_keys("\ue007")
         assert menu.get_attribute("aria-expanded") == "true"
         browser.find("#frame-views a").send_keys("\ue00c")  # escape
         assert menu.get_attribute("aria-expanded") == "false"
 
-    def test_browser_keeps_colours(self, browser, page):
+    def test_browser_remembers_colours(self, browser, page):
         browser.open(page)
         browser.find("#frame-colours option[value=dark]").click()
         browser.until(lambda: is_dark(browser))
@@ -93,7 +93,7 @@ class TestLayout:
 
 
 class TestStore:
-    def test_may_appear_vanish_and_be_too_old(self, browser, tmp_path, url):
+    def test_may_appear_disappear_and_be_outdated(self, browser, tmp_path, url):
         path = tmp_path / "store.sqlite"
 
         def remove_store():
@@ -119,9 +119,9 @@ class TestStore:
             browser.says("`hushmote store upgrade sqlite:///")
             Store(url, upgrade=True).close()
             browser.until(lambda: "store upgrade" not in browser.text)
-            remove_store()  # a journal that a reader kept open would still hold the whole store
+            remove_store()  # including the journal, from which a reader could still read the whole store
             path.write_bytes(b"damaged" * 1000)
-            browser.says("it is not an SQLite database")
+            browser.says("it is not a SQLite database")
 
     def test_may_appear_without_the_fleet(self, browser, url):
         with paged(url, "--fleet", "nope") as page:
@@ -136,7 +136,7 @@ class TestStore:
 
 class TestMessages:
     @pytest.mark.parametrize(
-        ("words", "shown"),
+        ("words", "expected"),
         [
             ("no store, nowhere", "No store, nowhere."),
             ("it's there!", "It's there!"),
@@ -146,16 +146,16 @@ class TestMessages:
             ("ε must be from 0.001 to 16", "ε must be from 0.001 to 16."),
         ],
     )
-    def test_capitalizes_sentences_but_not_names(self, words, shown):
-        assert sentence(words) == shown
+    def test_capitalizes_sentences_but_not_names(self, words, expected):
+        assert sentence(words) == expected
 
 
-# Of each view what is there while nothing is known, and what it says once it is.
+# Each view's path, and words that it shows only when its answers are ready.
 SLOW = (
     ("/", "reports a day"),
     ("/experiment/home/temp", " such intervals hold the truth"),
     ("/budget", "can still send"),
-    ("/plan", "Take one report"),
+    ("/plan", "Use one report"),
 )
 
 
@@ -166,13 +166,13 @@ class TestProcess:
         gate = tmp_path / "gate"
         with paged(url, program=(SLOW_PAGE, gate)) as page:
             browser.open(f"{page}/fails")
-            browser.says("This view has failed, by a fault in Hushmote.")
+            browser.says("This view has failed because of a bug in Hushmote.")
             assert "secret" not in browser.driver.page_source
             assert "Traceback" not in browser.driver.page_source
             browser.errors()
             for path, words in SLOW:
                 browser.open(page + path)
-                assert browser.find(".skeleton span").size["width"] > 200  # it is to be seen
+                assert browser.find(".skeleton span").size["width"] > 200  # the placeholder is visible
                 assert browser.find("h1").text
                 assert browser.find("#frame-views").is_displayed()
                 assert words not in browser.text
@@ -185,29 +185,29 @@ class TestProcess:
                 assert browser.errors() == []
                 gate.unlink()
 
-    def test_page_reports_its_end(self, browser, url):
+    def test_shows_lost_connection(self, browser, url):
         Store(url).close()
         with paged(url) as page:
             browser.open(page)
-            # "updated" comes with the HTML; a browser that is not yet connected would only reload the page.
+            # "updated" is already in the HTML, and a browser without a connection would only reload the page.
             browser.until(lambda: browser.script("return window.did_handshake"), "the page is not connected")
-        browser.says("The page's process does not answer. What you see is of ")
+        browser.says("The page's process does not answer. The page shows the state at ")
 
     @pytest.mark.slow
     def test_prints_urls_without_password_and_writes_no_files(self, tmp_path, url):
-        """NiceGUI would keep things in the working folder, and prints a banner."""
+        """By default, NiceGUI writes files to the working folder and prints a banner."""
         Store(url).close()
         folder = tmp_path / "here"
         folder.mkdir()
         command = [sys.executable, "-m", "hushmote", "page", "--store", url, "--http", "127.0.0.1:0"]
-        named = os.environ | {"HUSHMOTE_BROKER": "mqtt://me:secret@127.0.0.1:9"}
+        environment = os.environ | {"HUSHMOTE_BROKER": "mqtt://me:secret@127.0.0.1:9"}
         process = subprocess.Popen(
-            command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=named
+            command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
         )
         assert process.stdout is not None
         assert process.stdout.readline().startswith("the page is at http://127.0.0.1:")
-        said = process.stdout.readline()
-        assert said == "its board in the browser reports to mqtt://127.0.0.1:9 (HUSHMOTE_BROKER)\n"
+        line = process.stdout.readline()
+        assert line == "its in-browser board reports to mqtt://127.0.0.1:9 (HUSHMOTE_BROKER)\n"
         process.terminate()
         out, _ = process.communicate(timeout=600)
         assert out == ""

@@ -1,4 +1,4 @@
-"""Sentences of the command line in a reader's number and date formats, and numbers sent by a browser."""
+"""The command line's sentences in a reader's number and date formats, and numbers from a browser."""
 
 import pytest
 from babel import Locale
@@ -11,7 +11,7 @@ from hushmote.web.reader import Reader
 @pytest.mark.parametrize(
     ("text", "german"),
     [
-        ("Take 41,494 devices of ε = 1.425.", "Take 41.494 devices of ε = 1,425."),
+        ("Use 41,494 devices of ε = 1.425.", "Use 41.494 devices of ε = 1,425."),
         ("known to ±2.50% by 2027-03-02, or 10,000,000", "known to ±2,50\xa0% by 02.03.2027, or 10.000.000"),
         ("(8, 1e-06)-LDP, 0.5", "(8, 1e-06)-LDP, 0,5"),
         (text := "to room_1.5 and 12345-a and 2026-99-99 of version=1.2", text),
@@ -24,18 +24,18 @@ def test_converts_only_numbers_and_days(text, german):
 
 
 def test_american_text_is_unchanged():
-    text = "Take 41,494 devices of ε = 1.425: ±2.88% of 0.0516 in 10,000"
+    text = "Use 41,494 devices of ε = 1.425: ±2.88% of 0.0516 in 10,000"
     assert in_locale(text, Reader(Locale("en", "US"))) == text
     assert in_locale("5% quantile", Reader(Locale("en", "US"))) == "5% quantile"
 
 
 @pytest.mark.parametrize(
-    "sent",
+    "value",
     [None, "5", True, [], {}, 10**400, float("nan"), float("inf")],
     ids=["nothing", "text", "boolean", "list", "object", "huge", "NaN", "infinity"],
 )
-def test_rejects_invalid_numbers(sent):
-    assert number(sent) is None
+def test_rejects_invalid_numbers(value):
+    assert number(value) is None
 
 
 def test_accepts_numbers():

@@ -1,4 +1,4 @@
-"""`hushmote demo --page`: real clients keep reporting while a reader drags over the counted reports."""
+"""`hushmote demo --page`, whose clients keep reporting while a reader drags over the results."""
 
 import os
 import re
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.broker
 
 @pytest.fixture
 def demo(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Provide the demo's process in a group of its own, and the page's URL."""
+    """Provide the demo's process in its own process group, and the page's URL."""
     if find_mosquitto() is None:
         pytest.skip("mosquitto is not installed")
     command = [sys.executable, "-m", "hushmote", "demo", "--page", "--out", tmp_path]
@@ -40,21 +40,21 @@ def demo(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 def reports(browser: Browser) -> int:
-    found = re.search(r"([\d,]+) reports in all", browser.text)
-    assert found is not None
-    return int(found[1].replace(",", ""))
+    match = re.search(r"([\d,]+) reports in all", browser.text)
+    assert match is not None
+    return int(match[1].replace(",", ""))
 
 
 def test_live_results_can_be_selected(demo: tuple[subprocess.Popen[str], str], browser: Browser):
     process, url = demo
     browser.open(f"{url}/experiment/airports/air_temp")
     first = browser.until(lambda: reports(browser), "no reports")
-    browser.until(lambda: reports(browser) > first, "nothing more is counted")
+    browser.until(lambda: reports(browser) > first, "no further reports were counted")
     chart = browser.find(".experiment-chart")
     browser.script("arguments[0].scrollIntoView({block: 'center'})", chart)
     width = chart.size["width"]
-    brushed = "return getElement(+arguments[0].id.slice(1))?.chart?.hushmote"
-    browser.until(lambda: browser.script(brushed, chart), "nothing can be dragged")
+    is_drawn = "return getElement(+arguments[0].id.slice(1))?.chart?.hushmote"
+    browser.until(lambda: browser.script(is_drawn, chart), "the chart is not ready")
     actions = (
         ActionChains(browser.driver).move_to_element_with_offset(chart, -width // 3, -90).click_and_hold()
     )
@@ -63,5 +63,5 @@ def test_live_results_can_be_selected(demo: tuple[subprocess.Popen[str], str], b
     assert not browser.errors()
     process.send_signal(signal.SIGTERM)
     process.wait(WAIT_S)
-    with pytest.raises(ProcessLookupError):  # nobody of its group is left: no server outlives it
-        until(lambda: os.killpg(process.pid, 0), "one of its group goes on")
+    with pytest.raises(ProcessLookupError):  # no server in the process group outlives the demo
+        until(lambda: os.killpg(process.pid, 0), "a process in the group is still running")

@@ -1,4 +1,4 @@
-"""The period of a view: its windows, its name in an address, and its control in a real Chromium."""
+"""A view's period, with its windows, its name in a URL, and its control in a real Chromium."""
 
 import datetime
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ ENGLISH = Reader(Locale("en", "US"))
 
 
 class TestNames:
-    def test_address_keeps_period(self):
+    def test_url_stores_period(self):
         for period in ("30d", ALL, "2026-11-02..2026-11-04"):
             assert period_in(query_of(period)) == period
         assert query_of(USUAL) == ""
@@ -42,24 +42,23 @@ class TestNames:
     @pytest.mark.parametrize(
         "text", ["8d", "2026-11-04..2026-11-02", "2026-02-30..2026-03-01", "..", "explicit"]
     )
-    def test_rejects_other_texts(self, text):
+    def test_rejects_invalid_texts(self, text):
         assert parse(text) is None
 
-    def test_sentences_name_it(self):
+    def test_sentences_name_period(self):
         assert phrase_of("2026-11-02..2026-11-04", ENGLISH) == "from Nov 2, 2026 to Nov 4, 2026"
         assert phrase_of("2026-11-02..2026-11-02", ENGLISH) == "on Nov 2, 2026"
         assert phrase_of("30d", ENGLISH) == "in the last 30 days"
 
 
 TODAY = datetime.datetime.now(datetime.UTC).date()
-WINDOWS = [
-    f"{TODAY - datetime.timedelta(ago)}" for ago in range(41, 1, -1)
-]  # also once a midnight has passed
+# Up to two days ago, to let a test run past midnight.
+WINDOWS = [f"{TODAY - datetime.timedelta(ago)}" for ago in range(41, 1, -1)]
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Provide a store of a fleet that is steady and then much warmer in its last 7 days."""
+    """Provide the store of a fleet whose readings are constant, and then much higher in the last 7 days."""
     url = f"sqlite:///{tmp_path_factory.mktemp('period') / 'store.sqlite'}"
     shares = {
         w: [0.0] * (1 if n < 33 else 6) + [1.0] + [0.0] * (6 if n < 33 else 1) for n, w in enumerate(WINDOWS)
@@ -83,13 +82,13 @@ class TestWindowsOf:
             ("2025-11-02..2025-11-04", []),
         ],
     )
-    def test_are_those_with_reports(self, period: str, windows: list[str], store: str):
+    def test_include_only_windows_with_reports(self, period: str, windows: list[str], store: str):
         question = in_period(Question(experiment="temp", fleet="home"), period)
         assert period_of(question) == period
         with Store(store) as opened:
             assert windows_of(question, Facts(opened)) == tuple(windows)
 
-    def test_may_be_chosen_one_by_one(self, store: str):
+    def test_may_be_chosen_individually(self, store: str):
         question = Question(experiment="temp", fleet="home", windows=(WINDOWS[3], "2020-01-01"))
         assert period_of(question) == EXPLICIT
         with Store(store) as opened:
@@ -109,7 +108,7 @@ def page(store: str) -> Iterator[str]:
 
 
 def headline_of(store: str, windows: list[str]) -> str:
-    """Return the lines of the findings, as the page shows them."""
+    """Return the findings' lines, as the page shows them."""
     with Store(store) as opened:
         return "\n".join(find(Facts(opened), Selection("temp", "home", tuple(windows)), ENGLISH).lines)
 
@@ -119,42 +118,42 @@ def compared_days(windows: list[str]) -> str:
     return ENGLISH.days(first, last, {first.year, last.year} != {TODAY.year})
 
 
-def pressed(browser: Browser) -> list[str]:
+def pressed_buttons(browser: Browser) -> list[str]:
     buttons = browser.driver.find_elements(By.CSS_SELECTOR, "[aria-label=Period] [aria-pressed=true]")
     return [button.text for button in buttons]
 
 
 class TestFleetView:
-    def test_opens_with_the_newest_7_completed_days(self, store, page, browser):
+    def test_opens_with_newest_7_completed_days(self, store, page, browser):
         browser.open(page)
         browser.says(headline_of(store, WINDOWS[-7:]))
-        assert pressed(browser) == ["7 days"]
+        assert pressed_buttons(browser) == ["7 days"]
         assert barriers(browser) == []
 
-    def test_button_changes_all_tiles_and_address(self, store, page, browser):
+    def test_button_changes_all_tiles_and_url(self, store, page, browser):
         browser.open(page)
-        browser.named("30 days").click()
+        browser.find_by_name("30 days").click()
         browser.says(headline_of(store, WINDOWS[-29:]))
         browser.until(lambda: browser.driver.current_url.endswith("?last=30d"))
-        assert pressed(browser) == ["30 days"]
+        assert pressed_buttons(browser) == ["30 days"]
         browser.open(f"{page}/?last=all")
         browser.says(headline_of(store, WINDOWS))
-        assert pressed(browser) == ["all"]
-        browser.named("temp", "a").click()
+        assert pressed_buttons(browser) == ["all"]
+        browser.find_by_name("temp", "a").click()
         browser.until(lambda: browser.driver.current_url.endswith("/experiment/home/temp?last=all"))
-        browser.until(lambda: pressed(browser) == ["all"])
+        browser.until(lambda: pressed_buttons(browser) == ["all"])
 
-    def test_other_days_are_typed(self, store, page, browser):
+    def test_custom_days_can_be_typed(self, store, page, browser):
         browser.open(page)
-        browser.named("custom").click()
+        browser.find_by_name("custom").click()
         for name, day in (("First day", WINDOWS[2]), ("Last day", WINDOWS[8])):
             field = browser.find(f"input[aria-label='{name}']")
             field.send_keys(f"{datetime.date.fromisoformat(day):%m%d%Y}")
         browser.until(lambda: f"windows={WINDOWS[2]}..{WINDOWS[8]}" in browser.driver.current_url)
         browser.says(headline_of(store, WINDOWS[2:9]))
         days = " to ".join(ENGLISH.day(datetime.date.fromisoformat(day)) for day in (WINDOWS[2], WINDOWS[8]))
-        browser.says(f"No report came from {days}.")  # of the other experiment
-        assert pressed(browser) == ["custom"]
+        browser.says(f"No reports arrived from {days}.")  # in the other experiment
+        assert pressed_buttons(browser) == ["custom"]
         assert barriers(browser) == []
         browser.resize(360)
         browser.until(lambda: browser.overflow() <= 0, "it is too wide")
@@ -164,19 +163,19 @@ class TestExperimentView:
     def test_control_changes_every_part(self, store, page, browser):
         browser.open(f"{page}/experiment/home/temp?last=30d&ranges=5%3A")
         browser.until(lambda: browser.text_of("finding") == headline_of(store, WINDOWS[-29:]))
-        for place in ("share", "command-estimate"):
-            browser.until(lambda place=place: browser.text_of(place), place)
+        for name in ("share", "command-estimate"):
+            browser.until(lambda name=name: browser.text_of(name), name)
         browser.until(lambda: "29 of 40 windows" in browser.text_of("share"))
         browser.until(
             lambda: f"--window={WINDOWS[-29]}..{WINDOWS[-1]}" in browser.text_of("command-estimate")
         )
         browser.until(lambda: "ε for someone who sees this once: 0" in browser.text_of("private"))
         month = browser.text_of("private")
-        browser.named("The time just before, as long").click()
+        browser.find_by_name("The preceding period of equal length").click()
         browser.until(lambda: "against=before" in browser.driver.current_url)
         browser.until(lambda: browser.text_of("change"))
         browser.until(lambda: ", compared with " in browser.text_of("finding"))
-        browser.named("7 days").click()
+        browser.find_by_name("7 days").click()
         before, after = (compared_days(WINDOWS[-14:-7]), compared_days(WINDOWS[-7:]))
         browser.until(lambda: f", {after}, compared with " in browser.text_of("finding"))
         assert browser.text_of("finding").startswith("5 °C and above: ")
@@ -191,5 +190,7 @@ class TestExperimentView:
 
     def test_days_without_reports_are_named(self, page, browser):
         browser.open(f"{page}/experiment/home/old?windows={WINDOWS[5]}..{WINDOWS[6]}")
-        browser.says(f"This link asks for something that is not here (windows {WINDOWS[5]}..{WINDOWS[6]})")
-        browser.until(lambda: pressed(browser) == ["7 days"])
+        browser.says(
+            f"This link contains a choice that this view does not have (windows {WINDOWS[5]}..{WINDOWS[6]})"
+        )
+        browser.until(lambda: pressed_buttons(browser) == ["7 days"])

@@ -1,4 +1,4 @@
-"""The Plan view: its answers compared with those of the command, and the view in a real Chromium."""
+"""The Plan view's answers compared with the command's, and the view in a real Chromium."""
 
 import datetime
 import json
@@ -29,7 +29,7 @@ from hushmote.web.plan.answer import SolvedPlan, solve
 from hushmote.web.plan.entries import START, plan_request
 from hushmote.web.reader import Reader
 
-NAMED = ExperimentInfo("room", "Is it warm; isn't it?", "me@example.org", datetime.date(2026, 1, 1))
+INFO = ExperimentInfo("room", "Is it warm; isn't it?", "me@example.org", datetime.date(2026, 1, 1))
 SMALL = {"domain": 8.0}
 SETTINGS = {
     "error of ranges": SMALL,
@@ -78,27 +78,29 @@ def run(line: str):
     return CliRunner().invoke(app, arguments)
 
 
-AGAIN = {"answer": "devices", "lasting": True}
+LIFETIME = {"answer": "devices", "lasting": True}
 
 
 class TestLifetime:
     @pytest.mark.slow
     def test_device_count_reaches_target_error(self):
-        answer = answer_to(AGAIN)
+        answer = answer_to(LIFETIME)
         assert answer.plan_answer.error <= 0.02
         assert "are met" in answer.plan_answer.sentences[1]
         assert answer.plan_answer.sentences[0].startswith(
-            f"Take {answer.solved:,} devices. Let a device make "
+            f"Use {answer.solved:,} devices. Let a device make "
         )
         assert (answer.plan_answer.plan.devices, answer.plan_answer.not_met) == (answer.solved, "")
-        fewer = answer_to(AGAIN | {"answer": "error", "devices": answer.solved * 0.99 // 1})
+        fewer = answer_to(LIFETIME | {"answer": "error", "devices": answer.solved * 0.99 // 1})
         assert fewer.plan_answer.error > 0.02
         assert fewer.solved == pytest.approx(100 * fewer.plan_answer.error, rel=0.01)
 
     @pytest.mark.slow
     def test_missed_target_is_reported(self):
-        answer = answer_to(AGAIN | {"answer": "epsilon"})
-        assert answer.plan_answer.not_met.startswith("±2 points are not met by 30 days alone: that takes ")
+        answer = answer_to(LIFETIME | {"answer": "epsilon"})
+        assert answer.plan_answer.not_met.startswith(
+            "±2 points is not met by 30 days alone; that would take "
+        )
         assert answer.plan_answer.sentences[1].endswith(answer.plan_answer.not_met)
 
 
@@ -109,20 +111,20 @@ class TestAnswer:
         monkeypatch.chdir(tmp_path)
         answer = answer_to(setting)
         days = {datetime.datetime.now(datetime.UTC).date()}
-        result = run(f"{answer.plan_answer.command(NAMED.name)} --json")
-        days.add(datetime.datetime.now(datetime.UTC).date())  # midnight may have come meanwhile
+        result = run(f"{answer.plan_answer.command(INFO.name)} --json")
+        days.add(datetime.datetime.now(datetime.UTC).date())  # midnight may have passed in the meantime
         assert result.exit_code == 0, result.output
         written = (tmp_path / "room.toml").read_text()
-        files = [answer.plan_answer.file(replace(NAMED, today=day)) for day in days]
+        files = [answer.plan_answer.file(replace(INFO, today=day)) for day in days]
         assert without_words(written) in map(without_words, files)
         assert run("hushmote experiment show room.toml").exit_code == 0
-        told = json.loads(result.output)
-        assert told["answer"] == list(answer.plan_answer.lines)
-        histograms = told["histograms"] if setting.get("lasting") else [told["histogram"]]
-        shown = [w.histogram.epsilon for w in answer.plan_answer.windows] or [
+        output = json.loads(result.output)
+        assert output["answer"] == list(answer.plan_answer.lines)
+        histograms = output["histograms"] if setting.get("lasting") else [output["histogram"]]
+        expected = [w.histogram.epsilon for w in answer.plan_answer.windows] or [
             answer.plan_answer.histograms["all of it"].epsilon
         ]
-        assert [h["epsilon"] for h in histograms][: len(shown)] == shown
+        assert [h["epsilon"] for h in histograms][: len(expected)] == expected
 
     def test_field_and_sentence_show_same_error(self):
         answer = answer_to(SMALL)
@@ -132,20 +134,19 @@ class TestAnswer:
     @pytest.mark.slow
     @pytest.mark.parametrize("answer", ["devices", "error"])
     @pytest.mark.parametrize("lasting", [False, True])
-    def test_fixed_limit_takes_fewer_devices(self, answer, lasting):
+    def test_fixed_limit_needs_fewer_devices(self, answer, lasting):
         ranges = answer_to({"answer": answer, "lasting": lasting})
         error = 2.0 if answer == "devices" else 100 * ranges.plan_answer.error
-        asked_so = answer_to({"form": "yes_no", "answer": "devices", "error": error, "lasting": lasting})
-        assert asked_so.solved < ranges.plan_answer.plan.devices
+        yes_no = answer_to({"form": "yes_no", "answer": "devices", "error": error, "lasting": lasting})
+        assert yes_no.solved < ranges.plan_answer.plan.devices
         assert (
-            f"Asked as yes or no, the same takes {asked_so.solved:,} devices."
-            in ranges.plan_answer.fixed_limit
+            f"Asked as yes or no, the same takes {yes_no.solved:,} devices." in ranges.plan_answer.fixed_limit
         )
-        assert asked_so.plan_answer.fixed_limit == ""
+        assert yes_no.plan_answer.fixed_limit == ""
 
-    @pytest.mark.parametrize("setting", [SMALL, AGAIN | {"domain": 8}], ids=["once", "lifetime"])
+    @pytest.mark.parametrize("setting", [SMALL, LIFETIME | {"domain": 8}], ids=["once", "lifetime"])
     def test_curve_falls_and_passes_through_plan(self, setting):
-        """For a lifetime it is the curve of the longest window."""
+        """For a lifetime, the curve is the longest window's."""
         answer = answer_to(setting)
         devices, errors = zip(*answer.curve, strict=True)
         assert errors[len(errors) // 2] == pytest.approx(100 * answer.plan_answer.error)
@@ -154,7 +155,7 @@ class TestAnswer:
 
     def test_names_both_epsilons_and_their_adversaries(self):
         facts = dict(answer_to(SMALL).facts)
-        assert facts["ε of a report"] == "ε = 2, against everybody, the broker included."
+        assert facts["ε of a report"] == "ε = 2, against everyone, including the broker."
         assert "not against the broker" in facts["ε of the histogram"]
         assert "seen once" in facts["ε of the histogram"]
 
@@ -204,7 +205,7 @@ class TestFields:
             "call",
         ],
     )
-    def test_invalid_one_gives_one_line(self, fields, field, text):
+    def test_invalid_value_gives_one_line(self, fields, field, text):
         with pytest.raises(PlanError) as caught:
             answer_to(SMALL | fields)
         assert caught.value.field == field
@@ -230,12 +231,12 @@ class TestFields:
         )
     )
     def test_any_input_gives_answer_or_one_line(self, setting):
-        refused = None
+        error = None
         try:
-            answer_to(setting).plan_answer.command(NAMED.name)
+            answer_to(setting).plan_answer.command(INFO.name)
         except HushmoteError as e:
-            refused = str(e)
-        assert refused is None or "\n" not in refused
+            error = str(e)
+        assert error is None or "\n" not in error
 
 
 class TestFile:
@@ -253,13 +254,13 @@ class TestFile:
     )
     def test_refusal_names_field(self, setting, changes, field):
         with pytest.raises(FileRefused) as caught:
-            answer_to(setting).plan_answer.file(replace(NAMED, **changes))
+            answer_to(setting).plan_answer.file(replace(INFO, **changes))
         assert caught.value.field == field
         assert "\n" not in caught.value.reason
 
     def test_number_needs_its_range(self):
         with pytest.raises(PlanError, match="needs a number's range"):
-            answer_to(SMALL | {"low": None}).plan_answer.file(NAMED)
+            answer_to(SMALL | {"low": None}).plan_answer.file(INFO)
 
 
 class TestSearch:
@@ -267,16 +268,16 @@ class TestSearch:
         class Superseded(Exception):
             pass
 
-        seen = []
+        calls = []
 
         def before_each() -> None:
-            seen.append(1)
-            if len(seen) == 3:
+            calls.append(1)
+            if len(calls) == 3:
                 raise Superseded
 
         with pytest.raises(Superseded):
             answer_to({"answer": "epsilon", "domain": 8}, before_each)
-        assert len(seen) == 3
+        assert len(calls) == 3
 
 
 @pytest.fixture(scope="module")
@@ -287,15 +288,15 @@ def page(tmp_path_factory):
         yield page
 
 
-def said(browser) -> str:
-    """Return the answer, once it is complete."""
+def complete_answer(browser) -> str:
+    """Wait until the answer is complete, and return it."""
     box = browser.find(".plan-answer")
     return browser.until(
-        lambda: box.text if "95 times" in box.text and "Working" not in box.text else "", "no answer"
+        lambda: box.text if "95 times" in box.text and "Calculating" not in box.text else "", "no answer"
     )
 
 
-def typed(browser, name: str, text: str) -> None:
+def type_number(browser, name: str, text: str) -> None:
     field = browser.find(f"#quantity-{name}")
     field.send_keys(Keys.CONTROL, "a")
     field.send_keys(text)
@@ -304,23 +305,21 @@ def typed(browser, name: str, text: str) -> None:
 class TestView:
     def test_sliders_work_by_keyboard(self, page, browser):
         browser.open(f"{page}/plan")
-        assert "20,000 devices" in said(browser)
+        assert "20,000 devices" in complete_answer(browser)
         browser.find("input[type=range][aria-label='Devices']").send_keys(Keys.ARROW_RIGHT)
         browser.says("from each of 21,000 devices")
-        browser.find("[aria-label='ε, what one report may tell'] input[type=range]").send_keys(
-            Keys.ARROW_LEFT
-        )
+        browser.find("[aria-label='ε of one report'] input[type=range]").send_keys(Keys.ARROW_LEFT)
         browser.says(in_locale(belief(1.95), Reader(Locale("en", "US"))))
-        browser.find("[aria-label='Work out: Devices']").send_keys(Keys.SPACE)
-        browser.until(lambda: "Take one report" not in browser.text, "the answer is still the error")
+        browser.find("[aria-label='Calculate: Devices']").send_keys(Keys.SPACE)
+        browser.until(lambda: "Use one report" not in browser.text, "the answer is still the error")
         error = browser.find("#quantity-error").get_attribute("value")
-        assert f"±{float(error):g} points, 95 times in 100" in said(browser)
+        assert f"±{float(error):g} points, 95 times in 100" in complete_answer(browser)
         assert browser.find("#quantity-devices").get_attribute("readonly")
         assert barriers(browser) == []
         browser.resize(360, dark=True)
         browser.until(lambda: browser.overflow() <= 0, "it is too wide")
         assert barriers(browser) == []
-        for y in (0, 600, 100_000):  # wherever one is, the answer is in sight
+        for y in (0, 600, 100_000):  # the answer is visible at any scroll position
             browser.script("window.scrollTo(0, arguments[0])", y)
             top, bottom = browser.script(
                 "const r = document.querySelector('.plan-answer').getBoundingClientRect();"
@@ -331,46 +330,45 @@ class TestView:
 
     def test_impossible_plans_give_one_line(self, page, browser):
         browser.open(f"{page}/plan")
-        said(browser)
+        complete_answer(browser)
         for text, line in (
             ("1e30", "whole number of devices"),
             ("-1", "from 2 to"),
             ("e", "whole number of devices"),
         ):
-            typed(browser, "devices", text)
+            type_number(browser, "devices", text)
             browser.until(lambda line=line: line in browser.find("#quantity-devices-note").text, line)
-        browser.find("[aria-label='Work out: ε, what one report may tell']").click()
+        browser.find("[aria-label='Calculate: ε of one report']").click()
         browser.until(
-            lambda: not browser.find("#quantity-error").get_attribute("readonly"), "no keys are taken"
+            lambda: not browser.find("#quantity-error").get_attribute("readonly"),
+            "the field is still read-only",
         )
-        typed(browser, "devices", "30")
-        typed(browser, "error", "0.1")
+        type_number(browser, "devices", "30")
+        type_number(browser, "error", "0.1")
         browser.says("No epsilon up to 16 gives ±0.001")
         assert "Traceback" not in browser.text
         assert not browser.errors()
 
     def test_downloads_valid_file(self, page, browser):
         browser.open(f"{page}/plan")
-        said(browser)
-        browser.named("one of some labels", "[role=radio]").click()
-        labels = browser.find("[aria-label='Labels, with commas between them']")
-        browser.until(labels.is_displayed, "the field for labels is not there")
+        complete_answer(browser)
+        browser.find_by_name("one of several labels", "[role=radio]").click()
+        labels = browser.find("[aria-label='Labels, separated by commas']")
+        browser.until(labels.is_displayed, "the labels field is hidden")
         labels.send_keys(Keys.CONTROL, "a")
         labels.send_keys("hot, <b>cold</b>")
-        browser.find("[aria-label='Owner: who answers for it']").send_keys("me@example.org")
-        browser.says("Write who owns the experiment and why it is asked")
-        browser.find("[aria-label='Purpose: why it is asked; people who take part read it']").send_keys(
-            "Warm?"
-        )
+        browser.find("[aria-label='Owner, who is responsible for it']").send_keys("me@example.org")
+        browser.says("To get the file, write who owns the experiment")
+        browser.find("[aria-label='Purpose, which participants read']").send_keys("Warm?")
         name = browser.find("[aria-label='Name of the experiment']")
         name.send_keys(Keys.CONTROL, "a")
         name.send_keys("A B")
-        browser.says("write 1 to 32 of a-z, 0-9, _ and -")
+        browser.says("write 1 to 32 characters from a-z, 0-9, _ and -")
         name.send_keys(Keys.CONTROL, "a")
         name.send_keys("from_page")
         browser.says('name = "from_page"')
         browser.says('labels = ["hot", "<b>cold</b>"]')
-        browser.named("Download the file").click()
+        browser.find_by_name("Download the file").click()
         path: Path = browser.folder / "from_page.toml"
         browser.until(path.exists, "no file")
         assert tomllib.loads(path.read_text())["labels"] == ["hot", "<b>cold</b>"]

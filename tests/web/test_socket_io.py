@@ -1,4 +1,4 @@
-"""NiceGUI's socket.io and clients other than the page's browser, against the real process."""
+"""NiceGUI's socket.io with clients other than browsers, against the real process."""
 
 import contextlib
 import http.client
@@ -37,13 +37,13 @@ def page(store: str) -> Iterator[str]:
         yield page
 
 
-def opened(page: str, query: str = "websocket") -> Connection:
+def open_socket(page: str, query: str = "websocket") -> Connection:
     url = page.replace("http", "ws") + PATH + query
     return connect(url, proxy=None, open_timeout=WAIT_S, close_timeout=1)
 
 
 def is_closed(client: Connection) -> bool:
-    """Whether the page ends the connection; waits for it, and takes what it says before."""
+    """Wait for the page to close the connection, reading its messages; return whether it did."""
     with contextlib.suppress(ConnectionClosed):
         while True:
             client.recv(WAIT_S)
@@ -56,7 +56,7 @@ def is_closed(client: Connection) -> bool:
     [
         {},
         {"Origin": "https://evil.example"},
-        {"Upgrade": "websocket"},  # without Connection: Upgrade it is no WebSocket
+        {"Upgrade": "websocket"},  # not a WebSocket without Connection: Upgrade
     ],
     ids=["plain", "foreign origin", "upgrade without connection"],
 )
@@ -66,15 +66,18 @@ def test_session_needs_websocket(page, method, headers, transport):
         connection.request(method, PATH + transport, headers=headers)
         answer = connection.getresponse()
         body = answer.read()
-    foreign = headers.get("Origin") and method != "GET"
-    assert answer.status == (403 if foreign else 400)
+    is_foreign = headers.get("Origin") and method != "GET"
+    assert answer.status == (403 if is_foreign else 400)
     assert answer.headers["access-control-allow-origin"] is None
     assert b'"sid"' not in body
-    assert foreign or body == b"This is for WebSockets alone: let a proxy pass their Upgrade header.\n"
+    assert (
+        is_foreign
+        or body == b"This address accepts only WebSockets; a proxy must pass on the Upgrade header.\n"
+    )
 
 
 def test_websocket_starts_no_long_polling_session(page):
-    with pytest.raises((ConnectionClosed, InvalidStatus)), opened(page, "polling") as client:
+    with pytest.raises((ConnectionClosed, InvalidStatus)), open_socket(page, "polling") as client:
         client.recv(WAIT_S)
 
 
@@ -83,7 +86,7 @@ MALFORMED = [
     *["42" + "1" * 200 + "[]", "42" + "[" * 100_000, '451-["event",{"_placeholder":true,"num":5}]', "40{"],
     *[b"", b"\x00", b"\xff\xfe"],
 ]
-SENSELESS = [  # well-formed, but no event that NiceGUI's script sends
+UNEXPECTED = [  # well-formed, but not an event that NiceGUI's script sends
     *["42[{}]", '42["event"]', '42["event",{}]', '42["event",{"client_id":[]}]', '42["handshake",1]'],
     *['42["log",{}]', '42["javascript_response"]', '420["ack",null]'],
 ]
@@ -98,13 +101,13 @@ FRAMES = [
 
 def test_malformed_packet_closes_connection_without_traceback(store, capfd):
     with paged(store) as page:
-        for packets in [*([p] for p in MALFORMED), *(["40", p] for p in MALFORMED + SENSELESS)]:
-            with opened(page) as client:
-                for packet in [*packets, packets[-1]]:  # the second is not looked at
+        for packets in [*([p] for p in MALFORMED), *(["40", p] for p in MALFORMED + UNEXPECTED)]:
+            with open_socket(page) as client:
+                for packet in [*packets, packets[-1]]:  # the page ignores the repeated packet
                     with contextlib.suppress(ConnectionClosed):
                         client.send(packet)
                 assert is_closed(client), packets
-        with opened(page, "websocket&implicit_handshake=true") as client:
+        with open_socket(page, "websocket&implicit_handshake=true") as client:
             client.send("40")
             assert is_closed(client)
         for frame in FRAMES:
@@ -115,11 +118,11 @@ def test_malformed_packet_closes_connection_without_traceback(store, capfd):
                 with contextlib.suppress(ConnectionResetError):
                     while s.recv(4096):
                         pass
-        with opened(page) as client:
+        with open_socket(page) as client:
             client.send("40")
             assert client.recv(WAIT_S)[:1] == "0"
-            assert client.recv(WAIT_S)[:2] == "40"  # it serves as before
+            assert client.recv(WAIT_S)[:2] == "40"  # the page still serves other clients
     logged = capfd.readouterr().err
     assert "Traceback" not in logged
     assert "ERROR" not in logged
-    assert logged.count("\n") == logged.count("a browser sent a malformed packet (") > len(SENSELESS)
+    assert logged.count("\n") == logged.count("a browser sent a malformed packet (") > len(UNEXPECTED)

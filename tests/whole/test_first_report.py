@@ -1,7 +1,7 @@
-"""The page of the first report: what its walk proves, and that it counts its commands honestly.
+"""docs/first-report.md counts its commands honestly, and its steps end in a counted report.
 
-The walk itself, from an empty folder to three boards whose reports three real aggregators count, is that of
-tests/repository/test_commands.py, which runs every page as printed.
+tests/repository/test_commands.py runs the steps as printed, from an empty folder to three boards whose
+reports three real aggregators count.
 """
 
 import re
@@ -12,12 +12,14 @@ import page_blocks
 
 PAGE = Path(__file__).parents[2] / "docs" / "first-report.md"
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-# A setup that goes on when reports are counted: without any the walk ends in failure, in ten minutes.
-COUNTED = re.compile(r"^until hushmote status .*grep -q '\"reports\": \[[12]-9\]'; do sleep 2; done$")
+# Waits for counted reports; without any, the page fails after ten minutes.
+WAITS_FOR_REPORTS = re.compile(
+    r"^until hushmote status .*grep -q '\"reports\": \[[12]-9\]'; do sleep 2; done$"
+)
 
 
 def section(title: str) -> list[page_blocks.Block]:
-    """Return the blocks of a section that are run on any machine."""
+    """Return a section's blocks that run on any machine."""
     text = PAGE.read_text()
     heading = text.index(f"\n### {title}\n")
     end = text.index("\n##", heading + 1)
@@ -26,7 +28,7 @@ def section(title: str) -> list[page_blocks.Block]:
 
 
 def commands(title: str) -> list[str]:
-    """Return the first two words of each command, without variables; of files that are written only `cat`."""
+    """Return each command's first two words, without variables; only `cat` for files that are written."""
     texts = [
         text
         for block in section(title)
@@ -37,23 +39,23 @@ def commands(title: str) -> list[str]:
 
 
 def test_software_path_matches_documented_commands():
-    said = commands("In software")
+    output = commands("In software")
     ours = ["experiment", "serve", "provision", "board", "flash", "status", "simulate"]
     ours = [f"hushmote {command}" for command in ours]
-    assert said == ["cat", "hushmote provision", ours[0], "mosquitto", *ours[1:]]
+    assert output == ["cat", "hushmote provision", ours[0], "mosquitto", *ours[1:]]
     text = PAGE.read_text()
-    counted = f"{WORDS[len(said) - 1].capitalize()} commands in four windows, and a file"
+    counted = f"{WORDS[len(output) - 1].capitalize()} commands in four windows, and a file"
     assert counted in " ".join(text.split())
     steps = re.findall(r"^\*\*(\d)\. ", text[: text.index("\n### With a password")], re.MULTILINE)
-    assert steps == [str(number) for number in range(1, len(said))]
+    assert steps == [str(number) for number in range(1, len(output))]
     windows = [block for block in section("In software") if block.background]
     assert len(windows) + 1 == 4
 
 
 def test_each_path_ends_in_counted_report():
     for title in ("In software", "With a password", "With TLS"):
-        said = commands(title)
+        output = commands(title)
         for command in ("mosquitto", "hushmote serve", "hushmote board", "hushmote flash", "hushmote status"):
-            assert command in said, (title, command)
-        waits = [setup for block in section(title) for setup in block.setup if COUNTED.match(setup)]
+            assert command in output, (title, command)
+        waits = [setup for block in section(title) for setup in block.setup if WAITS_FOR_REPORTS.match(setup)]
         assert waits, title

@@ -1,4 +1,4 @@
-"""A fleet moves from mosquitto and SQLite to NATS and PostgreSQL while its boards report: docs/scale.md."""
+"""A fleet moves from mosquitto and SQLite to NATS and PostgreSQL while its boards report (docs/scale.md)."""
 
 import dataclasses
 import getpass
@@ -23,19 +23,25 @@ FORMER, OLD = "sqlite:///before.sqlite", "sqlite:///old.sqlite"
 
 
 def aggregator(folder: Path) -> tuple[str, ...]:
-    own = folder / "aggregator"
-    signing = ("--signing-key", str(own.parent / "authority/signing.key"))
-    return ("--broker", str(own / "aggregator_1.toml"), "--master-key", str(own / "master.key"), *signing)
+    certificates = folder / "aggregator"
+    signing = ("--signing-key", str(certificates.parent / "authority/signing.key"))
+    return (
+        "--broker",
+        str(certificates / "aggregator_1.toml"),
+        "--master-key",
+        str(certificates / "master.key"),
+        *signing,
+    )
 
 
 def report_some(boards: LivingBoards, count: int) -> None:
-    wanted = boards.told() + count
-    until(lambda: boards.told() >= wanted, boards.status)
+    wanted = boards.confirmed_reports() + count
+    until(lambda: boards.confirmed_reports() >= wanted, boards.status)
 
 
 @pytest.mark.long
 def test_boards_lose_nothing_during_the_move(tmp_path: Path, postgres: Cluster):
-    """From its first second a new server is what the boards' old address leads to."""
+    """The boards' old address leads to a new server as soon as it runs."""
 
     def run(*arguments: str) -> str:
         return hushmote(*arguments, cwd=tmp_path)
@@ -59,9 +65,9 @@ def test_boards_lose_nothing_during_the_move(tmp_path: Path, postgres: Cluster):
                 process.ready()
                 report_some(boards, 300)
                 assert process.end() == 0
-            report_some(boards, 20)  # what is still at the old broker
+            report_some(boards, 20)  # these reports are still at the old broker
             broker.stop()
-        # It is drained where no board finds it.
+        # The old broker is drained on a port that boards do not know.
         elsewhere = free_port()
         moved = fleet_folder.find(old)
         moved = moved.put_fleet(dataclasses.replace(moved.fleet, port=elsewhere))
@@ -73,7 +79,12 @@ def test_boards_lose_nothing_during_the_move(tmp_path: Path, postgres: Cluster):
         run("store", "backup", OLD, "before.sqlite")
         run("experiment", "add", "door.toml", "--fleet", "home", "--keys", "--store", url)
         run("store", "merge", url, FORMER)
-        nats, cluster, monitor = free_port(), free_port(), free_port()  # here: they are ours for a minute
+        # Reserved for only a minute.
+        nats, cluster, monitor = (
+            free_port(),
+            free_port(),
+            free_port(),
+        )
         hosts = [word for host in THREE for word in ("--host", host)]
         run(
             *("provision", "fleet", "new", "--fleet", "home", "--broker", "nats", *hosts),
@@ -83,19 +94,21 @@ def test_boards_lose_nothing_during_the_move(tmp_path: Path, postgres: Cluster):
         take_over(old, new, run)
         with serving(fleet_folder.find(new)) as servers:
             until(lambda: all("not authorize" in line for line in boards.status()), boards.status)
-            told = boards.told()
+            confirmed = boards.confirmed_reports()
             with served("--store", url, *aggregator(new)) as process:
                 process.ready()
-                assert boards.told() == told
+                assert boards.confirmed_reports() == confirmed
                 let_boards_in(old, new, run)
                 servers.reload()
                 report_some(boards, 300)
-                made = boards.finish()
+                published = boards.finish()
                 with Store(url) as counting:
                     (version,) = counting.experiments()
                     digest = version.experiment.digest
-                    until(lambda: counting.histogram("home", digest).sum() >= made, process.log)
-                    assert counting.histogram("home", digest).sum() == made == boards.told()
-                    assert sum(len(numbers) for _, _, numbers in counting.accepted_numbers("home")) == made
+                    until(lambda: counting.histogram("home", digest).sum() >= published, process.log)
+                    assert counting.histogram("home", digest).sum() == published == boards.confirmed_reports()
+                    assert (
+                        sum(len(numbers) for _, _, numbers in counting.accepted_numbers("home")) == published
+                    )
                 assert process.end() == 0
                 assert "no experiments" not in process.log()

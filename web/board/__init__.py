@@ -1,1 +1,1 @@
-"""A board in the browser: device/ldp_client.py on MicroPython's WebAssembly port, as static files."""
+"""The browser board: device/ldp_client.py on MicroPython's WebAssembly port, as static files."""

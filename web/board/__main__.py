@@ -1,4 +1,4 @@
-"""python -m hushmote.web.board FOLDER: the browser board's files, for any static server."""
+"""`python -m hushmote.web.board FOLDER` writes the browser board's files for any static server."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The browser board as a part of a web application; mount it at its folder, such as /board."""
+"""The browser board as part of a web application; mount it at its folder, such as /board."""
 
 import os
 from dataclasses import asdict
@@ -9,7 +9,7 @@ from starlette.types import Scope
 
 from .files import STATIC, BoardConfig, files
 
-# index.html has the same policy for servers that send no headers; only a header can forbid framing.
+# index.html repeats this policy for servers that send no headers; only a header can forbid framing.
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; "
     "connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -20,7 +20,7 @@ _HEADERS = {
 
 
 class BoardFiles(StaticFiles):
-    """The files of files(), with their own config.json."""
+    """The static files from files(), with this config as config.json."""
 
     def __init__(self, config: BoardConfig) -> None:
         super().__init__(directory=STATIC)

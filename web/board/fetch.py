@@ -1,9 +1,9 @@
-"""Fetch the part of the browser board that is not in the repository: MicroPython for WebAssembly, from npm.
+"""Fetch MicroPython for WebAssembly from npm, the only part of the browser board outside the repository.
 
     python web/board/fetch.py
 
-installs it in web/board/static/micropython. package-lock.json beside this file pins it by hash. setup.py runs
-this file before anything of Hushmote is installed, so it imports nothing of Hushmote.
+This installs MicroPython in web/board/static/micropython; package-lock.json in this folder pins it by hash.
+setup.py runs this file before Hushmote is installed, so it must not import anything from Hushmote.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ PINS = ("package.json", "package-lock.json", ".npmrc")
 
 
 class CannotFetch(Exception):
-    """npm is missing or failed; `command` is the remedy."""
+    """npm is missing or failed; `command` fixes the problem or repeats the failed step."""
 
     def __init__(self, text: str, command: str) -> None:
         super().__init__(text)
@@ -36,13 +36,13 @@ def pinned() -> str:
 
 
 def packages(folder: Path, *, tests: bool = False) -> Path:
-    """Return the folder's node_modules with the pinned packages, optionally those for tests too.
+    """Install the pinned packages in a folder, optionally with the tests' packages; return its node_modules.
 
     Raises:
         CannotFetch: If npm is missing or fails.
     """
     if not (shutil.which("node") and shutil.which("npm")):
-        raise CannotFetch("there is no Node.js with npm", "apt-get install nodejs npm")
+        raise CannotFetch("Node.js with npm is not installed", "apt-get install nodejs npm")
     folder.mkdir(parents=True, exist_ok=True)
     for name in PINS:
         shutil.copy(HERE / name, folder / name)
@@ -55,7 +55,7 @@ def packages(folder: Path, *, tests: bool = False) -> Path:
     return folder / "node_modules"
 
 
-def is_there() -> bool:
+def is_installed() -> bool:
     """Return whether the pinned version is in static/micropython."""
     try:
         return json.loads((PORT / "package.json").read_text())["version"] == pinned()
@@ -64,26 +64,26 @@ def is_there() -> bool:
 
 
 def fetch() -> None:
-    """Install the port in static/micropython unless it is there; raise CannotFetch if that fails."""
-    if is_there():
+    """Install the port in static/micropython unless it is already there; raise CannotFetch on failure."""
+    if is_installed():
         return
     with tempfile.TemporaryDirectory(dir=HERE) as scratch:
-        fetched, new = packages(Path(scratch) / "npm") / PACKAGE, Path(scratch) / "micropython"
-        new.mkdir()
+        package, target = packages(Path(scratch) / "npm") / PACKAGE, Path(scratch) / "micropython"
+        target.mkdir()
         for name in FILES:
-            shutil.copy(fetched / name, new / name)
-        if not is_there():  # other processes may read a copy that was fetched in the meantime
+            shutil.copy(package / name, target / name)
+        if not is_installed():  # otherwise another process fetched it in the meantime, and may be reading it
             shutil.rmtree(PORT, ignore_errors=True)
             with contextlib.suppress(OSError):  # another process has just fetched it
-                new.rename(PORT)
+                target.rename(PORT)
 
 
 def main() -> None:
-    """Fetch MicroPython for the browser, or exit with the reason why not."""
+    """Fetch MicroPython for browsers, or exit with an error message."""
     try:
         fetch()
     except CannotFetch as e:
-        sys.exit(f"The board in the browser cannot be fetched: {e}. Try: {e.command}")
+        sys.exit(f"The browser board cannot be fetched: {e}. Try: {e.command}")
     print(f"MicroPython {pinned()} for browsers is in {PORT}")
 
 

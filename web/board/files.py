@@ -1,4 +1,4 @@
-"""The browser board's files and their paths, and a copy of them in a folder."""
+"""The browser board's files and their paths, and a function to copy them to a folder."""
 
 import json
 import shutil
@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 STATIC = Path(__file__).parent / "static"
-# Files that the board runs unchanged, and files that check them: in a clone at their original paths, in a
-# wheel beside the page, where setup.py puts the last two.
+# Files that the board runs unchanged, and files that check them. A clone has them at their original paths; in
+# a wheel, setup.py puts the latter in the static folder.
 _ROOT = Path(__file__).parents[2]
-_BORROWED = (
+_SHARED = (
     *sorted((_ROOT / "device").glob("ldp_*.py")),
     *(
         _ROOT / "device" / f"{name}.py"
@@ -24,15 +24,15 @@ _BORROWED = (
 
 @dataclass(frozen=True)
 class BoardConfig:
-    """The contents of config.json; paths are from the server's root, None if absent.
+    """The contents of config.json; paths are relative to the server's root, and missing entries are None.
 
     Attributes:
         fleet: The fleet whose experiments the door serves.
         door: The HTTP door, such as /v1.
-        result: The prefix of <fleet>/<experiment>.json with a result document, such as /api.
-        experiment: The first one shown.
-        home: The page to which the board belongs.
-        broker: Whether there is a broker; if so, but without a door, nothing is asked at the moment.
+        result: The path under which result documents are at <fleet>/<experiment>.json, such as /api.
+        experiment: The experiment to show first.
+        home: The page that includes the board.
+        broker: Whether reports can reach a broker; with a broker but no door, no experiment is running.
     """
 
     fleet: str | None = None
@@ -44,17 +44,17 @@ class BoardConfig:
 
 
 def files() -> Iterator[tuple[str, Path]]:
-    """Yield (path from the page's folder, file) of each; MicroPython is included once fetch.py has run."""
+    """Yield (path in the board's folder, file) for each file, including MicroPython if fetch.py has run."""
     for file in sorted(STATIC.rglob("*")):
         if file.is_file():
             yield file.relative_to(STATIC).as_posix(), file
-    for file in _BORROWED:
+    for file in _SHARED:
         if file.is_file():
             yield file.name, file
 
 
 def copy(folder: Path, config: BoardConfig | None = None) -> None:
-    """Copy all files into a folder for any static server; without a config, the browser counts."""
+    """Copy all files to a folder for any static server; without a config, the browser counts the reports."""
     for path, file in files():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, folder / path)

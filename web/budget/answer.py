@@ -1,18 +1,18 @@
-"""The reports that a fleet's devices can still make, in sentences and series; pure functions."""
+"""The Budget view's content, in sentences and series; pure functions."""
 
 import datetime
 from dataclasses import dataclass
 
 import numpy as np
 
-from ...server.budgets.remaining import FleetLedger, Remaining, shown_days
+from ...server.budgets.remaining import FleetLedger, Remaining, picture_horizons
 from ...server.budgets.words import guarantee_sentence, lifetime_sentences, notes, sentences
 from ...server.experiments.budget import rule_guarantee
 
 _POINTS = 80
-_MOST_DAYS = 1_000_000.0  # later dates are not shown
+_MAX_DAYS = 1_000_000.0  # the chart omits later dates
 Series = tuple[tuple[str, float], ...]
-"""Days or moments, ISO 8601 UTC, and numbers."""
+"""Pairs of a day or time in ISO 8601, UTC, and a number."""
 
 
 @dataclass(frozen=True)
@@ -20,12 +20,12 @@ class BudgetAnswer:
     """The reports that devices can still make for one experiment.
 
     Attributes:
-        sentences: The most important one first.
-        promise: The guarantee for all of a device's reports to it.
-        line: Its numbers.
-        counted: Reports on each full day.
-        forecast: Future reports a day.
-        able: Share of the devices, %, that can still report.
+        sentences: The sentences, the most important first.
+        promise: The guarantee for all of a device's reports for the experiment.
+        line: The experiment's numbers.
+        counted: The number of reports counted on each full day.
+        forecast: The forecast number of reports a day.
+        able: The percentage of devices that can still report.
     """
 
     sentences: tuple[str, ...]
@@ -43,7 +43,7 @@ class BudgetAnswer:
 
 @dataclass(frozen=True)
 class FleetBudgets:
-    """A fleet's devices and budgets; `lifetime` has sentences about a device's lifetime."""
+    """A fleet's device count and budgets; `lifetime` contains sentences about a device's lifetime budget."""
 
     fleet: str
     boards: int
@@ -52,9 +52,9 @@ class FleetBudgets:
 
 
 def fleet_budgets(ledger: FleetLedger, today: datetime.date) -> FleetBudgets:
-    """Return the content of the Budget view for a ledger."""
+    """Return the Budget view's content for a ledger."""
     lines = ledger.lines(today)
-    spans = [np.linspace(0, days, _POINTS) for days in shown_days(lines, today)]
+    spans = [np.linspace(0, days, _POINTS) for days in picture_horizons(lines, today)]
     experiments = tuple(_experiment(ledger.fleet, line, today, *spans) for line in lines)
     boards = sum(ledger.profiles.values())
     lifetime_lines = (*lifetime_sentences(ledger.policy), *notes(ledger.policy, len(lines)))
@@ -65,14 +65,14 @@ def _experiment(
     fleet: str, line: Remaining, today: datetime.date, near: np.ndarray, later: np.ndarray
 ) -> BudgetAnswer:
     e, forecast = line.budget.experiment, line.forecast
-    promised = rule_guarantee(e.rule, e.cap, line.budget.dearest)
+    guarantee = rule_guarantee(e.rule, e.cap, line.budget.dearest)
     return BudgetAnswer(
         sentences(fleet, line, today),
-        promised.words if e.rule == "unlimited" else guarantee_sentence(promised),
+        guarantee.words if e.rule == "unlimited" else guarantee_sentence(guarantee),
         line,
         tuple((day.isoformat(), float(n)) for day, n in line.budget.days.items()),
         _series(today, near, forecast.reports_a_day(near)) if forecast and line.holds != 1 else (),
-        _series(today, later, 100 * forecast.able(later)) if forecast and line.holds != 1 else (),
+        _series(today, later, 100 * forecast.able_share(later)) if forecast and line.holds != 1 else (),
     )
 
 
@@ -81,5 +81,5 @@ def _series(today: datetime.date, days: np.ndarray, values: np.ndarray) -> Serie
     return tuple(
         ((start + datetime.timedelta(days=float(day))).isoformat(), round(float(value), 3))
         for day, value in zip(days, values, strict=True)
-        if day < _MOST_DAYS
+        if day < _MAX_DAYS
     )

@@ -1,4 +1,4 @@
-"""Fleets' ledgers for the page: read once for all readers, and less often if reading is slow."""
+"""The page's ledgers of fleets, which all readers share; a ledger that is slow to read is read less often."""
 
 import asyncio
 import datetime
@@ -11,13 +11,17 @@ from ...server.budgets.policy import Policy
 from ..live import LiveStore
 from .answer import FleetBudgets, fleet_budgets
 
-_REST = 10  # a ledger is shown for this many times its reading time before it is read again
-_LEAST_REST_S = 0.3
+_PAUSE_FACTOR = 10  # pause before a ledger is read again, as a multiple of the time that reading it took
+_MIN_PAUSE_S = 0.3
 
 
 @dataclass(frozen=True)
-class Read:
-    """A ledger and its store version; due_s is the event loop's time from which it may be read again."""
+class CachedBudgets:
+    """A fleet's budgets, and the store version and day that they are from.
+
+    Attributes:
+        due_s: The event loop's time at which the ledger may be read again.
+    """
 
     budget: FleetBudgets
     version: int
@@ -26,23 +30,23 @@ class Read:
 
 
 class Ledgers:
-    """Ledgers shared by all readers of the Budget view; `policy` is the boards' firmware's, or None."""
+    """Ledgers shared by all readers; `policy` is the firmware's policy, or None if it is unknown."""
 
     def __init__(self, live: LiveStore, policy: Policy | None) -> None:
         self._live = live
         self._policy = policy
-        self._read: dict[str, Read] = {}
+        self._cache: dict[str, CachedBudgets] = {}
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    async def read(self, fleet: str) -> Read:
-        """Return the fleet's ledger, current or slightly older.
+    async def read(self, fleet: str) -> CachedBudgets:
+        """Return the fleet's budgets, which may be slightly outdated.
 
         Raises:
             StoreError, VersionRefused: If the store cannot be read.
         """
         async with self._locks[fleet]:
             now_s, day = asyncio.get_running_loop().time(), datetime.datetime.now(datetime.UTC).date()
-            previous, version = self._read.get(fleet), self._live.version
+            previous, version = self._cache.get(fleet), self._live.version
             if (
                 previous is not None
                 and previous.day == day
@@ -50,11 +54,11 @@ class Ledgers:
             ):
                 return previous
 
-            def work(reader: StoreReader) -> FleetBudgets:
+            def compute(reader: StoreReader) -> FleetBudgets:
                 return fleet_budgets(remaining.read(reader.store, fleet, day, self._policy), day)
 
-            budget = await self._live.ask(("budget", fleet, day), work, slow=True)
+            budget = await self._live.ask(("budget", fleet, day), compute, slow=True)
             end_s = asyncio.get_running_loop().time()
-            rest_s = max(_REST * (end_s - now_s), _LEAST_REST_S)
-            self._read[fleet] = Read(budget, version, day, end_s + rest_s)
-            return self._read[fleet]
+            pause_s = max(_PAUSE_FACTOR * (end_s - now_s), _MIN_PAUSE_S)
+            self._cache[fleet] = CachedBudgets(budget, version, day, end_s + pause_s)
+            return self._cache[fleet]

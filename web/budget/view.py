@@ -1,4 +1,4 @@
-"""The Budget view: the reports that devices can still make, and when they run out."""
+"""The Budget view, which shows how many reports devices can still make and when they run out."""
 
 import asyncio
 from operator import attrgetter
@@ -19,29 +19,29 @@ from ..reader import Reader, reader
 from .answer import BudgetAnswer, FleetBudgets
 from .ledgers import Ledgers
 
-_EMPTY = "This store has no fleet yet: hushmote experiment add FILE makes one."
+_EMPTY = "This store has no fleet yet; create one with hushmote experiment add FILE."
 
 
 def register(page: Page) -> None:
-    """Put the view on its route."""
+    """Register the view's route."""
     charts.register()
 
     @ui.page("/budget")
     def _() -> None:
         with frame(page, "Budget", "/budget"):
-            ui.label("What the devices of each fleet can still give, and when that runs out.")
+            ui.label("How many reports each fleet's devices can still make, and when they run out.")
             view = BudgetView(page, page.ledgers, reader())
             words("ε (epsilon)", "What an ε means", "δ (delta)", "Local differential privacy (LDP)")
         page.live.follow(view.refresh)
 
 
 class BudgetView:
-    """One reader's view: a section for each fleet."""
+    """One reader's view, with a section for each fleet."""
 
-    def __init__(self, page: Page, ledgers: Ledgers, who: Reader) -> None:
+    def __init__(self, page: Page, ledgers: Ledgers, reader: Reader) -> None:
         self._page = page
         self._ledgers = ledgers
-        self._reader = who
+        self._reader = reader
         self._client = ui.context.client
         self._state = ui.label().props('role="status"')
         with ui.element("div") as self._fleets:
@@ -49,20 +49,20 @@ class BudgetView:
         self._sections: dict[str, FleetSection] = {}
 
     async def refresh(self) -> None:
-        """Update all sections, and again later if a large fleet's ledger was not due yet."""
+        """Update all sections; repeat this if a fleet's ledger could not be read again yet."""
         while not self._client.is_deleted:
             try:
                 due_s = await self._show()
             except HushmoteError as e:
-                # The frame reports a store that cannot be read.
-                self._state.set_text(sentence(str(e)) if self._page.live.state.ready else "")
+                # If the store cannot be read, the frame shows the error.
+                self._state.set_text(sentence(str(e)) if self._page.live.state.is_ready else "")
                 return
             if due_s is None:
                 return
             await asyncio.sleep(max(0.05, due_s - asyncio.get_running_loop().time()))
 
     async def _show(self) -> float | None:
-        """Show every fleet; return when the first outdated ledger may be read again."""
+        """Show every fleet; return the time at which the first outdated ledger may be read again, or None."""
         names = await self._page.live.ask("fleet names", attrgetter("fleets"))
         names_to_show = [name for name in names if self._page.settings.fleet in (None, name)]
         if list(self._sections) != names_to_show:
@@ -70,28 +70,30 @@ class BudgetView:
             self._fleets.clear()
             with self._fleets:
                 self._waiting = skeleton(3)
-        self._state.set_text("" if names_to_show else sentence(self._page.settings.absent(names) or _EMPTY))
+        self._state.set_text(
+            "" if names_to_show else sentence(self._page.settings.missing_fleet_message(names) or _EMPTY)
+        )
         due: list[float] = []
         for name in names_to_show:
             if name not in self._sections:
                 self._state.set_text(f"Counting what the devices of {name} have sent ...")
-            read = await self._ledgers.read(name)
+            cached = await self._ledgers.read(name)
             with self._fleets:
                 if name not in self._sections:
                     self._sections[name] = FleetSection(self._reader)
-                self._sections[name].show(read.budget)
+                self._sections[name].show(cached.budget)
             self._state.set_text("")
-            if read.version != self._page.live.version:
-                due.append(read.due_s)
+            if cached.version != self._page.live.version:
+                due.append(cached.due_s)
         self._waiting.set_visibility(False)
         return min(due, default=None)
 
 
 class FleetSection:
-    """One fleet: sentences, the share of devices that can report as an area, a table, and reports a day."""
+    """One fleet's sentences, chart of devices that can report, table, and chart of reports a day."""
 
-    def __init__(self, who: Reader) -> None:
-        self._reader = who
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
         self._budgets: FleetBudgets | None = None
         with ui.element("section").classes("budget"):
             self._title = heading("", 2)
@@ -103,7 +105,7 @@ class FleetSection:
             self._lifetime = ui.element("div")
 
     def show(self, budget: FleetBudgets) -> None:
-        """Show a ledger; unchanged parts stay as they are."""
+        """Show a fleet's budgets, unless they have not changed."""
         if budget == self._budgets:
             return
         self._budgets = budget
@@ -111,11 +113,11 @@ class FleetSection:
         self._sentences.clear()
         with self._sentences:
             if not budget.experiments:
-                ui.label("Nothing is asked of this fleet yet.")
+                ui.label("This fleet has no experiments yet.")
             for e in budget.experiments:
                 heading(e.name, 3)
-                for number, text in enumerate(e.sentences):
-                    ui.label(self._localize(text)).classes("" if number else "budget-first")
+                for index, text in enumerate(e.sentences):
+                    ui.label(self._localize(text)).classes("" if index else "budget-first")
         self._draw(budget)
         self._table.clear()
         with self._table:
@@ -124,9 +126,9 @@ class FleetSection:
         self._lifetime.clear()
         with self._lifetime:
             for text in budget.lifetime:
-                ui.label(self._localize(text)).classes("budget-said")
+                ui.label(self._localize(text)).classes("budget-sentence")
             for e in budget.experiments:
-                ui.label(self._localize(f"{e.name} alone: {e.promise}")).classes("budget-said")
+                ui.label(self._localize(f"{e.name} alone: {e.promise}")).classes("budget-sentence")
 
     def _row(self, e: BudgetAnswer) -> list[str]:
         return [e.name, *map(self._localize, cells(e.line))]
@@ -134,8 +136,8 @@ class FleetSection:
     def _draw(self, budget: FleetBudgets) -> None:
         reports: list[dict[str, Any]] = []
         able: list[dict[str, Any]] = []
-        for number, e in enumerate(budget.experiments):
-            colour = COLOURS[number % len(COLOURS)]
+        for index, e in enumerate(budget.experiments):
+            colour = COLOURS[index % len(COLOURS)]
             dots = {"type": "scatter", "symbolSize": 5, "name": e.name}
             reports.append(dots | {"data": [list(p) for p in e.counted], "color": colour})
             if e.forecast:
@@ -143,9 +145,9 @@ class FleetSection:
                 able.append(_line(e.name, e.able, colour) | {"areaStyle": {"opacity": 0.25}})
         first = " ".join(e.sentences[0] for e in budget.experiments)
         second = " ".join(text for e in budget.experiments for text in e.sentences[1:2])
-        title = "reports a day: dots counted, lines forecast"
+        title = "reports a day (dots: counted, lines: forecast)"
         self._fill(self._reports, title, "", reports, first)
-        self._fill(self._able, "devices that can report: today and forecast", "%", able, second, max=100)
+        self._fill(self._able, "devices that can report, today and forecast", "%", able, second, max=100)
 
     def _fill(
         self, plot: ui.echart, name: str, unit: str, series: list[dict[str, Any]], summary: str, **more: Any

@@ -1,1 +1,1 @@
-"""The view of an experiment."""
+"""The experiment view."""

@@ -1,4 +1,4 @@
-"""Rows of an answer as a table: name, estimate, and interval."""
+"""Tables and tiles of an answer's rows, with name, estimate and interval."""
 
 from collections.abc import Iterable, Sequence
 
@@ -16,9 +16,9 @@ from .controls import PanelContext
 
 
 def format_row(row: Row, reader: Reader, *more: float, share: bool = True) -> list[str]:
-    """Return a row's value, the ends of its interval, and further numbers, with the digits that it supports.
+    """Return a row's value, interval and further numbers, with as many digits as the interval supports.
 
-    They are shares of a population, in percent, or with share=False readings.
+    The numbers are shares, shown in percent, or with share=False, readings.
     """
     scale, write = (100, reader.percent) if share else (1, reader.number)
     places = decimals(row.low * scale, row.high * scale)
@@ -28,11 +28,11 @@ def format_row(row: Row, reader: Reader, *more: float, share: bool = True) -> li
 _SPREAD = "standard deviation"
 
 
-def number_tiles(place: ui.element, answers: Iterable[Answer], of: PanelContext) -> None:
-    """Replace the readings shown in `place`: a tile each with the name, the number and its interval."""
-    unit, reader = of.unit, of.reader
-    place.clear()
-    with place:
+def number_tiles(container: ui.element, answers: Iterable[Answer], context: PanelContext) -> None:
+    """Fill a container with a tile for each reading, which shows its name, value and interval."""
+    unit, reader = context.unit, context.reader
+    container.clear()
+    with container:
         for row in (row for answer in answers for row in answer.telling().rows):
             at_most = row.low <= 0 and row.name == _SPREAD
             value, interval = format_estimate(row.value, row.low, row.high, unit, reader)
@@ -43,14 +43,14 @@ def number_tiles(place: ui.element, answers: Iterable[Answer], of: PanelContext)
                 tag("span", "" if at_most else interval).classes("faint")
 
 
-def keyed(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[dict[str, str | int]]:
-    """Return rows in the form of ui.table; missing cells are empty."""
+def table_rows(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[dict[str, str | int]]:
+    """Return rows in the form that ui.table needs; missing cells are empty."""
     empty = dict.fromkeys(columns, "")
     return [{**empty, **dict(zip(columns, row, strict=False)), "key": n} for n, row in enumerate(rows)]
 
 
 def rows_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> ui.table:
-    """Return a table that is dense enough for a telephone."""
-    heads = [{"name": n, "label": n, "field": n, "align": "left"} for n in columns]
-    table = ui.table(rows=keyed(columns, rows), columns=heads, row_key="key", pagination=0)
+    """Return a table that is dense enough for a phone."""
+    headings = [{"name": n, "label": n, "field": n, "align": "left"} for n in columns]
+    table = ui.table(rows=table_rows(columns, rows), columns=headings, row_key="key", pagination=0)
     return table.props("dense wrap-cells hide-pagination").classes("rows-table")

@@ -1,4 +1,4 @@
-"""Two sets of windows, or two versions, compared in words and as a picture."""
+"""A comparison of two sets of windows or two versions, in words and as a picture."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,51 +12,49 @@ from ..in_locale import in_locale
 from . import charts, sentences
 from .chart import DraggedChart
 from .choices import Choices
-from .controls import PanelContext, offer, select, summarize, versioned
+from .controls import PanelContext, offer, offer_versions, select, summarize
 
 
 class ChangePanel:
-    """The change since other windows, or from another version."""
+    """The change compared with other windows or with another version."""
 
     def __init__(self, context: PanelContext):
         self._context, self._reader = context, context.reader
         self._follows = False  # whether the comparison's windows follow from the period
         heading("Compare", 2).props('id="compare"')
-        ui.label(
-            "Choose what to compare with. It is compared with the period above, or with all other windows."
-        )
+        ui.label("Choose windows or a version to compare with the period above, or with all other windows.")
         with ui.element("div").classes("presets"):
-            self._before = tag("button", "The time just before, as long").props('type="button"')
+            self._before = tag("button", "The preceding period of equal length").props('type="button"')
             self._before.props('aria-pressed="false"').on("click", self._compare_with_before)
         with ui.row().classes("experiment-controls"):
             self._since = select([], "Compare with windows", self._picked, multiple=True).props("clearable")
             self._earlier = select({"": "the same"}, "Compare with version", self._picked, value="")
-        self._which = ui.label()
+        self._title = ui.label()
         self._sentences = ui.column().classes("experiment-lines").props('id="change"')
         self._shares = DraggedChart("What changed: shares")
         self._readings = DraggedChart("What changed: readings")
-        self.nothing("")
+        self.show_message("")
 
     async def _picked(self) -> None:
         version = [f"version={self._earlier.value}"] if self._earlier.value else []
         await self._context.choose(against=(*(self._since.value or ()), *version))
 
     async def _compare_with_before(self) -> None:
-        """Compare the period with the time just before it, or stop comparing."""
+        """Compare with the preceding period of equal length, or stop comparing."""
         version = [f"version={self._earlier.value}"] if self._earlier.value else []
         await self._context.choose(against=(*([] if self._follows else [BEFORE]), *version))
 
     def show_windows(self, choices: Choices, windows: Sequence[str], versions: Mapping[str, str]) -> None:
-        """Show the possible comparisons; `versions` maps digest -> name."""
+        """Show the possible comparisons; `versions` maps digests to names."""
         self._follows = choices.follows
         self._before.props(f'aria-pressed="{str(self._follows).lower()}"')
         offer(self._since, list(windows), list(choices.since))
         summarize(self._since, len(choices.since), len(windows))
-        versioned("the same", self._earlier, versions, choices.earlier)
+        offer_versions("the same", self._earlier, versions, choices.earlier)
 
     def show(self, answers: Answers, choices: Choices) -> None:
-        """Show changes: of shares only those selected in words, and all in the picture."""
-        self.nothing(f"{answers[0].about}, compared with {answers[0].against}:")
+        """Show changes, all of them in the picture; in words, show shares only if they are selected."""
+        self.show_message(f"{answers[0].about}, compared with {answers[0].against}:")
         context = self._context
         for answer in answers:
             rows = [row for row in answer.rows if isinstance(row, ChangeRow)]
@@ -75,9 +73,9 @@ class ChangePanel:
             picture.element.visible = True
             picture.show(options, None, charts.rows_height(len(names)))
 
-    def nothing(self, why: str) -> None:
-        """Show this text in place of a comparison."""
-        self._which.text = why
+    def show_message(self, message: str) -> None:
+        """Show a message instead of a comparison."""
+        self._title.text = message
         self._sentences.clear()
         for picture in (self._shares, self._readings):
             picture.element.visible = False

@@ -1,4 +1,4 @@
-"""A picture to drag over: NiceGUI's ECharts, with a brush that the server can move too."""
+"""A chart on which readers drag to select a range; the server can move the selection as well."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -9,18 +9,18 @@ from nicegui import events, ui
 Ends = tuple[float, float]
 
 CHOSEN = "update:model-value"
-"""The event of a field that the reader, not the server, changes."""
+"""A field's event for changes by the reader, but not by the server."""
 
-# During a drag: emits its ends, in the axis's unit, to the server.
+# During a drag, emit both ends of the selection to the server, in the axis's unit.
 _DRAGGED = "e => { const a = (e.areas || [])[0]; if (a && a.coordRange) emit(...a.coordRange.map(Number)); }"
-# At the end of a drag; a click beside the area clears it.
+# At the end of a drag, do the same; a click outside the selection clears it.
 _RELEASED = (
     "e => { const a = (e.areas || [])[0]; a ? a.coordRange && emit(...a.coordRange.map(Number)) : emit(); }"
 )
-# Set the brush with the first drawing, since a reader may drag before the server's next message.
+# Set the brush when the chart is first drawn, because a reader may drag before the server's next message.
 _WHEN_DRAWN = """() => {
   const element = getElement(ID), chart = element.chart;
-  // It was begun before the page had its width.
+  // ECharts started before the page had its final width.
   if (chart && Math.abs(chart.getWidth() - chart.getDom().clientWidth) > 1) chart.resize();
   if (!chart || !chart.getOption().series.length) return;
   const areas = element.$el.dataset.areas;
@@ -36,22 +36,22 @@ _WHEN_DRAWN = """() => {
 
 
 class DraggedChart:
-    """A picture that shows the selected part of its horizontal axis."""
+    """A chart that shows a selected part of its horizontal axis."""
 
     def __init__(
         self,
         name: str,
-        dragged: Callable[[Ends], Awaitable[None]] | None = None,
-        cleared: Callable[[], Awaitable[None]] | None = None,
+        on_drag: Callable[[Ends], Awaitable[None]] | None = None,
+        on_clear: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Make the picture.
+        """Create the chart.
 
         Args:
-            name: What it shows, for screen readers.
-            dragged: Called with both ends of what was dragged over, on the horizontal axis.
-            cleared: Called when a reader takes the selection away; None puts the selection back.
+            name: The chart's name for screen readers.
+            on_drag: Called with both ends of the selection on the horizontal axis; None to disable dragging.
+            on_clear: Called when a reader clears the selection; None to restore the selection instead.
         """
-        self._dragged, self._cleared = dragged, cleared
+        self._on_drag, self._on_clear = on_drag, on_clear
         self._ready = False
         self._area: Ends | None = None
         self.element = (
@@ -59,17 +59,17 @@ class DraggedChart:
             .classes("experiment-chart waiting")
             .props(f'role="img" aria-label="{name}"')
         )
-        if dragged is not None:
+        if on_drag is not None:
             self.element.classes("experiment-drag")
         self.element.on(
             "chart:finished", self._begin, js_handler=_WHEN_DRAWN.replace("ID", str(self.element.id))
         )
-        if dragged is not None:
+        if on_drag is not None:
             self.element.on("chart:brush", self._drag, js_handler=_DRAGGED, throttle=0.05)
             self.element.on("chart:brushEnd", self._drag, js_handler=_RELEASED)
 
     def show(self, options: dict[str, Any], area: Ends | None = None, height: int = 340) -> None:
-        """Draw other options, with the brush at an area."""
+        """Draw new options, with the brush on an area."""
         self.element.classes(remove="waiting").options.clear()
         self.element.options.update(options)
         self.element.style(f"height: {height}px")
@@ -77,8 +77,8 @@ class DraggedChart:
         self.move(area)
 
     def move(self, area: Ends | None) -> None:
-        """Put the brush at an area, or remove it."""
-        if self._dragged is None or (area == self._area and self._ready):
+        """Move the brush to an area, or remove it."""
+        if self._on_drag is None or (area == self._area and self._ready):
             return
         self._area = area
         if self._ready:
@@ -92,7 +92,7 @@ class DraggedChart:
 
     def _begin(self, event: events.GenericEventArguments) -> None:
         area, self._ready = self._area, True
-        if self._dragged is not None and event.args != json.dumps(self._areas()):
+        if self._on_drag is not None and event.args != json.dumps(self._areas()):
             self._area = None
             self.move(area)
 
@@ -101,15 +101,15 @@ class DraggedChart:
             await self._clear()
             return
         low, high = (float(x) for x in event.args)
-        if (low, high) != self._area and self._dragged is not None:
+        if (low, high) != self._area and self._on_drag is not None:
             self._area = low, high
-            await self._dragged((low, high))
+            await self._on_drag((low, high))
 
     async def _clear(self) -> None:
         area, self._area = self._area, None
         if area is None:
             return
-        if self._cleared is None:
+        if self._on_clear is None:
             self.move(area)
         else:
-            await self._cleared()
+            await self._on_clear()

@@ -1,7 +1,7 @@
-"""ECharts options of the pictures. Names are text of vectors, never HTML.
+"""ECharts options for the charts. Names are drawn as vector text, never as HTML.
 
-A key that begins with : is a call of static/charts.js; it never contains anything from a store. Colours are
-those of the page's style, light or dark: see static/experiment.css.
+The value of a key that begins with : is a call to static/charts.js, and never contains data from a store. The
+colours come from the page's light or dark style; see static/experiment.css.
 """
 
 from collections.abc import Sequence
@@ -16,31 +16,31 @@ INK, GRID = "var(--ink)", "var(--line)"
 BLUE, RED, GREEN = "var(--accent)", "var(--chart-red)", "var(--chart-green)"
 _LINES = (BLUE, RED, GREEN, "var(--chart-purple)")
 _FAINT = 0.35  # opacity
-_MOST_BARS = 128  # drawn one by one
-_MOST_MARKED = 30  # windows with large points
-_LABEL = 24  # characters of a name on an axis
+_MAX_BARS = 128  # bars drawn individually; more are drawn as a stepped line
+_MAX_MARKED = 30  # windows; with more, the points are smaller
+_LABEL = 24  # maximum characters in a name on an axis
 
-# The page's own font. To make room for an axis's labels ECharts measures them: it cannot measure "inherit",
-# and assumes a narrower font if the axis does not name one.
+# The page's font. ECharts measures an axis's labels to make room for them, but cannot measure "inherit", and
+# assumes a narrower font if the axis does not name one.
 _FONT = "system-ui, sans-serif"
 _NAMES = {":formatter": "hushmote.name"}
 
 Options = dict[str, Any]
 
 
-def _numbers(locale: str, behind: str = "") -> Options:
-    """Return an axis's labels as numbers of a locale, such as de-CH."""
-    return {":formatter": script("digits", locale, behind)}
+def _numbers(locale: str, suffix: str = "") -> Options:
+    """Return options that format an axis's labels as numbers in a locale, such as de-CH."""
+    return {":formatter": script("digits", locale, suffix)}
 
 
 def _tooltip(locale: str, *, named: bool = False) -> Options:
-    """Return the tooltip of a bar, a point or a window: text of vectors, never HTML."""
-    formatter = script("told", locale, named)
+    """Return the tooltip for a bar, a point or a window, as vector text, never as HTML."""
+    formatter = script("tooltip", locale, named)
     return {"trigger": "item", "renderMode": "richText", ":formatter": formatter, "confine": True}
 
 
 def _axis(kind: str, labels: Options, *, below: bool = False, **more: Any) -> Options:
-    """Return an axis with formatted labels; `below` puts its name there."""
+    """Return an axis with formatted labels; `below` puts its name below the axis."""
     place: Options = {"nameLocation": "middle", "nameGap": 26} if below else {}
     return {
         "type": kind,
@@ -56,7 +56,7 @@ def _axis(kind: str, labels: Options, *, below: bool = False, **more: Any) -> Op
 def _picture(
     summary: str, x: Options, y: Options, series: list[Options], top: int = 28, bottom: int = 28, **more: Any
 ) -> Options:
-    """Return a picture with a summary for screen readers; top and bottom are its margins in pixels."""
+    """Return a chart with a summary for screen readers; top and bottom are its margins in pixels."""
     return {
         "animation": False,
         "toolbox": {"show": False},
@@ -74,7 +74,7 @@ def _scatter(name: str, data: list[Any], size: int, **more: Any) -> Options:
     return {"id": name, "type": "scatter", "data": data, "symbolSize": size, **more}
 
 
-_DIAMONDS: Options = {"symbol": "diamond", "itemStyle": {"color": GREEN}, "z": 5}  # after post-processing
+_DIAMONDS: Options = {"symbol": "diamond", "itemStyle": {"color": GREEN}, "z": 5}  # post-processed shares
 _BRUSH: Options = {
     "xAxisIndex": 0,
     "brushStyle": {"borderWidth": 2, "borderColor": RED, "color": "rgba(213, 94, 0, 0.16)"},
@@ -85,8 +85,8 @@ _BRUSH: Options = {
 
 
 def histogram(answer: Answer, unit: str, summary: str, locale: str) -> Options:
-    """Return a number's shares over its axis, to be dragged over; post-processed ones are points."""
-    many = len(answer.rows) > _MOST_BARS
+    """Return a number's histogram, on which readers can drag; post-processed shares are points."""
+    many = len(answer.rows) > _MAX_BARS
     bars = [[r.lower, r.upper, *map(_percent, (r.value, r.low, r.high))] for r in answer.rows]
     processed = [
         [((r.lower or 0) + (r.upper or 0)) / 2, _percent(r.processed)]
@@ -94,7 +94,7 @@ def histogram(answer: Answer, unit: str, summary: str, locale: str) -> Options:
         if isinstance(r, PostRow)
     ]
     bar_series = {"type": "custom", "data": [] if many else bars, ":renderItem": "hushmote.bar"}
-    # All series are always present: if one is removed, ECharts loses the dragged area.
+    # Always include all series, because ECharts loses the dragged area if one is removed.
     series = [
         {"id": "bars", **bar_series, "encode": {"x": [0, 1], "y": [2, 3, 4]}, "clip": True},
         *_stepped(bars if many else []),
@@ -110,25 +110,28 @@ def histogram(answer: Answer, unit: str, summary: str, locale: str) -> Options:
 
 
 def _stepped(bars: Sequence[Sequence[float]]) -> list[Options]:
-    """Return bars as a stepped line in the band of its intervals: three paths for any number of bars."""
+    """Return bars as a stepped line in a band of intervals, drawn as three paths for any number of bars."""
     ends = [bars[-1][1]] if bars else []
 
     def steps(values: Sequence[float]) -> list[list[float]]:
         return [[x, y] for x, y in zip([*(b[0] for b in bars), *ends], [*values, *values[-1:]], strict=True)]
 
     line = {"type": "line", "step": "end", "symbol": "none", "silent": True}
-    unseen: Options = line | {"lineStyle": {"width": 0}, "stack": "band", "stackStrategy": "all"}
+    hidden: Options = line | {"lineStyle": {"width": 0}, "stack": "band", "stackStrategy": "all"}
     band = {"areaStyle": {"color": BLUE, "opacity": _FAINT}, "itemStyle": {"color": BLUE}}
     stroke = {"lineStyle": {"color": BLUE, "width": 1.5}, "itemStyle": {"color": BLUE}}
     return [
-        unseen | {"id": "low", "data": steps([b[3] for b in bars])},
-        unseen | {"id": "band", "data": steps([b[4] - b[3] for b in bars])} | band,
+        hidden | {"id": "low", "data": steps([b[3] for b in bars])},
+        hidden | {"id": "band", "data": steps([b[4] - b[3] for b in bars])} | band,
         line | {"id": "values", "data": steps([b[2] for b in bars])} | stroke,
     ]
 
 
 def named_bars(answer: Answer, chosen: Sequence[str], summary: str, locale: str) -> Options:
-    """Return named shares or readings, the first on top; chosen ones are solid, by default all."""
+    """Return bars of named shares or readings, with the first at the top and only the chosen ones solid.
+
+    If none are chosen, all bars are solid.
+    """
     rows, share = answer.rows, answer.quantity == "share"
     scale = _percent if share else float
     data = [
@@ -154,7 +157,7 @@ def named_bars(answer: Answer, chosen: Sequence[str], summary: str, locale: str)
 
 
 def _whiskers(ends: list[list[float]], colour: str, *, across: bool = False, name: str = "") -> Options:
-    """Return the intervals beside names, which run along x if `across`."""
+    """Return the intervals next to names; the names are along the x axis if `across` is true."""
     return {
         "id": f"ends {name}",
         "type": "custom",
@@ -168,39 +171,37 @@ def _whiskers(ends: list[list[float]], colour: str, *, across: bool = False, nam
 
 
 def over_time(answer: Answer, summary: str, locale: str) -> Options:
-    """Return statistics over the windows, each a line with intervals, to be dragged over."""
-    percent = answer.quantity == "share"
+    """Return statistics over the windows as lines with intervals, on which readers can drag."""
+    is_share = answer.quantity == "share"
     windows = list(dict.fromkeys(r.window for r in answer.rows if isinstance(r, TrendRow)))
-    scale = _percent if percent else float
+    scale = _percent if is_share else float
     series: list[Options] = []
     names = list(dict.fromkeys(r.name for r in answer.rows))
-    for n, name in enumerate(names):
+    for n, name in enumerate(names):  # one line each
         rows = [r for r in answer.rows if r.name == name]
         colour = _LINES[n % len(_LINES)]
         line = {"color": colour, "type": ("solid", "dashed", "dotted")[n % 3]}
         mark = {
-            "symbolSize": 7 if len(windows) <= _MOST_MARKED else 4,
+            "symbolSize": 7 if len(windows) <= _MAX_MARKED else 4,
             "symbol": ("circle", "rect", "triangle", "diamond")[n % 4],
         }
         values = {"id": f"line {n}", "name": visible(name), "data": [scale(r.value) for r in rows]}
         series.append({"type": "line", **values, **mark, "lineStyle": line, "itemStyle": {"color": colour}})
         whiskers = [[i, 0, scale(r.low), scale(r.high)] for i, r in enumerate(rows)]
         series.append(_whiskers(whiskers, colour, across=True, name=f"{n}"))
-    unit = "" if percent else shorten(visible(answer.unit), _LABEL)
-    ends: Options = {"min": 0} if percent and min(r.low for r in answer.rows) <= 0 else {"scale": True}
-    y = _axis("value", _numbers(locale, "%" if percent else ""), name=unit, **ends)
+    unit = "" if is_share else shorten(visible(answer.unit), _LABEL)
+    ends: Options = {"min": 0} if is_share and min(r.low for r in answer.rows) <= 0 else {"scale": True}
+    y = _axis("value", _numbers(locale, "%" if is_share else ""), name=unit, **ends)
     legend = {"show": len(names) > 1, "top": 0, "textStyle": {"color": INK}, **_NAMES}
     legend["data"] = [visible(name) for name in names]
     more = {"brush": _BRUSH, "tooltip": _tooltip(locale, named=True), "legend": legend}
-    days: Options = {
-        ":formatter": script("time", locale),
-        "margin": 12,
-    }  # away from the lowest tick's number
+    # The margin keeps the days clear of the lowest tick's number.
+    days: Options = {":formatter": script("time", locale), "margin": 12}
     return _picture(summary, _axis("category", days, data=windows), y, series, **more)
 
 
 def changes(answer: Answer, names: Sequence[str], summary: str, locale: str) -> Options:
-    """Return changes with their intervals around 0, a row each, filled if significant."""
+    """Return changes with their intervals, one in each row, in red if significant."""
     rows = [r for r in answer.rows if isinstance(r, ChangeRow)]
     scale = 100 if answer.quantity == "share" else 1
     points = [
@@ -219,10 +220,10 @@ def changes(answer: Answer, names: Sequence[str], summary: str, locale: str) -> 
 
 
 def _percent(share: float) -> float:
-    """Return a share in percent, with the digits that a picture can show."""
+    """Return a share in is_share, rounded to the digits that a chart can show."""
     return float(f"{share * 100:.5g}")
 
 
 def rows_height(rows: int) -> int:
-    """Return the height of a picture of named rows, in pixels."""
+    """Return the height in pixels of a chart with named rows."""
     return min(1200, 80 + 34 * max(1, rows))

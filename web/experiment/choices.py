@@ -1,4 +1,4 @@
-"""A reader's choices, as the page's address stores them: a link shows the same view again."""
+"""A reader's choices, which the page's URL stores so that a link opens the same view."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -19,23 +19,23 @@ from ...server.plain_text import shorten, visible
 from ..period import EXPLICIT, USUAL, first_and_last, in_period, parse, period_of, windows_of
 
 QUANTILES = (0.05, 0.5, 0.95)
-"""Quantiles that are shown by default."""
+"""The default quantiles."""
 
 CONFIDENCES = (0.9, 0.95, 0.99)
 
 SHARE = "share"
-"""Over time: the shares of the chosen range or labels."""
+"""The value of `over` for the shares of the chosen range or labels."""
 
 NEWEST = 60
-"""Windows in a trend, which may differ from the chosen ones."""
+"""The maximum number of windows in a trend, which are the newest, whatever the reader has chosen."""
 
-MOST_TEXTS = 100
-"""Texts that a reader may type; a file may have more."""
+MAX_TEXTS = 100
+"""The maximum number of texts that a reader may type; a file may list more."""
 
-_VERSION = "version="  # in `against`
-_MOST_SAID = 60  # characters of an invalid choice in a message
-_MOST_QUANTILES = 9
-_MOST = 1000  # values of one name in an address; longer ones do not come from a reader
+_VERSION = "version="  # prefix of a version in `against`
+_MAX_SHOWN = 60  # characters of an invalid choice in a message
+_MAX_QUANTILES = 9
+_MAX_FIELDS = 1000  # fields in a URL; the page never makes longer ones
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,11 @@ class Choices:
     """A reader's choices.
 
     Attributes:
-        question: As chosen: without ranges and quantiles, a view has defaults.
-        over: The statistic shown over time: mean, share, or a quantile such as 0.5.
-        windows: Windows of the period, added up; empty for all; set by fitting().
-        since: Windows to compare with; empty for no comparison, or for those of a version; set by fitting().
+        question: The question as chosen; without ranges or quantiles, the view uses its defaults.
+        over: The statistic shown over time, which is "mean", "share", or a quantile such as "0.5".
+        windows: The period's windows, which are summed; empty for all; set by fitting().
+        since: The windows to compare with; empty without a comparison, or to use a version's windows; set by
+            fitting().
     """
 
     question: Question
@@ -56,17 +57,17 @@ class Choices:
 
     @property
     def period(self) -> str:
-        """The period, as period.parse() returns it, or EXPLICIT."""
+        """The period, in the form that period.parse() returns, or EXPLICIT."""
         return period_of(self.question)
 
     @property
     def ranges(self) -> tuple[str, ...]:
-        """low:high of a number, labels of another type, or texts; empty if none are chosen."""
+        """The chosen low:high of a number, labels or texts; empty if none are chosen."""
         return self.question.ranges
 
     @property
     def quantiles(self) -> tuple[float, ...]:
-        """The quantiles that are shown."""
+        """The quantiles to show."""
         return self.question.quantiles or QUANTILES
 
     @property
@@ -82,93 +83,93 @@ class Choices:
 
     @property
     def compares(self) -> bool:
-        """Whether there is a comparison."""
+        """Whether the reader compares with other windows or another version."""
         return bool(self.since or self.earlier)
 
-    def asking(self, **fields: Any) -> "Choices":
-        """Return the choices with other values of some of the question's fields."""
+    def with_fields(self, **fields: Any) -> "Choices":
+        """Return the choices with other values for some of the question's fields."""
         return replace(self, question=self.question.replace(**fields))
 
-    def estimate(self, of: Selected) -> Question:
-        """Return the question for an experiment, as the command `estimate` asks it."""
-        question, is_number = self.question, "quantiles" in of.can
+    def estimate(self, selected: Selected) -> Question:
+        """Return the question for an experiment, in the form that the command `estimate` asks it."""
+        question, is_number = self.question, "quantiles" in selected.answerable
         return question.replace(
             windows=self.windows,
             last="",
             against=(),
-            together=len(question.ranges) > 1 and "ranges" in of.can,
+            together=len(question.ranges) > 1 and "ranges" in selected.answerable,
             quantiles=self.quantiles if is_number else (),
             rows=question.rows if is_number else None,
         )
 
-    def trend(self, of: Selected) -> Question:
-        """Return the question for the trend, as the command asks it: over the newest windows."""
+    def trend(self, selected: Selected) -> Question:
+        """Return the question for the trend over the newest windows, in the form that the command asks it."""
         quantile = _part(self.over)
-        wants_share = MEAN not in of.can or self.over == SHARE
+        wants_share = MEAN not in selected.answerable or self.over == SHARE
         return Question(
             experiment=self.question.experiment,
             fleet=self.question.fleet,
             version=self.question.version,
-            windows=_newest(of),
+            windows=_newest(selected),
             ranges=self.question.ranges if wants_share else (),
-            quantiles=() if quantile is None or "quantiles" not in of.can else (quantile,),
+            quantiles=() if quantile is None or "quantiles" not in selected.answerable else (quantile,),
             trend=True,
             confidence=self.question.confidence,
         )
 
-    def change(self, of: Selected) -> Question:
-        """Return the question for the comparison, leaving out chosen windows that are on the other side."""
-        looked_at, version, earlier = self.windows, self.question.version, self.earlier
+    def change(self, selected: Selected) -> Question:
+        """Return the question for the comparison, without chosen windows that are on the other side."""
+        windows, version, earlier = self.windows, self.question.version, self.earlier
         if self.since and not earlier:
-            apart = tuple(w for w in looked_at or of.there if w not in self.since)
-            looked_at = apart or looked_at
+            distinct = tuple(w for w in windows or selected.all_counts if w not in self.since)
+            windows = distinct or windows
         if earlier and not version:
-            others = [digest for digest in of.digests if not digest.startswith(earlier)]
+            others = [digest for digest in selected.digests if not digest.startswith(earlier)]
             version = others[-1] if others else ""
         before = self.since or self.windows
         if earlier:
-            looked_at, before = (
-                _with_reports(of, *side) for side in ((looked_at, version), (before, earlier))
+            windows, before = (
+                _with_reports(selected, *side) for side in ((windows, version), (before, earlier))
             )
-        return self.estimate(of).replace(
+        return self.estimate(selected).replace(
             together=False,
             post="raw",
             rows=None,
-            windows=looked_at or windows_of_version(of, version),
+            windows=windows or windows_of_version(selected, version),
             version=version,
             against=(
-                *(before or windows_of_version(of, earlier or version)),
+                *(before or windows_of_version(selected, earlier or version)),
                 *([_VERSION + earlier] if earlier else []),
             ),
         )
 
     def query(self) -> str:
-        """Return the part of an address after ?; "" if nothing is chosen."""
+        """Return the URL's query; "" if nothing is chosen."""
         over = urlencode({"over": self.over}) if self.over != MEAN else ""
         return "&".join(filter(None, [self.question.query(), over]))
 
 
-def _newest(of: Selected) -> tuple[str, ...]:
-    windows = tuple(of.there)
+def _newest(selected: Selected) -> tuple[str, ...]:
+    windows = tuple(selected.all_counts)
     return windows[-NEWEST:] if len(windows) > NEWEST else ()
 
 
-def windows_of_version(of: Selected, version: str) -> tuple[str, ...]:
+def windows_of_version(selected: Selected, version: str) -> tuple[str, ...]:
     """Return the windows in which a version has reports, oldest first; "" for any version."""
-    ids = {v.id for v in of.versions if v.experiment.digest.hex().startswith(version)}
-    return tuple(window for window, counts in of.there.items() if ids & counts.keys())
+    ids = {v.id for v in selected.versions if v.experiment.digest.hex().startswith(version)}
+    return tuple(window for window, counts in selected.all_counts.items() if ids & counts.keys())
 
 
-def _with_reports(of: Selected, windows: tuple[str, ...], version: str) -> tuple[str, ...]:
-    """Return those windows that have reports of a version, or all its windows if none do."""
-    there = windows_of_version(of, version)
-    return (tuple(w for w in windows if w in there) or there) if windows else ()
+def _with_reports(selected: Selected, windows: tuple[str, ...], version: str) -> tuple[str, ...]:
+    """Return the windows with reports from a version, or all of its windows if none have any."""
+    available = windows_of_version(selected, version)
+    return (tuple(w for w in windows if w in available) or available) if windows else ()
 
 
 def from_query(query: str, question: Question) -> Choices:
-    """Return the choices in an address for a question's experiment; other parts are ignored."""
+    """Return the choices in a URL's query for a question's experiment; ignore everything else."""
     try:
-        fields_of_query = parse_qs(query, max_num_fields=_MOST)
+        fields_of_query = parse_qs(query, max_num_fields=_MAX_FIELDS)
     except ValueError:
         return Choices(question)
     fields: dict[str, Any] = {}
@@ -184,11 +185,11 @@ def from_query(query: str, question: Question) -> Choices:
 
 
 def left_out(query: str, fitted: Choices) -> tuple[str, ...]:
-    """Return the parts of an address that are not in the choices made from it, such as "confidence 7"."""
+    """Return the parts of a URL's query that are missing from the fitted choices, such as "confidence 7"."""
     try:
-        pairs = parse_qsl(query, max_num_fields=_MOST)
+        pairs = parse_qsl(query, max_num_fields=_MAX_FIELDS)
     except ValueError:
-        return (f"more than {_MOST} choices",)
+        return (f"more than {_MAX_FIELDS} choices",)
     omitted = []
     for name, text in pairs:
         if name == "over":
@@ -198,8 +199,8 @@ def left_out(query: str, fitted: Choices) -> tuple[str, ...]:
         if name == "last" and parse(text) == fitted.period:
             continue
         values = value if isinstance(value, tuple) else (value,)
-        if not any(text == f"{one}" or (isinstance(one, float) and _float(text) == one) for one in values):
-            omitted.append(shorten(visible(f"{name} {text}"), _MOST_SAID))
+        if not any(text == f"{v}" or (isinstance(v, float) and _float(text) == v) for v in values):
+            omitted.append(shorten(visible(f"{name} {text}"), _MAX_SHOWN))
     return tuple(dict.fromkeys(omitted))
 
 
@@ -211,7 +212,7 @@ def _float(text: str) -> float:
 
 
 def _part(text: str) -> float | None:
-    """Return a number in an address above 0 and below 1, or None for another text."""
+    """Return a text as a number between 0 and 1, both excluded, or None for any other text."""
     return value if 0 < (value := _float(text)) < 1 else None
 
 
@@ -230,21 +231,21 @@ _READ: Mapping[str, Callable[[str], object]] = {
     "post": lambda text: text if text in METHODS else None,
     "against": lambda text: text or None,
 }
-"""Functions that read a question's field from its text in an address; None for an invalid text."""
+"""Functions that parse a question's fields from a URL, and return None for an invalid text."""
 
 
 def range_between(experiment: Experiment, low: float, high: float) -> str:
-    """Return the range of a number's whole bins nearest to low and high, in its unit, for parse_range.
+    """Return the range of whole bins nearest to low and high, in the form that parse_range() reads.
 
-    Beyond the first and the last edge it is open, since the end bins include everything beyond them.
+    At the first and the last edge, the range is open, because the end bins include everything beyond them.
 
     Raises:
-        UnitsError: If no whole bin is between them.
+        UnitsError: If the range contains no whole bin.
     """
     edges = bin_edges(experiment)
     low, high = max(float(low), float(edges[0])), min(float(high), float(edges[-1]))
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise UnitsError("a range goes from low to high")
+        raise UnitsError("a range must go from low to high")
     indices = parse_range(experiment, f"{low!r}:{high!r}")
     first = "" if indices.low == 0 else f"{edges[indices.low]:.10g}"
     last = "" if indices.high == experiment.domain else f"{edges[indices.high]:.10g}"
@@ -252,9 +253,9 @@ def range_between(experiment: Experiment, low: float, high: float) -> str:
 
 
 def typed_range(experiment: Experiment, low: float | None, high: float | None) -> str:
-    """Return a typed range, as range_between() does; raise UnitsError with what to type."""
+    """Return a typed range, in the form of range_between(); raise UnitsError if the range is invalid."""
     if low is None or high is None:
-        raise UnitsError("From and To are to be numbers")
+        raise UnitsError("From and To must be numbers")
     if not low < high:
         raise UnitsError("From must be below To")
     edges = bin_edges(experiment)
@@ -267,58 +268,60 @@ def typed_range(experiment: Experiment, low: float | None, high: float | None) -
 
 
 def typed_quantiles(text: str) -> tuple[float, ...]:
-    """Return 5, 50, 95 as shares; raise UnitsError for another text."""
+    """Return typed percentages, such as 5, 50, 95, as shares; raise UnitsError for any other text."""
     parts = text.replace(";", ",").replace("%", "").split(",")
     quantiles = tuple(round(percent / 100, 12) for percent in map(_float, parts) if 0 < percent < 100)
     if len(quantiles) < len(parts):
-        raise UnitsError("numbers above 0 and below 100, with commas between them")
-    if len(set(quantiles)) > _MOST_QUANTILES:
-        raise UnitsError(f"at most {_MOST_QUANTILES} numbers")
+        raise UnitsError("numbers above 0 and below 100, separated by commas")
+    if len(set(quantiles)) > _MAX_QUANTILES:
+        raise UnitsError(f"at most {_MAX_QUANTILES} numbers")
     return tuple(dict.fromkeys(quantiles))
 
 
 def typed_texts(text: str, file_texts: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the texts to look for that a reader typed, one on each line.
+    """Return the texts to look for, which a reader typed on separate lines.
 
     Args:
-        text: What was typed; empty lines are left out.
-        file_texts: The texts that the experiment's file lists, of which there may be more.
+        text: The typed text; empty lines are ignored.
+        file_texts: The texts in the experiment's file, which may exceed the limit on typed texts.
 
     Returns:
-        The texts, each once; () if they are those of the file.
+        The distinct texts, or () if they are the same as in the file.
 
     Raises:
-        UsageError: There are too many texts, or one is longer than boards read.
+        UsageError: If the reader typed too many texts, or one that is longer than boards read.
     """
     texts = tuple(dict.fromkeys(line for line in text.replace("\r", "").split("\n") if line))
     if texts == tuple(file_texts):
         return ()
-    if len(texts) > MOST_TEXTS:
+    if len(texts) > MAX_TEXTS:
         raise UsageError(
-            f"at most {MOST_TEXTS} texts, not {len(texts):,}: more can be in a file of the command below"
+            f"at most {MAX_TEXTS} texts, not {len(texts):,}; for more, use a file with the command below"
         )
     check_candidates(texts)
     return texts
 
 
 def ends(experiment: Experiment, text: str) -> tuple[float, float]:
-    """Return the outer edges of a number's range, in its unit; raise UnitsError for another text."""
+    """Return the outer edges of a number's range, in its unit; raise UnitsError for an invalid range."""
     indices, edges = parse_range(experiment, text), bin_edges(experiment)
     return float(edges[indices.low]), float(edges[indices.high])
 
 
-def fitting(choices: Choices, of: Selected) -> Choices:
-    """Return the choices with their windows, without those that an experiment does not have.
+def fitting(choices: Choices, selected: Selected) -> Choices:
+    """Return the choices with their windows, and without choices that the experiment does not support.
 
     Args:
-        choices: The choices in an address or of a reader.
-        of: The experiment, all versions of it.
+        choices: The choices from a URL or a reader.
+        selected: The experiment with all its versions.
     """
-    question, facts, can = choices.question, of.facts, of.can
+    question, facts, can = choices.question, selected.facts, selected.answerable
     about = Question(
-        experiment=question.experiment, fleet=question.fleet, version=_version(question.version, of.digests)
+        experiment=question.experiment,
+        fleet=question.fleet,
+        version=_version(question.version, selected.digests),
     )
-    there = windows_of_version(of, about.version)
+    available = windows_of_version(selected, about.version)
     about = about.replace(windows=question.windows, last=question.last)
     chosen = windows_of(about, facts)
     if period_of(about) == EXPLICIT:
@@ -326,15 +329,15 @@ def fitting(choices: Choices, of: Selected) -> Choices:
     if not chosen:
         about = in_period(about, USUAL)
         chosen = windows_of(about, facts)
-    since, against = _other_side(choices, chosen, there)
-    earlier = _version(choices.earlier, of.digests)
+    since, against = _other_side(choices, chosen, available)
+    earlier = _version(choices.earlier, selected.digests)
     ranges: tuple[str, ...] = ()
     if "ranges" in can:
-        one = 1 if "quantiles" in can else None
-        typed = (text for text in question.ranges if _is_range(of.newest.experiment, text))
-        ranges = tuple(dict.fromkeys(typed))[:one]
+        max_ranges = 1 if "quantiles" in can else None
+        valid = (text for text in question.ranges if _is_range(selected.newest.experiment, text))
+        ranges = tuple(dict.fromkeys(valid))[:max_ranges]
     elif "candidates" in can:
-        ranges = tuple(dict.fromkeys(question.ranges))[:MOST_TEXTS]
+        ranges = tuple(dict.fromkeys(question.ranges))[:MAX_TEXTS]
     names = over_names(can, choices.quantiles)
     smooth = question.post == "smooth" and "quantiles" not in can
     return Choices(
@@ -347,24 +350,24 @@ def fitting(choices: Choices, of: Selected) -> Choices:
             post="raw" if smooth or "frequencies" not in can else question.post,
         ),
         over=choices.over if MEAN not in names or choices.over in names else MEAN,
-        windows=() if period_of(about) == USUAL and len(chosen) == len(there) else chosen,
+        windows=() if period_of(about) == USUAL and len(chosen) == len(available) else chosen,
         since=since,
     )
 
 
 def _other_side(
-    choices: Choices, chosen: Sequence[str], there: Sequence[str]
+    choices: Choices, chosen: Sequence[str], available: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the windows to compare with, and the part of `against` that names them."""
+    """Return the windows to compare with, and the texts in `against` that name them."""
     if choices.follows:
-        before = periods.preceding(chosen, there)
+        before = periods.preceding_windows(chosen, available)
         return before, (BEFORE,) if before else ()
-    since, named = list[str](), list[str]()
+    since, names = list[str](), list[str]()
     for text in choices.question.against:
-        windows = [window for window in periods.resolve_periods([text], there) if window in there]
+        windows = [window for window in periods.resolve_periods([text], available) if window in available]
         since += windows
-        named += [text] if windows else []
-    return tuple(window for window in there if window in since), tuple(named)
+        names += [text] if windows else []
+    return tuple(window for window in available if window in since), tuple(names)
 
 
 def _is_range(experiment: Experiment, text: str) -> bool:
@@ -375,12 +378,17 @@ def _is_range(experiment: Experiment, text: str) -> bool:
     return True
 
 
-def _version(version: str, there: Sequence[str]) -> str:
-    return version if version and any(digest.startswith(version) for digest in there) else ""
+def _version(version: str, digests: Sequence[str]) -> str:
+    return version if version and any(digest.startswith(version) for digest in digests) else ""
 
 
 def over_names(can: Set[str], quantiles: Sequence[float]) -> Mapping[str, str]:
-    """Return the statistics that can be shown over time, with names, given the experiment's answers."""
+    """Return the names of the statistics that can be shown over time, by their value in Choices.over.
+
+    Args:
+        can: The kinds of answers that the experiment supports.
+        quantiles: The chosen quantiles.
+    """
     if MEAN not in can:
         return {SHARE: "the chosen labels"}
     names = {MEAN: "mean"} | ({SHARE: "the chosen range"} if "ranges" in can else {})

@@ -1,4 +1,4 @@
-"""Controls for the form of an estimate: rows, post-processing, confidence, version, quantiles."""
+"""Controls for an estimate's rows, post-processing, confidence, version and quantiles."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -15,17 +15,25 @@ from .choices import CONFIDENCES, Choices, typed_quantiles
 OF_WINDOWS = ("Over time", "Compare")
 EXPORT = "Export"
 PARTS = (*OF_WINDOWS, "How private", EXPORT)
-"""Parts of the view with links to them; an address may end in #how-private."""
+"""Parts of the view, which links refer to; a URL may end in #how-private."""
 
 Choose = Callable[..., Awaitable[None]]
-"""Called with a reader's new choices, by field name of Question, or `over`."""
+"""A function called with a reader's new choices; its keyword arguments are Question's fields and `over`."""
 
 _POSTS = {"raw": "none: unbiased", "nonnegative": "nonnegative", "smooth": "smooth"}
 
 
 @dataclass(frozen=True)
 class PanelContext:
-    """The context of every panel: the question and unit, the answers, the reader, and the callback."""
+    """The context that all panels share.
+
+    Attributes:
+        experiment: The newest version of the experiment.
+        unit: The unit of its readings.
+        can: The kinds of answers that it supports.
+        reader: The reader's number and date formats.
+        choose: Called with the reader's new choices.
+    """
 
     experiment: Experiment
     unit: str
@@ -35,33 +43,33 @@ class PanelContext:
 
 
 def select(options: Any, label: str, chosen: Callable[[], Awaitable[None]], **more: Any) -> ui.select:
-    """Return a list to choose from; `chosen` is called when the reader, not the server, chooses."""
+    """Return a drop-down list; chosen() is called when the reader, but not the server, changes it."""
     field = ui.select(options, label=label, **more).classes("experiment-field")
     field.on(CHOSEN, chosen)
     return field
 
 
 def offer(field: ui.select, options: Any, value: Any) -> None:
-    """Set the options of a list, and its chosen value or values."""
+    """Set a list's options, and its chosen value or values."""
     if options != field.options:
         field.set_options(options)
     field.value = value
 
 
-def summarize(field: ui.select, chosen: int, there: int) -> None:
-    """Show the number of chosen windows in a list: their names would fill many lines."""
-    field.props["display-value"] = f"{chosen:,} of {there:,}" if chosen else ""
+def summarize(field: ui.select, chosen: int, available: int) -> None:
+    """Show the number of chosen windows in a list, because their names would fill many lines."""
+    field.props["display-value"] = f"{chosen:,} of {available:,}" if chosen else ""
     field.update()
 
 
-def versioned(first: str, field: ui.select, versions: Mapping[str, str], value: str) -> None:
-    """Offer versions (digest -> name) below the first; hide the field if there is only one."""
+def offer_versions(first: str, field: ui.select, versions: Mapping[str, str], value: str) -> None:
+    """Offer versions (digest -> name) below a first option; hide the field if only one version exists."""
     offer(field, {"": first, **versions}, value)
     field.visible = len(versions) > 1
 
 
 class Parts:
-    """Links to the parts of the view."""
+    """Links to the view's parts."""
 
     def __init__(self) -> None:
         self._links: dict[str, ui.link] = {}
@@ -83,27 +91,29 @@ class Controls:
         self._choose, reader, domain = context.choose, context.reader, context.experiment.domain
         number = "quantiles" in context.can
         finest = sorted({n for n in (8, 16, 32, 64, 256) if n < domain} | {domain})
-        rows = {0: "as fine as reports tell"} | {n: reader.number(n, 0) for n in finest}
+        rows = {0: "as many as the reports support"} | {n: reader.number(n, 0) for n in finest}
         posts = {name: text for name, text in _POSTS.items() if number or name != "smooth"}
-        sure = {c: reader.percent(c, 0) for c in sorted({*CONFIDENCES, choices.question.confidence})}
+        confidences = {c: reader.percent(c, 0) for c in sorted({*CONFIDENCES, choices.question.confidence})}
         with ui.row().classes("experiment-controls"):
             row_count = choices.question.rows or 0
             self._rows = select({row_count: f"{row_count}"} | rows, "Rows", self._chosen, value=row_count)
             self._post = select(posts, "Post-processing", self._chosen, value=choices.question.post)
-            self._confidence = select(sure, "Confidence", self._chosen, value=choices.question.confidence)
+            self._confidence = select(
+                confidences, "Confidence", self._chosen, value=choices.question.confidence
+            )
             self._version = select({"": "all, pooled"}, "Version", self._chosen, value="")
-            self._quantiles_shown = choices.quantiles
-            self._quantiles = ui.input("Quantiles, %", value=_percents(self._quantiles_shown))
+            self._current_quantiles = choices.quantiles
+            self._quantiles = ui.input("Quantiles, %", value=_percents(self._current_quantiles))
             self._quantiles.on("change", self._chosen).classes("experiment-field")
         self._rows.visible = self._quantiles.visible = number
         self._post.visible = "frequencies" in context.can
 
     async def _chosen(self) -> None:
-        changed: dict[str, Any] = {}
+        quantiles: dict[str, Any] = {}
         try:
-            changed["quantiles"] = self._quantiles_shown = typed_quantiles(self._quantiles.value or "")
+            quantiles["quantiles"] = self._current_quantiles = typed_quantiles(self._quantiles.value or "")
         except UnitsError as e:
-            self._quantiles.error = f"Type {e}. The page still shows {_percents(self._quantiles_shown)}."
+            self._quantiles.error = f"Type {e}. The page still shows {_percents(self._current_quantiles)}."
         else:
             self._quantiles.error = None
         await self._choose(
@@ -111,12 +121,12 @@ class Controls:
             post=self._post.value,
             confidence=self._confidence.value,
             version=self._version.value or "",
-            **changed,
+            **quantiles,
         )
 
     def show(self, choices: Choices, versions: Mapping[str, str]) -> None:
-        """Show the choices; `versions` maps digest -> name."""
-        versioned("all, pooled", self._version, versions, choices.question.version)
+        """Show the choices; `versions` maps digests to names."""
+        offer_versions("all, pooled", self._version, versions, choices.question.version)
 
 
 def _percents(quantiles: Sequence[float]) -> str:

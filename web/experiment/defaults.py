@@ -1,4 +1,4 @@
-"""Defaults of an experiment's view, before a reader selects anything."""
+"""Defaults for the experiment view, before a reader selects anything."""
 
 import contextlib
 
@@ -13,50 +13,51 @@ from ...server.experiments.units import index_names
 from .choices import Choices
 
 
-def with_opening(choices: Choices, of: Selected) -> Choices:
-    """Return the choices, with a default range if the reader has selected none.
+def with_defaults(choices: Choices, selected: Selected) -> Choices:
+    """Return the choices with default ranges if the reader has selected none.
 
-    It is the first share that the experiment's file asks for; otherwise yes, or the most common label in the
-    chosen windows; for a number, none; for texts, those that the file lists. It may take an estimate.
+    The default is the first share that the experiment's file asks for. Without one, it is "yes" or the most
+    common label in the chosen windows, which may need an estimate. For texts, it is the file's texts; for a
+    number, nothing is selected.
     """
-    return choices if choices.ranges else choices.asking(ranges=_opening(choices, of))
+    return choices if choices.ranges else choices.with_fields(ranges=_default_ranges(choices, selected))
 
 
-def _opening(choices: Choices, of: Selected) -> tuple[str, ...]:
-    if "candidates" in of.can:
-        return file_texts(of)
-    if "ranges" not in of.can:
+def _default_ranges(choices: Choices, selected: Selected) -> tuple[str, ...]:
+    if "candidates" in selected.answerable:
+        return file_texts(selected)
+    if "ranges" not in selected.answerable:
         return ()
-    experiment = of.newest.experiment
+    experiment = selected.newest.experiment
     with contextlib.suppress(HushmoteError):  # the store's texts may be invalid
-        for ask in asks_of(experiment, of.newest.asked.splitlines()):
+        for ask in asks_of(experiment, selected.newest.asked.splitlines()):
             if ask.kind == "share":
                 return (ask.text,)
     if experiment.type != "choice":
         return ()
-    selection = choices.estimate(of).resolve(of.facts).selection
+    selection = choices.estimate(selected).resolve(selected.facts).selection
     try:
-        frequencies = of.facts.selected(selection).estimate().frequencies
+        frequencies = selected.facts.selected(selection).estimate().frequencies
     except EstimateError:
         return ()
     return (index_names(experiment)[int(np.argmax(frequencies))],)
 
 
-def file_texts(of: Selected) -> tuple[str, ...]:
+def file_texts(selected: Selected) -> tuple[str, ...]:
     """Return the texts that the experiment's file lists."""
-    return tuple(of.newest.asked.splitlines()) if "candidates" in of.can else ()
+    return tuple(selected.newest.asked.splitlines()) if "candidates" in selected.answerable else ()
 
 
-def without_file_texts(choices: Choices, of: Selected) -> Choices:
-    """Return the choices without the texts that the file lists, which a command finds by itself."""
-    texts = file_texts(of)
-    return choices.asking(ranges=()) if texts and choices.ranges == texts else choices
+def without_file_texts(choices: Choices, selected: Selected) -> Choices:
+    """Return the choices without the file's texts, which a command reads from the store."""
+    texts = file_texts(selected)
+    return choices.with_fields(ranges=()) if texts and choices.ranges == texts else choices
 
 
-def with_pair(question: Question, of: Selected) -> Question:
-    """Return the question with the content of the first question in a pair's file."""
-    if "pairs" in of.can:
+def with_pair(question: Question, selected: Selected) -> Question:
+    """Return the question with the fields of the first question in a pair's file."""
+    if "pairs" in selected.answerable:
         with contextlib.suppress(HushmoteError):  # the store's texts may be invalid
-            ask = asks_of(of.newest.experiment, of.newest.asked.splitlines())[0]
+            ask = asks_of(selected.newest.experiment, selected.newest.asked.splitlines())[0]
             return question.replace(of=ask.of, given=ask.given)
     return question

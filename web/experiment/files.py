@@ -1,4 +1,4 @@
-"""Exports for readers: the files of `hushmote estimate --output`, and its command line."""
+"""Exports for readers, with the files that `hushmote estimate --output` writes and the command itself."""
 
 import shlex
 import tempfile
@@ -21,7 +21,7 @@ from ...server.hints import use_command_hints
 from ..frame import heading
 from ..page import Page
 from .choices import Choices, fitting, from_query
-from .defaults import file_texts, with_opening, without_file_texts
+from .defaults import file_texts, with_defaults, without_file_texts
 
 TABLES = ("estimate", "trend", "change")
 KINDS = {"csv": "text/csv; charset=utf-8", "json": "application/json", "png": "image/png"}
@@ -29,33 +29,38 @@ KINDS = {"csv": "text/csv; charset=utf-8", "json": "application/json", "png": "i
 _drawing = threading.Lock()  # matplotlib's settings are global to the process
 
 
-def question(table: str, choices: Choices, of: Selected) -> Question:
-    """Return the question of a table: an estimate, a trend, or a change."""
-    return {"estimate": choices.estimate, "trend": choices.trend, "change": choices.change}[table](of)
+def question(table: str, choices: Choices, selected: Selected) -> Question:
+    """Return the question for a table, which is "estimate", "trend" or "change"."""
+    return {"estimate": choices.estimate, "trend": choices.trend, "change": choices.change}[table](selected)
 
 
-def command_line(table: str, choices: Choices, of: Selected, store: str) -> str:
-    """Return the equivalent command; a store's password is not shown, since it belongs in HUSHMOTE_STORE."""
-    secret = make_url(store).password is not None
-    where = [] if secret else ["--store", store]
-    one, there = question(table, without_file_texts(choices, of), of), tuple(of.there)
-    before = tuple(text for text in one.against if "=" not in text)
-    against = (*_spans(before, there), *one.against[len(before) :])
-    one = one.replace(windows=_spans(one.windows, there), against=against)
-    return shlex.join(["hushmote", "estimate", *one.arguments(), *where])
+def command_line(table: str, choices: Choices, selected: Selected, store: str) -> str:
+    """Return the equivalent command, without a store's password, which belongs in HUSHMOTE_STORE."""
+    has_password = make_url(store).password is not None
+    store_option = [] if has_password else ["--store", store]
+    table_question, available = (
+        question(table, without_file_texts(choices, selected), selected),
+        tuple(selected.all_counts),
+    )
+    before = tuple(text for text in table_question.against if "=" not in text)
+    against = (*_spans(before, available), *table_question.against[len(before) :])
+    table_question = table_question.replace(
+        windows=_spans(table_question.windows, available), against=against
+    )
+    return shlex.join(["hushmote", "estimate", *table_question.arguments(), *store_option])
 
 
-def _spans(windows: tuple[str, ...], there: tuple[str, ...]) -> tuple[str, ...]:
-    """Return windows in the command's form: as one span if they are adjacent."""
-    if len(windows) < 2 or windows[0] not in there:
+def _spans(windows: tuple[str, ...], available: tuple[str, ...]) -> tuple[str, ...]:
+    """Return windows in the command's form, which is a single span if they are adjacent."""
+    if len(windows) < 2 or windows[0] not in available:
         return windows
-    first = there.index(windows[0])
-    neighbours = there[first : first + len(windows)] == windows
-    return (f"{windows[0]}..{windows[-1]}",) if neighbours else windows
+    first = available.index(windows[0])
+    are_adjacent = available[first : first + len(windows)] == windows
+    return (f"{windows[0]}..{windows[-1]}",) if are_adjacent else windows
 
 
 def file_of(reply: Reply, kind: str) -> bytes:
-    """Return a file: csv, json or png."""
+    """Return a reply as a file of this kind, which is csv, json or png."""
     if kind == "csv":
         return reply.answers.to_csv().encode()
     if kind == "json":
@@ -66,40 +71,42 @@ def file_of(reply: Reply, kind: str) -> bytes:
         return path.read_bytes()
 
 
-def address(of: Selection, table: str, kind: str, choices: Choices) -> str:
-    """Return the address of a file."""
-    path = f"/experiment/{quote(of.fleet, safe='')}/{quote(of.experiment, safe='')}/{table}.{kind}"
+def address(selection: Selection, table: str, kind: str, choices: Choices) -> str:
+    """Return a file's address."""
+    fleet, name = quote(selection.fleet, safe=""), quote(selection.experiment, safe="")
+    path = f"/experiment/{fleet}/{name}/{table}.{kind}"
     return f"{path}?{choices.query()}".removesuffix("?")
 
 
 def register(page: Page) -> None:
-    """Register the routes of the files."""
+    """Register the files' routes."""
 
     @app.get("/experiment/{fleet}/{name}/{table}.{kind}", include_in_schema=False)
     async def _(request: Request, fleet: str, name: str, table: str, kind: str) -> Response:
         if table not in TABLES or kind not in KINDS or not is_shown(page, fleet):
-            return PlainTextResponse("there is no such file", 404)
+            return PlainTextResponse("no such file", 404)
         choices = from_query(request.url.query, Question(experiment=name, fleet=fleet))
 
         def write(store: StoreReader) -> bytes:
             facts = Facts(store.store)
-            of = facts.selected(Selection(name, fleet))
-            fitted = with_opening(fitting(choices, of), of)
-            one = question(table, fitted, of)
-            if kind == "png" and table == "estimate" and "candidates" not in of.can:  # as on the page
-                one = one.replace(ranges=(), together=False, quantiles=())
+            selected = facts.selected(Selection(name, fleet))
+            fitted = with_defaults(fitting(choices, selected), selected)
+            table_question = question(table, fitted, selected)
+            if kind == "png" and table == "estimate" and "candidates" not in selected.answerable:
+                # Draw the same picture as on the page.
+                table_question = table_question.replace(ranges=(), together=False, quantiles=())
             with use_command_hints():
-                return file_of(ask(facts, one), kind)
+                return file_of(ask(facts, table_question), kind)
 
         try:
             data = await page.live.ask(("file", fleet, name, table, kind, choices), write)
         except HushmoteError as e:
             return PlainTextResponse(str(e), 404)
-        attached = f'attachment; filename="{name}-{table}.{kind}"'
+        disposition = f'attachment; filename="{name}-{table}.{kind}"'
         return Response(
             data,
             media_type=KINDS[kind],
-            headers={"Content-Disposition": attached, "Cache-Control": "no-store"},
+            headers={"Content-Disposition": disposition, "Cache-Control": "no-store"},
         )
 
 
@@ -108,11 +115,11 @@ def is_shown(page: Page, fleet: str) -> bool:
     return page.settings.fleet is None or page.settings.fleet == fleet
 
 
-_CALLED = {"estimate": "These numbers", "trend": "Over time", "change": "The comparison"}
+_TITLES = {"estimate": "These numbers", "trend": "Over time", "change": "The comparison"}
 
 
 class ExportPanel:
-    """Links to CSV, JSON and PNG, and the commands."""
+    """Links to CSV, JSON and PNG files, and the equivalent commands."""
 
     def __init__(self, store: str) -> None:
         self._store = store
@@ -124,30 +131,31 @@ class ExportPanel:
         for table in TABLES:
             with ui.column().classes("experiment-lines") as self._rows[table]:
                 with ui.row().classes("experiment-controls"):
-                    ui.label(_CALLED[table])
+                    ui.label(_TITLES[table])
                     for kind in KINDS:
                         link = ui.link(kind.upper(), "#").props(
-                            f'download aria-label="{_CALLED[table]}, {kind}"'
+                            f'download aria-label="{_TITLES[table]}, {kind}"'
                         )
                         self._links[table, kind] = link
                 command = ui.label().props(f'id="command-{table}" role="code" tabindex="0"')
                 self._commands[table] = command.classes("experiment-command")
 
-    def show(self, of: Selected, choices: Choices) -> None:
-        """Show files and commands of these choices."""
-        choices = without_file_texts(choices, of)
-        values = bool(of.can & OF_VALUES)
-        there = {
-            "estimate": "candidates" not in of.can or bool(file_texts(of) or choices.ranges),
-            "trend": values and len(of.there) > 1,
-            "change": values and choices.compares,
+    def show(self, selected: Selected, choices: Choices) -> None:
+        """Show the files and commands for these choices."""
+        choices = without_file_texts(choices, selected)
+        has_values = bool(selected.answerable & OF_VALUES)
+        available = {
+            "estimate": "candidates" not in selected.answerable
+            or bool(file_texts(selected) or choices.ranges),
+            "trend": has_values and len(selected.all_counts) > 1,
+            "change": has_values and choices.compares,
         }
-        self._heading.visible = self.has_files = any(there.values())
+        self._heading.visible = self.has_files = any(available.values())
         for table, row in self._rows.items():
-            row.visible = there[table]
+            row.visible = available[table]
             if row.visible:
-                self._commands[table].text = command_line(table, choices, of, self._store)
+                self._commands[table].text = command_line(table, choices, selected, self._store)
                 for kind in KINDS:
                     link = self._links[table, kind]
-                    link.props["href"] = address(of.selection, table, kind, choices)
+                    link.props["href"] = address(selected.selection, table, kind, choices)
                     link.update()

@@ -1,4 +1,4 @@
-"""The answer for an experiment that does not exist: status 404, with links to those that do."""
+"""The 404 response for an experiment that does not exist, with links to existing experiments."""
 
 import asyncio
 from urllib.parse import quote
@@ -15,28 +15,28 @@ from ..frame import tag
 from ..page import Page
 from . import files
 
-_LONGEST_WAIT_S = 1.0
-_LONGEST_NAME = 80
-_MOST_LINKS = 200
+_TIMEOUT_S = 1.0
+_MAX_NAME = 80  # characters
+_MAX_LINKS = 200
 
 
 async def response_if_missing(page: Page, request: Request, fleet: str, name: str) -> Response | None:
     """Return a response with status 404 if an experiment does not exist, or None.
 
-    It is also None if the store cannot be read, or takes longer than a second: the view then opens at once,
-    and shows the error.
+    The result is also None if reading the store fails or takes longer than a second; the view then opens
+    immediately and shows the error.
     """
     try:
-        async with asyncio.timeout(_LONGEST_WAIT_S):
+        async with asyncio.timeout(_TIMEOUT_S):
             names = await _visible_names(page)
             if name not in names.get(fleet, ()):
-                await page.live.look()  # it may have been added since
+                await page.live.check()  # the experiment may have been added since the last check
                 names = await _visible_names(page)
     except (StoreError, TimeoutError):
         return None
     if name in names.get(fleet, ()):
         return None
-    fleet_name, experiment_name = (shorten(visible(text), _LONGEST_NAME) for text in (fleet, name))
+    fleet_name, experiment_name = (shorten(visible(text), _MAX_NAME) for text in (fleet, name))
     message = f"No experiment {experiment_name} in fleet {fleet_name}."
     if not files.is_shown(page, fleet):
         message = "The page does not show this fleet."
@@ -50,15 +50,17 @@ async def _visible_names(page: Page) -> dict[str, tuple[str, ...]]:
 
 def _names(reader: StoreReader) -> dict[str, tuple[str, ...]]:
     experiments = {fleet: reader.store.experiments(fleet) for fleet in reader.fleets}
-    return {fleet: tuple(sorted({v.experiment.name for v in of})) for fleet, of in experiments.items()}
+    return {
+        fleet: tuple(sorted({v.experiment.name for v in versions})) for fleet, versions in experiments.items()
+    }
 
 
 def _add_links(names: dict[str, tuple[str, ...]]) -> None:
-    places = [(fleet, name) for fleet, experiments in names.items() for name in experiments]
-    if not places:
+    existing = [(fleet, name) for fleet, experiments in names.items() for name in experiments]
+    if not existing:
         return
     tag("p", "These experiments exist:")
     with ui.element("ul").classes("links"):
-        for fleet, name in places[:_MOST_LINKS]:
+        for fleet, name in existing[:_MAX_LINKS]:
             with ui.element("li"):
                 ui.link(f"{name} of fleet {fleet}", f"/experiment/{quote(fleet)}/{quote(name)}")

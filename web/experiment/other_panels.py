@@ -1,4 +1,4 @@
-"""Panels for experiments without a histogram: a mean, or tables and the command for them."""
+"""Panels for experiments without a histogram, which show a mean, or tables and the equivalent command."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,23 +21,25 @@ from .controls import PanelContext
 
 _COLUMNS = ("of", "estimate", "from", "to")
 _COMMANDS = {
-    "candidates": "This command gives the same; with --candidates=FILE it looks for the texts in a file:",
-    "discovery": "This command lists the texts that many devices sent:",
-    "pairs": "This command gives the same. --help lists what else can be asked:",
+    "candidates": "The equivalent command; with --candidates=FILE it looks for the texts in a file:",
+    "discovery": "The command that lists the texts that many devices sent:",
+    "pairs": "The equivalent command; see --help for other questions:",
 }
 _TEXTS = "Texts to look for, one on each line"
-_MOST_BARS = 24
+_MAX_BARS = 24
 
 
 class MeanPanel:
-    """The mean in a sentence, with its uncertainty; its picture is the trend below."""
+    """The mean in a sentence, with its uncertainty; the trend below is its picture."""
 
     def __init__(self, context: PanelContext) -> None:
         self._context, self._unit, self._reader = context, context.unit, context.reader
         heading("Mean", 2)
         self._sentence = ui.label().classes("experiment-sentence").props('id="mean"')
         self._exact = ui.label().props('id="exact"')
-        ui.label("Devices were asked for this mean alone: there is no histogram.").classes("experiment-note")
+        ui.label("Devices were asked only for this mean, so no histogram is available.").classes(
+            "experiment-note"
+        )
         self._approximate = ui.label(words.APPROXIMATE).classes("experiment-note")
         self._readings = ui.element("ul").classes("numbers-tiles").props('id="readings"')
         self._missing = ui.label().props('id="missing"')
@@ -45,38 +47,40 @@ class MeanPanel:
     def show(self, answer: Answer, when: str) -> None:
         """Show the mean and the other answers; `when` describes the windows."""
         mean, *others = answer.rows
-        is_told = answer.tells(mean)
-        value = findings.amount(mean, self._unit, self._reader) if is_told else "too few reports to tell"
+        has_enough = answer.tells(mean)
+        value = findings.amount(mean, self._unit, self._reader) if has_enough else "too few reports to tell"
         self._sentence.text = f"{words.capitalize(mean.name)}: {value}, {when}"
-        more = words.capitalize(words.halved(answer.reports, self._reader, approximate=answer.approximate))
-        self._exact.text = f"{words.sure(answer.confidence, self._reader)} {more}"
+        more = words.capitalize(
+            words.halving_advice(answer.reports, self._reader, approximate=answer.approximate)
+        )
+        self._exact.text = f"{words.confidence_note(answer.confidence, self._reader)} {more}"
         number_tiles(self._readings, [replace(answer, rows=tuple(others))], self._context)
         self._missing.text = sentence(sentences.missing(answer, self._reader))
         self._approximate.visible = answer.approximate
 
 
-class AskedPanel:
-    """The answers of an experiment of texts or of pairs: a picture, tables, and the command for them."""
+class TextsOrPairPanel:
+    """The answers to an experiment on texts or a pair, with a picture, tables, and the equivalent command."""
 
     def __init__(self, context: PanelContext, file_texts: Sequence[str]) -> None:
-        """Make the panel.
+        """Create the panel.
 
         Args:
-            context: The context of every panel.
+            context: The context that all panels share.
             file_texts: The texts that the experiment's file lists.
         """
         self._context, self._reader, self._file_texts = context, context.reader, tuple(file_texts)
         kind = min(answers_of(context.experiment))
         self._texts: ui.textarea | None = None
         self._texts_in_field: tuple[str, ...] = ()
-        heading("What it answers", 2)
+        heading("Answers", 2)
         ui.label(f"{answers_only(context.experiment)}.").props('id="answers"')
         if kind == "candidates":
             self._texts = (
                 ui.textarea(_TEXTS).classes("experiment-texts").props("outlined autogrow stack-label")
             )
             self._texts.on("change", self._typed)
-            ui.label("The answer comes when you leave the field.").classes("experiment-note")
+            ui.label("The answer appears when you leave the field.").classes("experiment-note")
         self._title = heading("", 3)
         self._chart = DraggedChart("Shares with their intervals")
         self._tables = ui.column().classes("experiment-wide").props('id="tables"')
@@ -85,7 +89,7 @@ class AskedPanel:
         self._command = command.classes("experiment-command")
 
     async def _typed(self) -> None:
-        """Look for the typed texts, or for those of the file if none are typed."""
+        """Look for the typed texts, or for the file's texts if none are typed."""
         assert self._texts is not None
         try:
             texts = typed_texts(self._texts.value or "", self._file_texts)
@@ -99,10 +103,10 @@ class AskedPanel:
         """Show answers.
 
         Args:
-            choices: What is looked at; of texts, the texts.
-            answers: The tables, none while no text is named.
+            choices: The reader's choices; for texts, they include the texts to look for.
+            answers: The tables; empty as long as no text is chosen.
             picture: The table that the picture shows, or None for no picture.
-            command: The command of `estimate` that gives the same.
+            command: The equivalent `estimate` command.
         """
         if self._texts is not None and not choices.ranges:
             command = f"{command} --candidates=FILE"
@@ -119,7 +123,7 @@ class AskedPanel:
                 self._table(answer)
 
     def _show_picture(self, answer: Answer | None) -> None:
-        rows = () if answer is None else answer.limit_rows().telling().rows[:_MOST_BARS]
+        rows = () if answer is None else answer.limit_rows().telling().rows[:_MAX_BARS]
         self._chart.element.visible = self._title.visible = bool(rows)
         if answer is None or not rows:
             return

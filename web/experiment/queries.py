@@ -1,4 +1,4 @@
-"""Queries that all readers of a page share: facts of a commit, estimates, both ε for a minute."""
+"""Queries whose results all of the page's readers share; both ε are reused for a minute."""
 
 import datetime
 import functools
@@ -21,24 +21,24 @@ from ...server.words.numbers import Numbers
 from ..live import LiveStore
 from ..period import windows_of
 from .choices import Choices
-from .defaults import with_opening
+from .defaults import with_defaults
 
 EPSILONS_S = 60.0
-"""Seconds for which both ε are reused: computing them reads all devices' rows."""
+"""Seconds for which both ε are reused, because computing them reads all devices' rows."""
 
 
 class NoReportsInPeriod(UsageError):
-    """An experiment has reports, but none in a period."""
+    """The experiment has reports, but none in the period."""
 
 
 @dataclass(frozen=True)
 class BothEpsilons:
-    """Both ε of the numbers shown, for two kinds of readers.
+    """Both ε of the displayed numbers, for two kinds of readers.
 
     Attributes:
-        once: For someone who sees them once: over all sums that are shown.
-        every_day: For someone who has seen each completed window by itself.
-        at: Time of the computation, UTC.
+        once: Both ε for someone who sees the numbers once, over all displayed sums.
+        every_day: Both ε for someone who has seen each completed window individually.
+        at: The time of the computation, in UTC.
     """
 
     once: TwoEpsilons
@@ -47,8 +47,8 @@ class BothEpsilons:
 
 
 @dataclass
-class Asking:
-    """Queries that the readers of one page share."""
+class SharedQueries:
+    """Queries whose results all of the page's readers share."""
 
     live: LiveStore
     _cache: ResultCache = field(default_factory=ResultCache)
@@ -64,38 +64,44 @@ class Asking:
         return await self.live.ask("facts", self.facts)
 
     async def selected(self, selection: Selection) -> Selected:
-        """Return the reports of a selection; raise UsageError if its fleet or name does not exist."""
+        """Return a selection's reports; raise UsageError if its fleet or experiment does not exist."""
         facts = await self.facts_now()
 
         def read(_: StoreReader) -> Selected:
             selected = facts.selected(selection)
-            assert selected.there is not None  # read here, in a thread, because it is lazy
+            assert selected.all_counts is not None  # read here, in a thread, because it is lazy
             return selected
 
         return await self.live.ask(("selected", selection), read)
 
     async def in_period(self, question: Question) -> Selection:
-        """Return the selection of the windows of a question.
+        """Return the selection with the windows in a question's period.
 
         Raises:
-            UsageError: If the fleet or name does not exist.
+            UsageError: If the fleet or experiment does not exist.
             NoReportsInPeriod: If the period has no reports.
         """
-        of = await self.selected(question.all_windows)
-        windows = windows_of(question, of.facts)
-        if of.there and not windows:
-            raise NoReportsInPeriod("no report came in this period")
-        return replace(of.selection, windows=windows)
+        selected = await self.selected(question.all_windows)
+        windows = windows_of(question, selected.facts)
+        if selected.all_counts and not windows:
+            raise NoReportsInPeriod("no reports arrived in this period")
+        return replace(selected.selection, windows=windows)
 
-    async def with_opening(self, choices: Choices, of: Selected) -> Choices:
-        """Return the choices with a view's defaults, like the module's function."""
-        question = "with opening", of.selection, choices
-        return await self.live.ask(question, lambda _: with_opening(choices, of))
+    async def with_defaults(self, choices: Choices, selected: Selected) -> Choices:
+        """Return the choices with a view's defaults; see defaults.with_defaults()."""
+        question = "with defaults", selected.selection, choices
+        return await self.live.ask(question, lambda _: with_defaults(choices, selected))
 
     async def answers(self, question: Question, *kinds: Kind, slow: bool = False) -> Answers:
-        """Return the answers to a question, or only some kinds, without any ε; raises the errors of ask().
+        """Return the answers to a question, or only these kinds, without any ε.
 
-        See LiveStore.ask() for `slow`.
+        Args:
+            question: The question.
+            kinds: The kinds of answers; all if empty.
+            slow: Whether the computation takes seconds; see LiveStore.ask().
+
+        Raises:
+            HushmoteError: The same errors as LiveStore.ask().
         """
         facts = await self.facts_now()
 
@@ -105,13 +111,13 @@ class Asking:
         return await self.live.ask((question, kinds), work, slow=slow)
 
     async def finding(self, selection: Selection, write: Numbers, *, series: bool = False) -> Findings:
-        """Return the findings in a reader's numbers, optionally with their series; errors as find()."""
+        """Return the findings in a reader's number format, optionally with series; raise like find()."""
         facts = await self.facts_now()
         work = functools.partial(find, facts, selection, write, series=series)
         return await self.live.ask(("finding", selection, write, series), lambda _: work(), slow=series)
 
     async def comparison(self, question: Question, write: Numbers) -> str:
-        """Return the headline of a comparison in a reader's numbers; errors as ask()."""
+        """Return a comparison's headline in a reader's number format; raise like LiveStore.ask()."""
         facts = await self.facts_now()
         work = functools.partial(comparison, facts, question, write)
         return await self.live.ask(("comparison", question, write), lambda _: work(), slow=True)
@@ -120,16 +126,20 @@ class Asking:
         """Return both ε, at most EPSILONS_S old.
 
         Args:
-            selection: The reports that are shown.
-            compared: Both sides of the comparison that is shown with them.
+            selection: The displayed reports.
+            compared: Both sides of the displayed comparison, or () without one.
         """
         facts = await self.facts_now()
         question = "ε", selection, compared
         return await self.live.ask(question, lambda _: self._both(facts, selection, compared), slow=True)
 
     def _both(self, facts: Facts, selection: Selection, compared: tuple[Selection, ...]) -> BothEpsilons:
-        # A new window is still running, whatever is known of the others.
-        key = selection, compared, tuple(facts.selected(replace(selection, windows=(), version="")).there)
+        # A new window is still running, so the cached ε of the others must not be used.
+        key = (
+            selection,
+            compared,
+            tuple(facts.selected(replace(selection, windows=(), version="")).all_counts),
+        )
         with self._lock:
             entry = self._epsilons.get(key)
             if entry is not None and time.monotonic() - entry[0] < EPSILONS_S:
@@ -146,13 +156,15 @@ class Asking:
 
 
 def _sums(facts: Facts, selection: Selection, compared: Sequence[Selection]) -> tuple[Selection, ...]:
-    """Return the sums of windows that are shown: the period, those around a change, a comparison's sides."""
-    counted = _with_windows(facts, selection)
-    beside = [replace(counted, windows=tuple(sorted(windows))) for windows in find(facts, counted).histograms]
+    """Return the displayed sums of windows for the period, around a change, and for a comparison's sides."""
+    period = _with_windows(facts, selection)
+    around = [replace(period, windows=tuple(sorted(windows))) for windows in find(facts, period).histograms]
     sides = [_with_windows(facts, side) for side in compared]
-    return tuple(dict.fromkeys([counted, *beside, *sides]))
+    return tuple(dict.fromkeys([period, *around, *sides]))
 
 
 def _with_windows(facts: Facts, selection: Selection) -> Selection:
-    """Return a selection that lists its windows, which by default are all."""
-    return replace(selection, windows=tuple(sorted(selection.windows or facts.selected(selection).there)))
+    """Return a selection with an explicit list of its windows, which by default are all."""
+    return replace(
+        selection, windows=tuple(sorted(selection.windows or facts.selected(selection).all_counts))
+    )

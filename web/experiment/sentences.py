@@ -1,4 +1,4 @@
-"""The sentences in the view of an experiment; `server.words` has their wording."""
+"""The experiment view's sentences, some of which `server.words` writes."""
 
 import datetime
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from ...server.overview.fleets import days_left
 from ...server.plain_text import visible
 from ...server.words import answers as words
 from ...server.words import findings
-from ...server.words.epsilon import belief, own_reports, rounded_up
+from ...server.words.epsilon import belief, reports_per_device, rounded_up
 from ...server.words.numbers import Numbers, counted
 from ..in_locale import in_locale, percent_signs
 from ..period import EXPLICIT, phrase_of
@@ -24,61 +24,62 @@ from ..reader import Reader
 from .choices import Choices, ends
 
 BEFOREHAND = (
-    "An interval holds for a range that was chosen beforehand. For a range picked because it stands out it "
-    "holds less often than it says."
+    "An interval is valid for a range that was chosen beforehand. For a range picked because it stands out, "
+    "the interval contains the truth less often than stated."
 )
 WIDE = "Numbers with too few reports are not shown."
-ANEW = "and anew when reports come, at most once a minute"
+RECOMPUTED = "and again when reports arrive, at most once a minute"
 WATCHING = f"Watching live: {LIVE}."
 _EVERY_DAY = "ε for someone who has seen every day"
-_MOST_LEFT_OUT = 5  # listed in the message
-_COUNTED_DAYS = 3650  # days until a last day; if it is further away, the date is shown
+_MAX_LEFT_OUT = 5  # listed in the message
+_MAX_DAYS_LEFT = 3650  # beyond this, the last day's date is shown instead of the number of days left
 
 
 def span(row: Row, experiment: Experiment, unit: str, reader: Numbers) -> str:
-    """Return the name of a share: 18 to 22 °C, below 18 °C, 22 °C and above, or the label."""
+    """Return a share's name, such as 18 to 22 °C, below 18 °C, 22 °C and above, or a label."""
     if row.lower is None or row.upper is None:
         return visible(row.name)
     edges = bin_edges(experiment)
-    return words.bins(row.lower, row.upper, (edges[0], edges[-1]), unit, reader)
+    return words.bin_range(row.lower, row.upper, (edges[0], edges[-1]), unit, reader)
 
 
 def range_name(experiment: Experiment, text: str, unit: str, reader: Numbers) -> str:
-    """Return the name of a number's low:high, in the form of span()."""
+    """Return the name of a number's range low:high, in the form of span()."""
     low, high = ends(experiment, text)
     return span(Row(text, 0, 0, 0, lower=low, upper=high), experiment, unit, reader)
 
 
 def left_out(omitted: Sequence[str]) -> str:
-    """Return the note on a link's choices that do not exist."""
+    """Return the note on a link's invalid choices, or ""."""
     if not omitted:
         return ""
-    listed = ", ".join(omitted[:_MOST_LEFT_OUT])
-    more = f" and {len(omitted) - _MOST_LEFT_OUT} more" if len(omitted) > _MOST_LEFT_OUT else ""
-    it = "it is" if len(omitted) == 1 else "they are"
-    return f"This link asks for something that is not here ({listed}{more}): {it} left out."
+    listed = ", ".join(omitted[:_MAX_LEFT_OUT])
+    more = f" and {len(omitted) - _MAX_LEFT_OUT} more" if len(omitted) > _MAX_LEFT_OUT else ""
+    choices, them = ("a choice", "it") if len(omitted) == 1 else ("choices", "them")
+    problem = f"This link contains {choices} that this view does not have ({listed}{more})"
+    return f"{problem}; the page ignores {them}."
 
 
 def not_available(chosen: Choices, fitted: Choices, reader: Reader) -> str:
-    """Return the note on a choice that the experiment does not have, or "".
+    """Return the note on a choice that the experiment does not support, or "".
 
     Args:
         chosen: The reader's choices.
-        fitted: The choices made from them.
-        reader: The reader, for the days.
+        fitted: The choices that the experiment supports.
+        reader: The reader's date format.
     """
     period = chosen.period
     if period not in (fitted.period, EXPLICIT):
         return (
-            f"No report came {phrase_of(period, reader)}: the page shows the newest days that have reports."
+            f"No reports arrived {phrase_of(period, reader)}, so the page shows the newest days with reports."
         )
     if chosen.follows and not fitted.follows:
-        return "No report came before this period: there is nothing to compare it with."
+        return "No reports arrived before this period, so there is nothing to compare it with."
     return ""
 
 
 def missing(answer: Answer, reader: Reader) -> str:
-    """Return the share of devices without a reading, or "" if the experiment does not count them."""
+    """Describe the share of devices without a reading, or return "" if the experiment does not count them."""
     if answer.missing is None:
         return ""
     share = findings.amount(answer.missing, None, reader)
@@ -86,30 +87,30 @@ def missing(answer: Answer, reader: Reader) -> str:
 
 
 def exact(histogram: Answer, selected: Row | None, reader: Numbers) -> str:
-    """Return the uncertainty of the selected share and of single bars, and what would halve it."""
+    """Return the uncertainty of the selected share and of a single bar, and advice on halving it."""
     bars = half_width(histogram)
-    parts = [] if selected is None else [("the share that you chose", selected.half_width, None)]
+    parts = [] if selected is None else [("the selected share", selected.half_width, None)]
     parts += [("a single bar", bars, None)] if bars else []
     if not parts:
         return ""
-    text = words.exact(parts, histogram.confidence, write=reader)
-    more = words.halved(histogram.reports, reader, approximate=histogram.approximate)
+    text = words.exactness(parts, histogram.confidence, write=reader)
+    more = words.halving_advice(histogram.reports, reader, approximate=histogram.approximate)
     return f"{text} {words.capitalize(more)}"
 
 
 def trend(answer: Answer, reader: Reader) -> list[str]:
-    """Return a sentence for each statistic of a trend whose change is known, and other notes."""
+    """Return a sentence for each statistic in a trend whose change is known, and other notes."""
     lines = (in_locale(visible(line), reader) for line in (*answer.note.splitlines(), *answer.changes))
     return [_capitalize_statistic(line, answer) for line in lines]
 
 
 def _capitalize_statistic(name: str, answer: Answer) -> str:
-    """Return a name to begin a sentence with: a statistic's is capitalized, a label is unchanged."""
+    """Return a name for the beginning of a sentence; this capitalizes a statistic but not a label."""
     return words.capitalize(name) if answer.quantity == "reading" else name
 
 
 def change(row: ChangeRow, name: str, answer: Answer, reader: Reader) -> str:
-    """Return how a share or a reading changed, and how often chance produces such a change."""
+    """Describe how a share or a reading changed, and how often such a change happens by chance."""
     unit = None if answer.quantity == "share" else answer.unit
     text = words.change(
         row, _capitalize_statistic(name, answer), unit, answer.confidence, len(answer.rows), reader
@@ -118,24 +119,25 @@ def change(row: ChangeRow, name: str, answer: Answer, reader: Reader) -> str:
 
 
 def epsilons(once: TwoEpsilons, every_day: TwoEpsilons, reader: Reader) -> list[str]:
-    """Return the ε of a report, and of the page's numbers for two kinds of readers, with assumptions.
+    """Describe the ε of a report, and the ε of the page's numbers for two kinds of readers.
 
     Args:
-        once: Over all sums that are shown.
-        every_day: Of each completed window by itself.
-        reader: The reader, for the numbers.
+        once: Both ε over all displayed sums.
+        every_day: Both ε over all completed windows individually.
+        reader: The reader's number format.
     """
     text = in_locale(belief(once.report), reader)
-    lines = [f"ε of a report: {_epsilon(once.report, reader)}. It holds against everybody. {text}"]
+    lines = [f"ε of a report: {_epsilon(once.report, reader)}. It protects against everyone. {text}"]
     if once.histogram is None:
         return [*lines, f"ε for someone who sees this once: –. {WATCHING}", f"{_EVERY_DAY}: –."]
     return [
         *lines,
         f"ε for someone who sees this once: {_epsilon(once.histogram, reader)} at δ = {once.delta:g}, "
-        f"{own_reports(once.own, reader)}. It holds {LIMITS}, for this period, the times before and "
-        "after a change, and what the period is compared with.",
-        f"{_EVERY_DAY}: {_epsilon(every_day.histogram, reader)}, {own_reports(every_day.own, reader)}. It "
-        "also holds for the picture over time, which shows each window.",
+        f"{reports_per_device(once.own, reader)}. It holds {LIMITS}. It covers this period, the times before "
+        "and after a change, and both sides of a comparison.",
+        f"{_EVERY_DAY}: {_epsilon(every_day.histogram, reader)}, "
+        f"{reports_per_device(every_day.own, reader)}. "
+        "It also covers the chart over time, which shows each window.",
     ]
 
 
@@ -144,35 +146,35 @@ def _epsilon(nats: float | None, reader: Numbers) -> str:
     return text if nats is None or "e" in text else reader.number(float(text), len(text.partition(".")[2]))
 
 
-def head(of: Selected, today: datetime.date, reader: Numbers) -> str:
-    """Return the experiment's name, owner, end, and number of reports."""
-    version = of.newest
-    selection = of.selection
-    asks = f", asked by {visible(version.owner)}" if version.owner else ""
-    of_today, in_all = _reports_on(of, today), f"{counted(of.reports, write=reader)} in all"
-    came = in_all if of_today is None else f"{reader.number(of_today, 0)} reports today, {in_all}"
+def head(selected: Selected, today: datetime.date, reader: Numbers) -> str:
+    """Describe the experiment's name, owner, end, and number of reports."""
+    version = selected.newest
+    selection = selected.selection
+    owner = f", asked by {visible(version.owner)}" if version.owner else ""
+    today_count, total = _reports_on(selected, today), f"{counted(selected.reports, write=reader)} in all"
+    reports = total if today_count is None else f"{reader.number(today_count, 0)} reports today, {total}"
     name = f"{visible(selection.experiment)} of fleet {visible(selection.fleet)}"
-    return f"{name}{asks}. {_until(of, today, reader)} {came}."
+    return f"{name}{owner}. {_until(selected, today, reader)} {reports}."
 
 
-def _reports_on(of: Selected, day: datetime.date) -> int | None:
-    """Return the reports of one day, UTC, or None if counts are not stored by day."""
-    if of.newest.experiment.window == "all":
+def _reports_on(selected: Selected, day: datetime.date) -> int | None:
+    """Return the number of reports on a day, in UTC, or None if counts are not stored by day."""
+    if selected.newest.experiment.window == "all":
         return None
-    return sum(sum(n.values()) for window, n in of.there.items() if window[:10] == day.isoformat())
+    return sum(sum(n.values()) for window, n in selected.all_counts.items() if window[:10] == day.isoformat())
 
 
-def _until(of: Selected, today: datetime.date, reader: Numbers) -> str:
-    current = [v for v in of.versions if v.current]
+def _until(selected: Selected, today: datetime.date, reader: Numbers) -> str:
+    current = [v for v in selected.versions if v.current]
     if not current:
-        last = max((v.counted_until for v in of.versions if v.counted_until), default=None)
-        late = f" Reports on their way count until {reader.day(last)}." if last and last >= today else ""
-        return f"It was withdrawn: no device takes part any more.{late}"
+        last = max((v.counted_until for v in selected.versions if v.counted_until), default=None)
+        late = f" Late reports count until {reader.day(last)}." if last and last >= today else ""
+        return f"It was withdrawn, so no device takes part any more.{late}"
     expires = current[0].expires
     if expires is None:
         return "It has no last day."
     days = days_left(expires, today)
-    if days > _COUNTED_DAYS:
+    if days > _MAX_DAYS_LEFT:
         return f"It is asked until {reader.day(expires)}."
     if days == 0:
         return f"It ended on {reader.day(expires)}."

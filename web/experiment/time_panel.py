@@ -1,4 +1,4 @@
-"""Windows on a time axis: the chosen ones, a statistic over them, and whether it changed."""
+"""Windows on a time axis, with a statistic over the windows, whether it changed, and the chosen windows."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ from .controls import PanelContext, offer, select, summarize
 
 
 class TimePanel:
-    """The picture of a trend, and the choice of windows; dragging over windows chooses them."""
+    """The picture of a trend, and controls to choose windows; readers can also drag over windows."""
 
     def __init__(self, context: PanelContext):
         self._can, self._reader, self._choose = context.can, context.reader, context.choose
@@ -25,16 +25,16 @@ class TimePanel:
         self._drawn_windows: tuple[str, ...] = ()
         heading("Over time", 2).props('id="over-time"')
         with ui.row().classes("experiment-controls"):
-            self._over = select({}, "What is shown over time", self._statistic)
+            self._over = select({}, "Statistic", self._choose_statistic)
         self._hint = ui.label("Drag over the line to choose windows.").classes("experiment-hint")
-        self._chart = DraggedChart("What is chosen, over the windows", self._dragged)
+        self._chart = DraggedChart("The chosen statistic over time", self._dragged)
         self._sentence = ui.label().props('id="trend"')
         with ui.row().classes("experiment-controls"):
-            self._first = select([], "From window", self._between)
-            self._last = select([], "To window", self._between)
+            self._first = select([], "From window", self._choose_span)
+            self._last = select([], "To window", self._choose_span)
             self._only = select([], "Windows (all if none)", self._picked, multiple=True).props("clearable")
 
-    async def _statistic(self) -> None:
+    async def _choose_statistic(self) -> None:
         await self._choose(over=self._over.value)
 
     async def _dragged(self, area: Ends) -> None:
@@ -43,7 +43,7 @@ class TimePanel:
         if low <= high:
             await self._choose_windows(windows[low : high + 1])
 
-    async def _between(self) -> None:
+    async def _choose_span(self) -> None:
         if self._first.value in self._windows and self._last.value in self._windows:
             low, high = self._windows.index(self._first.value), self._windows.index(self._last.value)
             await self._choose_windows(self._windows[min(low, high) : max(low, high) + 1])
@@ -65,11 +65,11 @@ class TimePanel:
             names.pop(SHARE, None)
         offer(self._over, names, choices.over if choices.over in names else next(iter(names)))
         self._windows = tuple(windows)
-        there, chosen = list(windows), list(choices.windows)
-        offer(self._only, there, chosen)
-        summarize(self._only, len(chosen), len(there))
-        offer(self._first, there, (chosen or there or [None])[0])
-        offer(self._last, there, (chosen or there or [None])[-1])
+        available, chosen = list(windows), list(choices.windows)
+        offer(self._only, available, chosen)
+        summarize(self._only, len(chosen), len(available))
+        offer(self._first, available, (chosen or available or [None])[0])
+        offer(self._last, available, (chosen or available or [None])[-1])
 
     def show(self, choices: Choices, answer: Answer) -> None:
         """Show a trend over the newest windows, with the chosen ones marked."""
@@ -79,13 +79,13 @@ class TimePanel:
         self._sentence.text = f"{words.capitalize(period)}. {verdict}".strip()
         answer = answer.telling()
         self._drawn_windows = tuple(dict.fromkeys(row.window for row in answer.rows))  # type: ignore[attr-defined]
-        at = [i for i, window in enumerate(self._drawn_windows) if window in choices.windows]
-        area = (at[0], at[-1]) if at else None
+        positions = [i for i, window in enumerate(self._drawn_windows) if window in choices.windows]
+        area = (positions[0], positions[-1]) if positions else None
         self._hint.visible = self._chart.element.visible = bool(answer.rows)
         if answer.rows:
             self._chart.show(charts.over_time(answer, self._sentence.text, self._reader.tag), area)
 
-    def nothing(self, why: str) -> None:
-        """Show why there is no trend."""
+    def show_message(self, message: str) -> None:
+        """Show a message instead of a trend."""
         self._hint.visible = self._chart.element.visible = False
-        self._sentence.text = why
+        self._sentence.text = message

@@ -1,4 +1,4 @@
-"""The view of one experiment: its results, their uncertainty, and their privacy."""
+"""The experiment view, with an experiment's results, their uncertainty, and their privacy."""
 
 import asyncio
 import contextlib
@@ -35,15 +35,15 @@ from .choices import Choices, fitting, from_query, left_out
 from .controls import EXPORT, OF_WINDOWS, PARTS, Controls, PanelContext, Parts
 from .defaults import file_texts, with_pair
 from .missing import response_if_missing
-from .other_panels import AskedPanel, MeanPanel
+from .other_panels import MeanPanel, TextsOrPairPanel
 from .shares_panel import SharesPanel
 from .time_panel import TimePanel
 
-_PAUSE_S = 0.3  # after a drag, before the dependent parts are computed
+_PAUSE_S = 0.3  # pause after a drag before the parts below are updated
 
 
 def register(page: Page) -> None:
-    """Register the routes of the view and its files."""
+    """Register the routes for the view and its files."""
     files.register(page)
     ui.add_css(Path(__file__).parents[1] / "static" / "experiment.css", shared=True)
 
@@ -57,7 +57,7 @@ def register(page: Page) -> None:
         if files.is_shown(page, fleet):
             page.live.follow(view.refresh)
         else:
-            view.state("The page does not show this fleet.")
+            view.show_error("The page does not show this fleet.")
         return None
 
 
@@ -66,12 +66,14 @@ class Areas:
     """The view's areas, from the top.
 
     Attributes:
-        title: The question.
-        head: Its name, owner, number of reports.
-        left_out: Choices in the link that do not exist.
+        title: The experiment's purpose.
+        head: The experiment's name, owner and number of reports.
+        left_out: The note on invalid choices in the link.
         finding: The headline.
-        period, parts: The bar below it.
-        state: The error, if there is one.
+        period: The control for the period, in the bar below the headline.
+        parts: The links to the view's parts, in the same bar.
+        state: The error message, if any.
+        body: The panels.
     """
 
     title: ui.label
@@ -88,18 +90,18 @@ class ExperimentView:
     """One reader's view of one experiment."""
 
     def __init__(
-        self, page: Page, selection: Selection, title: ui.label, to: Reader, choices: Choices
+        self, page: Page, selection: Selection, title: ui.label, reader: Reader, choices: Choices
     ) -> None:
-        self._page, self._ask, self._selection = page, page.asking, selection
-        self._reader, self._choices = to, choices
-        self._of: Selected | None = None
-        self._built: object = None
+        self._page, self._queries, self._selection = page, page.queries, selection
+        self._reader, self._choices = reader, choices
+        self._selected: Selected | None = None
+        self._built_shape: object = None
         self._client = context.client
-        self._seen_at: datetime.datetime | None = None  # time of the numbers that are shown
-        self._behind = False  # whether the parts below the first picture are outdated
+        self._shown_at: datetime.datetime | None = None  # time of the displayed numbers
+        self._is_outdated = False  # whether the parts below the first picture are outdated
         self._catching_up: asyncio.Task[None] | None = None
         self._query = context.client.request.url.query
-        self._effective = choices  # the same, with the view's defaults
+        self._effective = choices  # the choices with the view's defaults
         head = ui.label().classes("faint").props('id="head"')
         left_out = ui.label().classes("experiment-state").props('id="left-out" role="status"')
         finding = ui.column().classes("experiment-lines").props('id="finding"')
@@ -113,60 +115,60 @@ class ExperimentView:
         with self._areas.body:
             skeleton().classes("tall")
 
-    def state(self, text: str) -> None:
-        """Show an error, or "" for none."""
+    def show_error(self, text: str) -> None:
+        """Show an error message, or hide it if the text is empty."""
         self._areas.state.text, self._areas.state.visible = text, bool(text)
 
-    async def _hinders(self, error: HushmoteError) -> None:
-        """Show an error, and the time of the numbers that remain on display."""
+    async def _explain(self, error: HushmoteError) -> None:
+        """Show an error message, with the time of the numbers that remain on display."""
         text = sentence(await self._page.live.error_message(error))
-        if self._seen_at is not None:
-            text = f"{text} What you see is of {self._reader.time(self._seen_at)} UTC.".strip()
-        self.state(text)
+        if self._shown_at is not None:
+            text = f"{text} The page shows the state at {self._reader.time(self._shown_at)} UTC.".strip()
+        self.show_error(text)
 
     async def refresh(self) -> None:
-        """Show the store's present state; called after each commit."""
-        if await self.describe():
+        """Show the store's current state; called after each commit."""
+        if await self._show_description():
             await asyncio.gather(self._show_finding(), self._show())
-        elif self._of is not None:
-            self._say(self._areas.finding, ())
+        elif self._selected is not None:
+            self._show_lines(self._areas.finding, ())
 
-    async def describe(self) -> bool:
-        """Show everything that needs no estimate; return whether an estimate is possible."""
+    async def _show_description(self) -> bool:
+        """Show all parts that need no estimate; return whether an estimate is possible."""
         try:
-            of = await self._ask.selected(self._selection)
+            selected = await self._queries.selected(self._selection)
         except HushmoteError as e:
-            await self._hinders(e)
+            await self._explain(e)
             return False
-        self._of, self._choices = of, fitting(self._choices, of)
+        self._selected, self._choices = selected, fitting(self._choices, selected)
         if self._query:
             self._areas.left_out.text = sentences.left_out(left_out(self._query, self._choices))
             self._query = ""
         today = datetime.datetime.now(datetime.UTC).date()
-        self._areas.title.text = visible(of.newest.purpose) or of.selection.experiment
-        self._areas.head.text = sentences.head(of, today, self._reader)
+        self._areas.title.text = visible(selected.newest.purpose) or selected.selection.experiment
+        self._areas.head.text = sentences.head(selected, today, self._reader)
         self._show_period()
-        self._build(of)
-        few = of.reports < 2
-        self.state(words.too_few(of.reports, self._reader) if few else "")
+        self._build(selected)
+        few = selected.reports < 2
+        self.show_error(words.too_few(selected.reports, self._reader) if few else "")
         self._areas.body.visible = self._bar.visible = not few
         return not few
 
-    def _build(self, of: Selected) -> None:
-        """Make the panels, once for each type of reading."""
-        e = of.newest.experiment
-        shape = (e.type, e.low, e.high, e.domain, e.labels, of.unit, of.can)
-        if shape == self._built:
+    def _build(self, selected: Selected) -> None:
+        """Build the panels, unless the existing ones fit the experiment."""
+        e = selected.newest.experiment
+        shape = (e.type, e.low, e.high, e.domain, e.labels, selected.unit, selected.answerable)
+        if shape == self._built_shape:
             return
-        self._built = shape
+        self._built_shape = shape
         self._areas.body.clear()
-        ui.run_javascript("hushmote.arrive()")
-        context = PanelContext(e, of.unit, of.can, self._reader, self._choose)
+        ui.run_javascript("hushmote.scrollToFragment()")
+        context = PanelContext(e, selected.unit, selected.answerable, self._reader, self._choose)
         with self._areas.body:
-            if not of.can & OF_VALUES:
-                self._main = AskedPanel(context, file_texts(of))
+            if not selected.answerable & OF_VALUES:
+                self._main = TextsOrPairPanel(context, file_texts(selected))
             else:
-                shares = "frequencies" in of.can
+                shares = "frequencies" in selected.answerable
                 self._main = SharesPanel(context, self._choices) if shares else MeanPanel(context)
                 self._controls = Controls(context, self._choices)
                 self._time = TimePanel(context)
@@ -176,29 +178,29 @@ class ExperimentView:
             with self._private:
                 skeleton(3)
             self._export = files.ExportPanel(self._page.settings.store)
-        self._show_parts(of)
+        self._show_parts(selected)
 
-    def _show_parts(self, of: Selected) -> None:
-        without: tuple[str, ...] = () if of.can & OF_VALUES else OF_WINDOWS
-        without += () if self._export.has_files else (EXPORT,)
-        self._areas.parts.show([name for name in PARTS if name not in without])
+    def _show_parts(self, selected: Selected) -> None:
+        hidden: tuple[str, ...] = () if selected.answerable & OF_VALUES else OF_WINDOWS
+        hidden += () if self._export.has_files else (EXPORT,)
+        self._areas.parts.show([name for name in PARTS if name not in hidden])
 
-    # Choices of the reader
+    # The reader's choices
 
     async def _choose(self, **chosen: Any) -> None:
         before = self._choices
-        assert self._of is not None  # no field is shown before that
+        assert self._selected is not None  # the fields appear only after it is set
         over = chosen.pop("over", before.over)
-        request = replace(before.asking(**chosen), over=over)
-        choices = self._choices = fitting(request, self._of)
+        request = replace(before.with_fields(**chosen), over=over)
+        choices = self._choices = fitting(request, self._selected)
         shares = self._main
         ranges = choices.ranges
-        only_range = before.asking(ranges=ranges) == choices and isinstance(shares, SharesPanel)
+        only_range = before.with_fields(ranges=ranges) == choices and isinstance(shares, SharesPanel)
         if choices != before and not only_range:
-            self._keep_address()
+            self._update_url()
         self._show_period()
-        if wrong := sentences.not_available(request, choices, self._reader):
-            self._areas.left_out.text = wrong
+        if note := sentences.not_available(request, choices, self._reader):
+            self._areas.left_out.text = note
         if choices == before and "ranges" not in chosen:
             return
         if not only_range:
@@ -207,9 +209,9 @@ class ExperimentView:
         assert isinstance(shares, SharesPanel)
         await self._show_share(shares)
         await asyncio.sleep(_PAUSE_S)
-        if self._still(choices):  # unless the reader has dragged on in the meantime
+        if self._are_current(choices):  # unless the reader has continued to drag
             shares.read_aloud()
-            self._keep_address()
+            self._update_url()
             self._show_rest()
 
     async def _choose_period(self, period: str) -> None:
@@ -217,14 +219,14 @@ class ExperimentView:
         await self._choose(windows=question.windows, last=question.last)
 
     def _show_period(self) -> None:
-        windows = self._choices.windows or tuple(self._of.there if self._of else ())
+        windows = self._choices.windows or tuple(self._selected.all_counts if self._selected else ())
         self._areas.period.show(self._choices.period, windows)
 
-    def _still(self, choices: Choices) -> bool:
-        """Return whether the reader is still there with these choices."""
+    def _are_current(self, choices: Choices) -> bool:
+        """Return whether the reader is still connected and has the same choices."""
         return choices == self._choices and not self._client.is_deleted
 
-    def _keep_address(self) -> None:
+    def _update_url(self) -> None:
         self._areas.left_out.text = ""
         query = self._choices.query()
         ui.navigate.history.replace(f"?{query}" if query else context.client.request.url.path)
@@ -232,96 +234,96 @@ class ExperimentView:
     # Display
 
     async def _show(self) -> None:
-        """Show answers to the choices: the picture first, then the slower parts."""
-        if self._of is None or self._of.reports < 2:
+        """Show answers to the choices, first the picture and then the slower parts."""
+        if self._selected is None or self._selected.reports < 2:
             return
-        choices, of = self._choices, self._of
+        choices, selected = self._choices, self._selected
         try:
-            effective = await self._ask.with_opening(choices, of)
-            if not self._still(choices):
+            effective = await self._queries.with_defaults(choices, selected)
+            if not self._are_current(choices):
                 return
             self._effective = effective
-            if not isinstance(self._main, AskedPanel):
-                versions = {v.experiment.digest.hex(): _called(v) for v in of.versions}
+            if not isinstance(self._main, TextsOrPairPanel):
+                versions = {v.experiment.digest.hex(): _version_name(v) for v in selected.versions}
                 self._controls.show(effective, versions)
-                self._time.show_windows(effective, tuple(of.there))
-                self._change.show_windows(effective, tuple(of.there), versions)
+                self._time.show_windows(effective, tuple(selected.all_counts))
+                self._change.show_windows(effective, tuple(selected.all_counts), versions)
             await self._show_main(choices)
         except HushmoteError as e:
-            await self._hinders(e)
+            await self._explain(e)
             return
-        if self._still(choices):
-            self.state("")
-            self._seen_at = datetime.datetime.now(datetime.UTC)
+        if self._are_current(choices):
+            self.show_error("")
+            self._shown_at = datetime.datetime.now(datetime.UTC)
             self._show_rest()
 
     async def _show_finding(self) -> None:
         """Show the headline: the comparison if there is one, otherwise the findings."""
         choices = self._choices
-        windows = choices.windows or tuple(self._of.there if self._of else ())
+        windows = choices.windows or tuple(self._selected.all_counts if self._selected else ())
         selection = replace(self._selection, windows=windows, version=choices.question.version)
         try:
             lines = await self._comparison() if choices.compares else ()
-            lines = lines or (await self._ask.finding(selection, self._reader)).lines
+            lines = lines or (await self._queries.finding(selection, self._reader)).lines
         except HushmoteError as e:
             lines = (sentence(await self._page.live.error_message(e)),)
-        if any(lines) and self._still(choices):
-            self._say(self._areas.finding, lines)
+        if any(lines) and self._are_current(choices):
+            self._show_lines(self._areas.finding, lines)
 
     async def _comparison(self) -> tuple[str, ...]:
-        """Return the comparison in a sentence; empty if the experiment has none."""
+        """Return the comparison in a sentence, or () if it has no headline."""
         question = self._change_question()
         if question is not None:
             with contextlib.suppress(HushmoteError):  # the panels show the error
                 question = question.replace(ranges=self._choices.ranges, quantiles=())
-                headline = await self._ask.comparison(question, self._reader)
+                headline = await self._queries.comparison(question, self._reader)
                 return (visible(headline),) if headline else ()
         return ()
 
     def _change_question(self) -> Question | None:
-        of = self._of
-        if of is None or not self._choices.compares or not of.can & OF_VALUES:
+        selected = self._selected
+        if selected is None or not self._choices.compares or not selected.answerable & OF_VALUES:
             return None
-        return files.question("change", self._choices, of)
+        return files.question("change", self._choices, selected)
 
     async def _show_main(self, choices: Choices) -> None:
-        """Show the experiment's main answer: its shares, its mean, texts or a pair's tables."""
-        question, main, of = self._question("estimate"), self._main, self._of
-        assert of is not None  # this is called only after it was read
-        if isinstance(main, AskedPanel):
+        """Show the experiment's main answer, which is its shares, mean, texts or a pair's tables."""
+        question, main, selected = self._question("estimate"), self._main, self._selected
+        assert selected is not None  # callers have set it
+        if isinstance(main, TextsOrPairPanel):
             answers = Answers()  # texts must be named first
             with contextlib.suppress(NotAnswered):
-                answers = await self._ask.answers(question, slow=True)
+                answers = await self._queries.answers(question, slow=True)
             picture = await self._picture_answer(question, answers)
-            if self._still(choices):
+            if self._are_current(choices):
                 store = self._page.settings.store
                 main.show(
                     self._effective,
                     answers,
                     picture,
-                    files.command_line("estimate", self._effective, of, store),
+                    files.command_line("estimate", self._effective, selected, store),
                 )
             return
         readings = await self._tables(question, "moments")
         if isinstance(main, MeanPanel):
-            if self._still(choices):
+            if self._are_current(choices):
                 main.show(readings[0], self._when())
             return
         histogram = await self._tables(question.replace(rows=question.rows or FINE), "histogram")
         share = await self._share(question)
         quantiles = await self._tables(question, "quantiles")
-        if self._still(choices):
+        if self._are_current(choices):
             of_number = Answers([*readings, *quantiles] if quantiles else ())
             main.show(self._effective, self._when(), histogram[0], share, of_number)
 
     async def _picture_answer(self, question: Question, answers: Answers) -> Answer | None:
-        """Return the answer that the picture of texts or of a pair shows; for a pair, that of its file."""
-        assert self._of is not None
-        pair_question = with_pair(question, self._of)
+        """Return the answer for the picture of texts or a pair; for a pair, to the question in its file."""
+        assert self._selected is not None
+        pair_question = with_pair(question, self._selected)
         if pair_question == question:
             return answers[0] if answers else None
         with contextlib.suppress(UsageError, EstimateError, UnitsError):
-            answers = await self._ask.answers(pair_question, slow=True)
+            answers = await self._queries.answers(pair_question, slow=True)
         return answers[0]
 
     async def _share(self, question: Question) -> Answer | None:
@@ -329,41 +331,41 @@ class ExperimentView:
         return (await self._tables(question, "ranges"))[0] if question.ranges else None
 
     async def _tables(self, question: Question, kind: Kind) -> Answers:
-        """Return one kind of tables, asked separately so that they stay cached whatever is dragged over."""
-        needless: dict[str, Any] = {} if kind == "ranges" else {"ranges": (), "together": False}
-        needless |= {} if kind == "quantiles" else {"quantiles": ()}
-        needless |= {} if kind == "histogram" else {"rows": None}
-        needless |= {} if kind in ("histogram", "ranges") else {"post": "raw"}
-        return await self._ask.answers(question.replace(**needless), kind)
+        """Return one kind of table; asking for it separately keeps the others cached while a reader drags."""
+        irrelevant: dict[str, Any] = {} if kind == "ranges" else {"ranges": (), "together": False}
+        irrelevant |= {} if kind == "quantiles" else {"quantiles": ()}
+        irrelevant |= {} if kind == "histogram" else {"rows": None}
+        irrelevant |= {} if kind in ("histogram", "ranges") else {"post": "raw"}
+        return await self._queries.answers(question.replace(**irrelevant), kind)
 
     async def _show_share(self, panel: SharesPanel) -> None:
-        choices, of = self._choices, self._of
-        assert of is not None
+        choices, selected = self._choices, self._selected
+        assert selected is not None
         with contextlib.suppress(HushmoteError):  # the next picture shows the error
-            effective = await self._ask.with_opening(choices, of)
-            if self._still(choices):
+            effective = await self._queries.with_defaults(choices, selected)
+            if self._are_current(choices):
                 self._effective = effective
                 share = await self._share(self._question("estimate"))
-                if self._still(choices):
+                if self._are_current(choices):
                     panel.show_share(effective, self._when(), share)
 
     def _show_rest(self) -> None:
-        """Update the parts below the first picture; nothing waits for them."""
-        assert self._of is not None
+        """Update the parts below the first picture in the background."""
+        assert self._selected is not None
         main_rows = self._main.rows if isinstance(self._main, SharesPanel) else None
         rows = self._effective.question.rows or main_rows
-        self._export.show(self._of, self._effective.asking(rows=rows))
-        self._show_parts(self._of)
-        self._behind = True
+        self._export.show(self._selected, self._effective.with_fields(rows=rows))
+        self._show_parts(self._selected)
+        self._is_outdated = True
         if self._catching_up is None:
             self._catching_up = background_tasks.create(self._catch_up(), name="catch up")
 
     async def _catch_up(self) -> None:
         try:
             with self._client:
-                while self._behind and not self._client.is_deleted:
-                    self._behind = False
-                    if not isinstance(self._main, AskedPanel):
+                while self._is_outdated and not self._client.is_deleted:
+                    self._is_outdated = False
+                    if not isinstance(self._main, TextsOrPairPanel):
                         await self._show_time()
                         await self._show_change()
                     await self._show_private()
@@ -371,66 +373,74 @@ class ExperimentView:
         finally:
             self._catching_up = None
 
-    async def _answered(self, question: Question, nothing: Callable[[str], None]) -> Answers | None:
-        """Return the answers to a slow question; None if the reader left or nothing() shows the reason."""
+    async def _slow_answers(self, question: Question, show_message: Callable[[str], None]) -> Answers | None:
+        """Return the answers to a slow question, or None after an error or if the choices have changed.
+
+        Args:
+            question: The question.
+            show_message: Called with the error message.
+        """
         choices = self._choices
         try:
-            answers = await self._ask.answers(question, slow=True)
+            answers = await self._queries.answers(question, slow=True)
         except HushmoteError as e:
             if text := await self._page.live.error_message(e):
-                nothing(sentence(text))
+                show_message(sentence(text))
             return None
-        return answers if self._still(choices) else None
+        return answers if self._are_current(choices) else None
 
     async def _show_time(self) -> None:
-        assert self._of is not None
+        assert self._selected is not None
         question = self._question("trend")
-        question = question.replace(windows=question.windows or tuple(self._of.there))  # also the running one
-        if answers := await self._answered(question, self._time.nothing):
+        # Include the running window.
+        question = question.replace(windows=question.windows or tuple(self._selected.all_counts))
+        if answers := await self._slow_answers(question, self._time.show_message):
             self._time.show(self._effective, answers[-1] if question.quantiles else answers[0])
 
     async def _show_change(self) -> None:
         if not self._choices.compares:
-            self._change.nothing("")
-        elif answers := await self._answered(self._question("change"), self._change.nothing):
+            self._change.show_message("")
+        elif answers := await self._slow_answers(self._question("change"), self._change.show_message):
             self._change.show(answers, self._effective)
 
     async def _show_private(self) -> None:
         try:
-            assert self._of is not None
-            facts, compared = self._of.facts, list[Selection]()
+            assert self._selected is not None
+            facts, compared = self._selected.facts, list[Selection]()
             selection = self._question("estimate").resolve(facts).selection
             if change := self._change_question():
                 sides = change.resolve(facts)
                 compared = [side for side in (sides.selection, sides.against) if side]
-            both = await self._ask.epsilons(selection, tuple(compared))
+            both = await self._queries.epsilons(selection, tuple(compared))
         except HushmoteError as e:
             lines = [sentence(await self._page.live.error_message(e))]
         else:
             lines = sentences.epsilons(both.once, both.every_day, self._reader)
-            lines.append(f"Worked out at {self._reader.time(both.at)} UTC, {sentences.ANEW}.")
+            lines.append(f"Computed at {self._reader.time(both.at)} UTC, {sentences.RECOMPUTED}.")
         if any(lines) and not self._client.is_deleted:
-            self._say(self._private, lines)
+            self._show_lines(self._private, lines)
 
     @staticmethod
-    def _say(place: ui.column, lines: Iterable[str]) -> None:
+    def _show_lines(place: ui.column, lines: Iterable[str]) -> None:
         place.clear()
         with place:
             for line in lines:
                 ui.label(line)
 
     def _when(self) -> str:
-        of = self._of
-        assert of is not None
-        chosen = tuple(of.facts.selected(self._question("estimate").resolve(of.facts).selection).counts)
-        return words.period(chosen, tuple(of.there), self._reader)
+        selected = self._selected
+        assert selected is not None
+        chosen = tuple(
+            selected.facts.selected(self._question("estimate").resolve(selected.facts).selection).counts
+        )
+        return words.period(chosen, tuple(selected.all_counts), self._reader)
 
     def _question(self, table: str) -> Question:
-        assert self._of is not None
-        return files.question(table, self._effective, self._of)
+        assert self._selected is not None
+        return files.question(table, self._effective, self._selected)
 
 
-def _called(version: Version) -> str:
-    """Return a version's name: its digest and its ε."""
+def _version_name(version: Version) -> str:
+    """Return a version's name, which consists of its digest and its ε."""
     current = ", current" if version.current else ""
     return f"{version.experiment.digest.hex()}, ε = {nats(version.experiment.epsilon)}{current}"

@@ -1,4 +1,4 @@
-"""The answer of the Plan view: a request's plan, and the data of its chart; pure functions."""
+"""The Plan view's answer, with a request's plan and the chart's data; pure functions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,14 +17,14 @@ from .entries import Fourth
 
 _POINTS = 41
 ONCE = (
-    "It holds for a histogram that is seen once. Someone who watches it grow, report by report, learns what"
-    " each report tells."
+    "It holds for a histogram that is seen once. Someone who watches it grow, report by report, learns as"
+    " much as each report reveals."
 )
 
 
 @dataclass(frozen=True)
 class SolvedPlan:
-    """A request's plan; `solved` is the fourth number, in its field's unit: devices, nats, values or %."""
+    """A request's plan; `solved` is the fourth number, in its field's unit (devices, nats, values or %)."""
 
     fourth: Fourth
     plan_answer: PlanAnswer
@@ -32,29 +32,29 @@ class SolvedPlan:
 
     @property
     def facts(self) -> list[tuple[str, str]]:
-        """Names and descriptions: both ε, and how devices answer."""
+        """Names and descriptions of both ε and of how devices answer."""
         whole, design = self.plan_answer.histograms["all of it"], self.plan_answer.plan.design
         histogram = f"ε = {rounded_up(whole.epsilon)} (δ = {whole.delta:g})"
         if self.plan_answer.request.lifetime is not None:
-            histogram = f"It stands in the table below (δ = {whole.delta:g})"
+            histogram = f"See the table below (δ = {whole.delta:g})"
         return [
-            ("ε of a report", f"ε = {nats(design.epsilon)}, against everybody, the broker included."),
+            ("ε of a report", f"ε = {nats(design.epsilon)}, against everyone, including the broker."),
             ("ε of the histogram", f"{histogram}, {LIMITS}. {ONCE}"),
             ("How devices answer", f"{plain_description(design.mechanism)} ({mechanism(design)})".strip()),
         ]
 
     @property
     def points(self) -> str:
-        """Unit of an error: points of a share, or for a mean, relative to the range."""
+        """The unit of an error: percentage points for a share, and % of the range for a mean."""
         return unit_of(self.plan_answer.plan.question)
 
     def error(self, half: float) -> str:
-        """Return an error in words; a dash if the interval would be too wide to be useful."""
+        """Return an error in words, or a dash if the interval would be too wide to be useful."""
         return "—" if is_too_wide(half) else points(half, self.points)
 
     @property
     def curve(self) -> list[tuple[float, float]]:
-        """Devices and error in points, from a hundredth to a hundred times the plan's devices."""
+        """Pairs of a device count and an error in points, from 1/100 to 100 times the plan's devices."""
         n = self.plan_answer.plan.devices
         return [
             (float(x), 100 * self.plan_answer.error_with(x))
@@ -63,7 +63,7 @@ class SolvedPlan:
 
 
 def solve(request: PlanRequest, fourth: Fourth, before_each: Callable[[], object] = object) -> SolvedPlan:
-    """Plan a request; this takes up to seconds for a search over many designs.
+    """Plan a request; a search over many designs may take seconds.
 
     Args:
         request: The request.
@@ -71,11 +71,11 @@ def solve(request: PlanRequest, fourth: Fourth, before_each: Callable[[], object
         before_each: Called before each design; an exception ends the search.
 
     Raises:
-        PlanError: With the invalid field if there is one, also if there is no such plan.
+        PlanError: If no such plan exists, or a field is invalid; it names the field.
     """
     single = None
     if request.lifetime is not None and fourth in ("epsilon", "domain"):
-        # Both are those of one report from each device; a lifetime plan uses them unchanged.
+        # Solve for one report from each device; a lifetime plan uses the result unchanged.
         once = replace(request, lifetime=None, horizon=None, call=None, epsilon=request.limit, limit=None)
         single = answer(once, before_each).plan.design
         if fourth == "epsilon":
@@ -90,9 +90,7 @@ def solve(request: PlanRequest, fourth: Fourth, before_each: Callable[[], object
         "domain": design.domain,
         "error": float(f"{100 * plan_answer.error:.3g}"),
     }
-    _ = (
-        plan_answer.histograms,
-        plan_answer.fixed_limit,
-    )  # computed here, in its own thread, because it is slow
+    # Compute these cached properties here, in a worker thread, because they are slow.
+    _ = plan_answer.histograms, plan_answer.fixed_limit
     before_each()
     return SolvedPlan(fourth, plan_answer, solved[fourth])

@@ -1,4 +1,4 @@
-"""The values of the Plan view's fields, and the request that they make; pure functions."""
+"""The values in the Plan view's fields, and the corresponding request; pure functions."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ from ...server.words.numbers import MAX_HALF_WIDTH
 
 Fourth = Literal["devices", "epsilon", "domain", "error"]
 Entries = Mapping[str, Any]
-"""Values by field name, as typed: None if a field has no number; errors and quantiles in %."""
+"""Values by field name, as typed, or None for a field without a number; errors and quantiles are in %."""
 
 START: dict[str, Any] = {
     "answer": "error",  # the number that is computed from the others
@@ -34,34 +34,34 @@ START: dict[str, Any] = {
 }
 
 _MAX_POINTS = 100 * MAX_HALF_WIDTH
-_NEEDS: dict[str, tuple[str, Callable[[float], bool]]] = {
+_CHECKS: dict[str, tuple[str, Callable[[float], bool]]] = {
     "devices": ("write a whole number of devices", lambda x: x == int(x) and abs(x) <= 1e15),
     "domain": ("write a whole number of values", lambda x: x == int(x) and abs(x) <= 1e15),
-    "epsilon": ("write a number: 1 is usual", lambda x: True),
+    "epsilon": ("write a number, such as 1", lambda x: True),
     "error": (f"write a number of points above 0 and up to {_MAX_POINTS:g}", lambda x: 0 < x <= _MAX_POINTS),
-    "quantile": ("write a number between 0 and 100: 50 is the median", lambda x: 0 < x < 100),
+    "quantile": ("write a number between 0 and 100, such as 50 for the median", lambda x: 0 < x < 100),
     "lifetime": ("write a number from 0.001 to 1000", lambda x: 0.001 <= x <= 1000),
 }
-"""The condition of a field, and its message."""
+"""Each field's error message and the condition for a valid number."""
 
 
 def plan_request(entries: Entries) -> PlanRequest:
-    """Return the request of the fields, without the number that is to be computed.
+    """Return the request in the fields, without the number to compute.
 
-    If devices report repeatedly, the ε of a report is the largest allowed for one.
+    If devices report repeatedly, the field for the ε of a report is an upper limit.
 
     Raises:
-        PlanError: With the first invalid field.
+        PlanError: If a field is invalid; it names the first one.
     """
 
     def number(name: str) -> float:
-        text, holds = _NEEDS[name]
+        message, is_valid = _CHECKS[name]
         value = entries[name]
-        if value is None or not math.isfinite(value) or not holds(value):
-            raise PlanError(text, name)
+        if value is None or not math.isfinite(value) or not is_valid(value):
+            raise PlanError(message, name)
         return value
 
-    def one_of_four(name: Fourth) -> float | None:
+    def unless_computed(name: Fourth) -> float | None:
         return None if entries["answer"] == name else number(name)
 
     form, lasting = entries["form"], entries["lasting"]
@@ -75,9 +75,9 @@ def plan_request(entries: Entries) -> PlanRequest:
     lifetime: dict[str, Any] = {}
     if lasting:
         lifetime = {"lifetime": number("lifetime"), "horizon": entries["horizon"], "call": entries["call"]}
-    devices, epsilon, error = one_of_four("devices"), one_of_four("epsilon"), one_of_four("error")
+    devices, epsilon, error = unless_computed("devices"), unless_computed("epsilon"), unless_computed("error")
     if form == "number":
-        bins = one_of_four("domain")
+        bins = unless_computed("domain")
         reading["values"] = None if bins is None else int(bins)
     return PlanRequest(
         devices=None if devices is None else int(devices),
@@ -89,7 +89,7 @@ def plan_request(entries: Entries) -> PlanRequest:
 
 
 def _range(entries: Entries) -> dict[str, float]:
-    """Return the ends of a number's range; empty unless both are given."""
+    """Return the lowest and highest reading, or {} unless both are given."""
     low, high = entries["low"], entries["high"]
     if low is None or high is None:
         return {}
@@ -100,6 +100,6 @@ def _range(entries: Entries) -> dict[str, float]:
 
 def _micro(epsilon: float) -> float:
     """Return ε rounded to micro-nats, in nats."""
-    near = max(-1e9, min(epsilon, 1e9))  # of larger ones a product may be infinite
-    check_epsilon(round(near * MICRO), partial(PlanError, field="epsilon"), "ε", f"{epsilon:g}")
+    clipped = max(-1e9, min(epsilon, 1e9))  # the product with a larger number may be infinite
+    check_epsilon(round(clipped * MICRO), partial(PlanError, field="epsilon"), "ε", f"{epsilon:g}")
     return round(epsilon * MICRO) / MICRO

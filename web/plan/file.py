@@ -1,4 +1,4 @@
-"""The end of the Plan view: the experiment's file, what people say in it, and the command for the same."""
+"""The end of the Plan view, with the experiment's file, its texts, and the equivalent command."""
 
 import datetime
 from typing import Any
@@ -12,18 +12,18 @@ from ..in_locale import in_locale
 from ..reader import Reader
 from .answer import SolvedPlan
 
-_PLAIN = {
-    "name": "write 1 to 32 of a-z, 0-9, _ and -",
-    "owner": "write who answers for it: 1 to 200 characters, such as an address",
+_MESSAGES = {
+    "name": "write 1 to 32 characters from a-z, 0-9, _ and -",
+    "owner": "write who is responsible, such as an email address, in 1 to 200 characters",
 }
-_NO_RANGE = "write the lowest and the highest reading: the file needs both"
+_NO_RANGE = "write the lowest and the highest reading, because the file needs both"
 
 
 class FilePart:
-    """Name, purpose and owner, and the file that follows from them and the answer."""
+    """The fields for name, purpose and owner, and the file made from them and the answer."""
 
-    def __init__(self, who: Reader) -> None:
-        self._reader = who
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
         self._answer: SolvedPlan | None = None
         self._text = ""
         heading("The experiment's file", 2)
@@ -31,19 +31,19 @@ class FilePart:
         with ui.element("div").classes("plan-fields wide"):
             for name, label, value in (
                 ("name", "Name of the experiment", "planned"),
-                ("owner", "Owner: who answers for it", ""),
-                ("purpose", "Purpose: why it is asked; people who take part read it", ""),
+                ("owner", "Owner, who is responsible for it", ""),
+                ("purpose", "Purpose, which participants read", ""),
             ):
-                field = ui.input(label, value=value, on_change=self._write)
-                self._inputs[name] = field.without_auto_validation()  # it would take our errors away
-        self._fault = ui.label().classes("plan-fault").props('role="alert"')
-        self._hint = ui.label("Write who owns the experiment and why it is asked: then its file is here.")
+                field = ui.input(label, value=value, on_change=self._update)
+                self._inputs[name] = field.without_auto_validation()  # validation would clear our errors
+        self._error = ui.label().classes("plan-fault").props('role="alert"')
+        self._hint = ui.label("To get the file, write who owns the experiment and what its purpose is.")
         with ui.element("div") as self._ready:
-            self._short = ui.label().classes("plan-fault").props('role="alert"')
+            self._warning = ui.label().classes("plan-fault").props('role="alert"')
             ui.button("Download the file", on_click=self._download, color=None).props("outline no-caps")
             self._file = ui.label().classes("plan-code").props('tabindex="0" role="region"')
             self._file.props["aria-label"] = "The experiment's file"
-            ui.label("The same on the command line:")
+            ui.label("The equivalent command:")
             self._command = ui.label().classes("plan-code").props('tabindex="0" role="region"')
             self._command.props["aria-label"] = "The command line"
             ui.label("Then check it, and add it to the store:")
@@ -52,44 +52,44 @@ class FilePart:
         self._ready.set_visibility(False)
 
     def show(self, answer: SolvedPlan | None) -> None:
-        """Rewrite the file for this answer; without an answer there is no file."""
+        """Show the file for an answer; without an answer, show no file."""
         self._answer = answer
-        self._write()
+        self._update()
 
     @property
-    def _named(self) -> ExperimentInfo:
+    def _info(self) -> ExperimentInfo:
         texts = {name: str(field.value or "")[:4000] for name, field in self._inputs.items()}
         today = datetime.datetime.now(datetime.UTC).date()
         return ExperimentInfo(texts["name"], texts["purpose"] or None, texts["owner"], today)
 
-    def _write(self) -> None:
+    def _update(self) -> None:
         for field in self._inputs.values():
             field.error = None
-        self._fault.set_text("")
+        self._error.set_text("")
         self._ready.set_visibility(False)
         self._hint.set_visibility(False)
         if self._answer is None:
             return
-        named = self._named
-        if not named.owner.strip() or not (named.purpose or "").strip():
+        info = self._info
+        if not info.owner.strip() or not (info.purpose or "").strip():
             self._hint.set_visibility(True)
             return
         try:
-            self._text = self._answer.plan_answer.file(named)
+            self._text = self._answer.plan_answer.file(info)
         except FileRefused as e:
             if e.field in self._inputs:
-                self._inputs[e.field].error = _PLAIN.get(e.field, e.reason)
+                self._inputs[e.field].error = _MESSAGES.get(e.field, e.reason)
             else:
-                self._fault.set_text(str(e))
+                self._error.set_text(str(e))
         except PlanError as e:
-            self._fault.set_text(sentence(_NO_RANGE if e.field == "low" else str(e)))
+            self._error.set_text(sentence(_NO_RANGE if e.field == "low" else str(e)))
         else:
             self._ready.set_visibility(True)
-            self._short.set_text(in_locale(self._answer.plan_answer.not_met, self._reader))
+            self._warning.set_text(in_locale(self._answer.plan_answer.not_met, self._reader))
             self._file.set_text(self._text)
-            self._command.set_text(self._answer.plan_answer.command(named.name))
-            file = f"{named.name}.toml"
+            self._command.set_text(self._answer.plan_answer.command(info.name))
+            file = f"{info.name}.toml"
             self._next.set_text(f"hushmote experiment show {file}\nhushmote experiment add {file}")
 
     def _download(self) -> None:
-        ui.download.content(self._text.encode(), f"{self._named.name}.toml", "application/toml")
+        ui.download.content(self._text.encode(), f"{self._info.name}.toml", "application/toml")

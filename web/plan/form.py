@@ -1,4 +1,4 @@
-"""The fields of the Plan view, and their values."""
+"""The Plan view's fields, and their values."""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,94 +11,94 @@ from ..reader import Reader
 from .entries import START, Entries, Fourth
 from .quantity import Quantity, Scale, number
 
-_FORMS = {"number": "a number", "labels": "one of some labels", "yes_no": "yes or no"}
+_FORMS = {"number": "a number", "labels": "one of several labels", "yes_no": "yes or no"}
 _KINDS = {
-    "frequency": "how many devices hold one value",
-    "range": "how many lie in any range",
+    "frequency": "how many devices have one value",
+    "range": "how many are in any range",
     "quantile": "a quantile, such as the median",
     "mean": "the mean",
 }
-_OFTEN = {False: "once", True: "again and again"}
+_REPETITIONS = {False: "once", True: "repeatedly"}
 _SCALES = {
     "devices": Scale("Devices", "devices", 10, 1_000_000_000, whole=True),
-    "epsilon": Scale("ε, what one report may tell", "nats", 0.01, 16),
-    "domain": Scale("Values to tell apart", "bins", 2, 4096, whole=True),
+    "epsilon": Scale("ε of one report", "nats", 0.01, 16),
+    "domain": Scale("Values to distinguish", "bins", 2, 4096, whole=True),
     "error": Scale("Error", "± points", 0.05, 49),
 }
-_LIFETIME = Scale("ε, what all reports of a device may tell", "nats", 0.1, 100.0)
+_LIFETIME = Scale("ε of all of a device's reports", "nats", 0.1, 100.0)
 
 
 class FormPart:
-    """All fields; `change` is called after each change by the reader."""
+    """All fields; on_change() is called after each change by the reader."""
 
-    def __init__(self, who: Reader, change: Callable[[], None]) -> None:
+    def __init__(self, reader: Reader, on_change: Callable[[], None]) -> None:
         self._entries = dict(START)
-        self._changed = change
+        self._on_change = on_change
         self._quantities: dict[str, Quantity] = {}
         self._inputs: dict[str, Any] = {}
         with ui.element("div").classes("plan-form"):
             heading("What a device reads", 2)
-            self._choice("form", "What a device reads", _FORMS)
-            self._reading()
+            self._add_choice("form", "What a device reads", _FORMS)
+            self._add_reading()
             heading("What you want to know", 2)
-            self._question_fields()
-            heading("Three of four give the fourth", 2)
+            self._add_question()
+            heading("Enter three; the fourth is calculated", 2)
             for name in get_args(Fourth):
-                self._quantity(name, who)
+                self._add_quantity(name, reader)
             heading("How often each device is asked", 2)
-            self._choice("lasting", "How often each device is asked", _OFTEN)
-            self._lifetime(who)
-        self._quantities[self.fourth].tell(answer=True)
+            self._add_choice("lasting", "How often each device is asked", _REPETITIONS)
+            self._add_lifetime(reader)
+        self._quantities[self.fourth].update_props(answer=True)
         self._fit()
 
     @property
     def fourth(self) -> Fourth:
-        """The one of the four numbers that is computed from the others."""
+        """The name of the number that is computed from the other three."""
         return cast(Fourth, self._entries["answer"])
 
     @property
     def entries(self) -> Entries:
-        """Values of the fields, without the computed number."""
+        """The fields' values, without the computed number."""
         return self._entries | {self.fourth: None}
 
     def epsilon(self, name: str) -> float | None:
-        """Return the ε in one of the fields, typed or computed; None if it has no number."""
+        """Return the typed or computed ε in a field, or None if the field has no number."""
         return self._entries[name]
 
     def _change(self, name: str, value: Any) -> None:
         self._entries[name] = value
-        self._changed()
+        self._on_change()
 
-    def tell(self, name: str, **properties: Any) -> None:
-        """Set the note or the error of one of the numbers."""
-        self._quantities[name].tell(**properties)
+    def update_props(self, name: str, **properties: Any) -> None:
+        """Set the note or the error of a number."""
+        self._quantities[name].update_props(**properties)
 
     def show(self, name: str, value: float) -> None:
         """Put a computed number into its field."""
         self._entries[name] = value
         self._quantities[name].show(value)
 
-    def tell_fixed(self, text: str) -> None:
-        """Show under the question what a fixed limit would save; "" shows nothing."""
+    def show_fixed_limit(self, text: str) -> None:
+        """Show below the question how many devices a fixed limit would save; "" shows nothing."""
         self._fixed.set_text(text)
 
     def clear(self) -> None:
         """Remove all errors."""
         for quantity in self._quantities.values():
-            quantity.tell(fault="")
+            quantity.update_props(fault="")
         for field in self._inputs.values():
             field.error = None
 
     def refuse(self, name: str, text: str) -> bool:
-        """Show an error at a field; return False if there is no such field."""
+        """Show an error on a field; return False if no such field exists."""
         name = "labels" if name == "values" else name
         if name in self._quantities:
-            self._quantities[name].tell(fault=text)
+            self._quantities[name].update_props(fault=text)
         elif name in self._inputs:
             self._inputs[name].error = text
         return name in self._quantities or name in self._inputs
 
-    def _choice(self, field: str, label: str, options: dict[Any, str]) -> None:
+    def _add_choice(self, field: str, label: str, options: dict[Any, str]) -> None:
         choice = ui.radio(options, value=START[field], on_change=lambda e: self._chosen(field, e.value))
         choice.props["aria-label"] = label
 
@@ -112,13 +112,13 @@ class FormPart:
             self._lasting.set_visibility(bool(value))
         elif field == "kind":
             self._fit()
-        self._changed()
+        self._on_change()
 
     def _fit(self) -> None:
         """Show only the fields that apply to this reading and question, and the error's unit."""
         form, kind = self._entries["form"], self._entries["kind"]
-        of_mean = form == "number" and kind == "mean"
-        self._quantities["error"].tell(unit="± % of the range" if of_mean else _SCALES["error"].unit)
+        is_mean = form == "number" and kind == "mean"
+        self._quantities["error"].update_props(unit="± % of the range" if is_mean else _SCALES["error"].unit)
         self._inputs["quantile"].set_visibility(kind == "quantile")
         self._number.set_visibility(form == "number")
         self._inputs["labels"].set_visibility(form == "labels")
@@ -126,46 +126,46 @@ class FormPart:
         self._kinds.set_visibility(form == "number")
         self._single.set_visibility(form != "number")
 
-    def _reading(self) -> None:
+    def _add_reading(self) -> None:
         with ui.element("div").classes("plan-fields") as self._number:
             for name, label in (("low", "Lowest reading"), ("high", "Highest reading")):
-                self._numeric(name, label)
-            self._text("unit", "Unit")
-        self._text("labels", "Labels, with commas between them")
+                self._add_number(name, label)
+            self._add_text("unit", "Unit")
+        self._add_text("labels", "Labels, separated by commas")
 
-    def _question_fields(self) -> None:
+    def _add_question(self) -> None:
         with ui.element("div") as self._kinds:
-            self._choice("kind", "What you want to know", _KINDS)
-            self._numeric("quantile", "Which quantile, % of devices below it")
+            self._add_choice("kind", "What you want to know", _KINDS)
+            self._add_number("quantile", "Quantile, as % of devices below it")
             self._fixed = ui.label().props('role="status"')
-        self._single = ui.label("How many devices say each of these, as a share of all.")
+        self._single = ui.label("Each answer's share of all devices.")
 
-    def _quantity(self, name: Fourth, who: Reader) -> None:
+    def _add_quantity(self, name: Fourth, reader: Reader) -> None:
         self._quantities[name] = Quantity(
             name,
             _SCALES[name],
             START[name],
-            who.tag,
+            reader.tag,
             on_number=partial(self._change, name),
             on_chosen=partial(self._answer, name),
         )
 
     def _answer(self, name: Fourth) -> None:
         for other, quantity in self._quantities.items():
-            quantity.tell(answer=other == name)
+            quantity.update_props(answer=other == name)
         self._change("answer", name)
 
-    def _lifetime(self, who: Reader) -> None:
+    def _add_lifetime(self, reader: Reader) -> None:
         with ui.element("div") as self._lasting:
             with ui.element("div").classes("plan-fields"):
-                self._text("horizon", "For how long")
-                self._text("call", "A device looks every")
+                self._add_text("horizon", "For how long")
+                self._add_text("call", "A device takes a reading every")
             self._quantities["lifetime"] = Quantity(
-                "lifetime", _LIFETIME, START["lifetime"], who.tag, partial(self._change, "lifetime")
+                "lifetime", _LIFETIME, START["lifetime"], reader.tag, partial(self._change, "lifetime")
             )
         self._lasting.set_visibility(START["lasting"])
 
-    def _text(self, name: str, label: str) -> None:
+    def _add_text(self, name: str, label: str) -> None:
         field = ui.input(
             label,
             value=START[name],
@@ -173,6 +173,6 @@ class FormPart:
         )
         self._inputs[name] = field.without_auto_validation()
 
-    def _numeric(self, name: str, label: str) -> None:
+    def _add_number(self, name: str, label: str) -> None:
         field = ui.number(label, value=START[name], on_change=lambda e: self._change(name, number(e.value)))
         self._inputs[name] = field.without_auto_validation()

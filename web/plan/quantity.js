@@ -1,4 +1,4 @@
-// One of a plan's numbers: a slider over round numbers, a field for any other, and whether it is the answer.
+// An element for one of a plan's numbers, with a slider over round numbers and a field that accepts any number.
 const MANTISSAS = [];
 for (let m = 100; m < 200; m += 5) MANTISSAS.push(m);
 for (let m = 200; m < 500; m += 10) MANTISSAS.push(m);
@@ -8,8 +8,8 @@ function roundNumbers(low, high, whole) {
   const numbers = new Set([low]);
   for (let power = Math.floor(Math.log10(low)) - 2; power <= Math.log10(high); power++) {
     for (const mantissa of MANTISSAS) {
-      let number = Number(`${mantissa}e${power}`);
-      if (whole) number = Math.round(number);
+      const value = Number(`${mantissa}e${power}`);
+      const number = whole ? Math.round(value) : value;
       if (number > low && number < high) numbers.add(number);
     }
   }
@@ -23,14 +23,14 @@ export default {
         <label :for="field">{{ label }}</label>
         <label v-if="choosable" class="quantity-choice">
           <input type="radio" name="quantity-answer" :checked="answer" @change="$emit('chosen')"
-                 :aria-label="'Work out: ' + label" />
-          work this out
+                 :aria-label="'Calculate: ' + label" />
+          calculate
         </label>
       </div>
       <div class="quantity-row">
         <input type="range" min="0" step="1" :max="numbers.length - 1" :value="place" :disabled="answer"
-               :aria-label="label" :aria-valuetext="spoken" @input="slid" />
-        <input type="number" step="any" :id="field" :value="text" :readonly="answer" @input="typed"
+               :aria-label="label" :aria-valuetext="valueText" @input="onSlide" />
+        <input type="number" step="any" :id="field" :value="text" :readonly="answer" @input="onType"
                :aria-invalid="fault ? 'true' : 'false'" :aria-describedby="field + '-note'" />
         <span class="quantity-unit">{{ unit }}</span>
       </div>
@@ -57,17 +57,17 @@ export default {
       const at = this.numbers.findIndex((number) => number >= (this.number ?? this.low));
       return at < 0 ? this.numbers.length - 1 : at;
     },
-    spoken() {
+    valueText() {
       return this.number === null ? "" : `${new Intl.NumberFormat(this.locale).format(this.number)} ${this.unit}`;
     },
   },
   methods: {
-    slid(event) {
+    onSlide(event) {
       this.text = String(this.numbers[Number(event.target.value)]);
       this.$emit("number", this.number);
     },
-    typed(event) {
-      this.text = event.target.value; // "" if it is not a number
+    onType(event) {
+      this.text = event.target.value; // "" if the text is not a number
       this.$emit("number", this.number);
     },
     show(number) {

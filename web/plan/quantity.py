@@ -1,4 +1,4 @@
-"""One of a plan's numbers as an element of the page: a slider, a field, and whether it is the answer."""
+"""A page element for one of a plan's numbers, with a slider, a field and a radio button."""
 
 import math
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from nicegui.element import Element
 
 @dataclass(frozen=True)
 class Scale:
-    """The scale of a quantity: label, unit, ends of its slider, and whether it is a whole number."""
+    """A quantity's label, unit, slider range, and whether it must be a whole number."""
 
     label: str
     unit: str
@@ -20,12 +20,16 @@ class Scale:
 
 
 class Quantity(Element, component="quantity.js"):
-    """A slider over the round numbers of a scale, and a field beside it that accepts any number.
+    """A slider over a scale's round numbers, and a field that accepts any number.
 
     Args:
-        on_number: Called with the number, or None if the field has none.
-        on_chosen: If given, the number can be made the answer, which is displayed and cannot be moved.
-        locale: For the browser's Intl.
+        name: The quantity's name, which is part of the field's id.
+        scale: The quantity's scale.
+        start: The initial number.
+        locale: The reader's locale tag, for the browser's Intl.
+        on_number: Called with the number, or None if the field has no number.
+        on_chosen: Called when the reader chooses to calculate this number, which then cannot be changed; None
+            if this number cannot be calculated.
     """
 
     def __init__(
@@ -47,14 +51,14 @@ class Quantity(Element, component="quantity.js"):
         if on_chosen is not None:
             self.on("chosen", lambda _: on_chosen())
 
-    def tell(self, **properties: str | bool) -> None:
-        """Set the answer, note or error if it has changed."""
+    def update_props(self, **properties: str | bool) -> None:
+        """Set the answer, note, error or unit if it has changed."""
         if any(self._props[name] != value for name, value in properties.items()):
             self._props.update(properties)
             self.update()
 
     def show(self, value: float) -> None:
-        """Set the number of the field and the slider."""
+        """Set the number in the field and on the slider."""
         self.run_method("show", value)
 
 

@@ -1,4 +1,4 @@
-"""The Plan view: parameters of a question, answered while they are changed, and the experiment's file."""
+"""The Plan view, which answers a question's parameters as they change and writes the experiment's file."""
 
 import asyncio
 import logging
@@ -24,14 +24,14 @@ from .result import ResultPart
 
 log = logging.getLogger(__name__)
 
-_WORKERS = ThreadPoolExecutor(2, "plan")  # separate, so that a long search never delays the other views
+_WORKERS = ThreadPoolExecutor(2, "plan")  # separate, because a long search must not delay the other views
 _CACHE: dict[tuple[PlanRequest, Fourth], SolvedPlan] = {}
-_MOST_KEPT = 256
-_PAUSE_S = 0.1  # the slider must rest this long before the search begins
+_MAX_CACHED = 256
+_PAUSE_S = 0.1  # pause in the slider's movement after which the search begins
 
 
 class Superseded(Exception):
-    """The reader has changed the request, so this answer is no longer needed."""
+    """The reader has changed the request, so the answer to the old one is no longer needed."""
 
 
 def register(page: Page) -> None:
@@ -56,30 +56,28 @@ def register(page: Page) -> None:
 class PlanView:
     """One reader's request and its answer; the latest request wins."""
 
-    def __init__(self, who: Reader) -> None:
-        self._reader = who
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
         self._client = ui.context.client
-        self._at_work = False
-        ui.label(
-            "Three of four numbers give the fourth: choose which one is worked out, and move the others."
-        )
+        self._is_working = False
+        ui.label("Choose which of the four numbers is calculated, and set the other three.")
         with ui.element("div").classes("plan"):
-            self._form = FormPart(who, self._change)
-            self._result = ResultPart(who)
+            self._form = FormPart(reader, self._change)
+            self._result = ResultPart(reader)
         self._change()
 
     def _change(self) -> None:
-        self._tell_beliefs()
-        if not self._at_work:
-            self._at_work = True
+        self._show_beliefs()
+        if not self._is_working:
+            self._is_working = True
             background_tasks.create(self._work(), name="plan")
 
-    def _tell_beliefs(self) -> None:
-        """Show what the present ε mean at once, since that needs no search."""
+    def _show_beliefs(self) -> None:
+        """Show what the current ε mean immediately, because this needs no search."""
         for name, view in (("epsilon", ITS_REPORT), ("lifetime", ALL_SEEN)):
             nats = self._form.epsilon(name)
             text = belief(nats, reports=view) if nats is not None and 0 < nats <= 1000 else ""
-            self._form.tell(name, note=in_locale(text, self._reader))
+            self._form.update_props(name, note=in_locale(text, self._reader))
 
     async def _work(self) -> None:
         await self._client.connected()
@@ -92,10 +90,10 @@ class PlanView:
                     with self._client:
                         await self._answer(entries)
         finally:
-            self._at_work = False
+            self._is_working = False
 
     async def _answer(self, entries: Entries) -> None:
-        def still_wanted() -> None:
+        def check_current() -> None:
             if entries != self._form.entries or self._client.is_deleted:
                 raise Superseded
 
@@ -104,10 +102,10 @@ class PlanView:
             key = plan_request(entries), entries["answer"]
             answer = _CACHE.get(key)
             if answer is None:
-                self._result.at_work()
+                self._result.show_busy()
                 loop = asyncio.get_running_loop()
-                answer = await loop.run_in_executor(_WORKERS, solve, *key, still_wanted)
-                while len(_CACHE) >= _MOST_KEPT:
+                answer = await loop.run_in_executor(_WORKERS, solve, *key, check_current)
+                while len(_CACHE) >= _MAX_CACHED:
                     del _CACHE[next(iter(_CACHE))]
                 _CACHE[key] = answer
         except Superseded:
@@ -118,15 +116,17 @@ class PlanView:
         except HushmoteError as e:
             self._result.refuse(str(e))
         except Exception:
-            log.exception("a fault in the plan of %s", entries)
-            self._result.refuse("this plan could not be worked out; the page's log says why")
+            log.exception("unexpected error while planning %s", entries)
+            self._result.refuse(
+                "this plan failed because of a bug in Hushmote; see the page's log for details"
+            )
         else:
             if entries == self._form.entries:
                 self._show(answer)
 
     def _show(self, answer: SolvedPlan) -> None:
-        """Show an answer; its number stays when another one is chosen to be computed."""
+        """Show an answer; its number remains in the field if another number is calculated next."""
         self._form.show(answer.fourth, answer.solved)
-        self._form.tell_fixed(in_locale(answer.plan_answer.fixed_limit, self._reader))
-        self._tell_beliefs()
+        self._form.show_fixed_limit(in_locale(answer.plan_answer.fixed_limit, self._reader))
+        self._show_beliefs()
         self._result.show(answer)

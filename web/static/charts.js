@@ -1,30 +1,30 @@
-// Drawing functions and number formats of the page's pictures, which ECharts calls by name: hushmote.NAME.
+// Drawing functions and number formats for the page's charts, which ECharts calls by name as hushmote.NAME.
 "use strict";
 
 Object.assign(window.hushmote, (() => {
-  const LABEL = 24; // characters of a name on an axis
+  const LABEL = 24; // maximum characters in a name on an axis
   const FAINT = 0.35; // opacity
   const BLUE = "var(--accent)";
 
-  // A percent sign as in the locale: after a space in German, without one in English.
+  // The locale's percent sign, which follows a space in German but not in English.
   const percent = (locale) => {
     const parts = new Intl.NumberFormat(locale, { style: "percent" }).formatToParts(1);
     return parts.slice(parts.findLastIndex((part) => part.type === "integer") + 1).map((part) => part.value).join("");
   };
-  const after = (locale, behind) => (behind === "%" ? percent(locale) : behind);
+  const localized = (locale, suffix) => (suffix === "%" ? percent(locale) : suffix);
 
-  const written = (locale, shape, behind = "") => {
-    const end = after(locale, behind);
-    return (v) => (+v).toLocaleString(locale, shape) + end;
+  const formatter = (locale, options, suffix = "") => {
+    const end = localized(locale, suffix);
+    return (v) => (+v).toLocaleString(locale, options) + end;
   };
 
-  // An axis's labels, and a tooltip's values, as numbers of a locale, such as de-CH.
-  const digits = (locale, behind) => written(locale, { maximumSignificantDigits: 6 }, behind);
+  // Formats an axis's labels and a tooltip's values as numbers in a locale, such as de-CH.
+  const digits = (locale, suffix) => formatter(locale, { maximumSignificantDigits: 6 }, suffix);
 
-  function numbers(locale, behind) {
-    const shape = (v) => ({ maximumSignificantDigits: 3, notation: Math.abs(v) >= 1e6 ? "compact" : "standard" });
-    const end = after(locale, behind);
-    return (v) => new Intl.NumberFormat(locale, shape(v)).format(v) + end;
+  function numbers(locale, suffix) {
+    const options = (v) => ({ maximumSignificantDigits: 3, notation: Math.abs(v) >= 1e6 ? "compact" : "standard" });
+    const end = localized(locale, suffix);
+    return (v) => new Intl.NumberFormat(locale, options(v)).format(v) + end;
   }
 
   function day(locale) {
@@ -32,7 +32,7 @@ Object.assign(window.hushmote, (() => {
     return (v) => format.format(v);
   }
 
-  // A window, 2026-11-21 or 2026-11-21T05, on an axis: its day, and its hour where it has one.
+  // Formats a window on an axis, such as 2026-11-21 or 2026-11-21T05, as its day and, if it has one, its hour.
   function time(locale) {
     const day = { month: "short", day: "numeric", timeZone: "UTC" };
     const hour = { ...day, hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
@@ -44,10 +44,10 @@ Object.assign(window.hushmote, (() => {
 
   const name = (v) => (v.length > LABEL ? v.slice(0, LABEL - 1) + "…" : v);
 
-  // The tooltip of a bar, a point or a window: text of vectors, never HTML.
-  function told(locale, named) {
-    const w = written(locale, { maximumSignificantDigits: 4 });
-    const p100 = written(locale, { maximumSignificantDigits: 4 }, "%");
+  // The tooltip for a bar, a point or a window, as vector text, never as HTML.
+  function tooltip(locale, named) {
+    const w = formatter(locale, { maximumSignificantDigits: 4 });
+    const p100 = formatter(locale, { maximumSignificantDigits: 4 }, "%");
     return (p) => {
       const v = Array.isArray(p.value) ? p.value : [p.value];
       if (v.length > 4) return `${w(v[0])} to ${w(v[1])}: ${p100(v[2])}, between ${w(v[3])} and ${p100(v[4])}`;
@@ -61,7 +61,7 @@ Object.assign(window.hushmote, (() => {
     style: { stroke, lineWidth: 2, fill: "none" },
   });
 
-  // A bar from 0, and its interval: whiskers if there is room for them, otherwise a band.
+  // Draws a bar from 0 and its interval, as whiskers if the bar is wide enough, otherwise as a band.
   function bar(params, api) {
     const [from, to, value, low, high] = [0, 1, 2, 3, 4].map((i) => api.value(i));
     const [x0, y0] = api.coord([from, Math.max(0, Math.min(value, 0))]);
@@ -84,17 +84,17 @@ Object.assign(window.hushmote, (() => {
     return { type: "group", children: [filled(Math.min(y0, y), Math.abs(y - y0)), at, whisker, ...ends] };
   }
 
-  // An interval beside a name; the third and fourth values are its ends. across: names run along x.
+  // Draws an interval next to a name; its ends are the third and fourth values. With `across`, names are on the x axis.
   function whisker(across, colour) {
     const draw = line(colour);
     return (params, api) => {
       const [at, low, high] = [api.value(0), api.value(2), api.value(3)];
       const ends = [low, high].map((end) => api.coord(across ? [at, end] : [end, at]));
-      const cap = across ? Math.min(5, api.size([1, 0])[0] / 4) : 5; // smaller when many are close together
+      const cap = across ? Math.min(5, api.size([1, 0])[0] / 4) : 5; // smaller if many intervals are close together
       const mark = ([x, y]) => draw(across ? [[x - cap, y], [x + cap, y]] : [[x, y - cap], [x, y + cap]]);
       return { type: "group", children: [draw(ends), ...ends.map(mark)] };
     };
   }
 
-  return { digits, numbers, day, time, name, told, bar, whisker };
+  return { digits, numbers, day, time, name, tooltip, bar, whisker };
 })());

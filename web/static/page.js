@@ -1,17 +1,17 @@
-// The page's frame in the browser: colours, menu, the time of the last change, a lost connection.
+// The page's frame in the browser, with colours, the menu, the last change's time, and lost connections.
 "use strict";
 
 window.hushmote = (() => {
   const COLOURS = "hushmote-colours";
-  const QUIET_MS = 30_000; // between two announcements of updates by a screen reader
-  let at = null;
-  let told = 0;
+  const QUIET_MS = 30_000; // minimum time between a screen reader's announcements of updates
+  let at = null; // time of the last change
+  let announcedAt = 0;
 
-  function kept() {
+  function storedColours() {
     try {
       return localStorage.getItem(COLOURS) || "auto";
     } catch {
-      return "auto"; // a browser that stores nothing
+      return "auto"; // the browser denies access to storage
     }
   }
 
@@ -29,23 +29,23 @@ window.hushmote = (() => {
   function updated(iso) {
     at = new Date(iso);
     const words = `updated ${time(at)}`;
-    const shown = document.getElementById("frame-updated");
-    if (shown) shown.textContent = words;
+    const label = document.getElementById("frame-updated");
+    if (label) label.textContent = words;
     const status = document.getElementById("frame-status");
-    if (status && Date.now() - told > QUIET_MS) {
-      told = Date.now();
+    if (status && Date.now() - announcedAt > QUIET_MS) {
+      announcedAt = Date.now();
       status.textContent = words;
     }
   }
 
-  function lost() {
+  function watchConnection() {
     const popup = document.getElementById("popup");
     if (!popup) return;
     popup.setAttribute("role", "alert");
     const say = () => {
-      const since = at ? ` What you see is of ${time(at)}.` : "";
-      const gone = popup.getAttribute("aria-hidden") === "false";
-      const words = gone ? [`The page's process does not answer.${since}`, "It is asked again until it does."] : ["", ""];
+      const since = at ? ` The page shows the state at ${time(at)}.` : "";
+      const isLost = popup.getAttribute("aria-hidden") === "false";
+      const words = isLost ? [`The page's process does not answer.${since}`, "The browser keeps trying to reconnect."] : ["", ""];
       popup.querySelectorAll("span").forEach((span, i) => {
         if (span.textContent !== words[i]) span.textContent = words[i];
       });
@@ -60,16 +60,16 @@ window.hushmote = (() => {
   }
 
   function start() {
-    paint(kept());
-    lost();
+    paint(storedColours());
+    watchConnection();
     const select = document.getElementById("frame-colours");
     if (select) {
-      select.value = kept();
+      select.value = storedColours();
       select.addEventListener("change", () => {
         try {
           localStorage.setItem(COLOURS, select.value);
         } catch {
-          // it is valid until the next page
+          // the choice lasts until the next page load
         }
         paint(select.value);
       });
@@ -92,14 +92,14 @@ window.hushmote = (() => {
     if (first && !at) updated(first);
   }
 
-  // The target of an address's fragment exists only once the view is filled.
-  function arrive() {
-    const part = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
-    if (part) part.scrollIntoView();
+  // Scroll to the URL fragment's target, which exists only after the view has been built.
+  function scrollToFragment() {
+    const target = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
+    if (target) target.scrollIntoView();
   }
 
-  if (kept() !== "auto") document.documentElement.style.colorScheme = kept();
-  // After all scripts of the document have run: NiceGUI has drawn the page.
+  if (storedColours() !== "auto") document.documentElement.style.colorScheme = storedColours();
+  // NiceGUI has drawn the page after all of the document's scripts have run.
   document.addEventListener("DOMContentLoaded", start);
-  return { updated, arrive };
+  return { updated, scrollToFragment };
 })();

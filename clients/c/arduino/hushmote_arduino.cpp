@@ -6,20 +6,20 @@
 #include <string.h>
 
 #define KEEPALIVE_S 60
-#define WORTH_MS (HUSHMOTE_ARDUINO_WAIT_MS / 2) /* with less left of a poll() nothing is sent that waits for an answer */
+#define MAX_START_MS (HUSHMOTE_ARDUINO_WAIT_MS / 2) /* later in a poll(), no request that waits for an answer is sent */
 #define FOLDER "/hushmote"
 
 struct message {
     struct message *next;
     size_t topic_bytes, payload_bytes;
-    char data[1]; /* topic and payload; a topic to subscribe to ends with a zero byte */
+    char data[1]; /* topic and payload; a topic to subscribe to is zero-terminated */
 };
 
-/* --- Storage: littlefs keeps a file's old bytes until the new ones are closed --------------------------------- */
+/* --- Storage: littlefs keeps a file's old bytes until the new file is closed ---------------------------------- */
 
 bool hushmote_arduino_mount(bool format) {
 #if defined(ESP8266) || defined(ARDUINO_ARCH_RP2040)
-    LittleFS.setConfig(LittleFSConfig(false)); /* the default is true on this core */
+    LittleFS.setConfig(LittleFSConfig(false)); /* formatting is enabled by default on this core */
 #endif
     return LittleFS.begin() || (format && LittleFS.format() && LittleFS.begin());
 }
@@ -30,11 +30,11 @@ static long read_file(const char *path, uint8_t *data, size_t bytes) {
     File file = LittleFS.open(path, "r");
     if (!file)
         return -1;
-    long held = (long)file.size();
-    size_t wanted = (size_t)held < bytes ? (size_t)held : bytes;
-    bool whole = (size_t)file.read(data, wanted) == wanted;
+    long size = (long)file.size();
+    size_t wanted = (size_t)size < bytes ? (size_t)size : bytes;
+    bool complete = (size_t)file.read(data, wanted) == wanted;
     file.close();
-    return whole ? held : -1;
+    return complete ? size : -1;
 }
 
 static int write_file(const char *path, const uint8_t *data, size_t bytes) {
@@ -44,9 +44,9 @@ static int write_file(const char *path, const uint8_t *data, size_t bytes) {
     File file = LittleFS.open(path, "w");
     if (!file)
         return -1;
-    bool whole = file.write(data, bytes) == bytes;
+    bool complete = file.write(data, bytes) == bytes;
     file.close();
-    return whole ? 0 : -1;
+    return complete ? 0 : -1;
 }
 
 long hushmote_arduino_read(void *, int slot, uint8_t *data, size_t bytes) {
@@ -57,7 +57,7 @@ int hushmote_arduino_write(void *, int slot, const uint8_t *data, size_t bytes) 
     return write_file(slot == 0 ? FOLDER "/ledger0" : FOLDER "/ledger1", data, bytes);
 }
 
-/* A name has up to 32 characters: with the dot it is none of the ledger's. */
+/* Names contain no dots, so these files cannot be the ledger's. */
 static void path_of(const char *name, char path[64]) {
     snprintf(path, 64, FOLDER "/%s.x", name);
 }
@@ -89,7 +89,7 @@ int hushmote_arduino_entropy(void *, uint8_t *data, size_t bytes) {
         data[i] = (uint8_t)rp2040.hwrand32();
     return 0;
 #else
-    extern int hushmote_entropy(uint8_t * data, size_t bytes); /* the sketch gives it: a hardware generator; 0, or -1 */
+    extern int hushmote_entropy(uint8_t * data, size_t bytes); /* the sketch defines it: fill from a hardware generator; 0, or -1 */
     return hushmote_entropy(data, bytes);
 #endif
 }
@@ -98,18 +98,18 @@ int hushmote_arduino_entropy(void *, uint8_t *data, size_t bytes) {
 
 static message *append(message **last, const char *topic, const void *payload, size_t bytes) {
     size_t topic_bytes = strlen(topic);
-    message *made = (message *)malloc(sizeof(message) + topic_bytes + bytes);
-    if (made == nullptr)
+    message *added = (message *)malloc(sizeof(message) + topic_bytes + bytes);
+    if (added == nullptr)
         return nullptr;
-    made->next = nullptr;
-    made->topic_bytes = topic_bytes;
-    made->payload_bytes = bytes;
-    memcpy(made->data, topic, topic_bytes + 1);
+    added->next = nullptr;
+    added->topic_bytes = topic_bytes;
+    added->payload_bytes = bytes;
+    memcpy(added->data, topic, topic_bytes + 1);
     if (bytes > 0)
-        memcpy(made->data + topic_bytes, payload, bytes);
+        memcpy(added->data + topic_bytes, payload, bytes);
     while (*last != nullptr)
         last = &(*last)->next;
-    return *last = made;
+    return *last = added;
 }
 
 static void drop_all(message **first) {
@@ -123,16 +123,16 @@ static void drop_all(message **first) {
 /* Set the library's timeout to the rest of this poll(); return whether enough time is left to start. */
 static bool may_wait(hushmote_arduino *arduino) {
     uint32_t waited = millis() - arduino->since;
-    if (waited > WORTH_MS)
+    if (waited > MAX_START_MS)
         return false;
     arduino->mqtt.setTimeout((int)(HUSHMOTE_ARDUINO_WAIT_MS - waited));
     return true;
 }
 
-/* The library calls it also while it waits for an acknowledgement: so the message waits for poll(). */
+/* The library also calls this while it waits for an acknowledgement, so queue the message for poll(). */
 static void on_message(MQTTClient *mqtt, char topic[], char payload[], int bytes) {
     hushmote_arduino *arduino = (hushmote_arduino *)mqtt->ref;
-    append(&arduino->first, topic, payload, (size_t)bytes); /* without memory: the next connection brings it again */
+    append(&arduino->first, topic, payload, (size_t)bytes); /* if out of memory, the next connection repeats it */
 }
 
 static int begin_to_connect(void *context, const char *topic, const uint8_t *will, size_t bytes) {
@@ -151,7 +151,7 @@ static int begin_to_connect(void *context, const char *topic, const uint8_t *wil
     return arduino->open ? 0 : -1;
 }
 
-/* A later poll() does it. */
+/* Queue the topic; a later poll() subscribes to it. */
 static int subscribe(void *context, const char *topic) {
     return append(&((hushmote_arduino *)context)->topics, topic, nullptr, 0) != nullptr ? 0 : -1;
 }
@@ -167,7 +167,7 @@ static long publish(void *context, const char *topic, const uint8_t *payload, si
 static void forget(hushmote_arduino *arduino) {
     drop_all(&arduino->first);
     drop_all(&arduino->topics);
-    arduino->told = arduino->published;
+    arduino->delivered = arduino->published;
     arduino->open = arduino->connected = false;
 }
 
@@ -178,7 +178,7 @@ static void close_connection(void *context) {
     forget(arduino);
 }
 
-static hushmote_port made() {
+static hushmote_port make_port() {
     hushmote_port port{};
     port.connect = begin_to_connect;
     port.subscribe = subscribe;
@@ -189,7 +189,7 @@ static hushmote_port made() {
     return port;
 }
 
-const hushmote_port hushmote_arduino_mqtt = made();
+const hushmote_port hushmote_arduino_mqtt = make_port();
 
 void hushmote_arduino_poll(hushmote_arduino *arduino) {
     arduino->since = millis();
@@ -206,8 +206,8 @@ void hushmote_arduino_poll(hushmote_arduino *arduino) {
         alive = arduino->mqtt.subscribe(next->data, 0);
         free(next);
     }
-    while (arduino->open && arduino->told < arduino->acknowledged)
-        hushmote_reporter_acknowledged(arduino->reporter, ++arduino->told);
+    while (arduino->open && arduino->delivered < arduino->acknowledged)
+        hushmote_reporter_acknowledged(arduino->reporter, ++arduino->delivered);
     while (arduino->open && arduino->first != nullptr) {
         message *next = arduino->first;
         arduino->first = next->next;

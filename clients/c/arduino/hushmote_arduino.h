@@ -1,12 +1,12 @@
 /**
  * @file
- * @brief A port of the client to Arduino, for the cores of ESP32, ESP8266 and RP2040 (arduino-pico).
+ * @brief A port of the client to Arduino, for the ESP32, ESP8266 and RP2040 (arduino-pico) cores.
  *
- * It stores in LittleFS and uses the library "MQTT" of Joel Gaehwiler, whose functions wait for the broker's answer. One
- * poll() waits for it at most #HUSHMOTE_ARDUINO_WAIT_MS, plus the time of the network's own connect().
+ * It stores files in LittleFS and uses the library "MQTT" by Joel Gaehwiler, whose functions wait for the broker's
+ * answer. One poll() waits for at most #HUSHMOTE_ARDUINO_WAIT_MS, plus the time of the network client's connect().
  *
- * The sketch provides the network: a WiFiClient, or a TLS client with the broker's CA. On an ESP32 call begin() after
- * Wi-Fi is on, because its generator is not random before. examples/Room is a complete sketch.
+ * The sketch provides the network: a WiFiClient, or a TLS client with the broker's CA. On an ESP32, call begin() after
+ * Wi-Fi is on, because its generator is not random before that. examples/Room is a complete sketch.
  */
 #ifndef HUSHMOTE_ARDUINO_H
 #define HUSHMOTE_ARDUINO_H
@@ -18,10 +18,10 @@
 #include "hushmote_port.h"
 
 #ifndef HUSHMOTE_ARDUINO_WAIT_MS
-#define HUSHMOTE_ARDUINO_WAIT_MS 1000 /**< Increase it if answers take longer, as over a satellite. */
+#define HUSHMOTE_ARDUINO_WAIT_MS 1000 /**< Increase this for slow networks, such as satellite links. */
 #endif
 
-/** The context of config and of port. */
+/** The context of config and port. */
 struct hushmote_arduino {
     explicit hushmote_arduino(Client &network) : network(&network), mqtt(2048, 512) {}
     Client *network;
@@ -29,11 +29,11 @@ struct hushmote_arduino {
     const char *host = "", *user = nullptr, *password = nullptr, *device_id = "";
     uint16_t port = 1883;
     hushmote_reporter *reporter = nullptr;
-    struct message *first = nullptr; /**< Arrived while a function waited for an answer. */
-    struct message *topics = nullptr; /**< To subscribe to, one in each poll(). */
-    uint32_t since = 0;               /**< Start of this poll(). */
-    long published = 0, acknowledged = 0; /**< Numbers of the last publication, and of the last acknowledged one. */
-    long told = 0;
+    struct message *first = nullptr; /**< Messages that have arrived but are not yet passed on. */
+    struct message *topics = nullptr; /**< Topics to subscribe to, one in each poll(). */
+    uint32_t since = 0;               /**< Time when this poll() started. */
+    long published = 0, acknowledged = 0; /**< Ids of the last publication, and of the last acknowledged one. */
+    long delivered = 0;                   /**< Id of the last acknowledgement passed to the reporter. */
     bool open = false, connected = false;
 };
 
@@ -67,19 +67,19 @@ int hushmote_arduino_write(void *arduino, int slot, const uint8_t *data, size_t 
 int hushmote_arduino_entropy(void *arduino, uint8_t *data, size_t bytes);
 
 /**
- * @brief Mount LittleFS. Do not use LittleFS.begin(), which formats a file system that does not mount on some cores, and
- *     so forgets the spent budget.
+ * @brief Mount LittleFS. Do not use LittleFS.begin(), which on some cores formats a file system that does not mount, and
+ *     so erases the record of the spent budget.
  * @param format Whether to format it if it does not mount, for a new board or one with a new device id.
  * @return Whether it is mounted.
  */
 bool hushmote_arduino_mount(bool format);
 
-/** The functions of a port, without its times. */
+/** The port's functions; the times are not set. */
 extern const hushmote_port hushmote_arduino_mqtt;
 
 /**
- * @brief Pass all events that have arrived to the reporter. It shares #HUSHMOTE_ARDUINO_WAIT_MS with the
- *     hushmote_reporter_tick() after it.
+ * @brief Pass all events that have arrived to the reporter. This call and the following hushmote_reporter_tick() share
+ *     #HUSHMOTE_ARDUINO_WAIT_MS.
  * @param arduino The port.
  */
 void hushmote_arduino_poll(hushmote_arduino *arduino);
@@ -87,14 +87,14 @@ void hushmote_arduino_poll(hushmote_arduino *arduino);
 /**
  * @brief A board.
  * @tparam EXPERIMENTS Number of names in the policy.
- * @tparam UNSENT Most reports that may wait, 1 to 16.
+ * @tparam UNSENT Maximum number of unsent reports, 1 to 16.
  */
 template <unsigned EXPERIMENTS, unsigned UNSENT = 8> class HushmoteBoard {
   public:
     /**
-     * @brief Make a board.
-     * @param policy What this firmware allows.
-     * @param network Client for the connection to the broker.
+     * @brief Create a board.
+     * @param policy This firmware's limits.
+     * @param network Network client for the connection to the broker.
      */
     HushmoteBoard(const hushmote_policy &policy, Client &network) : arduino(network) {
         config.policy = &policy;
@@ -105,7 +105,7 @@ template <unsigned EXPERIMENTS, unsigned UNSENT = 8> class HushmoteBoard {
      * @brief Start the client and its reporter.
      *
      * First set config (fleet, device_id, key, announce_key) and arduino (host, port, user, password), and call
-     * hushmote_arduino_mount(). After a code below 0, poll() and report() do nothing.
+     * hushmote_arduino_mount(). If it returns a code below 0, poll() and report() do nothing.
      *
      * @return #HUSHMOTE_OK, or a code below 0.
      */
@@ -131,7 +131,7 @@ template <unsigned EXPERIMENTS, unsigned UNSENT = 8> class HushmoteBoard {
     }
 
     /**
-     * @brief Make the empty ledger, once, with the board in hand, before or after begin().
+     * @brief Create the empty ledger. Call it once, with physical access to the board, before or after begin().
      * @param replace Whether to overwrite an existing ledger, as in hushmote_provision().
      * @return #HUSHMOTE_OK, #HUSHMOTE_EXISTS if there is a ledger, or another code.
      */
@@ -142,7 +142,7 @@ template <unsigned EXPERIMENTS, unsigned UNSENT = 8> class HushmoteBoard {
         return code == HUSHMOTE_OK ? begin() : code;
     }
 
-    /** @brief Receive, send and time out as due. Call it in loop(). */
+    /** @brief Receive messages, send reports and handle timeouts when due. Call it in loop(). */
     void poll() {
         if (reporter.client == nullptr)
             return;
@@ -154,7 +154,7 @@ template <unsigned EXPERIMENTS, unsigned UNSENT = 8> class HushmoteBoard {
      * @brief Randomize a reading and send the report. Call it at a fixed interval.
      * @param name Name of the experiment.
      * @param reading The reading.
-     * @return Number of bytes of the report, 0 if there is none, or a code below 0.
+     * @return Number of bytes in the report, 0 if no report is made, or a code below 0.
      */
     int report(const char *name, hushmote_reading reading) {
         uint8_t bytes[HUSHMOTE_REPORT_BYTES];

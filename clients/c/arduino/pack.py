@@ -1,4 +1,4 @@
-"""Makes Hushmote.zip for Arduino's "Add .ZIP Library", which wants sources in a folder src and no programs.
+"""Create Hushmote.zip for Arduino's "Add .ZIP Library", which requires sources in src/ and no programs.
 
 python3 pack.py [ZIP]
 """
@@ -12,7 +12,7 @@ PROGRAMS = ("check.c", "fuzz.c")
 
 
 def files() -> dict[str, Path]:
-    """Return name in the library -> file."""
+    """Return the library's files as {name in the archive: path}."""
     core = [path for kind in ("*.c", "*.h") for path in HERE.parent.glob(kind) if path.name not in PROGRAMS]
     source = [*core, *HERE.glob("*.h"), *HERE.glob("*.cpp")]
     packed = {f"src/{path.name}": path for path in sorted(source)}

@@ -1,9 +1,9 @@
 /**
  * @file
- * @brief A port of the client to ESP-IDF: storage in NVS, the chip's generator, and MQTT by esp-mqtt.
+ * @brief A port of the client to ESP-IDF: storage in NVS, the chip's random number generator, and MQTT with esp-mqtt.
  *
- * SHA-256 and signatures may come from psa/. The generator is random only while Wi-Fi or Bluetooth is on, or between
- * bootloader_random_enable() and bootloader_random_disable(), so begin after the radio.
+ * psa/ can provide SHA-256 and signatures. The generator is random only while Wi-Fi or Bluetooth is on, or between
+ * bootloader_random_enable() and bootloader_random_disable(), so start the client after the radio.
  */
 #ifndef HUSHMOTE_IDF_H
 #define HUSHMOTE_IDF_H
@@ -11,33 +11,33 @@
 #include "hushmote_port.h"
 
 #ifndef HUSHMOTE_IDF_TIMEOUT_MS
-#define HUSHMOTE_IDF_TIMEOUT_MS 2400 /**< For one network step; twice this is below ESPHome's watchdog of 5 s. */
+#define HUSHMOTE_IDF_TIMEOUT_MS 2400 /**< Timeout of one network operation; twice this must be below ESPHome's 5 s watchdog. */
 #endif
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/** A broker. */
+/** The broker's address and credentials. */
 struct hushmote_idf_broker {
-    const char *hosts; /**< "host" or "host:port", separated by commas; each attempt takes the next one. */
+    const char *hosts; /**< "host" or "host:port", separated by commas; each attempt uses the next one. */
     const char *user, *password; /**< NULL or "" for none. */
-    const char *ca, *certificate, *certificate_key; /**< PEM; NULL or "" for none. With a CA the board uses TLS. */
-    uint16_t port; /**< Port of hosts without one. */
+    const char *ca, *certificate, *certificate_key; /**< PEM; NULL or "" for none. With a CA, the board uses TLS. */
+    uint16_t port; /**< Port for hosts that do not specify one. */
 };
 
-/** The context of config and of port. Initialize it with zeros, and keep it forever: a task uses it. */
+/** The context of config and port. Initialize it with zeros. It must never be freed, because a task uses it. */
 struct hushmote_idf {
     struct hushmote_idf_broker broker;
     const char *device_id;
     struct hushmote_reporter *reporter;
-    const char *partition;  /**< Name of the partition, of type data, nvs; NULL: "hushmote". */
-    const char *name_space; /**< Namespace in it, at most 15 characters; NULL: "hushmote". */
+    const char *partition;  /**< Name of the partition, which has type data and subtype nvs; NULL: "hushmote". */
+    const char *name_space; /**< Namespace in the partition, at most 15 characters; NULL: "hushmote". */
     struct hushmote_port port; /**< Set by hushmote_idf_begin(). */
     uint32_t nvs;    /**< nvs_handle_t. */
     void *mqtt;      /**< esp_mqtt_client_handle_t. */
-    void *closing;   /**< The previous client until a task has destroyed it, then NULL. */
-    void *events;    /**< QueueHandle_t, because esp-mqtt calls from its own task. */
+    void *closing;   /**< The previous MQTT client until a task has destroyed it, then NULL. */
+    void *events;    /**< QueueHandle_t; needed because esp-mqtt calls back from its own task. */
     unsigned next;   /**< Index of the next host. */
     char host[128];
     bool open;     /**< Whether events of this connection are passed to the reporter. */
@@ -45,10 +45,11 @@ struct hushmote_idf {
 };
 
 /**
- * @brief Open the partition, and initialize it unless the application has, for example to encrypt it.
+ * @brief Open the partition. Initialize it unless the application already has, for example with encryption.
  *
- * Factory resets leave it alone, because they erase the partition named "nvs". It needs a line in partitions.csv, which
- * packages.md shows. Never call nvs_flash_erase_partition() after an error, because that forgets the spent budget.
+ * Factory resets do not erase the partition, because they erase the one named "nvs". It needs the line in
+ * partitions.csv that packages.md shows. Never call nvs_flash_erase_partition() after an error, because that erases the
+ * record of the spent budget.
  *
  * @param idf The port.
  * @return 0, or an esp_err_t.
@@ -90,7 +91,7 @@ int hushmote_idf_entropy(void *idf, uint8_t *data, size_t bytes);
  * @param name Name of the experiment.
  * @param[out] data The kept bytes.
  * @param bytes Size of `data`.
- * @return Number of bytes kept, 0 if there are none, below 0 if they cannot be read.
+ * @return Number of bytes stored, 0 if there are none, below 0 if they cannot be read.
  */
 long hushmote_idf_read_kept(void *idf, const char *name, uint8_t *data, size_t bytes);
 
@@ -105,13 +106,13 @@ long hushmote_idf_read_kept(void *idf, const char *name, uint8_t *data, size_t b
 int hushmote_idf_write_kept(void *idf, const char *name, const uint8_t *data, size_t bytes);
 
 /**
- * @brief Start the client and its reporter over esp-mqtt, with default times and with experiments kept in the partition.
+ * @brief Start the client and its reporter with esp-mqtt, default times, and experiments kept in the partition.
  *
  * Call it after hushmote_idf_open() and after the radio is on, and again after hushmote_provision().
  *
  * @param idf The port.
  * @param client The client to initialize.
- * @param config Settings of the client.
+ * @param config The client's settings.
  * @param reporter The reporter to initialize.
  * @param topics One for each of the policy's names.
  * @param kept Buffer of #HUSHMOTE_KEPT_BYTES.
@@ -126,8 +127,8 @@ extern const struct hushmote_port hushmote_idf_mqtt;
 /**
  * @brief Wait for the broker, and pass all events that have arrived to the reporter.
  *
- * Neither this function nor those of #hushmote_idf_mqtt wait for a connection to start or end. They wait for the network
- * at most twice #HUSHMOTE_IDF_TIMEOUT_MS.
+ * Neither this function nor those of #hushmote_idf_mqtt wait for a connection to open or close. They wait for the
+ * network for at most twice #HUSHMOTE_IDF_TIMEOUT_MS.
  *
  * @param idf The port.
  * @param ms Longest wait, in milliseconds.
@@ -137,7 +138,7 @@ void hushmote_idf_wait(struct hushmote_idf *idf, uint32_t ms);
 /**
  * @brief Return whether the last connection has ended. Call it after hushmote_reporter_close(), before a deep sleep.
  * @param idf The port.
- * @return Whether it has ended and its last message was sent.
+ * @return Whether the connection has ended and its last message was sent.
  */
 bool hushmote_idf_is_closed(struct hushmote_idf *idf);
 

@@ -1,4 +1,4 @@
-/* Joins client, reporter and this port. */
+/* Connect the client, the reporter and this port. */
 #include "hushmote_idf.h"
 
 int hushmote_idf_begin(struct hushmote_idf *idf, struct hushmote *client, const struct hushmote_config *config,

@@ -1,7 +1,9 @@
-/* A reporter's MQTT by esp-mqtt. Its events come in a separate task; a queue passes them to the reporter's task.
+/* The reporter's MQTT functions, using esp-mqtt. Its events arrive in esp-mqtt's task; a queue passes them to the
+   reporter's task.
 
-   esp_mqtt_client_stop() and _destroy() wait for that task, which may be in the middle of a DNS query, of connecting or of
-   TLS. So a small task calls them, and the next connection begins once that task has ended. */
+   esp_mqtt_client_stop() and _destroy() wait for esp-mqtt's task, which may be busy with a DNS query, a connection
+   attempt or a TLS handshake. So a separate small task calls them, and the next connection starts once this task has
+   ended. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,24 +15,24 @@
 
 #define KEEPALIVE_S 60
 #define RETRANSMIT_MS 10000
-#define RECONNECT_MS 200  /* a client that lost its connection looks twice as often whether it shall end */
-#define CLOSE_BYTES 4096  /* of stack: a goodbye over TLS, and no handshake */
+#define RECONNECT_MS 200  /* a disconnected client checks twice in this interval whether it must stop */
+#define CLOSE_BYTES 4096  /* stack size, enough for disconnecting over TLS but not for a handshake */
 #define CLOSE_PRIORITY 1
-#define OTHER_EVENTS 12   /* connected, disconnected, and acknowledgements of the status */
-#define BUFFER_BYTES 2048 /* an experiment comes in one piece; any other message is refused by its start */
+#define OTHER_EVENTS 12   /* connected, disconnected, and acknowledgements of status messages */
+#define BUFFER_BYTES 2048 /* an experiment fits in one piece; longer messages are refused because of their first piece */
 
 struct event {
     esp_mqtt_event_id_t kind;
     long id;
-    char *message; /* topic and payload, on the heap */
+    char *message; /* topic and payload, heap-allocated */
     size_t topic_bytes, payload_bytes;
 };
 
-static bool given(const char *text) {
+static bool is_set(const char *text) {
     return text != NULL && text[0] != 0;
 }
 
-/* Runs in esp-mqtt's task. If the queue is full, drop the connection: the next one repeats messages. */
+/* Runs in esp-mqtt's task. If the queue is full, drop the connection; the broker repeats the messages on the next one. */
 static void on_event(void *context, esp_event_base_t base, int32_t kind, void *data) {
     struct hushmote_idf *idf = context;
     const esp_mqtt_event_t *from = data;
@@ -56,14 +58,14 @@ static void on_event(void *context, esp_event_base_t base, int32_t kind, void *d
     }
 }
 
-/* Forget all events of the previous connection. */
-static void empty(struct hushmote_idf *idf) {
+/* Discard all events of the previous connection. */
+static void clear_queue(struct hushmote_idf *idf) {
     struct event event;
     while (xQueueReceive(idf->events, &event, 0) == pdTRUE)
         free(event.message);
 }
 
-/* The next of the brokers, into idf->host; returns its port. */
+/* Copy the next broker's host to idf->host and return its port. */
 static uint32_t next_broker(struct hushmote_idf *idf) {
     const char *at = idf->broker.hosts, *end, *colon;
     unsigned count = 1;
@@ -79,7 +81,7 @@ static uint32_t next_broker(struct hushmote_idf *idf) {
     memcpy(idf->host, at, bytes);
     idf->host[bytes] = 0;
     colon = strchr(idf->host, ':');
-    if (colon == NULL || strchr(colon + 1, ':') != NULL) /* more colons than one: an IPv6 address, and no port */
+    if (colon == NULL || strchr(colon + 1, ':') != NULL) /* more than one colon: an IPv6 address without a port */
         return idf->broker.port;
     idf->host[colon - idf->host] = 0;
     return (uint32_t)strtoul(colon + 1, NULL, 10);
@@ -88,13 +90,14 @@ static uint32_t next_broker(struct hushmote_idf *idf) {
 /* Runs in a separate task. */
 static void destroy_client(void *context) {
     struct hushmote_idf *idf = context;
-    esp_mqtt_client_destroy(idf->closing); /* disconnects properly if it is connected, and waits until its task has ended */
+    esp_mqtt_client_destroy(idf->closing); /* disconnects cleanly if connected, and waits until esp-mqtt's task has ended */
     __atomic_store_n(&idf->closing, NULL, __ATOMIC_RELEASE);
     vTaskDelete(NULL);
 }
 
-/* Hand the client over to be destroyed; returns whether none is left. Without memory for the task, the next call tries. */
-static bool let_go(struct hushmote_idf *idf) {
+/* Start a task that destroys the MQTT client, and return whether no client is left. If there is no memory for the task,
+   the next call tries again. */
+static bool release_client(struct hushmote_idf *idf) {
     bool is_closed = __atomic_load_n(&idf->closing, __ATOMIC_ACQUIRE) == NULL;
     idf->open = false;
     if (idf->mqtt == NULL || !is_closed)
@@ -107,25 +110,25 @@ static bool let_go(struct hushmote_idf *idf) {
     return false;
 }
 
-/* Every experiment twice, retained and replaced, while a signature is being verified. */
+/* While a signature is being verified, each experiment can arrive twice: as retained, and as replaced. */
 static QueueHandle_t make_queue(const struct hushmote_idf *idf) {
     unsigned names = idf->reporter->client->config->policy->name_count;
     return xQueueCreate(HUSHMOTE_IN_FLIGHT + OTHER_EVENTS + 2 * names, sizeof(struct event));
 }
 
-/* A new object for each connection: esp-mqtt would send an old one's publications by itself. While the old one ends,
-   this fails at once, and the reporter tries again. */
+/* Create a new client for each connection, because esp-mqtt would resend an old client's publications. While the old
+   client is being destroyed, this fails immediately, and the reporter tries again. */
 static int begin_to_connect(void *context, const char *topic, const uint8_t *will, size_t bytes) {
     struct hushmote_idf *idf = context;
     const struct hushmote_idf_broker *broker = &idf->broker;
-    bool tls = given(broker->ca);
+    bool tls = is_set(broker->ca);
     esp_mqtt_client_config_t config;
-    if (!let_go(idf))
+    if (!release_client(idf))
         return -1;
     if (idf->events == NULL)
         idf->events = make_queue(idf);
     else
-        empty(idf);
+        clear_queue(idf);
     idf->overflow = false;
     memset(&config, 0, sizeof config);
     config.broker.address.port = next_broker(idf);
@@ -133,13 +136,13 @@ static int begin_to_connect(void *context, const char *topic, const uint8_t *wil
     config.broker.address.transport = tls ? MQTT_TRANSPORT_OVER_SSL : MQTT_TRANSPORT_OVER_TCP;
     config.broker.verification.certificate = tls ? broker->ca : NULL;
     config.credentials.client_id = idf->device_id;
-    config.credentials.username = given(broker->user) ? broker->user : NULL;
-    config.credentials.authentication.password = given(broker->password) ? broker->password : NULL;
-    if (tls && given(broker->certificate)) {
+    config.credentials.username = is_set(broker->user) ? broker->user : NULL;
+    config.credentials.authentication.password = is_set(broker->password) ? broker->password : NULL;
+    if (tls && is_set(broker->certificate)) {
         config.credentials.authentication.certificate = broker->certificate;
         config.credentials.authentication.key = broker->certificate_key;
     }
-    config.session.last_will.topic = topic; /* it copies topic and will */
+    config.session.last_will.topic = topic; /* esp-mqtt copies topic and will */
     config.session.last_will.msg = (const char *)will;
     config.session.last_will.msg_len = (int)bytes;
     config.session.last_will.qos = 1;
@@ -148,7 +151,7 @@ static int begin_to_connect(void *context, const char *topic, const uint8_t *wil
     config.session.message_retransmit_timeout = RETRANSMIT_MS;
     config.network.timeout_ms = HUSHMOTE_IDF_TIMEOUT_MS;
     config.network.reconnect_timeout_ms = RECONNECT_MS;
-    config.network.disable_auto_reconnect = true; /* the reporter knows when */
+    config.network.disable_auto_reconnect = true; /* the reporter decides when to reconnect */
     config.buffer.size = BUFFER_BYTES;
     idf->mqtt = idf->events == NULL ? NULL : esp_mqtt_client_init(&config);
     if (idf->mqtt == NULL)
@@ -163,14 +166,14 @@ static int subscribe(void *context, const char *topic) {
     return esp_mqtt_client_subscribe_single(idf->mqtt, topic, 0) < 0;
 }
 
-/* Written when it returns; it may wait for a network that does not take it. */
+/* The message has been written when this returns; this waits if the network is congested. */
 static long publish(void *context, const char *topic, const uint8_t *payload, size_t bytes, bool retain) {
     struct hushmote_idf *idf = context;
     return esp_mqtt_client_publish(idf->mqtt, topic, (const char *)payload, (int)bytes, 1, retain);
 }
 
 static void close_connection(void *context) {
-    (void)let_go(context);
+    (void)release_client(context);
 }
 
 const struct hushmote_port hushmote_idf_mqtt = {
@@ -180,7 +183,7 @@ const struct hushmote_port hushmote_idf_mqtt = {
     .disconnect = close_connection,
 };
 
-static void take(struct hushmote_idf *idf, const struct event *event) {
+static void handle_event(struct hushmote_idf *idf, const struct event *event) {
     if (event->kind == MQTT_EVENT_CONNECTED) {
         hushmote_reporter_connected(idf->reporter);
     } else if (event->kind == MQTT_EVENT_PUBLISHED) {
@@ -189,31 +192,31 @@ static void take(struct hushmote_idf *idf, const struct event *event) {
         hushmote_reporter_message(idf->reporter, event->message, event->topic_bytes,
                                   (const uint8_t *)event->message + event->topic_bytes, event->payload_bytes);
     } else {
-        (void)let_go(idf);
+        (void)release_client(idf);
         hushmote_reporter_disconnected(idf->reporter);
     }
 }
 
 bool hushmote_idf_is_closed(struct hushmote_idf *idf) {
-    return !idf->open && let_go(idf);
+    return !idf->open && release_client(idf);
 }
 
 void hushmote_idf_wait(struct hushmote_idf *idf, uint32_t ms) {
     struct event event;
     if (!idf->open)
-        (void)let_go(idf);
+        (void)release_client(idf);
     if (idf->events == NULL) {
         vTaskDelay(pdMS_TO_TICKS(ms));
         return;
     }
     while (xQueueReceive(idf->events, &event, pdMS_TO_TICKS(ms)) == pdTRUE) {
         if (idf->open)
-            take(idf, &event);
+            handle_event(idf, &event);
         free(event.message);
         ms = 0;
     }
     if (idf->open && __atomic_load_n(&idf->overflow, __ATOMIC_ACQUIRE)) {
-        (void)let_go(idf);
+        (void)release_client(idf);
         hushmote_reporter_disconnected(idf->reporter);
     }
 }

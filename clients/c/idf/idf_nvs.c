@@ -1,7 +1,8 @@
-/* Storage in NVS: two strings for the ledger, one for each kept experiment, all of hex digits.
+/* Storage in NVS: strings of hex digits, two for the ledger and one for each kept experiment.
 
-   NVS replaces a string item by item, so a power cut leaves the old string or the new one. It replaces a blob as data and
-   index: after a cut between the two, the next start drops the old blob and the new one. So no blob is used here. */
+   NVS replaces a string atomically, so after a power cut it holds either the old or the new string. A blob consists of
+   data and an index: after a power cut between writing the two, NVS drops both the old and the new blob at the next
+   start. So this port does not use blobs. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -11,11 +12,11 @@
 #include "nvs_flash.h"
 
 #define KEY_BYTES 16          /* NVS_KEY_NAME_MAX_SIZE */
-#define LONGEST_STRING 4000   /* with its zero byte: the capacity of one page of NVS */
+#define LONGEST_STRING 4000   /* including the zero byte; limited by the capacity of one NVS page */
 #define LONGEST_RECORD HUSHMOTE_RECORD_BYTES(64, HUSHMOTE_UNSENT_MAX)
 
-_Static_assert(2 * HUSHMOTE_KEPT_BYTES + 1 <= LONGEST_STRING, "a kept experiment does not fit into a string of NVS");
-_Static_assert(2 * LONGEST_RECORD + 1 <= LONGEST_STRING, "a record of the ledger does not fit into a string of NVS");
+_Static_assert(2 * HUSHMOTE_KEPT_BYTES + 1 <= LONGEST_STRING, "a kept experiment does not fit into an NVS string");
+_Static_assert(2 * LONGEST_RECORD + 1 <= LONGEST_STRING, "a ledger record does not fit into an NVS string");
 
 int hushmote_idf_open(struct hushmote_idf *idf) {
     const char *partition = idf->partition == NULL ? "hushmote" : idf->partition;
@@ -32,7 +33,7 @@ static int value_of(char digit) {
     return digit >= '0' && digit <= '9' ? digit - '0' : digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
 }
 
-/* Decode digits, of which at most `bytes` bytes go to data. Returns how many they are, or -1. */
+/* Decode hex digits into at most `bytes` bytes of data. Return the number of bytes that the digits encode, or -1. */
 static long decode(const char *digits, size_t count, uint8_t *data, size_t bytes) {
     for (size_t i = 0; i < count / 2; i++) {
         int high = value_of(digits[2 * i]), low = value_of(digits[2 * i + 1]);
@@ -45,7 +46,7 @@ static long decode(const char *digits, size_t count, uint8_t *data, size_t bytes
 }
 
 static long read_string(const struct hushmote_idf *idf, const char *key, uint8_t *data, size_t bytes) {
-    size_t length = 0; /* with the zero byte */
+    size_t length = 0; /* including the zero byte */
     esp_err_t code = nvs_get_str(idf->nvs, key, NULL, &length);
     long result = -1;
     char *digits;
@@ -89,8 +90,8 @@ int hushmote_idf_write(void *idf, int slot, const uint8_t *data, size_t bytes) {
     return write_string(idf, slot == 0 ? "ledger0" : "ledger1", data, bytes);
 }
 
-/* A name has up to 32 characters, a key 15: so it is FNV-1a of the name. Should two have one, each has the other's bytes
-   refused by their seal, and waits for the broker. */
+/* A name can have 32 characters but a key only 15, so the key is FNV-1a of the name. If two names have the same key,
+   each name's seal rejects the other's bytes, and the experiments wait for the broker. */
 static void key_of(const char *name, char key[KEY_BYTES]) {
     uint32_t hash = 2166136261u;
     for (; *name; name++)

@@ -1,8 +1,8 @@
-/* A thermometer on the Raspberry Pi Pico that takes part in the experiment room_temp, without a network of its own: what
-   stands at the other end of its serial port publishes the reports. It prints `report HEX`, and `silent` for an interval
-   without one. It takes lines: `provision` once, `yes` or `no` of who holds the board, `sent` when the broker has
-   acknowledged the oldest report, and an experiment's JSON as it is retained at the broker. Wait for the answer to each:
-   the port's queue holds 32 bytes. */
+/* A thermometer on the Raspberry Pi Pico that takes part in the experiment room_temp. It has no network connection: the
+   computer on its serial port publishes the reports. In each interval, it prints `report HEX`, or `silent` if it makes
+   no report. It reads these lines: `provision`, once; `yes` or `no`, the answer of the person at the board; `sent`,
+   after the broker has acknowledged the oldest report; and an experiment's JSON as retained by the broker. Wait for the
+   answer to each line, because the serial port's queue holds only 32 bytes. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,15 +13,15 @@
 #include "pico/flash.h"
 #include "pico/stdlib.h"
 
-/* --- Flash: two copies of each slot in sectors of their own, so that a cut leaves the old one or the new ------------ */
+/* --- Flash: two copies of each slot, in separate sectors, so that a power cut leaves the old copy or the new one ---- */
 
 struct copy {
-    uint32_t number, bytes, inverse[2]; /* written last, in a page of their own: a torn page is no copy */
+    uint32_t number, bytes, inverse[2]; /* written last, in a separate page; a torn page makes the copy invalid */
     uint8_t rest[FLASH_PAGE_SIZE - 16], data[FLASH_SECTOR_SIZE - FLASH_PAGE_SIZE];
 };
 
 struct job {
-    uint32_t at; /* of the sector */
+    uint32_t at; /* the sector's offset */
     const struct copy *copy;
 };
 
@@ -31,16 +31,16 @@ static const struct copy *copy_of(int slot, int which) {
     return (const struct copy *)(XIP_BASE + PICO_FLASH_SIZE_BYTES) - 4 + 2 * slot + which;
 }
 
-static bool is_whole(const struct copy *copy) {
+static bool is_valid(const struct copy *copy) {
     return copy->number == ~copy->inverse[0] && copy->bytes == ~copy->inverse[1];
 }
 
-/* Which copy of a slot is in force; -1: neither. */
+/* Return the index of a slot's newest valid copy, or -1 if neither is valid. */
 static int newest(int slot) {
     const struct copy *a = copy_of(slot, 0), *b = copy_of(slot, 1);
-    if (is_whole(a) && is_whole(b))
+    if (is_valid(a) && is_valid(b))
         return b->number > a->number;
-    return is_whole(a) ? 0 : is_whole(b) ? 1 : -1;
+    return is_valid(a) ? 0 : is_valid(b) ? 1 : -1;
 }
 
 static long flash_read(void *context, int slot, uint8_t *data, size_t bytes) {
@@ -76,7 +76,7 @@ static int flash_write(void *context, int slot, const uint8_t *data, size_t byte
     return memcmp(copy_of(slot, which), &buffer, sizeof buffer) == 0 ? 0 : -1;
 }
 
-/* --- Randomness: the ring oscillator, read slowly; the core condenses it and notices one that is stuck --------------- */
+/* --- Randomness: the ring oscillator, sampled slowly; the core hashes the bits and detects a stuck oscillator ------- */
 
 static int random_fill(void *context, uint8_t *data, size_t bytes) {
     (void)context;
@@ -89,14 +89,14 @@ static int random_fill(void *context, uint8_t *data, size_t bytes) {
 
 /* --- The application ----------------------------------------------------------------------------------------------- */
 
-/* In its lifetime at most epsilon 8, a report at most 2; yes at the board alone. */
+/* At most epsilon = 8 per lifetime and 2 per report; opt-in only at the board. */
 HUSHMOTE_POLICY(policy, 8000000, 0, 2000000, HUSHMOTE_SUM, false, "room_temp");
 
 static struct hushmote_experiment experiments[1];
 static uint8_t records[2 * HUSHMOTE_RECORD_BYTES(1, 4)];
 static const struct hushmote_config config = {
     .read = flash_read, .write = flash_write, .entropy = random_fill,
-    .policy = &policy, .device_id = "k3f9x1", /* each board has its own, and in a keyed fleet a key */
+    .policy = &policy, .device_id = "k3f9x1", /* must be unique for each board; a keyed fleet also needs a key */
     .experiments = experiments, .records = records, .record_bytes = sizeof records / 2, .unsent_max = 4,
 };
 static struct hushmote client;
@@ -106,14 +106,14 @@ static int32_t millidegrees(void) { /* RP2040 datasheet, section 4.9.5 */
     return (int32_t)(27000 - (microvolts - 706000) * 1000 / 1721);
 }
 
-static void hand_over(const uint8_t *report, int bytes) {
+static void print_report(const uint8_t *report, int bytes) {
     printf("report ");
     for (int i = 0; i < bytes; i++)
         printf("%02x", report[i]);
     puts("");
 }
 
-static int take(const char *line) {
+static int run_command(const char *line) {
     uint8_t report[HUSHMOTE_REPORT_BYTES];
     if (strcmp(line, "provision") == 0) {
         int code = hushmote_provision(&config, false, HUSHMOTE_NOT_ASKED);
@@ -142,23 +142,23 @@ int main(void) {
     hushmote_status(&client, &status);
     puts(hushmote_text(bytes == HUSHMOTE_OK ? status.locked : bytes));
     for (unsigned i = 0; (bytes = hushmote_unsent(&client, i, report)) > 0; i++)
-        hand_over(report, bytes); /* again, with the same bytes */
+        print_report(report, bytes); /* resend the same bytes */
     for (absolute_time_t next = make_timeout_time_ms(INTERVAL_MS);; sleep_ms(1)) {
         for (int c; (c = getchar_timeout_us(0)) >= 0;) {
             if (c == '\n' || c == '\r') {
                 line[at] = 0;
                 if (at > 0)
-                    puts(hushmote_text(take(line)));
+                    puts(hushmote_text(run_command(line)));
                 at = 0;
             } else if (at < sizeof line - 1) {
                 line[at++] = (char)c;
             }
         }
-        if (time_reached(next)) { /* by the clock, whatever the reading */
+        if (time_reached(next)) { /* on a schedule, regardless of the reading */
             next = delayed_by_ms(next, INTERVAL_MS);
             bytes = hushmote_report(&client, "room_temp", hushmote_milli(millidegrees()), report);
             if (bytes > 0)
-                hand_over(report, bytes);
+                print_report(report, bytes);
             else
                 puts(bytes == 0 ? "silent" : hushmote_text(bytes));
         }

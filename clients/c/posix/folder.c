@@ -1,4 +1,4 @@
-/* Storage in a folder, as device/disk.py has it: a lock, and files that are replaced whole and synced. */
+/* Storage in a folder, like device/disk.py: a lock, and files that are replaced atomically and synced. */
 #define _DEFAULT_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +32,7 @@ int hushmote_posix_open(struct hushmote_posix *posix, const char *folder) {
 
 static long read_file(const struct hushmote_posix *posix, const char *name, uint8_t *data, size_t bytes) {
     char path[PATH_BYTES];
-    struct stat is;
+    struct stat info;
     size_t at = 0;
     ssize_t part = 1;
     int file;
@@ -46,10 +46,10 @@ static long read_file(const struct hushmote_posix *posix, const char *name, uint
         if (part > 0)
             at += (size_t)part;
     }
-    if (part < 0 || fstat(file, &is) != 0)
-        is.st_size = -1;
+    if (part < 0 || fstat(file, &info) != 0)
+        info.st_size = -1;
     close(file);
-    return (long)is.st_size;
+    return (long)info.st_size;
 }
 
 static int write_all(int file, const uint8_t *data, size_t bytes) {
@@ -123,7 +123,7 @@ int hushmote_posix_write_kept(void *posix, const char *name, const uint8_t *data
     if (bytes == 0) {
         if (unlink(path) != 0)
             return errno == ENOENT ? 0 : -1;
-        *strrchr(path, '/') = 0; /* what was withdrawn, or a yes that has ended, must not come back */
+        *strrchr(path, '/') = 0; /* a withdrawn experiment or ended opt-in must not reappear after a power cut */
         return sync_folder(path);
     }
     if (mkdir(path, 0700) != 0 && errno != EEXIST)

@@ -1,4 +1,4 @@
-/* A reporter's MQTT by libmosquitto, in one thread: its callbacks run within hushmote_posix_wait(). */
+/* The reporter's MQTT functions, using libmosquitto in one thread. Callbacks run within hushmote_posix_wait(). */
 #define _DEFAULT_SOURCE
 #include <errno.h>
 #include <mosquitto.h>
@@ -8,7 +8,7 @@
 #include "posix.h"
 
 #define KEEPALIVE_S 60
-#define GOODBYE_MS 1000
+#define GOODBYE_MS 1000 /* longest wait to send the remaining messages when disconnecting */
 
 static void on_connect(struct mosquitto *mqtt, void *context, int code) {
     struct hushmote_posix *posix = context;
@@ -34,7 +34,7 @@ static void on_publish(struct mosquitto *mqtt, void *context, int id) {
     hushmote_reporter_acknowledged(posix->reporter, id);
 }
 
-static int secure(const struct hushmote_posix *posix) {
+static int set_credentials(const struct hushmote_posix *posix) {
     const struct hushmote_broker *broker = &posix->broker;
     if (broker->user[0] && mosquitto_username_pw_set(posix->mqtt, broker->user, broker->password) != 0)
         return -1;
@@ -44,7 +44,7 @@ static int secure(const struct hushmote_posix *posix) {
                              broker->key[0] ? broker->key : NULL, NULL);
 }
 
-/* A new object for each connection: libmosquitto would send an old one's publications by itself. */
+/* Create a new client for each connection, because libmosquitto would resend an old client's publications. */
 static int begin_to_connect(void *context, const char *topic, const uint8_t *will, size_t bytes) {
     struct hushmote_posix *posix = context;
     int code;
@@ -57,7 +57,7 @@ static int begin_to_connect(void *context, const char *topic, const uint8_t *wil
     mosquitto_publish_callback_set(posix->mqtt, on_publish);
     code = mosquitto_will_set(posix->mqtt, topic, (int)bytes, will, 1, true);
     if (code == 0)
-        code = secure(posix);
+        code = set_credentials(posix);
     if (code == 0)
         code = mosquitto_connect(posix->mqtt, posix->broker.host, posix->broker.port, KEEPALIVE_S);
     posix->open = code == 0;

@@ -1,6 +1,6 @@
 /**
  * @file
- * @brief A port of the client to POSIX: storage in a folder, the kernel's randomness, and MQTT by libmosquitto 2.
+ * @brief A port of the client to POSIX: storage in a folder, the kernel's randomness, and MQTT with libmosquitto 2.
  */
 #ifndef HUSHMOTE_POSIX_H
 #define HUSHMOTE_POSIX_H
@@ -9,17 +9,17 @@
 
 struct mosquitto;
 
-/** A broker. */
+/** The broker's address and credentials. */
 struct hushmote_broker {
     char host[256], user[256], password[256];
     char ca[512], cert[512], key[512]; /**< Paths of PEM files; "" for none. With a CA the client uses TLS. */
     int port;
 };
 
-/** The context of config and of port. */
+/** The context of config and port. */
 struct hushmote_posix {
-    const char *folder; /**< With ledger0, ledger1 and experiments/, as ldp_client.Client writes them on CPython. */
-    int lock;           /**< File descriptor of the lock, held as long as the process lives. */
+    const char *folder; /**< Contains ledger0, ledger1 and experiments/, as written by ldp_client.Client on CPython. */
+    int lock;           /**< File descriptor of the lock, which is held until the process ends. */
     struct hushmote_broker broker;
     const char *device_id;
     struct hushmote_reporter *reporter;
@@ -71,7 +71,7 @@ int hushmote_posix_entropy(void *posix, uint8_t *data, size_t bytes);
  * @param name Name of the experiment.
  * @param[out] data The kept bytes.
  * @param bytes Size of `data`.
- * @return Number of bytes kept, 0 if there are none, below 0 if they cannot be read.
+ * @return Number of bytes stored, 0 if there are none, below 0 if they cannot be read.
  */
 long hushmote_posix_read_kept(void *posix, const char *name, uint8_t *data, size_t bytes);
 
@@ -86,7 +86,7 @@ long hushmote_posix_read_kept(void *posix, const char *name, uint8_t *data, size
 int hushmote_posix_write_kept(void *posix, const char *name, const uint8_t *data, size_t bytes);
 
 /**
- * @brief Replace a file of the folder, so that after a loss of power it holds either the old bytes or the new ones.
+ * @brief Replace a file in the folder atomically: after power loss it holds either the old bytes or the new ones.
  * @param posix The port.
  * @param name Name of the file in the folder.
  * @param data The new bytes.
@@ -95,7 +95,7 @@ int hushmote_posix_write_kept(void *posix, const char *name, const uint8_t *data
  */
 int hushmote_posix_replace(const struct hushmote_posix *posix, const char *name, const void *data, size_t bytes);
 
-/** The functions of a port, without its times. */
+/** The port's functions; the times are not set. */
 extern const struct hushmote_port hushmote_posix_mqtt;
 
 /**
@@ -103,7 +103,7 @@ extern const struct hushmote_port hushmote_posix_mqtt;
  * @param posix The port.
  * @param other The other file descriptor, or -1 for none.
  * @param ms Longest wait, in milliseconds.
- * @return Whether the other file descriptor can be read.
+ * @return Whether the other file descriptor is readable.
  */
 bool hushmote_posix_wait(struct hushmote_posix *posix, int other, int ms);
 

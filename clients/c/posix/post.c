@@ -1,6 +1,6 @@
-/* hushmote-post: reports readings from standard input, one "NAME VALUE" a line.
+/* hushmote-post: report readings from standard input, one "NAME VALUE" per line.
 
-   FOLDER holds settings.json, which `hushmote provision device` wrote, and the ledger. */
+   FOLDER contains the ledger and the settings.json that `hushmote provision device` wrote. */
 #define _DEFAULT_SOURCE
 #include <errno.h>
 #include <mosquitto.h>
@@ -22,9 +22,9 @@
 
 #define NAMES (sizeof policy_names / sizeof *policy_names)
 #define RECORD_BYTES HUSHMOTE_RECORD_BYTES(64, HUSHMOTE_UNSENT_MAX)
-#define QUIET_MS 2000 /* after this long the broker has delivered all retained messages */
-#define NO "no"       /* a file with an opt-out for the process that holds the lock, which writes it and removes the file */
-#define NO_MS 5000    /* so long `no` waits for that */
+#define QUIET_MS 2000 /* after this time, all retained messages should have arrived */
+#define NO "no"       /* a file that tells the process that holds the lock to opt out; it stores the opt-out and removes the file */
+#define NO_MS 5000    /* longest wait until that process has done so */
 
 static struct hushmote_experiment experiments[NAMES];
 static struct hushmote_topic topics[NAMES];
@@ -36,10 +36,10 @@ static volatile sig_atomic_t ended;
 
 static const char usage[] =
     "usage: hushmote-post FOLDER provision | yes | no | status | run [SECONDS]\n"
-    "run reads lines \"NAME VALUE\"; a report waits up to SECONDS (30) before it is sent, at random\n"
-    "no stops a run as well\n";
+    "run reads lines \"NAME VALUE\" and sends each report after a random delay of up to SECONDS (30)\n"
+    "no also stops a running program\n";
 
-static int fails(const char *what, const char *why) {
+static int fail(const char *what, const char *why) {
     fprintf(stderr, "hushmote-post: %s: %s\n", what, why);
     return 1;
 }
@@ -56,13 +56,14 @@ static const char *value_of(const char *name) {
     while ((at = strstr(at, quoted)) != NULL) {
         at += strlen(quoted);
         at += strspn(at, " \t\r\n");
-        if (*at == ':') /* else it was a value */
+        if (*at == ':') /* otherwise the text was a value */
             return at + 1 + strspn(at + 1, " \t\r\n");
     }
     return NULL;
 }
 
-/* Copy a field's value as text, "" if it is null or missing; false if it is too long or has an escape such as \u. */
+/* Copy a field's value as text, or "" if it is null or missing. Return false if it is too long or contains an
+   unsupported escape such as \u. */
 static bool field(const char *name, char *value, size_t capacity) {
     const char *at = value_of(name);
     size_t used = 0;
@@ -88,14 +89,14 @@ static bool field(const char *name, char *value, size_t capacity) {
     return *at == '"';
 }
 
-static bool hex(const char *name, uint8_t *key, size_t bytes, const uint8_t **found) {
+static bool hex(const char *name, uint8_t *key, size_t bytes, const uint8_t **result) {
     char text[130];
     unsigned value;
-    *found = NULL;
+    *result = NULL;
     if (!field(name, text, sizeof text) || (text[0] && strlen(text) != 2 * bytes))
         return false;
     if (text[0])
-        *found = key;
+        *result = key;
     for (size_t i = 0; text[0] && i < bytes; i++) {
         if (strspn(text + 2 * i, "0123456789abcdef") < 2 || sscanf(text + 2 * i, "%2x", &value) != 1)
             return false;
@@ -104,7 +105,7 @@ static bool hex(const char *name, uint8_t *key, size_t bytes, const uint8_t **fo
     return true;
 }
 
-/* A PEM text becomes a file of the folder, as libmosquitto takes it. */
+/* Write a PEM text to a file in the folder, because libmosquitto requires files. */
 static bool pem(const char *name, char *path, size_t capacity) {
     static char text[16384];
     if (!field(name, text, sizeof text))
@@ -126,7 +127,7 @@ static const char *read_settings(struct hushmote_config *config) {
     snprintf(path, sizeof path, "%s/settings.json", posix.folder);
     file = fopen(path, "r");
     if (file == NULL)
-        return "settings.json cannot be read: `hushmote provision device` writes one";
+        return "cannot read settings.json; create it with `hushmote provision device`";
     settings[fread(settings, 1, sizeof settings - 1, file)] = 0;
     fclose(file);
     if (!field("fleet", fleet, sizeof fleet) || !field("device_id", device, sizeof device) ||
@@ -148,7 +149,8 @@ static const char *read_settings(struct hushmote_config *config) {
 
 /* --- Readings ------------------------------------------------------------------------------------------------- */
 
-/* A reading from a text: - for none, true or false, a whole number, a number; else, and in quotes, a text. */
+/* Parse a reading: - for a missing one, true or false, an integer or a number. Anything else is a text, as is
+   everything in quotes. */
 static struct hushmote_reading reading_of(char *text) {
     size_t bytes = strlen(text);
     char *end;
@@ -168,27 +170,27 @@ static struct hushmote_reading reading_of(char *text) {
     return bytes > 0 && *end == 0 ? hushmote_double(number) : hushmote_bytes(text, bytes);
 }
 
-/* Says whether there was a report, which never depends on the value, and not which. */
-static void take(char *text) {
+/* Report a line's reading. Print whether a report was made, which never depends on the value, but not its content. */
+static void handle_line(char *text) {
     char *value = strchr(text, ' ');
     uint8_t report[HUSHMOTE_REPORT_BYTES];
     struct hushmote_line line;
-    int made;
+    int bytes;
     if (value != NULL)
         *value++ = 0;
     if (value == NULL || hushmote_line(&client, text, &line) != HUSHMOTE_OK) {
-        fprintf(stderr, "hushmote-post: %s: a line is NAME VALUE, NAME one of the policy's\n", text);
+        fprintf(stderr, "hushmote-post: %s: each line must be NAME VALUE, with a NAME from the policy\n", text);
         return;
     }
-    made = hushmote_reporter_report(&reporter, text, reading_of(value), report);
+    bytes = hushmote_reporter_report(&reporter, text, reading_of(value), report);
     (void)hushmote_line(&client, text, &line);
-    if (made > 0)
-        printf("%s: report %u, %d bytes; %u more left\n", text, (unsigned)line.reports, made, (unsigned)line.left);
+    if (bytes > 0)
+        printf("%s: report %u, %d bytes; %u more left\n", text, (unsigned)line.reports, bytes, (unsigned)line.left);
     else
         printf("%s: no report; %u more left\n", text, (unsigned)line.left);
     for (size_t i = 0; i < NAMES; i++) {
         if (topics[i].mistyped && strcmp(policy_names[i], text) == 0)
-            printf("%s: %s; it counted as none\n", text, hushmote_text(HUSHMOTE_WRONG_TYPE));
+            printf("%s: %s; it counted as missing\n", text, hushmote_text(HUSHMOTE_WRONG_TYPE));
     }
     fflush(stdout);
 }
@@ -196,7 +198,7 @@ static void take(char *text) {
 static char input[4096];
 static size_t input_used;
 
-/* Read the available input; false at its end. */
+/* Read the available input. Return false at its end. */
 static bool read_more(void) {
     ssize_t got = read(STDIN_FILENO, input + input_used, sizeof input - 1 - input_used);
     if (got > 0)
@@ -208,7 +210,7 @@ static bool has_line(void) {
     return memchr(input, '\n', input_used) != NULL;
 }
 
-/* Take the first line; one that is too long is dropped, with all that comes up to its end. */
+/* Handle the first line. A line that is too long is discarded up to its end. */
 static void take_line(void) {
     static bool too_long;
     char *line_end = memchr(input, '\n', input_used);
@@ -216,9 +218,9 @@ static void take_line(void) {
     if (line_end != NULL) {
         *line_end = 0;
         if (*input && !too_long)
-            take(input);
+            handle_line(input);
     } else if (!too_long) {
-        fprintf(stderr, "hushmote-post: a line of more than %u bytes was not taken\n", (unsigned)sizeof input - 1);
+        fprintf(stderr, "hushmote-post: ignored a line of more than %u bytes\n", (unsigned)sizeof input - 1);
     }
     too_long = line_end == NULL;
     input_used -= bytes;
@@ -259,8 +261,8 @@ static int print_status(void) {
     return status.locked ? 1 : 0;
 }
 
-/* Write an opt-out that another process left; return 0, or why it cannot be written: then the file stays. */
-static int obey_no(void) {
+/* Store an opt-out requested by another process. Return 0, or the code of an error, in which case the file remains. */
+static int apply_requested_no(void) {
     char path[4096];
     int code;
     snprintf(path, sizeof path, "%s/%s", posix.folder, NO);
@@ -272,8 +274,8 @@ static int obey_no(void) {
     return code;
 }
 
-/* Open the folder. An opt-out does not wait for the process that has locked it: it leaves the file, which survives a loss
-   of power, and waits until that process has obeyed (1) or has ended. */
+/* Open the folder. If another process has locked it, `no` writes the file, which survives a power cut, and waits until
+   that process has stored the opt-out (then it returns 1) or has ended. */
 static int open_folder(const char *folder, bool no) {
     char path[4096];
     uint32_t since = now_ms();
@@ -292,7 +294,7 @@ static int open_folder(const char *folder, bool no) {
     return code;
 }
 
-/* Whether readings may be taken: an experiment is known, or the broker has brought all that there is. */
+/* Return whether to start reading input: an experiment is known, or the broker has sent all retained messages. */
 static bool is_ready(uint32_t now) {
     static uint32_t connects, since;
     for (size_t i = 0; i < NAMES; i++) {
@@ -318,19 +320,19 @@ static int run(struct hushmote_port *port, long seconds) {
     signal(SIGPIPE, SIG_IGN);
     for (;;) {
         uint32_t now = now_ms();
-        (void)obey_no();
+        (void)apply_requested_no();
         hushmote_reporter_tick(&reporter, now);
         (void)hushmote_status(&client, &status);
         if (ended || status.consent != HUSHMOTE_YES || (!open && !has_line() && status.pending == 0))
             break;
-        ready = status.pending < HUSHMOTE_UNSENT_MAX && is_ready(now); /* else the input waits: a full outbox takes none */
+        ready = status.pending < HUSHMOTE_UNSENT_MAX && is_ready(now); /* leave input unread while the outbox is full */
         if (ready && (has_line() || input_used == sizeof input - 1))
             take_line();
         else if (hushmote_posix_wait(&posix, open && ready ? STDIN_FILENO : -1, 50))
             open = read_more();
     }
     if (!open && input_used > 0 && status.consent == HUSHMOTE_YES)
-        fprintf(stderr, "hushmote-post: the last line has no end and may be cut, so it was not taken\n");
+        fprintf(stderr, "hushmote-post: ignored the last line, which does not end with a newline and may be truncated\n");
     hushmote_reporter_close(&reporter);
     (void)print_status();
     mosquitto_destroy(posix.mqtt);
@@ -363,24 +365,24 @@ int main(int count, char **arguments) {
     if (code > 0)
         return 0;
     if (code != 0)
-        return fails(arguments[1], errno != EWOULDBLOCK        ? strerror(errno)
-                                   : strcmp(command, "no") == 0 ? "the no is kept, but the client that runs has not obeyed it yet"
+        return fail(arguments[1], errno != EWOULDBLOCK        ? strerror(errno)
+                                   : strcmp(command, "no") == 0 ? "the opt-out is stored, but the running client has not applied it yet"
                                                                 : "another client uses this folder");
     wrong = read_settings(&config);
     if (policy.consent & HUSHMOTE_ASK_EACH)
-        wrong = "its policy has HUSHMOTE_ASK_EACH, but this program asks about no single question";
+        wrong = "hushmote-post does not support a policy with HUSHMOTE_ASK_EACH";
     if (wrong != NULL)
-        return fails(arguments[1], wrong);
+        return fail(arguments[1], wrong);
     if (strcmp(command, "provision") == 0) {
         code = hushmote_provision(&config, false, HUSHMOTE_NOT_ASKED);
-        return code == HUSHMOTE_OK ? 0 : fails(arguments[1], hushmote_text(code));
+        return code == HUSHMOTE_OK ? 0 : fail(arguments[1], hushmote_text(code));
     }
     code = hushmote_begin(&client, &config);
-    if (code == HUSHMOTE_OK && obey_no() != HUSHMOTE_OK && command[0] == 'y')
-        return fails(arguments[1], "a no from before cannot be written");
+    if (code == HUSHMOTE_OK && apply_requested_no() != HUSHMOTE_OK && command[0] == 'y')
+        return fail(arguments[1], "an earlier opt-out cannot be stored");
     if (code == HUSHMOTE_OK && (strcmp(command, "yes") == 0 || strcmp(command, "no") == 0)) {
         code = hushmote_set_consent(&client, command[0] == 'y');
-        return code == HUSHMOTE_OK ? 0 : fails(arguments[1], hushmote_text(code));
+        return code == HUSHMOTE_OK ? 0 : fail(arguments[1], hushmote_text(code));
     }
     port.context = &posix;
     hushmote_port_set_times(&port);
@@ -388,7 +390,7 @@ int main(int count, char **arguments) {
     if (code == HUSHMOTE_OK)
         code = hushmote_reporter_begin(&reporter, &client, &port, topics, kept);
     if (code != HUSHMOTE_OK)
-        return fails(arguments[1], hushmote_text(code));
+        return fail(arguments[1], hushmote_text(code));
     if (strcmp(command, "status") == 0)
         return print_status();
     if (strcmp(command, "run") == 0)

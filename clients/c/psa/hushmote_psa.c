@@ -5,13 +5,13 @@
 
 #include "hushmote_psa.h"
 
-/* Half of the order of P-256, rounded down: only signatures in the lower half count. */
+/* Half the order of P-256, rounded down. Only signatures with s in the lower half are accepted. */
 static const uint8_t half[32] = {0x7f, 0xff, 0xff, 0xff, 0x80, 0x00, 0x00, 0x00, 0x7f, 0xff, 0xff,
                                  0xff, 0xff, 0xff, 0xff, 0xff, 0xde, 0x73, 0x7d, 0x56, 0xd3, 0x8b,
                                  0xcf, 0x42, 0x79, 0xdc, 0xe5, 0x61, 0x7e, 0x31, 0x92, 0xa8};
 
-/* It cannot say that it failed, and nothing may be computed without it: seeds and tags come from here. So it stops, as a
-   board does whose psa_crypto_init() was forgotten. */
+/* Seeds and tags depend on this function, and it cannot report a failure, so it stops the board if hashing fails, for
+   example because psa_crypto_init() was not called. */
 void hushmote_psa_sha256(void *context, const struct hushmote_piece *pieces, size_t count, uint8_t digest[32]) {
     psa_hash_operation_t hash = PSA_HASH_OPERATION_INIT;
     psa_status_t status = psa_hash_setup(&hash, PSA_ALG_SHA_256);

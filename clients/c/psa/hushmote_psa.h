@@ -2,7 +2,8 @@
  * @file
  * @brief SHA-256, signatures and randomness from the PSA Crypto API of mbedTLS, ESP-IDF, Zephyr and nRF Connect.
  *
- * Define #HUSHMOTE_WITH_SHA256 and #HUSHMOTE_WITH_P256 as 0 to leave out the client's own. Call psa_crypto_init() first.
+ * Define #HUSHMOTE_WITH_SHA256 and #HUSHMOTE_WITH_P256 as 0 to omit the client's implementations. Call
+ * psa_crypto_init() first.
  */
 #ifndef HUSHMOTE_PSA_H
 #define HUSHMOTE_PSA_H
@@ -16,7 +17,7 @@ extern "C" {
 /**
  * @brief Compute SHA-256 of the concatenated pieces, for config.sha256.
  *
- * It cannot report a failure, so it then stops the board, as after a forgotten psa_crypto_init().
+ * It cannot report a failure, so it stops the board if one occurs, for example if psa_crypto_init() was not called.
  *
  * @param context Unused.
  * @param pieces The pieces.

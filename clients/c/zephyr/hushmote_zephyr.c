@@ -1,4 +1,4 @@
-/* Storage in NVS, which keeps an item's old bytes until the new ones are whole; randomness from the kernel. */
+/* Storage in NVS, which keeps an item's old bytes until the new ones are completely written, and kernel randomness. */
 #include <errno.h>
 #include <string.h>
 
@@ -8,8 +8,8 @@
 #include "hushmote_zephyr.h"
 
 static long read_item(const struct hushmote_zephyr *zephyr, unsigned at, uint8_t *data, size_t bytes) {
-    ssize_t held = nvs_read(zephyr->fs, (uint16_t)(zephyr->first_id + at), data, bytes);
-    return held == -ENOENT ? 0 : held < 0 ? -1 : (long)held;
+    ssize_t size = nvs_read(zephyr->fs, (uint16_t)(zephyr->first_id + at), data, bytes);
+    return size == -ENOENT ? 0 : size < 0 ? -1 : (long)size;
 }
 
 /* nvs_write() returns 0 if the item already has these bytes. */
@@ -39,7 +39,7 @@ static unsigned item_of(const struct hushmote_zephyr *zephyr, const char *name) 
     size_t bytes = strcspn(name, ".");
     while (at < policy->name_count && (strlen(policy->names[at]) != bytes || memcmp(policy->names[at], name, bytes) != 0))
         at++;
-    return 2 + at + (name[bytes] ? policy->name_count : 0); /* a name with ".yes": the opt-in to a question */
+    return 2 + at + (name[bytes] ? policy->name_count : 0); /* names ending in ".yes" store opt-ins to questions */
 }
 
 long hushmote_zephyr_read_kept(void *context, const char *name, uint8_t *data, size_t bytes) {

@@ -14,20 +14,20 @@ extern "C" {
 struct nvs_fs;
 
 /**
- * @brief Mount an NVS on the whole storage_partition of the devicetree.
+ * @brief Mount an NVS on the devicetree's entire storage_partition.
  *
  * It needs CONFIG_FLASH_MAP and CONFIG_FLASH_PAGE_LAYOUT. Never erase the partition or call nvs_clear() after an error,
- * because that forgets the spent budget.
+ * because that erases the record of the spent budget.
  *
  * @param[out] fs The file system to mount.
  * @return 0, or an errno below 0.
  */
 int hushmote_zephyr_mount(struct nvs_fs *fs);
 
-/** The context of config, and of the port's kept experiments. */
+/** The context of config and of the port's storage functions. */
 struct hushmote_zephyr {
     struct nvs_fs *fs;   /**< Mounted file system. */
-    uint16_t first_id;   /**< First of the client's ids: two, and two more for each of the policy's names. */
+    uint16_t first_id;   /**< First of the client's NVS ids; it uses two, and two more for each name in the policy. */
     const struct hushmote_policy *policy; /**< The client's policy. */
 };
 
@@ -66,7 +66,7 @@ int hushmote_zephyr_entropy(void *zephyr, uint8_t *data, size_t bytes);
  * @param name Name of the experiment.
  * @param[out] data The kept bytes.
  * @param bytes Size of `data`.
- * @return Number of bytes kept, 0 if there are none, below 0 if they cannot be read.
+ * @return Number of bytes stored, 0 if there are none, below 0 if they cannot be read.
  */
 long hushmote_zephyr_read_kept(void *zephyr, const char *name, uint8_t *data, size_t bytes);
 

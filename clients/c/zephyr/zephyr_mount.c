@@ -1,4 +1,4 @@
-/* The NVS in the partition that most boards of Zephyr have for settings. */
+/* Mount the NVS in the partition that most Zephyr boards use for settings. */
 #include <errno.h>
 
 #include <zephyr/drivers/flash.h>

@@ -1,5 +1,5 @@
-/* The form's questions, one experiment each, through `hushmote door`. Every question makes a report, also one that
- * was left open, so that nobody sees which were. */
+/* A form that sends each question's answer to an experiment, through `hushmote door`. Every question makes a report,
+ * answered or not, so that nobody can see which ones were answered. */
 import { Database } from '../database.js';
 import { Door } from '../door.js';
 import { Client } from '../hushmote.js';
@@ -9,14 +9,14 @@ const form = $('questions');
 const names = [...new Set([...form.elements].map((field) => field.name).filter(Boolean))];
 const storage = new Database('example');
 
-// What this page allows, whatever a server asks: ε of 1 in one report, a sum of 6 in the browser's lifetime.
+// This page's limits, whatever a server asks for: at most ε = 1 per report and 6 in the browser's lifetime.
 const policy = { sum: 6_000_000, squares: 0, epsilon: 1_000_000, rules: ['sum', 'count'], experiments: names };
 const open = () => Client.open({ policy, storage, fleet: form.dataset.fleet });
 
 let client = await open();
 let door = new Door(client, form.dataset.door);
 
-/** What was answered, null where a question was left open. */
+/** Return the answer to a question, or null if it was not answered. */
 function answer(name) {
   const text = new FormData(form).get(name);
   const { type, dataset } = form.querySelector(`[name=${name}]`);
@@ -25,18 +25,18 @@ function answer(name) {
   return type === 'number' ? Number(text) : text;
 }
 
-/** missing: why the door did not give every question's experiment, or null. */
-async function send(missing = null) {
-  $('said').textContent = 'Sending …';
+/** Send all reports. error: the reason if an experiment could not be fetched, or null. */
+async function send(error = null) {
+  $('status').textContent = 'Sending …';
   const left = await door.flush();
   const { locked } = await client.status();
-  $('said').textContent =
+  $('status').textContent =
     locked ??
     (left
-      ? `${left} reports wait; this page sends them when you come back.`
-      : missing
-        ? `An answer may be missing: ${missing}`
-        : 'All reports are sent.');
+      ? `${left} reports are waiting; this page will send them when you come back.`
+      : error
+        ? `An answer may be missing: ${error}`
+        : 'All reports have been sent.');
 }
 
 async function show() {
@@ -46,11 +46,11 @@ async function show() {
 }
 
 $('yes').onclick = async () => {
-  // A browser that keeps no ledger, because it is new here or was told to forget, is another device.
+  // A browser without a ledger is a new device, whether it is new here or its storage was cleared.
   await Client.provision(storage).catch(() => {});
   client = await open();
   door = new Door(client, form.dataset.door);
-  await client.setConsent(true).catch((e) => ($('said').textContent = e.message));
+  await client.setConsent(true).catch((e) => ($('status').textContent = e.message));
   await show();
 };
 $('no').onclick = $('stop').onclick = async () => {
@@ -60,8 +60,8 @@ $('no').onclick = $('stop').onclick = async () => {
 form.onsubmit = async (event) => {
   event.preventDefault();
   await door.enroll(names);
-  const missing = door.error; // which flush() clears once a report has gone out
+  const error = door.error; // read it now, because flush() clears it once a report is sent
   for (const name of names) await client.report(name, answer(name));
-  await send(missing);
+  await send(error);
 };
 await show();

@@ -1,14 +1,14 @@
-/* The node for Node-RED: readings in, reports out to an MQTT-out node, acknowledgements back from a complete node. */
-const AGAIN_MS = 60_000; // until what was not acknowledged is sent again
+/* The Node-RED node: receives readings, sends reports to an MQTT-out node, and gets acknowledgements from a complete node. */
+const RESEND_MS = 60_000; // interval for resending unacknowledged reports
 
-const words = ({ locked, consent, pending, experiments }, asking = new Map()) => {
+const statusOf = ({ locked, consent, pending, experiments }, asking = new Map()) => {
   if (locked) return { fill: 'red', text: locked };
-  if (!consent) return { fill: 'grey', text: consent === null ? 'silent: nobody was asked' : 'silent: someone said no' };
+  if (!consent) return { fill: 'grey', text: consent === null ? 'waiting for an opt-in' : 'opted out' };
   const states = Object.entries(experiments).map(([name, { state }]) => `${name} ${asking.has(name) ? 'asks' : state}`);
-  return { fill: 'green', text: `${states.join(', ')}; ${pending} wait` };
+  return { fill: 'green', text: `${states.join(', ')}; ${pending} unsent` };
 };
 
-/** Whether an MQTT-in node made it, at first: that sets both. */
+/** Return whether a message originated in an MQTT-in node, which sets both properties. */
 const fromMqtt = (msg) => 'qos' in msg || 'retain' in msg;
 
 module.exports = function register(RED) {
@@ -22,7 +22,7 @@ module.exports = function register(RED) {
     const deviceId = config.device || undefined;
 
     const open = async () => {
-      const { Folder } = await import('../folder.js'); // first: it gives Node 18 its randomness
+      const { Folder } = await import('../folder.js'); // must be first, because it defines crypto on Node 18
       const { Client } = await import('../hushmote.js');
       const { AskingClient } = await import('../question.js');
       const storage = new Folder(config.folder);
@@ -34,7 +34,7 @@ module.exports = function register(RED) {
     const opened = open();
     opened.catch((e) => this.error(e.message));
 
-    const show = async (client) => this.status({ shape: 'dot', ...words(await client.status(), client.asking) });
+    const show = async (client) => this.status({ shape: 'dot', ...statusOf(await client.status(), client.asking) });
     const message = (client, report) => ({
       topic: `${at}/report/${client.deviceId}`,
       payload: Buffer.from(report),
@@ -42,19 +42,20 @@ module.exports = function register(RED) {
       retain: false,
     });
 
-    const again = async (client, send) => {
+    const resend = async (client, send) => {
       for (const report of await client.unsent()) send(message(client, report));
     };
 
-    /* A yes to the question of a name; to what msg.payload shows, where that is a Buffer. */
+    /* Opt in to an experiment's question. If msg.payload is a Buffer, it is the question that was shown. */
     const agree = async (client, { agree: name, payload }) => {
-      if (!client.agree) throw new Error('msg.agree is for a node that asks about each question');
+      if (!client.agree) throw new Error('msg.agree requires a node with Ask each');
       await client.agree(name, Buffer.isBuffer(payload) ? new Uint8Array(payload) : undefined);
     };
 
-    /* Properties of their own, which no MQTT-in node sets: otherwise anyone who may publish at the broker could opt in. */
+    /* Answers are separate message properties, which MQTT-in nodes never set. Otherwise anyone who may publish to the broker
+       could opt in. */
     const decide = async ({ client, provision }, msg) => {
-      if (msg.consent !== false && fromMqtt(msg)) throw new Error('a message from MQTT can say no, but neither yes nor provision');
+      if (msg.consent !== false && fromMqtt(msg)) throw new Error('a message from MQTT can opt out, but not opt in or provision');
       if (msg.provision === true) await provision();
       if ('consent' in msg) await client.setConsent(msg.consent);
       if ('agree' in msg) await agree(client, msg);
@@ -66,31 +67,31 @@ module.exports = function register(RED) {
       if ('consent' in msg || 'provision' in msg || 'agree' in msg) {
         await decide({ client, provision }, msg);
       } else if (topic === 'hushmote/provision' || topic === 'hushmote/consent') {
-        throw new Error('set msg.provision = true, or msg.consent to true or false: a topic no longer does it');
+        throw new Error('set msg.provision = true, or msg.consent to true or false; topics no longer do this');
       } else if (topic.startsWith(`${at}/experiment/`)) {
-        if (!Buffer.isBuffer(payload)) throw new Error('the MQTT-in node must give a Buffer');
+        if (!Buffer.isBuffer(payload)) throw new Error('the MQTT-in node must output a Buffer');
         const name = topic.slice(at.length + 12);
-        await again(client, send); // it comes after every connect
+        await resend(client, send); // experiments arrive after every connect
         await (payload[0] ? client.enroll(payload) : client.withdraw(name, payload)).catch((e) => {
-          const waits = client.asking?.has(name);
-          throw waits ? new Error(`nobody has said yes to this question of ${name}: msg.agree = '${name}' says it`) : e;
+          const isWaiting = client.asking?.has(name);
+          throw isWaiting ? new Error(`nobody has opted in to this question of ${name}; to opt in, send msg.agree = '${name}'`) : e;
         });
       } else if (topic.startsWith(`${at}/report/`)) {
-        // From the complete node: the broker has acknowledged it. Another node's may come as well.
+        // The complete node sends reports that the broker has acknowledged, possibly including other nodes' reports.
         if (topic.endsWith(`/${client.deviceId}`)) await client.sent(payload);
       } else {
         const name = topic || experiments[0];
-        if (!experiments.includes(name)) throw new Error(`the topic ${name} is none of ${experiments.join(', ')}`);
+        if (!experiments.includes(name)) throw new Error(`unknown topic ${name}; expected one of ${experiments.join(', ')}`);
         const report = await client.report(name, payload).catch((e) => {
           if (!(e instanceof TypeError)) throw e;
           this.warn(e.message);
-          return client.report(name, null); // whether there is a report never depends on the reading
+          return client.report(name, null); // whether a report is made must not depend on the reading
         });
         if (report) send(message(client, report));
       }
       await show(client);
     };
-    let last = Promise.resolve(); // one message at a time, in the order in which they came
+    let last = Promise.resolve(); // handle one message at a time, in the order of arrival
     this.on('input', (msg, send, done) => {
       const turn = last.then(() => take(msg, send));
       last = turn.catch(() => {});
@@ -98,9 +99,9 @@ module.exports = function register(RED) {
     });
 
     const begin = () =>
-      opened.then(async ({ client }) => (await again(client, (msg) => this.send(msg)), show(client))).catch(() => {});
+      opened.then(async ({ client }) => (await resend(client, (msg) => this.send(msg)), show(client))).catch(() => {});
     begin();
-    const timer = setInterval(begin, AGAIN_MS);
+    const timer = setInterval(begin, RESEND_MS);
     this.on('close', () => clearInterval(timer));
   }
   RED.nodes.registerType('hushmote', Hushmote, { credentials: { key: { type: 'password' }, announceKey: { type: 'text' } } });

@@ -1,7 +1,8 @@
-/* What calls of the client and its reporter cost on the emulated RP2040: marks of cycles around them, and the deepest stack,
+/* Measure calls of the client and its reporter on the emulated RP2040, by cycle marks around them and by the deepest stack,
    for measure_c.py.
 
-   costs.h has the experiments, NAMES (each in quotes) and PAYLOADS, and a signed one: SIGNED, FLEET and ANNOUNCE_KEY. */
+   costs.h defines the experiments' NAMES (each in quotes) and PAYLOADS, and a signed experiment's SIGNED, FLEET and
+   ANNOUNCE_KEY. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,7 +14,7 @@
 #define UNSENT 4
 #define STACK_BYTES 8192
 #define PAINT 0xa5a5a5a5u
-#define MARK ((volatile uint32_t *)0x40060020) /* a register that the chip has not */
+#define MARK ((volatile uint32_t *)0x40060020) /* a register that the real chip does not have */
 #define RANDOM_BIT (*(volatile uint32_t *)0x4006001c)
 
 extern uint32_t STACK_TOP[];
@@ -43,7 +44,7 @@ static int write_slot(void *context, int slot, const uint8_t *data, size_t bytes
     return 0;
 }
 
-/* As MicroPython reads the ring oscillator, but for the waits between two bits. */
+/* Read the ring oscillator as MicroPython does, but without waiting between bits. */
 static int entropy(void *context, uint8_t *data, size_t bytes) {
     (void)context;
     for (size_t i = 0; i < bytes; i++) {
@@ -81,7 +82,7 @@ static void paint(void) {
         *at = PAINT;
 }
 
-/* Bytes below this function's own stack that a call used since paint(). */
+/* Return the stack bytes below this function that calls have used since paint(). */
 static void tell(const char *what) {
     const volatile uint32_t *at = STACK_TOP - STACK_BYTES / 4, *end = sp();
     while (at < end && *at == PAINT)
@@ -135,7 +136,7 @@ static void measure_reports(unsigned at, const uint8_t *device_key, uint32_t num
     }
 }
 
-/* --- The reporter, over MQTT and flash that take no stack worth mentioning ------------------------------------------ */
+/* --- The reporter, with MQTT and flash that use almost no stack ----------------------------------------------------- */
 
 #define TICK_MS 1000
 
@@ -223,7 +224,7 @@ static void connect_reporter(void) {
     tell("reporter-connected");
 }
 
-/* Every experiment as a message, a report of each, sent and acknowledged; then a start from what was kept. */
+/* Receive every experiment; make, send and acknowledge a report for each; then restart from the stored state. */
 static void measure_reporter(void) {
     fresh(key, NULL);
     begin_reporter();

@@ -1,7 +1,7 @@
-/* What a C program needs of a bare Cortex-M: its start, a place for what it prints, an end.
+/* The start-up code, output and exit that a C program needs on a bare Cortex-M.
 
-   EMULATED_RP2040: of the emulator that emulation/pico has, which begins at the first instruction of the flash. Else: of QEMU's
-   mps2-an385, with semihosting. */
+   With EMULATED_RP2040, the target is the emulator in emulation/pico, which starts at the flash's first instruction.
+   Otherwise it is QEMU's mps2-an385 with semihosting. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -19,7 +19,7 @@ __asm__(".section .start, \"ax\"\n .global start\n .thumb_func\n"
         " .text\n");
 
 #define UART ((volatile uint32_t *)0x40034000)
-#define MARK ((volatile uint32_t *)0x40060020) /* a register that the chip has not */
+#define MARK ((volatile uint32_t *)0x40060020) /* a register that the chip does not have */
 
 static void put(char character) {
     *UART = (uint8_t)character;

@@ -1,15 +1,15 @@
-/* Marks of cycles around every branch of some experiments' draws on the emulated RP2040, for steps_c.py.
+/* Mark the cycles of every branch of some experiments' draws on the emulated RP2040, for steps_c.py.
 
-   steps.h has the experiments, PAYLOADS, and how many indices each has, DOMAINS. A mark's number is the experiment's, times
-   1000, and the level that was drawn. Linked with the core in place of drbg.c. */
+   steps.h defines the experiments' PAYLOADS and their numbers of indices, DOMAINS. A mark's number is the experiment's index
+   times 1000 plus the level drawn. This file replaces drbg.c when linked with the core. */
 #include <stdio.h>
 #include <string.h>
 
 #include "core.h"
 #include "steps.h"
 
-#define MARK ((volatile uint32_t *)0x40060020) /* a register that the chip has not */
-#define MOST_DRAWS 8
+#define MARK ((volatile uint32_t *)0x40060020) /* a register that the real chip does not have */
+#define MAX_DRAWS 8
 
 static const char *const payloads[] = {PAYLOADS}, *const names[] = {"e"};
 static const uint32_t domains[] = {DOMAINS};
@@ -17,8 +17,8 @@ static const struct hushmote_policy policy = {0, 0, 0, 0, false, 1, names};
 static const struct hushmote_config config = {.policy = &policy};
 static struct hushmote_experiment experiment;
 
-static volatile uint32_t choices[MOST_DRAWS];
-static uint32_t sizes[MOST_DRAWS];
+static volatile uint32_t choices[MAX_DRAWS];
+static uint32_t sizes[MAX_DRAWS];
 static unsigned known, at;
 static bool measured; /* a branch is run twice: to see what it draws, and then in as many cycles whatever it draws */
 

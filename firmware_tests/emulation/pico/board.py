@@ -1,6 +1,7 @@
-"""The emulated Pico from Python: scripts, flash images, power cuts, its USB port as a terminal.
+"""Control the emulated Pico from Python: scripts, flash images, power cuts, and its USB port as a terminal.
 
-python board.py SCRIPT     a script on a fresh board, whose flash has the other files of the script's folder
+python board.py SCRIPT     run a script on a fresh board, whose flash has the other files in the script's
+folder
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Run:
 
 
 def unix() -> list[str]:
-    """Return the command of a unix port with littlefs; raise FileNotFoundError if there is none."""
+    """Return the command for a unix port with littlefs; raise FileNotFoundError if none is installed."""
     for path in (RIG / "unix32f/micropython", RIG / "mp32/micropython"):
         if path.exists():
             return [str(path)]
@@ -50,7 +51,7 @@ def unix() -> list[str]:
 
 
 def make_image(path: Path, folder: Path, names: Sequence[str]) -> None:
-    """Put files of a folder into the root of a flash image, which is created if it is missing."""
+    """Copy a folder's files into the root of a flash image, which is created if it is missing."""
     command = [*unix(), "-X", "heapsize=8m", str(HERE / "image.py"), str(path), *names]
     subprocess.run(command, cwd=folder, check=True, timeout=TIMEOUT_S)
 
@@ -76,10 +77,10 @@ def run(
     Args:
         script: The script.
         image: The flash image.
-        keep: Write the flash's final state to `image`.
-        stuck: The ring oscillator's bit is always 1.
-        cut: The power fails at this flash operation of the script, counted from 0.
-        torn: It fails half-way through that operation.
+        keep: Whether to write the flash's final state to `image`.
+        stuck: Whether the ring oscillator's bit is always 1.
+        cut: The script's flash operation at which the power fails, counted from 0.
+        torn: Whether the power fails half-way through that operation.
         firmware: The firmware to boot.
     """
     with tempfile.TemporaryDirectory() as folder:
@@ -110,7 +111,7 @@ def usb_port(folder: Path, image: Path, *, firmware: Path = FIRMWARE) -> Iterato
             deadline = time.monotonic() + TIMEOUT_S
             while not port.exists():
                 if terminal.poll() is not None or time.monotonic() > deadline:
-                    raise RuntimeError("socat made no terminal")
+                    raise RuntimeError("socat did not create a terminal")
                 time.sleep(0.01)
             yield str(port)
         finally:

@@ -1,6 +1,6 @@
-// A boot ROM for the emulated RP2040, made from the tables in pico-sdk's headers (boot/bootrom_constants.h and
-// pico/bootrom/sf_table.h). The chip's own ROM may not be copied; MicroPython needs of it what is here.
-// A routine is `bkpt #n; bx lr`: the emulator calls onBreak(n), which does its work in JavaScript at once.
+// A boot ROM for the emulated RP2040, based on the tables in pico-sdk's headers (boot/bootrom_constants.h and
+// pico/bootrom/sf_table.h). The chip's ROM may not be copied, so this implements the part that MicroPython needs.
+// A routine is `bkpt #n; bx lr`: the emulator calls onBreak(n), which does the routine's work in JavaScript.
 const bytes = new DataView(new ArrayBuffer(16384));
 const word = (text) => text.charCodeAt(0) | text.charCodeAt(1) << 8;
 const stub = (n) => {
@@ -10,11 +10,11 @@ const stub = (n) => {
 };
 const LOOKUP = 255;
 const NAMES = ['P3', 'R3', 'L3', 'T3', 'MS', 'S4', 'MC', 'C4', 'UB', 'IF', 'EX', 'RE', 'RP', 'FC', 'CX'];
-const FIRST_NAMED = 64; // below it are 32 routines for single floats and 32 for doubles
+const FIRST_NAMED = 64; // after 32 routines for single floats and 32 for doubles
 const FUNCTIONS = 0x40, DATA = 0x200, SINGLE = 0x1000, DOUBLE = 0x1100;
 
 bytes.setUint32(0, 0x20042000, true);
-bytes.setUint8(0x13, 2); // the version of the ROM from which on float tables have all 32 routines
+bytes.setUint8(0x13, 2); // the first ROM version whose float tables have all 32 routines
 bytes.setUint16(0x14, FUNCTIONS, true);
 bytes.setUint16(0x16, DATA, true);
 bytes.setUint16(0x18, stub(LOOKUP), true);
@@ -32,7 +32,7 @@ export const words = new Uint32Array(bytes.buffer);
 const float = new DataView(new ArrayBuffer(8));
 const to32 = (x, low, high) => (x !== x ? 0 : Math.min(Math.max(Math.floor(x), low), high));
 
-// Single floats, denormals as zeros, as in the chip's ROM; r: the processor's registers.
+// Single floats with denormals as zeros, as in the chip's ROM; r contains the processor's registers.
 function single(n, r) {
   const take = (i) => {
     float.setUint32(0, r[i] & 0x7f800000 ? r[i] : r[i] & 0x80000000);
@@ -59,7 +59,7 @@ function double(n, r) {
   arithmetic(n, r, take, give, 2);
 }
 
-// Routine n of either table; a fixed-point number's places are in the register after the operand.
+// Routine n of either table; a fixed-point number's fractional bits are in the register after the operand.
 function arithmetic(n, r, take, give, width) {
   const compare = () => (take(0) < take(1) ? -1 : take(0) > take(1) ? 1 : 0);
   const long = (signed) => {
@@ -117,7 +117,7 @@ function lookUp(mcu, r) {
   }
 }
 
-// What onBreak(n) does; flash: erase(offset, bytes) and program(offset, address, bytes) of the flash chip.
+// Return the function onBreak(n); `flash` has the chip's erase(offset, bytes) and program(offset, address, bytes).
 export function routines(mcu, flash) {
   const r = mcu.core.registers;
   const set = () => {

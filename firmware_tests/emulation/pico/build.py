@@ -1,7 +1,8 @@
 """MicroPython's RPI_PICO firmware from Debian 13's source packages, and the emulator rp2040js from npm.
 
-Plain: as published, except for the modules of micropython-lib, which Debian does not have. Frozen: also with
-device/manifest.py. The build folder is kept, so that changed modules are frozen again within seconds.
+The plain firmware is as published, except for micropython-lib's modules, which Debian does not have. The
+frozen firmware also has device/manifest.py. The build folder is kept, so that changed modules can be frozen
+again within seconds.
 """
 
 import os
@@ -25,7 +26,7 @@ _FROZEN = (
 
 
 def install(rig: Path) -> None:
-    """Build the plain firmware into rig/pico/firmware.bin, and install the emulator beside it."""
+    """Build the plain firmware into rig/pico/firmware.bin, and install the emulator next to it."""
     missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
     if missing:
         raise debian.CannotInstall(
@@ -47,14 +48,14 @@ def install_emulator(rig: Path) -> None:
     if (folder / "node_modules" / "rp2040js").exists():
         return
     if shutil.which("npm") is None:
-        raise debian.CannotInstall("the emulator is not there, nor npm", "apt-get install nodejs npm")
+        raise debian.CannotInstall("neither the emulator nor npm is installed", "apt-get install nodejs npm")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "package.json").write_text('{"private": true, "type": "module"}\n')
     debian.run(["npm", "install", "--no-audit", "--no-fund", "--silent", EMULATOR], folder)
 
 
 def freeze(rig: Path, device: Path) -> None:
-    """Build the firmware with the modules of device/manifest.py into rig/pico/frozen.bin."""
+    """Build the firmware with device/manifest.py's modules into rig/pico/frozen.bin."""
     _build(rig, _FROZEN.format(device=device), rig / "pico" / "frozen.bin")
 
 
@@ -64,9 +65,9 @@ def _unpack(source: Path) -> None:
     for package in debian.packages("all", "pico-sdk-source", "tinyusb-source").glob("*.deb"):
         debian.run(["dpkg", "-x", str(package), "debian"], source)
     library = source / "micropython" / "lib"
-    for name, there in (("tinyusb", source / "debian/usr/src/tinyusb"), ("mbedtls", source / "mbedtls")):
+    for name, folder in (("tinyusb", source / "debian/usr/src/tinyusb"), ("mbedtls", source / "mbedtls")):
         (library / name).rmdir()
-        (library / name).symlink_to(there)
+        (library / name).symlink_to(folder)
     (library / "micropython-lib").mkdir(exist_ok=True)
     (library / "micropython-lib" / "README.md").touch()
 

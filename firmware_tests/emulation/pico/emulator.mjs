@@ -1,8 +1,8 @@
 // An emulated Raspberry Pi Pico: rp2040js with MicroPython's firmware, our boot ROM, a flash that logs every operation
-// and whose power can fail, a ring oscillator that can be stuck, and a USB port.
+// and can lose power, a ring oscillator that can be stuck, and a USB port.
 //
-// Cycles are those of the Cortex-M0+ without the waits of the external flash's cache, and routines of the boot ROM
-// take none: a lower bound of the chip's.
+// Cycles are those of the Cortex-M0+ without waits for the external flash's cache, and the boot ROM's routines take
+// none, so they are a lower bound for the chip.
 import crypto from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -16,8 +16,8 @@ const { BasePeripheral, ConsoleLogger, LogLevel, RP2040, USBCDC } = await import
 const FLASH_BYTES = 2 << 20, FILES_AT = 0xa0000; // the file system is the rest of the flash
 const NS_PER_CYCLE = 8; // at 125 MHz
 
-// The registers of the ring oscillator that MicroPython reads; and one that the chip has not: a script writes a number
-// to 0x40060020 to mark a moment.
+// The ring oscillator's registers that MicroPython reads, and a register that the chip does not have: a script writes a
+// number to 0x40060020 to mark a moment.
 class RingOscillator extends BasePeripheral {
   constructor(mcu, stuck, mark) {
     super(mcu, 'ROSC');
@@ -25,7 +25,7 @@ class RingOscillator extends BasePeripheral {
   }
 
   readUint32(offset) {
-    if (offset === 0x18) return 0x80001000; // it is stable and enabled
+    if (offset === 0x18) return 0x80001000; // stable and enabled
     if (offset !== 0x1c) return 0;
     if (this.stuck) return 1;
     if (!this.bits.length) for (const byte of crypto.randomBytes(256)) for (let i = 0; i < 8; i++) this.bits.push(byte >> i & 1);
@@ -38,9 +38,9 @@ class RingOscillator extends BasePeripheral {
 }
 
 export class Pico {
-  // firmware: a file; files: the file system's bytes, or null; stuck: the ring oscillator's bit is always 1;
-  // cut: the flash operation, counted from 0, at which the power fails, half done where torn; paced: an idle board
-  // waits as long as a real one
+  // firmware: the firmware's file; files: the file system's bytes, or null; stuck: whether the ring oscillator's bit is
+  // always 1; cut: the flash operation, counted from 0, at which the power fails; torn: whether half of that operation
+  // is done; paced: whether an idle board waits as long as a real one
   constructor({ firmware, files = null, stuck = false, cut = Infinity, torn = false, paced = false }) {
     Object.assign(this, { stuck, cut, torn, paced, marks: [], operations: [], resets: 0, elapsedNs: 0, dead: false });
     this.onData = () => {};
@@ -77,7 +77,7 @@ export class Pico {
       this.heard = true;
       this.onData(Buffer.from(data));
     };
-    // rp2040js answers each read at once, with nothing where there is nothing, and the board does nothing but read on.
+    // rp2040js would answer each read immediately, even without data, and the board would do nothing but read.
     this.reading = 0;
     mcu.usbCtrl.onEndpointRead = (endpoint, size) => {
       if (endpoint !== this.usb.outEndpoint) return;
@@ -88,8 +88,8 @@ export class Pico {
     this.running = setImmediate(() => this.run());
   }
 
-  // The processor sleeps until the next alarm, or until something is sent to it. Whoever hears it may answer before it
-  // goes on.
+  // The processor sleeps until the next alarm or until data is sent to it. A listener may answer the board's output
+  // before the board continues.
   run() {
     const { mcu } = this;
     const { core, clock } = mcu;
@@ -125,7 +125,7 @@ export class Pico {
     this.onReset();
   }
 
-  // An erase or a program operation of the flash: byte(i) is the i-th byte's new value.
+  // Erase or program the flash; byte(i) is the i-th byte's new value.
   change(kind, at, size, byte) {
     const number = this.operations.length;
     if (this.dead || number > this.cut) return;
@@ -158,7 +158,7 @@ export class Pico {
     this.answer();
   }
 
-  // Hand what is to be sent to a board that waits for it.
+  // Pass pending data to a board that waits for it.
   answer() {
     const data = this.toSend.subarray(0, this.reading);
     if (!data.length) return;

@@ -1,4 +1,4 @@
-"""Make a littlefs as the Pico's firmware mounts it: image.py IMAGE [FILE...], on MicroPython's unix port.
+"""Make a littlefs for the Pico's firmware: image.py IMAGE [FILE...], on MicroPython's unix port.
 
 Creates the image if it is missing, and copies files of the current folder into its root.
 """

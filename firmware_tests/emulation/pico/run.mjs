@@ -1,10 +1,10 @@
 // node run.mjs [--firmware FILE] [--flash FILE] [--keep] [--cut N] [--torn] [--stuck] [--log FILE] SCRIPT
 // node run.mjs [--firmware FILE] [--flash FILE] [--keep] [--stuck] --port 0
 //
-// A script on the emulated Pico, through its raw REPL; or the Pico's USB port as a TCP port on this machine, whose
-// number is printed, until standard input ends. flash: the file system before it; keep: written back afterwards. cut,
-// torn: the power fails at that flash operation of the script. A script ends where the board resets. log: marks, flash
-// operations and times, as JSON.
+// Run a script on the emulated Pico through its raw REPL, or offer the Pico's USB port as a TCP port on this machine,
+// whose number is printed, until standard input ends. --flash is the initial file system, and --keep writes it back
+// afterwards. With --cut and --torn, the power fails at that flash operation of the script. A reset of the board ends
+// the script. --log writes marks, flash operations and times as JSON.
 import fs from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
@@ -91,7 +91,7 @@ async function servePort() {
     socket.on('error', () => {});
     socket.on('close', () => sockets.delete(socket));
   });
-  await pico.idle; // what it does at its start takes longer than mpremote waits
+  await pico.idle; // because starting takes longer than mpremote waits
   server.listen(Number(values.port), '127.0.0.1', () => console.log(server.address().port));
   process.stdin.on('end', () => finish(0, null)).resume();
 }

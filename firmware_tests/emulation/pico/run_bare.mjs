@@ -1,7 +1,7 @@
 // node run_bare.mjs PROGRAM
 //
-// A program without MicroPython on the emulated Pico: what it writes to UART 0 is printed, then a line for each of its
-// marks, `MARK number cycles`. It ends with a mark of 0x80000000 and its exit status.
+// Run a program without MicroPython on the emulated Pico; print its output on UART 0, then a line `MARK number cycles`
+// for each of its marks. The program ends with a mark of 0x80000000 plus its exit status.
 import fs from 'node:fs';
 import { Pico } from './emulator.mjs';
 

@@ -1,7 +1,7 @@
 // node run_serial.mjs PROGRAM
 //
-// A program on the emulated Pico whose UART 0 is this process' input and output. The line `restart` starts the chip
-// again with the flash as it is.
+// Run a program on the emulated Pico whose UART 0 is this process's input and output. The line `restart` restarts the
+// chip without changing the flash.
 import readline from 'node:readline';
 import { Pico } from './emulator.mjs';
 
@@ -9,7 +9,7 @@ const pico = new Pico({ firmware: process.argv[2] });
 pico.onReset = () => { pico.mcu.uart[0].onByte = (byte) => process.stdout.write(Buffer.of(byte)); };
 pico.onReset();
 const waiting = [];
-// So many at a time that the receiver's queue of 32 does not run over.
+// Send few enough bytes at a time that the receiver's queue of 32 does not overflow.
 const feed = () => {
   for (const byte of waiting.splice(0, 16)) pico.mcu.uart[0].feedByte(byte);
   setImmediate(feed);

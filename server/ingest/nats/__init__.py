@@ -1,1 +1,1 @@
-"""NATS servers as a source of reports, by a JetStream consumer."""
+"""NATS servers as a source of reports, through a JetStream consumer."""

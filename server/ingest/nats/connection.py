@@ -1,9 +1,9 @@
-"""One connection of the aggregator to NATS servers: reports by a pull consumer, the rest by MQTT.
+"""An aggregator's connection to NATS servers: reports through a pull consumer, everything else through MQTT.
 
-The consumer is durable, on the servers' own stream of MQTT messages; any number of aggregators pull from it.
-Experiments, which devices must find at the broker, go by MQTT to one of the same servers: retained messages
-are MQTT's own there. Its subjects, for permissions: $JS.API.CONSUMER.{INFO,CREATE,MSG.NEXT,DELETE} and
-$JS.ACK of the stream, and the inbox.
+The consumer is durable and reads the servers' internal stream of MQTT messages; any number of aggregators can
+pull from it. Experiments, which devices must find at the broker, are published over MQTT to one of the same
+servers, because only MQTT has retained messages there. It needs permission for the stream's subjects
+$JS.API.CONSUMER.{INFO,CREATE,MSG.NEXT,DELETE} and $JS.ACK, and for the inbox.
 """
 
 import asyncio
@@ -30,28 +30,28 @@ from .consumer import Consumer, ConsumerRefused
 from .pull import Pull
 
 _NEXT = f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}"
-_STEP_S = 0.01  # between two checks of MQTT, until it is set up
+_STEP_S = 0.01  # interval between checks of MQTT until it is set up
 _CLOSE_S = 2.0
-_MOST_SUBJECT = 128  # longer ones are ignored, since no valid topic has so many bytes
+_MAX_SUBJECT = 128  # bytes; longer subjects are ignored because no valid topic is this long
 _NO_MAJORITY = "JetStream does not answer; is a majority of the servers up?"
 
 
 class NatsConnection:
-    """A connection from its logins to the loss of either half; a ReportConnection.
+    """A connection that lasts until either half is lost; a ReportConnection.
 
     Args:
-        mqtt: The half for retained messages, made anew for each connection.
+        mqtt: The half for retained messages, created anew for each connection.
         consumer: The source of reports.
-        most: Messages held or requested at a time.
-        pace: Decides when a batch of its messages is due.
+        max_messages: The largest number of messages held or requested at a time.
+        pace: Determines when a batch is due.
 
     Attributes:
-        existing_consumer: The consumer as it was at the start of the connection; None if it was made then.
-        refusal: Why no other try would do better; "" if one may.
-        error: Any other error.
+        existing_consumer: The consumer as found at the start; None if the connection created it.
+        refusal: An error that another attempt would not fix, or "".
+        error: Any other error, or "".
     """
 
-    def __init__(self, mqtt: BrokerConnection, consumer: Consumer, most: int, pace: Pace) -> None:
+    def __init__(self, mqtt: BrokerConnection, consumer: Consumer, max_messages: int, pace: Pace) -> None:
         self.pace = pace
         self.started_at = time.monotonic()
         self.messages: list[tuple[str, bytes]] = []
@@ -61,23 +61,23 @@ class NatsConnection:
         self.error = ""
         self.mqtt = mqtt
         self._consumer = consumer
-        self._pull = Pull(most)
+        self._pull = Pull(max_messages)
         self._replies: list[bytes] = []  # reply subjects of the messages
         self._wake_at = 1
         self._runner = asyncio.Runner()
         self._woken = asyncio.Event()
         self._client = BatchNatsClient(self._take, self._on_error)
 
-    # Retained messages go by MQTT.
+    # Retained messages use MQTT.
 
     @property
     def experiments(self) -> dict[str, bytes]:
-        """Retained messages and those that someone else published, by topic."""
+        """Retained messages and other clients' publications by topic."""
         return self.mqtt.experiments
 
     @property
     def most_bytes(self) -> int | None:
-        """The largest packet that the servers accept, in bytes, or None if they do not say."""
+        """The largest packet that the servers accept, in bytes, or None if unknown."""
         return self.mqtt.most_bytes
 
     @property
@@ -86,7 +86,7 @@ class NatsConnection:
         return self.mqtt.refusals
 
     def publish(self, topic: str, payload: bytes) -> MQTTMessageInfo:
-        """Publish a retained message with QoS 1; the return value tells whether the broker has answered."""
+        """Publish a retained message with QoS 1; the result shows whether the broker has answered."""
         return self.mqtt.publish(topic, payload)
 
     @property
@@ -99,7 +99,7 @@ class NatsConnection:
 
         Raises:
             OSError: If the connection fails.
-            Error: nats-py's error.
+            Error: If nats-py reports an error.
         """
         self._run(self._client.join(host, port, session.login, session.tls))
         self._setting_up = self._runner.get_loop().create_task(self._set_up(session.experiment_filters()))
@@ -110,19 +110,19 @@ class NatsConnection:
         """Send MQTT's CONNECT.
 
         Raises:
-            OSError: If nobody listens.
+            OSError: If nothing is listening.
             ValueError: If the host name is invalid.
         """
         self.mqtt.connect(host, port)
 
     def turn(self, wait_s: float, most: int) -> bool:
-        """Wait at most wait_s seconds for reports, read, write and keep alive; False once it is lost."""
+        """Wait at most wait_s seconds for reports, read, write and keep alive; return False if it is lost."""
         alive = self.mqtt.turn(0.0, most)
         self._pull.note_turn(time.monotonic())
         try:
             self._run(self._receive(wait_s if self.subscribed else min(wait_s, _STEP_S), most))
         except (Error, OSError) as e:
-            # The client noticed first, and accepts no more commands.
+            # The client noticed it first, and no longer accepts commands.
             self.error = self.error or str(e).removeprefix("nats: ")
         now = time.monotonic()
         self._take_over(most, now)
@@ -131,7 +131,7 @@ class NatsConnection:
         if self._pull.is_silent(now):
             self.error = self.error or "the consumer's leader is silent"
         if not self.subscribed:
-            self._look_at_set_up()
+            self._check_set_up()
         return not self.error and not self.refusal
 
     def acknowledge(self) -> None:
@@ -154,15 +154,15 @@ class NatsConnection:
         return (info.num_pending or 0) + (info.num_ack_pending or 0)
 
     def delete_consumer(self) -> None:
-        """Delete the consumer for all that pull from it.
+        """Delete the consumer for all aggregators that pull from it.
 
         Raises:
-            Error: nats-py's error.
+            Error: If nats-py reports an error.
         """
         self._run(self._consumer.delete(self._client))
 
     def close(self) -> None:
-        """Send what is still unsent, acknowledgements first, give back what is held, and disconnect."""
+        """Send pending acknowledgements, return unprocessed messages, and disconnect."""
         with contextlib.suppress(Error, OSError, TimeoutError):
             self._run(asyncio.wait_for(self._leave(), _CLOSE_S))
         self._runner.close()
@@ -181,8 +181,8 @@ class NatsConnection:
 
     async def _receive(self, wait_s: float, most: int) -> None:
         if self.subscribed:
-            await self._ask()
-        # The first message is reported at once, since its age counts; then wait for a batch.
+            await self._request_messages()
+        # Return immediately at the first message, which starts the batch's age; then wait for a batch.
         self._wake_at = most - len(self.messages) if self.messages else 1
         self._woken.clear()
         if len(self._pull.ahead) >= self._wake_at:
@@ -190,8 +190,8 @@ class NatsConnection:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._woken.wait(), wait_s)
 
-    async def _ask(self) -> None:
-        """Request messages early enough, but no more than may be held."""
+    async def _request_messages(self) -> None:
+        """Request messages in advance, but not more than may be held."""
         request = self._pull.request(len(self.messages), time.monotonic())
         if request is not None:
             inbox, text = request
@@ -209,8 +209,8 @@ class NatsConnection:
         if subject.startswith(self._pull.inbox):
             self.error = self.error or self._pull.note_answer(subject, headers, now)
         else:
-            # One byte too many is as malformed as a megabyte, and takes less memory.
-            message = topic_of(subject[:_MOST_SUBJECT]), payload[: MAX_PAYLOAD_BYTES + 1]
+            # Truncate long payloads to save memory; one extra byte is enough to reject them as malformed.
+            message = topic_of(subject[:_MAX_SUBJECT]), payload[: MAX_PAYLOAD_BYTES + 1]
             self._pull.note_arrival((reply, message), now)
         if self.error or len(self._pull.ahead) >= self._wake_at:
             self._woken.set()
@@ -223,7 +223,7 @@ class NatsConnection:
         self._woken.set()
 
     async def _set_up(self, filters: Sequence[str]) -> None:
-        """Do what must come before reports: the consumer must exist before devices are told anything."""
+        """Prepare for reports: the consumer must exist before anything is published to devices."""
         mqtt = self.mqtt
         await _until(lambda: mqtt.answer is not None)
         assert mqtt.answer is not None
@@ -233,7 +233,7 @@ class NatsConnection:
                 raise ConsumerRefused(why)
             raise Error(why)
         mqtt.watch(filters)
-        mqtt.unsubscribe([NO_TOPIC])  # answered after what is retained
+        mqtt.unsubscribe([NO_TOPIC])  # the answer follows the retained messages
         await _until(lambda: mqtt.watch_reason is not None and mqtt.unsubscribe_reason is not None)
         self.existing_consumer = await self._consumer.find(self._client)
         if self.existing_consumer is None:
@@ -247,7 +247,7 @@ class NatsConnection:
             return "MQTT was lost"
         return self.mqtt.error if explain(self.mqtt.error) is not None else _NO_MAJORITY
 
-    def _look_at_set_up(self) -> None:
+    def _check_set_up(self) -> None:
         if not self._setting_up.done():
             return
         try:
@@ -255,7 +255,7 @@ class NatsConnection:
         except ConsumerRefused as e:
             self.refusal = self.refusal or str(e)
         except APIError as e:
-            self.error = f"JetStream: {e.description or 'it is not there'}"
+            self.error = f"JetStream: {e.description or 'it is not available'}"
         except (NatsTimeoutError, NoRespondersError):
             self.error = _NO_MAJORITY
         except (Error, OSError) as e:

@@ -1,4 +1,4 @@
-"""The durable pull consumer on NATS servers: finds it, makes it as required, and deletes it."""
+"""Find, create and delete the durable pull consumer on NATS servers."""
 
 import asyncio
 import contextlib
@@ -12,18 +12,18 @@ from nats.js.errors import APIError, NotFoundError
 from ...errors import HushmoteError
 from ...wire.subjects import STREAM
 
-# If an aggregator dies, the others get its messages after this time; if its store keeps it waiting longer,
-# it counts duplicates. `nats consumer edit` may change it, and how many messages may be on their way.
+# If an aggregator dies, the others receive its messages after this time. If its store blocks it for longer,
+# it rejects duplicates. `nats consumer edit` can change this and the number of messages in transit.
 ACK_WAIT_S = 60.0
-_MOST_ON_THEIR_WAY = 500_000
-_MOST_WAITING = 2_048  # requests, of which each aggregator has two
+_MAX_IN_TRANSIT = 500_000
+_MAX_WAITING = 2_048  # requests; each aggregator has two
 _ANSWER_S = 5.0
 _ELECTION_S, _ELECTION_TRIALS = 0.5, 20
 _NO_CONSUMER = 10014
 
 
 class ConsumerRefused(HushmoteError):
-    """Raised when a consumer cannot be used; the text says why and what would be right."""
+    """Raised when a consumer cannot be used; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -32,18 +32,18 @@ class Consumer:
 
     Attributes:
         name: The client id.
-        subjects: The subjects of its reports.
+        subjects: The subjects of the reports.
     """
 
     name: str
     subjects: tuple[str, ...]
 
     async def find(self, client: Client) -> ConsumerInfo | None:
-        """Return the consumer that the servers have under this name, or None.
+        """Return the servers' consumer with this name, or None.
 
         Raises:
-            ConsumerRefused: If it is another program's.
-            Error: nats-py's error.
+            ConsumerRefused: If it belongs to another program.
+            Error: If nats-py reports an error.
         """
         try:
             info = await client.jsm(timeout=_ANSWER_S).consumer_info(STREAM, self.name)
@@ -55,13 +55,13 @@ class Consumer:
         return info
 
     async def make(self, client: Client) -> None:
-        """Create it and return once a server leads it; creating the same one twice at once is safe.
+        """Create the consumer, and return once it has a leader; several processes may do so at once.
 
         Raises:
             ConsumerRefused: If the servers refuse to create it.
-            Error: nats-py's error.
+            Error: If nats-py reports an error.
         """
-        single = len(self.subjects) == 1
+        is_single = len(self.subjects) == 1
         config = ConsumerConfig(
             name=self.name,
             durable_name=self.name,
@@ -70,10 +70,10 @@ class Consumer:
             ack_policy=AckPolicy.EXPLICIT,
             ack_wait=ACK_WAIT_S,
             max_deliver=-1,
-            max_ack_pending=_MOST_ON_THEIR_WAY,
-            max_waiting=_MOST_WAITING,
-            filter_subject=self.subjects[0] if single else None,
-            filter_subjects=None if single else list(self.subjects),
+            max_ack_pending=_MAX_IN_TRANSIT,
+            max_waiting=_MAX_WAITING,
+            filter_subject=self.subjects[0] if is_single else None,
+            filter_subjects=None if is_single else list(self.subjects),
         )
         try:
             await client.jsm(timeout=_ANSWER_S).add_consumer(STREAM, config)
@@ -83,7 +83,7 @@ class Consumer:
                     f"they refuse to create the consumer {self.name}: {e.description}"
                 ) from None
             raise
-        # Only its leader answers this, and until there is one, nobody answers a request for messages.
+        # Only the consumer's leader answers this; without a leader, requests for messages get no answer.
         for _ in range(_ELECTION_TRIALS):
             with contextlib.suppress(Error):
                 await client.jsm(timeout=_ELECTION_S).consumer_info(STREAM, self.name)
@@ -91,10 +91,10 @@ class Consumer:
             await asyncio.sleep(_ELECTION_S / 5)
 
     async def delete(self, client: Client) -> None:
-        """Delete it for all that pull from it.
+        """Delete the consumer for all aggregators that pull from it.
 
         Raises:
-            Error: nats-py's error.
+            Error: If nats-py reports an error.
         """
         await client.jsm(timeout=_ANSWER_S).delete_consumer(STREAM, self.name)
 
@@ -104,16 +104,16 @@ class Consumer:
         if set(subjects) != set(self.subjects):
             raise ConsumerRefused(
                 f"the consumer {self.name} is for other fleets, {', '.join(sorted(subjects))}: "
-                "take another client_id, or retire it with the fleets it is for"
+                "use another client_id, or retire it with the fleets it is for"
             )
         if (
             config.ack_policy != AckPolicy.EXPLICIT
             or config.deliver_subject is not None
             or (config.max_deliver or -1) > 0
             or config.headers_only  # messages would be empty but acknowledged
-            or config.inactive_threshold  # it would end, with its waiting messages, while nobody is connected
+            or config.inactive_threshold  # it would be deleted while no aggregator is connected
             or config.mem_storage
         ):
             raise ConsumerRefused(
-                f"the consumer {self.name} was not made by hushmote: take another client_id, or delete it"
+                f"the consumer {self.name} was not created by hushmote: use another client_id, or delete it"
             )

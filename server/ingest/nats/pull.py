@@ -1,10 +1,10 @@
-"""The requests to a pull consumer, the messages that arrived, and whether anyone still answers: pure."""
+"""Track requests to a pull consumer, the arrived messages, and whether it still answers, without any I/O."""
 
 import json
 import re
 
 _EXPIRES_S = 30.0  # lifetime of an unanswered request
-# A server with nothing to send says so this often: requests die with the server that leads the consumer.
+# An idle server sends a heartbeat at this interval. Requests are lost if the consumer's leader dies.
 _HEARTBEAT_S = 1.0
 _SILENT_S = 4.0
 _NANO = 1_000_000_000
@@ -12,38 +12,38 @@ _STATUS = re.compile(rb"NATS/1\.0 (\d{3}) ?([^\r]*)")
 _HEARTBEAT, _OVER = b"100", (b"404", b"408")
 
 
-# (topic, payload), and before it the reply, to acknowledge it.
+# A message's reply subject, for its acknowledgement, and its (topic, payload).
 Arrival = tuple[bytes, tuple[str, bytes]]
 
 
 class Pull:
-    """Requests for messages, of which at most `most` may be held or on their way; times in monotonic seconds.
+    """Requests for messages, with at most `max_messages` held or in transit; times are monotonic seconds.
 
     Attributes:
-        inbox: Prefix of the subjects on which answers to requests come.
-        ahead: Messages that wait for their turn.
+        inbox: Prefix of the subjects on which requests are answered.
+        ahead: Messages that have arrived and not been taken over.
     """
 
-    def __init__(self, most: int, inbox: str = "") -> None:
+    def __init__(self, max_messages: int, inbox: str = "") -> None:
         self.inbox = inbox.encode()
         self.ahead: list[Arrival] = []
-        self._most = most
-        self._coming: dict[bytes, int] = {}  # answer's subject of each request, in order -> still to come
+        self._max_messages = max_messages
+        self._coming: dict[bytes, int] = {}  # remaining messages by request's answer subject, in order
         self._number = 0
         self._heard_at = self._turned_at = 0.0
 
     def note_turn(self, now: float) -> None:
-        """Note a turn of the loop: time in which nobody was looking does not count as silence."""
+        """Note a turn of the loop, because time between turns does not count as silence."""
         if now - self._turned_at > _HEARTBEAT_S:
             self._heard_at = now
         self._turned_at = now
 
     def request(self, held_count: int, now: float) -> tuple[str, bytes] | None:
-        """Return the next request (the subject for its answers, and its text), or None if none is due."""
-        coming = sum(self._coming.values())
-        count = self._most - held_count - len(self.ahead) - coming
-        # Request large pieces, before the last one has run out.
-        if count <= 0 or (coming and count < self._most // 4):
+        """Return the next request (its answer subject and its text), or None if no request is due."""
+        expected_count = sum(self._coming.values())
+        count = self._max_messages - held_count - len(self.ahead) - expected_count
+        # Request large batches before the previous one has run out.
+        if count <= 0 or (expected_count and count < self._max_messages // 4):
             return None
         if not self._coming:
             self._heard_at = now
@@ -61,9 +61,9 @@ class Pull:
         """Note that a message arrived."""
         self._heard_at = now
         self.ahead.append(arrival)
-        for first, coming in self._coming.items():
-            if coming > 1:
-                self._coming[first] = coming - 1
+        for first, expected_count in self._coming.items():
+            if expected_count > 1:
+                self._coming[first] = expected_count - 1
             else:
                 del self._coming[first]
             break
@@ -75,7 +75,7 @@ class Pull:
         return arrivals
 
     def note_answer(self, inbox: bytes, headers: bytes, now: float) -> str:
-        """Note an answer to a request; return why no more is to be expected, or "" if more is."""
+        """Note an answer to a request; return an error if no more messages will come, otherwise ""."""
         self._heard_at = now
         status = _STATUS.match(headers)
         if status is None or status[1] == _HEARTBEAT:
@@ -86,5 +86,5 @@ class Pull:
         return status[2].decode(errors="replace").lower() or "nobody leads the consumer"
 
     def is_silent(self, now: float) -> bool:
-        """Return whether not even a heartbeat has answered the requests."""
+        """Return whether the requests were not even answered by a heartbeat."""
         return bool(self._coming) and now - self._heard_at > _SILENT_S

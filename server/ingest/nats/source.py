@@ -1,4 +1,4 @@
-"""Reports from NATS servers: makes connections one after the other, and logs their events."""
+"""Receive reports from NATS servers, through successive connections, and log their events."""
 
 import contextlib
 import logging
@@ -23,32 +23,32 @@ _REFUSAL = "authorization violation"
 _CLOSE_ERRORS = (ConnectionResetError, BrokenPipeError)
 _ANSWER_S = 12.0
 _QUIET_S = 1.0
-_LEAST_VERSION = (2, 10)
+_MIN_VERSION = (2, 10)
 
 
 class NatsSource:
-    """Connections to NATS servers, each to one that answers; a Source.
+    """A Source that connects to whichever NATS server answers.
 
     Args:
         address: The servers.
-        session: Its client_id names the consumer; only the login of its address is used.
-        status: Receives lines for the log.
-        pace: Makes a Pace for each connection.
+        session: The session; its client_id names the consumer, and only its address's login is used.
+        status: Logs changes.
+        pace: Creates a Pace for each connection.
     """
 
-    most_wait_s = 5.0  # a cluster answers within seconds once it has a majority again
+    max_wait_s = 5.0  # a cluster answers within seconds once it has a majority again
 
     def __init__(
         self, address: NatsAddress, session: Session, status: Status, pace: Callable[[], Pace]
     ) -> None:
         self.name, self.broker = session.client_id, str(address)
         self._servers = list(address.servers)
-        secrets.SystemRandom().shuffle(self._servers)  # so that aggregators spread over the servers
+        secrets.SystemRandom().shuffle(self._servers)  # to spread aggregators over the servers
         self._session = session
         self._status = status
         self._pace = pace
         self._consumer = Consumer(self.name, tuple(report_subject(f) for f in session.fleets or (None,)))
-        # Not the consumer's name alone: if two MQTT clients share an id, the servers drop the older one.
+        # Not just the consumer's name, because servers drop the older of two MQTT clients with the same id.
         self._mqtt_id = f"{self.name}-{os.urandom(4).hex()}"
         self._had_consumer = False
         self._greeted_connection: NatsConnection | None = None
@@ -70,7 +70,7 @@ class NatsSource:
             )
             connection = NatsConnection(mqtt, self._consumer, 2 * pace.batch_reports, pace)
             try:
-                if connection.join(server[0], server[1], self._session) < _LEAST_VERSION:
+                if connection.join(server[0], server[1], self._session) < _MIN_VERSION:
                     raise BrokerRefused(f"{self.broker} are older than 2.10: update nats-server")
                 connection.connect(server[0], server[2])
             except (OSError, ValueError, Error) as e:
@@ -104,10 +104,10 @@ class NatsSource:
         return logging.WARNING, f"no NATS server at {where} ({reason}): trying again", Loss.OTHER
 
     def greet(self, connection: NatsConnection, now: float) -> bool:
-        """Log the state of the set-up, and return whether reports come from now on.
+        """Log the state of the set-up, and return whether reports start to arrive now.
 
         Raises:
-            BrokerRefused: If the servers refuse, and another try would not help.
+            BrokerRefused: If the servers refuse and another attempt would not help.
         """
         if connection.refusal:
             raise BrokerRefused(f"{self.broker} refuse: {connection.refusal}")
@@ -120,7 +120,7 @@ class NatsSource:
             self._status.say(
                 logging.WARNING,
                 f"someone deleted the consumer {self.name} at {self.broker}: it was created again, but "
-                "reports that came in between are lost",
+                "reports that arrived in between are lost",
             )
         self._had_consumer = True
         self._status.say(logging.INFO, f"subscribed at {self.broker} with the consumer {self.name}")
@@ -130,7 +130,7 @@ class NatsSource:
     def _begin_retiring(self, connection: NatsConnection, now: float) -> None:
         if connection.existing_consumer is None:
             with contextlib.suppress(Error, OSError):
-                connection.delete_consumer()  # the one that was just made
+                connection.delete_consumer()  # the one just created
             raise BrokerRefused(
                 f"{self.broker} have no consumer {self.name}: it was retired before, or the id is different"
             )
@@ -139,14 +139,16 @@ class NatsSource:
                 f"other aggregators count for {self.name} at {self.broker}: stop them before --retire"
             )
         self._quiet_until = now + _QUIET_S
-        self._status.say(logging.INFO, f"retiring {self.name}: counting what {self.broker} keep for it")
+        self._status.say(
+            logging.INFO, f"retiring {self.name}: counting the messages that {self.broker} keep for it"
+        )
 
     def note_messages(self, now: float) -> None:
-        """Note that uncommitted messages have arrived: more may follow."""
+        """Note that uncommitted messages have arrived, because more may follow."""
         self._quiet_until = now + _QUIET_S
 
     def has_waited_enough(self, connection: NatsConnection, now: float) -> bool:
-        """Return whether to give up at this monotonic time on servers that have not answered."""
+        """Return whether to give up on servers that have not answered by this monotonic time."""
         return not connection.subscribed and now - connection.started_at > _ANSWER_S
 
     def is_over(self, connection: NatsConnection, now: float) -> bool:
@@ -159,7 +161,9 @@ class NatsSource:
         pending = connection.pending_count()
         if pending != 0:
             if pending:
-                self._status.say(logging.INFO, f"{self.name} waits for reports that went to another")
+                self._status.say(
+                    logging.INFO, f"{self.name} is waiting for reports that were sent to another aggregator"
+                )
             return False
         try:
             connection.delete_consumer()

@@ -1,13 +1,13 @@
-"""Supports of every value from a histogram of codes, in exact integers, and the transpose of that map.
+"""Compute every value's support from a histogram of codes, in exact integers, and the transposed map.
 
-A code (a, y) of a hashed level supports the value v when the hash a·v mod g is y. The codes (a, y) and
-(k a, k y), k = 1..g-1, support the same values: a *class* of codes. A histogram is first collapsed to
-its classes, g - 1 times fewer, whose seeds are those with leading digit 1; the butterfly then takes one
-digit of the seed at a time. Additions: about t g**(t+1), whatever the number of reports.
+A code (a, y) of a hashed level supports the value v if the hash a·v mod g is y. The codes (k a, k y) for
+k = 1..g-1 support the same values and form a *class*. A histogram is first collapsed to its classes, of which
+there are g - 1 times fewer and whose seeds have the leading digit 1; the butterfly then processes one seed
+digit at a time. It takes about t g**(t+1) additions, regardless of the number of reports.
 
-Classes are laid out by the position j of the seed's leading digit, block j being an array of shape
-(g, g**j): the cell y, then the seed's lower digits. The butterfly of block j maps it to the values'
-lowest j + 1 digits in the same layout, so that blocks can be added without a permutation.
+Classes are laid out by the position j of the seed's leading digit. Block j is an array of shape (g, g**j):
+the cell y, then the seed's lower digits. Block j's butterfly maps it to the values' lowest j + 1 digits in
+the same layout, so blocks can be added without a permutation.
 """
 
 import numpy as np
@@ -16,13 +16,13 @@ import numpy.typing as npt
 from ....device.ldp_client import Level
 from ...arrays import Array, Counts, Floats
 
-# Above this g, gathering whole rows per digit value is faster than g * g slices; measured, not critical.
+# Above this g, gathering whole rows per digit value is faster than g * g slices. Measured, but not critical.
 _SLICED_G = 7
 _GATHERED = 1 << 18  # numbers gathered at once
 
 
 def class_count(level: Level) -> int:
-    """Return the number of classes of codes, those that support the same nodes."""
+    """Return the number of classes, each a set of codes that support the same nodes."""
     return level.code_count // (level.g - 1) if level.t else level.code_count
 
 
@@ -31,17 +31,19 @@ def collapse(level: Level, histogram: npt.ArrayLike) -> Counts:
 
     Args:
         level: The level.
-        histogram: Integers of shape (code_count,).
+        histogram: The number of reports with each code, integers of shape (code_count,).
 
     Returns:
         Integers of shape (class_count,).
 
     Raises:
-        ValueError: If the histogram has another shape.
+        ValueError: If the histogram has a different shape.
     """
     counts = np.ascontiguousarray(histogram, dtype=np.int64)
     if counts.shape != (level.code_count,):
-        raise ValueError(f"histogram has shape {counts.shape}, the level has {level.code_count} codes")
+        raise ValueError(
+            f"the histogram has shape {counts.shape}, but the level has {level.code_count} codes"
+        )
     if not level.t or level.g == 2:
         return _blocks_of_two(level, counts) if level.t else counts
     g = level.g
@@ -57,7 +59,7 @@ def collapse(level: Level, histogram: npt.ArrayLike) -> Counts:
 
 
 def expand(level: Level, values: Array) -> Array:
-    """Give every code the value of its class: shape (class_count, ...) to (code_count, ...)."""
+    """Assign every code its class's value: shape (class_count, ...) to (code_count, ...)."""
     if not level.t:
         return values.copy()
     g = level.g
@@ -81,7 +83,7 @@ def class_supports(level: Level, classes: Array) -> Array:
 
 
 def values_supported(g: int, t: int, classes: Array) -> Array:
-    """Return class_supports() of all g**t values that t digits can distinguish."""
+    """Return class_supports() for all g**t values that t digits can distinguish."""
     total = np.zeros(1, dtype=classes.dtype)
     for j, start in enumerate(_starts(g, t)):
         block = classes[start : start + g ** (j + 1)]
@@ -94,21 +96,21 @@ def values_supported(g: int, t: int, classes: Array) -> Array:
 def least_supports(level: Level, masses: Floats) -> Floats:
     """Return the smallest number of the classes that support each node, shape (class_count,) to (domain,).
 
-    This is class_supports() with the minimum in place of the sum: the butterfly works with any commutative
-    operation.
+    This is class_supports() with the minimum in place of the sum, because the butterfly works with any
+    commutative operation.
     """
     return least_supported(level.g, level.t, masses)[: level.domain] if level.t else masses
 
 
 def least_supported(g: int, t: int, masses: Floats) -> Floats:
-    """Return least_supports() of all g**t values that t digits can distinguish."""
-    least = np.array([np.inf])
+    """Return least_supports() for all g**t values that t digits can distinguish."""
+    smallest = np.array([np.inf])
     for j, start in enumerate(_starts(g, t)):
         block = masses[start : start + g ** (j + 1)]
         for i in range(j):
             block = _least_butterfly(block, g, g ** (j - 1 - i), g**i)
-        least = np.minimum(block.reshape(g, -1), least).reshape(-1)
-    return least
+        smallest = np.minimum(block.reshape(g, -1), smallest).reshape(-1)
+    return smallest
 
 
 def class_weights(level: Level, weights: npt.ArrayLike) -> Floats:
@@ -116,22 +118,22 @@ def class_weights(level: Level, weights: npt.ArrayLike) -> Floats:
 
     Args:
         level: The level.
-        weights: The weights, shape (domain,) or, several at once, (domain, batch).
+        weights: The weights, shape (domain,) or (domain, batch).
 
     Returns:
         Floats of shape (class_count,) or (class_count, batch).
 
     Raises:
-        ValueError: If the weights have another shape.
+        ValueError: If the weights have a different shape.
     """
     r = np.asarray(weights, dtype=np.float64)
     if r.ndim not in (1, 2) or len(r) != level.domain:
-        raise ValueError(f"weights have shape {r.shape}, the level has {level.domain} nodes")
+        raise ValueError(f"the weights have shape {r.shape}, but the level has {level.domain} nodes")
     return classes_supporting(level.g, level.t, r) if level.t else r.copy()
 
 
 def classes_supporting(g: int, t: int, values: Floats) -> Floats:
-    """Return class_weights() of n <= g**t values, shape (n,) or (n, batch)."""
+    """Return class_weights() for n <= g**t values, shape (n,) or (n, batch)."""
     batch = values.shape[1] if values.ndim == 2 else 1
     block = np.zeros((g**t, batch))
     block[: len(values)] = values.reshape(len(values), batch)
@@ -151,19 +153,19 @@ def supports(level: Level, histogram: npt.ArrayLike) -> Counts:
 
     Args:
         level: The level.
-        histogram: Integers of shape (code_count,).
+        histogram: The number of reports with each code, integers of shape (code_count,).
 
     Raises:
-        ValueError: If the histogram has another shape.
+        ValueError: If the histogram has a different shape.
     """
     return class_supports(level, collapse(level, histogram)).astype(np.int64, copy=False)
 
 
 def class_cells(level: Level, first: int, last: int) -> npt.NDArray[np.int32]:
-    """Return cells of all nodes under the class seeds first..last-1, shape (last - first, domain).
+    """Return all nodes' cells under the class seeds first..last-1, shape (last - first, domain).
 
-    Class seeds are numbered in the order of blocks; there are class_count / g of them. Row s and
-    class_index() determine which class of seed s supports which node. The level must be hashed.
+    The class_count / g class seeds are numbered in block order. Row s and class_index() determine which of
+    seed s's classes supports which node. The level must be hashed.
     """
     g, t = level.g, level.t
     number = np.arange(first, last, dtype=np.int64)
@@ -176,12 +178,12 @@ def class_cells(level: Level, first: int, last: int) -> npt.NDArray[np.int32]:
         position[here] = j
     digits = seeds[:, None] // g ** np.arange(t) % g
     nodes = np.arange(level.domain)[:, None] // g ** np.arange(t) % g
-    # Sums stay below t g**2 < 2**24, so they are exact in float64, where the product is fast.
+    # Sums stay below t g**2 < 2**24, so they are exact in float64, whose matrix product is fast.
     return (digits.astype(np.float64) @ nodes.T.astype(np.float64)).astype(np.int32) % g
 
 
 def class_index(level: Level, first: int, last: int) -> npt.NDArray[np.int64]:
-    """Return class numbers of the class seeds first..last-1, shape (last - first, g), one for each cell."""
+    """Return the class index for each cell under the class seeds first..last-1, shape (last - first, g)."""
     g = level.g
     number = np.arange(first, last, dtype=np.int64)
     index = np.empty((len(number), g), dtype=np.int64)
@@ -197,13 +199,13 @@ def _starts(g: int, t: int) -> list[int]:
 
 
 def _blocks_of_two(level: Level, counts: Counts) -> Counts:
-    """Return counts by class for g = 2, where each code is a class by itself and only the layout changes."""
+    """Return counts by class for g = 2, where each code is its own class and only the layout changes."""
     pairs = counts.reshape(-1, 2)
     return np.concatenate([pairs[2**j - 1 : 2 ** (j + 1) - 1].T.reshape(-1) for j in range(level.t)])
 
 
 def _scaled(g: int, j: int, k: int) -> npt.NDArray[np.int64]:
-    """Return the positions of (k a, k y) in an array (g**j, g) of seeds' lower digits and cells."""
+    """Return the positions of (k a, k y) in a (g**j, g) array of the seeds' lower digits and cells."""
     times = np.arange(g) * k % g
     low = np.zeros(1, dtype=np.int64)
     for i in range(j):
@@ -218,7 +220,7 @@ def _butterfly(block: Array, g: int, high: int, low: int, sign: int) -> Array:
     if g <= _SLICED_G:
         for v in range(g):
             sums = out[:, :, v]
-            added = s[:, :, 0]  # for a = 0, without a shift; later the sums so far
+            added = s[:, :, 0]  # for a = 0, no shift is needed; later, these are the sums so far
             for a in range(1, g):
                 shift = sign * a * v % g
                 np.add(added[: g - shift], s[shift:, :, a], out=sums[: g - shift])

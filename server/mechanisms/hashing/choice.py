@@ -1,7 +1,7 @@
-"""Choose the cells with the least variance for questions about single values: randomized response or a hash.
+"""Choose direct answers or a hash, and the number of cells, with the least variance for single values.
 
 Source: Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for Frequency Estimation", USENIX
-Security 2017, with the collision probability of the linear hash, which is exact.
+Security 2017, with the linear hash's exact collision probability.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,13 +16,13 @@ MAX_CODES = 1 << 24
 
 @cache
 def truth(epsilon: int, g: int) -> float | None:
-    """Return p for g cells, or None if the truth is not likelier than a lie."""
+    """Return p for g cells, or None if the true cell is not more likely than any other."""
     threshold = truth_threshold(epsilon, g)
     return threshold / ONE if threshold * g > ONE else None
 
 
 def flat_channel(domain: int, g: int, epsilon: int, max_codes: int = MAX_CODES) -> Channel | None:
-    """Return the channel of a Level with these numbers, or None if it is refused or has too many codes."""
+    """Return the channel for a Level, or None if it is rejected or has too many codes."""
     if domain > max_codes:
         return None
     p = truth(epsilon, g)
@@ -54,7 +54,7 @@ _EVEN: Cost = attrgetter("even")
 
 
 def best_hash(domain: int, epsilon: int, max_codes: int = MAX_CODES, cost: Cost = _RARE) -> Channel | None:
-    """Return the channel of local hashing over range(domain) with the prime g of least cost, or None.
+    """Return the local-hashing channel over range(domain) whose prime g has the least cost, or None.
 
     Only primes g below the domain with threshold * g > ONE are considered.
 
@@ -62,7 +62,7 @@ def best_hash(domain: int, epsilon: int, max_codes: int = MAX_CODES, cost: Cost 
         domain: The number of values.
         epsilon: ε of a report, in micro-nats.
         max_codes: The largest number of codes.
-        cost: The function to minimise; by default the variance of a value that no device has.
+        cost: The function to minimize; by default the variance of a value that no device has.
     """
     # Local hashing has t >= 2 digits, and so at least g**3 - g codes.
     limit = min(domain, round(max_codes ** (1 / 3)) + 2)
@@ -72,45 +72,45 @@ def best_hash(domain: int, epsilon: int, max_codes: int = MAX_CODES, cost: Cost 
 
 @cache
 def best_channel(domain: int, epsilon: int, max_codes: int = MAX_CODES, cost: Cost = _RARE) -> Channel:
-    """Return the channel of least cost over range(domain): direct if g == domain, otherwise local hashing.
+    """Return the channel with the least cost over range(domain): direct if g == domain, else local hashing.
 
     Args:
         domain: The number of values.
         epsilon: ε of a report, in micro-nats.
         max_codes: The largest number of codes.
-        cost: As in best_hash().
+        cost: The function to minimize, as in best_hash().
 
     Raises:
-        ValueError: If nothing fits in max_codes codes.
+        ValueError: If no channel fits in max_codes codes.
     """
     direct = flat_channel(domain, domain, epsilon, max_codes)
     hashed = best_hash(domain, epsilon, max_codes, cost)
     best = min((c for c in (direct, hashed) if c is not None), key=cost, default=None)
     if best is None:
-        raise ValueError(f"no oracle over {domain} values fits in {max_codes} codes at epsilon {epsilon}")
+        raise ValueError(f"no oracle fits {domain} values in {max_codes} codes at epsilon {epsilon}")
     return best
 
 
 def channels_together(domains: Iterable[int], epsilon: int) -> tuple[Channel, ...]:
-    """Return the best channel over each domain for an even population, with at most 2**24 codes together.
+    """Return each domain's best channel for a uniform population, with at most 2**24 codes in total.
 
     Args:
-        domains: The numbers of values.
+        domains: Each domain's number of values.
         epsilon: ε of a report, in micro-nats.
 
     Raises:
-        ValueError: If no choice fits.
+        ValueError: If no combination fits.
     """
-    sizes, most = tuple(domains), MAX_CODES
+    sizes, max_codes = tuple(domains), MAX_CODES
     while True:
-        channels = tuple(best_channel(domain, epsilon, most, _EVEN) for domain in sizes)
+        channels = tuple(best_channel(domain, epsilon, max_codes, _EVEN) for domain in sizes)
         if sum(map(code_count, channels)) <= MAX_CODES:
             return channels
-        most = most * 4 // 5  # fewer codes for the largest
+        max_codes = max_codes * 4 // 5  # allow fewer codes for the largest channels
 
 
 def code_count(channel: Channel) -> int:
-    """Return the number of codes of a level with this channel."""
+    """Return the number of codes in a level with this channel."""
     if channel.g == channel.domain:
         return channel.g
     size = channel.g

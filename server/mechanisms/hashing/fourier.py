@@ -1,9 +1,10 @@
-"""The butterfly's map between classes of codes and values in floating point, by Fourier transforms.
+"""The butterfly's map between classes of codes and values in floating point, using Fourier transforms.
 
-A class (a, y) supports v where a·v = y mod g, and the indicator of that is the mean over k of ω^(k (a·v - y))
-with ω = exp(2πi/g). As a runs over the seeds with leading digit 1 and k over 1..g-1, k a runs over all
-seeds, each once: one Fourier transform over the digits of k a replaces the whole butterfly, at about
-2 log g / g of its cost. Counts use the butterfly, which is exact. Layouts are those of butterfly.py.
+A class (a, y) supports v if a·v = y mod g; the indicator of this is the mean over k of ω^(k (a·v - y)) with
+ω = exp(2πi/g). As a runs over the seeds with leading digit 1 and k over 1..g-1, k a runs over all seeds
+exactly once, so one Fourier transform over the digits of k a replaces the entire butterfly at about
+2 log g / g of its cost. Counts use the butterfly, which is exact. The layouts are the same as in
+butterfly.py.
 """
 
 from functools import lru_cache
@@ -14,20 +15,20 @@ import numpy.typing as npt
 
 from ...arrays import Floats
 
-_FEW = 8  # rows of values, one for each top digit, up to which a matrix product is faster
-_MANY = 1 << 14  # values from which SciPy's transforms save more time than they take to load
-_MAX_CACHED = 1 << 18  # values up to which the order of seeds, 8 bytes for each, is cached
+_MAX_PRODUCT_ROWS = 8  # up to this many rows (one per top digit), a matrix product is faster
+_MIN_SCIPY_VALUES = 1 << 14  # for at least this many values, SciPy saves more time than it takes to load
+_MAX_CACHED = 1 << 18  # up to this many values, the seed order is cached, at 8 bytes per seed
 
 
 def class_supports(g: int, t: int, *numbers: Floats, count: int | None = None) -> list[Floats]:
-    """Return sums of numbers over the classes that support each value, for each of `numbers`.
+    """Sum each of `numbers` over the classes that support each value.
 
-    Two at a time cost as much as one.
+    Processing two arrays costs as much as processing one.
 
     Args:
         g: The number of cells.
         t: The number of digits.
-        numbers: Numbers of the classes, each of shape (class_count,).
+        numbers: Arrays with one number per class, each of shape (class_count,).
         count: The number of values to return; by default all g**t.
     """
     if not numbers:
@@ -41,7 +42,7 @@ def class_supports(g: int, t: int, *numbers: Floats, count: int | None = None) -
     for block, at in blocks(g, t):
         waves[at] = fft.fft(pairs[block].reshape(g, -1, pairs.shape[1]), axis=0)[1:]
     rows = -(-value_count // g ** (t - 1))
-    few = t > 1 and rows <= _FEW
+    few = t > 1 and rows <= _MAX_PRODUCT_ROWS
     if few:
         waves = _phases(g, 1)[:rows] @ waves.reshape(g, -1)
     cube = waves.reshape(-1, *(g,) * (t - 1), pairs.shape[1])
@@ -52,23 +53,23 @@ def class_supports(g: int, t: int, *numbers: Floats, count: int | None = None) -
 
 
 def class_weights(g: int, t: int, values: Floats) -> Floats:
-    """Sum numbers over the values that each class supports; the transpose.
+    """Sum numbers over the values that each class supports; the transpose of class_supports().
 
     Args:
         g: The number of cells.
         t: The number of digits.
-        values: Numbers of n <= g**t values, shape (n,) or, several at once, (n, batch).
+        values: Numbers for n <= g**t values, shape (n,) or (n, batch).
 
     Returns:
         The sums, shape (class_count,) or (class_count, batch).
     """
     fft, rest = _fft(g**t), values.shape[1:]
     rows = -(-len(values) // g ** (t - 1))
-    few = t > 1 and rows <= _FEW
+    few = t > 1 and rows <= _MAX_PRODUCT_ROWS
     padded = np.zeros(((rows if few else g) * g ** (t - 1), *rest))
     padded[: len(values)] = values
     cube = padded.reshape(-1, *(g,) * (t - 1), *rest)
-    # Half of the top digit's waves are enough: the others are their conjugates.
+    # Half of the top digit's waves suffice, because the others are their conjugates.
     if few:
         waves = fft.fftn(cube, axes=range(1, t)).reshape(rows, -1)
         waves = (_phases(g, -1)[: g // 2 + 1, :rows] @ waves).reshape(-1, *rest)
@@ -84,8 +85,8 @@ def class_weights(g: int, t: int, values: Floats) -> Floats:
 
 
 def _fft(values: int) -> Any:
-    """Return NumPy's transforms, or for many values SciPy's: twice as fast, but 0.1 s of CPU time to load."""
-    if values < _MANY:
+    """Return NumPy's FFT, or for many values SciPy's, which is twice as fast but takes 0.1 s to load."""
+    if values < _MIN_SCIPY_VALUES:
         return np.fft
     from scipy import fft  # pyright: ignore[reportMissingTypeStubs]
 
@@ -102,7 +103,7 @@ _Blocks = list[tuple[slice, npt.NDArray[np.intp]]]
 
 
 def blocks(g: int, t: int) -> _Blocks:
-    """Return the positions of each block's classes, and those of k a for k = 1..g-1 and its seeds a."""
+    """Return the positions of each block's classes, and of k a for k = 1..g-1 and the block's seeds a."""
     return _cached_blocks(g, t) if g**t <= _MAX_CACHED else _compute_blocks(g, t)
 
 

@@ -1,17 +1,17 @@
-"""olh: the value's cell under a linear hash whose seed is drawn anew for each report, by randomized response.
+"""olh: randomized response on the value's cell under a linear hash, with a new seed for each report.
 
 Privacy:
-    That of the randomized response over g cells; the seed is drawn without looking at the reading.
+    Provided by randomized response over g cells; the seed is drawn independently of the reading.
 
 Utility:
-    Two values share a cell with one known probability, exactly, so estimates are unbiased; for g near e^ε + 1
-    the variance is that of large domains' optimum.
+    Any two values share a cell with exactly the same known probability, so estimates are unbiased; for g near
+    e^ε + 1, the variance is the optimum for large domains.
 
 Cost:
     g (g**t - 1) codes; decoding is a butterfly.
 
 Auto:
-    shares of single values that are many for their ε.
+    shares of single values if they are many for their ε.
 
 Citation:
     Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for Frequency Estimation", USENIX
@@ -57,8 +57,8 @@ class LocalHashing(SupportMechanism):
         return frequency_variance(self.codes[0].channel, share)
 
     def tree(self, reports: Sequence[float]) -> Tree | None:
-        # The values are children of a root that is known to be 1. In a domain of g**t values all codes
-        # support the same number of values, so estimates sum to 1 without least squares.
+        # The values are children of a root whose share is known to be 1. In a domain of g**t values, all
+        # codes support the same number of values, so estimates sum to 1 without least squares.
         level = self.experiment.levels[0]
         return None if level.g**level.t == level.domain else one_family(self.domain)
 
@@ -71,7 +71,7 @@ class LocalHashing(SupportMechanism):
     @property
     def plainly(self) -> str:
         return (
-            "Each device sorts the values into a few groups at random, and names its own group; now and"
+            "Each device sorts the values into a few groups at random and reports its own group, or now and"
             " then a wrong one."
         )
 
@@ -81,24 +81,24 @@ class LocalHashing(SupportMechanism):
 
 @lru_cache(maxsize=16)
 def one_family(domain: int) -> Tree:
-    """Return the tree with one level, of values whose sum is known."""
+    """Return a tree with a single level of values whose sum is known."""
     return tree(domain, domain, [1.0])
 
 
 class CodeMoments(Protocol):
-    """Cumulants of the weight of one report."""
+    """Cumulants of a single report's weight."""
 
     def frequencies(self) -> tuple[Floats, Floats]:
-        """Return the second and third cumulants of the weight in each value, two of shape (domain,)."""
+        """Return the second and third cumulants of the weight in each value, each of shape (domain,)."""
         ...
 
     def prefixes(self) -> tuple[Floats, Floats]:
-        """Return the cumulants of the weight in the sums of values 0..v, for each v."""
+        """Return the same cumulants of the weight in the sum of values 0..v, for each v."""
         ...
 
 
 class FlatDecoded(SupportDecoded, ABC):
-    """A histogram of codes for single values; all moments are exact."""
+    """A code histogram for single values; all moments are exact."""
 
     @cached_property
     @abstractmethod
@@ -122,7 +122,7 @@ class FlatDecoded(SupportDecoded, ABC):
 
 
 class HashedDecoded(FlatDecoded):
-    """A histogram of flat local hashing."""
+    """A histogram from flat local hashing."""
 
     @cached_property
     def _moments(self) -> hashed_moments.Moments:

@@ -1,20 +1,22 @@
-"""Moments of the frequencies and of the distribution function of flat local hashing, exact at any size.
+"""Exact moments of flat local hashing's frequencies and distribution function, for domains of any size.
 
-The weight of a report in a value is 1 or 0, whether it supports the value, minus W / D, where W is how many
-of all D values it supports. Both W and the number of a prefix's values that it supports depend on the seed's
-lowest nonzero digit. Let that be digit i: the hash is then the same for g**i neighbouring values, a *block*,
-and differs for the g blocks of a *group*, which fall into g different cells, one each. So a prefix 0..n-1
-with whole groups, m whole blocks and a part f of the next block is supported with n/g values, plus g**i times
+A report's weight in a value is 1 if it supports the value, otherwise 0, minus W / D, where W is how many of
+the D values it supports. Both W and the number of supported values in a prefix depend on the seed's lowest
+nonzero digit. If that is digit i, the hash is the same for g**i consecutive values, a *block*, and differs
+between the g blocks of a *group*, which fall into g different cells. In a prefix 0..n-1 that consists of
+whole groups, m whole blocks and a fraction f of the next block, the number of supported values is therefore
+n/g plus g**i times
 
     1 - (m + f)/g  if the code supports one of the m blocks,
-    f - (m + f)/g  if it supports the next one,
+    f - (m + f)/g  if it supports the next block,
     -(m + f)/g     otherwise.
 
-The chances of these outcomes are sums over a group of E_i[1_b], the share of reports with such seeds that
-support block b. The known sum of all shares subtracts W n / D, so E_i[1_b W] and E_i[1_b W**2] are needed too
-(W enters as the *excess* W - D / g); W has three values for each i, because all D values are a prefix. The
-seeds whose lowest i digits are 0 are those of a domain g**i times smaller, so all i together cost
-1 / (1 - 1/g) times the first. What remains is a cubic in f inside each block.
+The probabilities of these outcomes are sums over a group of E_i[1_b], the share of reports with such seeds
+that support block b. Since the sum of all shares is known, W n / D is subtracted, so E_i[1_b W] and
+E_i[1_b W**2] are also needed (W enters as the *excess* W - D / g). W has three values for each i, because the
+D values are themselves a prefix. The seeds whose lowest i digits are 0 are those of a domain that is g**i
+times smaller, so all i together cost 1 / (1 - 1/g) times the first. Inside each block, the moments are cubic
+in f.
 """
 
 from __future__ import annotations
@@ -28,37 +30,38 @@ from ....device.ldp_client import Level
 from ...arrays import Floats
 from . import butterfly, fourier
 
-_POINTS = np.arange(4) / 3  # fractions of a block at which third moments, cubic inside it, are evaluated
+# Fractions of a block at which third moments, which are cubic in it, are evaluated.
+_POINTS = np.arange(4) / 3
 
 
 @dataclass(frozen=True)
 class _Seeds:
-    """Means over all reports in which only reports with some kind of seed count.
+    """Means over all reports, to which only reports with one kind of seed contribute.
 
     Attributes:
-        supported: Means of 1, excess and excess² times whether a block is supported, shape (3, blocks).
-        totals: Means of excess**k, k = 0..3.
+        supported: The means of 1, excess and excess² if a block is supported, else 0, shape (3, blocks).
+        totals: The means of excess**k, k = 0..3.
     """
 
     supported: Floats
     totals: Floats
 
     def without(self, rarer: _Seeds, g: int) -> _Seeds:
-        """Return the means without those of the rarer seeds, whose blocks are g times as wide."""
+        """Return the means without the contribution of the rarer seeds, whose blocks are g times as wide."""
         repeated = np.repeat(rarer.supported, g, axis=1)[:, : self.supported.shape[1]]
         return _Seeds(self.supported - repeated, self.totals - rarer.totals)
 
 
 @dataclass(frozen=True)
 class ValueRun:
-    """The values that the classes of a hash of t digits support, one run of a domain.
+    """The run of consecutive values that the classes of a t-digit hash support.
 
     Attributes:
         g: The number of cells.
         t: The number of digits.
-        before: The number of values of the domain before the run.
+        before: The number of values before the run in the domain.
         count: The number of values in the run, 1 to g**t.
-        domain: The number of values of the domain.
+        domain: The number of values in the domain.
     """
 
     g: int
@@ -72,7 +75,8 @@ class Moments:
     """Cumulants of one report's weight in values and in prefixes.
 
     Args:
-        shares: The shares of the classes of codes, shape (classes,).
+        level: The hashed level.
+        shares: Each code class's share, shape (classes,).
         supports: The share of reports that support each value, shape (domain,).
     """
 
@@ -87,19 +91,19 @@ class Moments:
         return _seeds(self._values, self._weighted, self._supports)
 
     def frequencies(self) -> tuple[Floats, Floats]:
-        """Return the second and third cumulants of the weight in each value, two of shape (domain,)."""
+        """Return the second and third cumulants of the weight in each value, each of shape (domain,)."""
         _, once, twice = self._all.supported
         return of_values(self._supports, once, twice, self._all.totals)
 
     def prefixes(self) -> tuple[Floats, Floats]:
-        """Return the cumulants of the sums of values 0..v, for each v; 0 for all values."""
+        """Return the same cumulants for the sum of values 0..v, for each v; the last is 0."""
         result = np.zeros((2, self._values.domain))
         result[:, :-1] = cumulants(before_values(self._values, self._weighted, self._all))[:, 1:]
         return result[0], result[1]
 
 
 def by_excess(shares: Floats, excess: Floats | None) -> Floats:
-    """Return shares times excess**k for k = 0..3, shape (4, classes); only k = 0 if there is no excess."""
+    """Return shares times excess**k for k = 0..3, shape (4, classes); only k = 0 without an excess."""
     if excess is None:
         return shares[None]
     result = np.empty((4, len(shares)))
@@ -113,10 +117,10 @@ def of_values(supports: Floats, once: Floats, twice: Floats, totals: Floats) -> 
     """Return the second and third cumulants of the weight in each value of the domain.
 
     Args:
-        supports: How often each value is supported, shape (domain,).
-        once: Means of the excess if it is supported, 0 otherwise, shape (domain,).
+        supports: The share of reports that support each value, shape (domain,).
+        once: The mean of the excess if the value is supported, else 0, shape (domain,).
         twice: The same for excess².
-        totals: Means of excess**k, k = 0..3.
+        totals: The means of excess**k, k = 0..3.
     """
     domain = len(supports)
     mean, square, cube = totals[1:] / (domain, domain**2, domain**3)
@@ -134,23 +138,23 @@ def cumulants(moments: Floats) -> Floats:
     return np.stack([second - first**2, third - 3 * first * second + 2 * first**3])
 
 
-def before_values(values: ValueRun, weighted: Floats, whole: _Seeds | None = None) -> Floats:
-    """Return the first three moments of one report's weight before each value of a run, shape (3, count).
+def before_values(values: ValueRun, weighted: Floats, run_means: _Seeds | None = None) -> Floats:
+    """Return the first three moments of one report's weight before each value in a run, shape (3, count).
 
-    The weight is the number of the run's values that it supports, minus one in g, and minus the part of the
-    excess for all values of the domain so far.
+    The weight is the number of supported values in the run so far, minus 1/g of all values in it so far,
+    minus the part of the excess that belongs to all of the domain's values so far.
 
     Args:
         values: The run.
         weighted: The result of by_excess().
-        whole: The means for the run, if they are known already.
+        run_means: The means for the run, if they are already known.
     """
     g, t = values.g, values.t
-    nested = [whole or _seeds(values, weighted)]  # the seeds whose lowest 0, 1, ... digits are 0
+    nested = [run_means or _seeds(values, weighted)]  # the seeds whose lowest 0, 1, ... digits are 0
     for i in range(1, t):
         weighted = _lowest_digit_zero(g, weighted)
         nested.append(_seeds(replace(values, t=t - i, count=-(-values.count // g**i)), weighted))
-    # Go from wide blocks to single values: the moments of the rarer seeds are cubic inside each block.
+    # Go from wide blocks to single values, since the rarer seeds' moments are cubic inside each block.
     moments = _at_points(nested[-1], values, g ** (t - 1))
     for i in range(t - 2, -1, -1):
         finer = _at_points(nested[i].without(nested[i + 1], g), values, g**i)
@@ -165,28 +169,29 @@ def _seeds(values: ValueRun, weighted: Floats, supports: Floats | None = None) -
     Args:
         values: The run.
         weighted: The result of by_excess().
-        supports: The supports of the blocks, if they are known already.
+        supports: The blocks' supports, if they are already known.
     """
     has_supports = supports is not None
     sums = _class_supports(values, *weighted[has_supports:3])
     if supports is not None:
         sums.insert(0, supports)
     supported, totals = np.zeros((3, values.count)), np.zeros(4)
-    for k, one in enumerate(sums):
-        supported[k] = one[: values.count]
+    for k, block_sums in enumerate(sums):
+        supported[k] = block_sums[: values.count]
     totals[: len(weighted)] = weighted.sum(axis=1)
     return _Seeds(supported, totals)
 
 
 def _at_points(seeds: _Seeds, values: ValueRun, size: int) -> Floats:
-    """Return the first three moments of the weights of prefixes with these seeds, (3, blocks, points).
+    """Return the first three moments of prefix weights with these seeds, shape (3, blocks, points).
 
-    The prefixes end at the points of each block of `size` values, or before a single value.
+    The prefixes end at each point within each block of `size` values, or before a single value.
     """
     g = values.g
     partly = _POINTS if size > 1 else _POINTS[:1]
     block: Floats = np.arange(seeds.supported.shape[1], dtype=np.float64)[:, None]
-    expected = (block % g + partly) / g * size  # the last group's values in the prefix, over g
+    # The number of the last group's values in the prefix, divided by g.
+    expected = (block % g + partly) / g * size
     part = (values.before + (block + partly) * size) / values.domain
     before, last = _before(seeds.supported, g)[:, :, None], seeds.supported[:, :, None]
 
@@ -213,27 +218,27 @@ def _at_points(seeds: _Seeds, values: ValueRun, size: int) -> Floats:
 def _inside_blocks(g: int, points: int) -> Floats:
     """Return the map from a cubic's values at a block's points to those at the points of its g parts."""
     at = (np.arange(g)[:, None] + _POINTS[:points]) / g
-    between = np.linalg.solve(np.vander(_POINTS).T, np.vander(at.reshape(-1), len(_POINTS)).T)
-    return between.astype(np.float64)
+    interpolation = np.linalg.solve(np.vander(_POINTS).T, np.vander(at.reshape(-1), len(_POINTS)).T)
+    return interpolation.astype(np.float64)
 
 
 def _before(values: Floats, g: int) -> Floats:
-    """Return sums over the preceding blocks of each group, shape (3, blocks)."""
+    """Return sums over the preceding blocks in each group, shape (3, blocks)."""
     total = np.cumsum(values, axis=1) - values
     return total - np.repeat(total[:, ::g], g, axis=1)[:, : values.shape[1]]
 
 
 def _class_supports(values: ValueRun, *numbers: Floats) -> list[Floats]:
     if values.g == 2:  # a Fourier transform is not faster than this butterfly
-        return [butterfly.values_supported(2, values.t, one) for one in numbers]
+        return [butterfly.values_supported(2, values.t, number) for number in numbers]
     return fourier.class_supports(values.g, values.t, *numbers, count=values.count)
 
 
 def _lowest_digit_zero(g: int, classes: Floats) -> Floats:
-    """Return the classes of t > 1 digits, shape (n, classes), whose seeds end in 0: those of t - 1 digits."""
+    """Return the t-digit classes, t > 1, shape (n, classes), whose seeds end in 0: those of t - 1 digits."""
     parts: list[Floats] = []
     start = size = g
-    while start < classes.shape[1]:  # the first block's seeds have one digit, and it is not 0
+    while start < classes.shape[1]:  # the first block's seeds have a single, nonzero digit
         size *= g
         parts.append(classes[:, start : start + size].reshape(len(classes), -1, g)[:, :, 0])
         start += size
@@ -242,11 +247,12 @@ def _lowest_digit_zero(g: int, classes: Floats) -> Floats:
 
 @lru_cache(maxsize=4)
 def excess_supported(g: int, t: int, domain: int) -> Floats | None:
-    """Return by how many values each class exceeds domain / g, shape (classes,), or None if none does."""
+    """Return by how many values each class exceeds domain / g, shape (classes,), or None if no class does."""
     if g**t == domain:
         return None
     digits = [domain // g**i % g for i in range(t)]
-    # It depends on the seed's lowest nonzero digit and on the supported block of the domain's last group.
+    # The excess depends on the seed's lowest nonzero digit and on the supported block in the domain's last
+    # group.
     table = np.zeros((t, g))
     for i, digit in enumerate(digits):
         table[i, :digit] = g**i
@@ -254,12 +260,11 @@ def excess_supported(g: int, t: int, domain: int) -> Floats | None:
         table[i] -= table[i].mean()
     inverse = np.array([0, *(pow(a, -1, g) for a in range(1, g))])
     cells = np.arange(g)[:, None]
-    hashed, lowest, scale = (
-        np.zeros(1, dtype=np.int64) for _ in range(3)
-    )  # digits of the seed below its first digit
+    # For the seed digits below the leading digit.
+    hashed, lowest, scale = (np.zeros(1, dtype=np.int64) for _ in range(3))
     result: list[Floats] = []
     for i, digit in enumerate(digits):
-        lowest[0], scale[0] = i, 1  # the seed whose only digit is the first
+        lowest[0], scale[0] = i, 1  # the seed whose only nonzero digit is the leading one
         at = ((cells - hashed - digit) * scale + np.array(digits)[lowest]) % g
         result.append(table[lowest, at].reshape(-1))
         hashed = (cells * digit + hashed).reshape(-1)

@@ -1,1 +1,1 @@
-"""Projective points: a code is likely where it is orthogonal to the value."""
+"""Mechanisms on projective points, in which a code is more likely if it is orthogonal to the value."""

@@ -1,4 +1,4 @@
-"""Lines through three of a domain's values, which codes support together more often than other triples."""
+"""Collinear triples of a domain's values, which codes support together more often than other triples."""
 
 import math
 
@@ -12,11 +12,11 @@ def digits(domain: int, g: int) -> int:
 
 
 def affine(domain: int, g: int) -> int:
-    """Return the number of ordered triples of different values on one line in the space of digits.
+    """Return the number of ordered collinear triples of distinct values in digit space.
 
-    The values are range(domain). A line whose direction has its top digit at place j stays in one block of
-    g**(j+1) values and meets each of its g parts of g**j values once. At most one block is incomplete: it has
-    `full` parts and r more values.
+    The values are range(domain). A line whose direction has its top nonzero digit at position j stays in one
+    block of g**(j+1) values and meets each of the block's g parts of g**j values once. At most one block is
+    incomplete, with `full` parts and r more values.
     """
     triples = 0
     for j in range(digits(domain, g)):
@@ -29,10 +29,10 @@ def affine(domain: int, g: int) -> int:
 
 
 def projective(domain: int, q: int) -> int:
-    """Return the same for the first points of a projective space mod q (projective.py).
+    """Return the same number for the first points of a projective space mod q (projective.py).
 
-    They are a whole space, at infinity, and finite values; any line through finite values meets the space
-    once.
+    The points are a complete space at infinity and finite values; any line through finite values meets that
+    space once.
     """
     infinity = 1
     while infinity * q + 1 <= domain:

@@ -1,18 +1,18 @@
-"""pgr: local hashing with the fewest codes. Values and codes are points; a code is *inside* where orthogonal.
+"""pgr: local hashing with the fewest codes. Values and codes are points; a code is *inside* if orthogonal.
 
 Privacy:
-    A code inside is at most e^ε times likelier than one outside.
+    An inside code is at most e^ε times as likely as an outside one.
 
 Utility:
-    Any two values are inside together for the same number of codes, exactly, so estimates are unbiased; for q
-    near e^ε + 1 the variance is that of large domains' optimum.
+    Any two values share exactly the same number of inside codes, so estimates are unbiased; for q near e^ε +
+    1, the variance is the optimum for large domains.
 
 Cost:
-    (q**t - 1) / (q - 1) codes, q - 1 times fewer than an olh that distinguishes as many values; decoding is
-    the butterfly of a hash of one digit less (projective.py).
+    (q**t - 1) / (q - 1) codes, q - 1 times fewer than olh for the same number of values; decoding is the
+    butterfly for a hash with one digit less (projective.py).
 
 Auto:
-    shares of single values, in place of olh if it has 10% less variance or saves a third byte.
+    shares of single values, instead of olh if the variance is 10% lower or a third code byte is avoided.
 
 Citation:
     Feldman, Nelson, Nguyen, Talwar, "Private Frequency Estimation via Projective Geometry", ICML 2022.
@@ -41,7 +41,7 @@ from ..workload import Workload
 from . import lines, projective
 from .moments import PointMoments
 
-# Above this q a butterfly takes much longer than a transform, whose rounded sums are still exact.
+# Above this q, a butterfly is much slower than a transform, whose rounded sums are still exact.
 _TRANSFORMED_Q = 23
 _MAX_TRANSFORMED = 1 << 40
 _DRAWN_AT_ONCE = 1 << 16
@@ -49,7 +49,7 @@ _MAX_Q = 1 << 12
 
 
 class PointsChannel(Channel):
-    """A Channel of points mod g, a prime."""
+    """A Channel for points mod g, a prime."""
 
     @property
     def digits(self) -> int:
@@ -82,16 +82,16 @@ class PointsChannel(Channel):
 
 
 def points_channel(points: Points) -> PointsChannel:
-    """Return the channel of an experiment's points."""
-    both = projective.point_count(points.q, points.t - 2)
-    return PointsChannel(points.domain, points.q, points.threshold / ONE, both / points.inside)
+    """Return the channel for an experiment's points."""
+    shared = projective.point_count(points.q, points.t - 2)
+    return PointsChannel(points.domain, points.q, points.threshold / ONE, shared / points.inside)
 
 
 @lru_cache(maxsize=1024)
 def _channels(domain: int, epsilon: int) -> tuple[PointsChannel, ...]:
-    """Return the channels of points of at least three digits with primes that can be best, or all of them.
+    """Return the channels with at least three digits whose primes can be best, or all if none can.
 
-    With two digits it is randomized response over at least as many codes as values.
+    With two digits, pgr is randomized response over at least as many codes as values.
     """
     small = [q for q in primes(_MAX_Q) if q + 1 < domain]
     fitting = [q for q in small if projective.point_count(q, projective.digits(q, domain)) <= MAX_CODES]
@@ -100,7 +100,7 @@ def _channels(domain: int, epsilon: int) -> tuple[PointsChannel, ...]:
 
 
 class PointsCode(SupportCode):
-    """The codes of a level of points, each of which is a class by itself."""
+    """The codes of a level of points, each of which is its own class."""
 
     def __init__(self, points: Points):
         even = points.domain == points.code_count
@@ -138,9 +138,9 @@ class ProjectiveGeometry(SupportMechanism):
     def designs(cls, domain: int, epsilon: int, workload: Workload) -> Iterable[Choice]:
         if workload.kind == "frequencies" and domain > 2:
             costs = {c: frequency_variance(c, workload.share) for c in _channels(domain, epsilon)}
-            for size in range(1, 4):  # the best one with this many code bytes
-                of_size = (c for c in costs if 1 << 8 * size - 8 < c.code_count <= 1 << 8 * size)
-                best = min(of_size, key=costs.__getitem__, default=None)
+            for size in range(1, 4):  # the best prime for this number of code bytes
+                candidates = (c for c in costs if 1 << 8 * size - 8 < c.code_count <= 1 << 8 * size)
+                best = min(candidates, key=costs.__getitem__, default=None)
                 if best is not None:
                     yield Choice("pgr", (("q", best.g),), costs[best])
 
@@ -156,7 +156,7 @@ class ProjectiveGeometry(SupportMechanism):
         return self.codes[0].level
 
     def tree(self, reports: Sequence[float]) -> Tree | None:
-        # As for olh, estimates sum to 1 without least squares if all points are values.
+        # As with olh, estimates sum to 1 without least squares if all points are values.
         return None if self.codes[0].even else one_family(self.domain)
 
     def fields(self) -> dict[str, Any]:
@@ -168,8 +168,8 @@ class ProjectiveGeometry(SupportMechanism):
     @property
     def plainly(self) -> str:
         return (
-            "Each device names one of many fixed groups of values, more often one that its own value is in"
-            " than another."
+            "Each device reports one of many fixed groups of values, more often one that contains its own"
+            " value than one that does not."
         )
 
     def decode(self, counts: npt.NDArray[np.int64]) -> SupportDecoded:
@@ -180,7 +180,7 @@ class ProjectiveGeometry(SupportMechanism):
 
 
 class PointsDecoded(FlatDecoded):
-    """A histogram of points."""
+    """A histogram from pgr."""
 
     @cached_property
     def _moments(self) -> PointMoments:
@@ -192,7 +192,7 @@ class PointsDecoded(FlatDecoded):
 def draw_points(
     points: Points, nodes: npt.NDArray[np.uint32], rng: np.random.Generator
 ) -> npt.NDArray[np.uint32]:
-    """Return a code for each node as the board draws it, numbered from the first code of these points."""
+    """Return a code for each node, drawn as on boards, relative to the offset of these points."""
     parts = [
         _draw(points, nodes[first : first + _DRAWN_AT_ONCE].astype(np.int64), rng)
         for first in range(0, len(nodes), _DRAWN_AT_ONCE)
@@ -218,7 +218,7 @@ def _draw(points: Points, nodes: npt.NDArray[np.int64], rng: np.random.Generator
     digits[-1] = solved
     digits[at, np.arange(n)] = (solved + target) % q
     inverse = np.array([0, *(pow(a, -1, q) for a in range(1, q))])
-    top = np.zeros(n, np.int64)  # the inverse of the highest nonzero digit, once it is reached
+    top = np.zeros(n, np.int64)  # the inverse of the highest nonzero digit, after it has been reached
     codes = np.zeros(n, np.int64)
     for digit in digits[::-1]:
         below_top = top > 0

@@ -1,21 +1,21 @@
-"""prefix: discovers unknown texts: pgr reports the slot of a text's beginning, at one of several lengths.
+"""prefix: discovers unknown texts; each report gives the slot of a prefix of random length through pgr.
 
-An index has a slot for each level, so there are slots**levels of them, far too many for an array. Arrays of
-that size are only for small domains (law, weights, lift); real histograms are decoded level by level, and
-estimate/discovery.py finds the texts behind the slots.
+An index has a slot for each level, so the domain has slots**levels indices, far too many for an array. Arrays
+of that size are used only for small domains (law, weights, lift); real histograms are decoded level by level,
+and estimate/discovery.py finds the texts behind the slots.
 
 Privacy:
-    That of pgr over one level's slots; the level is drawn without looking at the reading.
+    Provided by pgr over one level's slots; the level is drawn independently of the reading.
 
 Utility:
-    Each level's slots are estimated without bias; reports do not show how often slots of two levels come
+    Estimates of each level's slots are unbiased; reports do not reveal how often slots on two levels occur
     together.
 
 Cost:
-    The codes of all levels; decoding is a butterfly for each.
+    The codes of all levels; decoding is one butterfly per level.
 
 Auto:
-    texts that nobody knows in advance, which it discovers.
+    discovering texts that are not known in advance.
 
 Citation:
     Wang, Li, Jha, "Locally Differentially Private Heavy Hitter Identification", IEEE TDSC 2021; Feldman,
@@ -41,18 +41,18 @@ from ..support_mechanisms import SupportMechanism
 from ..workload import Workload
 from .pgr import PointsCode, draw_points, points_channel
 
-_LARGEST_Q = 251  # for every ε; with a larger q, several levels have too many codes
+_LARGEST_Q = 251  # for every ε; a larger q would need too many codes for several levels
 _TEXT = {"type": "text", "salt": "s", "mechanism": "prefix"}
 
 
 @dataclass(frozen=True)
 class SlotShares:
-    """Estimates for the slots of one level.
+    """Estimates for one level's slots.
 
     Attributes:
-        shares: The unbiased share of each slot, shape (slots,).
-        reports: The number of reports of the level.
-        channel: How often a report supports a slot.
+        shares: The unbiased estimate of each slot's share, shape (slots,).
+        reports: The number of reports on the level.
+        channel: The probabilities that a report supports a slot.
     """
 
     shares: Floats
@@ -60,12 +60,12 @@ class SlotShares:
     channel: Channel
 
     def variance(self, share: float) -> float:
-        """Return the variance of the estimate of a slot with this share, including population sampling."""
+        """Return the variance of a slot's estimate at this share, including population sampling."""
         support = self._support(share)
         return support * (1 - support) / (self.channel.p - self.channel.q) ** 2 / self.reports
 
     def skew(self, share: float) -> float:
-        """Return how much the variance grows as the share grows by one."""
+        """Return the derivative of the variance with respect to the share."""
         return (1 - 2 * self._support(share)) / (self.channel.p - self.channel.q) / self.reports
 
     def _support(self, share: float) -> float:
@@ -73,7 +73,7 @@ class SlotShares:
 
 
 class SlotCode(PointsCode):
-    """A level's codes; its nodes are the level's slots."""
+    """A level's codes, whose nodes are the level's slots."""
 
     def __init__(self, points: Points):
         super().__init__(points)
@@ -99,10 +99,10 @@ class Prefix(SupportMechanism):
 
     @classmethod
     def designs(cls, domain: int, epsilon: int, workload: Workload) -> Iterable[Choice]:
-        """Return the q with the least variance of a slot of the last level, which measures shares.
+        """Return the q with the least variance for a slot on the last level, which measures shares.
 
-        The last level gets twice the reports of others, and the first, which has few beginnings, half of
-        theirs.
+        The last level gets twice as many reports as the others, and the first level, which has few prefixes,
+        half as many.
         """
         if workload.kind != "texts":
             return
@@ -152,21 +152,21 @@ class Prefix(SupportMechanism):
             - sum(code.spread_out(part, self.domain) for code, part in zip(self.codes, nodes, strict=True))
         )
         if np.abs(remainder).max() > 1e-9 * np.abs(statistic).max():
-            raise ValueError("no report tells how often slots of two levels come together")
+            raise ValueError("reports do not reveal how often slots on two levels occur together")
         constant = mean + sum(code.constant(part) for code, part in zip(self.codes, nodes, strict=True))
         parts = zip(self.codes, nodes, reports, strict=True)
         return (code.weights(part) if n else None for code, part, n in parts), constant
 
     def lacks(self, reports: Sequence[int]) -> str:
-        return "" if min(reports) > 1 else "each level needs at least 2 reports: wait for more"
+        return "" if min(reports) > 1 else "each level needs at least 2 reports; wait for more"
 
     def drawable(self, indices: Sequence[int]) -> npt.NDArray[np.uint32]:
-        """Return the slots of indices of a domain of any size, shape (n, levels)."""
+        """Return each index's slots, for domains of any size, shape (n, levels)."""
         rows = [[index >> level.shift & (self.slots - 1) for level in self._levels] for index in indices]
         return np.array(rows, np.uint32).reshape(len(rows), len(self.codes))
 
     def draw(self, indices: npt.NDArray[np.uint32], rng: np.random.Generator) -> npt.NDArray[np.uint32]:
-        """Return codes as the base class does; `indices` have shape (n,), or (n, levels) for their slots."""
+        """Return codes as the base class does; `indices` have shape (n,), or (n, levels) for slots."""
         slots = indices
         if indices.ndim == 1:
             shifts = np.array([level.shift for level in self._levels], np.uint32)
@@ -174,16 +174,16 @@ class Prefix(SupportMechanism):
         ends = np.cumsum([level.weight for level in self.experiment.levels])
         level_of = np.searchsorted(ends, rng.integers(0, ends[-1], len(slots)), side="right")
         out = np.empty(len(slots), np.uint32)
-        for number, code in enumerate(self.codes):
-            at = np.flatnonzero(level_of == number)
-            out[at] = code.level.offset + draw_points(code.level, slots[at, number], rng)
+        for i, code in enumerate(self.codes):
+            at = np.flatnonzero(level_of == i)
+            out[at] = code.level.offset + draw_points(code.level, slots[at, i], rng)
         return out
 
     def decode(self, counts: Counts) -> Decoded:
         return Decoded(self, self.collapse(counts))
 
     def slot_shares(self, counts: Counts) -> list[SlotShares]:
-        """Return the estimates for each level's slots from a histogram of codes, shape (code_count,)."""
+        """Return the estimates for each level's slots from a code histogram, shape (code_count,)."""
         levels: list[SlotShares] = []
         for code, part in zip(self.codes, self.collapse(counts), strict=True):
             reports = int(part.sum())
@@ -192,8 +192,8 @@ class Prefix(SupportMechanism):
         return levels
 
     def fields(self) -> dict[str, Any]:
-        points = [level.level for level in self._levels]
-        return super().fields() | {"q": points[0].q, "weights": [one.weight for one in points]}
+        levels = [code.level for code in self._levels]
+        return super().fields() | {"q": levels[0].q, "weights": [level.weight for level in levels]}
 
     def words(self) -> str:
         return f"prefix, {len(self._levels)} levels, q {self._levels[0].level.q}"

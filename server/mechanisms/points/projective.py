@@ -1,14 +1,15 @@
-"""Sums and minima over the points of a projective space that are orthogonal to each point.
+"""Sums and minima over the points in a projective space that are orthogonal to each point.
 
-A point of t digits mod q, q prime, is the vector among its multiples whose highest nonzero digit is 1. Its
-number is that vector's place among all of them, so that the points whose top digit is 0, *at infinity*, come
-first, numbered like those of t - 1 digits. The others have 1 on top and any t - 1 digits below, in order.
+A point with t digits mod q, q prime, is represented by its multiple whose highest nonzero digit is 1. Points
+are numbered in the order of these vectors. The points *at infinity*, whose top digit is 0, come first, and
+are numbered like the points with t - 1 digits. The others have a top digit of 1 and any t - 1 digits below.
 
-A point has 1 on top and v below, or is v at infinity; another one, of top digit x and lower digits a ≠ 0, is
-orthogonal to it if a·v = -x, or a·v = 0. Scaled so that the highest nonzero digit of a is 1, (a, -x) is a
-class of the linear hash of t - 1 digits (butterfly.py), which thus covers all but the points at infinity; for
-those its cells are added up, and a problem with one digit less remains. Since the product is symmetric, so
-are the sums: the same map takes numbers of codes to values and numbers of values to codes.
+A point has a top digit of 1 and the digits v below, or is v at infinity. Another point with top digit x and
+lower digits a ≠ 0 is orthogonal to it if a·v = -x, or in the second case if a·v = 0. Scaled to make the
+highest nonzero digit of a equal to 1, (a, -x) is a class of the linear hash with t - 1 digits (butterfly.py),
+which thus covers all points except those at infinity; for those, the hash's cells are summed, which leaves a
+problem with one digit less. Since the product is symmetric, so are the sums: the same map takes numbers from
+codes to values and from values to codes.
 """
 
 from functools import lru_cache
@@ -19,16 +20,16 @@ import numpy.typing as npt
 from ...arrays import Array, Counts, Floats
 from ..hashing import butterfly, fourier
 
-_MAX_CACHED = 1 << 18  # points up to which their order, 8 bytes for each, is cached
+_MAX_CACHED = 1 << 18  # up to this many points, their order is cached, at 8 bytes per point
 
 
 def point_count(q: int, t: int) -> int:
-    """Return the number of points of t digits; 0 for t <= 0."""
+    """Return the number of points with t digits; 0 for t <= 0."""
     return (q**t - 1) // (q - 1) if t > 0 else 0
 
 
 def digits(q: int, domain: int) -> int:
-    """Return the smallest number of digits for this many points."""
+    """Return the smallest number of digits that distinguishes this many points."""
     t = 1
     while point_count(q, t) < domain:
         t += 1
@@ -36,7 +37,7 @@ def digits(q: int, domain: int) -> int:
 
 
 def sums(q: int, t: int, numbers: Floats) -> Floats:
-    """Return sums of the first points' numbers over those orthogonal to each point.
+    """Sum the first points' numbers over the points orthogonal to each point.
 
     Args:
         q: The prime.
@@ -54,38 +55,38 @@ def sums(q: int, t: int, numbers: Floats) -> Floats:
     classes = _class_weights(q, t - 1, finite)
     seeds = sums(q, t - 1, infinity)
     for block, start, order in _blocks(q, t):
-        of_seeds = seeds[start : start + order.shape[1]]
-        out[order] = classes[block].reshape(*order.shape, *numbers.shape[1:]) + of_seeds
+        block_seeds = seeds[start : start + order.shape[1]]
+        out[order] = classes[block].reshape(*order.shape, *numbers.shape[1:]) + block_seeds
     out[below] = infinity.sum(axis=0)
     return out
 
 
 def supported(q: int, t: int, count: int, *numbers: Floats) -> list[Floats]:
-    """Return sums over the points orthogonal to each of the first points, for each of `numbers`.
+    """Sum each of `numbers` over the points orthogonal to each of the first points.
 
-    Two at a time cost as much as one.
+    Processing two arrays costs as much as processing one.
 
     Args:
         q: The prime.
-        t: The number of digits, all of which `count` must need.
+        t: The number of digits, which must be the smallest that distinguishes `count` points.
         count: The number of first points.
-        numbers: Numbers of the points, each of shape (points,).
+        numbers: Arrays with one number per point, each of shape (points,).
 
     Returns:
-        For each of `numbers` the sums, shape (count,).
+        For each of `numbers`, the sums, shape (count,).
     """
     below = point_count(q, t - 1)
-    classes = [by_class(q, t, each) for each in numbers]
+    classes = [by_class(q, t, array) for array in numbers]
     if q > 2:
         finite = fourier.class_supports(q, t - 1, *classes, count=count - below)
     else:
-        finite = [butterfly.values_supported(q, t - 1, each)[: count - below] for each in classes]
-    infinity = [sums(q, t - 1, at_infinity(q, t, each)) + each[below] for each in numbers]
+        finite = [butterfly.values_supported(q, t - 1, array)[: count - below] for array in classes]
+    infinity = [sums(q, t - 1, at_infinity(q, t, array)) + array[below] for array in numbers]
     return [np.concatenate(parts) for parts in zip(infinity, finite, strict=True)]
 
 
 def supports(q: int, t: int, counts: Counts) -> Counts:
-    """Return sums of counts over the points orthogonal to each, exact integers; both of shape (points,)."""
+    """Sum counts over the points orthogonal to each point, as exact integers; both of shape (points,)."""
     if t == 1:
         return np.zeros_like(counts)
     infinity = supports(q, t - 1, at_infinity(q, t, counts)) + counts[point_count(q, t - 1)]
@@ -93,7 +94,7 @@ def supports(q: int, t: int, counts: Counts) -> Counts:
 
 
 def least(q: int, t: int, masses: Floats) -> Floats:
-    """Return the smallest number of the points orthogonal to each, both of shape (points,)."""
+    """Return the smallest number among the points orthogonal to each point, both of shape (points,)."""
     if t == 1:
         return np.full(1, np.inf)
     seeds = np.concatenate([masses[order].min(axis=0) for _, _, order in _blocks(q, t)])
@@ -102,17 +103,17 @@ def least(q: int, t: int, masses: Floats) -> Floats:
 
 
 def by_class(q: int, t: int, numbers: Array) -> Array:
-    """Return numbers of points, shape (..., points), as numbers of the classes of a hash of t - 1 digits.
+    """Reorder numbers by point, shape (..., points), by class of the hash with t - 1 digits.
 
-    The point with top digit 1 and zeros below has no class and is left out.
+    The point with top digit 1 and zeros below has no class and is omitted.
     """
     return np.concatenate([numbers[..., order.reshape(-1)] for _, _, order in _blocks(q, t)], axis=-1)
 
 
 def at_infinity(q: int, t: int, numbers: Array) -> Array:
-    """Return sums of numbers over the points that agree in all but the top digit: points of t - 1 digits.
+    """Sum numbers over the points that differ only in the top digit, giving points with t - 1 digits.
 
-    The numbers have shape (..., points). The point with top digit 1 and zeros below is left out.
+    The numbers have shape (..., points). The point with top digit 1 and zeros below is omitted.
     """
     return np.concatenate([numbers[..., order].sum(axis=-2) for _, _, order in _blocks(q, t)], axis=-1)
 
@@ -127,10 +128,10 @@ _Blocks = list[tuple[slice, int, npt.NDArray[np.intp]]]
 
 
 def _compute_blocks(q: int, t: int) -> _Blocks:
-    """Return for each block of the classes of t - 1 digits its position, its first seed and its points.
+    """Return the position, first seed and points of each block of classes with t - 1 digits.
 
-    Points have shape (cells, seeds). A seed a of cell 0 is the point a at infinity; of cell y it is the one
-    with top digit 1 and lower digits -a / y.
+    Points have shape (cells, seeds). For cell 0, seed a is the point a at infinity; for cell y, it is the
+    point with top digit 1 and lower digits -a / y.
     """
     below = point_count(q, t - 1)
     multiples = [-pow(y, -1, q) % q - 1 for y in range(1, q)]

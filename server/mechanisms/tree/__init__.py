@@ -1,1 +1,1 @@
-"""Trees of histograms: each report answers for one level; least squares joins the levels."""
+"""Trees of histograms: each report answers for one level, and least squares combines the levels."""

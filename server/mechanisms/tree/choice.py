@@ -15,24 +15,24 @@ from . import allocation
 from . import least_squares as hierarchy
 
 _MAX_FANOUT = 64
-_MAX_EXACT = 1 << 13  # values; above this, variances are those of allocation.py's complete trees
-_MAX_FLAT = 1 << 12  # values; above this, a tree of one level is never best
+_MAX_EXACT = 1 << 13  # values; above this, variances are those of complete trees (allocation.py)
+_MAX_FLAT = 1 << 12  # values; above this, a single-level tree is never best
 _FINALISTS = 4
 
 
 @cache
 def level_channels(domain: int, fanout: int, epsilon: int) -> tuple[Channel, ...]:
-    """Return the best channel of each level of a hierarchy for an even population, top first.
+    """Return each level's best channel in a hierarchy for a uniform population, top first.
 
-    Together they have at most 2**24 codes.
+    Together, they have at most 2**24 codes.
 
     Args:
         domain: The number of values.
-        fanout: The number of children of a node.
+        fanout: The number of children per node.
         epsilon: ε of a report, in micro-nats.
 
     Raises:
-        ValueError: If no choice fits.
+        ValueError: If no combination fits.
     """
     return channels_together(hierarchy.heights(domain, fanout), epsilon)
 
@@ -42,8 +42,8 @@ def workload_variance(
 ) -> float:
     """Return the mean variance of a hierarchy's answers to a workload, times reports.
 
-    It is that of an even population, including its sampling. Errors of a level's nodes are assumed to be
-    equally correlated, which is true except for the lines of the linear hash.
+    It is that of a uniform population, including population sampling. The errors of a level's nodes are
+    assumed to be equally correlated, which is true except for collinear values of the linear hash.
     """
     share = np.array(weights) / sum(weights)
     with np.errstate(divide="ignore"):
@@ -74,7 +74,7 @@ def _plan(domain: int, epsilon: int, fanout: int, workload: Workload) -> Choice:
     levels = _levels(domain, fanout, channels, workload)
     weights = allocation.rounded(levels, allocation.shares(levels))
     variance = levels.variance(np.array(weights) / sum(weights))
-    # A level without reports gets the cells with the fewest codes.
+    # A level without reports gets the number of cells that needs the fewest codes.
     unused = (c.domain if truth(epsilon, c.domain) is not None else 2 for c in channels)
     cells = tuple(c.g if w else u for c, w, u in zip(channels, weights, unused, strict=True))
     parameters = (("fanout", fanout), ("cells", cells))
@@ -95,7 +95,7 @@ def _exact(choice: Choice, domain: int, epsilon: int, workload: Workload) -> Cho
 def best_tree(domain: int, epsilon: int, workload: Workload) -> Choice:
     """Return the tree with the least mean variance over a workload.
 
-    Levels may be left out: with fanout 2 every mixture of 2, 4, 8, ... is a candidate.
+    Levels may be omitted, so with a fanout of 2, every mixture of 2, 4, 8, ... is a candidate.
 
     Args:
         domain: The number of values.
@@ -108,14 +108,14 @@ def best_tree(domain: int, epsilon: int, workload: Workload) -> Choice:
     plans: list[Choice] = []
     fanouts = [*range(2, min(domain, _MAX_FANOUT + 1))]
     if domain <= _MAX_FLAT:
-        fanouts.append(domain)  # one level, which is not a hierarchy, but the sum of all frequencies is known
+        fanouts.append(domain)  # one level is not a hierarchy, but the sum of all frequencies is known
     for fanout in fanouts:
         try:
             plans.append(_plan(domain, epsilon, fanout, workload))
         except ValueError:
             continue
     if not plans:
-        raise ValueError(f"no hierarchy over {domain} values fits in {MAX_CODES} codes at {epsilon}")
+        raise ValueError(f"no hierarchy fits {domain} values in {MAX_CODES} codes at epsilon {epsilon}")
     plans.sort(key=lambda plan: plan.variance)
     if domain > _MAX_EXACT:
         return plans[0]

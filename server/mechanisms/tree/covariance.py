@@ -1,7 +1,7 @@
-"""Moments of all frequencies, or of the whole distribution function, of the levels of a tree.
+"""Moments of all frequencies, or of the entire distribution function, from a tree's levels.
 
-There are two methods: the effect of every class of codes on all values and, if there are too many pairs of
-the two, a model of the covariances of supports with few parameters.
+The exact method computes the effect of every code class on all values. If that would be too many pairs of
+classes and values, the supports' covariances are modelled with few parameters.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ..hashing import butterfly
 from . import least_squares as hierarchy
 from .influence import influences
 
-_CHUNK = 1 << 17  # floats at once, in pairs of a class and a value; they fit a core's cache
+_CHUNK = 1 << 17  # floats at once, one per pair of a class and a value, to fit a core's cache
 
 
 @dataclass(frozen=True)
 class LevelCounts:
-    """A level that has reports, with their counts by class of codes."""
+    """A level with reports, and their counts by code class."""
 
     code: SupportCode
     reports: int
@@ -38,7 +38,7 @@ class LevelCounts:
 
     @property
     def estimates(self) -> Floats:
-        """The unbiased estimates of the nodes' frequencies from this level alone."""
+        """The unbiased estimates of the nodes' frequencies from only this level."""
         return (self.supports / self.reports - self.code.channel.q) * self.code.scale
 
     @property
@@ -49,7 +49,14 @@ class LevelCounts:
 
 @dataclass(frozen=True)
 class Smoothed:
-    """The inputs of the moments: shares of the classes of codes, of reports for each node, and of values."""
+    """The inputs for the moments.
+
+    Attributes:
+        data: The level's counts.
+        shares: Each code class's share of the reports.
+        supports: The share of reports that support each node.
+        implied: The implied frequency of each node.
+    """
 
     data: LevelCounts
     shares: Floats
@@ -58,7 +65,7 @@ class Smoothed:
 
     @staticmethod
     def of(data: LevelCounts, shares: Floats, implied: Floats) -> Smoothed:
-        """Return the inputs for a mixture of counted and implied shares, and the implied frequencies."""
+        """Return the inputs for mixed counted and implied class shares, and implied frequencies."""
         channel = data.code.channel
         supports = (1 - decoded_histogram.IMPLIED_SHARE) * data.supports / data.reports
         supports += decoded_histogram.IMPLIED_SHARE * (channel.q + (channel.p - channel.q) * implied)
@@ -66,8 +73,8 @@ class Smoothed:
 
 
 def exact(tree: hierarchy.Tree, levels: Sequence[Smoothed | None], domain: int) -> tuple[Spread, Spread]:
-    """Return moments of all frequencies and of the distribution function, by the effect of every class."""
-    cumulants = np.zeros((2, 2, domain))  # frequencies and prefixes; second and third
+    """Return the exact moments of all frequencies and of the distribution function."""
+    cumulants = np.zeros((2, 2, domain))  # (frequencies or prefixes, second or third cumulant, value)
     for number, smoothed in enumerate(levels):
         if smoothed is None:
             continue
@@ -76,12 +83,12 @@ def exact(tree: hierarchy.Tree, levels: Sequence[Smoothed | None], domain: int) 
             parts: list[Floats | None] = [None] * len(levels)
             parts[number] = supported
             effect = hierarchy.solve(tree, parts, root=0.0)[-1]
-            for which, e in enumerate((effect, np.cumsum(effect, axis=0))):
-                moments[which, 0] += e @ shares
+            for kind, e in enumerate((effect, np.cumsum(effect, axis=0))):
+                moments[kind, 0] += e @ shares
                 square = e * e
-                moments[which, 1] += square @ shares
+                moments[kind, 1] += square @ shares
                 square *= e
-                moments[which, 2] += square @ shares
+                moments[kind, 2] += square @ shares
         first, second, third = moments[:, 0], moments[:, 1], moments[:, 2]
         cumulants[:, 0] += (second - first**2) * smoothed.data.factor
         factor = smoothed.data.code.scale**3 / smoothed.data.reports**2
@@ -90,23 +97,23 @@ def exact(tree: hierarchy.Tree, levels: Sequence[Smoothed | None], domain: int) 
 
 
 def _shares(smoothed: Smoothed, values: Floats) -> Floats:
-    """Return shares of the nodes, a mixture of their consistent values and the implied ones."""
+    """Return the nodes' shares, mixed from their consistent values and the implied ones."""
     return (1 - decoded_histogram.IMPLIED_SHARE) * values + decoded_histogram.IMPLIED_SHARE * smoothed.implied
 
 
 def _diagonal(smoothed: Smoothed, shares: Floats) -> Floats:
-    """Return the variance of each node's estimate, minus its part in _quadratic()."""
+    """Return the variance of each node's estimate without the part that _quadratic() computes."""
     channel, both = smoothed.data.code.channel, smoothed.data.code.channel.both_supported
     if_own = channel.collision * channel.p - both
     return (smoothed.supports - both - 2 * shares * if_own) * smoothed.data.factor
 
 
 def _quadratic(smoothed: Smoothed, total: Floats, weighted: Floats) -> Floats:
-    """Return the variance of weights with sum `total` and sum `weighted` by the nodes' shares.
+    """Return the variance of node weights whose sum is `total` and whose share-weighted sum is `weighted`.
 
-    For a report of one of two values, the probability that both are supported is that of the exact channel.
-    For a report of a third value it depends on whether the three are on one line in the space of digits: the
-    model uses the mean over third values. It is exact for g = 2 and for direct answers.
+    For a report of either of two values, the probability that both are supported is exact. For a report of a
+    third value, it depends on whether the three are collinear in digit space, and the model uses the mean
+    over third values. The model is exact for g = 2 and for direct answers.
     """
     channel, neither_own = smoothed.data.code.channel, smoothed.data.code.channel.both_supported
     if_own = channel.collision * channel.p - neither_own
@@ -118,13 +125,13 @@ def _quadratic(smoothed: Smoothed, total: Floats, weighted: Floats) -> Floats:
 def model(
     tree: hierarchy.Tree, levels: Sequence[Smoothed | None], values: Sequence[Floats]
 ) -> tuple[Spread, Spread]:
-    """Return moments of all frequencies and of the distribution function, by a model without skew.
+    """Return the moments of all frequencies and of the distribution function, using a model without skew.
 
-    It takes O(nodes levels) time.
+    The running time is O(nodes levels).
 
     Args:
         tree: The tree.
-        levels: The inputs of each level, or None for a level without reports.
+        levels: The inputs for each level, or None for a level without reports.
         values: The nodes' estimates, by level.
     """
     d = [np.zeros(n) for n in tree.nodes]
@@ -146,24 +153,24 @@ def model(
 
 
 def model_of(parts: Sequence[Floats], levels: Sequence[Smoothed | None], values: Sequence[Floats]) -> Spread:
-    """Return the moments of statistics by the model.
+    """Return the moments of statistics, using the model.
 
     Args:
-        parts: For each level, weights of its estimates, shape (nodes, n).
-        levels: The inputs of each level, or None for a level without reports.
+        parts: For each level, the weights of its estimates, shape (nodes, n).
+        levels: The inputs for each level, or None for a level without reports.
         values: The nodes' estimates, by level.
     """
     variance = np.zeros(parts[0].shape[1])
     for r, smoothed, x in zip(parts, levels, values, strict=True):
         if smoothed:
             shares = _shares(smoothed, x)
-            own = _diagonal(smoothed, shares) @ (r * r)
-            variance += own + _quadratic(smoothed, r.sum(axis=0), shares @ r)
+            diagonal = _diagonal(smoothed, shares) @ (r * r)
+            variance += diagonal + _quadratic(smoothed, r.sum(axis=0), shares @ r)
     return Spread(np.maximum(variance, 0), np.zeros_like(variance))
 
 
 def _class_chunks(smoothed: Smoothed, size: int) -> Iterator[tuple[Floats, Floats]]:
-    """Yield which nodes each of a few classes supports, shape (nodes, classes), and the classes' shares."""
+    """Yield the nodes that a few classes support, shape (nodes, classes), and the classes' shares."""
     level, all_shares = smoothed.data.code.level, smoothed.shares
     if not level.t:
         for first in range(0, level.domain, size):

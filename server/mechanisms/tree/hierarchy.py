@@ -1,21 +1,20 @@
 """hh: a tree of histograms for ranges and quantiles; each report answers for one level.
 
 Privacy:
-    That of the level's randomized response; the level is drawn without looking at the reading.
+    Provided by the level's randomized response; the level is drawn independently of the reading.
 
 Utility:
     The levels' estimates are made consistent by least squares, which keeps them unbiased and linear.
 
 Cost:
-    The codes of all levels together; decoding is a butterfly for each hashed level and two passes over the
-    tree.
+    The codes of all levels; decoding is one butterfly per hashed level and two passes over the tree.
 
 Auto:
     ranges and quantiles.
 
 Citation:
     Cormode, Kulkarni, Srivastava, "Answering Range Queries Under Local Differential Privacy", VLDB 2019,
-    section 4; Hay, Rastogi, Miklau, Suciu, VLDB 2010, for the consistency.
+    section 4; Hay, Rastogi, Miklau, Suciu, VLDB 2010, for consistency.
 """
 
 import contextlib
@@ -52,7 +51,7 @@ class Hierarchy(SupportMechanism):
                 yield best_tree(domain, epsilon, workload)
 
     def tree(self, reports: Sequence[float]) -> Tree:
-        # Least squares must not depend on the reported values; otherwise it would not be linear.
+        # To keep least squares linear, the variances must not depend on the reported values.
         parts = zip(self.codes, reports, strict=True)
         variances = [code.channel.assumed / n if n else math.inf for code, n in parts]
         return _tree(self.domain, self.experiment.fanout, tuple(variances))
@@ -60,7 +59,7 @@ class Hierarchy(SupportMechanism):
     def lacks(self, reports: Sequence[int]) -> str:
         if reports[-1]:
             return ""
-        return "no report is about single values yet: wait for reports of the last level"
+        return "no report is about single values yet; wait for reports on the last level"
 
     def fields(self) -> dict[str, Any]:
         levels = self.experiment.levels
@@ -74,8 +73,8 @@ class Hierarchy(SupportMechanism):
     @property
     def plainly(self) -> str:
         return (
-            "Each device answers about one part of a tree: in which half the reading lies, or in which"
-            " quarter, and so on; now and then it names a wrong one."
+            "Each device answers one question about its reading: which half of the range contains it, or"
+            " which quarter, and so on; now and then it gives a wrong answer."
         )
 
 

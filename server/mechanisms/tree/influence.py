@@ -1,21 +1,21 @@
-"""The influence of all estimates of a tree on leaves and prefixes: sums of squares, in O(nodes levels).
+"""The influence of a tree's estimates on leaves and prefixes, as sums of squares in O(nodes levels).
 
-The weights behind one leaf are never computed: inside a subtree that does not contain the leaf they are a
-multiple of those of the subtree's upward pass, so sums over subtrees are enough. Let z_n be a node's own
-estimate, o_n the share that it keeps, γ_c the part of the difference that a child takes, and
+The weights behind a single leaf are never computed, because inside a subtree that does not contain the leaf
+they are a multiple of the weights in the subtree's upward pass, so sums over subtrees suffice. Let z_n be a
+node's own estimate, o_n its weight, γ_c the part of the difference that a child receives, and
 
     u_n = o_n z_n + (1 - o_n) Σ_children u_c        x_c = u_c + γ_c (x_n - Σ_siblings u_s)
 
-the passes up and down. The prefix P_c that ends with child c is P_n - x_n plus the values of the siblings up
-to c. With τ the sum of γ up to c,
+the upward and downward passes. The prefix P_c that ends with child c is P_n - x_n plus the values of the
+siblings up to c. With τ the sum of γ up to c,
 
     P_c = P_n - (1 - τ) x_n + Σ_{s <= c} u_s - τ Σ_s u_s
 
-Write P_n = b u_n + ... and x_n = a u_n + ..., where the dots hold estimates outside n's subtree only. With
+Write P_n = b u_n + ... and x_n = a u_n + ..., where the dots contain only estimates outside n's subtree. With
 b' = b - (1 - τ) a, P_c has the coefficient b' (1 - o_n) + 1 - τ on u_s for s <= c, b' (1 - o_n) - τ for s >
 c, and b' o_n on z_n; x_c has γ_c (a (1 - o_n) - 1), 1 more for s = c, and γ_c a o_n on z_n. So everything
-in a sibling's subtree enters as a multiple of that sibling's pass. Sums of d r² over subtrees, made once on
-the way up, and three sums outside (of P², P x and x²), carried down, are enough.
+in a sibling's subtree enters as a multiple of that sibling's upward pass. It is therefore enough to sum d r²
+over subtrees once on the way up, and to carry three sums over the outside (of P², P x and x²) down.
 """
 
 from collections.abc import Sequence
@@ -29,11 +29,11 @@ from .least_squares import Tree, transpose
 
 @dataclass(frozen=True)
 class Influence:
-    """The sums of the weights r_l behind every leaf's value, or every prefix's, for a covariance model.
+    """Sums of the weights r behind each leaf's value, or each prefix's, for a covariance model.
 
     Attributes:
-        squares: The sum over levels and nodes of d r², shape (domain,).
-        sums: The sum over a level's nodes of e r, for each level and each e, shape (domain, levels, len(e)).
+        squares: The sum of d r² over levels and nodes, shape (domain,).
+        sums: The sum of e r over a level's nodes, for each level and each e, shape (domain, levels, len(e)).
     """
 
     squares: Floats
@@ -42,10 +42,10 @@ class Influence:
 
 @dataclass(frozen=True)
 class _Gathered:
-    """For each node of a level, the weights behind one value: the node's, or the prefix's that ends with it.
+    """The weights behind each node's value, or behind the prefix that ends with the node, on one level.
 
     Attributes:
-        inside: The factor of the node's upward pass.
+        inside: The factor on the node's upward pass.
         outside: The influence of all estimates except the node's own and those below it.
     """
 
@@ -55,12 +55,12 @@ class _Gathered:
 
 @dataclass(frozen=True)
 class Carried:
-    """The values that a pass carries down a tree, from the nodes of a level to their children.
+    """The values that a pass carries down a tree, from a level's nodes to their children.
 
     Attributes:
         prefix: The weights behind the prefix that ends with each node.
         node: The weights behind each node's value.
-        cross: The sum outside the node of d r r', for the prefix's weights r and the node's weights r'.
+        cross: The sum of d r r' outside the node, for the prefix's weights r and the node's weights r'.
     """
 
     prefix: _Gathered
@@ -75,23 +75,23 @@ def influences(
 
     Args:
         tree: The tree.
-        d: For each level an array of shape (nodes,).
-        e: For each level an array of shape (nodes, k), or None for k = 0.
+        d: For each level, an array of shape (nodes,).
+        e: For each level, an array of shape (nodes, k), or None for k = 0.
     """
     if e is None:
         e = [np.zeros((n, 0)) for n in tree.nodes]
     passes = _upward(tree, d, e)
-    # The root is known, so no estimate has influence on it.
-    nothing = Influence(np.zeros(1), np.zeros((1, len(tree.nodes), e[0].shape[1])))
-    root = _Gathered(np.zeros(1), nothing)
+    # The root is known, so no estimate influences it.
+    no_influence = Influence(np.zeros(1), np.zeros((1, len(tree.nodes), e[0].shape[1])))
+    root = _Gathered(np.zeros(1), no_influence)
     carried = Carried(root, root, np.zeros(1))
     for level in range(len(tree.nodes)):
         carried = _down(tree, level, carried, passes[level], d, e)
-    return _whole(carried.node, passes[-1]), _whole(carried.prefix, passes[-1])
+    return _total(carried.node, passes[-1]), _total(carried.prefix, passes[-1])
 
 
 def _upward(tree: Tree, d: Sequence[Floats], e: Sequence[Floats]) -> list[Influence]:
-    """Return the influence of each node's subtree, with the node, on the node's upward pass, by level."""
+    """Return the influence of each node's subtree, including the node, on its upward pass, by level."""
     height, k = len(tree.nodes), e[0].shape[1]
     passes: list[Influence] = []
     for level in range(height - 1, -1, -1):
@@ -114,7 +114,7 @@ def _down(
     d: Sequence[Floats],
     e: Sequence[Floats],
 ) -> Carried:
-    """Return the values carried by a level's nodes, from those of their parents.
+    """Return the values carried to a level's nodes from their parents.
 
     `here` is the influence on the level's upward pass.
     """
@@ -124,7 +124,7 @@ def _down(
     in_prefix, in_node, cross = (
         tree.to_children(x, level) for x in (above.prefix.inside, above.node.inside, above.cross)
     )
-    of_prefix, of_node = (_repeated(tree, level, g.outside) for g in (above.prefix, above.node))
+    outside_prefix, outside_node = (_repeated(tree, level, g.outside) for g in (above.prefix, above.node))
     if level:
         own, d_own, e_own = (tree.to_children(x[level - 1], level) for x in (tree.own, d, e))
     else:
@@ -141,17 +141,17 @@ def _down(
     )
 
     own_d = own**2 * d_own
-    prefix_squares = of_prefix.squares - 2 * keep * cross + keep**2 * of_node.squares
+    prefix_squares = outside_prefix.squares - 2 * keep * cross + keep**2 * outside_node.squares
     prefix_squares = prefix_squares + own_d * parent_prefix**2
     prefix_squares = prefix_squares + before_factor**2 * before.squares + after_factor**2 * after.squares
-    node_squares = gamma**2 * of_node.squares + own_d * parent_node**2
+    node_squares = gamma**2 * outside_node.squares + own_d * parent_node**2
     node_squares += other**2 * (before.squares + after.squares)
-    cross = gamma * (cross - keep * of_node.squares) + own_d * parent_prefix * parent_node
+    cross = gamma * (cross - keep * outside_node.squares) + own_d * parent_prefix * parent_node
     cross += other * (before_factor * before.squares + after_factor * after.squares)
 
-    prefix_sums = of_prefix.sums - keep[:, None, None] * of_node.sums
+    prefix_sums = outside_prefix.sums - keep[:, None, None] * outside_node.sums
     prefix_sums += before_factor[:, None, None] * before.sums + after_factor[:, None, None] * after.sums
-    node_sums = gamma[:, None, None] * of_node.sums + other[:, None, None] * (before.sums + after.sums)
+    node_sums = gamma[:, None, None] * outside_node.sums + other[:, None, None] * (before.sums + after.sums)
     if level:
         prefix_sums[:, level - 1] += (parent_prefix * own)[:, None] * e_own
         node_sums[:, level - 1] += (parent_node * own)[:, None] * e_own
@@ -162,15 +162,15 @@ def _down(
     )
 
 
-def _whole(leaves: _Gathered, passes: Influence) -> Influence:
-    """Return all influence on leaves, or on the prefixes that end with them, including their own."""
+def _total(leaves: _Gathered, passes: Influence) -> Influence:
+    """Return the total influence on leaves, or on the prefixes that end with them, including their own."""
     inside, outside = leaves.inside, leaves.outside
     sums = inside[:, None, None] * passes.sums + outside.sums
     return Influence(inside**2 * passes.squares + outside.squares, sums)
 
 
 def _before(tree: Tree, values: Floats) -> Floats:
-    """Return sums over earlier nodes of the same parent."""
+    """Return sums over earlier siblings."""
     total = np.cumsum(values, axis=0) - values
     return total - np.repeat(total[:: tree.fanout], tree.fanout, axis=0)[: len(total)]
 
@@ -180,11 +180,11 @@ def _repeated(tree: Tree, level: int, above: Influence) -> Influence:
 
 
 def node_variances(tree: Tree, variances: Sequence[float | Floats]) -> list[Floats]:
-    """Return variances of all nodes, by level, shape (nodes,), with 0 in place of infinity.
+    """Return the variances of all nodes, by level, shape (nodes,), with 0 in place of infinity.
 
     Args:
         tree: The tree.
-        variances: The variances, for each level or for each of its nodes.
+        variances: For each level, one variance or one per node.
     """
     full = (np.broadcast_to(np.float64(v), n) for n, v in zip(tree.nodes, variances, strict=True))
     return [np.where(np.isfinite(v), v, 0.0) for v in full]
@@ -195,13 +195,13 @@ def mean_range_variance(tree: Tree, variances: Sequence[float | Floats]) -> floa
 
     Args:
         tree: The tree.
-        variances: The variances of the nodes' estimates, assumed to be independent, for each level or, with
-            shape (nodes,), for each of its nodes; infinity if there is no estimate.
+        variances: For each level, the variance of the nodes' estimates, which are assumed to be independent:
+            one number, or one per node, shape (nodes,). Infinity means that the estimate is missing.
     """
     d = node_variances(tree, variances)
     _, prefix = influences(tree, d)
-    # A range is the difference of two of the domain + 1 prefixes, of which the first is empty.
+    # A range is the difference between two of the domain + 1 prefixes, the first of which is empty.
     weights, _ = transpose(tree, np.arange(tree.domain, 0, -1, dtype=np.float64))
-    of_sum = sum(float(d[i] @ weights[i] ** 2) for i in range(len(d)))
+    sum_variance = sum(float(d[i] @ weights[i] ** 2) for i in range(len(d)))
     points = tree.domain + 1
-    return float((points * prefix.squares.sum() - of_sum) / (points * (points - 1) / 2))
+    return float((points * prefix.squares.sum() - sum_variance) / (points * (points - 1) / 2))

@@ -1,14 +1,14 @@
 """Least squares over a tree of histograms whose root is known, and its transpose.
 
-Minimise the sum over levels of ||x_l - z_l||² / V_l, with every node the sum of its children and the root
-1. Two passes are exact for variances that are equal within a level: up, each node is averaged with the sum
-of its children by inverse variance; down, the remaining difference is distributed to the children in
-proportion to their variances, so that trees whose last nodes have fewer children are exact as well.
-Hay, Rastogi, Miklau, Suciu, "Boosting the accuracy of differentially private histograms through
-consistency", VLDB 2010, section 4, generalised.
+Minimize the sum over levels of ||x_l - z_l||² / V_l, where every node is the sum of its children and the root
+is 1. If variances are equal within a level, two passes are exact. The upward pass averages each node with the
+sum of its children, weighted by inverse variance; the downward pass distributes the remaining difference to
+the children in proportion to their variances, which is exact even if the last nodes have fewer children.
+Source: Hay, Rastogi, Miklau, Suciu, "Boosting the accuracy of differentially private histograms through
+consistency", VLDB 2010, section 4, generalized.
 
-Levels are numbered as in an Experiment, the top one below the root first, leaves last. Arrays over nodes
-have shape (nodes,) or (nodes, batch).
+Levels are numbered as in an Experiment, from the level below the root to the leaves. Arrays over nodes have
+shape (nodes,) or (nodes, batch).
 """
 
 from collections.abc import Sequence
@@ -21,12 +21,15 @@ from ...arrays import Floats
 
 @dataclass(frozen=True)
 class Tree:
-    """A tree over range(domain) and the weights that least squares gives to its nodes.
+    """A tree over range(domain) and its nodes' least-squares weights.
 
     Attributes:
-        own: For each level, the weight of a node's own estimate; the rest is that of its children's sum.
-        share: For each level, the part of a parent's difference that a node takes.
-        variance: For each level, the variance of a node after the upward pass, in the units of the input.
+        domain: The number of leaves.
+        fanout: The number of children per node.
+        nodes: The number of nodes on each level.
+        own: For each level, the weight of a node's own estimate; the children's sum has the remaining weight.
+        share: For each level, the part of the parent's difference that a node receives.
+        variance: For each level, a node's variance after the upward pass, in the input's units.
     """
 
     domain: int
@@ -37,19 +40,19 @@ class Tree:
     variance: tuple[Floats, ...]
 
     def children_sum(self, values: Floats) -> Floats:
-        """Return sums over the children of each parent: shape (children, ...) to (parents, ...)."""
+        """Sum over each parent's children: shape (children, ...) to (parents, ...)."""
         count = len(values)
         if count % self.fanout == 0:
             return values.reshape(count // self.fanout, self.fanout, *values.shape[1:]).sum(axis=1)
         return np.add.reduceat(values, np.arange(0, count, self.fanout), axis=0)
 
     def to_children(self, values: Floats, level: int) -> Floats:
-        """Return the parents' values, repeated for the nodes of a level below them."""
+        """Repeat the parents' values for the nodes on the level below."""
         return np.repeat(values, self.fanout, axis=0)[: self.nodes[level]]
 
 
 def heights(domain: int, fanout: int) -> tuple[int, ...]:
-    """Return the number of nodes of every level below the root, top first, down to `domain` leaves."""
+    """Return the number of nodes on each level below the root, from the top down to `domain` leaves."""
     nodes = [domain]
     while nodes[0] > fanout:
         nodes.insert(0, -(-nodes[0] // fanout))
@@ -61,22 +64,22 @@ def tree(domain: int, fanout: int, variances: Sequence[float]) -> Tree:
 
     Args:
         domain: The number of leaves.
-        fanout: The number of children of a node.
-        variances: The variance of a node's estimate on each level, or infinity.
+        fanout: The number of children per node.
+        variances: The variance of a node's estimate on each level, or infinity without an estimate.
 
     Raises:
-        ValueError: Unless there is a positive variance for each level, and a finite one for leaves.
+        ValueError: Unless each level has a positive variance, and the leaves a finite one.
     """
     nodes = heights(domain, fanout)
     if len(variances) != len(nodes) or not all(v > 0 for v in variances) or not np.isfinite(variances[-1]):
-        raise ValueError(f"{len(nodes)} positive variances are needed, that of the leaves finite")
-    plain = Tree(domain, fanout, nodes, (), (), ())
+        raise ValueError(f"{len(nodes)} positive variances are needed, and the leaves' must be finite")
+    unweighted = Tree(domain, fanout, nodes, (), (), ())
     own = [np.ones(domain)]
     variance = [np.full(domain, float(variances[-1]))]
     share: list[Floats] = []
     for level in range(len(nodes) - 1, -1, -1):
-        below = plain.children_sum(variance[0])
-        share.insert(0, variance[0] / plain.to_children(below, level))
+        below = unweighted.children_sum(variance[0])
+        share.insert(0, variance[0] / unweighted.to_children(below, level))
         if level:
             own.insert(0, below / (variances[level - 1] + below))
             variance.insert(0, below * (1 - own[0]))
@@ -88,11 +91,11 @@ def _times(factors: Floats, values: Floats) -> Floats:
 
 
 def solve(tree: Tree, estimates: Sequence[Floats | None], root: float = 1.0) -> list[Floats]:
-    """Return consistent values of all nodes, by level, from each level's own estimates.
+    """Return consistent values for all nodes, by level, from each level's own estimates.
 
     Args:
         tree: The tree.
-        estimates: For each level an array of shape (nodes,) or (nodes, batch), or None for zeros.
+        estimates: For each level, an array of shape (nodes,) or (nodes, batch), or None for zeros.
         root: The sum of the leaves.
     """
     up: list[Floats | None] = [None] * len(tree.nodes)
@@ -123,14 +126,14 @@ def solve(tree: Tree, estimates: Sequence[Floats | None], root: float = 1.0) -> 
 
 
 def transpose(tree: Tree, weights: Floats) -> tuple[list[Floats], Floats]:
-    """Return weights on each level's estimates, and the constant, that give the leaves' weighted sum.
+    """Return the weights on each level's estimates, and the constant, that give the leaves' weighted sum.
 
-    With (r, k) the result and root 1, the weighted sum of the leaves of solve(tree, z) is k plus the sum over
-    levels of r[l] · z[l].
+    If the result is (r, k) and the root 1, the weighted sum of solve(tree, z)'s leaves is k plus the sum of
+    r[l] · z[l] over levels.
 
     Args:
         tree: The tree.
-        weights: The weights of the leaves, shape (domain,) or (domain, batch).
+        weights: The leaves' weights, shape (domain,) or (domain, batch).
     """
     height = len(tree.nodes)
     on_up: list[Floats] = [weights] * height
@@ -139,7 +142,7 @@ def transpose(tree: Tree, weights: Floats) -> tuple[list[Floats], Floats]:
     for level in range(height - 1, -1, -1):
         on_up[level] = x
         passed = tree.children_sum(_times(tree.share[level], x))
-        on_below[level] = -passed  # weights on the sums of this level's nodes, one for each parent
+        on_below[level] = -passed  # weights on the sums of this level's nodes, one per parent
         x = passed
     constant = x[0]
     result: list[Floats] = []
@@ -153,12 +156,12 @@ def transpose(tree: Tree, weights: Floats) -> tuple[list[Floats], Floats]:
 
 
 def nonnegative(tree: Tree, leaves: Floats) -> Floats:
-    """Return non-negative shares that sum to 1, from consistent estimates of the leaves, shape (domain,).
+    """Return nonnegative shares that sum to 1, from consistent leaf estimates, shape (domain,).
 
-    From the root down, the children of each node become the nearest non-negative values that sum to their
-    parent's. Distances are weighted by their variances after the upward pass, so that the last nodes move as
-    in least squares. If no share is negative, all are unchanged. In a tree of one level this is the
-    projection onto the simplex.
+    From the root down, each node's children become the nearest nonnegative values that sum to the node's
+    value. Distances are weighted by the variances after the upward pass, so the last nodes move as in least
+    squares. If no share is negative, all remain unchanged. In a single-level tree, this is the projection
+    onto the simplex.
     """
     sums = [leaves]
     for _ in tree.nodes[1:]:
@@ -170,14 +173,14 @@ def nonnegative(tree: Tree, leaves: Floats) -> Floats:
 
 
 def _families(tree: Tree, values: Floats, variance: Floats, parents: Floats) -> Floats:
-    """Return the nearest non-negative values, weighted by variance, whose sums are those of their parents."""
+    """Return the nearest nonnegative values, weighted by variance, that sum to their parents' values."""
     missing = len(parents) * tree.fanout - len(values)
     wide = (len(parents), tree.fanout)
     x = np.append(values, np.full(missing, -np.inf)).reshape(wide)
     v = np.append(variance, np.ones(missing)).reshape(wide)
     falling = np.argsort(-x / v, axis=1)
     x_falling, v_falling = (np.take_along_axis(a, falling, axis=1) for a in (x, v))
-    # The reduction of each child per unit of its variance, if all children up to it stay above zero.
+    # Each child's reduction per unit of its variance, if it and all children before it stay above zero.
     over = (x_falling.cumsum(axis=1) - parents[:, None]) / v_falling.cumsum(axis=1)
     above = np.maximum((x_falling > over * v_falling).sum(axis=1), 1)
     reduction = np.take_along_axis(over, above[:, None] - 1, axis=1)

@@ -1,1 +1,1 @@
-"""Readings of several parts: each report answers for one table of parts."""
+"""Readings with several parts, where each report answers for one table of parts."""

@@ -1,8 +1,8 @@
-"""Choose the views of a pair, their cells and their weights for the least variance of a workload.
+"""Choose a pair's views, their cells and their weights for the least variance over a workload.
 
-Every set of parts is a candidate. Each gets the cells with the least variance for an even population;
-factors.py computes the shares with the least mean variance, which are 0 for most views. They are rounded to
-small integers.
+Every set of parts is a candidate view, with the number of cells that has the least variance in a uniform
+population. factors.py computes the shares with the least mean variance, most of which are 0, and which are
+rounded to small integers.
 """
 
 import math
@@ -20,7 +20,7 @@ from . import factors
 from .factors import Energy, Parts
 
 PAIR_KINDS = ("marginals", "tables", "conditional", "differences")
-"""Kinds of workloads about parts."""
+"""The kinds of workloads about parts."""
 
 
 def energy(workload: Workload) -> Energy:
@@ -35,25 +35,25 @@ def energy(workload: Workload) -> Energy:
     if workload.kind == "tables":
         tables.append(parts)
     result: dict[Parts, float] = {}
-    for of in tables:
-        for component, square in factors.cell_energy(shape, of).items():
+    for table in tables:
+        for component, square in factors.cell_energy(shape, table).items():
             result[component] = result.get(component, 0.0) + square / len(tables)
     return result
 
 
 @dataclass(frozen=True)
 class CandidateViews:
-    """The possible views, and the energy of the workload that they must answer."""
+    """The possible views, and the energy of the workload to answer."""
 
     shape: tuple[int, ...]
     channels: Mapping[Parts, Channel]
     energy: Energy
 
     def variance(self, weights: Mapping[Parts, float]) -> float:
-        """Return the mean variance over the workload times reports, if views are drawn by weights.
+        """Return the mean variance over the workload, times reports, if views are drawn with these weights.
 
-        It is that of an even population; least squares assumes the variance Channel.assumed for each view's
-        numbers.
+        It is that of a uniform population; least squares assumes Channel.assumed as the variance of each
+        view's numbers.
         """
         total = sum(weights.values())
         view_shares = {view: weight / total for view, weight in weights.items() if weight}
@@ -65,12 +65,12 @@ class CandidateViews:
             if square and not precisions[parts]:
                 return math.inf
             if square:
-                errs = (p**2 * noise[view] / assumed[view] / p for view, p in precisions[parts].items())
-                result += square * sum(errs) / sum(precisions[parts].values()) ** 2
+                errors = (p**2 * noise[view] / assumed[view] / p for view, p in precisions[parts].items())
+                result += square * sum(errors) / sum(precisions[parts].values()) ** 2
         return result
 
     def rounded(self, target: Mapping[Parts, float]) -> dict[Parts, int]:
-        """Return small positive integers in proportion to target shares, with nearly the least variance."""
+        """Return small positive integers proportional to target shares, with nearly the least variance."""
         shares = np.array(list(target.values()))
         weights = small_integers(shares, lambda w: self.variance(dict(zip(target, w, strict=True))))
         return {view: weight for view, weight in zip(target, weights, strict=True) if weight}
@@ -79,10 +79,10 @@ class CandidateViews:
 def best_views(domain: int, epsilon: int, workload: Workload) -> Iterator[Choice]:
     """Return the views with the least variance for a workload about parts.
 
-    If the joint table alone is best, a Choice of JOINT comes first.
+    If the joint table alone is best, a Choice with JOINT comes first.
 
     Args:
-        domain: The number of cells of the joint table.
+        domain: The number of cells in the joint table.
         epsilon: ε of a report, in micro-nats.
         workload: The statistics to estimate.
 
@@ -106,7 +106,7 @@ def best_views(domain: int, epsilon: int, workload: Workload) -> Iterator[Choice
 
 
 def _channels(shape: tuple[int, ...], epsilon: int) -> dict[Parts, Channel]:
-    """Return the best channel of each view, at most 2**24 codes together; raise ValueError if none fits."""
+    """Return each view's best channel, 2**24 codes in total at most; raise ValueError if none fits."""
     views = [*factors.within(range(len(shape)))]
     channels = channels_together((factors.size(shape, view) for view in views), epsilon)
     return dict(zip(views, channels, strict=True))

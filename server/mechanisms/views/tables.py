@@ -1,15 +1,15 @@
-"""views: tables of a reading's parts (A, B, A with B); each report answers for one of them.
+"""views: tables over a reading's parts (A, B, A with B); each report answers for one table.
 
 Privacy:
-    That of the view's randomized response; the view is drawn without looking at the reading.
+    Provided by the view's randomized response; the view is drawn independently of the reading.
 
 Utility:
-    The views' estimates are joined by least squares (factors.py), which keeps them unbiased and linear. If no
-    report is about a view that contains two parts together, their interaction is unknown, and statistics that
-    depend on it are refused.
+    The views' estimates are combined by least squares (factors.py), which keeps them unbiased and linear. If
+    no report answers for a view that contains two given parts, their interaction is unknown, and statistics
+    that depend on it are rejected.
 
 Cost:
-    The codes of all views together; decoding is a butterfly for each hashed view.
+    The codes of all views; decoding is one butterfly per hashed view.
 
 Auto:
     two or more readings at once.
@@ -66,7 +66,7 @@ class ViewCode(LevelCode):
 
 
 def _nodes(level: Any, indices: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """Return nodes of indices in a view, as boards compute them."""
+    """Return the indices' nodes in a view, as boards compute them."""
     nodes = np.zeros_like(indices)
     for stride, count in level.steps:
         nodes *= np.uint32(count)
@@ -100,9 +100,8 @@ class Views(SupportMechanism):
         self.codes = tuple(ViewCode(level, self.shape, view) for level, view in levels)
 
     def precision(self, reports: Sequence[float]) -> dict[Parts, dict[int, float]]:
-        """Return the precision of each component in each view at these numbers of reports."""
-        # As for a tree, least squares must not depend on the reported values; otherwise it would not be
-        # linear.
+        """Return each component's precision in each view for these numbers of reports."""
+        # As with a tree, the variances must not depend on the reported values to keep least squares linear.
         parts = zip(self.codes, reports, strict=True)
         variances = [code.channel.assumed / n if n else math.inf for code, n in parts]
         return factors.precision(self.shape, self.views, variances)
@@ -110,7 +109,7 @@ class Views(SupportMechanism):
     def weights(self, statistic: Floats, reports: Sequence[float]) -> Weights:
         precisions = self.precision(reports)
         components = factors.components(statistic, self.shape)
-        own: list[Floats | None] = [None] * len(self.codes)
+        weights: list[Floats | None] = [None] * len(self.codes)
         constant = components[()][0]
         for number, (code, n) in enumerate(zip(self.codes, reports, strict=True)):
             if not n:
@@ -122,9 +121,9 @@ class Views(SupportMechanism):
                     share = by_view[number] / sum(by_view.values())
                     within = tuple(code.parts.index(part) for part in parts)
                     nodes += share * factors.spread_out(components[parts], shape, within)
-            own[number] = code.weights(nodes)
+            weights[number] = code.weights(nodes)
             constant = constant + code.constant(nodes)
-        return own, constant
+        return weights, constant
 
     def unknown(self, statistic: Floats, reports: Sequence[float]) -> str:
         precisions, scale = self.precision(reports), np.abs(statistic).max(initial=0)
@@ -132,14 +131,17 @@ class Views(SupportMechanism):
             if parts and not precisions[parts] and np.abs(part).max(initial=0) > 1e-9 * scale:
                 names = [self._names[number] for number in parts]
                 together = f"{' and '.join(names)} together" if len(names) > 1 else names[0]
-                return f"no report tells of {together}: {self._remedy(parts)}"
+                return f"no report contains information about {together}: {self._remedy(parts)}"
         return ""
 
     def _remedy(self, parts: Parts) -> str:
         levels = zip(self.views, self.experiment.levels, strict=True)
         if any(set(parts) <= set(view) and level.weight for view, level in levels):
             return "wait for more reports"
-        return 'it asks each by itself; statistics = "joint" in a new version\'s file asks all parts together'
+        return (
+            "each part is reported separately; to report all parts together, create a new version with"
+            ' statistics = "joint"'
+        )
 
     def draw(self, indices: npt.NDArray[np.uint32], rng: np.random.Generator) -> npt.NDArray[np.uint32]:
         return draws.codes(self.experiment, indices, rng, _nodes)
@@ -165,13 +167,13 @@ class Views(SupportMechanism):
     @property
     def plainly(self) -> str:
         return (
-            "Each device answers about one part of its reading or about several together, at random;"
-            " now and then wrongly."
+            "Each device answers for one part of its reading, or for several together, chosen at random; now"
+            " and then it gives a wrong answer."
         )
 
 
 class ViewsDecoded(Decoded):
-    """A histogram of views; values come from each view's estimates, errors from the codes' weights."""
+    """A histogram from views; estimates come from the views, errors from the codes' weights."""
 
     def __init__(self, mechanism: Views, counts: Sequence[Counts]):
         super().__init__(mechanism, counts)
@@ -187,9 +189,9 @@ class ViewsDecoded(Decoded):
             if not n:
                 continue
             estimates = LevelCounts(code, n, part).estimates[:, None]
-            own = [shape[p] for p in code.parts]
+            view_shape = [shape[p] for p in code.parts]
             rest = factors.size(shape, factors.outside(shape, code.parts))
-            for within, component in factors.components(estimates, own).items():
+            for within, component in factors.components(estimates, view_shape).items():
                 parts = tuple(code.parts[p] for p in within)
                 if parts:
                     by_view = precisions[parts]

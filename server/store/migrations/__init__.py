@@ -1,8 +1,8 @@
-"""Upgrades a store from each schema version to the next, in Alembic's steps: versions/v6.py, ...
+"""Upgrade a store from each schema version to the next with Alembic scripts such as versions/v6.py.
 
-The version of a store is the number in its own table, schema_version, which changes with the schema in one
-transaction; Alembic keeps no table there. There are no downgrades: an older version may be unable to store
-what a newer one wrote. To go back, use the backup made before the upgrade.
+A store's version is the number in its schema_version table, which changes together with the schema in one
+transaction; Alembic does not keep a table there. Downgrades are not supported, because an older version may
+be unable to store what a newer one wrote. To roll back, use the backup made before the upgrade.
 """
 
 from pathlib import Path
@@ -16,14 +16,14 @@ from .. import schema
 
 
 def scripts(current: int) -> list[Script]:
-    """Return the steps that follow a version, in order."""
+    """Return the migration scripts after a version, in order."""
     folder = ScriptDirectory(str(Path(__file__).parent))
     newest_first = list(folder.iterate_revisions("head", "base"))
     return [script for script in newest_first[::-1] if int(script.revision) > current]
 
 
 def upgrade(connection: Connection, current: int) -> None:
-    """Upgrade a store from a version to schema.VERSION, within the connection's transaction."""
+    """Upgrade a store from version `current` to schema.VERSION within the connection's transaction."""
     with Operations.context(MigrationContext.configure(connection)):
         for script in scripts(current):
             script.module.upgrade()

@@ -1,7 +1,7 @@
-"""The privacy audit: exact where possible, true to its confidence, and it flags broken randomizers.
+"""The privacy audit is exact if possible, keeps its confidence, and flags broken randomizers.
 
-Draws come from the real randomizer with its real DRBG in a process of its own. Broken ones are the shipped
-file with a line replaced.
+Draws come from the real randomizer with its real DRBG in a separate process. Broken randomizers are the
+shipped file with one line replaced.
 """
 
 import math
@@ -40,7 +40,7 @@ from hushmote.fleet.provisioning.board_runtimes import CLIENT, CPYTHON, Runtime,
 from hushmote.server.mechanisms import MECHANISMS, MechanismError
 from hushmote.simulator.board.board import SoftwareBoard
 
-FALSE_ALARM = 1e-10  # of one finding
+FALSE_ALARM = 1e-10  # probability per finding
 SHAPES = {word: example_payloads(word)[0] for word in MECHANISMS}
 
 
@@ -75,7 +75,7 @@ class TestBound:
     @pytest.mark.slow
     @pytest.mark.parametrize("name", ["grr", "olh"])
     def test_exceeds_truth_no_more_often_than_stated(self, name):
-        """1,000 audits of 300 draws at an error of 0.5; a false alarm has a chance below 1e-9 (binomial)."""
+        """Run 1,000 audits of 300 draws at an error of 0.5; a false alarm has chance < 1e-9 (binomial)."""
         audited = subject(SHAPES[name], False)
         rng = np.random.default_rng(3)
         chances = [channel(audited.experiment, index) for index in audited.indices]
@@ -89,18 +89,18 @@ class TestBound:
 
         above = sum(judge(audited, "", (half(), half()), 0.5).lower > audited.nominal for _ in range(1000))
         assert above <= binom.isf(1e-9, 1000, 0.5)
-        # Testing an event on the draws that it was learned from claims too much: this comparison can fail.
+        # Testing an event on the draws from which it was learned overstates ε, so this comparison can fail.
         if name == "olh":
             fooled = 0
             for _ in range(200):
-                one = half()
-                event = learn_event(one[0], one[1], (150, 150), 0.0625)
-                hits, misses = (sum(t.get(code, 0) for code in event) for t in one)
+                half_audit = half()
+                event = learn_event(half_audit[0], half_audit[1], (150, 150), 0.0625)
+                hits, misses = (sum(t.get(code, 0) for code in event) for t in half_audit)
                 fooled += float(lower_bound(hits, misses, (150, 150), 0.0625)) > audited.nominal
             assert fooled > 150
 
 
-BROKEN = {
+BROKEN_CLIENTS = {
     "never lies": (
         "lie = not rng.bernoulli(self.threshold)",
         "lie = rng.bernoulli(self.threshold) and False",
@@ -157,7 +157,7 @@ class TestExactEvent:
             wanted = [float(codes.get(code, 0)) for code in range(experiment.code_count)]
             assert channel(experiment, index) == pytest.approx(wanted, rel=1e-12)
         ratio = worst_ratio(every)
-        if ratio is None:  # a level of weight 0: its codes never occur
+        if ratio is None:  # codes of a level with weight 0 never occur
             drawn = [code for code in range(experiment.code_count) if every[0].get(code)]
             ratio = max(a[c] / b[c] for c in drawn for a in every.values() for b in every.values())
         assert exact_epsilon(experiment) == pytest.approx(math.log(ratio), abs=1e-12)
@@ -165,7 +165,7 @@ class TestExactEvent:
 
     @pytest.mark.parametrize("name", SHAPES)
     def test_excludes_codes_equally_likely_for_both_inputs(self, name):
-        """The event must match the enumerated chances exactly: rounding must not add equal codes."""
+        """The event must match the enumerated probabilities exactly; rounding must not add equal codes."""
         audited = subject(SHAPES[name], False)
         first, second = (
             distribution(lambda rng, i=i: audited.experiment.randomize(i, rng)) for i in audited.indices
@@ -176,11 +176,11 @@ class TestExactEvent:
 
 
 class TestRuntimes:
-    def test_thinning_is_audited_as_a_draw_that_may_be_silent(self):
+    def test_audits_thinning_as_possibly_silent_draws(self):
         audited = subject(experiment_json(every=90), True)
         assert audited.experiment.every == 2
-        said = serial_port.draw(CPYTHON, [Job(audited, (200, 200))])[0].halves[0][0]
-        assert 40 < said[SILENCE] < 160  # binomial(200, 1/2): outside with 2e-18
+        draws = serial_port.draw(CPYTHON, [Job(audited, (200, 200))])[0].halves[0][0]
+        assert 40 < draws[SILENCE] < 160  # binomial(200, 1/2) is outside with probability 2e-18
         assert subject(experiment_json(every=90), False).experiment.every == 1
 
     def test_failure_is_one_line(self, tmp_path):
@@ -212,7 +212,7 @@ class TestRuntimes:
         with SoftwareBoard(here["unix32f"], tmp_path / "board.img") as board:
             with fails("has no ldp_client: run `hushmote flash", AuditError):
                 serial_port.connect(board.port)
-            client = broken_client(tmp_path, *BROKEN["never lies"][:2])
+            client = broken_client(tmp_path, *BROKEN_CLIENTS["never lies"][:2])
             mpremote = (sys.executable, "-m", "mpremote", "connect", board.port)
             subprocess.run([*mpremote, "fs", "cp", str(client), ":ldp_client.py"], check=True)
             (finding,) = audit(CLIENT, SHAPES["rr"], draws=400, runtime=serial_port.connect(board.port))
@@ -226,18 +226,19 @@ class TestRuntimes:
 
 class TestVerdict:
     def test_passes_shipped_client(self):
-        """4,000 draws of each input on CPython; false alarms: 1e-10 each, of 16."""
+        """Draw each input 4,000 times on CPython; each of 16 findings has a false alarm of 1e-10."""
         for whole in (False, True):
             for finding in audit(CLIENT, *SHAPES.values(), whole=whole, draws=4_000):
                 assert finding.private, finding
-                # Two million draws would show 0.99 of it; here, with error 1e-10, that something was seen.
+                # Two million draws would show 0.99 of ε; these, with error 1e-10, only show that some loss
+                # was found.
                 assert finding.lower > 0.3 * finding.nominal
                 assert finding.fit > 1e-12, finding
 
-    @pytest.mark.parametrize("name", BROKEN)
+    @pytest.mark.parametrize("name", BROKEN_CLIENTS)
     def test_flags_broken_randomizer(self, name, tmp_path):
-        """6,000 draws of each input; each flaw is over 10 standard errors away and is missed with < 1e-9."""
-        right, wrong, shapes = BROKEN[name]
+        """Draw each input 6,000 times; each flaw is over 10 standard errors away and missed with < 1e-9."""
+        right, wrong, shapes = BROKEN_CLIENTS[name]
         for finding in audit(broken_client(tmp_path, right, wrong), *(SHAPES[s] for s in shapes)):
             if name == "cell not hashed":
                 assert finding.private
@@ -246,7 +247,7 @@ class TestVerdict:
             assert finding.fit < 1e-12, finding
 
     def test_flags_silence_that_depends_on_value(self, tmp_path):
-        """2,000 draws of each input; silence in half of them against never."""
+        """Draw each input 2,000 times; one is silent half of the time, the other never."""
         right = "        if silent or self._remaining(exp) < 1"
         client = broken_client(
             tmp_path, right, right.replace("silent", "silent or index and self.rng.below(2)")

@@ -20,10 +20,10 @@ from hushmote.server.service.tokens import Tokens
         ("", False),
     ],
 )
-def test_answers_only_its_own_names_on_loopback(host, allowed):
-    assert Access(hosts=LOOPBACK).host_allowed({"host": host}) is allowed
-    assert Access().host_allowed({"host": host})
-    assert not Access(hosts=frozenset()).host_allowed({"host": host})
+def test_answers_only_to_its_names_on_loopback(host, allowed):
+    assert Access(hosts=LOOPBACK).is_host_allowed({"host": host}) is allowed
+    assert Access().is_host_allowed({"host": host})
+    assert not Access(hosts=frozenset()).is_host_allowed({"host": host})
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_answers_only_its_own_names_on_loopback(host, allowed):
     [
         (None, True),
         ("http://127.0.0.1:9418", True),
-        ("https://127.0.0.1:9418", True),  # a proxy speaks TLS for us
+        ("https://127.0.0.1:9418", True),  # a proxy terminates TLS
         ("https://board.example", True),
         ("https://board.example:444", False),
         ("http://board.example", False),
@@ -43,7 +43,7 @@ def test_answers_only_its_own_names_on_loopback(host, allowed):
 def test_allows_own_host_and_named_origins_only(origin, allowed):
     access = Access(origins=frozenset({"https://board.example"}))
     headers = {"host": "127.0.0.1:9418"} | ({} if origin is None else {"origin": origin})
-    assert access.origin_allowed(headers) is allowed
+    assert access.is_origin_allowed(headers) is allowed
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,9 @@ def test_allows_own_host_and_named_origins_only(origin, allowed):
 )
 def test_compares_token(sent, right):
     access = Access(Tokens({"lora": "0123456789abcdef"}))
-    assert access.token_right({"authorization": sent}) is right
-    assert not access.token_right({})
-    assert Access().token_right({})
+    assert access.has_valid_token({"authorization": sent}) is right
+    assert not access.has_valid_token({})
+    assert Access().has_valid_token({})
     assert "0123456789abcdef" not in repr(access)
 
 

@@ -1,4 +1,4 @@
-"""The door with a real mosquitto: its answers, what it publishes, and misbehaving clients."""
+"""The door with a real mosquitto: its responses, its publications, and misbehaving clients."""
 
 import socket
 import threading
@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import pytest
 from boards import experiment, payload_of, reports
-from deadlines import SHORT_S, shortened
-from doors import RAW, WIDE, Opened, opened, received, statuses
+from deadlines import SHORT_S, shorten_request_timeout
+from doors import RAW, WIDE, Opened, open_door, receive_all, statuses
 from fleet_broker import visit
 from lorawan import chirpstack, encoded, things_stack
 from running_aggregator import WAIT_S, until
@@ -29,7 +29,7 @@ HEAD = b"POST /v1/open/report/d1 HTTP/1.1\r\nHost: localhost\r\nContent-Type: ap
 
 
 class Watched(NamedTuple):
-    """A broker's address and the messages that a subscriber to its reports has received."""
+    """A broker's address and the messages received by a subscriber to its reports."""
 
     host: str
     port: int
@@ -38,7 +38,7 @@ class Watched(NamedTuple):
 
 @pytest.fixture(scope="module")
 def broker():
-    """Run a broker with an experiment and a result of the fleet open, and a subscriber to reports."""
+    """Run a broker with an experiment and a result for fleet open, and a subscriber to reports."""
     with MosquittoBroker() as broker, visit(broker.port, None, host="127.0.0.1") as visitor:
         assert visitor.connected()
         visitor.subscribe("hushmote/v1/+/report/+")
@@ -52,7 +52,7 @@ def broker():
 
 @pytest.fixture(scope="module")
 def door(broker):
-    with opened(broker) as door:
+    with open_door(broker) as door:
         yield door
 
 
@@ -61,41 +61,41 @@ def _nothing_yet(broker):
     """Clear what earlier tests published, after a marker shows that everything has arrived."""
     marker = ("hushmote/v1/between/report/tests", time.monotonic_ns().to_bytes(8))
     publish(broker, [marker])
-    until(lambda: marker in broker.messages, "the marker has come")
+    until(lambda: marker in broker.messages, "the marker arrives")
     broker.messages.clear()
 
 
 def published(broker, door: Opened, **headers):
-    """Return everything that was published; headers: those of the last report, which marks the end."""
+    """Return everything published; headers: the headers of the final report, which marks the end."""
     last = reports("last", EXPERIMENT, 1)[0]
     assert door.report("last", last, **headers).status == 204
-    until(  # by its topic: another report can have the same random code
-        lambda: broker.messages and broker.messages[-1][0].endswith("/last"), "the last report has come"
+    until(  # identify it by topic, since another report may have the same random code
+        lambda: broker.messages and broker.messages[-1][0].endswith("/last"), "the last report arrives"
     )
     return broker.messages[:-1]
 
 
-def one_line(told):
-    assert told.headers["content-type"] == "text/plain; charset=utf-8"
-    assert told.text.endswith("\n")
-    assert told.text.count("\n") == 1
-    return told.text
+def one_line(response):
+    assert response.headers["content-type"] == "text/plain; charset=utf-8"
+    assert response.text.endswith("\n")
+    assert response.text.count("\n") == 1
+    return response.text
 
 
 class TestExperiments:
     def test_are_served_as_retained(self, door):
         assert door.ask("GET", "/v1/open/experiment").json == ["temp"]
-        told = door.ask("GET", "/v1/open/experiment/temp")
-        assert (told.status, told.content) == (200, payload_of(EXPERIMENT))
-        assert told.headers["content-type"] == RAW
-        assert told.headers["x-content-type-options"] == "nosniff"
-        told = door.ask("GET", "/v1/open/result/temp")
-        assert (told.json, told.headers["content-type"]) == ({"v": 1}, "application/json")
+        response = door.ask("GET", "/v1/open/experiment/temp")
+        assert (response.status, response.content) == (200, payload_of(EXPERIMENT))
+        assert response.headers["content-type"] == RAW
+        assert response.headers["x-content-type-options"] == "nosniff"
+        response = door.ask("GET", "/v1/open/result/temp")
+        assert (response.json, response.headers["content-type"]) == ({"v": 1}, "application/json")
         for path in ("experiment/other", "result/other"):
             assert "has no such" in one_line(door.ask("GET", f"/v1/open/{path}"))
         assert door.ask("HEAD", "/v1/open/experiment/temp").content == b""
 
-    def test_fleet_is_known_while_it_has_one(self, broker, door):
+    def test_fleet_is_known_while_it_has_an_experiment(self, broker, door):
         topic = "hushmote/v1/later/experiment/temp"
         assert door.report("d1", REPORT, fleet="later").status == 404
         publish(broker, [(topic, payload_of(EXPERIMENT))], retain=True)
@@ -106,9 +106,9 @@ class TestExperiments:
 
 class TestReports:
     def test_are_published_unchanged_and_answered_204(self, broker, door):
-        told = door.report("d1", REPORT)
-        assert (told.status, told.content) == (204, b"")
-        assert "content-length" not in told.headers
+        response = door.report("d1", REPORT)
+        assert (response.status, response.content) == (204, b"")
+        assert "content-length" not in response.headers
         assert published(broker, door) == [("hushmote/v1/open/report/d1", REPORT)]
 
     @pytest.mark.parametrize(
@@ -134,9 +134,9 @@ class TestReports:
         ],
     )
     def test_wrong_path_publishes_nothing(self, broker, door, path, status, words):
-        told = door.ask("POST", path, REPORT)
-        assert told.status == status
-        assert words in one_line(told)
+        response = door.ask("POST", path, REPORT)
+        assert response.status == status
+        assert words in one_line(response)
         assert published(broker, door) == []
 
     @pytest.mark.parametrize(
@@ -154,9 +154,9 @@ class TestReports:
         ids=["empty", "21 bytes", "100 kB", "empty object", "form", "no type", "short uplink", "nan"],
     )
     def test_invalid_body_publishes_nothing(self, broker, door, content, kind, status, words):
-        told = door.ask("POST", "/v1/open/report/d1", content, kind)
-        assert told.status == status
-        assert words in one_line(told)
+        response = door.ask("POST", "/v1/open/report/d1", content, kind)
+        assert response.status == status
+        assert words in one_line(response)
         assert published(broker, door) == []
 
     def test_lorawan_uplinks_are_named_by_path_or_document(self, broker, door):
@@ -166,65 +166,73 @@ class TestReports:
             ("/v1/open/report?event=up", chirpstack(REPORTS[2], "chirp-1")),
         ):
             assert door.ask("POST", path, encoded(document), "application/json").status == 204
-        told = door.ask("POST", "/v1/open/report?event=join", encoded(chirpstack(b"")), "application/json")
-        assert (told.status, "nothing was published" in one_line(told)) == (200, True)
-        told = door.ask("POST", "/v1/open/report", encoded(chirpstack(REPORT, "Kitchen")), "application/json")
-        assert (told.status, "device id 'Kitchen' must be" in one_line(told)) == (400, True)
+        response = door.ask(
+            "POST", "/v1/open/report?event=join", encoded(chirpstack(b"")), "application/json"
+        )
+        assert (response.status, "nothing was published" in one_line(response)) == (200, True)
+        response = door.ask(
+            "POST", "/v1/open/report", encoded(chirpstack(REPORT, "Kitchen")), "application/json"
+        )
+        assert (response.status, "device id 'Kitchen' must be" in one_line(response)) == (400, True)
         topics = [topic.rpartition("/")[2] for topic, _ in published(broker, door)]
         assert topics == ["ttn-1", "ttn-2", "chirp-1"]
 
 
 class TestRates:
     def test_limit_device_address_and_total_independently(self, broker):
-        few = Rate(0.01, 2)
+        rate = Rate(0.01, 2)
         for rates, whose in (
-            (Rates(few, WIDE.address, WIDE.total), "this device from this address"),
-            (Rates(WIDE.device, few, WIDE.total), "this address"),
-            (Rates(WIDE.device, WIDE.address, few), "all devices"),
+            (Rates(rate, WIDE.address, WIDE.total), "this device from this address"),
+            (Rates(WIDE.device, rate, WIDE.total), "this address"),
+            (Rates(WIDE.device, WIDE.address, rate), "all devices"),
         ):
-            with opened(broker, rates=rates) as door:
+            with open_door(broker, rates=rates) as door:
                 assert [door.report("d1", REPORT).status for _ in range(2)] == [204, 204]
-                told = door.report("d1", REPORT)
-                assert told.status == 429
-                assert f"too many requests from {whose}; send the same bytes again" in one_line(told)
-                assert 1 <= int(told.headers["retry-after"]) <= 100
+                response = door.report("d1", REPORT)
+                assert response.status == 429
+                assert f"too many requests from {whose}; send the same bytes again" in one_line(response)
+                assert 1 <= int(response.headers["retry-after"]) <= 100
                 assert door.report("d2", REPORT).status == (204 if "device from" in whose else 429)
-                assert door.ask("GET", "/healthz").status == 200  # whoever watches is not limited
+                assert door.ask("GET", "/healthz").status == 200  # monitoring is not limited
 
     def test_limit_each_client_behind_trusted_proxy(self, broker):
         rates = Rates(WIDE.device, Rate(0.01, 1), WIDE.total)
-        with opened(broker, rates=rates, access=Access(trust_proxy=True)) as door:
+        with open_door(broker, rates=rates, access=Access(trust_proxy=True)) as door:
             head = "GET /v1/open/experiment HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX-Forwarded-For: "
-            # The proxy's part of the client's line, or a line of its own.
+            # The proxy appends to the client's header line, or adds a line.
             for between, net in ((", ", "192.0.2"), ("\r\nX-Forwarded-For: ", "198.51.100")):
-                asked = [f"{head}1.1.1.1{between}{net}.{i}\r\n\r\n".encode() for i in (1, 2, 1)]
-                assert [statuses(door.raw(sent)) for sent in asked] == [[200], [200], [429]]
+                requests = [f"{head}1.1.1.1{between}{net}.{i}\r\n\r\n".encode() for i in (1, 2, 1)]
+                assert [statuses(door.raw(sent)) for sent in requests] == [[200], [200], [429]]
 
-    def test_flooding_client_exhausts_only_its_own(self, broker):
-        """A request does not prove which device sent it, so nobody can use up another's rate."""
-        with opened(
+    def test_flooding_client_exhausts_only_its_own_limit(self, broker):
+        """A request does not prove which device sent it, so no client can use up another's rate."""
+        with open_door(
             broker, rates=Rates(Rate(0.01, 2), WIDE.address, WIDE.total), access=Access(trust_proxy=True)
         ) as door:
             stranger = [door.report("d1", REPORT, X_Forwarded_For="192.0.2.66").status for _ in range(5)]
             assert stranger == [204, 204, 429, 429, 429]
-            own = [door.report("d1", REPORT, X_Forwarded_For="198.51.100.1").status for _ in range(3)]
-            assert own == [204, 204, 429]
+            statuses_by_client = [
+                door.report("d1", REPORT, X_Forwarded_For="198.51.100.1").status for _ in range(3)
+            ]
+            assert statuses_by_client == [204, 204, 429]
             neighbour = [door.report("d1", REPORT, X_Forwarded_For=f"2001:db8::{i}").status for i in range(3)]
-            assert neighbour == [204, 204, 429]  # an IPv6 client cannot choose more addresses to ask from
+            assert neighbour == [204, 204, 429]  # an IPv6 client gains nothing from choosing more addresses
 
 
 class TestAccess:
     def test_requires_token_except_for_health(self, broker):
-        with opened(broker, access=Access(Tokens({"lora": "0123456789abcdef"}))) as door:
-            told = door.report("d1", REPORT)
-            assert (told.status, told.headers["www-authenticate"]) == (401, "Bearer")
+        with open_door(broker, access=Access(Tokens({"lora": "0123456789abcdef"}))) as door:
+            response = door.report("d1", REPORT)
+            assert (response.status, response.headers["www-authenticate"]) == (401, "Bearer")
             assert door.report("d1", REPORT, Authorization="Bearer wrong").status == 401
-            right = {"Authorization": "Bearer 0123456789abcdef"}
-            assert door.report("d1", REPORT, **right).status == 204
+            authorization = {"Authorization": "Bearer 0123456789abcdef"}
+            assert door.report("d1", REPORT, **authorization).status == 204
             for path in ("/metrics", "/v1/open/experiment", "/v1/open/result/temp"):
                 assert door.ask("GET", path).status == 401
             assert door.ask("GET", "/healthz").status == 200
-            assert [topic for topic, _ in published(broker, door, **right)] == ["hushmote/v1/open/report/d1"]
+            assert [topic for topic, _ in published(broker, door, **authorization)] == [
+                "hushmote/v1/open/report/d1"
+            ]
 
     def test_revokes_token_without_restart(self, broker, tmp_path):
         file = tmp_path / "door.token"
@@ -233,31 +241,31 @@ class TestAccess:
         lora, script = (
             {"Authorization": f"Bearer {token}"} for token in ("0123456789abcdef", "fedcba9876543210")
         )
-        with opened(broker, access=Access(TokenFile(file))) as door:
+        with open_door(broker, access=Access(TokenFile(file))) as door:
             assert door.report("d1", REPORT, **lora).status == 204
             file.write_text("script fedcba9876543210\n")
             assert door.report("d1", REPORT, **lora).status == 401
             assert door.report("d1", REPORT, **script).status == 204
 
-    def test_rejects_web_pages_of_unlisted_origins(self, broker):
+    def test_rejects_web_pages_from_unlisted_origins(self, broker):
         access = Access(hosts=LOOPBACK, origins=frozenset({"https://board.example"}))
-        with opened(broker, access=access) as door:
-            told = door.report("d1", REPORT, Origin="https://evil.example")
-            assert (told.status, "--origin" in one_line(told)) == (403, True)
-            assert "access-control-allow-origin" not in told.headers
-            told = door.report("d1", REPORT, Host="evil.example:80")  # DNS rebinding: a name that leads to us
-            assert (told.status, "Host" in one_line(told)) == (403, True)
-            asked = door.ask("OPTIONS", "/v1/open/report/d1", Origin="https://board.example")
-            assert asked.status == 204
-            assert asked.headers["access-control-allow-methods"] == "POST"
-            assert asked.headers["access-control-allow-headers"] == "content-type, authorization"
+        with open_door(broker, access=access) as door:
+            response = door.report("d1", REPORT, Origin="https://evil.example")
+            assert (response.status, "--origin" in one_line(response)) == (403, True)
+            assert "access-control-allow-origin" not in response.headers
+            response = door.report("d1", REPORT, Host="evil.example:80")  # DNS rebinding
+            assert (response.status, "Host" in one_line(response)) == (403, True)
+            preflight = door.ask("OPTIONS", "/v1/open/report/d1", Origin="https://board.example")
+            assert preflight.status == 204
+            assert preflight.headers["access-control-allow-methods"] == "POST"
+            assert preflight.headers["access-control-allow-headers"] == "content-type, authorization"
             assert door.ask("OPTIONS", "/v1/open/report/d1", Origin="https://evil.example").status == 403
-            told = door.report("d2", REPORT, Origin="https://board.example")
-            assert (told.status, told.headers["access-control-allow-origin"]) == (
+            response = door.report("d2", REPORT, Origin="https://board.example")
+            assert (response.status, response.headers["access-control-allow-origin"]) == (
                 204,
                 "https://board.example",
             )
-            assert told.headers["vary"] == "Origin"
+            assert response.headers["vary"] == "Origin"
             assert door.report("d3", REPORT, Origin=f"http://127.0.0.1:{door.port}").status == 204
             topics = [topic.rpartition("/")[2] for topic, _ in published(broker, door)]
             assert topics == ["d2", "d3"]
@@ -270,28 +278,28 @@ class TestHttp:
             (b"/v1/open/report/d1#x", [400]),
             (b"/v1/open/report/\xc3\xa9", [400]),
             (b"/v1/open/report/d1\x00", [400]),
-            (b"http://localhost/v1/open/report/d1", [404]),  # a proxy's form of a target
+            (b"http://localhost/v1/open/report/d1", [404]),  # the absolute form, as used with proxies
             (b"*", [404]),
             (b"/v1/open/report/d1?device=d2", [204]),
         ],
         ids=["fragment", "not ASCII", "null byte", "proxy", "asterisk", "query"],
     )
     def test_answers_unusual_request_target(self, door, target, expected):
-        came = door.raw(
+        received = door.raw(
             b"POST " + target + b" HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/octet-stream\r\n"
             b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(REPORT) + REPORT
         )
-        assert statuses(came) == expected
+        assert statuses(received) == expected
 
-    def test_refuses_other_methods_and_lists_allowed_ones(self, door):
+    def test_refuses_other_methods_and_lists_allowed_methods(self, door):
         for method in ("GET", "PUT", "DELETE", "PATCH", "OPTIONS"):
-            told = door.ask(method, "/v1/open/report/d1")
-            assert (told.status, told.headers["allow"]) == (405, "POST")
-            one_line(told)
+            response = door.ask(method, "/v1/open/report/d1")
+            assert (response.status, response.headers["allow"]) == (405, "POST")
+            one_line(response)
         assert door.ask("POST", "/v1/open/experiment", b"").headers["allow"] == "GET, HEAD"
 
     def test_metrics_name_no_device_or_fleet(self, broker):
-        with opened(broker) as door:
+        with open_door(broker) as door:
             assert door.ask("GET", "/healthz").json == {"healthy": True}
             door.report("secret-device", REPORT)
             door.report("secret-device", b"x")
@@ -306,15 +314,15 @@ class TestHttp:
         assert "open" not in text
 
     def test_answers_same_paths_when_mounted(self, broker, door):
-        whole = Starlette()
-        whole.mount("/v1", module.door_application(door.publisher, rates=WIDE))
-        with BoundedServer("127.0.0.1", 0, whole) as server:
+        application = Starlette()
+        application.mount("/v1", module.door_application(door.publisher, rates=WIDE))
+        with BoundedServer("127.0.0.1", 0, application) as server:
             mounted = Opened(server.port, door.door, door.publisher)
             assert mounted.report("d1", REPORT).status == 204
             assert mounted.ask("GET", "/v1/open/experiment").json == ["temp"]
             assert mounted.report("d%31", REPORT).status == 400
             assert mounted.ask("GET", "/v1/healthz").status == 404
-            assert mounted.ask("GET", "/healthz").text == "Not Found"  # the other application's own
+            assert mounted.ask("GET", "/healthz").text == "Not Found"  # the other application's response
         assert published(broker, door) == [("hushmote/v1/open/report/d1", REPORT)]
 
     def test_answers_chunked_and_pipelined_requests_in_order(self, broker, door):
@@ -322,10 +330,10 @@ class TestHttp:
         chunked += b"\r\n%x\r\n" % len(REPORT[4:]) + REPORT[4:] + b"\r\n0\r\n\r\n"
         plain = HEAD + b"Content-Length: %d\r\n" % len(REPORTS[1])
         bad = HEAD + b"Content-Length: 3\r\n\r\nbad"
-        came = door.raw(
+        received = door.raw(
             chunked + bad + plain + b"\r\n" + REPORTS[1] + plain + b"Connection: close\r\n\r\n" + REPORTS[2]
         )
-        assert statuses(came) == [204, 400, 204, 204]
+        assert statuses(received) == [204, 400, 204, 204]
         assert [payload for _, payload in published(broker, door)] == [
             REPORT,
             REPORTS[1],
@@ -335,8 +343,11 @@ class TestHttp:
     @pytest.mark.parametrize(
         ("sent", "expected"),
         [
-            (HEAD + b"Transfer-Encoding: chunked\r\n\r\n40\r\n" + bytes(64), [413]),  # before its end
-            (HEAD + b"Content-Length: 99999999999\r\n\r\n", [413]),  # before its beginning
+            (
+                HEAD + b"Transfer-Encoding: chunked\r\n\r\n40\r\n" + bytes(64),
+                [413],
+            ),  # rejected before its end
+            (HEAD + b"Content-Length: 99999999999\r\n\r\n", [413]),  # rejected before its body
             (HEAD + b"Content-Length: 99999999999\r\nExpect: 100-continue\r\n\r\n", [413]),
             (HEAD + b"Content-Length: -1\r\n\r\n", [400]),
             (HEAD + b"Content-Length: 10\r\nContent-Length: 11\r\n\r\n", [400]),
@@ -365,45 +376,43 @@ class TestHttp:
         ],
     )
     def test_truncated_or_malformed_request_publishes_nothing(self, broker, door, sent, expected):
-        came = statuses(door.raw(sent))
-        assert len(came) == 1
-        assert came[0] in expected
+        received = statuses(door.raw(sent))
+        assert len(received) == 1
+        assert received[0] in expected
         assert published(broker, door) == []
 
 
 class TestSlowClients:
-    def test_half_a_body_publishes_nothing(self, broker, door, monkeypatch):
+    def test_incomplete_body_publishes_nothing(self, broker, door, monkeypatch):
         with socket.create_connection(("127.0.0.1", door.port)) as s:
             s.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(REPORT) + REPORT[:5])
             s.shutdown(socket.SHUT_WR)
-            assert statuses(received(s)) in ([], [400])
+            assert statuses(receive_all(s)) in ([], [400])
         with monkeypatch.context() as patch, socket.create_connection(("127.0.0.1", door.port)) as s:
             patch.setattr(module, "BODY_S", 0.2)
             s.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(REPORT) + REPORT[:5])
-            came = received(s)
-        assert statuses(came) == [408]
-        assert b"did not arrive within 0.2 s" in came
+            received = receive_all(s)
+        assert statuses(received) == [408]
+        assert b"did not arrive within 0.2 s" in received
         assert published(broker, door) == []
 
-    def test_serves_slow_clients_and_drops_too_slow_ones(self, broker, door, monkeypatch):
+    def test_serves_slow_clients_within_limits(self, broker, door, monkeypatch):
         with socket.create_connection(("127.0.0.1", door.port), WAIT_S) as s:
             for byte in HEAD + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(REPORT) + REPORT:
                 s.sendall(bytes((byte,)))
-            assert statuses(received(s)) == [204]
+            assert statuses(receive_all(s)) == [204]
         with monkeypatch.context() as patch:
-            by_deadline = shortened(patch)
+            by_deadline = shorten_request_timeout(patch)
             with socket.create_connection(("127.0.0.1", door.port), WAIT_S) as s:
                 s.sendall(HEAD[:50])
-                assert received(s) == b""
+                assert receive_all(s) == b""
         assert by_deadline == [SHORT_S]
         assert published(broker, door) == [("hushmote/v1/open/report/d1", REPORT)]
 
     def test_answers_others_during_a_flood(self, broker, caplog):
-        """Sixty clients send without a pause and as many stop in the middle, but others are answered."""
-        rates = Rates(
-            WIDE.device, WIDE.address, Rate(1, 50)
-        )  # any machine has more than one request a second
-        with opened(broker, rates=rates, most_connections=64) as door:
+        """Other clients are answered while sixty send continuously and sixty stop halfway."""
+        rates = Rates(WIDE.device, WIDE.address, Rate(1, 50))  # any machine manages more than one a second
+        with open_door(broker, rates=rates, most_connections=64) as door:
             stopped = threading.Event()
             idle = [socket.create_connection(("127.0.0.1", door.port)) for _ in range(60)]
             for s in idle:
@@ -413,7 +422,7 @@ class TestSlowClients:
                 while not stopped.is_set():
                     try:
                         door.report(device, REPORT)
-                    except OSError:  # it made room for another
+                    except OSError:  # it was closed to make room for another
                         time.sleep(0.01)
 
             threads = [threading.Thread(target=flood, args=(f"f{i}",), daemon=True) for i in range(60)]
@@ -431,5 +440,5 @@ class TestSlowClients:
                 for s in idle:
                     s.close()
             assert door.door.answers["POST", 204] >= 50
-            until(lambda: door.report("after", REPORT).status == 204, "it takes reports as before")
+            until(lambda: door.report("after", REPORT).status == 204, "it accepts reports again")
         assert [r for r in caplog.records if r.levelname == "ERROR"] == []

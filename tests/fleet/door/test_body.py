@@ -1,4 +1,4 @@
-"""Accepted request bodies: raw bytes, and the documents that LoRaWAN servers send."""
+"""Accepted request bodies: raw bytes, and documents from LoRaWAN servers."""
 
 import base64
 
@@ -26,7 +26,7 @@ def test_accepts_board_payloads(payload):
         (b"", "empty"),
         (b"x", "format version 7"),
         (PLAIN[:9], "9 bytes do not hold"),
-        (PLAIN + bytes(3), "do not hold a code"),
+        (PLAIN + bytes(3), "do not contain a code"),
         (b"\x20" + PLAIN[1:], "format version 2"),
         (b"\x18" + PLAIN[1:], "unknown flags 0x8"),
         (PLAIN[:5] + bytes(4) + PLAIN[9:], "its number is 0"),
@@ -40,7 +40,7 @@ def test_rejects_malformed_report_with_hint(payload, why):
     assert "must be its 10 to 20 bytes" in str(caught.value) or "has number 1" in str(caught.value)
 
 
-def test_reads_uplinks_of_both_lorawan_servers():
+def test_reads_uplinks_from_both_lorawan_servers():
     assert uplink(encoded(things_stack(PLAIN))) == ("d1", PLAIN)
     assert uplink(encoded(chirpstack(KEYED, "kitchen"))) == ("kitchen", KEYED)
 

@@ -35,16 +35,16 @@ def test_tells_client_when_to_retry_and_then_admits_it():
 
 
 def test_each_key_has_a_bucket_up_to_a_maximum():
-    buckets = Buckets(Rate(0.001, 1), Clock(), most=100)
+    buckets = Buckets(Rate(0.001, 1), Clock(), max_keys=100)
     for key in range(1000):
         assert buckets.take(key) == 0
         assert len(buckets) <= 100
-    assert buckets.take(999) > 0  # it is remembered
-    assert buckets.take(0) == 0  # it was forgotten
+    assert buckets.take(999) > 0  # the bucket is remembered
+    assert buckets.take(0) == 0  # the bucket was forgotten
 
 
 def test_crowd_does_not_evict_busy_client():
-    buckets = Buckets(Rate(0.001, 1), Clock(), most=100)
+    buckets = Buckets(Rate(0.001, 1), Clock(), max_keys=100)
     assert buckets.take("greedy") == 0
     for key in range(1000):
         buckets.take(key)

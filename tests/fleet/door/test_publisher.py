@@ -1,4 +1,4 @@
-"""The door's connection to the broker: reports count once, even if brokers are away, hang or refuse."""
+"""The door's broker connection: reports count once, even if brokers are offline, hang or refuse."""
 
 import asyncio
 import contextlib
@@ -11,11 +11,11 @@ import time
 
 import pytest
 from boards import experiment, payload_of, reports
-from doors import opened
+from doors import open_door
 from fleet_broker import visit
 from paho.mqtt.client import MQTTv311
 from running_aggregator import WAIT_S, running, until
-from traffic import counted, crowd, publish
+from traffic import counted_reports, crowd, publish
 
 from hushmote.fleet.door import publisher as module
 from hushmote.fleet.door.publisher import Outcome, ReportPublisher
@@ -30,20 +30,20 @@ REPORTS = reports("d1", EXPERIMENT, 4)
 
 
 def accept(door, device, payload):
-    """Send a report as a client does: the same bytes until they were received; returns the refusals."""
-    refused = []
+    """Send a report as a client does, repeating it until it is accepted; return the refusals."""
+    rejected = []
 
     def received():
-        told = door.report(device, payload)
-        if told.status != 204:
-            assert told.status == 503
-            assert int(told.headers["retry-after"]) > 0
-            assert "send the same bytes again later" in told.text
-            refused.append(told.text)
-        return told.status == 204
+        response = door.report(device, payload)
+        if response.status != 204:
+            assert response.status == 503
+            assert int(response.headers["retry-after"]) > 0
+            assert "send the same bytes again later" in response.text
+            rejected.append(response.text)
+        return response.status == 204
 
-    until(received, "the door has taken it")
-    return refused
+    until(received, "the door accepts it")
+    return rejected
 
 
 def send_all(door, messages):
@@ -55,18 +55,18 @@ class TestAggregatorAway:
     @pytest.mark.parametrize("share", [None, "group"])
     def test_accepts_reports(self, store, share):
         with MosquittoBroker() as broker:
-            with running(store, broker, client_id="agg", share=share), opened(broker) as door:
+            with running(store, broker, client_id="agg", share=share), open_door(broker) as door:
                 accept(door, "d1", REPORTS[0])
-            with opened(broker) as door:
+            with open_door(broker) as door:
                 assert door.report("d1", REPORTS[1]).status == 204
             with running(store, broker, client_id="agg", share=share) as aggregator:
-                until(lambda: aggregator.counters.accepted >= 1, "what waited is counted")
-            assert counted(store) == 2
+                until(lambda: aggregator.counters.accepted >= 1, "the queued report is counted")
+            assert counted_reports(store) == 2
 
     def test_refuses_report_if_none_ever_subscribed(self):
-        with MosquittoBroker() as broker, opened(broker, fleets=["open"], protocol="5") as door:
-            told = door.report("d1", REPORTS[0])
-            assert (told.status, "no aggregator has ever subscribed" in told.text) == (503, True)
+        with MosquittoBroker() as broker, open_door(broker, fleets=["open"], protocol="5") as door:
+            response = door.report("d1", REPORTS[0])
+            assert (response.status, "no aggregator has ever subscribed" in response.text) == (503, True)
             with visit(broker.port, None, host="127.0.0.1") as visitor:
                 visitor.subscribe("hushmote/v1/open/report/+")
                 assert door.report("d1", REPORTS[0]).status == 204
@@ -74,7 +74,7 @@ class TestAggregatorAway:
 
 @contextlib.contextmanager
 def hanging(broker):
-    """Stop the broker's process: packets still arrive, but nothing is answered."""
+    """Stop the broker's process; packets still arrive but get no response."""
     os.kill(broker.pid, signal.SIGSTOP)
     try:
         yield
@@ -85,22 +85,22 @@ def hanging(broker):
 class TestExactlyOnce:
     def test_counts_resent_report_once_through_failures(self, store):
         with MosquittoBroker(port=free_port()) as broker, running(store, broker) as aggregator:
-            with opened(broker) as door:
+            with open_door(broker) as door:
                 for _ in range(3):
                     assert door.report("d1", REPORTS[0]).status == 204
                 broker.kill()
-                until(lambda: not door.publisher.ready.is_set(), "the door knows that the broker is gone")
-                told = door.report("d1", REPORTS[1])
-                assert (told.status, "the broker is away" in told.text) == (503, True)
+                until(lambda: not door.publisher.ready.is_set(), "the door notices the broker's loss")
+                response = door.report("d1", REPORTS[1])
+                assert (response.status, "the broker is unreachable" in response.text) == (503, True)
                 health = door.ask("GET", "/healthz")
                 assert (health.status, health.json["reason"]) == (503, "not connected to the broker")
-                assert door.ask("GET", "/v1/open/experiment").json == ["temp"]  # what is known stays known
+                assert door.ask("GET", "/v1/open/experiment").json == ["temp"]  # known experiments stay known
                 broker.start()
-                # SIGKILL loses what mosquitto had not saved, the aggregator's session among it.
-                until(lambda: aggregator.condition.subscribed, "the aggregator is back")
+                # SIGKILL loses mosquitto's unsaved state, including the aggregator's session.
+                until(lambda: aggregator.condition.subscribed, "the aggregator reconnects")
                 accept(door, "d1", REPORTS[1])
                 accept(door, "d1", REPORTS[0])
-            with opened(broker) as door:  # a door that was restarted knows nothing, and need not
+            with open_door(broker) as door:  # a restarted door knows nothing and does not need to
                 for payload in REPORTS:
                     accept(door, "d1", payload)
                 messages, counts = crowd(40, prefix="c")
@@ -115,13 +115,13 @@ class TestExactlyOnce:
     def test_counts_concurrent_clients_through_broker_restarts(self, store):
         messages, counts = crowd(60)
         with MosquittoBroker(port=free_port()) as broker, running(store, broker) as aggregator:
-            with opened(broker) as door:
+            with open_door(broker) as door:
                 parts = [messages[i::6] for i in range(6)]
                 clients = [threading.Thread(target=send_all, args=(door, part)) for part in parts]
                 for client in clients:
                     client.start()
                 for parts_taken in (10, 25, 40):
-                    until(lambda n=parts_taken: door.door.answers["POST", 204] >= n, "reports are taken")
+                    until(lambda n=parts_taken: door.door.answers["POST", 204] >= n, "reports are accepted")
                     broker.restart()
                 for client in clients:
                     client.join(WAIT_S)
@@ -131,10 +131,10 @@ class TestExactlyOnce:
 
     def test_settles_requests_in_flight_at_shutdown(self):
         answers = []
-        with MosquittoBroker() as broker, opened(broker, fleets=["open"]) as door, hanging(broker):
+        with MosquittoBroker() as broker, open_door(broker, fleets=["open"]) as door, hanging(broker):
             client = threading.Thread(target=lambda: answers.append(door.report("d1", REPORTS[0]).status))
             client.start()
-            until(lambda: door.publisher.in_flight == 1, "it is under way")
+            until(lambda: door.publisher.in_flight == 1, "the report is in flight")
             door.publisher.stop()
             client.join(WAIT_S)
             assert answers == [503]
@@ -142,7 +142,7 @@ class TestExactlyOnce:
 
 
 class Clock:
-    """The publisher's clock, which can be advanced, and counts how often it is read."""
+    """A clock for the publisher that can be advanced and counts its reads."""
 
     def __init__(self):
         self.passed_s = 0.0
@@ -164,7 +164,7 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def waits(monkeypatch):
-    """Return the list of waits that each further connection is preceded by."""
+    """Return the list of delays before each reconnection."""
     waits, next_s = [], Backoff.next_s
     monkeypatch.setattr(Backoff, "next_s", lambda backoff: waits.append(next_s(backoff)) or waits[-1])
     return waits
@@ -174,65 +174,73 @@ class TestBroker:
     def test_fleet_is_remembered_after_its_experiment_is_lost(self):
         with MosquittoBroker(port=free_port(), settings=("persistence false",)) as broker:
             publish(broker, [("hushmote/v1/open/experiment/temp", payload_of(EXPERIMENT))], retain=True)
-            with opened(broker) as door:
+            with open_door(broker) as door:
                 assert door.ask("GET", "/v1/open/experiment").json == ["temp"]
                 broker.kill()
-                until(lambda: not door.publisher.ready.is_set(), "the door knows that the broker is gone")
+                until(lambda: not door.publisher.ready.is_set(), "the door notices the broker's loss")
                 broker.start()
-                until(door.publisher.ready.is_set, "the door is back")
+                until(door.publisher.ready.is_set, "the door reconnects")
                 assert door.ask("GET", "/v1/open/experiment").json == []
-                assert door.report("d1", REPORTS[0]).status == 503  # not 404: nobody has subscribed yet
+                assert door.report("d1", REPORTS[0]).status == 503  # not 404 before it subscribes
 
     def test_access_list_can_deny_a_report(self, tmp_path, caplog):
         acl = tmp_path / "acl"
         acl.write_text("topic read hushmote/v1/+/experiment/+\ntopic write hushmote/v1/open/report/+\n")
         options = {"fleets": ["open", "other"], "protocol": "5"}
-        with MosquittoBroker(settings=(f"acl_file {acl}",)) as broker, opened(broker, **options) as door:
-            told = door.report("d1", REPORTS[0], fleet="other")
-            assert (told.status, "does not let the door publish" in told.text) == (503, True)
+        with MosquittoBroker(settings=(f"acl_file {acl}",)) as broker, open_door(broker, **options) as door:
+            response = door.report("d1", REPORTS[0], fleet="other")
+            assert (response.status, "does not let the door publish" in response.text) == (503, True)
             assert "refuses reports (not authorized): allow this user to publish" in caplog.text
             assert "d1" not in caplog.text
 
     def test_may_support_only_mqtt_3_1_1(self):
-        # amqtt answers MQTT 5 with nothing at all, and the door falls back.
+        # amqtt does not respond to MQTT 5, so the door falls back.
         with (
             EmbeddedBroker() as broker,
-            opened(broker, fleets=["open"]) as door,
+            open_door(broker, fleets=["open"]) as door,
             visit(broker.port, None, host="127.0.0.1", protocol=MQTTv311, client_id="v") as visitor,
         ):
             assert visitor.connected()
             visitor.subscribe("hushmote/v1/open/report/+")
             assert door.report("d1", REPORTS[0]).status == 204
-            until(lambda: visitor.messages == [("hushmote/v1/open/report/d1", REPORTS[0])], "it has come")
+            until(
+                lambda: visitor.messages == [("hushmote/v1/open/report/d1", REPORTS[0])],
+                "the message arrives",
+            )
 
     def test_refused_login_recovers_after_fix(self, tmp_path, caplog):
         passwords = tmp_path / "passwords"
         add = ["mosquitto_passwd", "-b", "-c", str(passwords)]
         subprocess.run([*add, "door", "right"], check=True)
         with MosquittoBroker(password_file=passwords) as broker:
-            wrong = ReportPublisher(BrokerAddress("127.0.0.1", broker.port, "door", "wrong"), fleets=["open"])
-            with wrong:
-                until(lambda: wrong.refusal is not None, "it is refused")
-                assert isinstance(wrong.refusal, BrokerRefused)
+            publisher = ReportPublisher(
+                BrokerAddress("127.0.0.1", broker.port, "door", "wrong"), fleets=["open"]
+            )
+            with publisher:
+                until(lambda: publisher.refusal is not None, "the login is refused")
+                assert isinstance(publisher.refusal, BrokerRefused)
                 subprocess.run([*add, "door", "wrong"], check=True)
                 broker.restart()
-                until(wrong.ready.is_set, "it is taken")
-                assert wrong.refusal is None
+                until(publisher.ready.is_set, "the report is accepted")
+                assert publisher.refusal is None
         assert "refuses the connection: not authorized" in caplog.text
         assert "wrong" not in caplog.text
 
     def test_is_given_up_if_it_acknowledges_nothing(self, store):
-        # It is full before it is given up.
+        # It is full before the report is given up.
         patience = {"puback_s": 0.3, "hung_s": 5.0, "most_in_flight": 5}
         with (
             MosquittoBroker() as broker,
             running(store, broker) as aggregator,
-            opened(broker, **patience) as door,
+            open_door(broker, **patience) as door,
         ):
             with hanging(broker):
-                told = door.report("d1", REPORTS[0])
-                assert (told.status, "did not acknowledge the report in time" in told.text) == (503, True)
-                texts = [told.text]
+                response = door.report("d1", REPORTS[0])
+                assert (response.status, "did not acknowledge the report in time" in response.text) == (
+                    503,
+                    True,
+                )
+                texts = [response.text]
                 clients = [
                     threading.Thread(target=lambda i=i: texts.append(door.report(f"c{i}", REPORTS[0]).text))
                     for i in range(30)
@@ -241,7 +249,7 @@ class TestBroker:
                     client.start()
                 for client in clients:
                     client.join(WAIT_S)
-                assert any("too many reports are under way" in text for text in texts)
+                assert any("too many reports are in flight" in text for text in texts)
                 assert door.publisher.in_flight <= 5
                 until(lambda: not door.publisher.ready.is_set(), "the connection is given up")
             accept(door, "d1", REPORTS[0])
@@ -275,16 +283,16 @@ class TestBroker:
     def test_absence_is_logged_once_and_requests_are_answered(self, caplog, waits):
         caplog.set_level(logging.INFO)
 
-        class Nobody:
+        class UnusedPort:
             port = free_port()
 
-        with opened(Nobody, fleets=["open"], ready=False) as door:
+        with open_door(UnusedPort, fleets=["open"], ready=False) as door:
             assert door.report("d1", REPORTS[0]).status == 503
-            assert door.report("d1", REPORTS[0], fleet="unknown").status == 503  # nobody knows that yet
+            assert door.report("d1", REPORTS[0], fleet="unknown").status == 503  # not known yet
             assert door.ask("GET", "/v1/unknown/experiment").status == 503
-            until(lambda: len(waits) >= 3, "it has tried three times")
+            until(lambda: len(waits) >= 3, "three attempts")
         assert [r.getMessage() for r in caplog.records if "no broker at" in r.getMessage()] == [
-            f"no broker at 127.0.0.1:{Nobody.port} (Connection refused): trying again"
+            f"no broker at 127.0.0.1:{UnusedPort.port} (Connection refused): trying again"
         ]
 
     def test_backoff_starts_again_after_a_lasting_connection(self, clock, waits):
@@ -293,10 +301,10 @@ class TestBroker:
             broker.kill()
             with publisher:
                 for outage in (1, 2):
-                    until(lambda n=outage: len(waits) >= 3 * n, "it has tried three times")
+                    until(lambda n=outage: len(waits) >= 3 * n, "three attempts")
                     broker.start()
-                    until(publisher.ready.is_set, "the door is back")
+                    until(publisher.ready.is_set, "the door reconnects")
                     tries, clock.passed_s = len(waits), clock.passed_s + SHORT_S + 1
                     broker.kill()
-                    until(lambda n=tries: len(waits) > n, "it tries again")
+                    until(lambda n=tries: len(waits) > n, "another attempt")
                     assert waits[tries] == FIRST_WAIT_S

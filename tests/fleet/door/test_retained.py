@@ -48,16 +48,16 @@ def test_ignores_foreign_long_and_excess_topics():
         retained.take(topic, b"{}")
     assert "h" not in retained.fleets
     retained.take("hushmote/v1/h/experiment/a", b"{}")
-    retained.take("hushmote/v1/h/experiment/a", bytes(2049))  # what was there is replaced at the broker, too
+    retained.take("hushmote/v1/h/experiment/a", bytes(2049))  # the broker replaced it as well
     assert retained.get("experiment", "h", "a") is None
-    for i in range(module._MOST_NAMES + 10):
+    for i in range(module._MAX_NAMES + 10):
         retained.take(f"hushmote/v1/h/experiment/e{i}", b"{}")
-    assert len(retained.experiments("h")) == module._MOST_NAMES
-    retained.take("hushmote/v1/h/experiment/e0", b"[]")  # one that is there can change
+    assert len(retained.experiments("h")) == module._MAX_NAMES
+    retained.take("hushmote/v1/h/experiment/e0", b"[]")  # an existing one can change
     assert retained.get("experiment", "h", "e0") == b"[]"
 
 
-def test_subscribes_to_all_fleets_or_named_ones():
+def test_subscribes_to_all_or_named_fleets():
     assert filters(None) == ["hushmote/v1/+/experiment/+", "hushmote/v1/+/result/+"]
     assert filters(["a", "b"])[2:] == ["hushmote/v1/b/experiment/+", "hushmote/v1/b/result/+"]
     with pytest.raises(NameRefused):

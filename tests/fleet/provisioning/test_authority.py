@@ -1,4 +1,4 @@
-"""Certificates: what is in them, how long they hold, and that OpenSSL agrees."""
+"""Certificates: their contents, their validity, and OpenSSL's verdict."""
 
 import datetime
 import ipaddress
@@ -21,11 +21,11 @@ from hushmote.fleet.provisioning.authority import AuthorityError
 
 NOW = datetime.datetime(2026, 11, 21, 12, tzinfo=datetime.UTC)
 ROOT = authority.new_authority("home", NOW)
-AWAY = authority.new_authority("away", NOW)
+OTHER_ROOT = authority.new_authority("away", NOW)
 DAY = datetime.timedelta(days=1)
 
 CLIENT_NAME = "cannot be in a certificate: 1 to 64 letters, digits, spaces, _ . -"
-NOT_OURS = "ca.key must hold a key and its certificate, as `hushmote provision` wrote it"
+NOT_OURS = "ca.key must contain a key and its certificate, as `hushmote provision` wrote it"
 
 needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 
@@ -76,10 +76,10 @@ class TestRevocationList:
         crl = authority.revocation_list(ROOT, [(board.certificate.serial_number, NOW)], NOW)
         (tmp_path / "crl.pem").write_bytes(crl)
         more = ("-crl_check", "-CRLfile", str(tmp_path / "crl.pem"))
-        said = verify(tmp_path, board, ROOT.certificate, purpose="sslclient", more=more)
-        assert "certificate revoked" in said.stderr
-        said = verify(tmp_path, other, ROOT.certificate, purpose="sslclient", more=more)
-        assert said.returncode == 0, said.stderr
+        result = verify(tmp_path, board, ROOT.certificate, purpose="sslclient", more=more)
+        assert "certificate revoked" in result.stderr
+        result = verify(tmp_path, other, ROOT.certificate, purpose="sslclient", more=more)
+        assert result.returncode == 0, result.stderr
 
     def test_lasts_as_long_as_root(self):
         crl = x509.load_pem_x509_crl(authority.revocation_list(ROOT, [], NOW))
@@ -104,17 +104,17 @@ class TestCertificates:
     def test_verify_for_their_purpose_only(self, tmp_path: Path):
         broker = authority.issue_broker(ROOT, ["broker.example", "10.0.0.5"], NOW)
         board = authority.issue_client(ROOT, "k3f9", NOW, 30)
-        right = [(broker, "sslserver"), (board, "sslclient")]
-        wrong = [(broker, "sslclient"), (board, "sslserver")]
-        for leaf, purpose in right:
+        accepted = [(broker, "sslserver"), (board, "sslclient")]
+        rejected = [(broker, "sslclient"), (board, "sslserver")]
+        for leaf, purpose in accepted:
             assert verify(tmp_path, leaf, ROOT.certificate, purpose=purpose).returncode == 0
-        for leaf, purpose in wrong:
+        for leaf, purpose in rejected:
             assert "purpose" in verify(tmp_path, leaf, ROOT.certificate, purpose=purpose).stderr
 
     def test_keys_are_p_256_and_signatures_sha_256(self):
-        for made in (ROOT, authority.issue_client(ROOT, "k3f9", NOW, 30)):
-            assert isinstance(made.key.curve, ec.SECP256R1)
-            algorithm = made.certificate.signature_hash_algorithm
+        for certified in (ROOT, authority.issue_client(ROOT, "k3f9", NOW, 30)):
+            assert isinstance(certified.key.curve, ec.SECP256R1)
+            algorithm = certified.certificate.signature_hash_algorithm
             assert algorithm is not None
             assert algorithm.name == "sha256"
 
@@ -129,7 +129,7 @@ class TestCertificates:
 
     @refusals(
         *(
-            (broker_of(host), "DNS name in small letters or an IP address")
+            (broker_of(host), "lowercase DNS name or an IP address")
             for host in (
                 *("", "a b", "*.example", "broker:8883", "Broker.example"),
                 *("-a", "a-", "a..b", "ä.de", "a" * 64),
@@ -143,8 +143,8 @@ class TestCertificates:
         (parsed(ROOT.to_pem(b"correct horse")), "HUSHMOTE_CA_PASSPHRASE"),
         *((parsed(text), NOT_OURS) for text in (b"", b"rubbish", pem(ROOT.certificate), ROOT.to_pem()[:200])),
         (
-            parsed(pem(AWAY.certificate) + ROOT.to_pem().split(b"-----BEGIN CERT")[0]),
-            "ca.key must hold a P-256 key",
+            parsed(pem(OTHER_ROOT.certificate) + ROOT.to_pem().split(b"-----BEGIN CERT")[0]),
+            "ca.key must contain a P-256 key",
         ),
         error=AuthorityError,
     )
@@ -157,12 +157,15 @@ class TestCertificates:
         assert authority.issue_client(ROOT, "k3f9", NOW, 30).until == NOW + 30 * DAY
         assert board.certificate.not_valid_before_utc == NOW - DAY
 
-    def test_of_clients_and_brokers_cannot_sign(self):
-        for made in (authority.issue_broker(ROOT, ["b"], NOW), authority.issue_client(ROOT, "k3f9", NOW, 30)):
-            basic = made.certificate.extensions.get_extension_for_class(x509.BasicConstraints)
+    def test_clients_and_brokers_cannot_sign(self):
+        for certified in (
+            authority.issue_broker(ROOT, ["b"], NOW),
+            authority.issue_client(ROOT, "k3f9", NOW, 30),
+        ):
+            basic = certified.certificate.extensions.get_extension_for_class(x509.BasicConstraints)
             assert basic.critical
             assert not basic.value.ca
-            usage = made.certificate.extensions.get_extension_for_oid(ExtensionOID.KEY_USAGE)
+            usage = certified.certificate.extensions.get_extension_for_oid(ExtensionOID.KEY_USAGE)
             assert usage.critical
             assert not usage.value.key_cert_sign  # pyright: ignore[reportAttributeAccessIssue]
         extended = authority.issue_client(
@@ -172,7 +175,7 @@ class TestCertificates:
 
     def test_roots_have_distinct_names_and_serials_never_repeat(self):
         roots = [authority.new_authority("home", NOW) for _ in range(20)]
-        # 32 random bits each: two of 20 alike less than once in 2 x 10^7 runs, so only most must differ.
+        # With 32 random bits, two of 20 are equal in fewer than 1 of 2 x 10^7 runs, so only most must differ.
         assert len({r.name for r in roots}) >= 18
         serials = {authority.issue_client(ROOT, "k3f9", NOW, 1).certificate.serial_number for _ in range(20)}
         assert len(serials) == 20  # 159 random bits
@@ -180,11 +183,13 @@ class TestCertificates:
 
 class TestFiles:
     def test_round_trip_without_showing_the_key(self):
-        made = authority.CertifiedKey(ROOT.certificate, ROOT.key, (authority.cross_sign(ROOT, ROOT, NOW),))
-        found = authority.parse(made.to_pem(), "x")
-        assert found.certificate == made.certificate
-        assert found.chain == made.chain
-        assert "key" not in repr(made)
+        certified = authority.CertifiedKey(
+            ROOT.certificate, ROOT.key, (authority.cross_sign(ROOT, ROOT, NOW),)
+        )
+        copy = authority.parse(certified.to_pem(), "x")
+        assert copy.certificate == certified.certificate
+        assert copy.chain == certified.chain
+        assert "key" not in repr(certified)
 
     def test_passphrase_protects_the_key(self):
         text = ROOT.to_pem(b"correct horse")

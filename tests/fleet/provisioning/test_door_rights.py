@@ -1,4 +1,4 @@
-"""The HTTP door's certificate at a real mosquitto with the fleet's files: its rights and its end."""
+"""The HTTP door's certificate at a real mosquitto with the fleet's files: its rights and its expiry."""
 
 import shutil
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from boards import experiment, reports
 from command_line import hushmote
-from doors import opened
+from doors import open_door
 from fleet_broker import FLEET, context, make_fleet, running, visit
 from running_aggregator import until
 
@@ -40,7 +40,7 @@ def test_door_publishes_for_any_board_and_reads_no_reports(
             aggregator.subscribe(f"{TOPIC}/report/+")
             aggregator.publish(f"{TOPIC}/experiment/temp", b"{}", retain=True)
             aggregator.publish(f"{TOPIC}/result/temp", b"[]", retain=True)
-            with opened(broker, tls=tls) as door:
+            with open_door(broker, tls=tls) as door:
                 for device in ("k3f9", "m7q2"):
                     assert door.report(device, REPORT, fleet=FLEET).status == 204
                 assert door.ask("GET", f"/v1/{FLEET}/experiment").json == ["temp"]
@@ -54,7 +54,7 @@ def test_door_publishes_for_any_board_and_reads_no_reports(
             assert door.acknowledged == ["Not authorized"] * 3
             door.publish(f"{TOPIC}/report/k3f9", REPORT)
             assert door.acknowledged[3:] == ["Success"]
-            door.subscribe(f"{TOPIC}/status/+")  # its answer comes after what could have been read
+            door.subscribe(f"{TOPIC}/status/+")  # its response arrives after any readable messages
             assert {topic.split("/")[3] for topic, _ in door.messages} == {"experiment", "result"}
 
 
@@ -65,8 +65,8 @@ def test_new_certificate_replaces_old_except_during_ca_rotation(
     shutil.copy(folder.path / DOOR, first)
     with running(folder) as broker:
         assert lets_in(folder, first)
-        done = rotation.put_door(folder, now_utc())
-        assert "1 older certificates of the door are revoked" in done.done
+        changed = rotation.put_door(folder, now_utc())
+        assert "1 older certificates of the door are revoked" in changed.done
         broker.reload()
         assert not lets_in(folder, first)
         assert lets_in(folder, folder.path / DOOR)
@@ -76,7 +76,7 @@ def test_new_certificate_replaces_old_except_during_ca_rotation(
             assert (folder.path / DOOR).read_bytes() != second.read_bytes()
             assert (folder.path / DOOR_CA).read_bytes() == (folder.path / "aggregator/ca.pem").read_bytes()
             broker.restart()
-            until(broker._listens, "the broker is back")
+            until(broker._listens, "the broker restarts")
             assert lets_in(folder, second) == (step == "both")
             assert lets_in(folder, folder.path / DOOR)
             if step == "both":
@@ -85,9 +85,9 @@ def test_new_certificate_replaces_old_except_during_ca_rotation(
 
 def test_command_explains_door_start_and_lists_files(tmp_path: Path):
     make_fleet(tmp_path / "fl")
-    said = " ".join(hushmote("provision", "rotate", "door", "--folder", "fl", cwd=tmp_path).split())
-    assert "door_1: certificate until 20" in said
-    assert "hushmote door` with --broker" in said
+    output = " ".join(hushmote("provision", "rotate", "door", "--folder", "fl", cwd=tmp_path).split())
+    assert "door_1: certificate until 20" in output
+    assert "hushmote door` with --broker" in output
     for name in (DOOR, DOOR_CA):
         assert (tmp_path / "fl" / name).stat().st_mode & 0o777 == 0o600
     assert "door_1" in hushmote("provision", "list", "--folder", "fl", cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""The printed steps of `provision fleet`, run unchanged on one machine up to a revoked board."""
+"""The steps that `provision fleet` prints, run unchanged on one machine up to a revoked board."""
 
 import contextlib
 import dataclasses
@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from boards import MemoryStorage
 from fleet_broker import Visitor, context, visit
-from fleet_servers import THREE, FleetServers, at
+from fleet_servers import THREE, FleetServers, connect_client
 from running_aggregator import HANGS_S, WAIT_S, until
 
 from hushmote.cli.provision.first_steps import first_steps
@@ -36,7 +36,7 @@ ROOT = os.geteuid() == 0
 
 @pytest.fixture
 def outside() -> Iterator[Path]:
-    """Provide a folder that only its owner may enter, as homes are, unlike those of tmp_path."""
+    """Provide a folder that only its owner may enter, like a home and unlike tmp_path."""
     with tempfile.TemporaryDirectory() as folder:
         yield Path(folder)
 
@@ -48,7 +48,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def shell(command: str, cwd: Path) -> str:
-    done = subprocess.run(
+    result = subprocess.run(
         ["sh", "-c", command],
         cwd=cwd,
         env=environment(HUSHMOTE_WIFI_PASSWORD="correct horse"),
@@ -57,13 +57,13 @@ def shell(command: str, cwd: Path) -> str:
         text=True,
         timeout=HANGS_S,
     )
-    assert done.returncode == 0, command + done.stdout + done.stderr
-    return done.stdout
+    assert result.returncode == 0, command + result.stdout + result.stderr
+    return result.stdout
 
 
 @contextlib.contextmanager
 def running(command: str, cwd: Path) -> Iterator[subprocess.Popen[str]]:
-    """Run a command in its own terminal and end it as with Ctrl-C."""
+    """Run a command in a separate terminal and end it as with Ctrl-C."""
     with tempfile.TemporaryFile("w+") as log:
         process = subprocess.Popen(
             ["sh", "-c", "exec " + command],
@@ -84,13 +84,13 @@ def running(command: str, cwd: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def printed(text: str) -> list[str]:
-    """Return the printed commands in their order."""
+    """Return the printed commands in order."""
     lines = text[text.index("next") :].replace("\\\n", " ").splitlines()
     return [line.strip() for line in lines if line.startswith("     ")]
 
 
 def allowed(port: int, tls: ssl.SSLContext, broker: subprocess.Popen) -> bool:
-    """Whether the broker runs and lets this client in."""
+    """Return whether the broker is running and accepts this client."""
     assert broker.poll() is None, "mosquitto ended"
     try:
         with visit(port, tls) as visitor:
@@ -100,7 +100,7 @@ def allowed(port: int, tls: ssl.SSLContext, broker: subprocess.Popen) -> bool:
 
 
 def board_of(folder: fleet_folder.FleetFolder, work: Path) -> tuple[settings.DeviceSettings, Path]:
-    """Return the only board of a folder and the file with its certificate."""
+    """Return a folder's only board and its certificate's file."""
     (path,) = (folder.path / "devices").glob("*.settings.json")
     board = settings.load_settings(path)
     assert board.mqtt_cert is not None
@@ -120,7 +120,7 @@ def one_report(board: settings.DeviceSettings, experiment: bytes) -> bytes:
     client = ldp_client.Client(main.POLICY, slots, board.device_id, key, announce_key, board.fleet)
     name = client.enroll(experiment).name
     report = None
-    while report is None:  # its `every` lets most calls pass
+    while report is None:  # its `every` skips most calls
         report = client.report(name, 21.0)
     return report
 
@@ -130,10 +130,12 @@ def reports_and_counts(visitor: Visitor, board: settings.DeviceSettings, store: 
     with Store(f"sqlite:///{store}", create=False) as counted:
         (version,) = counted.experiments()
         visitor.subscribe(topics.experiment_topic("home", version.experiment.name))
-        until(lambda: visitor.messages, "the experiment is there")
+        until(lambda: visitor.messages, "the experiment arrives")
         report = one_report(board, visitor.messages[0][1])
         visitor.publish(topics.report_topic("home", board.device_id), report)
-        until(lambda: counted.histogram("home", version.experiment.digest).sum() == 1, "it counts")
+        until(
+            lambda: counted.histogram("home", version.experiment.digest).sum() == 1, "the report is counted"
+        )
 
 
 @pytest.mark.parametrize("elsewhere", [False, pytest.param(True, marks=pytest.mark.long)])
@@ -148,7 +150,7 @@ def test_printed_steps_work_and_revoked_board_is_refused(outside: Path, elsewher
     first = printed(text)
     assert not any(str(work) in command for command in first if not command.startswith("chmod "))
     folder = fleet_folder.find(work / "fleet-home")
-    own = context(folder, folder.path / "aggregator/aggregator_1.pem")
+    tls = context(folder, folder.path / "aggregator/aggregator_1.pem")
     commands = iter(first)
     with contextlib.ExitStack() as terminals:
         for command in commands:
@@ -156,7 +158,7 @@ def test_printed_steps_work_and_revoked_board_is_refused(outside: Path, elsewher
                 broker = terminals.enter_context(running(command, work))
                 break
             shell(command, work)
-        until(lambda: allowed(folder.fleet.port, own, broker), "mosquitto listens")
+        until(lambda: allowed(folder.fleet.port, tls, broker), "mosquitto listens")
         if ROOT:
             user = Path(f"/proc/{broker.pid}").stat().st_uid
             assert pwd.getpwuid(user).pw_name == "mosquitto"
@@ -175,19 +177,19 @@ def test_printed_steps_work_and_revoked_board_is_refused(outside: Path, elsewher
         crl = Path(folder.fleet.broker_folder) / "crl.pem"
         before = crl.stat()
         revoke = f"hushmote provision revoke {board.device_id} --folder {folder.path}"
-        said = shell(f"{revoke} --store sqlite:///{store}", outside)
-        assert "copy broker/ to where the broker has it" in " ".join(said.split())
+        output = shell(f"{revoke} --store sqlite:///{store}", outside)
+        assert "copy broker/ to where the broker has it" in " ".join(output.split())
         if elsewhere:
             shell(first[0], work)
         after = crl.stat()
         assert (after.st_uid, after.st_gid, after.st_mode) == (before.st_uid, before.st_gid, before.st_mode)
         broker.send_signal(signal.SIGHUP)
         until(lambda: not allowed(folder.fleet.port, context(folder, shown), broker), "the board is refused")
-        assert allowed(folder.fleet.port, own, broker)
+        assert allowed(folder.fleet.port, tls, broker)
         assert len(list(outside.rglob("*.sqlite"))) == 1
-    # It starts again, too.
+    # It restarts as well.
     with running(next(c for c in first if c.startswith("mosquitto ")), work) as broker:
-        until(lambda: allowed(folder.fleet.port, own, broker), "mosquitto listens again")
+        until(lambda: allowed(folder.fleet.port, tls, broker), "mosquitto listens again")
         assert not allowed(folder.fleet.port, context(folder, shown), broker)
 
 
@@ -210,7 +212,7 @@ def test_printed_nats_steps_work_and_revoked_board_is_cut_off(outside: Path):
         for number, command in enumerate(start, 1):
             servers.adopt(number, terminals.enter_context(running(command, work)))
         for number in (1, 2, 3):
-            until(lambda n=number: servers.healthy(n), "the servers are well")
+            until(lambda n=number: servers.is_healthy(n), "the servers are healthy")
         shell(sign, work)
         shell(add, work)
         aggregator = terminals.enter_context(running(serve, work))
@@ -222,13 +224,13 @@ def test_printed_nats_steps_work_and_revoked_board_is_cut_off(outside: Path):
         assert board.mqtt_host == ",".join(THREE)
         (store,) = outside.rglob("*.sqlite")
         server = 2
-        until(lambda: let_in(folder, shown, server), "the board is let in")
-        with at(folder, shown, server=server) as visitor:
+        until(lambda: let_in(folder, shown, server), "the board is admitted")
+        with connect_client(folder, shown, server=server) as visitor:
             reports_and_counts(visitor, board, store)
             revoke = f"hushmote provision revoke {board.device_id} --folder {folder.path}"
-            said = shell(f"{revoke} --store sqlite:///{store}", outside)
-            assert "send every nats-server SIGHUP" in " ".join(said.split())
-            assert "restart" not in said
+            output = shell(f"{revoke} --store sqlite:///{store}", outside)
+            assert "send every nats-server SIGHUP" in " ".join(output.split())
+            assert "restart" not in output
             assert visitor.ended is None
             servers.hang_up()
             until(lambda: visitor.ended, "its connection ends")
@@ -237,7 +239,7 @@ def test_printed_nats_steps_work_and_revoked_board_is_cut_off(outside: Path):
 
 def let_in(folder: fleet_folder.FleetFolder, pem: Path, server: int) -> bool:
     try:
-        with at(folder, pem, server=server) as visitor:
+        with connect_client(folder, pem, server=server) as visitor:
             return visitor.connected()
     except OSError:
         return False
@@ -247,28 +249,28 @@ def test_page_shows_the_printed_commands():
     spec = fleet_folder.FleetSpec(
         "home", ("broker.example", "10.0.0.5"), broker_folder="/srv/fleet-home/broker"
     )
-    made = fleet_folder.FleetFolder(Path("/srv/fleet-home"), spec)
-    commands = printed("\n".join(first_steps(made, in_environment=False)))
+    folder = fleet_folder.FleetFolder(Path("/srv/fleet-home"), spec)
+    commands = printed("\n".join(first_steps(folder, in_environment=False)))
     nats = dataclasses.replace(
         spec, hosts=("a.example", "b.example", "c.example"), broker_folder="/etc/nats/hushmote", broker="nats"
     )
-    made = fleet_folder.FleetFolder(Path("/srv/fleet-nats"), nats)
-    steps = printed("\n".join(first_steps(made, in_environment=False)))
-    commands += steps[:3] + steps[9:]  # of three servers the page shows the first
+    folder = fleet_folder.FleetFolder(Path("/srv/fleet-nats"), nats)
+    steps = printed("\n".join(first_steps(folder, in_environment=False)))
+    commands += steps[:3] + steps[9:]  # the page shows only the first of three servers
     page = " ".join((DOCS / "identity.md").read_text().replace("\\\n", " ").split())
     for command in commands:
         assert " ".join(command.split()) in page
 
 
 @pytest.mark.skipif(not ROOT, reason="only root can give files away")
-def test_rewrites_keep_owner_of_broker_files(tmp_path: Path):
+def test_rewrites_keep_broker_files_owner(tmp_path: Path):
     path = tmp_path / "crl.pem"
     private_file.replace(path, b"1")
     assert path.stat().st_mode & 0o777 == 0o600
     os.chown(path, 12345, 23456)
     path.chmod(0o640)
     private_file.replace(path, b"2")
-    found = path.stat()
-    assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (12345, 23456, 0o640)
+    file_stat = path.stat()
+    assert (file_stat.st_uid, file_stat.st_gid, file_stat.st_mode & 0o777) == (12345, 23456, 0o640)
     assert path.read_bytes() == b"2"
     assert [p.name for p in tmp_path.iterdir()] == ["crl.pem"]

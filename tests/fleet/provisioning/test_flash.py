@@ -1,7 +1,7 @@
-"""`hushmote flash` with the real mpremote, against real MicroPython on a pty with a real littlefs.
+"""`hushmote flash` with the real mpremote and real MicroPython on a pty with a real littlefs.
 
-Which MicroPython: the first of firmware_tests/runtimes.py that has what a board has. Wi-Fi, the temperature
-sensor and deep sleep are the rig's; everything else is what a board would run.
+It uses the first MicroPython in firmware_tests/runtimes.py with a board's features. The rig provides Wi-Fi,
+the temperature sensor and deep sleep; everything else is what a board would run.
 """
 
 import dataclasses
@@ -71,7 +71,7 @@ class TestFailure:
         before = used.contents()
         other = used.folder / "other.py"
         other.write_text("print('\N{SNOWMAN}' * 3)\n" * 20)
-        # The application's snowmen travel as \\xNN; nothing else that is sent does.
+        # Only the application's snowmen are sent as \\xNN.
         with used.board(noise=20) as board:
             line = used.fails(board, main=other)
             assert "other.py" not in line
@@ -112,7 +112,7 @@ class TestFailure:
 
     def test_reports_full_file_system_before_and_while_copying(self, bench: Bench):
         with bench.board(flash_bytes=64 * 1024) as board:
-            assert re.search(r"has \d+ KB free and \d+ KB are needed", bench.fails(board))
+            assert re.search(r"has \d+ KB free, but \d+ KB are needed", bench.fails(board))
             assert bench.contents() == {}
             assert "file system is full" in bench.fails(board, source=True, spare_bytes=-1_000_000)
             assert bench.contents() == {}
@@ -130,9 +130,9 @@ class TestFailure:
             line = bench.fails(board)
             assert line.startswith("this firmware has no Wi-Fi, which the example application needs")
             assert bench.contents() == {}
-            own = bench.folder / "own.py"
-            own.write_text("print('over a modem')\n")
-            assert bench.flash(board, main=own).ledger == "made"
+            custom = bench.folder / "own.py"
+            custom.write_text("print('over a modem')\n")
+            assert bench.flash(board, main=custom).ledger == "made"
 
 
 class TestUmqtt:
@@ -152,16 +152,16 @@ class TestUmqtt:
             umqtt_simple.bundled(tmp_path / "none")
 
     def test_is_installed_without_a_network(self, used: Bench, monkeypatch: pytest.MonkeyPatch):
-        # Whatever would be downloaded goes through a proxy that is not there.
+        # Downloads would go through a nonexistent proxy.
         for name in ("http_proxy", "https_proxy"):
             monkeypatch.setenv(name, "http://127.0.0.1:9")
-        own = used.folder / "umqtt" / "simple.py"
-        own.parent.mkdir()
-        own.write_text("class MQTTClient:\n    pass\n")
+        custom = used.folder / "umqtt" / "simple.py"
+        custom.parent.mkdir()
+        custom.write_text("class MQTTClient:\n    pass\n")
         version = "import umqtt.simple as u; print(u.__file__, getattr(u, '__version__', None))"
         with used.board() as board:
-            # A custom module replaces it, and nothing else.
-            for further, comes in (([str(own)], "None"), ([], "1.8.0")):
+            # A custom module replaces only it.
+            for further, comes in (([str(custom)], "None"), ([], "1.8.0")):
                 assert used.flash(board, further=further).copied == ("/lib/umqtt/simple.mpy",)
                 assert on_board(board, version) == f"/lib/umqtt/simple.mpy {comes}"
 
@@ -191,13 +191,13 @@ class TestBoard:
 
 
 class TestLedger:
-    def test_settings_make_only_one(self, used: Bench):
+    def test_settings_make_only_one_ledger(self, used: Bench):
         (used.folder / "board.img").unlink()
         with used.board() as blank:
-            assert "have made a ledger on a board already" in used.fails(blank)
+            assert "a ledger was already created with the settings of" in used.fails(blank)
             assert used.contents() == {}
 
-    def test_damaged_one_is_kept_and_lost_one_is_not_replaced(self, used: Bench):
+    def test_damaged_ledger_is_kept_and_lost_not_replaced(self, used: Bench):
         with used.board() as board:
             on_board(board, "for n in '01': open('/ldp/ledger' + n, 'wb').close()")
             damaged = ledger(used.contents())
@@ -213,9 +213,11 @@ class TestLedger:
         before = ledger(used.contents())
         mark_ledger(used.settings, load_settings(used.settings), False)
         with used.board() as board:
-            assert "could not make its ledger (LedgerExists" in used.fails(board)
+            assert "could not create its ledger (LedgerExists" in used.fails(board)
         assert ledger(used.contents()) == before
-        assert not load_settings(used.settings).ledger_made  # they have made none, and can still be used
+        assert not load_settings(
+            used.settings
+        ).ledger_made  # the settings have not made a ledger and can still be used
 
     def test_interrupted_first_write_counts_as_none(self, bench: Bench):
         with bench.board() as board:
@@ -223,7 +225,7 @@ class TestLedger:
             assert bench.flash(board).ledger == "made"
         assert all(len(data) == 80 for data in ledger(bench.contents()).values())  # 40 bytes in hex
 
-    def test_is_kept_if_settings_are_of_another_board(self, used: Bench):
+    def test_is_kept_with_another_boards_settings(self, used: Bench):
         new = used.new_settings("board2")
         with used.board() as board:
             all_files = used.contents()
@@ -239,7 +241,7 @@ class TestLedger:
 
 
 def quick(bench: Bench, **changes: str) -> Path:
-    """Write the example application without its ten seconds for Ctrl-C."""
+    """Write the example application without its ten-second wait for Ctrl-C."""
     source = (ROOT / "device" / "main.py").read_text()
     for name, value in {"START_DELAY_S": "0", "START_SPREAD_S": "1", **changes}.items():
         source, count = re.subn(rf"(?m)^{name} = \d+", f"{name} = {value}", source)
@@ -253,16 +255,22 @@ WIRINGS = [
     ("SETTINGS = '/none.json'", "no /none.json: run `hushmote provision`, then `hushmote flash`"),
     ("SETTINGS = '/main.py'", "/main.py is damaged: run `hushmote flash` again"),
     ("settings['mqtt_host'] = ''", "mqtt_host is empty: fill it in and run `hushmote flash` again"),
-    ("settings['key'] = 'abc'", "key must be 64 hex digits: flash the settings of `hushmote provision`"),
+    (
+        "settings['key'] = 'abc'",
+        "key must be 64 hex digits: flash the settings that `hushmote provision` wrote",
+    ),
     ("LEDGER = '/none'", "locked: no ledger; provision this board (`hushmote flash`)"),
-    ("POLICY['sum'] = 1.5", "policy: int sum, squares, epsilon; tuple rules, experiments; no more"),
-    ("ldp_client.os = NoEntropy", "no os.urandom in this firmware"),
+    (
+        "POLICY['sum'] = 1.5",
+        "policy must have int sum, squares, epsilon and tuple rules, experiments, no more",
+    ),
+    ("ldp_client.os = NoEntropy", "this firmware has no os.urandom"),
     ("ldp_client.os = StuckEntropy", "os.urandom is stuck: power-cycle the board"),
     ("network = None", "this firmware has no Wi-Fi: install the one for your board (Pico W, not Pico)"),
-    ("READINGS = {}", "no sensor for room_temp: write a function that reads yours into READINGS"),
+    ("READINGS = {}", "no sensor for room_temp: add a function that reads it to READINGS"),
     ("settings['wifi_ssid'] = 'other'", "Wi-Fi other: not found (boards hear 2.4 GHz only): see wifi_ssid"),
     ("settings['wifi_password'] = 'no'", "Wi-Fi home: wrong password, or a weak signal: see wifi_password"),
-    ("set_clock()", "the clock is at 2000 and no time server answered: allow NTP"),
+    ("set_clock()", "the clock says 2000 and no time server answered: allow NTP"),
     ("vfs.umount('/')", "no file system: erase the flash, install MicroPython again, then `hushmote flash`"),
 ]
 
@@ -313,11 +321,11 @@ for line in LINES:
 
 class TestFlash:
     def test_fresh_board_gets_all_files_and_a_ledger(self, flashed_once: Bench):
-        done, files = flashed_once.done, flashed_once.contents()
-        assert done is not None
-        assert done.ledger == "made"
-        assert done.unchanged == ()
-        assert set(done.copied) | {"/ldp/ledger0", "/ldp/ledger1"} == set(files)
+        result, files = flashed_once.done, flashed_once.contents()
+        assert result is not None
+        assert result.ledger == "made"
+        assert result.unchanged == ()
+        assert set(result.copied) | {"/ldp/ledger0", "/ldp/ledger1"} == set(files)
         assert bytes.fromhex(files["/main.py"]) == (ROOT / "device" / "main.py").read_bytes()
         on_the_board = json.loads(bytes.fromhex(files["/settings.json"]))
         assert on_the_board["key"] == keys.device_key(MASTER, FLEET, "board1").hex()
@@ -325,11 +333,11 @@ class TestFlash:
         assert load_settings(flashed_once.settings).ledger_made
         for data in ledger(files).values():
             record = bytes.fromhex(data)
-            # An empty ledger by its format: no entries, nothing spent, a CRC-32 that fits.
-            assert record[:2] == b"\x50\0"  # a yes
+            # An empty ledger has no entries, nothing spent, and a matching CRC-32.
+            assert record[:2] == b"\x50\0"  # an opt-in
             assert record[22:36] == bytes(14)
             assert struct.unpack(">I", record[-4:])[0] == zlib.crc32(record[:-4])
-        assert flashed_once.lines[0].endswith("MicroPython " + done.firmware)
+        assert flashed_once.lines[0].endswith("MicroPython " + result.firmware)
         assert "ledger: made, empty" in flashed_once.lines
 
     def test_again_keeps_ledger_and_removes_stale_copies(self, used: Bench):
@@ -344,12 +352,12 @@ class TestFlash:
             assert on_board(board, script) == "18 1000000"
             before = used.contents()
             on_board(board, "with open('/ldp_client.py', 'w') as f: f.write('raise SystemExit')")
-            again = used.flash(board)
+            result = used.flash(board)
             assert "--yes applies only to a new ledger: this board keeps its answer" in used.lines
             assert used.contents() == before
-            assert again.ledger == "kept"
-            assert again.copied == ()
-            # A new application and .py instead of .mpy change everything but the ledger.
+            assert result.ledger == "kept"
+            assert result.copied == ()
+            # A new application and .py instead of .mpy files change everything except the ledger.
             application = used.folder / "other.py"
             application.write_text("print('mine')\n")
             changed = used.flash(board, main=application, source=True)
@@ -374,15 +382,15 @@ class TestFlash:
             assert board.wait_for(b"short runs", HANGS_S)
 
     def test_copies_async_reporter_only_if_application_imports_it(self, bench: Bench):
-        own = bench.folder / "own.py"
-        own.write_text("import async_reporter\n")
+        custom = bench.folder / "own.py"
+        custom.write_text("import async_reporter\n")
         settings = load_settings(bench.settings)
         board = dataclasses.replace(FINE, files={f"/lib/umqtt/simple.{x}": None for x in ("py", "mpy")})
-        for main, comes in ((own, True), (None, False)):
+        for main, comes in ((custom, True), (None, False)):
             wanted = flash_module._files_for(board, settings, flash_module.Load(main=main), {})
             assert ("/lib/async_reporter.mpy" in [f.path for f in wanted]) is comes
 
-    def test_blank_board_sends_reports_that_verify(self, bench: Bench):
+    def test_blank_board_sends_verifiable_reports(self, bench: Bench):
         budget = {"rule": "sum", "cap": 2_000_000}
         payload = number_json(4, name="room_temp", high=40_000, budget=budget, window="all")
         experiment = ldp_client.Experiment.parse(payload)
@@ -400,7 +408,7 @@ class TestFlash:
             settings.unlink()
             bench.settings.unlink()
             bench.settings = bench.new_settings("board1", mqtt_port=broker.port)
-            # Three wake-ups, an hour of sleep between them lasting 0.4 s; the budget is for two reports.
+            # Three wake-ups, with each hour of sleep shortened to 0.4 s; the budget covers two reports.
             with bench.board(wifi=WIFI, sleep_scale=1e-4) as board:
                 bench.flash(board, main=quick(bench), reset=True)
                 spent = board.wait_for(b"silent: its budget is spent, after 2 reports\r\n", HANGS_S)
@@ -444,16 +452,16 @@ class TestFlash:
 
     def test_example_gives_one_line_of_advice_for_wrong_wiring(self, used: Bench):
         with used.board(wifi=WIFI) as board:
-            said = on_board(board, f"LINES = {[w for w, _ in WIRINGS]!r}\n" + _WIRE)
-        answers = [part.strip() for part in said.split("--\n")]
+            output = on_board(board, f"LINES = {[w for w, _ in WIRINGS]!r}\n" + _WIRE)
+        answers = [part.strip() for part in output.split("--\n")]
         answers[-1] = answers[-1].removesuffix("--").strip()
         assert [a.split("; next try in")[0] for a in answers] == ["hushmote: " + says for _, says in WIRINGS]
         assert all("\n" not in a for a in answers)
 
 
 class TestParts:
-    def test_manifest_freezes_modules_that_exist(self, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.chdir(ROOT / "device")  # as whatever runs a manifest does
+    def test_manifest_freezes_existing_modules(self, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.chdir(ROOT / "device")  # as when a manifest is run
         calls: list[tuple[Any, ...]] = []
 
         def record(*args: Any, **options: Any) -> None:
@@ -470,10 +478,10 @@ class TestParts:
         ("mpy", "name"),
         [(0x0706, "x86"), (0x1306, "armv6m"), (0x2B06, "xtensawin"), (0x0006, None), (0xFF06, None)],
     )
-    def test_architecture_comes_from_mpy_number_of_board(self, mpy: int, name: str | None):
-        # RP2040: armv6m is 4, 4 << 10 = 0x1000 with the sub-version 3 << 8; ESP32: xtensawin is 10.
+    def test_architecture_comes_from_boards_mpy_number(self, mpy: int, name: str | None):
+        # RP2040: armv6m is 4, so 4 << 10 = 0x1000, with sub-version 3 << 8; ESP32: xtensawin is 10.
         assert architecture(mpy) == name
 
-    def test_refusal_of_other_mpy_version_suggests_source(self):
+    def test_refused_mpy_version_suggests_source(self):
         with fails("--source", FlashError):
             compile_mpy(ROOT / "device" / "ldp_client.py", 5, "ldp_client.py")

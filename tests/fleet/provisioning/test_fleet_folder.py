@@ -1,4 +1,4 @@
-"""A fleet's folder and its commands: created once, never overwritten, rotated with an overlap."""
+"""A fleet folder and its commands: it is created once, never overwritten, and rotated with an overlap."""
 
 import base64
 import dataclasses
@@ -39,7 +39,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return runner("provision", tmp_path, monkeypatch)
 
 
-def made(run: Run, *arguments: str) -> FleetFolder:
+def make_folder(run: Run, *arguments: str) -> FleetFolder:
     user = ("--set", f"broker_user={getpass.getuser()}")
     run("fleet", "fl", "--host", "localhost", *user, "--json", *arguments)
     return fleet_folder.find(Path("fl"))
@@ -64,7 +64,7 @@ class TestNewFolder:
     def test_files_are_private_whatever_the_umask(self, run: Run):
         old = os.umask(0)
         try:
-            made(run, "--set", "password_port=8884")
+            make_folder(run, "--set", "password_port=8884")
             run("device", "k3f9", "--folder", "fl")
         finally:
             os.umask(old)
@@ -72,8 +72,8 @@ class TestNewFolder:
             wanted = 0o700 if path.is_dir() else 0o600
             assert stat.S_IMODE(path.stat().st_mode) == wanted, path
 
-    def test_each_part_holds_only_what_its_machine_needs(self, run: Run):
-        folder = made(run)
+    def test_each_part_has_only_its_machines_files(self, run: Run):
+        folder = make_folder(run)
         secrets = {
             "authority": folder.signer().key,
             "broker": authority.parse((folder.path / "broker/broker.pem").read_bytes(), "x").key,
@@ -91,7 +91,7 @@ class TestNewFolder:
             assert (fleet_keys.announce_key.hex().encode() in text) == (part == "aggregator")
 
     def test_existing_folder_is_unchanged(self, run: Run):
-        made(run)
+        make_folder(run)
         before = {p: p.read_bytes() for p in Path("fl").rglob("*") if p.is_file()}
         assert "is not empty" in run("fleet", "fl", "--host", "localhost", expect=1)
         assert {p: p.read_bytes() for p in Path("fl").rglob("*") if p.is_file()} == before
@@ -101,7 +101,7 @@ class TestNewFolder:
         ("--host b --fleet Home", "1 to 32 of a-z"),
         ("--host b --set password_port=8883", "must differ"),
         ("--host b --set 'broker_user=a\nlistener 1883'", "one line"),
-        ("--host b --broker-folder etc/mosquitto", "must begin with /"),
+        ("--host b --broker-folder etc/mosquitto", "must start with /"),
         command="provision fleet fl",
     )
     def test_rejects_invalid_fleet(self, refusal: Refusal, tmp_path: Path):
@@ -109,8 +109,8 @@ class TestNewFolder:
 
     def test_does_not_write_master_key_from_environment(self, run: Run, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setenv("HUSHMOTE_MASTER_KEY", "ab" * 32 + ",signing:" + "cd" * 32)
-        said = json.loads(run("fleet", "fl", "--host", "localhost", "--broker-folder", "/b", "--json"))
-        assert said["master_key"] is False
+        result = json.loads(run("fleet", "fl", "--host", "localhost", "--broker-folder", "/b", "--json"))
+        assert result["master_key"] is False
         assert not Path("fl/aggregator/master.key").exists()
         run("device", "k3f9", "--folder", "fl")
         assert settings("k3f9").key == keys.device_key(bytes.fromhex("ab" * 32), "home", "k3f9").hex()
@@ -118,7 +118,7 @@ class TestNewFolder:
 
     def test_passphrase_is_required_for_every_signature(self, run: Run, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setenv("HUSHMOTE_CA_PASSPHRASE", PASSPHRASE)
-        made(run, "--passphrase")
+        make_folder(run, "--passphrase")
         assert b"ENCRYPTED" in Path("fl/authority/ca.key").read_bytes()
         run("device", "k3f9", "--folder", "fl")
         assert list(json.loads(run("rotate", "ca", "--folder", "fl", "--json"))) == ["done", "left"]
@@ -136,21 +136,21 @@ class TestNewFolder:
 
 class TestIssue:
     def test_folder_supplies_broker_ca_keys_and_certificate(self, run: Run):
-        folder = made(run)
+        folder = make_folder(run)
         run("device", "k3f9", "--folder", "fl")
         board = settings("k3f9")
         assert (board.mqtt_host, board.mqtt_port, board.fleet) == ("localhost", 8883, "home")
         assert root_of(board) == folder.root()
         assert board.mqtt_cert is not None
         assert board.mqtt_key is not None
-        own = authority.parse_board_fields(board.mqtt_cert, board.mqtt_key)
-        own.certificate.verify_directly_issued_by(folder.root())
+        certificate = authority.parse_board_fields(board.mqtt_cert, board.mqtt_key)
+        certificate.certificate.verify_directly_issued_by(folder.root())
         fleet_keys = keys_of(folder)
         assert board.key == keys.device_key(fleet_keys.masters[0], "home", "k3f9").hex()
         assert board.announce_key == fleet_keys.announce_key.hex()
 
     def test_board_without_certificate_gets_login_if_broker_allows(self, run: Run):
-        folder = made(run, "--set", "password_port=8884")
+        folder = make_folder(run, "--set", "password_port=8884")
         assert "SIGHUP" in run("device", "k3f9", "--folder", "fl", "--password")
         board = settings("k3f9")
         assert (board.mqtt_port, board.mqtt_user, board.mqtt_cert) == (8884, "k3f9", None)
@@ -159,22 +159,22 @@ class TestIssue:
         assert hashed.startswith("k3f9:$7$")
         assert board.mqtt_password not in hashed
         others = [f"d{i}" for i in range(10)]
-        with ThreadPoolExecutor(10) as several:  # a login that was told is there, whoever else asked for one
+        with ThreadPoolExecutor(10) as several:  # a printed login exists despite concurrent requests
             list(several.map(folder.issue_login, others))
         lines = Path("fl/broker/passwords").read_text().splitlines()
         assert {line.partition(":")[0] for line in lines} == {"k3f9", *others}
 
     def test_issues_board_once_and_nothing_for_refused_requests(self, run: Run):
-        made(run)
+        make_folder(run)
         run("device", "k3f9", "--folder", "fl")
         issued = Path("fl/authority/issued.jsonl").read_bytes()
         for arguments, reason in (
             (("k3f9", "--folder", "fl"), "rotate devices"),
             (("K3F9", "--folder", "fl"), "a-z"),
-            (("k3f8", "--folder", "fl", "--fleet", "away"), "leave out --fleet"),
-            (("k3f8", "--folder", "fl", "--broker", "other"), "boards would refuse it"),
+            (("k3f8", "--folder", "fl", "--fleet", "away"), "omit --fleet"),
+            (("k3f8", "--folder", "fl", "--broker", "other"), "boards would reject it"),
             (("k3f8", "--folder", "fl", "--broker", "mqtt://u@localhost"), "the folder defines port"),
-            (("k3f8", "--folder", "fl", "--ca", "ca.pem"), "leave out --ca"),
+            (("k3f8", "--folder", "fl", "--ca", "ca.pem"), "omit --ca"),
             (("k3f8", "--folder", "fl", "--password"), "only certificates"),
             (("k3f8", "--password"), "give --folder"),
             (("k3f8", "--folder", "none"), "not a fleet's folder"),
@@ -198,7 +198,7 @@ class TestIssue:
             ("", "", 1883, None),
         ],
     )
-    def test_broker_of_board_is_one_url(
+    def test_boards_broker_is_a_single_url(
         self, run: Run, monkeypatch, broker: str, host: str, port: int, user: str | None
     ):
         monkeypatch.setenv("HUSHMOTE_MQTT_PASSWORD", "a secret")
@@ -208,14 +208,14 @@ class TestIssue:
         assert board.mqtt_password == "a secret"
 
     @refusals(
-        ("mqtts://b", "TLS needs both"),
-        ("mqtt://b --ca ca.pem", "TLS needs both"),
+        ("mqtts://b", "TLS requires both"),
+        ("mqtt://b --ca ca.pem", "TLS requires both"),
         ("nats://b", "broker as mqtt://"),
         ("mqtt://u:secret@b", "set HUSHMOTE_MQTT_PASSWORD"),
         ("mqtt://b:1884/x", "mqtt_host must be host or host:port"),
         command="provision device k3f9 --open --broker",
     )
-    def test_rejects_broker_that_boards_cannot_reach(self, refusal: Refusal, tmp_path: Path):
+    def test_rejects_broker_unreachable_by_boards(self, refusal: Refusal, tmp_path: Path):
         refusal.check(tmp_path)
 
 
@@ -228,11 +228,11 @@ def store(tmp_path: Path):
 
 class TestRevoke:
     def test_ends_board_in_store_and_at_broker(self, run: Run, store: Store):
-        folder = made(run, "--set", "password_port=8884")
+        folder = make_folder(run, "--set", "password_port=8884")
         run("device", "k3f9", "--folder", "fl")
         run("device", "k3f8", "--folder", "fl", "--password")
-        said = json.loads(run("revoke", "k3f9", "k3f8", "--folder", "fl", "--json"))
-        assert len(said["credentials_ended"]) == 2
+        result = json.loads(run("revoke", "k3f9", "k3f8", "--folder", "fl", "--json"))
+        assert len(result["credentials_ended"]) == 2
         assert store.revoked_devices("home") == {"k3f8", "k3f9"}
         crl = x509.load_pem_x509_crl(Path("fl/broker/crl.pem").read_bytes())
         assert [f"{entry.serial_number:x}" for entry in crl] == [
@@ -244,7 +244,7 @@ class TestRevoke:
             ("rotate", "devices", "k3f9"),
             ("device", "k3f8", "--password", "--out", "."),
         ):
-            assert "is revoked, for good" in run(*again, "--folder", "fl", expect=1)
+            assert "is permanently revoked" in run(*again, "--folder", "fl", expect=1)
         assert "revoked" in run("list", "--allow", "k3f9", expect=1)
         assert not Path("k3f9.settings.json").exists()
 
@@ -253,14 +253,14 @@ class TestRevoke:
         (version,) = [store.add_experiment("home", experiment_payload())]
         with store.ingest() as transaction:
             transaction.write({("home", version.name, "k3f6"): NumberSet(1)}, {}, {})
-        said = run("revoke", "k3f7", "k3f6", "k3f0", expect=1)
-        assert "device k3f0 is unknown: correct the id, or add --unknown-too" in said
+        message = run("revoke", "k3f7", "k3f6", "k3f0", expect=1)
+        assert "device k3f0 is unknown; correct the id, or add --unknown-too" in message
         assert store.revoked_devices("home") == frozenset()
         run("revoke", "k3f7", "k3f6")
-        run("revoke", "k3f7")  # doing it again changes nothing
+        run("revoke", "k3f7")  # repeating it changes nothing
         run("revoke", "k3f0", "--unknown-too")
         assert store.revoked_devices("home") == {"k3f0", "k3f6", "k3f7"}
-        made(run)
+        make_folder(run)
         run("device", "k3f9", "--folder", "fl")
         assert "device k3g9" in run("revoke", "k3g9", "--folder", "fl", expect=1)
         assert "device k3g9" in run("revoke", "k3g9", "--folder", "fl", "--only-folder", expect=1)
@@ -268,7 +268,7 @@ class TestRevoke:
 
     def test_names_remaining_steps_if_partial(self, run: Run, store: Store):
         store.close()
-        made(run)
+        make_folder(run)
         run("device", "k3f9", "--folder", "fl")
         assert "--store" in run("revoke", "k3f9", "--folder", "fl", "--only-folder")
         assert "the broker still accepts the certificate" in run("revoke", "k3f9", "--unknown-too")
@@ -296,12 +296,12 @@ class TestRoster:
         assert json.loads(run("list", "--allow", "k3f9", "--fleet", "lab", "--json"))["fleet"] == "lab"
 
     def test_shows_boards_certificates_and_expiry(self, run: Run, store: Store):
-        made(run, "--set", "device_days=30")
+        make_folder(run, "--set", "device_days=30")
         run("device", "k3f9", "--folder", "fl")
         run("list", "--allow", "k3f7")
-        found = json.loads(run("list", "--folder", "fl", "--store", str(store.engine.url), "--json"))
-        assert [c["what"] for c in found["certificates"]] == ["ca", "broker", "aggregator"]
-        assert [(b["device"], b["state"], b["opens"]) for b in found["devices"]] == [
+        result = json.loads(run("list", "--folder", "fl", "--store", str(store.engine.url), "--json"))
+        assert [c["what"] for c in result["certificates"]] == ["ca", "broker", "aggregator"]
+        assert [(b["device"], b["state"], b["opens"]) for b in result["devices"]] == [
             ("k3f7", "allowed", "-"),
             ("k3f9", "-", "certificate"),
         ]
@@ -310,8 +310,8 @@ class TestRoster:
 
 
 class TestRotateKeys:
-    def test_master_overlaps_and_signing_key_changes_at_once(self, run: Run):
-        folder = made(run)
+    def test_master_overlaps_and_signing_key_is_replaced(self, run: Run):
+        folder = make_folder(run)
         run("device", "k3f9", "--folder", "fl")
         path = Path("fl/devices/k3f9.settings.json")
         provision.mark_ledger(path, settings("k3f9"), True)
@@ -340,22 +340,22 @@ class TestRotateKeys:
 
 class TestSeparateSigningKey:
     def test_json_lists_steps_done_and_left(self, run: Run):
-        made(run)
+        make_folder(run)
         document = json.loads(run("rotate", "signing", "--folder", "fl", "--json"))
         assert document.keys() == {"done", "left"}
         assert any("hushmote experiment sign" in step for step in document["left"])
 
     def test_rotates_in_both_files(self, run: Run):
-        folder = made(run)
+        folder = make_folder(run)
         before = keys_of(folder)
         text = " ".join(run("rotate", "signing", "--folder", "fl").split())
         assert "fl/authority/signing.key: a new signing key" in text
         assert "sign every experiment again and add it" in text
-        after = keys_of(folder)  # which checks that the two files belong together
+        after = keys_of(folder)  # keys_of() checks that the two files belong together
         assert (after.masters == before.masters, after.signing == before.signing) == (True, False)
 
     def test_upgrade_removes_it_from_a_combined_file(self, run: Run):
-        folder = made(run)
+        folder = make_folder(run)
         before = keys_of(folder)
         (folder.path / "authority/signing.key").unlink()
         (folder.path / "aggregator/master.key").write_text(master_key.to_text(before))
@@ -370,7 +370,7 @@ class TestSeparateSigningKey:
         assert contents(Path("fl")) == after
 
     def test_upgrade_never_overwrites_another_signing_key(self, run: Run):
-        folder = made(run)
+        folder = make_folder(run)
         before = (folder.path / "authority/signing.key").read_text()
         other = keys.FleetKeys(keys_of(folder).masters, bytes(31) + b"\x05")
         (folder.path / "aggregator/master.key").write_text(master_key.to_text(other))
@@ -379,7 +379,7 @@ class TestSeparateSigningKey:
 
 
 def as_before(path: Path) -> None:
-    """Make a folder what it was when the announce key was an HMAC key of 32 bytes."""
+    """Convert a folder to the old format, in which the announce key was a 32-byte HMAC key."""
     key = path / "aggregator/master.key"
     key.write_text(key.read_text().splitlines()[0] + "\n")
     (path / "authority/signing.key").unlink()
@@ -396,18 +396,18 @@ def contents(path: Path) -> dict[str, bytes]:
 def killed(
     monkeypatch: pytest.MonkeyPatch, names: Sequence[str], step: int, act: Callable[[], object]
 ) -> bool:
-    """Whether an act came to its step-th call of these functions of os, counted from 0, and died there."""
+    """Return whether an action reached call number `step` (from 0) of these os functions and died there."""
     left = step
 
     def dying(call: Callable[..., Any]) -> Callable[..., Any]:
-        def one(*arguments: Any, **options: Any) -> Any:
+        def run_concurrently(*arguments: Any, **options: Any) -> Any:
             nonlocal left
             left -= 1
             if left == -1:
                 raise KeyboardInterrupt
             return call(*arguments, **options)
 
-        return one
+        return run_concurrently
 
     with monkeypatch.context() as patch:
         for name in names:
@@ -421,7 +421,7 @@ def killed(
 
 class TestUpgrade:
     def test_older_folder_names_the_command(self, run: Run):
-        folder = made(run)
+        folder = make_folder(run)
         for device in ("k3f9", "k3f8"):
             run("device", device, "--folder", "fl")
         run("device", "open", "--folder", "fl", "--open")
@@ -433,9 +433,9 @@ class TestUpgrade:
             assert "`hushmote provision upgrade`" in run(*command, "--folder", "fl", expect=1)
         with fails("`hushmote provision upgrade`", provision.ProvisionError):
             settings("k3f9")
-        said = run("upgrade", "far.settings.json", "--folder", "fl")
-        assert "settings with a new announce key: 3 of 4" in said
-        assert "refuses every experiment" in " ".join(said.split())
+        output = run("upgrade", "far.settings.json", "--folder", "fl")
+        assert "settings with a new announce key: 3 of 4" in output
+        assert "refuses every experiment" in " ".join(output.split())
         new = keys_of(folder)
         assert new.masters == old.masters
         announce_key = new.announce_key.hex()
@@ -443,9 +443,9 @@ class TestUpgrade:
         assert provision.load_settings(Path("far.settings.json")).announce_key == announce_key
         assert settings("open").announce_key is None
         after = contents(Path("fl"))
-        said = " ".join(run("upgrade", "--folder", "fl").split())
-        assert "0 of 3" in said
-        assert "goes on with withdrawn experiments" in said
+        output = " ".join(run("upgrade", "--folder", "fl").split())
+        assert "0 of 3" in output
+        assert "continues with withdrawn experiments" in output
         assert contents(Path("fl")) == after
         assert all(p.stat().st_mode & 0o077 == 0 for p in Path("fl").rglob("*"))
 
@@ -464,7 +464,7 @@ class TestUpgrade:
         assert new.announce_key == keys.public_key_bytes(signing)
         board = provision.load_settings(Path("k3f9.settings.json"))
         assert board.announce_key == new.announce_key.hex()
-        made(run)
+        make_folder(run)
         Path("fl/aggregator/master.key").unlink()
         assert "there are no keys" in run("upgrade", "--folder", "fl", expect=1)
         monkeypatch.setenv("HUSHMOTE_MASTER_KEY", text)
@@ -473,9 +473,9 @@ class TestUpgrade:
         assert "0 of 1" in run("upgrade", "k3f9.settings.json", "--folder", "fl")
 
     @pytest.mark.slow
-    def test_next_run_completes_killed_one(self, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-        """Killed before each system call that opens, syncs, removes or replaces a file."""
-        folder = made(run)
+    def test_next_run_completes_a_killed_run(self, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        """Kill the command before each system call that opens, syncs, removes or replaces a file."""
+        folder = make_folder(run)
         for device in ("k3f9", "k3f8"):
             run("device", device, "--folder", "fl")
         old = keys_of(folder).masters
@@ -498,13 +498,13 @@ class TestUpgrade:
 
 
 class TestRotateCertificates:
-    def test_does_not_finish_ca_while_boards_know_only_old_one(self, run: Run):
-        folder = made(run)
+    def test_keeps_old_ca_while_boards_know_no_other(self, run: Run):
+        folder = make_folder(run)
         run("device", "k3f9", "--folder", "fl")
         old = folder.root()
         assert "no rotation" in run("rotate", "ca", "--finish", "--folder", "fl", expect=1)
         run("rotate", "ca", "--folder", "fl")
-        assert "under way" in run("rotate", "ca", "--folder", "fl", expect=1)
+        assert "in progress" in run("rotate", "ca", "--folder", "fl", expect=1)
         assert folder.root() != old
         trusted = x509.load_pem_x509_certificates(Path("fl/broker/ca.pem").read_bytes())
         assert trusted == [folder.root(), old]
@@ -546,7 +546,7 @@ class TestRotateCertificates:
         assert step > 2
 
     def test_broker_gets_new_certificate_and_names(self, run: Run):
-        folder = made(run)
+        folder = make_folder(run)
         before = folder.certificate("broker/broker.pem")
         run("rotate", "broker", "other.example", "--folder", "fl")
         after = folder.certificate("broker/broker.pem")
@@ -555,15 +555,15 @@ class TestRotateCertificates:
         run("device", "k3f9", "--folder", "fl")
         assert settings("k3f9").mqtt_host == "other.example"
         before, after = after, folder.certificate("broker/broker.pem")
-        refused = run("rotate", "broker", "third.example", "--folder", "fl", expect=1)
-        assert "k3f9.settings.json has the broker other.example" in " ".join(refused.split())
+        message = run("rotate", "broker", "third.example", "--folder", "fl", expect=1)
+        assert "k3f9.settings.json has the broker other.example" in " ".join(message.split())
         assert folder.certificate("broker/broker.pem") == after
         run("rotate", "broker", "other.example", "third.example", "--folder", "fl")
         after = folder.certificate("broker/broker.pem")
         assert "without a port" in run("rotate", "broker", "x:1", "--folder", "fl", expect=1)
         assert folder.certificate("broker/broker.pem") == after
 
-    def test_aggregator_keeps_old_one_until_finish(
+    def test_aggregator_keeps_old_authority_until_finish(
         self,
         tmp_path: Path,
     ):
@@ -583,9 +583,9 @@ class TestRotateCertificates:
             with visit(folder.fleet.port, old) as aggregator:
                 assert not aggregator.connected()
             second = context(folder, folder.path / "aggregator/aggregator_2.pem")
-            with visit(folder.fleet.port, new) as one, visit(folder.fleet.port, second) as two:
+            with visit(folder.fleet.port, new) as first, visit(folder.fleet.port, second) as two:
                 topic = f"hushmote/v1/{folder.fleet.fleet}/experiment/temp"
-                assert one.subscribe(topic) == "Granted QoS 1"
+                assert first.subscribe(topic) == "Granted QoS 1"
                 two.publish(topic, b"e")
                 assert two.acknowledged == ["Success"]
 
@@ -595,21 +595,23 @@ class TestDamage:
         "name", ["fleet.json", "authority/ca.key", "authority/issued.jsonl", "broker/ca.pem"]
     )
     def test_damaged_or_missing_file_is_one_line(self, run: Run, name: str):
-        made(run)
+        make_folder(run)
         path = Path("fl") / name
         for damage in (lambda: path.write_bytes(b"rubbish"), path.unlink):
             damage()
             assert run("device", "--folder", "fl", expect=1)
-            if name != "broker/ca.pem":  # which it would write again
+            if name != "broker/ca.pem":  # which the command would rewrite
                 assert run("rotate", "ca", "--folder", "fl", expect=1)
 
     def test_missing_ca_key_blocks_certificates_but_not_logins(self, run: Run):
-        made(run, "--set", "password_port=8884")
+        make_folder(run, "--set", "password_port=8884")
         Path("fl/authority/ca.key").rename("elsewhere")
-        assert "this needs the folder where the fleet was made" in run("device", "--folder", "fl", expect=1)
+        assert "this needs the complete folder in which the fleet was created" in run(
+            "device", "--folder", "fl", expect=1
+        )
         run("device", "k3f9", "--folder", "fl", "--password")
 
-    def test_rejects_folder_of_another_kind(self, tmp_path: Path):
+    def test_rejects_other_kinds_of_folder(self, tmp_path: Path):
         with fails("provision fleet", FolderError):
             fleet_folder.find(tmp_path)
         for name, more in (("home", ', "pin": 1'), ("home/#", ""), ("home", r', "broker_folder": "/x\ny"')):

@@ -1,4 +1,4 @@
-"""`hushmote flash --with`: a board gets the files of further mechanisms, and main.py imports them."""
+"""`hushmote flash --with` copies additional mechanisms' files to a board, and main.py imports them."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from experiments import number_json
 from flashing import ROOT, Bench, on_board
 from refusals import fails
 
-from hushmote.fleet.provisioning.extra_modules import MOST_BYTES, further_files
+from hushmote.fleet.provisioning.extra_modules import MAX_BYTES, further_files
 from hushmote.fleet.provisioning.flash import MODULES
 from hushmote.fleet.provisioning.usb import compile_mpy
 from hushmote.server.errors import HushmoteError
@@ -37,47 +37,47 @@ def payload() -> bytes:
     return number_json(5, name="room_temp", mechanism="unary:Unary", high=50_000, budget=budget)
 
 
-def asked(board, first: str = "") -> str:
-    """Return what a board prints about an experiment with unary and about failed imports."""
+def board_output(board, first: str = "") -> str:
+    """Return a board's output about an experiment with unary and about failed imports."""
     return on_board(board, f"{first}PAYLOAD = {payload()!r}\n{ASK}")
 
 
 class TestBoard:
     def test_needs_copied_module_for_custom_mechanism(self, used: Bench):
-        refusal = "no mechanism unary:Unary on this board"
+        refusal = "this board does not support mechanism unary:Unary"
         with used.board() as board:
-            said = asked(board).splitlines()
-            assert said[-2] == f"refused {refusal}"
-            line = json.loads(said[-1])
+            message = board_output(board).splitlines()
+            assert message[-2] == f"refused {refusal}"
+            line = json.loads(message[-1])
             assert (line["state"], line["reason"]) == ("refused", refusal)
-            done = used.flash(board, further=[str(BOARD_FILE)])
-            assert "/lib/unary_board.mpy" in done.copied
+            result = used.flash(board, further=[str(BOARD_FILE)])
+            assert "/lib/unary_board.mpy" in result.copied
             assert json.loads(bytes.fromhex(used.contents()["/settings.json"]))["with"] == ["unary_board"]
-            line = json.loads(asked(board).splitlines()[-1])
+            line = json.loads(board_output(board).splitlines()[-1])
             assert (line["state"], line["reports"]) == ("reporting", 1)
             assert used.flash(board, further=[str(BOARD_FILE)]).copied == ()
-            missing = asked(board, "import os\nos.remove('/lib/unary_board.mpy')\n")
-            fails = asked(board, "with open('/lib/unary_board.py', 'w') as f: f.write('1 / 0')\n")
-        # A missing or a broken file is a line, and the board goes on.
+            missing = board_output(board, "import os\nos.remove('/lib/unary_board.mpy')\n")
+            fails = board_output(board, "with open('/lib/unary_board.py', 'w') as f: f.write('1 / 0')\n")
+        # A missing or broken file gives one line, and the board continues.
         assert (
             "hushmote: unary_board.py: ImportError: no module named 'unary_board': flash it again" in missing
         )
         assert "hushmote: unary_board.py: ZeroDivisionError: divide by zero: flash it again" in fails
-        for said in (missing, fails):
-            assert refusal in said.splitlines()[-1]
+        for message in (missing, fails):
+            assert refusal in message.splitlines()[-1]
 
-    def test_is_unchanged_by_module_that_registers_nothing(self, used: Bench, tmp_path: Path):
-        empty = tmp_path / "empty_one.py"
-        empty.write_text("x = 1\n")
+    def test_module_without_mechanisms_changes_nothing(self, used: Bench, tmp_path: Path):
+        empty_file = tmp_path / "empty_one.py"
+        empty_file.write_text("x = 1\n")
         raises = tmp_path / "raising.py"
         raises.write_text("import ldp_client\nldp_client.no_such_thing\n")
         with used.board() as board:
             before = used.contents()
-            said = used.fails(board, further=[str(empty)])
-            assert "empty_one.py enters nothing in ldp_client.MECHANISMS or TYPES" in said
-            assert said.endswith("the board's files are unchanged")
-            said = used.fails(board, further=[str(raises)])
-            assert "AttributeError" in said
+            message = used.fails(board, further=[str(empty_file)])
+            assert "empty_one.py adds nothing to ldp_client.MECHANISMS or TYPES" in message
+            assert message.endswith("the board's files are unchanged")
+            message = used.fails(board, further=[str(raises)])
+            assert "AttributeError" in message
             assert used.contents() == before
 
 
@@ -102,10 +102,10 @@ class TestFiles:
 
     def test_shipped_file_is_a_word_and_brings_its_imports(self):
         for word, path in board_files.shipped_files().items():
-            found = further_files([word], MODULES)
-            assert list(found)[-1] == path.stem
-            assert found[path.stem] == path.read_bytes()
-            assert [p.stem for p in board_files.with_imports(path.read_bytes())] == list(found)[:-1]
+            files = further_files([word], MODULES)
+            assert list(files)[-1] == path.stem
+            assert files[path.stem] == path.read_bytes()
+            assert [p.stem for p in board_files.with_imports(path.read_bytes())] == list(files)[:-1]
 
     def test_imports_come_first(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         for name, text in [
@@ -122,13 +122,13 @@ class TestFiles:
     @pytest.mark.parametrize(
         ("make", "text"),
         [
-            (lambda folder: ["nonsense"], "--with nonsense: take "),
+            (lambda folder: ["nonsense"], "--with nonsense: use "),
             (lambda folder: [str(folder / "none.py")], "No such file"),
-            (lambda folder: ["no_such_module:X"], "there is no module no_such_module"),
-            (written("ldp_client.py", "x = 1"), "boards have their own module ldp_client"),
-            (written("json.py", "x = 1"), "boards have their own module json"),
+            (lambda folder: ["no_such_module:X"], "cannot find module no_such_module"),
+            (written("ldp_client.py", "x = 1"), "boards already have a module ldp_client"),
+            (written("json.py", "x = 1"), "boards already have a module json"),
             (written("my-file.py", "x = 1"), "name the file with a-z, 0-9 and _"),
-            (written("large.py", "#" * (MOST_BYTES + 1)), "16,385 bytes, but a board takes at most 16,384"),
+            (written("large.py", "#" * (MAX_BYTES + 1)), "16,385 bytes, but boards accept at most 16,384"),
             (written("faulty.py", "def"), "does not compile: invalid syntax"),
             (written("nul.py", b"x = 1\0"), "does not compile: "),
             (

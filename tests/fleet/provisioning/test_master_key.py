@@ -26,39 +26,39 @@ def write(path, text):
 
 
 class TestSeparateFiles:
-    """One file counts and cannot sign, the other signs and cannot count."""
+    """One file can count but not sign, and the other can sign but not count."""
 
     @pytest.fixture
     def files(self, tmp_path):
-        made = create_keys(tmp_path / "master.key", tmp_path / "signing.key")
-        return tmp_path / "master.key", tmp_path / "signing.key", made
+        keys = create_keys(tmp_path / "master.key", tmp_path / "signing.key")
+        return tmp_path / "master.key", tmp_path / "signing.key", keys
 
     def test_counting_file_cannot_sign(self, files):
-        counting, _, made = files
+        counting, _, keys = files
         loaded = load_keys(counting)
-        assert loaded == FleetKeys(made.masters, announce=made.announce_key)
-        assert made.signing.hex() not in counting.read_text()
-        with fails(r"master\.key holds no signing key: give the file that has", MasterKeyError):
+        assert loaded == FleetKeys(keys.masters, announce=keys.announce_key)
+        assert keys.signing.hex() not in counting.read_text()
+        with fails(r"master\.key has no signing key: give the file that has", MasterKeyError):
             load_signing_key(counting)
 
     def test_signing_file_cannot_check_tags(self, files):
-        _, signing, made = files
-        assert load_signing_key(signing) == made.signing
-        assert signing.read_text() == f"signing:{made.signing.hex()}\n"
-        with fails(r"signing\.key holds a signing key alone: give the file of", MasterKeyError):
+        _, signing, keys = files
+        assert load_signing_key(signing) == keys.signing
+        assert signing.read_text() == f"signing:{keys.signing.hex()}\n"
+        with fails(r"signing\.key has only a signing key: give the master key's file", MasterKeyError):
             load_keys(signing)
 
     def test_both_together_hold_the_original_keys(self, files):
-        counting, signing, made = files
-        assert load_keys(counting, signing=signing) == made
+        counting, signing, keys = files
+        assert load_keys(counting, signing=signing) == keys
         assert {path.stat().st_mode & 0o777 for path in (counting, signing)} == {0o600}
 
-    def test_rejects_signing_key_of_another_server(self, files, tmp_path):
+    def test_rejects_another_servers_signing_key(self, files, tmp_path):
         create_keys(tmp_path / "b.key", tmp_path / "b.signing.key")
-        with fails("is not the signing key that belongs to", MasterKeyError):
+        with fails("is not the signing key for", MasterKeyError):
             load_keys(files[0], signing=tmp_path / "b.signing.key")
 
-    def test_creates_neither_if_one_exists(self, files, tmp_path):
+    def test_creates_no_file_if_either_exists(self, files, tmp_path):
         for pair in ((tmp_path / "new.key", files[1]), (files[0], tmp_path / "new.key")):
             with unchanged(tmp_path), fails("exists", MasterKeyError):
                 create_keys(*pair)
@@ -70,7 +70,7 @@ class TestSeparateFiles:
             load_keys(path)
         assert not announce or announce not in str(caught.value)
 
-    def test_environment_may_hold_keys_that_only_count(self):
+    def test_environment_may_hold_counting_keys(self):
         announce = FLEET_KEYS.announce_key
         environ = {"HUSHMOTE_MASTER_KEY": f"{MASTER.hex()},announce:{announce.hex()}"}
         assert load_keys(None, environ) == FleetKeys((MASTER,), announce=announce)
@@ -84,15 +84,15 @@ class TestSeparateFiles:
 class TestKeyFile:
     def test_new_keys_are_private_and_round_trip(self, tmp_path):
         path = tmp_path / "master.key"
-        made = create_keys(path)
-        assert load_keys(path) == made
-        assert len(made.announce_key) == 64
+        keys = create_keys(path)
+        assert load_keys(path) == keys
+        assert len(keys.announce_key) == 64
         assert path.stat().st_mode & 0o777 == 0o600
         with fails("exists", MasterKeyError):
             create_keys(path)
-        assert load_keys(path) == made
+        assert load_keys(path) == keys
         other = create_keys(tmp_path / "other.key")
-        assert len({*made.masters, made.signing, *other.masters, other.signing}) == 4
+        assert len({*keys.masters, keys.signing, *other.masters, other.signing}) == 4
         with fails("cannot write", MasterKeyError):
             create_keys(tmp_path / "nowhere" / "master.key")
 
@@ -143,10 +143,10 @@ class TestKeyFile:
         assert load_unsigned(path) is None
 
     def test_keeps_several_master_keys_in_order(self, tmp_path):
-        made = tuple(bytes([i]) * 32 for i in range(5))
-        path = write(tmp_path / "master.key", to_text(FleetKeys(made[:4], SIGNING)))
-        assert load_keys(path) == FleetKeys(made[:4], SIGNING)
-        path.write_text(to_text(FleetKeys(made, SIGNING)))
+        keys = tuple(bytes([i]) * 32 for i in range(5))
+        path = write(tmp_path / "master.key", to_text(FleetKeys(keys[:4], SIGNING)))
+        assert load_keys(path) == FleetKeys(keys[:4], SIGNING)
+        path.write_text(to_text(FleetKeys(keys, SIGNING)))
         with fails("at most 4", MasterKeyError):
             load_keys(path)
 

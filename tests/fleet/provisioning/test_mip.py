@@ -1,4 +1,4 @@
-"""`mpremote mip install` of what `make mip` writes: the real mpremote, an HTTP server, a board on a pty."""
+"""`mpremote mip install` of `make mip`'s package: the real mpremote, an HTTP server and a board on a pty."""
 
 import functools
 import hashlib
@@ -70,11 +70,11 @@ def test_mpremote_installs_package_from_web_server(bench: Bench, site: str):
     with bench.board() as board:
         command = [sys.executable, "-m", "mpremote", "connect", board.port, "mip", "install"]
         command += ["--index", site + "/index", site + "/package/package.json"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_S, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+        result = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_S, check=False)
+        assert result.returncode == 0, result.stdout + result.stderr
         modules = [m for m in flash.MODULES if m != "async_reporter"]  # this board has no asyncio
-        said = on_board(board, f"for m in {modules}: print(__import__(m).__file__)")
-        assert said.split() == [f"/lib/{module}.mpy" for module in modules]
+        output = on_board(board, f"for m in {modules}: print(__import__(m).__file__)")
+        assert output.split() == [f"/lib/{module}.mpy" for module in modules]
         assert on_board(board, "import umqtt.simple; print(umqtt.simple.__file__)") == "/lib/umqtt/simple.py"
     library = {path for path in bench.contents() if re.match(r"/lib/[^/]*$", path)}
     installed = {*flash.MODULES, *(path.stem for path in shipped_files().values())}

@@ -1,6 +1,6 @@
 """mosquitto with exactly the files of `hushmote provision fleet`: admission and rights.
 
-MQTT 3.1.1 answers a publication that is refused as it answers any: what counts is what reaches a subscriber.
+MQTT 3.1.1 acknowledges even refused publications, so the tests check which messages reach a subscriber.
 """
 
 import datetime
@@ -38,7 +38,7 @@ PLAN = FleetSpec(FLEET, HOSTS, 8883, 8884, "/etc/mosquitto/hushmote", aggregator
 
 
 class Site:
-    """A running broker and certificates of clients of its fleet."""
+    """A running broker and its fleet's client certificates."""
 
     def __init__(self, folder: FleetFolder, broker: FleetBroker) -> None:
         self.folder = folder
@@ -50,7 +50,7 @@ class Site:
         self.aggregator_port = folder.fleet.aggregator_port
 
     def board(self, device: str) -> ssl.SSLContext:
-        """Return the TLS context of a board of the fleet, with a certificate issued once."""
+        """Return a board's TLS context, with a certificate that is issued only once."""
         if not self.pem(device).exists():
             self.pem(device).write_bytes(self.folder.issue_device(device, now_utc()).to_pem())
         return context(self.folder, self.pem(device))
@@ -59,7 +59,7 @@ class Site:
         return self.folder.path / "devices" / f"{name}.pem"
 
     def named(self, name: str, until: datetime.datetime | None = None) -> ssl.SSLContext:
-        """Return the TLS context of a client with a certificate of the fleet's authority for any name."""
+        """Return a client's TLS context with a certificate for any name from the fleet's authority."""
         now = now_utc() if until is None else until - datetime.timedelta(days=1)
         issued = authority.issue_client(self.folder.signer(), name, now, 1)
         self.pem(name).write_bytes(issued.to_pem())
@@ -69,9 +69,9 @@ class Site:
         return context(self.folder, self.folder.path / "aggregator/aggregator_1.pem")
 
     def arrives(self, aggregator: Visitor, board: Visitor, device: str) -> list[tuple[str, bytes]]:
-        """Return reports and status that the aggregator got up to a last, allowed report of the board."""
+        """Return the reports and status that reach the aggregator before a final, allowed report."""
         board.publish(f"{TOPIC}/report/{device}", b"last")
-        until(lambda: aggregator.messages[-1:] == [(f"{TOPIC}/report/{device}", b"last")], "a last report")
+        until(lambda: aggregator.messages[-1:] == [(f"{TOPIC}/report/{device}", b"last")], "the final report")
         return [m for m in aggregator.messages[:-1] if "/experiment/" not in m[0]]
 
 
@@ -82,8 +82,8 @@ def site(tmp_path_factory: pytest.TempPathFactory):
         yield Site(folder, broker)
 
 
-def refused(site: Site, port: int, tls: ssl.SSLContext | None, **options) -> bool:
-    """Whether nothing like a session comes of it, before the handshake, in it, or by the broker's answer."""
+def is_refused(site: Site, port: int, tls: ssl.SSLContext | None, **options) -> bool:
+    """Return whether the broker refuses a session: before or in the handshake, or in its response."""
     try:
         with visit(port, tls, **options) as visitor:
             return not visitor.connected()
@@ -91,7 +91,7 @@ def refused(site: Site, port: int, tls: ssl.SSLContext | None, **options) -> boo
         return True
 
 
-# The client side, which OpenSSL 3 no longer offers by default either.
+# On the client side, OpenSSL 3 no longer offers it by default either.
 _OLD = """openssl_conf = x
 [x]
 ssl_conf = s
@@ -107,36 +107,36 @@ class TestAdmission:
     @pytest.mark.parametrize("protocol", [paho.MQTTv5, paho.MQTTv311], ids=["MQTT 5", "MQTT 3.1.1"])
     @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
     def test_accepts_board_certificate_at_every_broker_name(self, site: Site, protocol, host: str):
-        assert not refused(site, site.port, site.board("k3f9"), protocol=protocol, host=host)
+        assert not is_refused(site, site.port, site.board("k3f9"), protocol=protocol, host=host)
 
     def test_requires_certificate_on_both_ports(self, site: Site):
         for port in (site.port, site.aggregator_port):
-            assert refused(site, port, context(site.folder))
-            assert not refused(site, port, site.aggregator())
+            assert is_refused(site, port, context(site.folder))
+            assert not is_refused(site, port, site.aggregator())
 
     def test_rejects_foreign_certificates_and_broker_certificate(self, site: Site, tmp_path: Path):
         other = authority.new_authority(FLEET, now_utc())
         pem = tmp_path / "other.pem"
         pem.write_bytes(authority.issue_client(other, "k3f9", now_utc(), 1).to_pem())
-        for shown in (pem, site.folder.path / "broker/broker.pem"):
-            assert refused(site, site.port, context(site.folder, shown))
+        for certificate in (pem, site.folder.path / "broker/broker.pem"):
+            assert is_refused(site, site.port, context(site.folder, certificate))
 
     def test_rejects_expired_certificate(self, site: Site):
         ended = now_utc() - datetime.timedelta(seconds=5)
-        assert refused(site, site.port, site.named("ended", until=ended))
-        assert not refused(
+        assert is_refused(site, site.port, site.named("ended", until=ended))
+        assert not is_refused(
             site, site.port, site.named("not-ended", until=now_utc() + datetime.timedelta(hours=1))
         )
 
     def test_refuses_only_revoked_board_after_sighup(self, site: Site):
         stolen, other = site.board("stolen"), site.board("k3f9")
-        assert not refused(site, site.port, stolen)
-        assert not refused(site, site.aggregator_port, stolen)
+        assert not is_refused(site, site.port, stolen)
+        assert not is_refused(site, site.aggregator_port, stolen)
         site.folder.revoke(["stolen"], now_utc())
         site.broker.reload()
-        assert refused(site, site.port, stolen)
-        assert refused(site, site.aggregator_port, stolen)
-        assert not refused(site, site.port, other)
+        assert is_refused(site, site.port, stolen)
+        assert is_refused(site, site.aggregator_port, stolen)
+        assert not is_refused(site, site.port, other)
 
     @pytest.mark.parametrize(
         "version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=["TLS 1.2", "TLS 1.3"]
@@ -152,7 +152,7 @@ class TestAdmission:
 
     def test_does_not_answer_plain_tcp(self, site: Site):
         for port in (site.port, site.aggregator_port, site.password_port):
-            assert refused(site, port, None)
+            assert is_refused(site, port, None)
             assert is_mute_in_plain(port)
 
     @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
@@ -160,20 +160,20 @@ class TestAdmission:
         (tmp_path / "openssl.cnf").write_text(_OLD)
         monkeypatch.setenv("OPENSSL_CONF", str(tmp_path / "openssl.cnf"))
         folder = make_fleet(tmp_path / "folder")
-        own = folder.path / "aggregator/aggregator_1.pem"
+        certificate = folder.path / "aggregator/aggregator_1.pem"
 
         def agreed(version: str) -> bool:
             command = ["openssl", "s_client", "-connect", f"127.0.0.1:{folder.fleet.port}", f"-{version}"]
-            command += ["-cert", str(own), "-key", str(own), "-cipher", "ALL@SECLEVEL=0"]
-            done = subprocess.run(
+            command += ["-cert", str(certificate), "-key", str(certificate), "-cipher", "ALL@SECLEVEL=0"]
+            result = subprocess.run(
                 command, input="", capture_output=True, text=True, timeout=HANGS_S, check=False
             )
-            return re.search(r"Cipher is (?!\(NONE\))\S+", done.stdout) is not None
+            return re.search(r"Cipher is (?!\(NONE\))\S+", result.stdout) is not None
 
         versions = ("tls1_1", "tls1_2", "tls1_3")
         with running(folder) as broker:
             assert [agreed(version) for version in versions] == [False, True, True]
-            # Without our two lines this OpenSSL does talk TLS 1.1: otherwise nothing would be shown.
+            # Without our two lines, this OpenSSL does use TLS 1.1, so the test above is meaningful.
             text = broker.config.read_text().replace("tls_version tlsv1.2", "tls_version tlsv1.1")
             broker.config.write_text(re.sub("ciphers .*", "ciphers ALL@SECLEVEL=0", text))
             broker.stop()
@@ -186,32 +186,34 @@ class TestLogin:
         password = site.folder.issue_login("plain1")
         site.broker.reload()
         tls = context(site.folder)
-        assert not refused(site, site.password_port, tls, login=("plain1", password))
-        assert refused(site, site.password_port, tls, login=("plain1", password[:-1]))
-        assert refused(site, site.password_port, tls, login=("plain1", ""))
-        assert refused(site, site.password_port, tls, login=("plain2", password))
-        assert refused(site, site.password_port, tls)
-        # Nor is a login worth anything where certificates are asked for.
-        assert refused(site, site.port, tls, login=("plain1", password))
+        assert not is_refused(site, site.password_port, tls, login=("plain1", password))
+        assert is_refused(site, site.password_port, tls, login=("plain1", password[:-1]))
+        assert is_refused(site, site.password_port, tls, login=("plain1", ""))
+        assert is_refused(site, site.password_port, tls, login=("plain2", password))
+        assert is_refused(site, site.password_port, tls)
+        # A login is useless where certificates are required.
+        assert is_refused(site, site.port, tls, login=("plain1", password))
 
     def test_never_has_rights_of_an_aggregator(self, site: Site):
         for password in ("", "x"):
-            assert refused(site, site.password_port, context(site.folder), login=("aggregator_1", password))
+            assert is_refused(
+                site, site.password_port, context(site.folder), login=("aggregator_1", password)
+            )
         with pytest.raises(NameRefused):
             site.folder.issue_login("aggregator_1")
         with pytest.raises(NameRefused):
             site.folder.issue_device("aggregator_1", now_utc())
 
     def test_certificate_does_not_replace_password(self, site: Site):
-        assert refused(site, site.password_port, site.board("k3f9"))
+        assert is_refused(site, site.password_port, site.board("k3f9"))
 
     def test_is_refused_once_revoked(self, site: Site):
         login = ("plain3", site.folder.issue_login("plain3"))
         site.broker.reload()
-        assert not refused(site, site.password_port, context(site.folder), login=login)
+        assert not is_refused(site, site.password_port, context(site.folder), login=login)
         site.folder.revoke(["plain3"], now_utc())
         site.broker.reload()
-        assert refused(site, site.password_port, context(site.folder), login=login)
+        assert is_refused(site, site.password_port, context(site.folder), login=login)
 
     @pytest.mark.skipif(shutil.which("mosquitto_passwd") is None, reason="mosquitto_passwd is not installed")
     def test_password_line_matches_mosquitto_passwd(self, tmp_path: Path):
@@ -249,11 +251,11 @@ class TestBoardRights:
             aggregator.subscribe("#")
             for will in wills:
                 with visit(site.port, site.board("will"), will=will) as board:
-                    if board.connected():  # mosquitto looks at a will when it is due
+                    if board.connected():  # mosquitto checks a will when it is due
                         sock = board.client.socket()
                         assert sock is not None
                         board.client.loop_stop()
-                        sock.close()  # without a word, so that the will is due
+                        sock.close()  # without DISCONNECT, so the will is due
             until(lambda: wills[2] in aggregator.messages, "the will on its own topic")
             assert not {m[0] for m in aggregator.messages} & {wills[0][0], wills[1][0]}
 
@@ -290,7 +292,7 @@ class TestBoardRights:
 
     @pytest.mark.parametrize("name", ["+", "#", "k3f9/+", "+/report/k3f9"])
     def test_wildcard_certificate_grants_nothing(self, site: Site, name: str):
-        """No such certificate is ever issued; this shows how mosquitto would treat one."""
+        """Such certificates are never issued; this shows how mosquitto would treat one."""
         with pytest.raises(NameRefused):
             site.folder.issue_device(name, now_utc())
         with pytest.raises(authority.AuthorityError):
@@ -316,7 +318,7 @@ class TestBoardRights:
         with visit(site.port, site.aggregator()) as aggregator, visit(site.port, site.board("k3f9")) as board:
             aggregator.subscribe(f"{TOPIC}/report/+")
             with visit(site.port, site.board("flood"), protocol=protocol) as flood:
-                flood.publish(f"{TOPIC}/report/flood", bytes(broker_config.MOST_PACKET_BYTES))
+                flood.publish(f"{TOPIC}/report/flood", bytes(broker_config.MAX_PACKET_BYTES))
                 assert flood.ended
             assert site.arrives(aggregator, board, "k3f9") == []
             experiment = (f"{TOPIC}/experiment/" + "n" * 32, bytes([65]) * (1024 + 1 + 4 + 64))
@@ -357,10 +359,10 @@ class TestAggregatorRights:
             aggregator.publish(f"{TOPIC}/status/k3f9", b"offline", retain=True)
             board.publish(f"{TOPIC}/status/k3f9", b"online", retain=True)
             aggregator.publish(f"{TOPIC}/experiment/temp", b"own", retain=True)
-            # What the board says of itself: retained, so perhaps from before as well.
+            # The board's status is retained, so it may be from earlier.
             assert set(site.arrives(aggregator, board, "k3f9")) == {(f"{TOPIC}/status/k3f9", b"online")}
             assert (f"{TOPIC}/experiment/temp", b"own") in board.messages
-            # Refused publications have not ended its connection.
+            # Refused publications did not end its connection.
             assert aggregator.ended is None
 
     def test_board_cannot_take_over_session(self, site: Site):
@@ -389,17 +391,17 @@ class TestAggregatorRights:
                     board.publish(f"{TOPIC}/report/k3f9", b"%d" % i)
                 aggregator.subscribe(f"{TOPIC}/experiment/end")
                 aggregator.publish(f"{TOPIC}/experiment/end")
-                until(lambda: aggregator.messages[-1][0].endswith("/end"), "a last message")
+                until(lambda: aggregator.messages[-1][0].endswith("/end"), "the final message")
                 assert thief.messages == []
                 return len(aggregator.messages) - 1
 
-        assert arrived(secret) == 10  # the thief is sent every second one, and may not read it
+        assert arrived(secret) == 10  # the thief is sent every second report but may not read it
         assert arrived("guess") == 20
 
 
 class TestBroker:
     def test_queued_messages_survive_restart(self, tmp_path: Path):
-        folder = make_fleet(tmp_path / "a folder")  # with a space, which mosquitto.conf has no quotes for
+        folder = make_fleet(tmp_path / "a folder")  # with a space, which mosquitto.conf cannot quote
         aggregator = context(folder, folder.path / "aggregator/aggregator_1.pem")
         pem = folder.path / "k3f9.pem"
         pem.write_bytes(folder.issue_device("k3f9", now_utc()).to_pem())
@@ -411,25 +413,25 @@ class TestBroker:
             with visit(folder.fleet.port, context(folder, pem)) as board:
                 for i in range(count):
                     board.client.publish(f"{TOPIC}/report/k3f9", b"%d" % i, qos=1)
-                until(lambda: len(board.acknowledged) == count, "all are taken")
+                until(lambda: len(board.acknowledged) == count, "all messages are accepted")
             broker.stop()
             broker.start()
             with visit(folder.fleet.port, aggregator, protocol=paho.MQTTv311, clean=False) as second:
-                until(lambda: len(second.messages) == count, "all come")
+                until(lambda: len(second.messages) == count, "all messages arrive")
                 assert [int(payload) for _, payload in second.messages] == list(range(count))
             with visit(folder.fleet.port, context(folder, pem)) as board:
                 board.subscribe(f"{TOPIC}/experiment/+")
                 until(
-                    lambda: board.messages == [(f"{TOPIC}/experiment/temp", b"e")], "the experiment is there"
+                    lambda: board.messages == [(f"{TOPIC}/experiment/temp", b"e")], "the experiment arrives"
                 )
 
     def test_log_names_no_client_or_address(self, site: Site):
         with visit(site.port, site.board("k3f9")) as board:
             board.publish(f"{TOPIC}/report/other", b"refused")
             board.publish(f"{TOPIC}/report/k3f9", bytes(3000))
-        assert refused(site, site.port, context(site.folder))
+        assert is_refused(site, site.port, context(site.folder))
         log = site.broker.log()
-        assert "Warning" in log  # there is one
+        assert "Warning" in log  # it does warn
         assert "k3f9" not in log
         assert "127.0.0.1" not in log
 
@@ -454,9 +456,9 @@ class TestConfiguration:
             assert "require_certificate true" in part
             assert "crlfile" in part
         assert "psk" not in text
-        one = broker_config.mosquitto_conf(FleetSpec(FLEET, HOSTS, broker_folder="/x"))
-        assert "password_file" not in one
-        assert one.count("\nlistener ") == 1
+        conf = broker_config.mosquitto_conf(FleetSpec(FLEET, HOSTS, broker_folder="/x"))
+        assert "password_file" not in conf
+        assert conf.count("\nlistener ") == 1
 
     @pytest.mark.parametrize("folder", ["/x\nlistener 1883", "/x\x00"], ids=["newline", "null byte"])
     def test_folder_name_cannot_add_settings(self, folder: str):
@@ -466,9 +468,8 @@ class TestConfiguration:
 
     def test_aggregator_names_must_not_be_possible_board_names(self):
         text = broker_config.acl(FLEET, ["aggregator_1", "aggregator_2"])
-        assert (
-            text.count("topic read ") == 2 * text.count("topic readwrite ") == 4
-        )  # reports, and boards' health
+        # Reports, and boards' health.
+        assert text.count("topic read ") == 2 * text.count("topic readwrite ") == 4
         for name in ("k3f9", "aggregator-1", "aggregator_1\ntopic #", ""):
             with pytest.raises(ValueError, match="aggregator_1"):
                 broker_config.acl(FLEET, [name])

@@ -1,6 +1,6 @@
-"""One client that floods the provisioned broker: others' reports are still counted.
+"""Others' reports are still counted if one client floods the provisioned broker.
 
-The limits are lowered, in proportion, so that a flood of seconds reaches them.
+The limits are lowered in proportion, so a flood of a few seconds reaches them.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from hushmote.server.aggregator import Aggregator
 from hushmote.server.store import Store
 from hushmote.server.wire import report, topics
 
-SCALE = 60  # so many times lower than what is shipped
+SCALE = 60  # the factor by which the shipped limits are lowered
 MEMORY = broker_config.MEMORY_BYTES // SCALE
 
 
@@ -76,20 +76,20 @@ def send(folder: FleetFolder, names: range) -> None:
 
 
 def memory(broker: FleetBroker) -> int:
-    found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{broker.pid}/status").read_text())
-    assert found is not None
-    return int(found[1]) << 10
+    match = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{broker.pid}/status").read_text())
+    assert match is not None
+    return int(match[1]) << 10
 
 
 def flood(folder: FleetFolder, count: int, payload: bytes, *, retain: bool = False) -> int:
-    """Publish with QoS 1 on what a board may use; returns how many the broker has acknowledged."""
+    """Publish at QoS 1 to topics that a board may use; return the number of acknowledged messages."""
     wanted = [topics.report_topic(FLEET, "flood"), f"hushmote/v1/{FLEET}/status/flood"]
     with board(folder, "flood") as flooding:
         for i in range(count):
             flooding.client.publish(wanted[i % 2 if retain else 0], payload, qos=1, retain=retain)
             if i % 500 == 499:
                 until(lambda i=i: len(flooding.acknowledged) > i - 500 or flooding.ended, "acknowledgements")
-        until(lambda: len(flooding.acknowledged) == count or flooding.ended, "all are answered")
+        until(lambda: len(flooding.acknowledged) == count or flooding.ended, "all messages are answered")
         return len(flooding.acknowledged)
 
 
@@ -106,7 +106,7 @@ def test_reports_before_a_flood_wait_and_are_counted(folder, broker, store):
         until(lambda: aggregator.counters.accepted >= 3, aggregator.counters)
         send(folder, range(4, 6))
         until(lambda: aggregator.counters.accepted == 5, aggregator.counters)
-        # What the flood lost is seen: it was acknowledged, and did not come.
+        # The loss is visible: messages were acknowledged but did not arrive.
         assert aggregator.counters.rejected["malformed"] < count
 
 
@@ -123,7 +123,7 @@ def test_floods_and_deep_subscriptions_block_no_client(folder, broker, store):
         assert flood(folder, 2500, bytes(1800), retain=True) == 2500
         send(folder, range(3))
         until(lambda: aggregator.counters.accepted == 3, aggregator.counters)
-        # One retained message a topic is what is left of it.
+        # Only one retained message per topic remains.
         assert memory(broker) < MEMORY
         until(lambda: aggregator.counters.rejected.get("malformed", 0) >= 3750, aggregator.counters)
         assert not [m for m in curious.messages if "/report/" in m[0]]
@@ -132,7 +132,7 @@ def test_floods_and_deep_subscriptions_block_no_client(folder, broker, store):
 def test_connection_crowd_displaces_no_client(folder, store):
     conf = folder.path / "broker/mosquitto.conf"
     conf.write_text(
-        conf.read_text().replace(f"max_connections {broker_config.MOST_CONNECTIONS}", "max_connections 40")
+        conf.read_text().replace(f"max_connections {broker_config.MAX_CONNECTIONS}", "max_connections 40")
     )
     with running_broker(folder) as broker, board(folder, "inside") as inside:
         assert inside.connected()
@@ -146,5 +146,5 @@ def test_connection_crowd_displaces_no_client(folder, store):
 
 
 def test_queue_limits_leave_memory_for_the_rest():
-    waiting = broker_config.QUEUE_BYTES + 400 * broker_config.MOST_QUEUED
+    waiting = broker_config.QUEUE_BYTES + 400 * broker_config.MAX_QUEUED
     assert waiting < 0.75 * broker_config.MEMORY_BYTES

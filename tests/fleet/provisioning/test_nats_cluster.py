@@ -13,7 +13,7 @@ import nats
 import nats.errors
 import pytest
 from fleet_broker import FLEET, context
-from fleet_servers import THREE, FleetServers, at, make_nats_fleet, serving
+from fleet_servers import THREE, FleetServers, connect_client, make_nats_fleet, serving
 from nats.js.api import ConsumerConfig
 from running_aggregator import WAIT_S, until
 
@@ -48,32 +48,35 @@ def aggregator(folder: FleetFolder) -> Path:
 
 
 def passes(folder: FleetFolder, pem: Path, there: int, here: int, device: str = "k3f9") -> bool:
-    """Whether a board at one server is heard by an aggregator at another."""
-    with at(folder, aggregator(folder), server=here) as listener, at(folder, pem, server=there) as board:
+    """Return whether an aggregator at one server receives a report from a board at another."""
+    with (
+        connect_client(folder, aggregator(folder), server=here) as listener,
+        connect_client(folder, pem, server=there) as board,
+    ):
         if not (listener.connected() and board.connected()):
             return False
         listener.subscribe(f"{TOPIC}/report/+")
 
-        def heard() -> bool:
-            """Publish again: a server that has just come back may not know of the subscription yet."""
+        def is_received() -> bool:
+            """Publish repeatedly, since a restarted server may not know the subscription yet."""
             board.publish(f"{TOPIC}/report/{device}", b"r")
             return (f"{TOPIC}/report/{device}", b"r") in listener.messages
 
         def cut_off() -> bool:
             return bool(listener.ended or board.ended)
 
-        # What has no leader for a moment ends a connection that publishes: a board comes again then.
-        until(lambda: heard() or cut_off(), lambda: (listener.messages, listener.ended, board.ended))
+        # A stream that briefly has no leader ends a publishing connection; a board then reconnects.
+        until(lambda: is_received() or cut_off(), lambda: (listener.messages, listener.ended, board.ended))
         return not cut_off()
 
 
 def passes_again(folder: FleetFolder, pem: Path, there: int, here: int, device: str = "k3f9") -> None:
-    """Wait for that: servers that have just come back may refuse for some seconds, and boards try again."""
-    until(lambda: passes(folder, pem, there, here, device), "a report passes")
+    """Wait for it, since restarted servers may refuse for some seconds while boards retry."""
+    until(lambda: passes(folder, pem, there, here, device), "a report arrives")
 
 
 def joined(folder: FleetFolder, number: int) -> set[str]:
-    """Names of the servers that this one has routes to."""
+    """Return the names of the servers to which this server has routes."""
     url = f"http://{folder.fleet.hosts[number - 1]}:{folder.fleet.monitor_port}/routez"
     with urllib.request.urlopen(url, timeout=60) as answer:
         return {route["remote_name"] for route in json.load(answer)["routes"]}
@@ -92,9 +95,9 @@ class TestServers:
             ):
                 pass
 
-    @pytest.mark.parametrize("shown", ["aggregator", "another authority", "nothing"])
-    def test_outsider_cannot_join(self, servers: FleetServers, tmp_path: Path, shown: str):
-        """The outsider is a fourth server with their configuration and a client's certificate."""
+    @pytest.mark.parametrize("certificate", ["aggregator", "another authority", "nothing"])
+    def test_outsider_cannot_join(self, servers: FleetServers, tmp_path: Path, certificate: str):
+        """The outsider is a fourth server with the same configuration and a client's certificate."""
         program, folder = find_nats_server(), servers.folder
         assert program is not None
         shutil.copytree(
@@ -104,9 +107,9 @@ class TestServers:
         text = text.replace('"home_1"', '"home_4"').replace('listen: "127.0.0.1', 'listen: "127.0.0.4')
         text = text.replace('http: "127.0.0.1', 'http: "127.0.0.4')
         pem = tmp_path / "4/broker.pem"
-        if shown == "aggregator":
+        if certificate == "aggregator":
             shutil.copy(aggregator(folder), pem)
-        elif shown == "another authority":
+        elif certificate == "another authority":
             other = authority.new_authority(FLEET, now_utc())
             pem.write_bytes(authority.issue_broker(other, ["127.0.0.4"], now_utc(), clustered=True).to_pem())
         else:
@@ -128,15 +131,15 @@ class TestServers:
     def test_restarted_member_joins_again(self, servers: FleetServers):
         """Show that the test above would detect a server that joins."""
         servers.kill(3)
-        until(lambda: joined(servers.folder, 1) == {"home_2"}, "the third is gone")
+        until(lambda: joined(servers.folder, 1) == {"home_2"}, "the third server stops")
         servers.start(3)
-        until(lambda: joined(servers.folder, 1) == {"home_2", "home_3"}, "the third is back")
+        until(lambda: joined(servers.folder, 1) == {"home_2", "home_3"}, "the third server restarts")
 
     def test_get_new_certificates_while_running(self, servers: FleetServers):
         folder = servers.folder
         before = [c.serial_number for c in folder.broker_certificates()]
         passes_again(folder, folder.path / "devices/k3f9.pem", 2, 1)
-        with at(folder, folder.path / "devices/k3f9.pem", server=2) as other:
+        with connect_client(folder, folder.path / "devices/k3f9.pem", server=2) as other:
             assert other.connected()
             rotation.rotate_broker(folder, (), now_utc())
             servers.reload()
@@ -151,7 +154,7 @@ class TestServers:
         folder = servers.folder
         old_board, old_aggregator = folder.path / "devices/k3f9.pem", folder.path / "old.pem"
         shutil.copy(aggregator(folder), old_aggregator)
-        with at(folder, old_aggregator) as last:
+        with connect_client(folder, old_aggregator) as last:
             last.publish(f"{TOPIC}/experiment/stays", b"e", retain=True)
         rotation.rotate_ca(folder, now_utc())
         servers.reload()
@@ -159,18 +162,20 @@ class TestServers:
         servers.reload()
         passes_again(folder, old_board, 1, 2)
         passes_again(folder, new_board, 3, 2, "m7q2")
-        with at(folder, old_aggregator) as known:
+        with connect_client(folder, old_aggregator) as known:
             assert known.connected()
         servers.kill(2)
-        servers.start(2)  # it joins the others by what they have now
+        servers.start(2)  # it joins with the others' current certificates
         passes_again(folder, old_board, 2, 1)
         rotation.finish_ca(folder, now_utc(), cut_off=True)
         servers.reload()
         for pem in (old_board, old_aggregator):
-            with pytest.raises((OSError, AssertionError)), at(folder, pem) as refused:
-                assert refused.connected()
+            with pytest.raises((OSError, AssertionError)), connect_client(folder, pem) as client:
+                assert client.connected()
         passes_again(folder, new_board, 1, 2, "m7q2")
-        assert servers.found(new_board, f"{TOPIC}/experiment/+", 3) == {f"{TOPIC}/experiment/stays": b"e"}
+        assert servers.retained_messages(new_board, f"{TOPIC}/experiment/+", 3) == {
+            f"{TOPIC}/experiment/stays": b"e"
+        }
 
 
 class TestClients:
@@ -179,7 +184,7 @@ class TestClients:
         servers: FleetServers,
     ):
         folder = servers.folder
-        with at(folder, folder.path / "devices/k3f9.pem", server=2) as other:
+        with connect_client(folder, folder.path / "devices/k3f9.pem", server=2) as other:
             assert other.connected()
             new = issue(folder, "new")
             servers.reload()
@@ -189,8 +194,8 @@ class TestClients:
             folder.revoke(["new"], now_utc())
             servers.reload()
             for number in (1, 2, 3):
-                with at(folder, new, server=number) as refused:
-                    assert not refused.connected()
+                with connect_client(folder, new, server=number) as client:
+                    assert not client.connected()
             assert other.ended is None
 
     def test_acknowledged_reports_survive_sigkill_of_all_servers(self, servers: FleetServers):
@@ -198,31 +203,31 @@ class TestClients:
         config = ConsumerConfig("counted", "counted", filter_subject=report_subject(FLEET), ack_wait=10)
 
         async def ask(host: str, wanted: int) -> set[int]:
-            """Return that many reports; servers that have just restarted may not answer requests."""
-            url, found, end = f"tls://{host}:{folder.fleet.nats_port}", set(), time.monotonic() + WAIT_S
+            """Return this many reports; recently restarted servers may not answer requests."""
+            url, routes, end = f"tls://{host}:{folder.fleet.nats_port}", set(), time.monotonic() + WAIT_S
             while time.monotonic() < end:
                 client = await nats.connect(url, tls=context(folder, aggregator(folder)), connect_timeout=10)
                 try:
                     await client.jsm(timeout=5).add_consumer(STREAM, config)
-                    taken = await client.jetstream().pull_subscribe_bind("counted", STREAM)
-                    while len(found) < wanted:
-                        for message in await taken.fetch(wanted - len(found), timeout=5):
-                            found.add(int(message.data))
+                    consumer = await client.jetstream().pull_subscribe_bind("counted", STREAM)
+                    while len(routes) < wanted:
+                        for message in await consumer.fetch(wanted - len(routes), timeout=5):
+                            routes.add(int(message.data))
                             await message.ack()
-                    return found
+                    return routes
                 except (nats.errors.Error, TimeoutError):
                     continue
                 finally:
                     await client.close()
-            return found
+            return routes
 
         assert asyncio.run(ask(THREE[0], 0)) == set()
         pem = issue(folder, "m7q2")
         servers.reload()
-        with at(folder, pem, server=2) as board:
+        with connect_client(folder, pem, server=2) as board:
             for i in range(count):
                 board.client.publish(f"{TOPIC}/report/m7q2", b"%d" % i, qos=1)
-            until(lambda: len(board.acknowledged) == count, "all are taken")
+            until(lambda: len(board.acknowledged) == count, "all messages are accepted")
             servers.kill()
         servers.start()
         assert asyncio.run(ask(THREE[2], count)) == set(range(count))

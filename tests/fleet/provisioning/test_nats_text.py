@@ -1,4 +1,4 @@
-"""The configuration of NATS servers: only what the plan states, for one server or three."""
+"""NATS servers' configuration matches the plan exactly, for one server or three."""
 
 import subprocess
 from collections.abc import Callable
@@ -24,9 +24,9 @@ def test_all_listeners_use_tls_and_monitor_is_local():
     assert 'http: "127.0.0.1:8222"' in text
     assert text.count("nats-route://") == 3
     assert "no_auth_user" not in text
-    one = servers_config.nats_conf(PLAN, 1)
-    assert "cluster" not in one
-    assert one.count("listen: ") == one.count("verify_and_map: true") == 2
+    conf = servers_config.nats_conf(PLAN, 1)
+    assert "cluster" not in conf
+    assert conf.count("listen: ") == conf.count("verify_and_map: true") == 2
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,8 @@ def server_text(
 
 
 @refusals(
-    *((server_text(hosts), "three for three") for hosts in ((), ("a", "b"), ("a", "b", "c", "d"))),
-    (server_text(password_port=8884), "leave out password_port"),
+    *((server_text(hosts), "for one or three servers") for hosts in ((), ("a", "b"), ("a", "b", "c", "d"))),
+    (server_text(password_port=8884), "omit password_port"),
     *(
         (server_text(folder=folder), "one line")
         for folder in ('/x"\nno_auth_user: x', "/x\x00", '/x"', "/x\\")

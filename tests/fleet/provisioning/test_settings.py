@@ -1,4 +1,4 @@
-"""Settings of a board: keys, ids, and the file that holds them."""
+"""A board's settings: keys, ids and their file."""
 
 import dataclasses
 import datetime
@@ -39,11 +39,11 @@ class TestNewSettings:
         assert json.loads(settings.board_json())["key"] is None
 
     def test_ids_are_random_and_not_mac_addresses(self):
-        # 2,000 draws of 64 bits: two alike once in 10^13 runs.
+        # In 2,000 draws of 64 bits, two are equal in 1 of 10^13 runs.
         ids = {provision_device(None, "garden").device_id for _ in range(2000)}
         assert len(ids) == 2000
         assert all(re.fullmatch(r"[0-9a-f]{16}", i) for i in ids)  # a MAC address has 12
-        # 2,000 x 64 bits, half of them ones: outside 62,400..65,600 (9 sigma) less than once in 10^18 runs.
+        # Of 2,000 x 64 bits half are ones; outside 62,400 to 65,600 (9 sigma) in fewer than 1 of 10^18 runs.
         ones = sum(int(i, 16).bit_count() for i in ids)
         assert 62_400 < ones < 65_600
 
@@ -122,11 +122,11 @@ def root() -> authority.CertifiedKey:
 
 @pytest.fixture
 def certified(root: authority.CertifiedKey, tmp_path: Path) -> Path:
-    """Provide settings of board d1 with a certificate."""
+    """Provide board d1's settings with a certificate."""
     (tmp_path / "ca.pem").write_bytes(root.to_pem())
-    own = authority.issue_client(root, "d1", NOW, 30)
+    certificate = authority.issue_client(root, "d1", NOW, 30)
     path = tmp_path / "s.json"
-    network = Network(mqtt_ca=tmp_path / "ca.pem", certificate=own)
+    network = Network(mqtt_ca=tmp_path / "ca.pem", certificate=certificate)
     provision_device(KEYS, "garden", "d1", network, path=path)
     return path
 
@@ -166,7 +166,7 @@ class TestCertificate:
             "integer",
         ],
     )
-    def test_rejects_unusable_one(self, certified: Path, changes: dict, reason: str):
+    def test_rejects_unusable_credentials(self, certified: Path, changes: dict, reason: str):
         values = json.loads(certified.read_text())
         certified.write_text(json.dumps(values | changes))
         with pytest.raises(ProvisionError, match=reason) as caught:
@@ -176,23 +176,25 @@ class TestCertificate:
 
     def test_renewal_changes_only_keys_and_certificate(self, certified: Path, root: authority.CertifiedKey):
         settings = provision.mark_ledger(certified, load_settings(certified), True)
-        own = authority.issue_client(root, "d1", NOW, 30)
-        made = provision.renew_settings(
-            settings, FleetKeys((MASTER[::-1],), KEYS.signing), certified.with_name("ca.pem"), own
+        certificate = authority.issue_client(root, "d1", NOW, 30)
+        written = provision.renew_settings(
+            settings, FleetKeys((MASTER[::-1],), KEYS.signing), certified.with_name("ca.pem"), certificate
         )
         changed = {
-            f.name for f in dataclasses.fields(made) if getattr(made, f.name) != getattr(settings, f.name)
+            f.name
+            for f in dataclasses.fields(written)
+            if getattr(written, f.name) != getattr(settings, f.name)
         }
         assert changed == {"key", "mqtt_cert", "mqtt_key"}
-        assert made.key == device_key(MASTER[::-1], "garden", "d1").hex()
+        assert written.key == device_key(MASTER[::-1], "garden", "d1").hex()
 
 
 class TestFile:
     def test_round_trips(self, tmp_path: Path):
-        made = provision_device(
+        written = provision_device(
             KEYS, "garden", network=Network("café", mqtt_host="h"), path=tmp_path / "s.json"
         )
-        assert load_settings(tmp_path / "s.json") == made
+        assert load_settings(tmp_path / "s.json") == written
 
     def test_rejects_file_that_others_can_read(self, tmp_path: Path):
         path = tmp_path / "s.json"
@@ -249,14 +251,14 @@ class TestFile:
 
     def test_may_lack_certificate_and_address_fields(self, tmp_path: Path):
         path = tmp_path / "s.json"
-        made = provision_device(KEYS, "garden", "d1", path=path)
+        written = provision_device(KEYS, "garden", "d1", path=path)
         values = json.loads(path.read_text())
         del values["mqtt_cert"], values["mqtt_key"], values["wifi_address"]
         path.write_text(json.dumps(values))
-        assert load_settings(path) == made
+        assert load_settings(path) == written
 
     def test_does_not_read_a_port(self, tmp_path: Path):
-        """Reading a terminal waits for input: `hushmote flash` with its arguments swapped hung."""
+        """Reading a terminal waits for input, so `hushmote flash` with swapped arguments used to hang."""
         master, terminal = os.openpty()
         try:
             (tmp_path / "port").symlink_to(os.ttyname(terminal))

@@ -1,4 +1,4 @@
-"""Moving a fleet's boards from mosquitto to NATS servers with the commands of docs/scale.md."""
+"""Moving a fleet's boards from mosquitto to NATS servers with the commands in docs/scale.md."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from hushmote.fleet.provisioning.settings import load_settings
 
 
 def test_nats_servers_take_over_boards_from_mosquitto(tmp_path: Path):
-    """Its boards, once they are let in, and none that was revoked; tests/whole/ has boards that report."""
+    """Only listed boards that are not revoked are admitted; tests/whole/ has boards that report."""
 
     def run(*arguments: str) -> str:
         return hushmote(*arguments, cwd=tmp_path)
@@ -38,11 +38,11 @@ def test_boards_get_all_servers_and_no_other_host(tmp_path: Path):
     hosts = [word for name in "abc" for word in ("--host", f"{name}.example")]
     hushmote("provision", "fleet", "new", "--broker", "nats", *hosts, cwd=tmp_path)
 
-    def made(device: str, *options: str) -> str:
+    def provision(device: str, *options: str) -> str:
         hushmote("provision", "device", device, "--folder", "new", *options, cwd=tmp_path)
         return load_settings(tmp_path / f"new/devices/{device}.settings.json").mqtt_host
 
-    assert made("desk") == "a.example,b.example,c.example"
-    assert made("lamp", "--broker", "b.example,a.example") == "b.example,a.example"
+    assert provision("desk") == "a.example,b.example,c.example"
+    assert provision("lamp", "--broker", "b.example,a.example") == "b.example,a.example"
     other = ("provision", "device", "x", "--folder", "new", "--broker", "a.example,d.example")
     assert "and not a.example,d.example" in hushmote(*other, cwd=tmp_path, expect=1)

@@ -1,4 +1,4 @@
-"""Gauges compared with their sources; a scrape shows the latest findings and computes nothing."""
+"""Gauges match their sources, and a scrape shows the latest results without computing any."""
 
 import datetime
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def scraped(collector) -> dict[tuple[str, ...], float]:
-    """Return what Prometheus reads: (name, values of the labels) -> number."""
+    """Return Prometheus's samples as (name, label values) -> number."""
     registry = CollectorRegistry()
     registry.register(collector)
     families = text_string_to_metric_families(generate_latest(registry).decode())
@@ -41,20 +41,20 @@ def scraped(collector) -> dict[tuple[str, ...], float]:
 class TestBudgets:
     def test_match_the_ledger(self, store: Store):
         exp = experiment()
-        fill(store, "home", payload_of(exp), DAYS)  # of which one board's first report is known
+        fill(store, "home", payload_of(exp), DAYS)  # only one board's first report is known
         with store.ingest() as transaction:
             transaction.write({("home", "temp", "b2"): NumberSet().add(1).add(2).add(3).add(4)}, {}, {})
         fill(store, "home", experiment_json(name="free", budget={"rule": "unlimited"}), DAYS)
-        found = {(g.name, g.labels["experiment"]): g.value for g in budgets(store, NOON)}
+        values = {(g.name, g.labels["experiment"]): g.value for g in budgets(store, NOON)}
         lines = {
             x.budget.experiment.name: x for x in remaining.read(store, "home", NOON.date()).lines(NOON.date())
         }
         # Two boards have 4 reports each, and have sent 5 of the 8.
-        assert found["hushmote_budget_reports_left", "temp"] == lines["temp"].total_left == 3
-        assert found["hushmote_budget_boards", "temp"] == lines["temp"].boards == 2
-        assert found["hushmote_budget_boards_silent", "temp"] == 1
-        assert ("hushmote_budget_reports_left", "free") not in found
-        assert found["hushmote_budget_boards", "free"] == 2
+        assert values["hushmote_budget_reports_left", "temp"] == lines["temp"].total_left == 3
+        assert values["hushmote_budget_boards", "temp"] == lines["temp"].boards == 2
+        assert values["hushmote_budget_boards_silent", "temp"] == 1
+        assert ("hushmote_budget_reports_left", "free") not in values
+        assert values["hushmote_budget_boards", "free"] == 2
         with store.ingest() as transaction:
             transaction.write({("home", "temp", "b1"): NumberSet().add(1).add(2).add(3).add(4)}, {}, {})
         spent = {g.name: g.value for g in budgets(store, NOON) if g.labels["experiment"] == "temp"}
@@ -72,20 +72,20 @@ class TestBudgets:
 class TestSnapshot:
     def test_statistic_lies_within_its_interval(self, store: Store):
         fill(store, "home", payload_of(experiment()), DAYS)
-        found = take_snapshot(store, Publication(), NOON)
-        shown = {(gauge.name, gauge.labels.get("statistic")): gauge.value for gauge in found.gauges}
-        statistics = found.results["home", "temp"].statistics
+        snapshot = take_snapshot(store, Publication(), NOON)
+        values = {(gauge.name, gauge.labels.get("statistic")): gauge.value for gauge in snapshot.gauges}
+        statistics = snapshot.results["home", "temp"].statistics
         assert statistics
-        for one in statistics.values():
-            ends = [shown["hushmote_estimate" + part, one.name] for part in ("_low", "", "_high")]
-            assert ends == [one.low, one.value, one.high]
-            assert one.low < one.value < one.high
+        for statistic in statistics.values():
+            ends = [values["hushmote_estimate" + part, statistic.name] for part in ("_low", "", "_high")]
+            assert ends == [statistic.low, statistic.value, statistic.high]
+            assert statistic.low < statistic.value < statistic.high
 
     @pytest.mark.slow
     def test_shows_forged_histogram_of_open_window(self, store: Store):
         def implausible() -> float:
-            found = take_snapshot(store, Publication(), NOON).gauges
-            (gauge,) = [gauge for gauge in found if gauge.name == "hushmote_histogram_implausible"]
+            gauges = take_snapshot(store, Publication(), NOON).gauges
+            (gauge,) = [gauge for gauge in gauges if gauge.name == "hushmote_histogram_implausible"]
             return gauge.value
 
         temp = fill(store, "home", payload_of(experiment(mechanism="olh", g=5)), DAYS)
@@ -97,29 +97,29 @@ class TestSnapshot:
 
     def test_expiry_is_the_end_of_the_last_day(self, store: Store):
         ask_fleet(store, "home", experiment(), datetime.date(2026, 12, 31))
-        found = take_snapshot(store, Publication(), NOON).gauges
-        (gauge,) = [gauge for gauge in found if gauge.name.startswith("hushmote_experiment_expires")]
+        gauges = take_snapshot(store, Publication(), NOON).gauges
+        (gauge,) = [gauge for gauge in gauges if gauge.name.startswith("hushmote_experiment_expires")]
         assert gauge.value == datetime.datetime(2027, 1, 1, tzinfo=datetime.UTC).timestamp()
 
 
 class TestScrape:
-    def test_unit_of_any_text_is_one_label(self, store: Store):
+    def test_any_unit_is_a_single_label(self, store: Store):
         unit = "°C\"\n} 7\nx{a='{{ 1 }}'\\"
         fill(store, "home", payload_of(experiment()), DAYS, unit=unit)
-        found = take_snapshot(store, Publication(), NOON)
-        samples = scraped(Gauges(lambda: Scrape(found.gauges, NOON.timestamp())))
+        snapshot = take_snapshot(store, Publication(), NOON)
+        samples = scraped(Gauges(lambda: Scrape(snapshot.gauges, NOON.timestamp())))
         (info,) = [key for key in samples if key[0] == "hushmote_experiment_info"]
-        assert set(info[1:]) == {"home", "temp", "number", found.results["home", "temp"].unit}
+        assert set(info[1:]) == {"home", "temp", "number", snapshot.results["home", "temp"].unit}
         of_the_publisher = {"hushmote_results_failing", "hushmote_results_timestamp_seconds"}
         assert {key[0] for key in samples} - of_the_publisher <= {*WORDS}
         assert samples[("hushmote_results_timestamp_seconds",)] == NOON.timestamp()
 
     def test_shows_latest_findings_without_computing(self):
-        shown = [Scrape(failing=True)]
-        collector = Gauges(lambda: shown[0])
+        scrapes = [Scrape(failing=True)]
+        collector = Gauges(lambda: scrapes[0])
         assert scraped(collector) == {("hushmote_results_failing",): 1}
         labels = {"fleet": "home", "experiment": "temp"}
-        shown[0] = Scrape([Gauge("hushmote_estimate_reports", labels, 7)], 5.0)
+        scrapes[0] = Scrape([Gauge("hushmote_estimate_reports", labels, 7)], 5.0)
         assert scraped(collector) == {
             ("hushmote_estimate_reports", "temp", "home"): 7,
             ("hushmote_results_failing",): 0,
@@ -136,6 +136,6 @@ class TestScrape:
         (end,) = scraped(ends).values()
         left = datetime.datetime.fromtimestamp(end, datetime.UTC) - datetime.datetime.now(datetime.UTC)
         assert 1.9 * DAY < left < 2 * DAY
-        both.unlink()  # it keeps what it said
+        both.unlink()  # it keeps its last values
         assert list(scraped(ends).values()) == [end]
         assert scraped(CertificateEnds({"cert": None, "ca": None})) == {}

@@ -1,4 +1,4 @@
-"""Sensors in a running Home Assistant: its own schema, template engine and MQTT client."""
+"""Sensors in a running Home Assistant, with its real schema, template engine and MQTT client."""
 
 import datetime
 import json
@@ -86,7 +86,7 @@ def test_each_statistic_is_a_sensor(store: Store, broker: MosquittoBroker, hass:
             assert attributes["epsilon_holds"] == result.epsilon.holds
             seen += 1
     assert seen == 2 + 3 + 1
-    # Withdrawn: the sensors go, the others stay.
+    # A withdrawal removes its sensors and keeps the others.
     store.withdraw_experiment("one", "temp")
     send(broker, retained_messages(take_snapshot(store, PUBLICATION, now), PUBLICATION, now))
     for statistic in ("mean", "median"):
@@ -97,17 +97,17 @@ def test_each_statistic_is_a_sensor(store: Store, broker: MosquittoBroker, hass:
 
 
 def test_hostile_text_stays_text(store: Store, broker: MosquittoBroker, hass: HomeAssistant):
-    """The author of an experiment or a store cannot inject text into Home Assistant's templates."""
+    """An experiment's or store's author cannot inject text into Home Assistant's templates."""
     fill(store, "two", mode_of(*HOSTILE), DAYS)
     fill(store, "two", TEMP, DAYS, unit="{{ 7 * 7 }}\n'\"}}{% x %}")
     now = datetime.datetime.now(datetime.UTC)
     send(broker, retained_messages(take_snapshot(store, PUBLICATION, now), PUBLICATION, now))
     mode, temp = results(store, "two", "mode", "temp")
-    for id, one in mode.statistics.items():
-        sensor = hass.until(named(mode, id), str(round(one.value * 100, 3)))
-        assert sensor["attributes"]["friendly_name"] == f"Hushmote two mode {one.name}"
-        assert sensor["attributes"]["low"] == round(one.low * 100, 3)
-    assert [one.name for one in mode.statistics.values()] == [*HOSTILE, "other"]
+    for id, statistic in mode.statistics.items():
+        sensor = hass.until(named(mode, id), str(round(statistic.value * 100, 3)))
+        assert sensor["attributes"]["friendly_name"] == f"Hushmote two mode {statistic.name}"
+        assert sensor["attributes"]["low"] == round(statistic.low * 100, 3)
+    assert [statistic.name for statistic in mode.statistics.values()] == [*HOSTILE, "other"]
     mean = hass.until(named(temp, "mean"), str(temp.statistics["mean"].value))
     assert mean["attributes"]["unit_of_measurement"] == temp.unit
     assert "mqtt" not in hass.log()
@@ -124,10 +124,10 @@ def test_missing_or_stale_result_makes_sensors_unavailable(
     topic, state = result_topic("three", "door"), str(round(yes.value * 100, 3))
     send(broker, {config: home_assistant.sensor(door, id, 5), topic: door.to_json()})
     hass.until(named(door, id), state)
-    hass.until(named(door, id), "unavailable")  # once 5 s have gone
+    hass.until(named(door, id), "unavailable")  # after 5 s
     send(broker, {topic: replace(door, at=datetime.datetime.now(datetime.UTC)).to_json()})
     hass.until(named(door, id), state)
-    # What the broker has kept from before an aggregator's end says how old it is.
+    # Messages retained since before an aggregator's end state their age.
     send(broker, {config: home_assistant.sensor(door, id, 1800)})
     send(broker, {topic: replace(door, at=NOW - datetime.timedelta(hours=1)).to_json()})
     hass.until(named(door, id), "unavailable")
@@ -137,8 +137,8 @@ def test_missing_or_stale_result_makes_sensors_unavailable(
 
 def test_templates_contain_no_user_text(store: Store):
     fill(store, "two", mode_of(*HOSTILE), DAYS, unit="{{ x }}")
-    found = retained_messages(take_snapshot(store, PUBLICATION, NOW), PUBLICATION, NOW)
-    configs = [json.loads(payload) for topic, payload in found.items() if topic.endswith("/config")]
+    messages = retained_messages(take_snapshot(store, PUBLICATION, NOW), PUBLICATION, NOW)
+    configs = [json.loads(payload) for topic, payload in messages.items() if topic.endswith("/config")]
     assert len(configs) == len(HOSTILE) + 1
     templates = {
         text.replace(config["unique_id"].rpartition("/")[2], "ID")
@@ -146,5 +146,5 @@ def test_templates_contain_no_user_text(store: Store):
         for key, text in config.items()
         if key.endswith("_template")
     }
-    assert len(templates) == 3  # the same for all labels, but for an id of letters and digits
+    assert len(templates) == 3  # the same for all labels except for an alphanumeric id
     assert len({config["unique_id"] for config in configs}) == len(configs)

@@ -1,4 +1,4 @@
-"""`hushmote serve --publish`: a real process, a real mosquitto, and what goes wrong."""
+"""`hushmote serve --publish` with a real process, a real mosquitto, and faults."""
 
 import datetime
 import json
@@ -36,7 +36,7 @@ DISCOVERED = "homeassistant/sensor/hushmote_open"
 
 
 def days() -> dict[str, int]:
-    """Window -> reports: 400 in each of three days that are over, 90 in the one that is not settled."""
+    """Return window -> reports: 400 in each of three past days, and 90 in the unsettled day."""
     today = (now_utc() - SETTLED).date()
     return {str(today - datetime.timedelta(days)): 400 for days in (1, 2, 3)} | {str(today): 90}
 
@@ -45,7 +45,7 @@ def days() -> dict[str, int]:
 def published(
     url: str, broker: MosquittoBroker, *more: str, protocol: str = "auto"
 ) -> Iterator[tuple[Served, Visitor]]:
-    """Run `hushmote serve` on a store, and a client that reads all results and discoveries."""
+    """Run `hushmote serve` on a store, with a client that reads all results and discovery messages."""
     with visit(broker.port, None, host="127.0.0.1") as reader:
         reader.connected()
         for topic in ("hushmote/v1/+/result/+", "homeassistant/#"):
@@ -58,12 +58,12 @@ def published(
 
 
 def last(reader: Visitor) -> dict[str, bytes]:
-    """Return the last message of each topic."""
+    """Return each topic's last message."""
     return dict(reader.messages)
 
 
 def _worker(process: Served) -> int:
-    """Return the process id of the worker once it runs."""
+    """Return the worker's process id once it runs."""
     children = Path(f"/proc/{process.process.pid}/task")
 
     def pids() -> list[int]:
@@ -71,7 +71,7 @@ def _worker(process: Served) -> int:
 
     until(pids, process.log)
     (pid,) = pids()
-    # Neither the store's URL nor anything else of ours is on its command line or in its environment.
+    # Neither its command line nor its environment contains the store's URL or any other setting.
     assert b"sqlite" not in Path(f"/proc/{pid}/cmdline").read_bytes()
     assert b"HUSHMOTE_" not in Path(f"/proc/{pid}/environ").read_bytes()
     return pid
@@ -97,13 +97,13 @@ class TestResults:
                     assert document == result_of(store, "open", name, at).to_dict()
                 assert json.loads(last(reader)[topics["temp"]])["reports"] == 1_200  # not today's
                 assert process.log().count("publish it with --publish SECONDS") == 1
-                # A sensor for each statistic, and for nothing else.
+                # One sensor per statistic, and no others.
                 sensors = {
                     topic for topic, payload in last(reader).items() if "/sensor/" in topic and payload
                 }
                 names = ("temp-mean", "temp-median", "door-share_1")
                 assert sensors == {f"{DISCOVERED}/{name}/config" for name in names}
-                # What scrapes show is what was published.
+                # Scrapes show the published values.
                 samples = {
                     (s.name, s.labels.get("experiment"), s.labels.get("statistic")): s.value
                     for family in text_string_to_metric_families(get(f"http://127.0.0.1:{port}/metrics")[1])
@@ -118,7 +118,7 @@ class TestResults:
                 assert samples["hushmote_results_failing", None, None] == 0
                 assert abs(samples["hushmote_results_timestamp_seconds", None, None] - time.time()) < 600
                 assert ("hushmote_histogram_epsilon", "ever", None) not in samples
-                # Withdrawn: the broker keeps nothing of it, neither for those who come later.
+                # After a withdrawal the broker retains nothing, so later subscribers get nothing either.
                 store.withdraw_experiment("open", "temp")
                 until(lambda: last(reader)[topics["temp"]] == b"", lambda: reader.messages)
                 until(
@@ -132,7 +132,7 @@ class TestResults:
                 assert process.end() == 0
                 assert "Traceback" not in process.log()
 
-    def test_live_ones_follow_reports_without_histogram_epsilon(self, tmp_path: Path):
+    def test_live_results_follow_reports_without_epsilon(self, tmp_path: Path):
         url = f"sqlite:///{tmp_path / 'hushmote.sqlite'}"
         with Store(url) as store, MosquittoBroker() as broker:
             temp = fill(store, "open", TEMP, {})
@@ -148,7 +148,7 @@ class TestResults:
                 assert (seen()["epsilon"]["histogram"], seen()["epsilon"]["holds"]) == (None, LIVE)
 
     def test_keyed_fleet_publishes_over_tls(self, tmp_path: Path):
-        """One user has one connection there: results go by the one that reports come by."""
+        """A user has only one connection, so results are published on the one that receives reports."""
         folder = make_fleet(tmp_path / "fleet")
         url = f"sqlite:///{tmp_path / 'hushmote.sqlite'}"
         with Store(url) as store, fleet_running(folder) as broker:
@@ -184,7 +184,7 @@ class TestResults:
                 wanted = {result_topic(FLEET, "temp"), mean}
                 until(lambda: last(board).keys() >= wanted, lambda: process.log() + broker.log())
                 assert json.loads(last(board)[result_topic(FLEET, "temp")])["reports"] == 1_200
-                # Nobody else writes there.
+                # No other client writes there.
                 board.publish(result_topic(FLEET, "temp"), b"forged", retain=True)
                 assert "not authorized" in board.acknowledged[-1].lower()
                 metrics = get(f"http://127.0.0.1:{port}/metrics")[1]
@@ -192,10 +192,10 @@ class TestResults:
                     assert f'hushmote_certificate_expires_timestamp_seconds{{option="{option}"}} ' in metrics
                     assert process.log().count("subscribed at") == 1  # no connection was lost
                 ends = folder.certificate(f"aggregator/{aggregator_name(1)}.pem").not_valid_after_utc
-                told = hushmote(
+                message = hushmote(
                     "status", "--store", url, "--aggregator", f"http://127.0.0.1:{port}", cwd=tmp_path
                 )
-                assert f"The aggregator's certificates expire: cert on {ends:%Y-%m-%d}, ca on " in told
+                assert f"The aggregator's certificates expire: cert on {ends:%Y-%m-%d}, ca on " in message
                 assert process.end() == 0
 
 
@@ -213,17 +213,17 @@ class TestFailure:
                 fill(store, "open", experiment_json(name="later"), days())
                 until(lambda: result_topic("open", "later") in last(reader), process.log)
                 until(lambda: store.histogram("open", temp.digest).sum() == 1_292, process.log)
-                # SIGTERM for all of them, as systemd sends it: an orderly end, and nothing is left.
+                # SIGTERM to the whole group, as from systemd, ends everything cleanly.
                 worker = _worker(process)
                 os.kill(worker, signal.SIGTERM)
                 assert process.end() == 0
-                until(lambda: not os.path.exists(f"/proc/{worker}"), "the worker's end")
-                assert process.log().count("restarting it") == 2  # a line for each death
+                until(lambda: not os.path.exists(f"/proc/{worker}"), "the worker ends")
+                assert process.log().count("restarting it") == 2  # one line per death
                 assert "Traceback" not in process.log()
 
     @pytest.mark.parametrize("protocol", ["5", "3.1.1"])
     def test_broker_that_refuses_results_still_delivers_reports(self, tmp_path: Path, protocol: str):
-        """MQTT 5 says how much it takes; with 3.1.1 it ends the connection, three times."""
+        """With MQTT 5 the broker states its limit; with 3.1.1 it ends the connection, three times."""
         url = f"sqlite:///{tmp_path / 'hushmote.sqlite'}"
         with Store(url) as store, MosquittoBroker(settings=("max_packet_size 600",)) as broker:
             temp = fill(store, "open", TEMP, days())
@@ -238,7 +238,7 @@ class TestFailure:
     @pytest.mark.slow
     def test_unreadable_store_is_one_line(self, tmp_path: Path, caplog: pytest.LogCaptureFixture):
         with Publisher(f"sqlite:///{tmp_path / 'absent.sqlite'}", Publication()) as publisher:
-            until(lambda: publisher.findings.failing, "a failing look")
+            until(lambda: publisher.findings.failing, "a failed check")
             assert publisher.retained == {}
         (line,) = [record.getMessage() for record in caplog.records]
         assert "there is no store at" in line
@@ -246,10 +246,10 @@ class TestFailure:
     @pytest.mark.parametrize(
         ("options", "words"),
         [
-            (("--publish", "ended", "--retire"), "leave out --publish"),
+            (("--publish", "ended", "--retire"), "omit --publish"),
             *(
-                (("--publish", what), "must be ended, or seconds from 1 to 86400")
-                for what in ("often", "0.5", "ended,0", "ended,3,4", "ended,homes")
+                (("--publish", entry), "must be ended or 1 to 86400 seconds")
+                for entry in ("often", "0.5", "ended,0", "ended,3,4", "ended,homes")
             ),
         ],
         ids=["retire", "word", "too often", "zero", "two periods", "unknown word"],

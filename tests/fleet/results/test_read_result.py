@@ -1,4 +1,4 @@
-"""The example that reads a result on a board, in a real MicroPython and from a real mosquitto."""
+"""The example that reads a result on a board, with real MicroPython and a real mosquitto."""
 
 import datetime
 import os
@@ -19,8 +19,8 @@ from hushmote.simulator.broker import MosquittoBroker
 NOON = datetime.datetime(2026, 11, 22, 12, tzinfo=datetime.UTC)
 
 
-def shown(runtime: tuple[str, ...], port: int, name: str) -> str:
-    """Return what the board prints."""
+def board_output(runtime: tuple[str, ...], port: int, name: str) -> str:
+    """Return the board's output."""
     script = f"import read_result; read_result.show('127.0.0.1', 'home', {name!r}, port={port})"
     path = f"{ROOT / 'examples'}:{ROOT / 'device'}"
     board = subprocess.run(
@@ -41,10 +41,11 @@ def test_board_reads_result(tmp_path: Path):
         fill(store, "home", payload_of(experiment()), {"2026-11-21": 900}, unit="°C")
         result = result_of(store, "home", "temp", NOON)
         publish(broker, [(result_topic("home", "temp"), result.to_json())], retain=True)
-        mean, median, last = shown(runtime, broker.port, "temp").splitlines()
-        for line, one in zip((mean, median), result.statistics.values(), strict=True):
+        mean, median, last = board_output(runtime, broker.port, "temp").splitlines()
+        for line, statistic in zip((mean, median), result.statistics.values(), strict=True):
             name, _, numbers = line.partition(": ")
-            assert name == one.name
-            assert abs(float(numbers.split()[0]) - one.value) < 1e-4 * abs(one.value)  # a board's floats
+            assert name == statistic.name
+            # The precision of a board's floats.
+            assert abs(float(numbers.split()[0]) - statistic.value) < 1e-4 * abs(statistic.value)
         assert last == f"900 reports; {result.epsilon.holds}"
-        assert shown(runtime, broker.port, "other") == "nothing was published yet\n"
+        assert board_output(runtime, broker.port, "other") == "nothing was published yet\n"

@@ -1,4 +1,4 @@
-"""The result document: the numbers of `hushmote estimate`, over ended windows, with an honest ε."""
+"""The result document has the numbers of `hushmote estimate` over ended windows, with an honest ε."""
 
 import datetime
 import json
@@ -18,7 +18,7 @@ from hushmote.fleet.results.result import (
     ENDED,
     ENDLESS,
     LIVE,
-    MOST_BYTES,
+    MAX_BYTES,
     Result,
     possible_statistics,
     result_of,
@@ -48,28 +48,28 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def _plain(result: Result) -> dict:
-    """Parse it as strict JSON, which has no NaN."""
+    """Parse a document as strict JSON, without NaN."""
 
     def refuse(constant: str) -> None:
         raise AssertionError(f"{constant} is not JSON")
 
-    assert len(result.to_json()) <= MOST_BYTES
+    assert len(result.to_json()) <= MAX_BYTES
     return json.loads(result.to_json(), parse_constant=refuse)
 
 
 class TestEpsilon:
     def test_covers_each_window_separately(self, store: Store) -> None:
-        """Someone who reads every day's sums learns each day from their differences, even if few appear."""
+        """An observer of every daily sum learns each day from the differences, even if few sums appear."""
         fill(store, "home", DOOR, {"2026-11-20": 4_000, "2026-11-21": 500, "2026-11-22": 60})
         ended = ("2026-11-20", "2026-11-21")
-        each = second_epsilon.of_windows(Facts(store), Selection("door", "home", ended))
+        epsilons = second_epsilon.of_windows(Facts(store), Selection("door", "home", ended))
         added_up = second_epsilon.of_selections(Facts(store), Selection("door", "home", ended))
-        assert each.histogram is not None
+        assert epsilons.histogram is not None
         assert added_up.histogram is not None
-        assert each.histogram > added_up.histogram
+        assert epsilons.histogram > added_up.histogram
         for newest in (None, 1):
             result = result_of(store, "home", "door", NOON, newest=newest)
-            assert result.epsilon.histogram == float(rounded_up(each.histogram)) >= each.histogram
+            assert result.epsilon.histogram == float(rounded_up(epsilons.histogram)) >= epsilons.histogram
             assert (result.epsilon.report, result.epsilon.holds) == (2.0, ENDED)
         assert result_of(store, "home", "door", NOON, newest=1).reports == 500
 
@@ -93,10 +93,10 @@ class TestWindows:
             assert result_of(store, "home", "door", at).reports == reports
         assert not has_ended("all", datetime.datetime.max.replace(tzinfo=datetime.UTC))
         assert end_of("2026-11-21T23") == datetime.datetime(2026, 11, 22, tzinfo=datetime.UTC)
-        assert end_of("9999-12-31") is None  # beyond every clock
+        assert end_of("9999-12-31") is None  # after every clock's maximum
         assert end_of("rubbish") is None
 
-    def test_endless_one_is_shown_live_only(self, store: Store) -> None:
+    def test_endless_window_is_shown_live_only(self, store: Store) -> None:
         fill(store, "home", experiment_json(name="ever", window="all"), {"all": 800})
         ended = _plain(result_of(store, "home", "ever", NOON))
         assert (ended["reports"], ended["statistics"], ended["note"]) == (0, [], ENDLESS)
@@ -129,7 +129,7 @@ class TestDocument:
         for live in (False, True):
             document = _plain(result_of(store, "home", "e", NOON, live=live))
             assert document["reports"] == reports
-            # A tree of few reports has none of its last level yet, which the note says.
+            # A tree with few reports has none on its last level yet, as the note states.
             shown = reports >= 2 and fields.get("mechanism") != "hh"
             assert bool(document["statistics"]) == bool(document["histogram"]) == shown
             assert bool(document["note"]) == (not shown)
@@ -137,7 +137,7 @@ class TestDocument:
     @pytest.mark.parametrize("letter", ["x", "{", "'"])
     def test_stays_below_four_kilobytes(self, store: Store, letter: str) -> None:
         labels: list[str] = []
-        for i in range(40):  # as many and as long as an experiment's kilobyte can hold
+        for i in range(40):  # the most and longest that fit an experiment's kilobyte
             label = f"{i}{letter * 30}"
             try:
                 Experiment.parse(_choice([*labels, label]))
@@ -145,7 +145,7 @@ class TestDocument:
                 break
             labels.append(label)
         assert len(labels) >= 3
-        # 16 and more rows: short labels, one of them common.
+        # 16 or more rows, with short labels, one of them common.
         for some in (labels, [f"{letter}{i}" for i in range(60)]):
             payload = _choice(some)
             if len(payload) > 1024:
@@ -168,7 +168,7 @@ class TestDocument:
             document = _plain(result)
             assert document["purpose"].startswith("\N{FIRE}" * 39)
             assert 3 <= len(document["histogram"]) <= 16
-            assert document["statistics"][0]["id"] == "share_0"  # the common one is never left out
+            assert document["statistics"][0]["id"] == "share_0"  # the common label is never omitted
             assert (len(document["windows"]), document["window_count"]) == (7, 7)
             assert document["windows"][-1] == "2026-10-28"
 
@@ -181,7 +181,7 @@ class TestDocument:
         store.add_experiment(
             "home", DOOR, description=Description("", "Why\x1b[2J? " * 100, "who@example.org")
         )
-        for live in (False, True):  # also before a window has ended
+        for live in (False, True):  # even before a window has ended
             document = _plain(result_of(store, "home", "door", NOON, live=live))
             assert document["purpose"].startswith("Why\\x1b[2J? Why")
             assert (len(document["purpose"]), document["purpose"][-1]) == (200, "…")
@@ -199,8 +199,11 @@ class TestNumbers:
         fill(store, "home", TEMP, DAYS, unit="°C")
         document = _plain(result_of(store, "home", "temp", NOON))
         ended = ("--window", "2026-11-20", "--window", "2026-11-21")
-        said = json.loads(hushmote("estimate", "temp", *ended, "--quantile", "0.5", "--json", cwd=tmp_path))
-        histogram, readings = said["answers"][0]["rows"], [r for a in said["answers"][1:] for r in a["rows"]]
+        result = json.loads(hushmote("estimate", "temp", *ended, "--quantile", "0.5", "--json", cwd=tmp_path))
+        histogram, readings = (
+            result["answers"][0]["rows"],
+            [r for a in result["answers"][1:] for r in a["rows"]],
+        )
         assert (document["reports"], document["windows"]) == (4_500, ["2026-11-20", "2026-11-21"])
         assert (document["type"], document["unit"], document["at"]) == (
             "number",
@@ -213,11 +216,11 @@ class TestNumbers:
             for key, value in (("share", row["value"]), ("low", row["low"]), ("high", row["high"])):
                 assert bar[key] == pytest.approx(value, abs=5e-7)
         by_name = {row["name"]: row for row in readings}
-        assert [one["name"] for one in document["statistics"]] == ["mean", "median"]
-        for one in document["statistics"]:
-            row = by_name[one["name"]]
-            assert one["quantity"] == "reading"
-            assert [one[k] for k in ("value", "low", "high")] == pytest.approx(
+        assert [statistic["name"] for statistic in document["statistics"]] == ["mean", "median"]
+        for statistic in document["statistics"]:
+            row = by_name[statistic["name"]]
+            assert statistic["quantity"] == "reading"
+            assert [statistic[k] for k in ("value", "low", "high")] == pytest.approx(
                 [row[k] for k in ("value", "low", "high")], rel=5e-6
             )
 
@@ -225,7 +228,7 @@ class TestNumbers:
     def test_mean_has_no_histogram_and_text_has_a_note(self, store: Store) -> None:
         fill_kinds(store)
         mean = _plain(result_of(store, "home", "delay", NOON))
-        assert [one["id"] for one in mean["statistics"]] == ["mean"]
+        assert [statistic["id"] for statistic in mean["statistics"]] == ["mean"]
         assert mean["histogram"] == []
         assert mean["note"] == ""
         texts = _plain(result_of(store, "home", "firmware", NOON))
@@ -235,32 +238,32 @@ class TestNumbers:
 
 
 class TestVersions:
-    def test_incompatible_ones_give_a_note(self, store: Store) -> None:
+    def test_incompatible_versions_give_a_note(self, store: Store) -> None:
         fill(store, "home", TEMP, DAYS)
         other = experiment_json(
             name="temp", type="number", low=0, high=27_000, bins=64, mechanism="grr", epsilon=3_000_000
         )
         fill(store, "home", other, DAYS)
         document = _plain(result_of(store, "home", "temp", NOON))
-        assert "estimates go together only" in document["note"]
+        assert "estimates can be combined only" in document["note"]
         assert (document["statistics"], document["histogram"], document["epsilon"]["histogram"]) == (
             [],
             [],
             None,
         )
 
-    def test_answer_only_what_all_of_them_can(self, store: Store) -> None:
+    def test_answer_only_questions_common_to_all(self, store: Store) -> None:
         """The older version has a histogram and the newer one only a mean, so the pool has only a mean."""
         fill(store, "home", at_mechanism("grr"), {"2026-11-20": 3_000})
         fill(store, "home", at_mechanism("sw"), {"2026-11-21": 3_000})
         both = _plain(result_of(store, "home", "delay", NOON))
-        assert ([one["id"] for one in both["statistics"]], both["histogram"]) == (["mean"], [])
+        assert ([statistic["id"] for statistic in both["statistics"]], both["histogram"]) == (["mean"], [])
         assert both["reports"] == 6_000
         with fails("delay answers only its mean in all of its versions", NotAnswered):
             FleetEstimate(Facts(store).selected(Selection("delay", "home")).estimate()).histogram()
 
 
 def at_mechanism(word: str) -> bytes:
-    """Delays, asked in two ways."""
+    """Delays with two versions of the question."""
     fields = json.loads(MEAN) | {"mechanism": word}
     return experiment_json(**fields | ({} if word == "sw" else {"reach": None}))

@@ -1,4 +1,4 @@
-"""When a worker computes results again and when it only repeats them, with simulated times."""
+"""When a worker recomputes results and when it only repeats them, with simulated times."""
 
 import datetime
 from collections.abc import Iterator
@@ -27,15 +27,15 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[datetime.datetime]:
-    """Record the times of all computations, which run as usual."""
-    made, take_snapshot = [], worker.take_snapshot
+    """Record the times of all computations, which still run."""
+    times, take_snapshot = [], worker.take_snapshot
 
-    def counted(store, publication, at):
-        made.append(at)
+    def record_time(store, publication, at):
+        times.append(at)
         return take_snapshot(store, publication, at)
 
-    monkeypatch.setattr(worker, "take_snapshot", counted)
-    return made
+    monkeypatch.setattr(worker, "take_snapshot", record_time)
+    return times
 
 
 def later(seconds: float) -> datetime.datetime:
@@ -53,26 +53,26 @@ def test_publishes_changes_and_every_ten_minutes(store: Store, looks: list[datet
     assert (first["retained"][TOPIC][:1], withdrawn["retained"][TOPIC]) == ("{", "")
     assert watch.turn(later(15), 15.0) is None
     store.add_experiment("open", payload_of(experiment()))
-    again = watch.turn(later(20), 20.0)
-    assert again is not None
-    assert '"reports":300,' in again["retained"][TOPIC]
+    second = watch.turn(later(20), 20.0)
+    assert second is not None
+    assert '"reports":300,' in second["retained"][TOPIC]
     assert len(looks) == 3
-    # A day later today's window has ended.
+    # A day later, today's window has ended.
     tomorrow = watch.turn(NOON + datetime.timedelta(days=1), 86_400.0)
     assert tomorrow is not None
     assert '"reports":340,' in tomorrow["retained"][TOPIC]
 
 
 def test_repeats_results_when_computing_is_slow(store: Store, looks: list[datetime.datetime]):
-    watch = Watch(store, Publication(), idle=1e9)  # as if each look had taken very long
-    said = [watch.turn(later(s), s) for s in (0.0, AGAIN_S - 1, AGAIN_S, 2 * AGAIN_S)]
-    assert [one is not None for one in said] == [True, False, True, True]
+    watch = Watch(store, Publication(), idle=1e9)  # as if each check had been very slow
+    snapshots = [watch.turn(later(s), s) for s in (0.0, AGAIN_S - 1, AGAIN_S, 2 * AGAIN_S)]
+    assert [snapshot is not None for snapshot in snapshots] == [True, False, True, True]
     assert looks == [NOON]
-    assert said[3] is not None
-    assert said[3]["at"] == later(2 * AGAIN_S).timestamp()
-    worked_out = {g.value for g in said[3]["gauges"] if g.name == "hushmote_estimate_timestamp_seconds"}
+    assert snapshots[3] is not None
+    assert snapshots[3]["at"] == later(2 * AGAIN_S).timestamp()
+    worked_out = {g.value for g in snapshots[3]["gauges"] if g.name == "hushmote_estimate_timestamp_seconds"}
     assert worked_out == {NOON.timestamp()}
-    assert f'"at":"{later(2 * AGAIN_S):%Y-%m-%dT%H:%M:%SZ}"' in said[3]["retained"][TOPIC]
+    assert f'"at":"{later(2 * AGAIN_S):%Y-%m-%dT%H:%M:%SZ}"' in snapshots[3]["retained"][TOPIC]
 
 
 def test_live_results_follow_requested_interval(store: Store, looks: list[datetime.datetime]):

@@ -1,4 +1,4 @@
-"""The label in every language: the same facts, numbers and days as a reader of that language writes them."""
+"""The label has the same facts, numbers and dates in every language, in that language's format."""
 
 import datetime
 import json
@@ -21,7 +21,7 @@ from hushmote.server.store.store import Store
 from hushmote.server.words import label as words
 from hushmote.server.words.label import LANGUAGES, Language, Percent, Phrase, words_in
 
-OTHERS = [language for language in LANGUAGES if language != "en"]
+TRANSLATIONS = [language for language in LANGUAGES if language != "en"]
 NUMBER = re.compile(r"-?\d+(?:[.,\u202f]\d+)*")
 
 
@@ -32,7 +32,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def numbers_in(text: str, language: Language) -> Counter[float]:
-    """Return the numbers in a text as a reader of its language reads them."""
+    """Return the numbers in a text by its language's format."""
     decimal, thousands = (".", ",") if language == "en" else (",", "\u202f" if language == "fr" else ".")
     plain = (n.replace(thousands, "").replace(decimal, ".") for n in NUMBER.findall(text))
     return Counter(map(float, plain))
@@ -42,7 +42,7 @@ def fields(template: str) -> Counter[str]:
     return Counter(name for _, name, _, _ in string.Formatter().parse(template) if name)
 
 
-@pytest.mark.parametrize("language", OTHERS)
+@pytest.mark.parametrize("language", TRANSLATIONS)
 class TestTemplates:
     def test_have_the_same_names_and_values(self, language: Language):
         english, texts = words_in("en").texts, words_in(language).texts
@@ -58,7 +58,7 @@ class TestTemplates:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-class TestNumbersOfLocale:
+class TestLocaleNumbers:
     def test_templates_contain_no_number(self, language: Language):
         assert [text for text in words_in(language).texts.values() if re.search(r"\d", text)] == []
 
@@ -86,14 +86,14 @@ class TestNumbersOfLocale:
             assert text.count("(") == text.count(")")
 
 
-@pytest.mark.parametrize("language", OTHERS)
+@pytest.mark.parametrize("language", TRANSLATIONS)
 class TestSameFacts:
-    """No number stands in one language only."""
+    """No number appears in only one language."""
 
     def test_labels_have_the_same_numbers(self, language: Language, store: Store, tmp_path: Path):
         ask(store, windows={"2026-11-20": 1234})
-        of = facts_of(store, tmp_path)
-        labels = {name: document.document(of, language=name)["label"] for name in ("en", language)}
+        facts = facts_of(store, tmp_path)
+        labels = {name: document.document(facts, language=name)["label"] for name in ("en", language)}
         ours, theirs = ("\n".join(map("\n".join, labels[name].values())) for name in ("en", language))
         assert labels["en"].keys().isdisjoint(labels[language])
         assert numbers_in(theirs, language) == numbers_in(ours, "en")
@@ -109,21 +109,21 @@ class TestSameFacts:
         phrases = [
             words.question("x", "why", Experiment.parse(number_json(7, low=-500, high=1250)), "V", most),
             words.question("e", "why", Experiment.parse(experiment_json()), "", most),
-            words.planned("x", most, loss),
-            words.planned_all(loss),
-            words.of_report(["x", "y"], 2.0),
+            words.planned_disclosure("x", most, loss),
+            words.total_planned_disclosure(loss),
+            words.report_disclosure(["x", "y"], 2.0),
             words.limit(words.Disclosure(40.0, delta)),
-            words.of_counts(["x"], most, loss),
-            words.of_counts(["x"], 0, None),
-            *(words.keeping(3600 * hours) for hours in (1, 36, 24, 9600, 168, 336, 8760, 17520)),
+            words.counts_disclosure(["x"], most, loss),
+            words.counts_disclosure(["x"], 0, None),
+            *(words.storage_period(3600 * hours) for hours in (1, 36, 24, 9600, 168, 336, 8760, 17520)),
             words.retention(["x"], datetime.date(2027, 3, 2), True, words.UNDECIDED),
             words.retention(["x"], None, True, words.ENDLESS),
             words.retention(["x"], None, False, words.ENDLESS),
             *words.consent(True, "form", True, True, True, True),
             *(p for button in (True, False) for p in words.consent(False, "", False, False, button, True)),
-            *(p for button in (True, False, None) for p in words.stopping(button, True)),
-            *words.erasing(("a", "b"), "below"),
-            *words.erasing(("a",), ""),
+            *(p for button in (True, False, None) for p in words.stop_sentences(button, True)),
+            *words.erasure_sentences(("a", "b"), "below"),
+            *words.erasure_sentences(("a",), ""),
         ]
         for phrase in phrases:
             theirs, ours = words_in(language).write(phrase), words_in("en").write(phrase)
@@ -135,8 +135,8 @@ class TestPage:
     @pytest.mark.parametrize("language", LANGUAGES)
     def test_label_names_its_language(self, language: Language, store: Store, tmp_path: Path):
         ask(store, KEPT.replace('keep = "400d"', ""))
-        whole = document.sign(document.document(facts_of(store, tmp_path), language=language), None)
-        text = page.html(whole, download="/file")
+        signed = document.sign(document.document(facts_of(store, tmp_path), language=language), None)
+        text = page.html(signed, download="/file")
         named = "" if language == "en" else f' lang="{language}"'
         assert f'<article class="label"{named}>' in text
         assert f"<h1>{words_in(language).texts['title']}</h1>" in text
@@ -145,16 +145,16 @@ class TestPage:
 
     def test_statement_of_an_earlier_version_is_english(self, store: Store, tmp_path: Path):
         ask(store)
-        whole = document.sign(document.document(facts_of(store, tmp_path), public=True), None)
-        del whole["statement"]["language"]
-        (tmp_path / "old.json").write_text(json.dumps(whole))
-        assert document.read_public(tmp_path / "old.json") == whole
+        signed = document.sign(document.document(facts_of(store, tmp_path), public=True), None)
+        del signed["statement"]["language"]
+        (tmp_path / "old.json").write_text(json.dumps(signed))
+        assert document.read_public(tmp_path / "old.json") == signed
 
     @pytest.mark.parametrize("language", ["../en", "xx", 3, None])
     def test_rejects_a_language_that_does_not_exist(self, language: object, store: Store, tmp_path: Path):
         ask(store)
-        whole = document.sign(document.document(facts_of(store, tmp_path), public=True), None)
-        whole["statement"]["language"] = language
-        (tmp_path / "odd.json").write_text(json.dumps(whole))
+        signed = document.sign(document.document(facts_of(store, tmp_path), public=True), None)
+        signed["statement"]["language"] = language
+        (tmp_path / "odd.json").write_text(json.dumps(signed))
         with fails("is not a statement, or is damaged", document.StatementError):
             document.read_public(tmp_path / "odd.json")

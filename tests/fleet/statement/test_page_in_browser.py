@@ -1,4 +1,4 @@
-"""A statement's page as Chromium shows it: on a phone, in the dark, to a screen reader, on paper."""
+"""A statement's page in Chromium: on a phone, in dark mode, for a screen reader, and on paper."""
 
 from pathlib import Path
 
@@ -15,12 +15,12 @@ MARGIN_PX = 53  # 14 mm, as page.css has it
 
 
 @pytest.mark.browser
-def test_label_is_one_accessible_page(tmp_path: Path):
+def test_label_is_a_single_accessible_page(tmp_path: Path):
     with Store(f"sqlite:///{tmp_path / 'statement.sqlite'}") as store:
         ask(store, windows={"2026-11-20": 1000})
-        made = document.sign(document.document(facts_of(store, tmp_path)), None)
+        signed = document.sign(document.document(facts_of(store, tmp_path)), None)
     path = tmp_path / "label.html"
-    path.write_text(page.html(made))
+    path.write_text(page.html(signed))
     with browsing(tmp_path) as chromium:
         look_at(chromium, path.as_uri())
 

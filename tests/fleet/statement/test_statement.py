@@ -27,7 +27,7 @@ from hushmote.server.wire import topics
 from hushmote.server.words import label as words
 from hushmote.server.words.label import Value
 
-COUNTED = {"2026-11-20": 700, "2026-11-21": 300}
+REPORTS_BY_DAY = {"2026-11-20": 700, "2026-11-21": 300}
 KEYS = master_key.FleetKeys((bytes(range(32)),), bytes(31) + b"\x05")
 
 
@@ -41,8 +41,8 @@ def statement(store: Store, tmp_path: Path) -> dict[str, Any]:
     return document.document(facts_of(store, tmp_path))
 
 
-def numbers(of: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    (table,) = of["chapters"][-1]["tables"]
+def numbers(contents: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    (table,) = contents["chapters"][-1]["tables"]
     return {what: (value, source) for what, value, source in table["rows"]}
 
 
@@ -50,14 +50,14 @@ def english(phrase: Value) -> str:
     return words.words_in("en").write(phrase)
 
 
-def label_of(made: dict[str, Any]) -> dict[str, str]:
-    """Return the label's answers as one text each, by the name of their question."""
-    headings = words.words_in(made["language"]).texts
-    return {question: " ".join(made["label"][headings[question]]) for question in words.QUESTIONS}
+def label_of(contents: dict[str, Any]) -> dict[str, str]:
+    """Return the text of each of the label's answers, by question name."""
+    headings = words.words_in(contents["language"]).texts
+    return {question: " ".join(contents["label"][headings[question]]) for question in words.QUESTIONS}
 
 
 class TestPlannedFirst:
-    """The label leads with what the experiment's budget allows, and names the device's limit below it."""
+    """The label starts with the experiment's budget, and names the device's limit below it."""
 
     def learn(self, store: Store, tmp_path: Path, text: str) -> list[str]:
         ask(store, text)
@@ -73,9 +73,9 @@ class TestPlannedFirst:
             "someone's confidence in a guess about the readings from 10% to at most 70%."
         )
         assert "from 10% to at most 24%" in lines[1]
-        assert "a fixed limit applies, but a high one: all the reports" in lines[2]
+        assert "a fixed but high limit applies: all the reports" in lines[2]
 
-    def test_plan_of_one_report_appears_once(self, store: Store, tmp_path: Path):
+    def test_single_reports_plan_appears_once(self, store: Store, tmp_path: Path):
         lines = self.learn(store, tmp_path, KEPT.replace("cap = 8", "cap = 2"))
         assert lines[0].startswith("room_temp: one report is planned in the device's lifetime. It can raise")
         assert not any("one report can" in line for line in lines)
@@ -83,40 +83,38 @@ class TestPlannedFirst:
     def test_many_small_reports_are_composed_with_delta(self, store: Store, tmp_path: Path):
         ask(store, KEPT.replace("epsilon = 2", "epsilon = 0.01").replace("cap = 8", "cap = 4"))
         (question,) = facts_of(store, tmp_path).questions
-        # 400 reports of 0.01: their squares sum to 0.04, so ½S + sqrt(2 S ln 10^6) is 1.071 and not 4.
+        # For 400 reports of 0.01, the squares sum to 0.04, so ½S + sqrt(2 S ln 10^6) is 1.071 rather than 4.
         assert question.most == 400
         assert question.planned.delta == 1e-6
         assert question.planned.epsilon == pytest.approx(0.02 + (2 * 0.04 * 13.8155) ** 0.5, abs=1e-3)
         guess, *lines = statement(store, tmp_path)["label"]["What can they learn about my home?"]
-        assert guess.startswith(
-            "In what follows, we suppose that someone has a guess about the readings and is 10%"
-        )
+        assert guess.startswith("Suppose that someone guesses the readings and is 10%")
         assert "from 10% to at most 25%. The chance that more is revealed is" in lines[0]
 
-    def test_plans_of_two_questions_add_up(self, store: Store, tmp_path: Path):
+    def test_two_questions_plans_add_up(self, store: Store, tmp_path: Path):
         both = policy.policy_for(8, 1e-6, ["room_temp", "room_temp_2"])
         path = tmp_path / "policy.json"
         path.write_text(json.dumps({"policy": dataclasses.asdict(both)}))
         for name in ("room_temp", "room_temp_2"):
             ask(store, KEPT.replace('"room_temp"', f'"{name}"').replace("cap = 8", "cap = 2"))
-        of = fleet_facts.read(store, "home", None, path, AT)
-        _, *lines = document.document(of)["label"]["What can they learn about my home?"]
+        facts = fleet_facts.read(store, "home", None, path, AT)
+        _, *lines = document.document(facts)["label"]["What can they learn about my home?"]
         # e^4 / (9 + e^4) is 0.8585.
         assert lines[2] == (
-            "Together, all reports on what is asked today can raise that confidence from 10% to at most 86%."
+            "Together, all reports on today's questions can raise that confidence from 10% to at most 86%."
         )
 
 
 class TestLabel:
-    def test_answers_five_questions_of_residents(self, store: Store, tmp_path: Path):
-        ask(store, windows=COUNTED)
-        made = statement(store, tmp_path)
-        assert next(iter(made["label"])) == "What is asked?"
-        label = label_of(made)
-        asked = label[words.ASKED]
-        assert "“How warm is it?” (room_temp). The answer is a number from 0 to 32 °C. In its" in asked
-        assert "at most 4 reports about this" in asked
-        assert "The reading itself never leaves the device" in asked
+    def test_answers_residents_five_questions(self, store: Store, tmp_path: Path):
+        ask(store, windows=REPORTS_BY_DAY)
+        content = statement(store, tmp_path)
+        assert next(iter(content["label"])) == "What is asked?"
+        label = label_of(content)
+        answer = label[words.ASKED]
+        assert "“How warm is it?” (room_temp). The answer is a number from 0 to 32 °C. In its" in answer
+        assert "at most 4 reports about this" in answer
+        assert "The reading itself never leaves the device" in answer
         who = label[words.WHO]
         assert "from heating@example.org, who see only the counts of all devices together." in who
         assert "network address" in who
@@ -142,16 +140,16 @@ class TestLabel:
         assert (
             "To agree, connect a computer to it and enter yes() at its prompt. Agreeing also covers" in stop
         )
-        assert "It has no button. To stop it, connect a computer to it" in stop  # as the example
+        assert "It has no button. To stop it, connect a computer to it" in stop  # like the example
         assert "stops before its next report" in stop
         assert (
             "want the device's id and everything stored under it erased, write to heating@example.org" in stop
         )
 
     def test_formats_retention_withdrawal_and_single_reports(self):
-        week = words.keeping(7 * 86_400)
+        week = words.storage_period(7 * 86_400)
         assert english(words.retention(["x"], None, True, week)) == (
-            "x: asked until the owner ends it, as no last day is set. The counts are kept for 1 "
+            "x: asked until the owner ends it, because no last day is set. The counts are kept for 1 "
             "week after the day or hour in which they were counted, then erased."
         )
         assert english(words.retention(["x", "y"], AT.date(), False, week)).startswith(
@@ -167,7 +165,7 @@ class TestLabel:
 
 
 class TestHowToAgree:
-    """The label states how to opt in, and how to see that nobody has."""
+    """The label states how to opt in, and how to see that no one has."""
 
     def yes(self, button: bool | None, light: bool | None, *, each: bool = False) -> str:
         return " ".join(map(english, words.consent(False, "", False, each, button, light)))
@@ -202,56 +200,54 @@ class TestHowToAgree:
 
         folder = FleetFolder(tmp_path, FleetSpec("home", ("broker.example",)))
         asks_first = fleet_facts.Consent()
-        unknown = tmp_path / "policy.json"  # of a firmware in C, say
+        unknown = tmp_path / "policy.json"  # for example from firmware in C
         unknown.write_text(json.dumps(dataclasses.asdict(POLICY)))
         for fleet_folder in (folder, None):
             assert fleet_facts.consent_of(fleet_folder, POLICY, unknown) == asks_first
         signed = FleetFolder(tmp_path, FleetSpec("home", ("broker.example",), consent="forms of study 7"))
         given = fleet_facts.consent_of(signed, POLICY, unknown)
         assert given == fleet_facts.Consent(True, "forms of study 7")
-        assert sentences(given)[0] == "The device was set up with your yes: forms of study 7."
+        assert sentences(given)[0] == "The device was set up with your consent: forms of study 7."
         anyhow = dataclasses.replace(POLICY, consent_from="network", ask="each")
         network = " ".join(sentences(fleet_facts.consent_of(None, anyhow, unknown)))
         assert "sends nothing until someone agrees at the device itself" in network
         assert "The owner can also start it over the network." in network
-        assert (
-            "Each question needs a yes of its own, and another one if it changes or reveals more." in network
-        )
+        assert "Each question needs a separate yes, and another if it changes or reveals more." in network
 
 
 class TestErasing:
-    """The label states whom to ask, and where the device shows its id."""
+    """The label names a contact and the place where the device shows its id."""
 
-    def test_location_of_id_comes_from_firmware(self, store: Store, tmp_path: Path):
+    def test_id_location_comes_from_firmware(self, store: Store, tmp_path: Path):
         ask(store)
         path = firmware(tmp_path)
         assert label_of(statement(store, tmp_path))[words.STOP].endswith(f"The device's id: {'_' * 30}")
         path.write_text(path.read_text().replace("# ID_AT =", "ID_AT ="))
-        made = document.document(fleet_facts.read(store, "home", None, path, AT))
-        assert label_of(made)[words.STOP].endswith("The id is on the sticker underneath.")
+        content = document.document(fleet_facts.read(store, "home", None, path, AT))
+        assert label_of(content)[words.STOP].endswith("The id is on the sticker underneath.")
 
-    def test_policy_in_json_states_location_of_id(self, tmp_path: Path):
+    def test_json_policy_states_id_location(self, tmp_path: Path):
         path = tmp_path / "policy.json"
         values = {"policy": dataclasses.asdict(POLICY), "BUTTON": True, "LED": None, "ID_AT": "in the app"}
         path.write_text(json.dumps(values))
         assert policy.read(path) == POLICY
-        given = fleet_facts.consent_of(None, POLICY, path)
-        assert (given.button, given.light, given.id_at) == (True, False, "in the app")
+        consent = fleet_facts.consent_of(None, POLICY, path)
+        assert (consent.button, consent.light, consent.id_at) == (True, False, "in the app")
 
 
 class TestHowToStop:
-    """The label and the tables name a button and a light only where the firmware has them."""
+    """The label and the tables name a button and a light only if the firmware has them."""
 
     def stop(self, text: str, folder: Path, suffix: str = ".py") -> str:
         path = folder / f"main{suffix}"
         path.write_text(text)
-        given = fleet_facts.consent_of(None, POLICY, path)
-        return " ".join(map(english, words.stopping(given.button, given.light)))
+        consent = fleet_facts.consent_of(None, POLICY, path)
+        return " ".join(map(english, words.stop_sentences(consent.button, consent.light)))
 
     def test_example_without_button(self):
-        given = fleet_facts.consent_of(None, POLICY, flash.EXAMPLE)
-        assert (given.button, given.light) == (False, False)
-        assert english(words.stop(given.button)) == (
+        consent = fleet_facts.consent_of(None, POLICY, flash.EXAMPLE)
+        assert (consent.button, consent.light) == (False, False)
+        assert english(words.stop(consent.button)) == (
             "It has no button. To stop it, connect a computer to it and enter no() at its prompt."
         )
 
@@ -274,7 +270,7 @@ class TestHowToStop:
     def test_policy_alone_leaves_it_to_the_maker(self, tmp_path: Path):
         assert "[For the maker: how" in self.stop("{}", tmp_path, ".json")
 
-    def test_seconds_and_flashes_are_those_of_the_board(self):
+    def test_seconds_and_flashes_match_the_board(self):
         board = flash.EXAMPLE.with_name("consent.py").read_text()
         assert f"_HOLD_MS = {words.BUTTON_SECONDS}_000\n" in board
 
@@ -283,7 +279,7 @@ class TestHowToStop:
         [
             ("2", "Three short flashes of its light. "),
             ("None", ""),
-            ("pin()", "[For the maker: what it shows] "),
+            ("pin()", "[For the maker: what the device shows] "),
         ],
         ids=["pin", "none", "call"],
     )
@@ -293,77 +289,75 @@ class TestHowToStop:
         ask(store)
         path = firmware(tmp_path)
         path.write_text(path.read_text().replace("LED = None", f"LED = {light}"))
-        made = document.document(fleet_facts.read(store, "home", None, path, AT))
-        tables = [t for c in made["chapters"] for t in c["tables"] if t["title"].endswith("DelFunc-Stop")]
+        content = document.document(fleet_facts.read(store, "home", None, path, AT))
+        tables = [t for c in content["chapters"] for t in c["tables"] if t["title"].endswith("DelFunc-Stop")]
         (table,) = tables
-        assert dict(table["rows"])["Confirmation"] == f"{confirmed}Its `status()` says that consent is no."
+        assert dict(table["rows"])["Confirmation"] == f"{confirmed}`status()` shows that consent is no."
 
     @pytest.mark.parametrize(("light", "asks"), [("'LED'", True), ("None", False)])
-    def test_button_that_agrees_to_a_question(self, tmp_path: Path, light: str, asks: bool):
+    def test_button_agrees_to_a_question(self, tmp_path: Path, light: str, asks: bool):
         path = tmp_path / "main.py"
         path.write_text(f"BUTTON = 14\nLED = {light}\n")
-        each = dataclasses.replace(POLICY, ask="each")
-        given = fleet_facts.consent_of(None, each, path)
+        policy_each = dataclasses.replace(POLICY, ask="each")
+        consent = fleet_facts.consent_of(None, policy_each, path)
         asking = words.consent(
-            given.given, given.because, given.network, given.each, given.button, given.light
+            consent.given, consent.because, consent.network, consent.each, consent.button, consent.light
         )
         assert ("while the light asks" in " ".join(map(english, asking))) == asks
-        assert english(words.stop(given.button)).startswith(
+        assert english(words.stop(consent.button)).startswith(
             "To stop it from sending, hold its button for 3 seconds."
         )
 
     def test_tables_match_the_label(self, store: Store, tmp_path: Path):
         ask(store)
-        made = json.dumps(statement(store, tmp_path))
-        assert "button, held" not in made
-        assert "its light" not in made
+        content = json.dumps(statement(store, tmp_path))
+        assert "button, held" not in content
+        assert "its light" not in content
 
 
 class TestNumbers:
     def test_match_store_and_policy(self, store: Store, tmp_path: Path):
-        ask(store, windows=COUNTED)
-        made = statement(store, tmp_path)
+        ask(store, windows=REPORTS_BY_DAY)
+        content = statement(store, tmp_path)
         (version,) = store.experiments("home")
         seen = overview(Facts(store, AT), Selection("room_temp", "home")).all_windows
-        told = {what: value for what, (value, _) in numbers(made).items()}
-        assert told["room_temp: ε of a report"] == "2" == f"{version.experiment.epsilon / 1e6:g}"
-        assert told["room_temp: codes"] == f"{version.experiment.code_count:,}"
-        assert told["room_temp: reports of a device's lifetime"] == "4"
-        assert told["room_temp: last day"] == str(version.expires) == "2027-12-31"
-        assert told["room_temp: counts are kept"] == (
+        rows = {what: value for what, (value, _) in numbers(content).items()}
+        assert rows["room_temp: ε of a report"] == "2" == f"{version.experiment.epsilon / 1e6:g}"
+        assert rows["room_temp: codes"] == f"{version.experiment.code_count:,}"
+        assert rows["room_temp: reports of a device's lifetime"] == "4"
+        assert rows["room_temp: last day"] == str(version.expires) == "2027-12-31"
+        assert rows["room_temp: counts are kept"] == (
             "for 400 days after the day or hour in which they were counted, then erased"
         )
-        assert told["room_temp: reports counted"] == "1,000"
-        assert told["room_temp: devices that reported"] == "20"
-        assert told["room_temp: reports of windows that were erased"] == "0"
+        assert rows["room_temp: reports counted"] == "1,000"
+        assert rows["room_temp: devices that reported"] == "20"
+        assert rows["room_temp: reports of windows that were erased"] == "0"
         assert (
-            told["room_temp: ε of the counts of all ended windows that are kept"] == f"{seen.histogram:,.10g}"
+            rows["room_temp: ε of the counts of all ended windows that are kept"] == f"{seen.histogram:,.10g}"
         )
-        assert told["policy: Σε of a device's lifetime"] == f"{POLICY.sum / 1e6:g}"
-        assert Decimal(told["policy: Σε² of a device's lifetime"]) == Decimal(POLICY.squares) / 10**12
-        assert told["policy: ε of a report"] == "4"
-        assert told["ε of all reports of a device"] == "8"
-        assert told["δ of all reports of a device"] == "1e-06"
-        assert all(source for _, source in numbers(made).values())
-        sources = {source for _, source in numbers(made).values()}
+        assert rows["policy: Σε of a device's lifetime"] == f"{POLICY.sum / 1e6:g}"
+        assert Decimal(rows["policy: Σε² of a device's lifetime"]) == Decimal(POLICY.squares) / 10**12
+        assert rows["policy: ε of a report"] == "4"
+        assert rows["ε of all reports of a device"] == "8"
+        assert rows["δ of all reports of a device"] == "1e-06"
+        assert all(source for _, source in numbers(content).values())
+        sources = {source for _, source in numbers(content).values()}
         digest = version.experiment.digest.hex()
         assert {"main.py: POLICY sum", f"store: experiment room_temp {digest}, expires"} <= sources
-        # What is published says nothing of the machine.
-        assert str(tmp_path) not in json.dumps(made)
+        # The published file reveals nothing about the machine.
+        assert str(tmp_path) not in json.dumps(content)
 
-    def test_of_counts_are_absent_without_reports(self, store: Store, tmp_path: Path):
+    def test_counts_are_absent_without_reports(self, store: Store, tmp_path: Path):
         ask(store)
-        told = numbers(statement(store, tmp_path))
-        assert "room_temp: ε of the counts of all ended windows that are kept" not in told
-        assert told["room_temp: reports counted"][0] == "0"
+        rows = numbers(statement(store, tmp_path))
+        assert "room_temp: ε of the counts of all ended windows that are kept" not in rows
+        assert rows["room_temp: reports counted"][0] == "0"
 
     def test_open_window_promises_only_answer_bound(self, store: Store, tmp_path: Path):
         ask(store, windows={"2026-11-26": 50})
-        made = statement(store, tmp_path)
-        assert (
-            numbers(made)["room_temp: ε of the counts of all ended windows that are kept"][0] == "none holds"
-        )
-        assert "room_temp: the counts reveal no more than the reports" in label_of(made)[words.LEARN]
+        content = statement(store, tmp_path)
+        assert numbers(content)["room_temp: ε of the counts of all ended windows that are kept"][0] == "none"
+        assert "room_temp: the counts reveal no more than the reports" in label_of(content)[words.LEARN]
 
     def test_endless_window_leaves_erasure_to_owner(self, store: Store, tmp_path: Path):
         ask(store, KEPT.replace('window = "day"', 'window = "all"').replace('keep = "400d"', ""))
@@ -384,7 +378,7 @@ def texts(value: Any) -> Iterator[str]:
             yield from texts(inner)
 
 
-# Of opendp/deployments-registry-data, schemas/deployments-schema.yaml: what is required, and its words.
+# The required fields and terms of schemas/deployments-schema.yaml in opendp/deployments-registry-data.
 BASIC = {
     "name",
     "data_curators",
@@ -403,24 +397,24 @@ class TestMissingInput:
         (version,) = store.experiments("home")
         without = dataclasses.replace(version, **{missing: ""})
         store.experiments = lambda fleet=None: (without,)  # type: ignore[method-assign]
-        with pytest.raises(StatementError) as refused:
+        with pytest.raises(StatementError) as error:
             statement(store, tmp_path)
         put = f'put {missing} = "..." into its experiment file'
-        assert f"room_temp of fleet home has no {missing}: {put}" in str(refused.value)
-        assert "\n" not in str(refused.value)
+        assert f"room_temp of fleet home has no {missing}: {put}" in str(error.value)
+        assert "\n" not in str(error.value)
 
     def test_marks_undecided_retention(self, store: Store, tmp_path: Path):
         ask(store, KEPT.replace('keep = "400d"', ""))
-        of = facts_of(store, tmp_path)
-        assert of.undecided == ("room_temp",)
-        made = document.document(of)
-        kept = "The counts are kept until the owner erases them [Not decided: for how long]."
-        assert kept in label_of(made)[words.LONG]
-        assert "<mark>[Not decided: for how long]</mark>" in page.html(document.sign(made, None))
-        assert "[Not decided" in numbers(made)["room_temp: counts are kept"][0]
+        facts = facts_of(store, tmp_path)
+        assert facts.undecided == ("room_temp",)
+        content = document.document(facts)
+        sentence = "The counts are kept until the owner erases them [Not decided: for how long]."
+        assert sentence in label_of(content)[words.LONG]
+        assert "<mark>[Not decided: for how long]</mark>" in page.html(document.sign(content, None))
+        assert "[Not decided" in numbers(content)["room_temp: counts are kept"][0]
 
     def test_lists_withdrawn_question_without_its_text(self, store: Store, tmp_path: Path):
-        ask(store, windows=COUNTED)
+        ask(store, windows=REPORTS_BY_DAY)
         store.withdraw_experiment("home", "room_temp")
         (version,) = store.experiments("home")
         without = dataclasses.replace(version, owner="")
@@ -434,7 +428,7 @@ class TestMissingInput:
         with fails("fleet home has no questions: add one with `hushmote experiment add`", StatementError):
             statement(store, tmp_path)
 
-    def test_rejects_question_that_boards_refuse(self, store: Store, tmp_path: Path):
+    def test_rejects_questions_refused_by_boards(self, store: Store, tmp_path: Path):
         ask(store, KEPT.replace("room_temp", "door_open"))
         with fails(r"refuse door_open: give their actual firmware with --policy", StatementError):
             statement(store, tmp_path)
@@ -442,7 +436,7 @@ class TestMissingInput:
 
 @pytest.fixture
 def file(store: Store, tmp_path: Path) -> Path:
-    ask(store, windows=COUNTED)
+    ask(store, windows=REPORTS_BY_DAY)
     path = tmp_path / "statement.json"
     path.write_text(json.dumps(document.sign(statement(store, tmp_path), KEYS)))
     return path
@@ -458,7 +452,7 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 class TestSigning:
-    def test_rejects_keys_of_another_fleet(self, store: Store):
+    def test_rejects_another_fleets_keys(self, store: Store):
         store.add_fleet("home", keyed=True)
         fleet_facts.check_keys(store, "home", KEYS)
         store.set_master_check("home", "0" * 16)
@@ -475,7 +469,7 @@ class TestSigning:
         assert any(line.startswith("ldp_client: as in this package, SHA-256 ") for line in files)
         assert files[-1].startswith(f"main: as {file.with_name('main.py')}, SHA-256 ")
 
-    def test_rejects_statement_of_another_key(self, file: Path):
+    def test_rejects_statement_signed_by_another_key(self, file: Path):
         other = master_key.FleetKeys(KEYS.masters, bytes(31) + b"\x06")
         with fails(f"is signed with another key, {KEYS.announce_key.hex()}, than", StatementError):
             document.verify(file, other.announce_key)
@@ -487,9 +481,9 @@ class TestSigning:
 
     @pytest.mark.slow
     def test_detects_every_altered_value(self, file: Path):
-        """Each leaf of the file changed by itself; a check of each takes a millisecond or two."""
-        whole = json.loads(file.read_text())
-        for path in leaves(whole):
+        """Change each leaf of the file separately; each check takes a millisecond or two."""
+        signed = json.loads(file.read_text())
+        for path in leaves(signed):
             altered = json.loads(file.read_text())
             inner = altered
             for key in path[:-1]:
@@ -497,9 +491,9 @@ class TestSigning:
             was = inner[path[-1]]
             inner[path[-1]] = f"{was}0" if isinstance(was, str) else 1 if was != 1 else 2
             file.with_name("altered.json").write_text(json.dumps(altered))
-            with pytest.raises(StatementError) as refused:
+            with pytest.raises(StatementError) as error:
                 document.verify(file.with_name("altered.json"))
-            assert "\n" not in str(refused.value)
+            assert "\n" not in str(error.value)
 
     @pytest.mark.parametrize(
         "text",
@@ -539,20 +533,21 @@ class TestSigning:
 
     def test_marks_open_fleet_statement_as_unsigned(self, store: Store, tmp_path: Path):
         ask(store)
-        whole = document.sign(statement(store, tmp_path), None)
-        assert whole["unsigned"] == "fleet home is open and has no signing key: nobody vouches for this"
-        assert whole["unsigned"] in page.html(whole)
+        signed = document.sign(statement(store, tmp_path), None)
+        assert (
+            signed["unsigned"]
+            == "fleet home is open and has no signing key: nobody vouches for this statement"
+        )
+        assert signed["unsigned"] in page.html(signed)
         path = tmp_path / "s.json"
-        path.write_text(json.dumps(whole))
+        path.write_text(json.dumps(signed))
         with fails("is unsigned: nobody can tell whether it was altered", StatementError):
             document.verify(path)
 
     def test_signature_cannot_pass_as_experiment(self):
         assert not topics.is_experiment(topics.statement_topic("home"))
 
-    def test_names_changed_file_of_the_package(
-        self, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ):
+    def test_names_changed_package_file(self, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         device = tmp_path / "device"
         (device / "umqtt").mkdir(parents=True)
         for path in [*flash.EXAMPLE.parent.glob("*.py"), flash.EXAMPLE.parent / "umqtt" / "simple.py"]:
@@ -564,7 +559,7 @@ class TestSigning:
         with fails(r"mqtt_reporter of this package is not the one that", StatementError):
             document.verify(file)
 
-    def test_looks_for_application_beside_statement(self, file: Path):
+    def test_looks_for_application_next_to_statement(self, file: Path):
         file.with_name("main.py").unlink()
         with fails(
             r"main is not the file that .* names: put the firmware's main.py next to it", StatementError
@@ -572,7 +567,7 @@ class TestSigning:
             document.verify(file)
 
     def test_same_facts_give_the_same_bytes(self, store: Store, tmp_path: Path):
-        ask(store, windows=COUNTED)
+        ask(store, windows=REPORTS_BY_DAY)
         first, second = (json.dumps(document.sign(statement(store, tmp_path), KEYS)) for _ in range(2))
         assert first == second
 
@@ -592,22 +587,22 @@ class TestPage:
 
 class TestChapters:
     @pytest.mark.slow
-    def test_files_are_those_that_flash_copies(self, store: Store, tmp_path: Path):
+    def test_lists_the_files_that_flash_copies(self, store: Store, tmp_path: Path):
         ask(store, KEPT.replace("bins = 32", 'bins = 32\nmechanism = "sw"\nstatistics = "mean"'))
         paths = [file["path"] for file in statement(store, tmp_path)["board_files"]]
         lib = [f"/lib/{m}" for m in flash.MODULES if m != "async_reporter"]
         assert paths == [*lib, "/lib/ldp_sw", "/lib/umqtt/simple", "/main"]
 
     def test_claim_support_not_compliance_and_defer_to_lawyers(self, store: Store, tmp_path: Path):
-        ask(store, windows=COUNTED)
-        said = " ".join(texts(statement(store, tmp_path)))
-        assert not re.search(r"compl(y|ies|iant|iance)|conform(s|ity)|certified", said, re.IGNORECASE)
-        assert "supports" in said
+        ask(store, windows=REPORTS_BY_DAY)
+        text = " ".join(texts(statement(store, tmp_path)))
+        assert not re.search(r"compl(y|ies|iant|iance)|conform(s|ity)|certified", text, re.IGNORECASE)
+        assert "supports" in text
         for place in ("names and addresses", "Article 6", "necessity", "third countries", "Sensitive"):
-            assert place in said or place in " ".join(texts(statement(store, tmp_path)["chapters"]))
-        assert said.count("[For a lawyer: ") >= 6
+            assert place in text or place in " ".join(texts(statement(store, tmp_path)["chapters"]))
+        assert text.count("[For a lawyer: ") >= 6
 
-    def test_tables_have_the_fields_of_the_standard(self, store: Store, tmp_path: Path):
+    def test_tables_have_the_standards_fields(self, store: Store, tmp_path: Path):
         ask(store)
         tables = {
             t["title"]: t for chapter in statement(store, tmp_path)["chapters"] for t in chapter["tables"]
@@ -645,25 +640,25 @@ class TestChapters:
         assert fields["ICS"] == ["Provision 6-4", "Provision 6-5"]
 
     def test_registry_entry_matches_its_schema(self, store: Store, tmp_path: Path):
-        ask(store, windows=COUNTED)
+        ask(store, windows=REPORTS_BY_DAY)
         (entry,) = statement(store, tmp_path)["registry"]
         assert set(entry) == {"url_slug", "status", "tier", "deployment"}
         assert (entry["url_slug"], entry["status"], entry["tier"]) == ("hushmote-home-room-temp", "Draft", 3)
-        of = entry["deployment"]
-        assert BASIC <= set(of["basic"]) <= BASIC | {"data_product_sector"}
-        assert re.fullmatch(r"\d{4}-\d\d-\d\d", of["basic"]["publication_date"])
-        assert of["basic"]["data_product_type"] == "Summary statistics"
-        assert of["dp_variant"]["variant_name"] == "Pure DP"
-        assert of["privacy_loss"]["privacy_parameters"] == {"epsilon": 2.0}
-        model = of["deployment_model"]
+        facts = entry["deployment"]
+        assert BASIC <= set(facts["basic"]) <= BASIC | {"data_product_sector"}
+        assert re.fullmatch(r"\d{4}-\d\d-\d\d", facts["basic"]["publication_date"])
+        assert facts["basic"]["data_product_type"] == "Summary statistics"
+        assert facts["dp_variant"]["variant_name"] == "Pure DP"
+        assert facts["privacy_loss"]["privacy_parameters"] == {"epsilon": 2.0}
+        model = facts["deployment_model"]
         assert (model["model_name"], model["release_type"]) == ("Local", "Many releases")
         assert (model["data_source_type"], model["access_type"]) == ("Dynamic", "Non-interactive")
-        assert of["administrative"]["registry_authors"] == ["heating@example.org"]
+        assert facts["administrative"]["registry_authors"] == ["heating@example.org"]
 
     def test_policy_in_json_names_no_application(self, store: Store, tmp_path: Path):
         ask(store)
         path = tmp_path / "policy.json"
         path.write_text(json.dumps(dataclasses.asdict(POLICY)))
-        made = fleet_facts.read(store, "home", None, path, AT)
-        assert "/main" not in [file.path for file in made.files]
+        content = fleet_facts.read(store, "home", None, path, AT)
+        assert "/main" not in [file.path for file in content.files]
         assert firmware(tmp_path).exists()

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from designs import designed
+from designs import number_with_mechanism
 from enumeration import distribution
 from refusals import Refusal, fails, refusals
 
@@ -20,13 +20,13 @@ from hushmote.server.accounting import MICRO, THEOREMS, optimal_epsilon
 from hushmote.server.accounting.theorem import exact_arithmetic
 
 MECHANISMS = {
-    "rr": designed("grr", 2, 1.3),
-    "grr": designed("grr", 5, 0.7),
-    "olh 3": designed("olh", 10, 1.0, g=3),
-    "olh 2": designed("olh", 7, 0.4, g=2),
-    "olh 5": designed("olh", 9, 2.0, g=5),
-    "hh": designed("hh", 7, 1.5, fanout=2, cells=[2, 3, 3], weights=[2, 0, 3]),
-    "hh direct": designed("hh", 6, 1.0, fanout=3, cells=[2, 5]),
+    "rr": number_with_mechanism("grr", 2, 1.3),
+    "grr": number_with_mechanism("grr", 5, 0.7),
+    "olh 3": number_with_mechanism("olh", 10, 1.0, g=3),
+    "olh 2": number_with_mechanism("olh", 7, 0.4, g=2),
+    "olh 5": number_with_mechanism("olh", 9, 2.0, g=5),
+    "hh": number_with_mechanism("hh", 7, 1.5, fanout=2, cells=[2, 3, 3], weights=[2, 0, 3]),
+    "hh direct": number_with_mechanism("hh", 6, 1.0, fanout=3, cells=[2, 5]),
 }
 
 
@@ -36,7 +36,7 @@ def experiment(request: pytest.FixtureRequest) -> Experiment:
 
 
 def lopsided(domain: int) -> np.ndarray:
-    """Return a prior of exact sixty-fourths, of all sizes, one value impossible."""
+    """Return an uneven prior in exact sixty-fourths, with one impossible value."""
     weights = np.array([(7 * i * i + 3 * i) % 11 for i in range(domain)], dtype=float)
     return weights / weights.sum()
 
@@ -46,7 +46,7 @@ def channel(experiment: Experiment) -> dict[int, dict[int, Fraction]]:
 
 
 def enumerated(experiment: Experiment, prior: np.ndarray, members: tuple[int, ...]) -> Fraction:
-    """Return the highest belief in members over all codes, exactly."""
+    """Return the exact highest belief in `members` over all codes."""
     rows = channel(experiment)
     pi = [Fraction(float(p)) for p in prior]
     codes = set().union(*rows.values())
@@ -59,20 +59,20 @@ class TestLargestEpsilon:
     @pytest.mark.parametrize(
         "risk", [Risk(most=Fraction(3, 5)), Risk(factor=Fraction(5, 4))], ids=["most", "factor"]
     )
-    def test_breaks_the_risk_with_one_micro_nat_more(self, experiment: Experiment, about, risk: Risk):
+    def test_exceeds_the_risk_at_a_micro_nat_more(self, experiment: Experiment, about, risk: Risk):
         prior = uniform(experiment.domain)
         targets = None if about is None else [Target("some", about[: experiment.domain // 2])]
         at = disclosure.fixed_mechanism(experiment)
-        found = disclosure.largest_epsilon(at, prior, targets, risk)
-        assert found is not None
-        assert disclosure.keeps_risk(at(found), prior, targets, risk)
-        if found < 16_000_000:
-            assert not disclosure.keeps_risk(at(found + 1), prior, targets, risk, 1e-12)
+        result = disclosure.largest_epsilon(at, prior, targets, risk)
+        assert result is not None
+        assert disclosure.keeps_risk(at(result), prior, targets, risk)
+        if result < 16_000_000:
+            assert not disclosure.keeps_risk(at(result + 1), prior, targets, risk, 1e-12)
         allowed = disclosure.allowed_loss(
             prior, targets or disclosure.singles(prior, ["v"] * len(prior)), risk
         )
         assert allowed.total is not None
-        assert found >= allowed.total
+        assert result >= allowed.total
 
     def test_without_a_mechanism_is_rounded_down(self):
         for prior, most in ((0.1, Fraction(1, 4)), (1 / 1024, Fraction(1, 1000)), (0.3, Fraction(99, 100))):
@@ -82,22 +82,21 @@ class TestLargestEpsilon:
             assert total is not None
             with exact_arithmetic():
                 pi, ceiling = Decimal(prior), Decimal(most.numerator) / Decimal(most.denominator)
-                for nats, kept in ((total, True), (total + 1, False)):
+                for nats, is_kept in ((total, True), (total + 1, False)):
                     e = (Decimal(nats) / MICRO).exp()
-                    assert (pi * e / (1 - pi + pi * e) <= ceiling) is kept
+                    assert (pi * e / (1 - pi + pi * e) <= ceiling) is is_kept
 
-    def test_of_a_factor_is_limited_by_the_rarest_value(self):
+    def test_factor_is_limited_by_the_rarest_value(self):
         prior = np.array([0.6, 0.3, 0.1, 0.0])
         targets = disclosure.singles(prior, ["a", "b", "c", "d"])
         allowed = disclosure.allowed_loss(prior, targets, Risk(factor=Fraction(3, 2)))
         assert (allowed.target, allowed.ceiling) == ("c", pytest.approx(0.15))
         assert allowed.total == int(math.log(0.15 * 0.9 / (0.1 * 0.85)) * MICRO)
-        assert (
-            disclosure.allowed_loss(prior, targets[:1], Risk(factor=Fraction(2))).total is None
-        )  # 1.2: any ε
+        # 1.2: any ε.
+        assert disclosure.allowed_loss(prior, targets[:1], Risk(factor=Fraction(2))).total is None
 
     def test_rejects_a_prior_above_the_risk(self):
-        with fails(r"^b: before any report the belief is 0.5 already.*no ε can", DisclosureError):
+        with fails(r"^b: the belief is already 0.5 before any report.*no ε keeps", DisclosureError):
             disclosure.allowed_loss(
                 np.array([0.2, 0.5, 0.3]),
                 disclosure.singles(np.array([0.2, 0.5, 0.3]), ["a", "b", "c"]),
@@ -109,7 +108,7 @@ class TestLargestEpsilon:
 
 
 def tail(n: int, epsilon: float, loss: float) -> float:
-    """Chance that n answers of binary randomized response lose more than `loss`, where the bit is true."""
+    """Return the probability that n randomized responses to a true bit lose more than `loss`."""
     lie = 1 / (1 + math.exp(epsilon))
     lies = [i for i in range(n + 1) if (n - 2 * i) * epsilon > loss * (1 + 1e-12)]
     return math.fsum(math.comb(n, i) * lie**i * (1 - lie) ** (n - i) for i in lies)
@@ -145,7 +144,7 @@ class TestTheorems:
         losses = {row.theorem: row.loss for row in rows}
         assert losses["optimal"] <= losses["zcdp"] <= losses["basic"]
 
-    def test_only_certain_ones_remain_without_delta(self):
+    def test_only_certain_theorems_remain_without_delta(self):
         assert [r.theorem for r in disclosure_budget.budget_rows(MICRO, 10, 0.0)] == ["basic", "none"]
         assert [r.theorem for r in disclosure_budget.loss_rows(MICRO, 10, 0.0)] == ["basic"]
 
@@ -166,25 +165,25 @@ class TestRepeatedReports:
                 worst[v] = max(worst[v], belief[v])
                 passes[v] += likely[v] if belief[v] > Fraction(float(ceilings[v])) else 0
                 mean += joint[v] * belief[v]
-        found = disclosure_budget.repeated_reports(prior, 3.0, n, ceilings)
-        assert found.worst == pytest.approx([float(x) for x in worst], rel=1e-12)
-        assert found.passes == pytest.approx([float(x) for x in passes], rel=1e-12)
-        assert (found.mean, found.guess) == (pytest.approx(float(mean)), pytest.approx(float(guess)))
+        result = disclosure_budget.repeated_reports(prior, 3.0, n, ceilings)
+        assert result.worst == pytest.approx([float(x) for x in worst], rel=1e-12)
+        assert result.passes == pytest.approx([float(x) for x in passes], rel=1e-12)
+        assert (result.mean, result.guess) == (pytest.approx(float(mean)), pytest.approx(float(guess)))
 
     @pytest.mark.slow
-    def test_of_one_value_satisfy_the_theorems(self):
+    def test_reports_about_one_value_satisfy_the_theorems(self):
         values = epsilon_local.bare_values(4)
         prior = np.array([0.4, 0.3, 0.2, 0.1])
         at = epsilon_local.choose_mechanism(4, "grr")
-        found = epsilon_local.from_risk(
+        result = epsilon_local.from_risk(
             epsilon_local.Attacker(values, at, prior, None, 40, 0.01), Risk(Fraction(3, 5))
         )
-        chances = dict(zip((r.theorem for r in found.rows), found.passes, strict=True))
-        for row in found.rows:
+        chances = dict(zip((r.theorem for r in result.rows), result.passes, strict=True))
+        for row in result.rows:
             p = chances[row.theorem]
             assert row.theorem == "none" or p is not None
             assert row.fails is None or p is None or p <= row.fails
-        far = at(round((found.rows[0].epsilon or 0) * MICRO))
+        far = at(round((result.rows[0].epsilon or 0) * MICRO))
         level = far.levels[0]
         odds = level.threshold * 3 / (ONE - level.threshold)
         worst = disclosure_budget.repeated_reports(prior, odds, 40, np.ones(4)).worst
@@ -192,7 +191,7 @@ class TestRepeatedReports:
         assert worst.max() == pytest.approx(0.6, abs=1e-4)
 
     def test_too_many_outcomes_are_rejected_with_their_number(self):
-        with fails(r"1,000 reports over 64 values have .* outcomes, and 300,000", DisclosureError):
+        with fails(r"1,000 reports over 64 values have .* outcomes, more than the 300,000", DisclosureError):
             disclosure_budget.repeated_reports(uniform(64), 3.0, 1000, np.ones(64))
 
 
@@ -201,31 +200,31 @@ class TestPosterior:
     @pytest.mark.parametrize("make", [uniform, lopsided])
     def test_matches_the_enumerated_randomizer(self, experiment: Experiment, make):
         prior = make(experiment.domain)
-        found = disclosure.worst_posteriors(experiment, prior)
+        result = disclosure.worst_posteriors(experiment, prior)
         expected = [float(enumerated(experiment, prior, (v,))) for v in range(experiment.domain)]
-        assert found == pytest.approx(expected, rel=1e-12)
+        assert result == pytest.approx(expected, rel=1e-12)
         bound = [disclosure.posterior_bound(p, experiment.epsilon / MICRO) for p in prior]
-        assert (found <= np.array(bound) * (1 + 1e-15)).all()
+        assert (result <= np.array(bound) * (1 + 1e-15)).all()
 
     def test_in_a_set_matches_the_enumerated_randomizer(self, experiment: Experiment):
         prior = lopsided(experiment.domain)
         for members in ((0, 1), tuple(range(1, experiment.domain, 2)), (experiment.domain - 1,)):
-            found = disclosure.worst_posterior(experiment, prior, Target("set", members))
-            assert found == pytest.approx(float(enumerated(experiment, prior, members)), rel=1e-12)
+            result = disclosure.worst_posterior(experiment, prior, Target("set", members))
+            assert result == pytest.approx(float(enumerated(experiment, prior, members)), rel=1e-12)
 
-    def test_of_direct_responses_reaches_the_bound(self):
+    def test_direct_responses_reach_the_bound(self):
         prior = uniform(64)
         bound = disclosure.posterior_bound(1 / 64, 1.0)
-        direct = disclosure.worst_posteriors(designed("grr", 64, 1.0), prior)
-        hashed = disclosure.worst_posteriors(designed("olh", 64, 1.0, g=3), prior)
+        direct = disclosure.worst_posteriors(number_with_mechanism("grr", 64, 1.0), prior)
+        hashed = disclosure.worst_posteriors(number_with_mechanism("olh", 64, 1.0, g=3), prior)
         assert direct == pytest.approx(np.full(64, bound), rel=1e-6)
         assert (hashed < 0.85 * bound).all()
 
-    def test_of_65_536_hashed_values_is_fast(self):
-        experiment = designed("olh", 1 << 16, 1.0, g=3)
-        found = disclosure.worst_posteriors(experiment, uniform(1 << 16))
+    def test_65_536_hashed_values_are_fast(self):
+        experiment = number_with_mechanism("olh", 1 << 16, 1.0, g=3)
+        result = disclosure.worst_posteriors(experiment, uniform(1 << 16))
         bound = disclosure.posterior_bound(2.0**-16, 1.0)
-        assert 0.5 * bound < found.min() <= found.max() < bound
+        assert 0.5 * bound < result.min() <= result.max() < bound
 
 
 # --- Input ----------------------------------------------------------------------------------------
@@ -236,7 +235,7 @@ class TestErrors:
         ([0.5, 0.4], 2, "sums to 0.9, not 1"),
         ([1.5, -0.5], 2, "0 or more"),
         ([0.5, math.nan], 2, "0 or more"),
-        ([0.5, 0.5], 3, "2 numbers, there are 3"),
+        ([0.5, 0.5], 3, "2 numbers, but there are 3"),
         ([1.0], 1, "at least 2 values"),
         ([], 0, "at least 2 values"),
         call=disclosure.normalize_prior,
@@ -250,7 +249,7 @@ class TestErrors:
         ({"most": Fraction(1)}, "between 0 and 1"),
         ({"most": Fraction(-1, 3)}, "between 0 and 1"),
         ({"factor": Fraction(1)}, "above 1"),
-        ({}, "one of the two"),
+        ({}, "either as a probability or as a factor"),
         call=lambda given: Risk(**given),
         error=DisclosureError,
     )

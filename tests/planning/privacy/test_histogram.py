@@ -1,4 +1,4 @@
-"""Beliefs of observers of histograms, compared with every histogram of a small fleet."""
+"""Histogram observers' beliefs, compared with every possible histogram of a small fleet."""
 
 import itertools
 import math
@@ -25,7 +25,7 @@ from hushmote.server.mechanisms import mechanism_of
 
 
 def histograms(rows: list[np.ndarray]) -> dict[tuple[int, ...], float]:
-    """Return the law of the counts of codes where each board's code has its own law."""
+    """Return the distribution of code counts, given each board's code distribution."""
     law: dict[tuple[int, ...], float] = {(0,) * len(rows[0]): 1.0}
     for row in rows:
         after: Counter[tuple[int, ...]] = Counter()
@@ -41,7 +41,7 @@ class TestTable:
         ("domain", "name", "epsilon", "expected"),
         [(16, "grr", 2.0, 0.0404), (2, "rr", 2.0, 0.0686), (256, "hh", 1.0, 0.0210)],
     )
-    def test_of_26000_reports_matches_known_epsilons(self, domain, name, epsilon, expected):
+    def test_26000_reports_match_known_epsilons(self, domain, name, epsilon, expected):
         rows = {row.mechanism: row for row in for_reports(domain, 26_000, round(epsilon * MICRO), 1e-6)}
         assert rows[name].local == epsilon
         assert rows[name].histogram == pytest.approx(expected, rel=0.02)
@@ -49,16 +49,18 @@ class TestTable:
     @pytest.mark.slow
     @pytest.mark.parametrize("domain", [5, pytest.param(16, marks=pytest.mark.long)])
     def test_allowed_report_epsilon_is_tight(self, domain):
-        """Of 5 values for a few mechanisms, of 16 for all that there are."""
-        own = 3
-        rows = for_histogram(domain, 5_000, 0.2, 1e-6, own)
+        """Test a few mechanisms with 5 values, and all mechanisms with 16."""
+        own_reports = 3
+        rows = for_histogram(domain, 5_000, 0.2, 1e-6, own_reports)
         assert rows
         for row in rows:
             assert row.local is not None
             assert row.histogram is not None
             assert row.histogram <= 0.2
             at = choose_mechanism(domain, row.mechanism)
-            more = histogram_epsilon(at(round(row.local * 1.005 * MICRO)), 5_000 * own, 1e-6, own)
+            more = histogram_epsilon(
+                at(round(row.local * 1.005 * MICRO)), 5_000 * own_reports, 1e-6, own_reports
+            )
             assert more > 0.2
 
     def test_too_few_boards_allow_no_report(self):
@@ -70,19 +72,19 @@ class TestTable:
 
 class TestBelief:
     @pytest.mark.parametrize("delta", [0.2, 0.05, 0.01, 1e-3])
-    @pytest.mark.parametrize("own", [1, 2])
-    def test_exceeds_the_bound_no_more_often_than_delta(self, delta, own):
-        """All histograms of 7 reports over 3 values, whatever the other boards hold: nothing is drawn."""
+    @pytest.mark.parametrize("own_reports", [1, 2])
+    def test_exceeds_the_bound_no_more_often_than_delta(self, delta, own_reports):
+        """Enumerate all histograms of 7 reports over 3 values, for any readings of the other boards."""
         epsilon, reports = 1.0, 7
         experiment = choose_mechanism(3, "grr")(MICRO)
         odds = mechanism_of(experiment).odds
         laws = (np.ones((3, 3)) + (odds - 1) * np.eye(3)) / (odds + 2)
-        view = histogram_view(experiment, [Belief("a", 0.3, 0, 0)], reports, own, delta)
-        assert view.epsilon <= view.loss <= own * epsilon + 1e-12
+        view = histogram_view(experiment, [Belief("a", 0.3, 0, 0)], reports, own_reports, delta)
+        assert view.epsilon <= view.loss <= own_reports * epsilon + 1e-12
         worst = 0.0
-        for others in itertools.combinations_with_replacement(range(3), reports - own):
+        for others in itertools.combinations_with_replacement(range(3), reports - own_reports):
             rest = [laws[v] for v in others]
-            true, false = (histograms([*rest, *[laws[v]] * own]) for v in (0, 1))
+            true, false = (histograms([*rest, *[laws[v]] * own_reports]) for v in (0, 1))
             beliefs = {h: 0.3 * p / (0.3 * p + 0.7 * false[h]) for h, p in true.items()}
             limit = posterior_bound(0.3, view.loss) * (1 + 1e-12)
             worst = max(worst, math.fsum(p for h, p in true.items() if beliefs[h] > limit))
@@ -107,8 +109,8 @@ class TestBelief:
         )
         assert view.local is not None
         assert view.local > loss
-        kept = histogram_view(at(round(view.local * MICRO)), [], reports, 1, delta)
-        assert kept.loss <= loss
+        first_view = histogram_view(at(round(view.local * MICRO)), [], reports, 1, delta)
+        assert first_view.loss <= loss
 
 
 class TestArguments:
@@ -116,9 +118,9 @@ class TestArguments:
         experiment = choose_mechanism(4, "grr")(MICRO)
         with fails("reports in the histogram", AccountingError):
             histogram_view(experiment, [], 0, 1, 1e-6)
-        with fails("does not hold 3 of one board", DisclosureError):
+        with fails("cannot contain 3 from one board", DisclosureError):
             histogram_view(experiment, [], 2, 3, 1e-6)
-        with fails("ε of the histogram is a number above 0", AccountingError):
+        with fails("ε of the histogram must be a positive number", AccountingError):
             for_histogram(4, 100, 0.0, 1e-6)
         with fails("number of devices", AccountingError):
             for_histogram(4, 0, 1.0, 1e-6)
@@ -131,7 +133,7 @@ class TestShuffledTotal:
         at = choose_mechanism(64, "auto")
         row = shuffled_for_epsilon(at, 500, 2.0, 1e-6, MICRO)
         assert row.reports is not None
-        assert row.reports > 2  # what the sum of their ε allows
+        assert row.reports > 2  # 2 is allowed by the sum of their ε
 
         def total(reports: int) -> float:
             return histogram_epsilon(at(MICRO), 500 * reports, 1e-6, reports)
@@ -144,13 +146,13 @@ class TestShuffledTotal:
         row = shuffled_for_reports(at, 500, 0.5, 1e-6, 4)
         assert row.epsilon is not None
         assert row.epsilon > 0.5 / 4
-        for factor, kept in ((1.0, True), (1.01, False)):
+        for factor, is_kept in ((1.0, True), (1.01, False)):
             epsilon = histogram_epsilon(at(int(factor * row.epsilon * MICRO)), 2000, 1e-6, 4)
-            assert (epsilon <= 0.5) == kept
+            assert (epsilon <= 0.5) == is_kept
 
-    def test_one_device_gets_what_the_sum_allows(self):
+    def test_single_device_gets_the_sums_allowance(self):
         assert shuffled_for_epsilon(choose_mechanism(2, "auto"), 1, 2.9, 1e-6, 1_450_000).reports == 2
 
-    def test_epsilon_that_boards_refuse_allows_no_report(self):
+    def test_epsilon_refused_by_boards_allows_no_report(self):
         row = shuffled_for_epsilon(choose_mechanism(64, "auto"), 500, 8.0, 1e-6, 500)
         assert (row.reports, row.sum) == (0, None)

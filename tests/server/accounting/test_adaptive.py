@@ -1,8 +1,8 @@
 """Filters and odometers against the worst adaptive adversary, computed exactly.
 
-The adversary sees every answer and chooses the ε of the next report, or stops. Answers are binary randomized
-response; any ε-LDP report is a coarser answer, so nothing worse exists. Its best play is a recursion over the
-reports made so far and the loss L; both live on a grid, and no sampling is involved.
+The adversary sees every answer and chooses the next report's ε, or stops. Answers are binary randomized
+response; any other ε-LDP report is a coarser answer, so this is the worst case. The best strategy is a
+recursion over the reports so far and the loss L; both are on a grid, and no sampling is involved.
 """
 
 import functools
@@ -26,23 +26,23 @@ from hushmote.server.accounting import (
     ZcdpFilter,
 )
 
-UNIT = 100_000  # micro-nats: the grid of ε
-MENU = (1, 2, 4)  # the adversary's choice of ε, in units
+UNIT = 100_000  # micro-nats; the grid of ε
+MENU = (1, 2, 4)  # the adversary's choices of ε, in units
 
 Counts = tuple[int, ...]
 
 
 def worst(allows: Callable[[Counts], bool], prize: Callable[[Counts, int], float]) -> float:
-    """Return the largest mean of prize(reports of each ε, loss in units) that an adversary can reach."""
+    """Return an adversary's largest mean of prize(number of reports per ε, loss in units)."""
     truth = {e: 1 / (1 + math.exp(-e * UNIT / 1e6)) for e in MENU}
 
     @functools.cache
     def value(counts: Counts, loss: int) -> float:
         best = prize(counts, loss)
         for i, e in enumerate(MENU):
-            more = (*counts[:i], counts[i] + 1, *counts[i + 1 :])
-            if allows(more):
-                won, lost = value(more, loss + e), value(more, loss - e)
+            larger = (*counts[:i], counts[i] + 1, *counts[i + 1 :])
+            if allows(larger):
+                won, lost = value(larger, loss + e), value(larger, loss - e)
                 best = max(best, truth[e] * won + (1 - truth[e]) * lost)
         return best
 
@@ -50,13 +50,13 @@ def worst(allows: Callable[[Counts], bool], prize: Callable[[Counts, int], float
 
 
 def spent(counts: Counts) -> tuple[int, int]:
-    """Σε and Σε² in micro-nats."""
+    """Return Σε and Σε² in micro-nats."""
     total = sum(n * e for n, e in zip(counts, MENU, strict=True)) * UNIT
     return total, sum(n * e * e for n, e in zip(counts, MENU, strict=True)) * UNIT**2
 
 
 def overrun(total: float) -> Callable[[Counts, int], float]:
-    """Whose worst mean is the smallest δ for which everything is (total, δ)-LDP: (1 - e^{total - L})+."""
+    """Return (1 - e^{total - L})+; its worst mean is the smallest δ for (total, δ)-LDP."""
     return lambda _, loss: max(0.0, -math.expm1(total - loss * UNIT / 1e6))
 
 
@@ -83,7 +83,7 @@ class TestAdversary:
         allows = either(rule.sum_cap, 2 * rule.squares_cap)
         assert worst(allows, lambda _, loss: float(loss * UNIT / 1e6 > 2 + 1e-9)) > 0.05
 
-    def test_never_exceeds_the_sum_alone(self):
+    def test_never_exceeds_a_filter_of_only_the_sum(self):
         rule = Filter(2.0)
         assert rule.squares_cap == 0
         assert worst(either(rule.sum_cap, 0), overrun(2.0)) == 0
@@ -94,7 +94,7 @@ class TestAdversary:
         delta = 0.05
 
         @functools.cache
-        def shown(counts: Counts) -> float:
+        def bound(counts: Counts) -> float:
             odometer = Odometer(delta, sharpest=sharpest)
             odometer.history = History(
                 tuple((ReportCost(e * UNIT), n) for n, e in zip(counts, MENU, strict=True) if n)
@@ -103,7 +103,7 @@ class TestAdversary:
 
         chance = worst(
             lambda counts: sum(counts) <= 24,
-            lambda counts, loss: float(loss * UNIT / 1e6 > shown(counts) + 1e-9),
+            lambda counts, loss: float(loss * UNIT / 1e6 > bound(counts) + 1e-9),
         )
         assert 0 < chance <= delta
 
@@ -118,7 +118,7 @@ class TestFilter:
         assert many_small.history == History.equal(100_000, 181)
         with pytest.raises(BudgetExceeded, match=r"Σε to 18.2 of 8 and Σε² to 1.82 of 1.81941"):
             many_small.spend(100_000)
-        assert many_small.history.count == 181  # the refused report is not counted
+        assert many_small.history.count == 181  # the rejected report is not counted
         many_small.spend(90_000)
 
     @pytest.mark.slow
@@ -179,13 +179,13 @@ class TestOdometer:
 
 class TestArguments:
     @refusals(
-        (lambda: Filter(0), "the total is a number above 0"),
-        (lambda: Filter(1, 1), "delta is a number from 0"),
+        (lambda: Filter(0), "the total must be a positive number"),
+        (lambda: Filter(1, 1), "delta must be at least 0"),
         (lambda: Filter(1, 1e-6, 2e-6), "own must be at most delta"),
-        (lambda: Odometer(-1), "delta is a number from 0"),
+        (lambda: Odometer(-1), "delta must be at least 0"),
         (lambda: Odometer(1e-6, 2e-6), "own must be at most delta"),
-        (lambda: Odometer(1e-6, sharpest=0), "sharpest is a number above 0"),
-        (lambda: Filter(1).spend(0), "from 1 up"),
+        (lambda: Odometer(1e-6, sharpest=0), "sharpest must be a positive number"),
+        (lambda: Filter(1).spend(0), "at least 1"),
         call=lambda make: make(),
         error=AccountingError,
     )

@@ -1,4 +1,4 @@
-"""Theorems side by side: the reports and epsilons that each allows, and its guarantee."""
+"""Comparison of theorems: the reports and epsilons that each theorem allows, and its guarantee."""
 
 import pytest
 from refusals import Refusal, refusals
@@ -8,19 +8,19 @@ from hushmote.server.accounting.compare import for_epsilon, for_reports, theorem
 from hushmote.server.epsilon import micro_nats
 
 
-def test_lists_reports_allowed_at_one_epsilon():
-    found = {row.theorem: row for row in for_epsilon(8, 1e-6, 500_000)}
-    counts = {name: row.reports for name, row in found.items()}
+def test_lists_reports_allowed_at_an_epsilon():
+    rows = {row.theorem: row for row in for_epsilon(8, 1e-6, 500_000)}
+    counts = {name: row.reports for name, row in rows.items()}
     assert counts == {"basic": 16, "zcdp": 7, "optimal": 16, "advanced": 5, "none": None}
-    assert (found["zcdp"].rule, found["zcdp"].cap) == ("squares", 1_819_413_659_380)
-    assert (found["optimal"].rule, found["optimal"].cap) == ("count", 16)
+    assert (rows["zcdp"].rule, rows["zcdp"].cap) == ("squares", 1_819_413_659_380)
+    assert (rows["optimal"].rule, rows["optimal"].cap) == ("count", 16)
 
 
 def test_lists_epsilon_allowed_for_a_number_of_reports():
-    found = {row.theorem: row for row in for_reports(10, 1e-6, 100)}
-    assert found["basic"].epsilon == 0.1
-    assert found["basic"].guarantee == "10-LDP"
-    assert found["zcdp"].guarantee == "(10, 1e-06)-LDP"
+    rows = {row.theorem: row for row in for_reports(10, 1e-6, 100)}
+    assert rows["basic"].epsilon == 0.1
+    assert rows["basic"].guarantee == "10-LDP"
+    assert rows["zcdp"].guarantee == "(10, 1e-06)-LDP"
 
 
 def test_compares_only_pure_theorems_without_delta():
@@ -28,9 +28,9 @@ def test_compares_only_pure_theorems_without_delta():
 
 
 @refusals(
-    (0, 0, 3, "the total is a number above 0"),
+    (0, 0, 3, "the total must be a positive number"),
     (8, 0, 0, "the number"),
-    (8, 1, 3, "from 0 to below 1"),
+    (8, 1, 3, "at least 0 and below 1"),
     call=for_reports,
     error=AccountingError,
 )

@@ -26,11 +26,11 @@ class TestDelta:
     @pytest.mark.slow
     @settings(max_examples=150)
     @given(st.integers(1, 2000), st.integers(1_000, 16_000_000), st.floats(0.0005, 1.1).map(lambda x: x * x))
-    def test_is_never_below_the_exact_value_and_barely_above(self, reports, epsilon, share):
+    def test_is_at_or_slightly_above_the_exact_value(self, reports, epsilon, share):
         total = max(1, round(reports * epsilon * share))
         exact: Any = composition.optimal_delta(epsilon, reports, total)
         delta = optimal_delta(epsilon / 1e6, reports, total / 1e6)
-        assert delta >= min(exact, 1)  # 60 digits round, too
+        assert delta >= min(exact, 1)  # 60 digits also round
         if exact == 0:
             assert delta == 0
         elif exact > 1e-300:
@@ -41,7 +41,7 @@ class TestEpsilon:
     @pytest.mark.slow
     @settings(max_examples=40)
     @given(st.integers(1, 500), st.integers(10_000, 20_000_000), st.floats(-12, -0.01).map(lambda x: 10**x))
-    def test_largest_keeps_delta_and_is_tight(self, n, total, delta):
+    def test_largest_meets_delta_and_is_tight(self, n, total, delta):
         epsilon = optimal_epsilon(n, total / 1e6, delta)
         assert optimal_delta(epsilon, n, total / 1e6) <= delta
         micro = math.floor(epsilon * 1e6)
@@ -52,7 +52,7 @@ class TestEpsilon:
 
 class TestSpecialCases:
     def test_is_basic_composition_without_delta(self):
-        assert optimal_reports(0.1, 1, 0) == 10  # though ten doubles 0.1 are more than 1
+        assert optimal_reports(0.1, 1, 0) == 10  # although ten doubles of 0.1 exceed 1
         assert optimal_epsilon(10, 1, 0) == 0.1
         assert optimal_delta(0.1, 10, 1) == 0
         assert optimal_reports(2, 1, 0) == 0
@@ -64,7 +64,7 @@ class TestSpecialCases:
     def test_handles_million_reports_and_huge_exponents(self):
         assert 0 < optimal_delta(0.01, 10**6, 100) < 2e-7
         assert optimal_epsilon(10**6, 10, 1e-6) == pytest.approx(0.00184813640, rel=1e-8)
-        assert 0 < optimal_delta(0.01, 10**6, 9_999) < 1e-300  # e^-ten thousand and such
+        assert 0 < optimal_delta(0.01, 10**6, 9_999) < 1e-300  # on the order of e^-10,000
         assert optimal_delta(16, 10**6, 10_000) == 1
         assert optimal_delta(1e-9, 10**6, 2e-3) == 0
 
@@ -95,19 +95,19 @@ class TestArguments:
         ("call", "text"),
         [
             *(
-                (lambda n=n: optimal_delta(1, n, 1), "the number of reports is")
+                (lambda n=n: optimal_delta(1, n, 1), "the number of reports must be")
                 for n in (0, -1, 1 << 40, True)
             ),
-            (lambda: optimal_epsilon(1.5, 1, 0.1), "the number of reports is"),  # type: ignore[arg-type]
-            (lambda: optimal_delta(0, 3, 1), "a number above 0"),
-            (lambda: optimal_delta(1, 3, math.nan), "a number above 0"),
-            (lambda: optimal_reports(math.inf, 1, 0.1), "a number above 0"),
-            (lambda: optimal_epsilon(3, -1, 0.1), "a number above 0"),
-            (lambda: optimal_epsilon(3, 1, 1), "from 0 to below 1"),
-            (lambda: optimal_reports(1, 1, math.nan), "from 0 to below 1"),
+            (lambda: optimal_epsilon(1.5, 1, 0.1), "the number of reports must be"),  # type: ignore[arg-type]
+            (lambda: optimal_delta(0, 3, 1), "a positive number"),
+            (lambda: optimal_delta(1, 3, math.nan), "a positive number"),
+            (lambda: optimal_reports(math.inf, 1, 0.1), "a positive number"),
+            (lambda: optimal_epsilon(3, -1, 0.1), "a positive number"),
+            (lambda: optimal_epsilon(3, 1, 1), "at least 0 and below 1"),
+            (lambda: optimal_reports(1, 1, math.nan), "at least 0 and below 1"),
         ],
         ids=[
-            *("no reports", "negative", "2**40 reports", "true", "half a report"),
+            *("no reports", "negative", "2**40 reports", "true", "fractional reports"),
             *("epsilon 0", "total nan", "epsilon inf", "negative total", "delta 1", "delta nan"),
         ],
     )

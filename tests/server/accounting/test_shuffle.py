@@ -1,4 +1,4 @@
-"""The ε of a histogram compared with enumeration, sums at 40 digits and published numbers."""
+"""A histogram's ε compared with enumeration, sums at 40 digits and published numbers."""
 
 import functools
 import math
@@ -15,7 +15,7 @@ from shuffled_enumeration import code_chances, exact_delta
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.accounting.errors import AccountingError
 from hushmote.server.accounting.shuffle import (
-    MOST_SHUFFLED,
+    MAX_SHUFFLED,
     Blanket,
     composed_epsilon,
     histogram_delta,
@@ -76,7 +76,7 @@ class TestBlanket:
         first, last = chances[:, 0], chances[:, -1]
         assert shared[first > 1.5 * last].sum() == pytest.approx(blanket.pair, rel=1e-6)
 
-    def test_mechanism_with_only_odds_uses_clones(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_mechanism_with_only_odds_uses_the_clones_blanket(self, monkeypatch: pytest.MonkeyPatch) -> None:
         experiment = Experiment.parse(SMALL["grr"])
         known = blanket_of(experiment)
         monkeypatch.setattr(Direct, "blanket", Mechanism.blanket)
@@ -91,7 +91,7 @@ class TestEnumeration:
         exact = exact_delta(_chances(name), reports, epsilon)
         bound = histogram_delta(blanket_of(Experiment.parse(SMALL[name])), reports, epsilon)
         assert exact <= bound <= 1
-        assert bound < 5 * exact + 1e-3  # nor far above: with grr of 4 values 1.25 times
+        assert bound < 5 * exact + 1e-3  # and not far above: 1.25 times for grr over 4 values
 
     def test_matches_known_values(self) -> None:
         chances, blanket = _chances("grr"), blanket_of(Experiment.parse(SMALL["grr"]))
@@ -103,7 +103,9 @@ class TestEnumeration:
     @pytest.mark.parametrize(
         ("name", "reports", "delta"), [("grr", 6, 0.05), ("rr", 20, 0.02), ("hh", 4, 0.1)]
     )
-    def test_two_reports_of_one_board_keep_their_epsilon(self, name: str, reports: int, delta: float) -> None:
+    def test_two_reports_from_one_board_meet_their_epsilon(
+        self, name: str, reports: int, delta: float
+    ) -> None:
         blanket = blanket_of(Experiment.parse(SMALL[name]))
         epsilon = histogram_epsilon(blanket, reports, delta, own=2)
         assert exact_delta(_chances(name), reports, epsilon, own=2) <= delta
@@ -111,7 +113,7 @@ class TestEnumeration:
 
 
 def _direct(blanket: Blanket, n: int, epsilon: float) -> mpmath.mpf:
-    """Return the definition's value, term by term, at 40 digits."""
+    """Sum the definition term by term at 40 digits."""
     with mpmath.workdps(40):
         odds, k = mpmath.mpf(blanket.odds), mpmath.mpf(blanket.pair)
         neither, x = mpmath.mpf(blanket.whole) - 2 * k, mpmath.exp(mpmath.mpf(epsilon))
@@ -157,8 +159,8 @@ class TestBound:
 
     @pytest.mark.slow
     @pytest.mark.parametrize(("n", "epsilon"), [(1_000, 0.3), (6_000, 0.12)])
-    def test_blocks_and_chords_lose_little(self, n: int, epsilon: float) -> None:
-        """Against every term of the sum over M and N2, without blocks."""
+    def test_blocks_and_chords_add_little(self, n: int, epsilon: float) -> None:
+        """Compare with the full sum over M and N2, without blocks."""
         blanket, x = _hashed(2, 7, 64), math.exp(epsilon)
         odds, k = blanket.odds, blanket.pair
         m = np.arange(n * 2 * k - 250, n * 2 * k + 450).round()
@@ -166,20 +168,20 @@ class TestBound:
         centre = n * (blanket.whole - 2 * k)
         n2 = np.arange(max(0, centre - 320), centre + 320).round()[None, :]
         a, t = (x + 1) * (odds - 1), m * (x * odds - 1) + n2 * (x - 1)
-        least = np.floor(t / a) + 1
-        mean = a * m / 2 * stats.binom.sf(least - 2, m - 1, 0.5) - t * stats.binom.sf(least - 1, m, 0.5)
+        first = np.floor(t / a) + 1
+        mean = a * m / 2 * stats.binom.sf(first - 2, m - 1, 0.5) - t * stats.binom.sf(first - 1, m, 0.5)
         law = stats.binom.pmf(m, n, 2 * k) * stats.binom.pmf(n2, n - m, (blanket.whole - 2 * k) / (1 - 2 * k))
         true = float((law * np.maximum(mean, 0)).sum() / n)
         assert true * (1 - 1e-9) <= histogram_delta(blanket, n, epsilon) <= true * 1.01
 
     @pytest.mark.parametrize(("trials", "sigmas"), [(10**6, 5), (10**9, 4), (10**9, 9)])
     def test_binomial_tails_are_precise_for_a_billion_trials(self, trials: int, sigmas: float) -> None:
-        """The library's tail of a binomial distribution errs by less than the margin taken for it."""
+        """The error of SciPy's binomial tail is smaller than our margin for it."""
         from scipy import special
 
         k = int(trials / 2 + sigmas * math.sqrt(trials) / 2)
         with mpmath.workdps(40):
-            # The beta integral to ½; below ½ - w it is nothing.
+            # The beta integral up to ½, which is negligible below ½ - w.
             w = mpmath.mpf(60) / (2 * (2 * k - trials))
             half, logs = mpmath.mpf(1) / 2, mpmath.loggamma
             front = logs(trials + 1) - logs(k) - logs(trials - k + 1)
@@ -211,9 +213,9 @@ class TestEpsilon:
         st.integers(1, 3),
     )
     def test_never_grows_with_more_reports(
-        self, blanket: Blanket, one: int, other: int, delta: float, own: int
+        self, blanket: Blanket, first: int, second: int, delta: float, own: int
     ) -> None:
-        few, many = sorted((one + own - 1, other + own - 1))  # a board with own reports is among them
+        few, many = sorted((first + own - 1, second + own - 1))  # including a board with `own` reports
         assert histogram_epsilon(blanket, many, delta, own) <= histogram_epsilon(blanket, few, delta, own)
 
     @pytest.mark.slow
@@ -236,25 +238,25 @@ class TestEpsilon:
         st.sampled_from([0.0, 1e-12, 1e-6]),
         st.integers(1, 50),
     )
-    def test_stays_within_that_of_own_reports(
+    def test_never_exceeds_own_reports_epsilon(
         self, blanket: Blanket, reports: int, delta: float, own: int
     ) -> None:
         epsilon = histogram_epsilon(blanket, reports, delta, own)
         assert 0 <= epsilon <= min(own, reports) * blanket.epsilon * (1 + 1e-12)
 
-    @pytest.mark.parametrize("reports", [3, 50, 1_000, 26_000, 10**6, MOST_SHUFFLED])
-    def test_keeps_delta(self, reports: int) -> None:
+    @pytest.mark.parametrize("reports", [3, 50, 1_000, 26_000, 10**6, MAX_SHUFFLED])
+    def test_meets_delta(self, reports: int) -> None:
         blanket = _hashed(2, 7, 64)
         epsilon = histogram_epsilon(blanket, reports, 1e-6)
         assert histogram_delta(blanket, reports, epsilon) <= 1e-6 * (1 + 1e-4)
 
 
 class TestComposedEpsilon:
-    def test_is_that_of_the_histogram_which_hides_least(self) -> None:
+    def test_is_that_of_the_least_private_histogram(self) -> None:
         blanket = _hashed(2, 7, 64)
         alone = histogram_epsilon(blanket, 1_000, 1e-6)
         assert composed_epsilon([(blanket, 1_000), (blanket, 26_000)], 1e-6) == alone
-        # A window of one report holds one: the second is where a thousand are.
+        # A window with one report cannot contain both of a board's reports.
         pair = composed_epsilon([(blanket, 1), (blanket, 1_000)], 1e-6, own=2)
         assert blanket.epsilon + alone <= pair < blanket.epsilon + 1.1 * alone
         assert composed_epsilon([(blanket, 1_000)] * 5, 1e-6, own=3) == histogram_epsilon(

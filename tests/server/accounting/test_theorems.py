@@ -35,10 +35,7 @@ def make(name: str, total: float, delta: float):
     return choose(name, None if name == "none" else total, 0 if name in WITHOUT_DELTA else delta)
 
 
-# --- The known numbers ------------------------------------------------------------------------------
-
-
-# --- No cap allows what its theorem forbids, at 60 digits -------------------------------------------
+# --- Caps never exceed their theorem, at 60 digits -------------------------------------------
 
 micro_totals = st.integers(50_000, 12_000_000)
 micro_epsilons = st.integers(20_000, 4_000_000)
@@ -46,14 +43,14 @@ deltas = st.sampled_from(["0.1", "0.001", "1e-6", "3.7e-9", "1e-12"])
 
 
 def overruns(name: str, total: int, delta: str, epsilon: int, reports: int) -> bool:
-    """Whether so many reports of epsilon break the theorem: the paper's formula at 60 digits."""
+    """Return whether this many reports at epsilon violate the paper's formula, at 60 digits."""
     if name == "basic":
         return reports * epsilon > total
     if name == "zcdp":
         return composition.zcdp(reports * epsilon**2, delta) > composition.nats(total)
     if name == "advanced":
         return composition.advanced(epsilon, reports, delta) > composition.nats(total)
-    assert name == "optimal", f"{name} is to be written here from its paper"
+    assert name == "optimal", f"{name} is missing here; add the formula from its paper"
     return composition.optimal_delta(epsilon, reports, total) > composition.mpmath.mpf(delta)
 
 
@@ -92,7 +89,7 @@ class TestCap:
 
     @settings(max_examples=100)
     @given(total=micro_totals, delta=deltas)
-    def test_of_squares_is_right_to_its_last_digit(self, total, delta):
+    def test_of_squares_is_exact_to_the_last_digit(self, total, delta):
         cap = ZcdpFilter(total / 1e6, float(delta)).cap(1)
         assert composition.zcdp(cap, delta) <= composition.nats(total) < composition.zcdp(cap + 1, delta)
 
@@ -158,7 +155,7 @@ class TestSpent:
         assert Basic(0.1 + 0.2).spent([300_000]).epsilon == 0.3
         for total in (Fraction(3, 10), np.float64(0.3)):
             assert Basic(total).cap(1) == 300_000  # type: ignore[arg-type]
-        assert Basic(np.float32(0.7)).cap(1) == 699_999  # type: ignore[arg-type]  # 0.699999988 is next to it
+        assert Basic(np.float32(0.7)).cap(1) == 699_999  # type: ignore[arg-type]  # 0.699999988 is the nearest float32
         assert "0.3-LDP" in Basic(Fraction(3, 10)).guarantee().words  # type: ignore[arg-type]
 
 
@@ -166,7 +163,7 @@ class TestGuarantee:
     @pytest.mark.parametrize("name", THEOREMS)
     def test_describes_every_theorem(self, name):
         guarantee = make(name, 4, 1e-6).guarantee()
-        kinds = {"basic": Kind.PURE, "none": Kind.NOTHING}
+        kinds = {"basic": Kind.PURE, "none": Kind.UNBOUNDED}
         assert guarantee.kind == kinds.get(name, Kind.APPROXIMATE)
         assert guarantee.epsilon == (math.inf if name == "none" else 4)
         assert guarantee.delta == (0 if name in WITHOUT_DELTA else 1e-6)
@@ -178,7 +175,7 @@ class TestGuarantee:
         [Basic(3, 0.1), ZcdpFilter(3, 0.1, own=0.01), Optimal(3, 0.1)],
         ids=["basic", "zcdp", "optimal"],
     )
-    def test_states_odds_without_delta_only_if_pure(self, theorem):
+    def test_mentions_odds_only_without_own_delta(self, theorem):
         words = theorem.guarantee().words
         assert "except with probability" not in words
         assert "no event is likelier under one course of readings than e^3 times" in words
@@ -205,7 +202,7 @@ class TestKnownNumbers:
         assert Advanced(133.60, 0.1).allowed(history)
         assert not Advanced(133.59, 0.1).allowed(history)
         without = math.sqrt(2 * 350 * math.log(10)) + 350 * 0.5 * math.expm1(0.5)
-        assert without == pytest.approx(153.67, abs=0.005)  # what a tutorial prints
+        assert without == pytest.approx(153.67, abs=0.005)  # the value in a tutorial
 
     def test_squares_cap_of_8_at_a_millionth(self):
         assert ZcdpFilter(8, 1e-6).cap(1) == 1_819_413_659_380
@@ -227,7 +224,7 @@ def randomized_response(epsilon: float, step: float):
 
 class TestOtherAccountants:
     def test_mixtures_stay_within_our_delta(self):
-        """Their δ of a mixture at our ε is at most ours (the optimistic δ where losses are rounded up)."""
+        """Their δ for a mixture at our ε is at most ours (with the optimistic δ if losses are rounded up)."""
         rng = np.random.default_rng(5)
         step = 1e-3
         for _ in range(6):
@@ -251,31 +248,31 @@ class TestOtherAccountants:
                 assert theirs <= ours < 1.35 * theirs + 0.2
 
 
-# --- What makes no sense ----------------------------------------------------------------------------
+# --- Invalid arguments ----------------------------------------------------------------------------
 
 
 class TestArguments:
     @pytest.mark.parametrize("name", [n for n in THEOREMS if n != "none"])
     @pytest.mark.parametrize("total", [0, -1, math.nan, math.inf, "4", True])
     def test_rejects_invalid_total(self, name, total):
-        with pytest.raises(AccountingError, match="the total is a number above 0"):
+        with pytest.raises(AccountingError, match="the total must be a positive number"):
             make(name, total, 1e-6)
 
     @pytest.mark.parametrize("delta", [-0.1, 1, 2, math.nan])
     @pytest.mark.parametrize("name", [n for n in THEOREMS if n not in WITHOUT_DELTA])
     def test_rejects_delta_outside_0_to_1(self, name, delta):
-        with pytest.raises(AccountingError, match="delta is a number from 0 to below 1"):
+        with pytest.raises(AccountingError, match="delta must be at least 0 and below 1"):
             choose(name, 4, delta)
 
     @refusals(
         ("zcdp", 4, 0, "zcdp composition needs a delta above 0"),
         ("advanced", 4, 0, "advanced composition needs a delta above 0"),
-        ("none", 4, 0, "none has no total"),
-        ("none", None, 1e-6, "none has no total"),
+        ("none", 4, 0, "none does not accept a total"),
+        ("none", None, 1e-6, "none does not accept a total"),
         ("basic", None, 0, "basic composition needs a total"),
-        ("best", 4, 0, "no theorem best: there are basic, zcdp"),
-        ("nowhere:Class", 4, 0, "no theorem nowhere:Class"),
-        ("json:loads", 4, 0, "no theorem json:loads"),
+        ("best", 4, 0, "unknown theorem best; choose from basic, zcdp"),
+        ("nowhere:Class", 4, 0, "unknown theorem nowhere:Class"),
+        ("json:loads", 4, 0, "unknown theorem json:loads"),
         call=choose,
         error=AccountingError,
     )
@@ -283,15 +280,15 @@ class TestArguments:
         refusal.check()
 
     def test_rejects_invalid_reports(self):
-        with pytest.raises(AccountingError, match=r"\(500000 is 0.5\) is a whole number"):
+        with pytest.raises(AccountingError, match=r"\(500000 is 0.5\) must be a whole number"):
             Basic(4).allowed([0.5])  # type: ignore[list-item]
-        with pytest.raises(AccountingError, match="from 1 up"):
+        with pytest.raises(AccountingError, match="at least 1"):
             Basic(4).cost(0)
-        with pytest.raises(AccountingError, match="delta is a number"):
+        with pytest.raises(AccountingError, match="delta must be at least"):
             ReportCost(1, 1.0)
         with pytest.raises(AccountingError, match="the number of reports"):
             Basic(4).most_epsilon(0)
         with pytest.raises(AccountingError, match="own must be below delta"):
             ZcdpFilter(4, 1e-6, own=1e-6)
-        with pytest.raises(AccountingError, match=r"one epsilon, not of 0.1, 0.2"):
+        with pytest.raises(AccountingError, match=r"equal reports, not epsilons of 0.1, 0.2"):
             Optimal(4, 1e-6).spent([100_000, 200_000])

@@ -20,7 +20,7 @@ from hushmote.server.plain_text import cell
 
 NUMBER = number(32, 2, low=-16_000, high=16_000, name="temp")
 F = bell(32, 18, 4)
-FOUND = draw(NUMBER, F, 30_000, np.random.default_rng(1))
+ESTIMATE = draw(NUMBER, F, 30_000, np.random.default_rng(1))
 MODES = choice(["idle", "heating", "cooling", "defrost", "door"], 2)
 COMMON = draw(MODES, np.array([0.5, 0.25, 0.15, 0.06, 0.04, 0]), 30_000, np.random.default_rng(2))
 
@@ -29,19 +29,19 @@ def all_kinds() -> list[answer.Answer]:
     other = draw(NUMBER, bell(32, 19, 4), 30_000, np.random.default_rng(3))
     texts = ("0:4", "8:", ":-4")
     wanted = [parse_range(NUMBER, text) for text in texts]
-    known = FleetEstimate(FOUND, unit="°C", truth=F)
+    known = FleetEstimate(ESTIMATE, unit="°C", truth=F)
     return [
         known.histogram(8),
-        FleetEstimate(FOUND, unit="°C").histogram(8, post="nonnegative"),
-        FleetEstimate(FOUND, unit="°C", truth=F, confidence=0.9).share(*texts),
+        FleetEstimate(ESTIMATE, unit="°C").histogram(8, post="nonnegative"),
+        FleetEstimate(ESTIMATE, unit="°C", truth=F, confidence=0.9).share(*texts),
         known.cdf(),
         known.quantile(0.05, 0.5, 0.95),
         known.mean(),
         FleetEstimate(COMMON, truth=np.array([0.5, 0.25, 0.15, 0.06, 0.04, 0])).top(2)[0],
-        change.changed_shares(FOUND, other, wanted, Frame("°C")),
-        change.changed_readings(FOUND, other, [0.5], Frame("°C")),
+        change.changed_shares(ESTIMATE, other, wanted, Frame("°C")),
+        change.changed_readings(ESTIMATE, other, [0.5], Frame("°C")),
         change.trend(
-            {"monday": FOUND, "tuesday": other}, {"0 to 4": [e.range(16, 20) for e in (FOUND, other)]}
+            {"monday": ESTIMATE, "tuesday": other}, {"0 to 4": [e.range(16, 20) for e in (ESTIMATE, other)]}
         ),
     ]
 
@@ -63,80 +63,80 @@ class TestFormats:
             "a\nb",
         ]
         rows = tuple(Row(text, -0.5, -1.0, 0.0) for text in texts)
-        found = answer.Answer("ranges", "x", "share", "", 9, 0.95, rows).to_csv()
-        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", found)
-        assert len(found.splitlines()) == 1 + len(texts)
-        read = list(csv.DictReader(io.StringIO(found)))
+        csv_text = answer.Answer("ranges", "x", "share", "", 9, 0.95, rows).to_csv()
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", csv_text)
+        assert len(csv_text.splitlines()) == 1 + len(texts)
+        read = list(csv.DictReader(io.StringIO(csv_text)))
         assert not any(row["name"].lstrip()[:1] in tuple("=+-@＝＋－＠\t\r") for row in read)
         assert [read[0]["name"], read[5]["name"], read[9]["name"]] == ["'=1+1", "\\t=1", "a\\x1b[2Jb\\x9b"]
         assert {(float(row["value"]), float(row["low"])) for row in read} == {(-0.5, -1.0)}
         for plain in ("-5", "+0.25", "18 to 22", "ok", "naïve = yes"):
-            one = answer.Answer("ranges", "x", "share", "", 9, 0.95, (Row(plain, 0.5, 0.0, 1.0),))
-            assert next(csv.DictReader(io.StringIO(one.to_csv())))["name"] == plain
+            row_answer = answer.Answer("ranges", "x", "share", "", 9, 0.95, (Row(plain, 0.5, 0.0, 1.0),))
+            assert next(csv.DictReader(io.StringIO(row_answer.to_csv())))["name"] == plain
 
     @pytest.mark.slow
     def test_carry_the_same_content(self):
-        for found in all_kinds():
-            plain = found.to_dict()
-            assert json.loads(found.to_json()) == plain
-            assert plain["kind"] == found.kind
-            assert len(plain["rows"]) == len(found.rows) > 0
-            lines = list(csv.DictReader(io.StringIO(found.to_csv())))
-            frame = found.to_pandas()
+        for item in all_kinds():
+            plain = item.to_dict()
+            assert json.loads(item.to_json()) == plain
+            assert plain["kind"] == item.kind
+            assert len(plain["rows"]) == len(item.rows) > 0
+            lines = list(csv.DictReader(io.StringIO(item.to_csv())))
+            frame = item.to_pandas()
             for row, line, (_, series) in zip(plain["rows"], lines, frame.iterrows(), strict=True):
-                assert (line["kind"], line["name"]) == (found.kind, cell(row["name"]))
+                assert (line["kind"], line["name"]) == (item.kind, cell(row["name"]))
                 for key in ("value", "low", "high"):
                     assert float(line[key]) == row[key] == series[key]
             assert set(frame.columns) == set(plain["rows"][0])
             with pytest.raises(dataclasses.FrozenInstanceError):
-                found.rows[0].value = 1.0  # type: ignore[misc]
+                item.rows[0].value = 1.0  # type: ignore[misc]
 
     @pytest.mark.slow
-    def test_every_kind_has_a_picture_and_a_table_of_80_columns(self, tmp_path, capsys, monkeypatch):
+    def test_every_kind_has_a_picture_and_80_column_table(self, tmp_path, capsys, monkeypatch):
         monkeypatch.setenv("COLUMNS", "80")
         kinds, path = all_kinds(), tmp_path / "all.png"
-        made = answer.Answers(kinds).plot(path, "a title", "a subtitle")
+        plotted = answer.Answers(kinds).plot(path, "a title", "a subtitle")
         assert path.read_bytes().startswith(b"\x89PNG")
-        assert all(axes.has_data() for axes in made.axes)
-        for found in kinds:
-            tables.answers([found])
+        assert all(axes.has_data() for axes in plotted.axes)
+        for item in kinds:
+            tables.print_answers([item])
             text = capsys.readouterr().out
             assert max(map(len, text.splitlines())) <= 80
             assert "…" not in text
-            for row in found.rows:
+            for row in item.rows:
                 assert row.name in text
 
 
 class TestConfidence:
     def test_widens_the_interval(self):
-        narrow, wide = (FleetEstimate(FOUND, confidence=c).share("0:4").rows[0] for c in (0.5, 0.99))
+        narrow, wide = (FleetEstimate(ESTIMATE, confidence=c).share("0:4").rows[0] for c in (0.5, 0.99))
         assert wide.low < narrow.low < narrow.high < wide.high
         with pytest.raises(EstimateError, match="confidence must be between 0 and 1, not 1"):
-            FleetEstimate(FOUND, confidence=1).share("0:4")
+            FleetEstimate(ESTIMATE, confidence=1).share("0:4")
 
 
 class TestRows:
-    def test_are_in_the_units_of_the_experiment(self):
-        rows = FleetEstimate(FOUND).histogram(8).rows
+    def test_are_in_the_experiments_units(self):
+        rows = FleetEstimate(ESTIMATE).histogram(8).rows
         assert [row.name for row in rows[:2]] == ["below -12", "-12 to -8"]
         assert sum(row.value for row in rows) == pytest.approx(1)
-        quantile = FleetEstimate(FOUND).quantile(0.5).rows[0]
-        middle = float(np.argmax(FOUND.cdf() >= 0.5)) - 15.5
+        quantile = FleetEstimate(ESTIMATE).quantile(0.5).rows[0]
+        middle = float(np.argmax(ESTIMATE.cdf() >= 0.5)) - 15.5
         assert (quantile.name, quantile.value) == ("median", middle)
         assert quantile.low <= middle - 0.5 < middle + 0.5 <= quantile.high
-        steps = FleetEstimate(FOUND).cdf().rows
+        steps = FleetEstimate(ESTIMATE).cdf().rows
         assert (steps[0].name, steps[-1].name, len(steps)) == ("-15", "15", 31)
-        assert steps[15].value == pytest.approx(FOUND.range(0, 16).value)
+        assert steps[15].value == pytest.approx(ESTIMATE.range(0, 16).value)
         assert [row.name for row in FleetEstimate(COMMON).histogram().rows] == [*MODES.labels, "other"]
         (common,) = FleetEstimate(COMMON).top(2)
         assert [row.name for row in common.rows] == ["idle", "heating"]
         assert all(isinstance(row, TopRow) and row.probability > 0.99 for row in common.rows)
 
-    def test_have_the_truth_of_the_same_bins(self):
-        known, unknown = FleetEstimate(FOUND, truth=F), FleetEstimate(FOUND)
+    def test_have_the_same_bins_truth(self):
+        known, unknown = FleetEstimate(ESTIMATE, truth=F), FleetEstimate(ESTIMATE)
         assert known.quantile(0.5).rows[0].truth == np.argmax(np.cumsum(F) >= 0.5) - 15.5
         assert known.mean().rows[0].truth == pytest.approx(F @ np.arange(-15.5, 16))
-        wanted = "-13:-7"  # the indices 3 to 8
+        wanted = "-13:-7"  # indices 3 to 8
         assert known.share(wanted).rows[0].truth == pytest.approx(F[3:9].sum())
         kinds = [known.histogram(8), known.share(wanted), unknown.share(wanted)]
         hits, judged = coverage(kinds)
@@ -144,20 +144,20 @@ class TestRows:
         assert hits == sum(row.low <= (row.truth or 0) <= row.high for a in kinds[:2] for row in a.rows)
 
     @pytest.mark.slow
-    def test_have_processed_shares_beside_unbiased_ones(self):
+    def test_have_processed_and_unbiased_shares(self):
         for name in ("nonnegative", "smooth"):
-            found = FleetEstimate(FOUND).histogram(32, post=name)
-            plain = FleetEstimate(FOUND).histogram(32)
-            for row, raw in zip(found.rows, plain.rows, strict=True):
+            histogram = FleetEstimate(ESTIMATE).histogram(32, post=name)
+            plain = FleetEstimate(ESTIMATE).histogram(32)
+            for row, raw in zip(histogram.rows, plain.rows, strict=True):
                 assert isinstance(row, PostRow)
                 assert (row.value, row.low, row.high) == (raw.value, raw.low, raw.high)
                 assert row.processed >= 0
-            assert found.note.startswith(f"{name}: ")
-            assert "Biased" in found.note
-            assert "no intervals" in found.note
-            known = FleetEstimate(FOUND, unit="°C", truth=F)
+            assert histogram.note.startswith(f"{name}: ")
+            assert "Biased" in histogram.note
+            assert "no intervals" in histogram.note
+            known = FleetEstimate(ESTIMATE, unit="°C", truth=F)
             for shown in (known.histogram(16, post=name), known.share("0:4", "8:", post=name)):
-                assert "…" not in str(shown)  # 80 columns hold all of it
+                assert "…" not in str(shown)  # everything fits in 80 columns
                 _, labels = shown.plot().axes[0].get_legend_handles_labels()
                 assert name in labels
                 assert sum("estimate" in label and "interval" in label for label in labels) == 1

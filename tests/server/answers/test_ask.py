@@ -46,9 +46,9 @@ def test_question_reads_versions_and_counts_once(
 ) -> None:
     read: list[str] = []
     for name in ("experiments", "window_reports", "fleets"):
-        whole = getattr(Store, name)
+        original = getattr(Store, name)
         monkeypatch.setattr(
-            Store, name, lambda *given, _name=name, _whole=whole: read.append(_name) or _whole(*given)
+            Store, name, lambda *args, _name=name, _whole=original: read.append(_name) or _whole(*args)
         )
     ask(Facts(reader.store), question)
     assert sorted(read) == ["experiments", "window_reports"]
@@ -65,21 +65,21 @@ class TestComparison:
         assert reply.headline.startswith("18 °C and above: ")
         assert ", 22 Nov, compared with " in reply.headline
 
-    def test_of_a_quantile_leaves_the_file_out(self, reader: StoreReader) -> None:
+    def test_quantile_question_ignores_the_file(self, reader: StoreReader) -> None:
         reply = ask(Facts(reader.store), self.QUESTION.replace(quantiles=(0.9,)))
         assert [row.name for row in reply.answers[-1].rows][2:] == ["90% quantile"]
         assert reply.headline.startswith("90% quantile: ")
 
-    def test_takes_all_compared_rows_into_account(self, reader: StoreReader) -> None:
+    def test_considers_all_compared_rows(self, reader: StoreReader) -> None:
         reply = ask(Facts(reader.store), self.QUESTION.replace(rows=16))
-        row = min(changes(reply), key=lambda one: one.p)
+        row = min(changes(reply), key=lambda change: change.p)
         assert row.p < 0.05 <= row.p_adjusted
         assert "No clear difference" in reply.headline
 
-    def test_certainty_is_that_of_all_compared_rows(self, reader: StoreReader) -> None:
+    def test_certainty_covers_all_compared_rows(self, reader: StoreReader) -> None:
         question = TEMP.replace(windows=DAYS[:1], against=("fleet=lab",), rows=16)
         reply = ask(Facts(reader.store), question)
-        row = min(changes(reply), key=lambda one: one.p)
+        row = min(changes(reply), key=lambda change: change.p)
         assert row.p < CERTAIN < row.p_adjusted
         assert reply.headline.endswith(f", {certainty(row.p_adjusted)}).")
 
@@ -89,8 +89,8 @@ def changes(reply: Reply) -> list[ChangeRow]:
 
 
 def test_estimate_in_python_reads_versions_once(reader: StoreReader, monkeypatch: pytest.MonkeyPatch) -> None:
-    temp, read, whole = reader.fleet("home").experiment("temp"), list[object](), Store.experiments
-    monkeypatch.setattr(Store, "experiments", lambda *given: read.append(given) or whole(*given))
+    temp, read, original = reader.fleet("home").experiment("temp"), list[object](), Store.experiments
+    monkeypatch.setattr(Store, "experiments", lambda *args: read.append(args) or original(*args))
     temp.estimate(DAYS[0])
     assert len(read) == 1
     temp.trend("mean")

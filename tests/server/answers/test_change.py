@@ -1,7 +1,7 @@
 """Changes and trends: rates of false alarms, power, intervals and halves.
 
-Statistical tests: each says how many independent draws it uses and with what chance it would fail for a fresh
-seed though all is right.
+Each statistical test states its number of independent draws and the probability that correct code fails with
+a fresh seed.
 """
 
 import numpy as np
@@ -39,13 +39,13 @@ MEDIANS = number(64, 2)
 
 
 def medians(moved: float, reports: int, rng: np.random.Generator) -> list[Estimates]:
-    """Two fleets whose medians are so many bins apart."""
-    centre = 31.5 + rng.random()  # anywhere between two edges
+    """Return two fleets whose medians are `moved` bins apart."""
+    centre = 31.5 + rng.random()  # uniform between two edges
     return [draw(MEDIANS, bell(64, centre + by, 8), reports, rng) for by in (0, moved)]
 
 
 class TestDetection:
-    def test_finds_a_change_only_where_it_is(self):
+    def test_finds_only_real_changes(self):
         rng = np.random.default_rng(2)
         before = draw(NUMBER, F, 200_000, rng)
         after = draw(NUMBER, bell(32, 17, 4), 200_000, rng)
@@ -54,22 +54,22 @@ class TestDetection:
         assert rows["below 12"].high < -0.1
         assert rows["below 12"].value == pytest.approx(rows["below 12"].after - rows["below 12"].before)
         assert rows["30 and above"].p_adjusted > 1e-6
-        found = {row.name: row for row in changes(change.changed_readings(before, after, [0.5, 0.9]))}
-        assert list(found) == ["mean", "standard deviation", "median", "90% quantile"]
-        assert found["mean"].low < 3 < found["mean"].high
-        assert found["mean"].p_adjusted < 1e-9
-        assert found["median"].low <= 3 <= found["median"].high
-        assert found["median"].p_adjusted < 1e-6
-        assert found["standard deviation"].p_adjusted > 1e-6
+        by_name = {row.name: row for row in changes(change.changed_readings(before, after, [0.5, 0.9]))}
+        assert list(by_name) == ["mean", "standard deviation", "median", "90% quantile"]
+        assert by_name["mean"].low < 3 < by_name["mean"].high
+        assert by_name["mean"].p_adjusted < 1e-9
+        assert by_name["median"].low <= 3 <= by_name["median"].high
+        assert by_name["median"].p_adjusted < 1e-6
+        assert by_name["standard deviation"].p_adjusted > 1e-6
 
     @pytest.mark.slow
     @pytest.mark.parametrize(
         ("moved", "reports"), [pytest.param(1, 20_000, marks=pytest.mark.long), (2, 5_000)]
     )
     def test_finds_median_changes_with_expected_power(self, moved: float, reports: int):
-        """Draw 100 pairs: a power of 0.74 finds fewer with chance 1e-10 (44 of 100).
+        """Draw 100 pairs: with a power of 0.74, fewer are detected with probability 1e-10 (44 of 100).
 
-        If one side's interval had to leave the other's, 10 and 36 of 100 would be found.
+        Requiring disjoint intervals would detect only 10 and 36 of 100.
         """
         rng = np.random.default_rng(11)
         fleets = (medians(moved, reports, rng) for _ in range(100))
@@ -79,38 +79,38 @@ class TestDetection:
 
 
 class TestHalves:
-    def test_each_is_tested_at_the_edge_the_other_chose(self):
-        """At its own edge a half's noise is part of why that was chosen."""
+    def test_each_half_is_tested_at_the_others_edge(self):
+        """A half's own edge was chosen partly because of its noise."""
         rng = np.random.default_rng(13)
         low, high = (draw(NUMBER, bell(32, centre, 2), 50_000, rng) for centre in (10, 20))
         (below, same) = change.shares_below([(low, high), (low, high)], 0.5)
         assert below == same == mean(low.range(0, 20), high.range(0, 10))
-        assert below.value == pytest.approx(0.5, abs=0.05)  # all of one, nothing of the other
+        assert below.value == pytest.approx(0.5, abs=0.05)  # all reports of one fleet, and none of the other
 
     def test_are_reproducible_and_add_up(self):
-        """Of one version and of a pool; each half within 7 standard deviations (chance 8e-12)."""
+        """For one version and for a pool, each half is within 7 standard deviations (probability 8e-12)."""
         rng = np.random.default_rng(14)
         first, second = draw(NUMBER, F, 4_000, rng), draw(number(32, 1, high=32_000), F, 1_000, rng)
         for whole in (first, pool([first, second])):
-            one, other = whole.halves() or pytest.fail("too few")
-            again, _ = whole.halves() or pytest.fail("too few")
-            assert (one.frequencies == again.frequencies).all()
-            assert one.reports + other.reports == whole.reports
-            assert abs(one.reports - whole.reports / 2) < 3.5 * whole.reports**0.5
-            assert (one.frequencies != other.frequencies).any()
+            first_half, other = whole.halves() or pytest.fail("too few")
+            other_half, _ = whole.halves() or pytest.fail("too few")
+            assert (first_half.frequencies == other_half.frequencies).all()
+            assert first_half.reports + other.reports == whole.reports
+            assert abs(first_half.reports - whole.reports / 2) < 3.5 * whole.reports**0.5
+            assert (first_half.frequencies != other.frequencies).any()
 
     def test_too_few_reports_show_no_change(self):
-        few = estimates.estimate(
+        small = estimates.estimate(
             NUMBER,
             np.eye(1, NUMBER.code_count, 0, dtype=int)[0] * 2
             + np.eye(1, NUMBER.code_count, NUMBER.code_count - 1, dtype=int)[0],
         )
-        many = draw(NUMBER, F, 4_000, np.random.default_rng(15))
-        assert few.halves() is None
-        row = changes(change.changed_readings(few, many, [0.5]))[2]
+        large = draw(NUMBER, F, 4_000, np.random.default_rng(15))
+        assert small.halves() is None
+        row = changes(change.changed_readings(small, large, [0.5]))[2]
         assert row.p == 1
         assert row.low <= 0 <= row.high
-        assert change.quantile_trend({"a": few, "b": many}, [0.5]).p_values == (("median", 1.0),)
+        assert change.quantile_trend({"a": small, "b": large}, [0.5]).p_values == (("median", 1.0),)
 
 
 class TestIntervals:
@@ -125,13 +125,13 @@ class TestIntervals:
                 assert row.low <= row.value <= row.high
 
     def test_deviation_interval_combines_the_correct_sides(self):
-        """Each end combines that side of the interval after with the other side before."""
+        """Each end combines one side of the later interval with the opposite side of the earlier one."""
         rng = np.random.default_rng(11)
         before, after = draw(NUMBER, F, 2_000, rng), draw(NUMBER, bell(32, 14, 6), 20_000, rng)
         row = changes(change.changed_readings(before, after, []))[1]
         old, new = moments.deviation(before), moments.deviation(after)
         (l0, u0), (l1, u1) = old.interval(0.95), new.interval(0.95)
-        assert u0 - old.value != pytest.approx(old.value - l0, rel=0.05)  # ends that are told apart
+        assert u0 - old.value != pytest.approx(old.value - l0, rel=0.05)  # the two ends differ
         assert row.value == new.value - old.value
         assert row.low == pytest.approx(row.value - np.hypot(new.value - l1, u0 - old.value))
         assert row.high == pytest.approx(row.value + np.hypot(u1 - new.value, old.value - l0))
@@ -165,22 +165,22 @@ class TestComparability:
 class TestFalseAlarms:
     @pytest.mark.slow
     def test_are_rare_between_equal_weeks(self):
-        """300 pairs: as many with any row below 0.05 after adjustment as 5 % exceed with chance 1e-10."""
+        """Draw 300 pairs: at a rate of 5%, more have an adjusted row below 0.05 with probability 1e-10."""
         rng, shares, readings = np.random.default_rng(1), 0, 0
         for _ in range(300):
             a, b = (draw(NUMBER, F, 4000, rng) for _ in range(2))
             shares += min(row.p_adjusted for row in changes(change.changed_shares(a, b, RANGES))) < 0.05
             rows = changes(change.changed_readings(a, b))
             readings += min(row.p_adjusted for row in rows) < 0.05
-        most = stats.binom.isf(1e-10, 300, 0.055)
-        assert shares <= most
-        assert readings <= most
+        limit = stats.binom.isf(1e-10, 300, 0.055)
+        assert shares <= limit
+        assert readings <= limit
 
     @pytest.mark.slow
     def test_are_rare_for_an_unmoved_median(self):
-        """Draw 200 pairs: 5.5% exceed this number of p values below 5% with chance 1e-10.
+        """Draw 200 pairs: at a rate of 5.5%, more p values are below 5% with probability 1e-10.
 
-        Taking the edge of the least p out of 20 would give twice as many.
+        Choosing the edge with the smallest p of 20 would double the rate.
         """
         rng = np.random.default_rng(12)
         pairs = (medians(0, 2_000, rng) for _ in range(200))
@@ -188,7 +188,7 @@ class TestFalseAlarms:
         assert sum(row.p < 0.05 for row in rows) <= stats.binom.isf(1e-10, 200, 0.055)
 
     def test_homogeneity_test_keeps_its_level(self):
-        """Draw 4,000 sets of 5 normal numbers: a binomial at 5% leaves the bounds with chance 1e-10."""
+        """Draw 4,000 sets of 5 normal numbers: at 5%, a binomial leaves the bounds with probability 1e-10."""
         rng = np.random.default_rng(6)
         x = rng.normal(size=(4000, 5)) * [1, 2, 3, 0.5, 1]
         low = 0
@@ -200,7 +200,7 @@ class TestFalseAlarms:
     @pytest.mark.slow
     @pytest.mark.long
     def test_are_rare_in_quantile_trends(self):
-        """300 sets of 4 windows of one population: as many p below 5 % as 5.5 % leave with chance 1e-10."""
+        """Draw 300 sets of 4 equal windows: at 5.5%, more p values are below 5% with probability 1e-10."""
         rng = np.random.default_rng(9)
         sets = [{str(day): draw(NUMBER, F, 4000, rng) for day in range(4)} for _ in range(300)]
         p = [change.quantile_trend(windows, [0.5]).p_values[0][1] for windows in sets]
@@ -220,7 +220,7 @@ class TestTrend:
         assert [row.window for row in flat.rows if isinstance(row, TrendRow)] == list(steady)
         assert all(row.reports == 20_000 for row in flat.rows if isinstance(row, TrendRow))
         p = [dict(a.p_values)["below 12"] for a in (flat, rising)]
-        assert p[0] > 1e-9  # one case: this is its chance to fail
+        assert p[0] > 1e-9  # the probability that this single case fails
         assert p[1] < 1e-12
         means = {"mean": [moments.mean(e) for e in moving.values()]}
         assert change.trend(moving, means, Frame("°C"), "reading").unit == "°C"
@@ -238,7 +238,7 @@ class TestTrend:
             quantile = estimate.quantile(0.5)
             assert (row.window, row.value, row.low) == (window, quantile.index + 0.5, quantile.low)
         for wrong in (0, 1):
-            with pytest.raises(EstimateError, match="a quantile is between 0 and 1"):
+            with pytest.raises(EstimateError, match="a quantile must be between 0 and 1"):
                 change.quantile_trend(moved, [wrong])
         with pytest.raises(EstimateError, match="at least 2 windows"):
             change.quantile_trend(dict(list(moved.items())[:1]), [0.5])

@@ -1,4 +1,4 @@
-"""The style of all pictures: headings, names of rows, intervals and settings."""
+"""The style of all pictures: headings, row names, intervals and settings."""
 
 import io
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from matplotlib.text import Text
 
 from hushmote.server.answers import figure
 from hushmote.server.errors import UsageError
-from hushmote.server.words.scope import titled, which_reports
+from hushmote.server.words.scope import picture_title, which_reports
 
 
-def drawn(made: Figure, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float, float]]:
-    """Texts that the last drawing showed, from the left, each with its left and right end in pixels."""
+def texts_in_drawing(picture: Figure, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float, float]]:
+    """Return the texts in the last drawing, from the left, with their left and right ends in pixels."""
     texts: list[tuple[str, float, float]] = []
     draw, draw_all = Text.draw, Figure.draw
 
@@ -35,7 +35,7 @@ def drawn(made: Figure, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, floa
 
     monkeypatch.setattr(Text, "draw", noting)
     monkeypatch.setattr(Figure, "draw", anew)
-    made.savefig(io.BytesIO(), format="png")
+    picture.savefig(io.BytesIO(), format="png")
     return sorted(texts, key=lambda text: text[1])
 
 
@@ -43,9 +43,9 @@ def drawn(made: Figure, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, floa
 @pytest.mark.parametrize("count", [3, 45, 80])
 def test_omits_names_evenly_with_many_rows(count: int):
     names = [f"row {i}" for i in range(count)]
-    with figure.figure(None, heights=[24.0]) as (made, (axes,)):
-        figure.named_rows(axes, names)
-    made.savefig(io.BytesIO(), format="png", dpi=40)
+    with figure.figure(None, heights=[24.0]) as (drawing, (axes,)):
+        figure.label_rows(axes, names)
+    drawing.savefig(io.BytesIO(), format="png", dpi=40)
     labels = [label for label in axes.get_yticklabels() if label.get_text()]
     assert [label.get_text() for label in labels] == names[:: 1 if count <= 45 else 2]
     boxes = [label.get_window_extent() for label in labels]
@@ -55,10 +55,14 @@ def test_omits_names_evenly_with_many_rows(count: int):
 @pytest.mark.slow
 def test_heading_is_no_wider_than_its_panel(monkeypatch):
     title = "a heading that is far too long for half a picture, and so it has several lines"
-    with figure.panels(None, 2) as (made, both):
+    with figure.panels(None, 2) as (drawing, both):
         for axes in both:
-            figure.style(axes, title, title)
-    shown = [(low, high) for text, low, high in drawn(made, monkeypatch) if text.startswith("a heading")]
+            figure.style_axes(axes, title, title)
+    shown = [
+        (low, high)
+        for text, low, high in texts_in_drawing(drawing, monkeypatch)
+        if text.startswith("a heading")
+    ]
     for axes, pair in zip(both, (shown[:2], shown[2:]), strict=True):
         box = axes.get_window_extent()
         assert all(high <= box.x1 + 2 for _, high in pair)
@@ -66,16 +70,16 @@ def test_heading_is_no_wider_than_its_panel(monkeypatch):
 
 
 def test_parses_windows_as_dates_unless_all():
-    moments = figure.moments_of(["2026-11-03", "2026-11-04", "2026-11-14T06"])
+    moments = figure.window_starts(["2026-11-03", "2026-11-04", "2026-11-14T06"])
     assert moments == [datetime(2026, 11, 3), datetime(2026, 11, 4), datetime(2026, 11, 14, 6)]
-    assert figure.moments_of(["2026-11-03", "all"]) is None
+    assert figure.window_starts(["2026-11-03", "all"]) is None
 
 
 def test_draws_band_for_many_points_and_error_bars_for_few():
     def drawn_as(count: int) -> tuple[int, int]:
         x = np.arange(count)
         with figure.figure(None) as (_, (axes,)):
-            figure.intervals(axes, x, x, x - 1, x + 1, label="share")
+            figure.draw_intervals(axes, x, x, x - 1, x + 1, label="share")
         assert axes.get_legend_handles_labels()[1] == ["share"]
         return len(axes.containers), len(axes.collections) - len(axes.containers)
 
@@ -98,16 +102,16 @@ def test_draws_band_for_many_points_and_error_bars_for_few():
     ids=["none", "all", "one", "two", "three"],
 )
 def test_headline_names_fleet_windows_and_unit(windows: Sequence[str], text: str):
-    assert titled("temp", "°C", which_reports("home", windows)) == text
-    assert titled("temp", "", which_reports()) == "temp"
+    assert picture_title("temp", "°C", which_reports("home", windows)) == text
+    assert picture_title("temp", "", which_reports()) == "temp"
 
 
 def test_keeps_caller_settings_and_escapes_math_text(tmp_path: Path):
     before = dict(matplotlib.rcParams)
     with figure.figure(tmp_path / "a.svg") as (_, (axes,)):
-        figure.style(axes, "$x$ and $y$", "", "$a$")
+        figure.style_axes(axes, "$x$ and $y$", "", "$a$")
         axes.set_xticks([0, 1], ["$no", "formula$"])
     assert dict(matplotlib.rcParams) == before
     assert (tmp_path / "a.svg").stat().st_size > 5_000
-    with pytest.raises(UsageError, match=r"a \.png, \.pdf or \.svg file"), figure.figure(Path("a.xyz")):
+    with pytest.raises(UsageError, match=r"must end in .png, .pdf or .svg"), figure.figure(Path("a.xyz")):
         pass

@@ -1,4 +1,4 @@
-"""Findings: the sentence for each kind of question, its dates, its change, and what it cannot tell yet."""
+"""Findings: the sentence for each kind of question, its dates, its change, and missing reports."""
 
 import contextlib
 import datetime
@@ -22,7 +22,7 @@ import hushmote
 from hushmote.fleet.results.result import result_of
 from hushmote.server.answers.ask import ask
 from hushmote.server.answers.finding import Finding, Findings, find, reports_a_day
-from hushmote.server.answers.periods import last, period_of
+from hushmote.server.answers.periods import last_windows, period_of
 from hushmote.server.answers.query import Facts
 from hushmote.server.answers.question import Question, Selection
 from hushmote.server.answers.rows import CandidateRow, Row
@@ -78,8 +78,8 @@ class TestSentence:
     def test_change_names_the_value_before_and_its_day(self, store: Store):
         shares = {day: room(6 if i < 15 else 10) for i, day in enumerate(days(30))}
         fill(store, "home", ROOM, dict.fromkeys(days(30), 4000), shares, "°C", asked="8:\nmedian\nmean")
-        whole = findings(store, "room")
-        share, median, mean = whole.findings
+        result = findings(store, "room")
+        share, median, mean = result.findings
         assert re.fullmatch(
             r"8 °C and above: 8\d% of devices \(8\d to 8\d%\), 21 to 27 Nov\. "
             r"Up from 1\d% before 13 Nov \(certain\)\.",
@@ -90,7 +90,7 @@ class TestSentence:
             median.sentence,
         )
         assert re.search(r"Up from (5|6)\.\d+ °C before 13 Nov \(certain\)\.$", mean.sentence)
-        assert whole.sentence == f"{share.sentence} {median.sentence} {mean.sentence}"
+        assert result.sentence == f"{share.sentence} {median.sentence} {mean.sentence}"
         assert share.change is not None
         assert share.change.low < 0.69 < share.change.high
         assert (share.direction, share.quantity, len(share.series)) == ("up", "share", 30)
@@ -118,7 +118,7 @@ class TestSentence:
     @pytest.mark.parametrize(
         ("shares", "start"), [([1, 0], "Yes: at most "), ([0, 1], "Yes: at least ")], ids=["none", "all"]
     )
-    def test_ends_of_the_scale_are_bounds(self, store: Store, shares: list[int], start: str):
+    def test_scale_ends_are_bounds(self, store: Store, shares: list[int], start: str):
         fill(store, "home", YES, {days(1)[0]: 3000}, shares)
         assert re.fullmatch(f"{start}.*% of devices, 27 Nov\\.", only(store, "door").sentence)
 
@@ -174,29 +174,27 @@ class TestAmount:
 class TestTooFew:
     def test_names_the_missing_reports_and_the_date(self, store: Store):
         fill(store, "home", YES, {"2026-11-27": 8, "2026-11-28": 4})
-        whole = findings(store, "door")
-        assert (whole.enough, whole.findings[0].value) == (False, None)
+        result = findings(store, "door")
+        assert (result.enough, result.findings[0].value) == (False, None)
         says = r"12 reports so far\. About (\d+) are needed for ±10 points; at this rate, by (\d+) Dec\."
-        match = re.fullmatch(says, whole.sentence)
+        match = re.fullmatch(says, result.sentence)
         assert match is not None
-        # 1.96² (e²/(e² - 1)² + 1/4) / 0.1² = 165, and what an interval of so few has more; 8 reports a day
+        # 1.96² (e²/(e² - 1)² + 1/4) / 0.1² = 165, plus a small-sample correction; 8 reports a day
         assert 160 <= int(match[1]) <= 240
         assert abs((int(match[1]) - 12) / 8 - 2 - int(match[2])) <= 2
 
     def test_insufficient_rate_needs_a_longer_period(self, store: Store):
         fill(store, "home", YES, dict.fromkeys(days(20), 2))
-        says = (
-            r"14 reports in 7 days\. About \d+ are needed for ±10 points; that takes \d\d days at this rate: "
-        )
-        assert re.match(f"{says}choose a longer period", only(store, "door").sentence)
+        needed = r"14 reports in 7 days\. About \d+ are needed for ±10 points; at this rate, that takes \d\d "
+        assert re.match(f"{needed}days, so choose a longer period", only(store, "door").sentence)
 
     def test_target_is_rounded_before_reports_are_counted(self, store: Store):
-        """±10% of 25 °C is announced as ±2 °C, which takes 1.56 times as many reports as ±2.5 °C."""
+        """±10% of 25 °C is announced as ±2 °C, which needs 1.56 times as many reports as ±2.5 °C."""
         payload = number_json(25, name="room", low=0, high=25_000, epsilon=1_000_000)
         fill(store, "home", payload, {"2026-11-27": 40}, unit="°C", asked="mean")
         assert "for ±2 °C" in only(store, "room").sentence
 
-    def test_before_two_reports_there_is_nothing_to_estimate(self, store: Store):
+    def test_needs_two_reports(self, store: Store):
         ask_fleet(store, "home", YES)
         assert findings(store, "door").sentence.startswith("No report has been counted so far.")
         fill(store, "home", MODES, {"2026-11-27": 1})
@@ -216,20 +214,20 @@ class TestMostCommon:
     def test_clear_leader_is_named_alone(self, store: Store):
         assert self.sentence(store, [0.1, 0.7, 0.2], 3000).startswith("Boost is most common: ")
 
-    def test_two_that_may_lead_are_both_named(self, store: Store):
+    def test_names_both_possible_leaders(self, store: Store):
         text = self.sentence(store, [0.46, 0.44, 0.1], 300)
         says = (
             r"(Eco or boost|Boost or eco) is most common \(\d in 10 that it is (eco|boost), at \d+(\.\d)?%\)"
         )
         assert re.match(says, text)
 
-    def test_change_is_one_of_those_of_all_labels(self, store: Store):
+    def test_change_is_selected_among_all_labels(self, store: Store):
         before, after = [0.6, 0.3, 0.1], [0.68, 0.22, 0.1]
-        of = {day: after if n >= 14 else before for n, day in enumerate(days(28))}
-        fill(store, "home", MODES, dict.fromkeys(of, 200), of, seed=5)
+        by_day = {day: after if n >= 14 else before for n, day in enumerate(days(28))}
+        fill(store, "home", MODES, dict.fromkeys(by_day, 200), by_day, seed=5)
         chances = []
-        for asked in ("eco", "eco\nboost\nother", "most common"):
-            store.add_experiment("home", MODES, description=Description(asked=asked))
+        for question in ("eco", "eco\nboost\nother", "most common"):
+            store.add_experiment("home", MODES, description=Description(asked=question))
             finding = findings(store, "mode").findings[0]
             assert finding.change is not None
             assert certainty(finding.change.chance) in finding.sentence
@@ -247,13 +245,13 @@ class TestMostCommon:
 
 class TestDailyRhythm:
     def shares(self, windows: list[str]) -> Mapping[str, list[float]]:
-        """20% by day and 40% by night."""
+        """Return shares of 20% by day and 40% by night."""
         return {w: [0.8, 0.2] if 6 <= int(w[-2:]) < 18 else [0.6, 0.4] for w in windows}
 
     @pytest.mark.parametrize("hour", [0, 3, 9, 15, 21])
     @pytest.mark.parametrize("day", [2, 9, 16])
     def test_is_not_a_change_at_any_hour(self, tmp_path: Path, hour: int, day: int):
-        """The fleet is so large that day and night differ by 50 standard errors."""
+        """In this large fleet, day and night differ by 50 standard errors."""
         windows = hours(day) + [f"2026-11-28T{h:02}" for h in range(hour)]
         with Store(f"sqlite:///{tmp_path}/store.sqlite") as store:
             fill(store, "home", HOURLY, dict.fromkeys(windows, 3000), self.shares(windows))
@@ -265,14 +263,14 @@ class TestDailyRhythm:
         assert finding.low < 0.3 < finding.high
 
     def test_first_day_and_interrupted_days_are_left_out(self, store: Store, monkeypatch: pytest.MonkeyPatch):
-        """A first day without its day, and a day whose night is missing, would both be a change."""
+        """A first day without daytime hours, or a day without its night, would look like a change."""
         windows = [w for w in hours(20) if not w.startswith(days(20)[0]) or int(w[-2:]) >= 18]
-        broken = datetime.date.fromisoformat(days(20)[12])
-        windows = [w for w in windows if not w.startswith(f"{broken}") or 6 <= int(w[-2:]) < 18]
+        gap = datetime.date.fromisoformat(days(20)[12])
+        windows = [w for w in windows if not w.startswith(f"{gap}") or 6 <= int(w[-2:]) < 18]
         fill(store, "home", HOURLY, dict.fromkeys(windows, 3000), self.shares(windows))
         at = datetime.datetime(2026, 11, 28, 0, 3, tzinfo=datetime.UTC)
         assert only(store, "door", at=at).change is not None
-        monkeypatch.setattr(Store, "interrupted_days", lambda self: frozenset({broken}))
+        monkeypatch.setattr(Store, "interrupted_days", lambda self: frozenset({gap}))
         assert only(store, "door", at=at).change is None
 
 
@@ -281,20 +279,20 @@ class TestVersions:
         return number_json(bins, name="room", low=1000 * low, high=1000 * high, epsilon=2_000_000)
 
     def normal(self, low: int, high: int, bins: int) -> np.ndarray:
-        """Return the same population, 6 ± 2, on any bins."""
+        """Return the same population, 6 ± 2, on the given bins."""
         edges = (np.linspace(low, high, bins + 1) - 6) / 2
         below = np.array([0.5 * (1 + math.erf(edge / math.sqrt(2))) for edge in edges])
         below[0], below[-1] = 0, 1
         return np.diff(below)
 
-    @pytest.mark.parametrize("asked", ["median", "90%", "8:", "mean"])
+    @pytest.mark.parametrize("statistic", ["median", "90%", "8:", "mean"])
     @pytest.mark.parametrize(
         "grid", [(0, 16, 32), (0, 20, 16), (-4, 12, 16)], ids=["finer", "wider", "moved"]
     )
-    def test_other_bins_are_not_a_change(self, store: Store, asked: str, grid: tuple[int, int, int]):
+    def test_other_bins_are_not_a_change(self, store: Store, statistic: str, grid: tuple[int, int, int]):
         for i, (span, shape) in enumerate(((days(40)[:25], (0, 16, 16)), (days(40)[25:], grid))):
             reports = dict.fromkeys(span, 4000)
-            fill(store, "home", self.bins(*shape), reports, self.normal(*shape), "°C", i + 5, asked)
+            fill(store, "home", self.bins(*shape), reports, self.normal(*shape), "°C", i + 5, statistic)
         assert only(store, "room").change is None
 
     def more_labels(self, store: Store, day: int) -> str:
@@ -305,7 +303,7 @@ class TestVersions:
         fill(store, "home", payload, dict.fromkeys(days(40)[day:], 2000), [0.2, 0.2, 0.5, 0.1])
         return only(store, "mode").sentence
 
-    def test_versions_that_cannot_be_pooled_are_named(self, store: Store):
+    def test_names_versions_that_cannot_be_pooled(self, store: Store):
         assert "only if their" in self.more_labels(store, 36)
 
     def test_answer_is_kept_if_older_versions_lack_it(self, store: Store):
@@ -319,7 +317,7 @@ class TestRecentChange:
         text = r"Up from (19|20)\.\d% before 27 Nov to (49|50|51)\.\d% since 27 Nov \(certain\)\."
         assert re.search(text, only(store, "door").sentence)
 
-    def test_few_days_name_only_the_level_that_is_sure(self, store: Store):
+    def test_few_days_name_only_the_certain_level(self, store: Store):
         span = days(9, "2026-10-27")
         shares = {day: [0.8, 0.2] if day < "2026-10-22" else [0.6, 0.4] for day in span}
         fill(store, "home", YES, dict.fromkeys(span, 5000), shares)
@@ -336,12 +334,12 @@ class TestRecentChange:
 
 
 class TestOneBin:
-    @pytest.mark.parametrize("asked", ["median", "90%", "10%"])
-    def test_quantile_is_not_called_unchanged(self, store: Store, asked: str):
-        """All readings are in bin 1, then in bin 6: no edge near the quantile tells that they moved."""
+    @pytest.mark.parametrize("statistic", ["median", "90%", "10%"])
+    def test_quantile_is_not_called_unchanged(self, store: Store, statistic: str):
+        """All readings move from bin 1 to bin 6, and no edge near the quantile shows it."""
         shares = {day: np.eye(8)[1 if i < 25 else 6] for i, day in enumerate(days(30))}
         payload = number_json(8, name="room", low=0, high=8_000, epsilon=2_000_000, mechanism="grr")
-        fill(store, "home", payload, dict.fromkeys(days(30), 4000), shares, asked=asked)
+        fill(store, "home", payload, dict.fromkeys(days(30), 4000), shares, asked=statistic)
         assert "No change" not in only(store, "room").sentence
 
 
@@ -369,7 +367,7 @@ class TestHours:
         ],
     )
     def test_period_ends_when_its_last_hour_ends(self, first: str, final: str, text: str):
-        start, end = (datetime.datetime.strptime(one, "%Y-%m-%dT%H") for one in (first, final))
+        start, end = (datetime.datetime.strptime(item, "%Y-%m-%dT%H") for item in (first, final))
         count = round((end - start).total_seconds() / 3600) + 1
         windows = [f"{start + datetime.timedelta(hours=n):%Y-%m-%dT%H}" for n in range(count)]
         assert dates(period_of(windows), NOW) == text
@@ -380,24 +378,31 @@ class TestHours:
         assert findings(store, "door", at=at).sentence.endswith(" Last report 27 Nov, 23:00 to 24:00 UTC.")
 
     def test_daily_reports_have_no_hours(self):
-        with pytest.raises(UsageError, match="counted by the day: name days, as in 1d, not 12h"):
-            last("12h", days(5), NOW)
+        with pytest.raises(
+            UsageError, match="counted by the day; give a length in days, such as 1d, not 12h"
+        ):
+            last_windows("12h", days(5), NOW)
 
 
 class TestKinds:
     def test_every_kind_of_experiment_has_a_finding(self, store: Store):
         fill_kinds(store)
-        said = {name: findings(store, name) for name in Facts(store).names("home")}
-        assert said["delay"].sentence.startswith("Mean: ")
-        assert said["room"].sentence.startswith("Median: ")
-        assert said["crash"].sentence.startswith("Most common is 1.0.0…: ")
+        sentences = {name: findings(store, name) for name in Facts(store).names("home")}
+        assert sentences["delay"].sentence.startswith("Mean: ")
+        assert sentences["room"].sentence.startswith("Median: ")
+        assert sentences["crash"].sentence.startswith("Most common is 1.0.0…: ")
         pair = (
             r"crashed=yes: (49|50|51)% \(.* to .*%\) with version=1\.0; at most .*% with version=.*, "
             r"19 to 21 Nov\. They differ \(certain\)\. Last report 21 Nov\."
         )
-        assert re.fullmatch(pair, said["crash_by_version"].sentence)
-        named = "Name the texts to look for: with candidates in the experiment's file, or candidates(...)."
-        assert (said["firmware"].sentence, said["firmware"].enough) == (f"{named} Last report 21 Nov.", False)
+        assert re.fullmatch(pair, sentences["crash_by_version"].sentence)
+        advice = (
+            "Name the texts to look for, either as candidates in the experiment's file or with candidates"
+        )
+        assert (sentences["firmware"].sentence, sentences["firmware"].enough) == (
+            f"{advice}(...). Last report 21 Nov.",
+            False,
+        )
 
     def test_listed_text_stands_out_among_all_of_them(self, store: Store):
         listed = "\n".join(f"1.{minor}" for minor in range(20))
@@ -410,14 +415,14 @@ class TestKinds:
         assert only(store, "firmware").sentence == "None of the 20 listed texts stands out yet."
 
     @refusals(
-        (ROOM, "warm", "a range reads low:high"),
+        (ROOM, "warm", "a range must be low:high"),
         (ROOM, "120%", "between 0 and 100%, not 120%"),
         (YES, "median", "door has no label median"),
         (MODES, "8:", "mode has no label 8:"),
-        call=lambda payload, asked: asks_of(parse_experiment(payload), [asked]),
+        call=lambda payload, statistic: asks_of(parse_experiment(payload), [statistic]),
         error=UnitsError,
     )
-    def test_rejects_a_question_that_does_not_fit(self, refusal: Refusal):
+    def test_rejects_unsuitable_questions(self, refusal: Refusal):
         refusal.check()
 
 
@@ -431,12 +436,12 @@ class TestPeriod:
         assert earlier.change is not None
         assert earlier.change.since == datetime.date(2026, 11, 18)
 
-    def test_whole_reply_is_about_one_period(self, store: Store):
+    def test_entire_reply_covers_the_same_period(self, store: Store):
         fill(store, "home", YES, dict.fromkeys(days(30), 2000), [0.9, 0.1])
         facts = Facts(store, NOW)
         for windows in ((), tuple(days(30)[:5])):
             reply = ask(facts, Question(experiment="door", fleet="home", windows=windows, ranges=("yes",)))
-            (row,) = next(one.rows for one in reply.answers if one.kind == "ranges")
+            (row,) = next(item.rows for item in reply.answers if item.kind == "ranges")
             assert reply.findings is not None
             (finding,) = reply.findings.findings
             assert (row.value, row.low, row.high) == (finding.value, finding.low, finding.high)
@@ -473,13 +478,13 @@ def rendered(store: Store, name: str, at: datetime.datetime) -> dict[str, str]:
 
 
 def store_shapes() -> dict[str, tuple[bytes, dict[str, int], Any, str]]:
-    """Return 30 fleets: payload, reports of each window, shares of each window, questions."""
+    """Return 30 fleets: payload, reports per window, shares per window, questions."""
     step = {day: room(6 if i < 15 else 8) for i, day in enumerate(days(30))}
     rise = {day: [0.9 - i / 60, 0.1 + i / 60] for i, day in enumerate(days(30))}
     shapes: dict[str, tuple[bytes, dict[str, int], Any, str]] = {}
     for reports in (40, 400, 4_000):
-        for asked in ("", "median", "mean", "8:\nmedian", "90%"):
-            shapes[f"step {asked!r} {reports}"] = (ROOM, dict.fromkeys(days(30), reports), step, asked)
+        for question in ("", "median", "mean", "8:\nmedian", "90%"):
+            shapes[f"step {question!r} {reports}"] = (ROOM, dict.fromkeys(days(30), reports), step, question)
         for count in (1, 3, 9, 30):
             shares = {day: rise[day] for day in days(count)}
             shapes[f"rise {count} {reports}"] = (YES, dict.fromkeys(days(count), reports), shares, "")
@@ -488,14 +493,14 @@ def store_shapes() -> dict[str, tuple[bytes, dict[str, int], Any, str]]:
 
 
 class TestMissingReadings:
-    """Sensors fail in 10% of devices, from day 15 on in 40%; the others stay the same."""
+    """Sensors fail in 10% of devices, and in 40% from day 15 onwards; the others do not change."""
 
     def filled(self, store: Store, payload: bytes, shares: np.ndarray, **how: Any):
-        def of(day: int) -> np.ndarray:
+        def by_day(day: int) -> np.ndarray:
             missing = 0.1 if day < 15 else 0.4
             return np.append((1 - missing) * shares, missing)
 
-        population = {day: of(i) for i, day in enumerate(days(30))}
+        population = {day: by_day(i) for i, day in enumerate(days(30))}
         fill(store, "home", payload, dict.fromkeys(days(30), 4000), population, **how)
 
     def test_failing_sensors_are_no_change(self, store: Store):
@@ -523,14 +528,14 @@ class TestMissingReadings:
 class TestInterfaces:
     @pytest.mark.parametrize("shape", store_shapes())
     def test_all_show_the_same_sentence(self, store: Store, shape: str):
-        payload, reports, shares, asked = store_shapes()[shape]
-        experiment = fill(store, "home", payload, reports, shares, "°C", asked=asked)
+        payload, reports, shares, questions = store_shapes()[shape]
+        experiment = fill(store, "home", payload, reports, shares, "°C", asked=questions)
         sentences = rendered(store, experiment.name, NOW)
         assert len(set(sentences.values())) == 1, sentences
 
     def test_commands_print_it_first(self, store: Store, tmp_path: Path):
         today = datetime.datetime.now(datetime.UTC).date()
-        # None that a published result leaves out because it ended a minute ago.
+        # Exclude windows that ended too recently for a published result.
         windows = [(today - datetime.timedelta(days=n)).isoformat() for n in range(13, 1, -1)]
         fill(store, "home", YES, dict.fromkeys(windows, 2000), [0.7, 0.3])
         url = f"sqlite:///{tmp_path}/store.sqlite"
@@ -555,12 +560,12 @@ class TestInterfaces:
         reply = ask(Facts(store, NOW), question)
         share, median = reply.answers
         assert reply.findings is not None
-        own = [one.sentence.partition(" Up ")[2] for one in reply.findings.findings]
-        assert f"8 °C and above: up {own[0]}" in share.notes[0]
+        rises = [item.sentence.partition(" Up ")[2] for item in reply.findings.findings]
+        assert f"8 °C and above: up {rises[0]}" in share.notes[0]
         assert re.search(
             r"^below 4 °C: down from 1\d\.\d% before 13 Nov \(certain\)\.", share.notes[0], re.MULTILINE
         )
-        assert median.notes[0] == f"median: up {own[1]}"
+        assert median.notes[0] == f"median: up {rises[1]}"
         assert reply.headline.startswith(f"{reply.findings.findings[0].sentence} Below 4 °C: at most 0.")
         assert re.search(r"Down from 1\d\.\d% before 13 Nov \(certain\)\. Median: ", reply.headline)
-        assert not any("up from" in note for one in reply.to_print for note in one.notes)
+        assert not any("up from" in note for item in reply.to_print for note in item.notes)

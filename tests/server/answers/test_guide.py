@@ -15,7 +15,7 @@ def epsilons(report: float, own: int) -> TwoEpsilons:
 
 
 def histogram(*rows: tuple[float, float], upper: float | None = None) -> Answer:
-    """Rows of a value and half the width of its interval."""
+    """Return rows with each value and the half-width of its interval."""
     shown = tuple(Row("x", v, v - e, v + e, lower=upper and 0.0, upper=upper) for v, e in rows)
     return Answer("histogram", "x", "share", "", 2500, 0.95, shown)
 
@@ -25,17 +25,17 @@ def readings(error: float, kind: str = "moments") -> Answer:
     return Answer(kind, "x", "reading", "°C", 2500, 0.95, rows)  # type: ignore[arg-type]
 
 
-def test_privacy_sentence_covers_one_report_and_all_reports():
-    one = guide([histogram((0.5, 0.01))], epsilons(2, 1), 1).private
+def test_privacy_sentence_covers_single_and_all_reports():
+    private = guide([histogram((0.5, 0.01))], epsilons(2, 1), 1).private
     assert (
-        one
+        private
         == "One report can raise someone's confidence in a guess about the reading from 10% to at most 46%."
     )
     four = guide([histogram((0.5, 0.01))], epsilons(1, 4), 1).private
     assert "from 10% to at most 24%" in four
     assert "All 4 of a device's reports" in four
     assert "from 10% to at most 86%" in four
-    assert "tell more than that" in guide([histogram((0.5, 0.01))], epsilons(1, 100), 1).private
+    assert "reveal more than that" in guide([histogram((0.5, 0.01))], epsilons(1, 100), 1).private
 
 
 @pytest.mark.parametrize(
@@ -66,11 +66,11 @@ def test_uninformative_reports_show_a_reason_and_no_numbers():
     wide, mean = histogram((0.5, 0.4)), replace(readings(40.0), extent=50.0)
     shown = str(wide) + str(mean)
     assert (shown.count("too few reports"), "5,000" in shown) == (2, False)
-    said = guide([wide, mean], epsilons(1, 1), 1)
-    assert said.exact == "These reports are too few to tell anything."
-    assert said.next == "Wait for more reports, or ask more devices."
-    told = guide([wide, replace(mean, extent=500.0)], epsilons(1, 1), 1).exact
-    assert told.startswith("The mean is known to about ±40 °C;")
+    sentence = guide([wide, mean], epsilons(1, 1), 1)
+    assert sentence.exact == "There are too few reports to say anything."
+    assert sentence.next == "Wait for more reports, or ask more devices."
+    exact = guide([wide, replace(mean, extent=500.0)], epsilons(1, 1), 1).exact
+    assert exact.startswith("The mean is known to about ±40 °C;")
 
 
 def part_given(kind: str, *rows: tuple[str, float]) -> Answer:
@@ -80,9 +80,12 @@ def part_given(kind: str, *rows: tuple[str, float]) -> Answer:
 
 
 def test_pair_accuracy_covers_best_and_worst_requested_row():
-    joint, given = part_given("joint", ("a", 0.004)), part_given("conditional", ("a", 0.013), ("b", 0.26))
-    said = 'Rows of "conditional of v" are known to about ±1.3 (a) to ±26 (b) points; 95 of 100'
-    assert guide([joint, given], epsilons(1, 1), 1).exact.startswith(said)
+    joint, conditional = (
+        part_given("joint", ("a", 0.004)),
+        part_given("conditional", ("a", 0.013), ("b", 0.26)),
+    )
+    sentence = 'Rows of "conditional of v" are known to about ±1.3 (a) to ±26 (b) points; 95 of 100'
+    assert guide([joint, conditional], epsilons(1, 1), 1).exact.startswith(sentence)
     less = part_given("difference", ("a less b", 0.05))
-    said = '"difference of v" is known to about ±5 points; 95 of 100'
-    assert guide([given, less], epsilons(1, 1), 1).exact.startswith(said)
+    sentence = '"difference of v" is known to about ±5 points; 95 of 100'
+    assert guide([conditional, less], epsilons(1, 1), 1).exact.startswith(sentence)

@@ -1,4 +1,4 @@
-"""Cached results always match the store, whatever changed it."""
+"""Cached results always match the store after any change."""
 
 import datetime
 from collections.abc import Callable
@@ -35,9 +35,9 @@ def a_late_report(store: Store) -> None:
 
 
 def expired_and_as_many_again(store: Store) -> None:
-    found = expire(store, AT)
-    assert found
-    assert found[1:] == (DAYS[0], 100)
+    deleted = expire(store, AT)
+    assert deleted
+    assert deleted[1:] == (DAYS[0], 100)
     count(store, {DAYS[0]: 100}, 9)
 
 
@@ -56,7 +56,7 @@ def test_cached_estimates_match_store(tmp_path: Path, change: Callable[[Store], 
 
     def shares(cache: ResultCache) -> np.ndarray:
         facts = Facts(store, AT, cache)
-        return np.array([facts.selected(one).estimate().frequencies for one in some])
+        return np.array([facts.selected(selection).estimate().frequencies for selection in some])
 
     with Store(f"sqlite:///{tmp_path / 'hushmote.sqlite'}") as store:
         store.add_fleet("home", keyed=False)
@@ -83,11 +83,11 @@ def test_another_file_with_equal_reports_is_another_store(tmp_path: Path) -> Non
 
 
 def test_reads_only_changed_windows_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cache, read, whole = ResultCache(), list[tuple[str, ...]](), Store.window_counts
+    cache, read, original = ResultCache(), list[tuple[str, ...]](), Store.window_counts
 
     def reading(self: Store, version: object, *windows: str) -> object:
         read.append(windows)
-        return whole(self, version, *windows)  # type: ignore[arg-type]
+        return original(self, version, *windows)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Store, "window_counts", reading)
     with Store(f"sqlite:///{tmp_path / 'hushmote.sqlite'}") as store:
@@ -102,12 +102,12 @@ def test_reads_only_changed_windows_again(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_cache_is_bounded(tmp_path: Path) -> None:
-    cache, every = ResultCache(most_codes=2), [Selection("temp", "home", (day,)) for day in DAYS]
+    cache, every = ResultCache(max_codes=2), [Selection("temp", "home", (day,)) for day in DAYS]
     with Store(f"sqlite:///{tmp_path / 'hushmote.sqlite'}") as store:
         store.add_fleet("home", keyed=False)
         filled(store, 3)
         for _ in range(3):
-            for one in every:
-                assert Facts(store, AT, cache).selected(one).estimate().reports >= 100
+            for selection in every:
+                assert Facts(store, AT, cache).selected(selection).estimate().reports >= 100
             assert len(cache._windows) == cache._codes == 2
-            count(store, {DAYS[2]: 1}, 3)  # read anew in its place
+            count(store, {DAYS[2]: 1}, 3)  # read instead of the cached window

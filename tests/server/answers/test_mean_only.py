@@ -38,7 +38,7 @@ def mean_of(middle: float) -> float:
 
 class TestChange:
     def test_is_detected_between_versions_of_different_reach(self):
-        """20,000 reports each, a move of a tenth of the range: 24 standard errors."""
+        """With 20,000 reports each, a move by a tenth of the range is 24 standard errors."""
         before, after = (
             FleetEstimate(fleet(v, at, 2)) for v, at in ((version(10), 15.0), (version(4), 19.0))
         )
@@ -49,8 +49,8 @@ class TestChange:
         assert mean.p < 1e-9
         assert mean.low < mean_of(19) - mean_of(15) < mean.high
 
-    def test_trend_of_windows_has_a_test(self):
-        """Three equal windows and one that differs; intervals of 1 - 1e-9."""
+    def test_trend_across_windows_has_a_test(self):
+        """Three windows are equal and one differs; intervals have confidence 1 - 1e-9."""
         windows = {f"2026-11-2{i}": fleet(version(10), 15, 10 + i) for i in range(3)}
         (calm,) = trend(windows, ["mean"], Frame(confidence=1 - 1e-9))
         assert dict(calm.p_values)["mean"] > 1e-9
@@ -70,7 +70,7 @@ class TestPool:
         assert row.high - row.low < alone.high - alone.low
 
     def test_is_weighted_by_variance_of_the_mean(self):
-        """Variances 1 and 4 would weigh 4 to 1: the pool's is then 1 / (1/a + 1/b), below either."""
+        """Variances of 1 and 4 are weighted 4 to 1, which gives 1 / (1/a + 1/b), below either."""
         parts = [fleet(version(10), 15, 3), fleet(version(3, 1_000_000), 15, 4)]
         a, b = (part.mean_variance() for part in parts)
         assert a < b
@@ -79,7 +79,7 @@ class TestPool:
         assert best.mean_variance() == pytest.approx(a * b / (a + b))
         assert best.mean_variance() < a < pool(parts).mean_variance()
 
-    def test_answers_only_what_every_version_answers(self):
+    def test_answers_only_questions_common_to_versions(self):
         means, shares_too = fleet(version(10), 15, 3), fleet(Experiment.parse(number_json(40)), 15, 4)
         assert "frequencies" in shares_too.answers - means.answers
         assert pool([means, shares_too]).answers == pool([shares_too, means]).answers == means.answers
@@ -131,33 +131,39 @@ register(__name__)
 
 class TestOneBit:
     def test_has_a_mean_but_no_standard_deviation(self, own_folder: Callable[[str, str], str]):
-        """Draw 20,000 reports: an interval misses with chance 1e-9. Two values have both statistics."""
+        """Draw 20,000 reports: an interval misses with probability 1e-9. Two values have both statistics."""
         word = own_folder("one_bit_of_a_mean", ONE_BIT)
         bits = {n: parse_experiment(number_json(n, mechanism=word, epsilon=2_000_000)) for n in (2, 40)}
-        of = FleetEstimate(fleet(bits[40], 15, 6), confidence=1 - 1e-9, truth=shares(15))
-        (row,) = of.mean().rows
+        fleet_estimate = FleetEstimate(fleet(bits[40], 15, 6), confidence=1 - 1e-9, truth=shares(15))
+        (row,) = fleet_estimate.mean().rows
         assert row.name == "mean"
         assert row.covered
         with pytest.raises(NotAnswered, match="x answers only its mean"):
-            of.histogram(8, post="smooth")
-        (changed,) = FleetEstimate(fleet(bits[40], 19, 7)).change_since(of)
+            fleet_estimate.histogram(8, post="smooth")
+        (changed,) = FleetEstimate(fleet(bits[40], 19, 7)).change_since(fleet_estimate)
         assert [row.name for row in changed.rows] == ["mean"]
-        both = FleetEstimate(pool([fleet(version(10), 15, 3), of.estimates]))
+        both = FleetEstimate(pool([fleet(version(10), 15, 3), fleet_estimate.estimates]))
         assert [row.name for row in both.mean().rows] == ["mean"]
         assert len(FleetEstimate(estimate(bits[2], [40, 60])).mean().rows) == 2
 
 
 class TestSummary:
     def test_is_mean_and_standard_deviation(self):
-        """Intervals of 1 - 1e-9: each misses that often."""
-        of = FleetEstimate(fleet(version(10), 15, 1), confidence=1 - 1e-9, truth=shares(15))
-        (moments,) = of.summary()
+        """Each interval misses with probability 1e-9."""
+        fleet_estimate = FleetEstimate(fleet(version(10), 15, 1), confidence=1 - 1e-9, truth=shares(15))
+        (moments,) = fleet_estimate.summary()
         assert [row.name for row in moments.rows] == ["mean", "standard deviation"]
         assert all(row.covered for row in moments.rows)
         assert moments.rows[0].truth == pytest.approx(mean_of(15))
-        for asked in (of.histogram, of.cdf, lambda: of.top(3), lambda: of.share("0:0.5"), of.quantile):
+        for question in (
+            fleet_estimate.histogram,
+            fleet_estimate.cdf,
+            lambda: fleet_estimate.top(3),
+            lambda: fleet_estimate.share("0:0.5"),
+            fleet_estimate.quantile,
+        ):
             with pytest.raises(NotAnswered, match="x answers only its mean"):
-                asked()
+                question()
 
     def test_histogram_needs_a_named_method(self):
         table = FleetEstimate(fleet(version(10), 15, 5)).histogram(8, post="smooth")
@@ -168,12 +174,14 @@ class TestSummary:
         assert "no intervals" in table.note
 
     def test_notes_binning_error_when_significant(self):
-        """Half a bin of 0.025 is small beside the error of 20 reports, and most of that of 20,000."""
-        said = "Readings count as the middle of their bin of 0.025 V: the mean may be off by up to 0.0125 V"
-        assert FleetEstimate(fleet(version(10), 15, 1), unit="V").mean().notes == (f"{said} besides.",)
+        """Half of a bin of 0.025 is small compared with the error of 20 reports, but not of 20,000."""
+        note = "Each reading is counted at the midpoint of its bin, which is 0.025 V wide, so the mean may be"
+        assert FleetEstimate(fleet(version(10), 15, 1), unit="V").mean().notes == (
+            f"{note} off by up to another 0.0125 V.",
+        )
         ends = np.zeros(version(10).code_count, int)
         ends[[0, -1]] = 10
-        few = FleetEstimate(estimate(version(10), ends), unit="V")
-        assert few.mean().notes == ()
-        edge = [moments.bins_note(few.estimates, "V", bins * 0.025) for bins in (4.99, 5.01)]
-        assert edge == [f"{said} besides.", ""]
+        coarse = FleetEstimate(estimate(version(10), ends), unit="V")
+        assert coarse.mean().notes == ()
+        edge = [moments.bins_note(coarse.estimates, "V", bins * 0.025) for bins in (4.99, 5.01)]
+        assert edge == [f"{note} off by up to another 0.0125 V.", ""]

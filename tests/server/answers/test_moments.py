@@ -1,12 +1,12 @@
 """Mean and standard deviation compared with their definitions and with simulated fleets.
 
-Statistical tests: each says how many independent draws it uses and with what chance it would fail for a fresh
-seed though all is right.
+Each statistical test states its number of independent draws and the probability that correct code fails with
+a fresh seed.
 """
 
 import numpy as np
 import pytest
-from designs import bell, choice, designed, draw, number
+from designs import bell, choice, draw, number, number_with_mechanism
 from scipy import stats
 
 from hushmote.server.answers import moments
@@ -40,7 +40,7 @@ class TestErrors:
         assert (np.square(scores).sum(axis=0) > low).all()
         assert (np.square(scores).sum(axis=0) < high).all()
 
-    def test_of_two_reports_are_finite_and_wide(self):
+    def test_two_reports_give_finite_wide_intervals(self):
         experiment = number(16, 1)
         counts = np.zeros(experiment.code_count, dtype=int)
         counts[-1] = 2
@@ -55,13 +55,13 @@ class TestMean:
         experiment = number(16, 1, low=-8000, high=8000)
         e = draw(experiment, bell(16, 9, 3), 5000, np.random.default_rng(1))
         np.testing.assert_allclose(bin_middles(e.experiment), np.arange(-7.5, 8))
-        # A hierarchy's frequencies sum to 1, so that the constant taken off and added changes nothing.
+        # A hierarchy's frequencies sum to 1, so subtracting and adding the constant has no effect.
         assert moments.mean(e).value == pytest.approx(e.frequencies @ bin_middles(e.experiment))
-        found = moments.deviation(e)
+        result = moments.deviation(e)
         centre = moments.mean(e)
         square = e.frequencies @ (bin_middles(e.experiment) - centre.value) ** 2
-        assert found.variance.value == pytest.approx(square + centre.stderr**2)
-        assert found.value == pytest.approx(np.sqrt(found.variance.value))
+        assert result.variance.value == pytest.approx(square + centre.stderr**2)
+        assert result.value == pytest.approx(np.sqrt(result.variance.value))
 
     def test_is_only_for_numbers(self):
         e = estimate(choice(["a", "b"], 1), [5, 6, 7])
@@ -72,28 +72,28 @@ class TestMean:
 
 class TestDeviation:
     def test_variance_error_includes_the_error_of_the_mean(self):
-        """A squared normal error of deviation s has a variance of 2 s⁴; 50 reports, so that it counts."""
+        """A squared normal error of deviation s has variance 2 s⁴, which is significant for 50 reports."""
         e = draw(number(16, 1), bell(16, 9, 3), 50, np.random.default_rng(1))
-        found, centre = moments.deviation(e), moments.mean(e)
+        result, centre = moments.deviation(e), moments.mean(e)
         square = e.linear((bin_middles(e.experiment) - centre.value) ** 2)
-        assert found.variance.stderr**2 == pytest.approx(square.stderr**2 + 2 * centre.stderr**4)
-        assert found.variance.stderr > 1.01 * square.stderr
+        assert result.variance.stderr**2 == pytest.approx(square.stderr**2 + 2 * centre.stderr**4)
+        assert result.variance.stderr > 1.01 * square.stderr
 
-    def test_of_a_single_bin_is_near_zero_with_finite_interval(self):
+    def test_single_bin_is_near_zero_with_finite_interval(self):
         experiment = number(32, 4)
         f = np.eye(32)[7]
-        found = moments.deviation(draw(experiment, f, 100_000, np.random.default_rng(3)))
-        low, high = found.interval()
+        result = moments.deviation(draw(experiment, f, 100_000, np.random.default_rng(3)))
+        low, high = result.interval()
         assert low == 0
-        assert 0 <= found.value <= high < 3
+        assert 0 <= result.value <= high < 3
 
     @pytest.mark.slow
     def test_interval_covers_despite_a_wrong_mean(self):
-        """400 fleets of 10,000 reports, flat hashing: 95 % intervals, taken to cover 94 % at least.
+        """Draw 400 fleets of 10,000 reports with flat hashing: 95% intervals must cover at least 94%.
 
-        A coverage of 94 % or more hits less often than this by chance 1e-10.
+        At a coverage of 94%, fewer intervals cover with probability 1e-10.
         """
-        experiment = designed("olh", 128, 1, g=3)
+        experiment = number_with_mechanism("olh", 128, 1, g=3)
         f = 1 / (1 + np.arange(128.0)) ** 1.3
         f /= f.sum()
         rng, hits = np.random.default_rng(5), 0
@@ -105,7 +105,7 @@ class TestDeviation:
         assert hits >= stats.binom.ppf(1e-10, 400, 0.94)
 
     def test_interval_combines_three_means(self):
-        found = moments.deviation(draw(number(16, 1), bell(16, 9, 3), 500, np.random.default_rng(6)))
-        assert found.around.value[[0, 2]] == pytest.approx([found.variance.value] * 2)
-        low, high = found.around.interval(0.9)
-        assert found.interval(0.9) == (np.sqrt(max(low.min(), 0)), np.sqrt(high.max()))
+        result = moments.deviation(draw(number(16, 1), bell(16, 9, 3), 500, np.random.default_rng(6)))
+        assert result.centred_squares.value[[0, 2]] == pytest.approx([result.variance.value] * 2)
+        low, high = result.centred_squares.interval(0.9)
+        assert result.interval(0.9) == (np.sqrt(max(low.min(), 0)), np.sqrt(high.max()))

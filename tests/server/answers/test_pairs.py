@@ -24,26 +24,26 @@ DELAY = {"name": "delay", "type": "number", "low": 0, "high": 40_000, "bins": 8}
 VERSIONS = np.array([0.3, 0.6, 0.1])
 RATES = np.array([0.20, 0.05, 0.10])
 CRASHES = np.stack([VERSIONS * (1 - RATES), VERSIONS * RATES], axis=1).ravel()
-LATE = np.stack([np.exp(-np.arange(8) / scale) for scale in (1, 2, 3)]).ravel()
+DELAY_SHARES = np.stack([np.exp(-np.arange(8) / scale) for scale in (1, 2, 3)]).ravel()
 
 
-def experiment(*of, **mechanism) -> Experiment:
-    fields = {"type": "pair", "of": of or (VERSION, CRASHED), "mechanism": "grr", "epsilon": 6_000_000}
+def experiment(*parts, **mechanism) -> Experiment:
+    fields = {"type": "pair", "of": parts or (VERSION, CRASHED), "mechanism": "grr", "epsilon": 6_000_000}
     return Experiment.parse(experiment_json(**fields | {"budget": {"rule": "unlimited"}} | mechanism))
 
 
 def fleet(e: Experiment, shares: np.ndarray, seed: int = 1, reports: int = 100_000) -> FleetEstimate:
     shares = shares / shares.sum()
-    drawn = draw(e, shares, reports, np.random.default_rng(seed))
-    return FleetEstimate(drawn, f"fleet {seed}", "min", truth=shares)
+    estimated = draw(e, shares, reports, np.random.default_rng(seed))
+    return FleetEstimate(estimated, f"fleet {seed}", "min", truth=shares)
 
 
 CRASH_FLEET = fleet(experiment(), CRASHES)
-LATE_FLEET = fleet(experiment(VERSION, DELAY), LATE)
+LATE_FLEET = fleet(experiment(VERSION, DELAY), DELAY_SHARES)
 
 
 def covered(answers: Answers | Answer) -> None:
-    """Each row's interval, widened to 7 standard errors for a 95 % one, holds the truth: 1e-11 by chance."""
+    """Check that each row's interval, widened to 7 standard errors, covers the truth (misses: 1e-11)."""
     for answer in [answers] if isinstance(answers, Answer) else answers:
         for row in answer.rows:
             assert row.truth is not None
@@ -61,13 +61,15 @@ class TestDifference:
         assert row.p < 1e-6
 
     def test_names_both_sides_in_a_picture(self):
-        made = CRASH_FLEET.pairs.difference("crashed=yes", "version=1.2|1.3", "version=other | other|other")
-        (label,) = made[-1].plot().axes[0].get_yticklabels()
+        difference = CRASH_FLEET.pairs.difference(
+            "crashed=yes", "version=1.2|1.3", "version=other | other|other"
+        )
+        (label,) = difference[-1].plot().axes[0].get_yticklabels()
         assert label.get_text() == "version=1.2|1.3\nless version=other|other|other"
 
 
 class TestTables:
-    def test_have_80_columns_and_name_parts_of_cells(self):
+    def test_have_80_columns_and_name_cells_parts(self):
         for line in f"{CRASH_FLEET}\n{LATE_FLEET}".splitlines():
             assert len(line) <= 80
         row = CRASH_FLEET.pairs.joint().rows[1]
@@ -77,12 +79,12 @@ class TestTables:
         assert "cell" not in plain
         assert "part_version,part_crashed" in CRASH_FLEET.pairs.joint().to_csv()
 
-    def test_conditional_of_a_number_is_its_mean(self):
+    def test_numbers_conditional_is_its_mean(self):
         answer = LATE_FLEET.pairs.conditional()
         assert answer.quantity == "reading"
         assert answer.heading == "mean delay given each version"
         covered(answer)
-        shares = (LATE / LATE.sum()).reshape(3, 8)
+        shares = (DELAY_SHARES / DELAY_SHARES.sum()).reshape(3, 8)
         middles = np.arange(8) * 5 + 2.5
         assert [row.truth for row in answer.rows] == pytest.approx(
             (shares @ middles / shares.sum(axis=1)).tolist()
@@ -102,32 +104,34 @@ class TestTables:
         answer = fleet(experiment(epsilon=2_000_000), rare, 3, 3_000).pairs.conditional()
         assert [row.name for row in answer.rows] == ["version=1.2", "version=1.3"]
         assert answer.note.startswith("Left out: too few boards have version=other (")
-        assert "reports." in answer.note
+        assert "reports are needed." in answer.note
         with pytest.raises(EstimateError, match="too few boards have version=other"):
             fleet(experiment(epsilon=2_000_000), rare, 3, 3_000).pairs.conditional(given="version=other")
 
 
 class TestSummary:
-    def test_of_a_small_pair_shows_every_table(self):
-        shown = CRASH_FLEET.summary()
-        assert [answer.kind for answer in shown] == ["joint", "marginal", "marginal", "conditional"]
-        covered(shown)
-        joint, version, crashed, given = shown
+    def test_small_pair_shows_every_table(self):
+        summary = CRASH_FLEET.summary()
+        assert [answer.kind for answer in summary] == ["joint", "marginal", "marginal", "conditional"]
+        covered(summary)
+        joint, version, crashed, conditional = summary
         assert [row.name for row in joint.rows][:2] == ["version=1.2, crashed=no", "version=1.2, crashed=yes"]
         assert sum(row.value for row in joint.rows) == pytest.approx(1)
         assert version.rows[0].value == pytest.approx(joint.rows[0].value + joint.rows[1].value)
         assert [row.name for row in crashed.rows] == ["crashed=no", "crashed=yes"]
-        assert given.rows[0].value == pytest.approx(joint.rows[1].value / version.rows[0].value)
-        assert given.rows[0].truth == pytest.approx(0.2)
-        assert given.heading == "crashed=yes given each version"
+        assert conditional.rows[0].value == pytest.approx(joint.rows[1].value / version.rows[0].value)
+        assert conditional.rows[0].truth == pytest.approx(0.2)
+        assert conditional.heading == "crashed=yes given each version"
 
-    def test_of_separate_views_notes_the_missing_joint(self):
+    def test_separate_views_note_the_missing_joint(self):
         e = experiment(mechanism="views", views=[[0], [1]], cells=[3, 2])
-        shown = fleet(e, CRASHES).summary()
-        assert [answer.kind for answer in shown] == ["marginal", "marginal"]
-        covered(shown)
-        assert "no report tells of version and crashed together" in shown[-1].note
-        with pytest.raises(EstimateError, match="no report tells of version and crashed together"):
+        summary = fleet(e, CRASHES).summary()
+        assert [answer.kind for answer in summary] == ["marginal", "marginal"]
+        covered(summary)
+        assert "no report contains information about version and crashed together" in summary[-1].note
+        with pytest.raises(
+            EstimateError, match="no report contains information about version and crashed together"
+        ):
             fleet(e, CRASHES).pairs.joint()
 
 
@@ -136,7 +140,7 @@ OLD_AND_NEW = ("version=1.2", "version=1.3")
 
 class TestChange:
     def test_detects_only_changed_conditionals(self):
-        """Twice as many crashes under 1.3; of 1.2 nothing changed: p adjusted, 7 standard errors."""
+        """Crashes double under 1.3 and do not change under 1.2; p is adjusted, 7 standard errors."""
         rates = np.array([0.20, 0.10, 0.10])
         worse = np.stack([VERSIONS * (1 - rates), VERSIONS * rates], axis=1).ravel()
         after = fleet(experiment(), worse, 2)
@@ -165,16 +169,16 @@ class TestChange:
 
 class TestErrors:
     @refusals(
-        (PairQuestion("crashed", "crashed"), "both about crashed"),
-        (PairQuestion("crashed=yes&version=1.2"), "of tells of all parts"),
-        (PairQuestion("", "version=1.2&crashed=no"), "the conditions tell of all parts"),
+        (PairQuestion("crashed", "crashed"), "both name crashed"),
+        (PairQuestion("crashed=yes&version=1.2"), "of uses every part"),
+        (PairQuestion("", "version=1.2&crashed=no"), "the conditions use every part"),
         (PairQuestion("version", versus=("crashed=yes", "crashed=no")), "name a value of version"),
-        (PairQuestion("", "version", OLD_AND_NEW), "and given a third"),
+        (PairQuestion("", "version", OLD_AND_NEW), "omit either versus or given"),
         (PairQuestion("speed"), "no part speed"),
-        (PairQuestion(versus=(OLD_AND_NEW[0], OLD_AND_NEW[0])), "name two that differ"),
-        (PairQuestion("crashed=yes", versus=("version=1.2", "crashed=no")), "crashed=no says already what"),
-        (PairQuestion("crashed=yes", "crashed=yes"), "crashed=yes is: name a condition of another part with"),
-        (PairQuestion("crashed", joint=True), "leave one or the other out"),
+        (PairQuestion(versus=(OLD_AND_NEW[0], OLD_AND_NEW[0])), "name two different ones"),
+        (PairQuestion("crashed=yes", versus=("version=1.2", "crashed=no")), "crashed=no already determines"),
+        (PairQuestion("crashed=yes", "crashed=yes"), "crashed=yes; name a condition on another part with"),
+        (PairQuestion("crashed", joint=True), "omit one or the other"),
         call=CRASH_FLEET.pairs.ask,
         error=(UsageError, UnitsError),
     )
@@ -208,16 +212,16 @@ class TestPictures:
     def test_are_drawn(self, answers, tmp_path):
         answers.plot(tmp_path / "picture.png")
         pixels = matplotlib.image.imread(tmp_path / "picture.png")[..., :3]
-        # A number for each colour: rows of three take seconds to sort.
+        # One integer per colour, because sorting rows of three takes seconds.
         colours = (255 * pixels).astype(int) @ [1, 256, 65_536]
         assert len(np.unique(colours)) > 50
 
 
 class TestMissing:
-    """A part that sets missing: half of the fleet does not know whether it crashed."""
+    """A part with `missing` set, for which half of the fleet has no reading."""
 
     E = experiment(VERSION, CRASHED | {"missing": 1})
-    KNOWN = np.array([0.5, 0.25, 0.75])  # of each version
+    KNOWN = np.array([0.5, 0.25, 0.75])  # for each version
     SHARES = np.append(CRASHES.reshape(3, 2) * KNOWN[:, None], (VERSIONS * (1 - KNOWN))[:, None], axis=1)
     FLEET = fleet(E, SHARES.ravel(), seed=4)
 
@@ -232,9 +236,9 @@ class TestMissing:
         assert sum(row.value for row in joint.rows) == pytest.approx(1)
 
     def test_conditional_is_among_those_with_a_reading(self):
-        given = self.FLEET.pairs.conditional()
-        covered(given)
-        assert [row.truth for row in given.rows] == pytest.approx(RATES)
+        conditional = self.FLEET.pairs.conditional()
+        covered(conditional)
+        assert [row.truth for row in conditional.rows] == pytest.approx(RATES)
 
     def test_marginal_is_among_those_with_a_reading(self):
         crashed = self.FLEET.pairs.marginal("crashed")
@@ -245,9 +249,9 @@ class TestMissing:
         assert no.value + yes.value == pytest.approx(1)
 
     def test_no_reading_can_be_selected(self):
-        shown = self.FLEET.pairs.conditional("crashed=no reading", "version")
-        covered(shown)
-        assert [row.truth for row in shown.rows] == pytest.approx(1 - self.KNOWN)
+        table = self.FLEET.pairs.conditional("crashed=no reading", "version")
+        covered(table)
+        assert [row.truth for row in table.rows] == pytest.approx(1 - self.KNOWN)
 
     def test_inequality_excludes_no_reading(self):
         others = self.FLEET.pairs.conditional("version=1.2", "crashed!=yes")
@@ -256,8 +260,8 @@ class TestMissing:
 
     def test_mean_leaves_no_reading_out(self):
         e = experiment(VERSION, DELAY | {"missing": 1})
-        late = np.append(LATE.reshape(3, 8) / LATE.sum() / 2, np.full((3, 1), 1 / 6), axis=1)
-        given = fleet(e, late.ravel()).pairs.conditional("delay", "version")
-        covered(given)
-        expected = fleet(experiment(VERSION, DELAY), LATE).pairs.conditional("delay", "version")
-        assert [row.truth for row in given.rows] == pytest.approx([row.truth for row in expected.rows])
+        late = np.append(DELAY_SHARES.reshape(3, 8) / DELAY_SHARES.sum() / 2, np.full((3, 1), 1 / 6), axis=1)
+        conditional = fleet(e, late.ravel()).pairs.conditional("delay", "version")
+        covered(conditional)
+        expected = fleet(experiment(VERSION, DELAY), DELAY_SHARES).pairs.conditional("delay", "version")
+        assert [row.truth for row in conditional.rows] == pytest.approx([row.truth for row in expected.rows])

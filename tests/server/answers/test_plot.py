@@ -21,14 +21,14 @@ MODES = choice([f"a long label of mode number {i}" for i in range(9)], 2)
 MODE = FleetEstimate(draw(MODES, np.full(10, 0.1), 30_000, np.random.default_rng(2)), truth=np.full(10, 0.1))
 
 
-def panel(made: Figure, number: int = 0) -> Axes:
-    made.savefig(io.BytesIO(), format="png", dpi=40)  # ticks and their labels come with the drawing
-    return made.axes[number]
+def panel(picture: Figure, number: int = 0) -> Axes:
+    picture.savefig(io.BytesIO(), format="png", dpi=40)  # drawing creates the ticks and their labels
+    return picture.axes[number]
 
 
 class TestBars:
     @pytest.mark.slow
-    def test_of_a_number_span_its_bins(self):
+    def test_number_bars_span_their_bins(self):
         answer = TEMP.histogram(16)
         axes = panel(answer.plot())
         bars = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in axes.patches]  # type: ignore[attr-defined]
@@ -43,13 +43,16 @@ class TestBars:
 
     @pytest.mark.slow
     def test_become_a_line_in_a_band_above_40_rows(self):
-        few, many = panel(TEMP.histogram(32).plot()), panel(TEMP.histogram(64, post="smooth").plot())
-        assert (len(few.patches), len(many.patches)) == (32, 0)
-        assert many.get_legend_handles_labels()[1].count("smooth") == 1
-        assert len(many.lines[0].get_xdata()) == 64  # type: ignore[arg-type]
+        bars_panel, line_panel = (
+            panel(TEMP.histogram(32).plot()),
+            panel(TEMP.histogram(64, post="smooth").plot()),
+        )
+        assert (len(bars_panel.patches), len(line_panel.patches)) == (32, 0)
+        assert line_panel.get_legend_handles_labels()[1].count("smooth") == 1
+        assert len(line_panel.lines[0].get_xdata()) == 64  # type: ignore[arg-type]
 
     @pytest.mark.slow
-    def test_have_shortened_labels_beside_them(self):
+    def test_have_shortened_labels(self):
         axes = panel(MODE.histogram().plot())
         names = [label.get_text() for label in axes.get_yticklabels()]
         assert names == [*MODES.labels, "other"]
@@ -101,19 +104,19 @@ class TestPanels:
         assert [text.get_text().split("\n")[0] for text in legend.get_texts()] == [
             "changed",
             "may be chance",
-            "changed if looked at alone,",
+            "changed if considered alone,",
         ]
         faces = [container.lines[0].get_markerfacecolor() for container in axes.containers]  # type: ignore[attr-defined]
         assert faces == [figure.COLOURS[1], "white", figure.QUIET]
-        assert "1 would count as changed if looked at alone" in answer.notes[0]
+        assert "1 would count as changed if considered alone" in answer.notes[0]
 
     @pytest.mark.slow
     def test_several_answers_share_one_heading(self):
-        made = Answers([TEMP.share("18:22"), TEMP.quantile(0.5), TEMP.cdf()]).plot()
-        panel(made)
-        assert [axes.get_title(loc="left") for axes in made.axes] == [
+        plotted = Answers([TEMP.share("18:22"), TEMP.quantile(0.5), TEMP.cdf()]).plot()
+        panel(plotted)
+        assert [axes.get_title(loc="left") for axes in plotted.axes] == [
             "ranges",
             "quantiles",
             "share of the fleet below",
         ]
-        assert [text.get_text() for text in made.texts] == ["temp, °C: fleet home, 2026-11-21"]
+        assert [text.get_text() for text in plotted.texts] == ["temp, °C: fleet home, 2026-11-21"]

@@ -1,4 +1,4 @@
-"""A question: its fields as a command line, an address and keyword arguments, and the windows it is about."""
+"""A question's fields as a command line, a URL and keyword arguments, and its windows."""
 
 import datetime
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from hushmote.server.store import Store
 DAYS = tuple(f"2026-11-{day:02}" for day in range(1, 21))
 AT = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
 TEMP = Question(experiment="temp", fleet="home")
-ASKED = TEMP.replace(
+FULL_QUESTION = TEMP.replace(
     windows=("2026-11-01..2026-11-03", "2026-11-07"),
     ranges=("-1:12", "20:"),
     quantiles=(0.05, 0.5),
@@ -30,7 +30,7 @@ ASKED = TEMP.replace(
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreReader]:
-    """Provide a store whose last day is running, with a second fleet that reported on three days only."""
+    """Provide a store whose last day is still running, with a second fleet that reported on three days."""
     url = f"sqlite:///{tmp_path_factory.mktemp('question') / 'hushmote.sqlite'}"
     temp = experiment_json(
         name="temp", type="number", low=0, high=32_000, bins=32, mechanism="grr", epsilon=3_000_000
@@ -56,7 +56,7 @@ class TestForms:
         assert TEMP.arguments() == ["temp", "--fleet", "home"]
 
     def test_arguments_match_the_command(self):
-        assert ASKED.arguments()[3:] == [
+        assert FULL_QUESTION.arguments()[3:] == [
             "--window=2026-11-01..2026-11-03",
             "--window=2026-11-07",
             "--range=-1:12",
@@ -69,15 +69,15 @@ class TestForms:
         ]
 
     def test_address_has_the_same_fields(self):
-        fields = parse_qs(ASKED.query())
+        fields = parse_qs(FULL_QUESTION.query())
         assert fields["ranges"] == ["-1:12", "20:"]
-        assert fields.keys() == ASKED.options().keys()
+        assert fields.keys() == FULL_QUESTION.options().keys()
 
     def test_python_takes_them_as_keyword_arguments(self, reader: StoreReader):
         temp = reader.fleet("home").experiment("temp")
-        assert temp.question(**ASKED.options()) == ASKED
-        reply = temp.ask(**ASKED.options())
-        assert reply.to_json() == ask(Facts(reader.store), ASKED).to_json()
+        assert temp.question(**FULL_QUESTION.options()) == FULL_QUESTION
+        reply = temp.ask(**FULL_QUESTION.options())
+        assert reply.to_json() == ask(Facts(reader.store), FULL_QUESTION).to_json()
 
     @pytest.mark.parametrize(
         ("fields", "text"),
@@ -108,7 +108,7 @@ class TestResolve:
         ],
         ids=["usual", "last", "all", "month", "overlap", "trend", "by week", "trend of three days"],
     )
-    def test_windows_of_a_period(self, fields: dict, windows: tuple[str, ...], facts: Facts):
+    def test_period_selects_windows(self, fields: dict, windows: tuple[str, ...], facts: Facts):
         assert TEMP.replace(**fields).resolve(facts).selection.windows == windows
 
     @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ class TestResolve:
         assert against is not None
         assert (against.fleet, against.windows) == (fleet, windows)
 
-    def test_comparison_uses_the_questions_of_the_file(self, facts: Facts):
+    def test_comparison_uses_the_files_questions(self, facts: Facts):
         question = TEMP.replace(against=("before",)).resolve(facts).question
         assert (question.ranges, question.quantiles) == (("18:",), (0.5,))
         assert TEMP.resolve(facts).question == TEMP
@@ -140,19 +140,19 @@ class TestResolve:
     @pytest.mark.parametrize(
         "fields", [{"ranges": ("20:",)}, {"quantiles": (0.9,)}, {"cdf": True}, {"rows": 8}], ids=min
     )
-    def test_option_replaces_the_questions_of_the_file(self, fields: dict, facts: Facts):
+    def test_option_replaces_the_files_questions(self, fields: dict, facts: Facts):
         compared = TEMP.replace(against=("before",), **fields)
         assert compared.resolve(facts).question == compared
 
     @pytest.mark.parametrize(
         ("fields", "text"),
         [
-            ({"last": "2d", "windows": ("2026-11",)}, "window and last name periods that differ"),
-            ({"against": ("before",), "windows": ("2026-11-01",)}, "no report came in the time just before"),
-            ({"against": ("before", "2026-11-01")}, "is the time just before: name nothing else"),
+            ({"last": "2d", "windows": ("2026-11",)}, "window and last both name a period"),
+            ({"against": ("before",), "windows": ("2026-11-01",)}, "the preceding period has no reports"),
+            ({"against": ("before", "2026-11-01")}, "already names the preceding period"),
             ({"against": ("2026-11-13..2026-11-19",)}, "both sides are the same"),
-            ({"together": True}, "together is about ranges"),
-            ({"trend": True, "against": ("fleet=lab",)}, "two questions"),
+            ({"together": True}, "together combines ranges"),
+            ({"trend": True, "against": ("fleet=lab",)}, "cannot be combined"),
         ],
     )
     def test_rejects_questions_without_an_answer(self, fields: dict, text: str, facts: Facts):

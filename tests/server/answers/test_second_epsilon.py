@@ -1,4 +1,4 @@
-"""Both ε of a store: that of a report and that of the histograms."""
+"""A store's two ε: one for reports and one for histograms."""
 
 import datetime
 import json
@@ -24,12 +24,12 @@ from hushmote.server.words.epsilon import rounded_up
 
 DAYS = {"2026-11-19": 500, "2026-11-20": 4_000, "2026-11-21": 2_000}
 DOOR = experiment_json(name="door", epsilon=2_000_000, budget={"rule": "count", "cap": 2})
-ASKED = Experiment.parse(DOOR)
+DOOR_EXPERIMENT = Experiment.parse(DOOR)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Provide a yes/no experiment on three days, in which a board may report twice, and one has."""
+    """Provide a three-day yes/no experiment that allows two reports per board, with one such board."""
     with Store(f"sqlite:///{tmp_path / 'hushmote.sqlite'}") as store:
         fill(store, "home", DOOR, DAYS, (0.7, 0.3))
     return tmp_path
@@ -60,31 +60,31 @@ def _known(both: TwoEpsilons) -> float:
 
 class TestOwnReports:
     def test_are_limited_and_honest_reports_rounded_down(self) -> None:
-        """Half of 3 reports are honest: 1 is, for sure. Of 5 reports, 5 may be of a board that may have 9."""
-        assert second_epsilon.of_histograms([(ASKED, 3)], 1, Shuffling(honest=0.5)).reports == 1
-        found = second_epsilon.of_histograms([(ASKED, 5)], 9)
-        assert (found.own, found.reports) == (5, 5)
+        """Half of 3 reports are honest, so at least 1 is. A board limited to 9 reports may own all of 5."""
+        assert second_epsilon.of_histograms([(DOOR_EXPERIMENT, 3)], 1, Shuffling(honest=0.5)).reports == 1
+        result = second_epsilon.of_histograms([(DOOR_EXPERIMENT, 5)], 9)
+        assert (result.own, result.reports) == (5, 5)
 
     def test_count_twice_if_a_board_sent_two(self, folder: Path) -> None:
         once = _of(folder)
         _report_again(folder)
         twice = _of(folder)
         assert twice.own == 2
-        assert twice.histogram == histogram_epsilon(ASKED, 6_500, own=2) > 2 * _known(once)
+        assert twice.histogram == histogram_epsilon(DOOR_EXPERIMENT, 6_500, own=2) > 2 * _known(once)
         once_only = experiment_json(name="door", epsilon=2_000_000, budget={"rule": "count", "cap": 1})
         with Store(f"sqlite:///{folder / 'hushmote.sqlite'}") as store:
             fill(store, "home", once_only, DAYS)
         _report_again(folder)
-        assert _of(folder).own == 2  # as the version says that lets a board report more
+        assert _of(folder).own == 2  # as in the version that allows a board more reports
 
 
 class TestShuffling:
     def test_excludes_forged_reports_and_sets_delta(self, folder: Path) -> None:
-        assert _of(folder, honest=0.5).histogram == histogram_epsilon(ASKED, 3_250)
+        assert _of(folder, honest=0.5).histogram == histogram_epsilon(DOOR_EXPERIMENT, 3_250)
         assert _known(_of(folder, delta=1e-9)) > _known(_of(folder))
-        for wrong in ({"honest": 0}, {"honest": 1.5}, {"delta": 0}, {"delta": 1}):
+        for bad_options in ({"honest": 0}, {"honest": 1.5}, {"delta": 0}, {"delta": 1}):
             with pytest.raises(UsageError):
-                Shuffling(**wrong)
+                Shuffling(**bad_options)
 
 
 class TestCommands:
@@ -95,25 +95,26 @@ class TestCommands:
         plain = " ".join(text.split())
         assert "ε of a report: 2. ε for someone who sees this once: 0.14" in plain
         assert (
-            f"for someone who has seen every day: {rounded_up(histogram_epsilon(ASKED, 500))}, at δ" in plain
+            f"for someone who has seen every day: {rounded_up(histogram_epsilon(DOOR_EXPERIMENT, 500))}, at δ"
+            in plain
         )
         assert LIMITS in " ".join(text.split())
-        found = json.loads(hushmote("estimate", "door", "--delta", "1e-9", "--json", cwd=folder))["epsilon"]
-        assert found == _of(folder, delta=1e-9).to_dict()
+        result = json.loads(hushmote("estimate", "door", "--delta", "1e-9", "--json", cwd=folder))["epsilon"]
+        assert result == _of(folder, delta=1e-9).to_dict()
         trend = json.loads(hushmote("estimate", "door", "--trend", "--json", cwd=folder))
         rows = trend["answers"][0]["rows"]
         assert [row["histogram_epsilon"] for row in rows] == [
-            histogram_epsilon(ASKED, n) for n in DAYS.values()
+            histogram_epsilon(DOOR_EXPERIMENT, n) for n in DAYS.values()
         ]
         assert trend["epsilon"]["histogram"] == rows[0]["histogram_epsilon"]
         day = ("--window", "2026-11-20", "--against", "2026-11-21")
         change = json.loads(hushmote("estimate", "door", *day, "--json", cwd=folder))
-        assert change["epsilon"]["histogram"] == histogram_epsilon(ASKED, 2_000)
+        assert change["epsilon"]["histogram"] == histogram_epsilon(DOOR_EXPERIMENT, 2_000)
         assert "ε" not in hushmote("estimate", "door", "--trend", "--rows", "9", cwd=folder)
         rows = hushmote("estimate", "door", "--trend", "--rows", "9", "--privacy", cwd=folder).splitlines()
         assert max(map(len, rows)) <= 80
         assert any(line.split()[:3] == ["window", "reports", "ε"] for line in rows)
-        assert "delta is above 0" in hushmote("estimate", "door", "--delta", "0", cwd=folder, expect=1)
+        assert "delta must be above 0" in hushmote("estimate", "door", "--delta", "0", cwd=folder, expect=1)
 
     def test_status_shows_both_for_each_version(self, folder: Path) -> None:
         text = hushmote("status", "--privacy", cwd=folder)
@@ -123,15 +124,15 @@ class TestCommands:
         (line,) = json.loads(hushmote("status", "--json", cwd=folder))["experiments"]
         epsilon = line["epsilon"]
         assert (epsilon["report"], epsilon["own"], epsilon["newest_window"]) == (2.0, 1, "2026-11-21")
-        assert epsilon["newest"] == histogram_epsilon(ASKED, 2_000)
-        assert epsilon["added_up"] == histogram_epsilon(ASKED, 6_500)
-        assert epsilon["all_windows"] == histogram_epsilon(ASKED, 500)
+        assert epsilon["newest"] == histogram_epsilon(DOOR_EXPERIMENT, 2_000)
+        assert epsilon["added_up"] == histogram_epsilon(DOOR_EXPERIMENT, 6_500)
+        assert epsilon["all_windows"] == histogram_epsilon(DOOR_EXPERIMENT, 500)
         assert (epsilon["histogram_holds"], epsilon["none_holds"]) == (ENDED, None)
 
 
 RUNS = "9999-12-30"
 """A day that has not ended for as long as this is tested."""
-LEARNS = "and whoever sees a histogram again after every few reports learns single reports"
+LEARNS = "and anyone who sees a histogram again after every few reports learns individual reports"
 
 
 class TestRunningWindow:
@@ -140,28 +141,28 @@ class TestRunningWindow:
         ("window", "which"), [(RUNS, f"window {RUNS} has not ended"), ("all", 'window "all" never ends')]
     )
     def test_has_no_histogram_epsilon(self, folder: Path, window: str, which: str) -> None:
-        # Asked at 26,000 and again at 26,001 reports, two histograms differ by one report: by ε of a report.
+        # Histograms at 26,000 and at 26,001 reports differ by one report, which has only the per-report ε.
         for more in (26_000, 1):
             _count(folder, window, more)
             for windows in ((window,), ("2026-11-20", window), ()):
                 both = _of(folder, *windows)
                 assert both.histogram is None
                 assert both.to_dict()["histogram"] is None
-                assert both.holds == f"only the ε of a report holds: {which}, {LEARNS}"
+                assert both.holds == f"only the ε of a report applies: {which}, {LEARNS}"
                 assert both.words() == f"ε of a report: 2. ε of the histogram: –: {both.holds}."
         assert (both.report, both.own, both.reports) == (2.0, 1, 32_501)
         with StoreReader(f"sqlite:///{folder / 'hushmote.sqlite'}") as reader:
             door = reader.fleet("home").experiment("door")
-            each = second_epsilon.of_each_window(Facts(reader.store), Selection("door", "home"))
-            sides = (Selection("door", "home", (one,)) for one in ("2026-11-20", window))
+            by_window = second_epsilon.of_each_window(Facts(reader.store), Selection("door", "home"))
+            sides = (Selection("door", "home", (item,)) for item in ("2026-11-20", window))
             change = second_epsilon.of_selections(Facts(reader.store), *sides)
             for both in (change, door.two_epsilons(window), door.two_epsilons(window, apart=True)):
                 assert both.histogram is None
-            assert door.two_epsilons(tuple(DAYS)).histogram == histogram_epsilon(ASKED, 6_500)
+            assert door.two_epsilons(tuple(DAYS)).histogram == histogram_epsilon(DOOR_EXPERIMENT, 6_500)
             everything = tuple(sorted((*DAYS, window)))
             (trend,), (ended,) = door.trend(windows=everything), door.trend()
-        known = {day: histogram_epsilon(ASKED, n) for day, n in DAYS.items()} | {window: None}
-        assert {day: one.histogram for day, one in each.items()} == known
+        known = {day: histogram_epsilon(DOOR_EXPERIMENT, n) for day, n in DAYS.items()} | {window: None}
+        assert {day: item.histogram for day, item in by_window.items()} == known
         assert {row.window: row.histogram_epsilon for row in trend.rows if isinstance(row, TrendRow)} == known
         assert RUNNING in trend.notes[0]
         assert RUNNING not in " ".join(ended.notes)
@@ -177,10 +178,10 @@ class TestRunningWindow:
             ("--window", RUNS, "--against", "2026-11-20"),
         ):
             text = " ".join(hushmote("estimate", "door", *options, "--privacy", cwd=folder).split())
-            assert f"–: only the ε of a report holds: window {RUNS} has not ended, {LEARNS}." in text
+            assert f"–: only the ε of a report applies: window {RUNS} has not ended, {LEARNS}." in text
             epsilon = json.loads(hushmote("estimate", "door", *options, "--json", cwd=folder))["epsilon"]
             assert (epsilon["histogram"], epsilon["report"]) == (None, 2.0)
-            assert epsilon["histogram_holds"].startswith("only the ε of a report holds")
+            assert epsilon["histogram_holds"].startswith("only the ε of a report applies")
         trend = hushmote("estimate", "door", *every, "--trend", "--rows", "9", "--privacy", cwd=folder)
         assert any(line.startswith(f"{RUNS} ") and "–" in line.split() for line in trend.splitlines())
         ended = hushmote("estimate", "door", "--window", "2026-11-20", "--privacy", cwd=folder)
@@ -189,7 +190,7 @@ class TestRunningWindow:
         assert RUNNING in " ".join(text.split())
         (line,) = json.loads(hushmote("status", "--json", cwd=folder))["experiments"]
         shown = [line["epsilon"][name] for name in ("newest_window", "newest", "added_up", "all_windows")]
-        assert shown == [RUNS, None, None, histogram_epsilon(ASKED, 500)]
+        assert shown == [RUNS, None, None, histogram_epsilon(DOOR_EXPERIMENT, 500)]
         assert f"window {RUNS} has not ended" in line["epsilon"]["none_holds"]
         assert [word for row in text.splitlines() if "0.5" in row for word in row.split()][-4:-2] == [
             "–",
@@ -201,8 +202,8 @@ class TestRunningWindow:
         with Store(f"sqlite:///{folder / 'hushmote.sqlite'}", create=False) as store:
             for at, known in ((settled - datetime.timedelta(seconds=1), False), (settled, True)):
                 seen = second_epsilon.overview(Facts(store, at), Selection("door", "home"))
-                assert [one.histogram is not None for one in (seen.newest, seen.added_up)] == [known] * 2
-                assert seen.all_windows.histogram == histogram_epsilon(ASKED, 500)
+                assert [item.histogram is not None for item in (seen.newest, seen.added_up)] == [known] * 2
+                assert seen.all_windows.histogram == histogram_epsilon(DOOR_EXPERIMENT, 500)
             before = Facts(store, settled - datetime.timedelta(days=9))
             none = second_epsilon.overview(before, Selection("door", "home"))
             assert none.all_windows.histogram is None
@@ -215,7 +216,7 @@ class TestLocalEpsilon:
 
         micro = local_epsilon_for(design, 10_000, 0.1)
         assert micro is not None
-        allowed, beyond = (histogram_epsilon(design(one), 10_000) for one in (micro, micro * 1002 // 1000))
+        allowed, beyond = (histogram_epsilon(design(item), 10_000) for item in (micro, micro * 1002 // 1000))
         assert allowed <= 0.1 < beyond
         assert local_epsilon_for(design, 10_000, 20) == 16_000_000
         assert local_epsilon_for(design, 10, 1e-9) is None
@@ -225,35 +226,35 @@ class TestSelections:
     def test_combined_windows_hide_better_than_one(self, folder: Path) -> None:
         everything, day = _of(folder), _of(folder, "2026-11-19")
         assert (everything.reports, everything.own, everything.report) == (6_500, 1, 2.0)
-        assert everything.histogram == histogram_epsilon(ASKED, 6_500) < _known(day)
-        assert day.histogram == histogram_epsilon(ASKED, 500) < 2
+        assert everything.histogram == histogram_epsilon(DOOR_EXPERIMENT, 6_500) < _known(day)
+        assert day.histogram == histogram_epsilon(DOOR_EXPERIMENT, 500) < 2
 
     def test_separately_seen_windows_are_as_bad_as_the_worst(self, folder: Path) -> None:
         with Store(f"sqlite:///{folder / 'hushmote.sqlite'}", create=False) as store:
-            asked = Selection("door", "home")
-            each = second_epsilon.of_each_window(Facts(store), asked)
-            together = second_epsilon.of_windows(Facts(store), asked)
-        assert {day: one.reports for day, one in each.items()} == DAYS
-        assert together.histogram == max(map(_known, each.values()))
-        assert together.histogram == histograms_epsilon([(ASKED, n) for n in DAYS.values()])
+            selection = Selection("door", "home")
+            by_window = second_epsilon.of_each_window(Facts(store), selection)
+            together = second_epsilon.of_windows(Facts(store), selection)
+        assert {day: item.reports for day, item in by_window.items()} == DAYS
+        assert together.histogram == max(map(_known, by_window.values()))
+        assert together.histogram == histograms_epsilon([(DOOR_EXPERIMENT, n) for n in DAYS.values()])
 
     @pytest.mark.parametrize(("window", "ended"), [("2026-11-19", True), (RUNS, False)])
     def test_two_fleets_have_the_larger_epsilon(self, folder: Path, window: str, ended: bool) -> None:
-        """Few reports at ε = 1 are hidden less well than many at ε = 2, whose single ones tell more."""
+        """A few reports at ε = 1 are hidden less well than many at ε = 2, which each reveal more."""
         _report_again(folder)
         with Store(f"sqlite:///{folder / 'hushmote.sqlite'}") as store:
-            few = fill(
+            counts = fill(
                 store, "attic", experiment_json(name="door", budget={"rule": "unlimited"}), {window: 20}
             )
             both = second_epsilon.of_selections(
                 Facts(store), Selection("door", "home"), Selection("door", "attic")
             )
-        expected = (1_000_000, 2.0, 2, histogram_epsilon(few, 20) if ended else None)
-        assert (few.epsilon, both.report, both.own, both.histogram) == expected
+        expected = (1_000_000, 2.0, 2, histogram_epsilon(counts, 20) if ended else None)
+        assert (counts.epsilon, both.report, both.own, both.histogram) == expected
 
-    @pytest.mark.parametrize(("cap", "asked"), [(2, 1), (1, 0)])
+    @pytest.mark.parametrize(("cap", "recomputed"), [(2, 1), (1, 0)])
     def test_query_devices_at_most_once_for_all_windows(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap: int, asked: int
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap: int, recomputed: int
     ) -> None:
         # With 360 windows of 300,000 devices, one question for each window took 40 s of CPU.
         payload = experiment_json(name="door", epsilon=2_000_000, budget={"rule": "count", "cap": cap})
@@ -262,5 +263,5 @@ class TestSelections:
         monkeypatch.setattr(Store, "participation", lambda *a: calls.append(1) or participation(*a))
         with Store(f"sqlite:///{tmp_path / 'x.sqlite'}") as store:
             fill(store, "home", payload, DAYS)
-            each = second_epsilon.of_each_window(Facts(store), Selection("door", "home"))
-        assert ([one.own for one in each.values()], sum(calls)) == ([1, 1, 1], asked)
+            by_window = second_epsilon.of_each_window(Facts(store), Selection("door", "home"))
+        assert ([item.own for item in by_window.values()], sum(calls)) == ([1, 1, 1], recomputed)

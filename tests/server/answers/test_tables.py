@@ -1,4 +1,4 @@
-"""Tables fitted to the terminal: numbers stay whole, labels are shortened, and bars go first."""
+"""Tables fitted to the terminal: bars are dropped first, labels are shortened, and numbers are kept."""
 
 import io
 import os
@@ -16,8 +16,8 @@ from hushmote.server.answers.tables import FittedTable
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[+-]\d+)?")
 
 
-def shown(table: object, width: int) -> str:
-    """Return what a console of this width, a pipe, gets."""
+def printed(table: object, width: int) -> str:
+    """Return the table as printed to a pipe of this width."""
     text = io.StringIO()
     tables.PlainConsole(file=text, width=width).print(table)
     return text.getvalue()
@@ -36,7 +36,7 @@ def test_width_defaults_to_80_and_follows_terminal(monkeypatch):
 
 SHARES = st.floats(-2, 2)
 READINGS = st.floats(-1e9, 1e9)
-# A label is letters alone: all digits that are shown are then numbers'.
+# Labels contain only letters, so all digits in the output belong to numbers.
 LABELS = st.text("abcdefgh ", min_size=1, max_size=60).map(str.strip).filter(bool)
 
 
@@ -71,10 +71,10 @@ def an_answer(draw: st.DrawFn) -> Answer:
 @pytest.mark.slow
 @settings(max_examples=150)
 @given(an_answer(), st.sampled_from([80, 60]))
-def test_narrow_table_keeps_every_number_of_a_wide_one(answer: Answer, width: int) -> None:
-    """Whatever the rows hold: compared with the same table where there is room for all."""
+def test_narrow_table_keeps_every_number(answer: Answer, width: int) -> None:
+    """Compare with the same table at unlimited width, for any rows."""
     table = tables.answer(answer)
-    narrow, wide = shown(table, width), shown(table, 500)
+    narrow, wide = printed(table, width), printed(table, 500)
 
     def numbers(text: str) -> list[str]:
         body = [line for line in text.splitlines() if "interval" not in line and "95%" not in line]
@@ -89,7 +89,7 @@ def test_narrow_table_keeps_every_number_of_a_wide_one(answer: Answer, width: in
 )
 def test_drops_bars_first_and_then_shortens_labels(part: str, width: int, drawn: str) -> None:
     rows = tuple(Row(f"the state of the {part}, {name}", 0.5, 0.25, 0.75) for name in ("on", "off"))
-    text = shown(tables.answer(Answer("histogram", "mode", "share", "", 9, 0.95, rows)), width)
+    text = printed(tables.answer(Answer("histogram", "mode", "share", "", 9, 0.95, rows)), width)
     assert text.count("50") == 2
     assert text.count("25 to 75") == 2
     assert max(map(len, text.splitlines())) <= width
@@ -97,9 +97,9 @@ def test_drops_bars_first_and_then_shortens_labels(part: str, width: int, drawn:
 
 
 @pytest.mark.parametrize(("kind", "row"), [("change", ChangeRow), ("candidates", CandidateRow)])
-def test_p_takes_all_rows_into_account(kind: Kind, row: type[ChangeRow | CandidateRow]) -> None:
+def test_p_considers_all_rows(kind: Kind, row: type[ChangeRow | CandidateRow]) -> None:
     rows = (row("a", 0.5, 0.25, 0.75, p=0.0123, p_adjusted=0.0456),)
-    text = shown(tables.answer(Answer(kind, "mode", "share", "", 9, 0.95, rows)), 80)
+    text = printed(tables.answer(Answer(kind, "mode", "share", "", 9, 0.95, rows)), 80)
     assert "0.0456" in text
     assert "0.0123" not in text
 
@@ -111,7 +111,7 @@ def test_wide_numbers_stay_on_one_line() -> None:
         table.add_column(f"column {i}", justify="right")
     numbers = [str(10**8 + i) for i in range(9)]
     table.add_row("a label that is rather long", *numbers)
-    (line,) = [line for line in shown(table, 60).splitlines() if numbers[0] in line]
+    (line,) = [line for line in printed(table, 60).splitlines() if numbers[0] in line]
     label, *cells = line.split()
     assert label == "a"
     assert cells[-9:] == numbers
@@ -125,7 +125,7 @@ def test_texts_break_at_spaces_without_loss() -> None:
         "A sentence that is much longer than the terminal is wide, so it goes on in a line below this one."
     )
     table.add_row("what", sentence)
-    lines = shown(table, 60).splitlines()
+    lines = printed(table, 60).splitlines()
     assert " ".join(" ".join(lines).split()) == f"what {sentence}"
 
 

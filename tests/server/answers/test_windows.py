@@ -23,7 +23,7 @@ class TestDue:
             "2026-11-21T09",
         )
 
-    def test_nothing_is_due_for_good(self):
+    def test_no_window_stays_overdue(self):
         assert due(DAYS, "", NOON) == NOTHING_DUE
         assert due(["all"], "2d", NOON).window == ""
 
@@ -31,8 +31,8 @@ class TestDue:
         console = Console(record=True, width=200)
         for line in _due(due(DAYS, "2d", NOON)):
             console.print(line)
-        said = console.export_text()
-        assert "Data of 2026-11-19 is due next, on 2026-11-22 00:00 UTC." in said
+        output = console.export_text()
+        assert "Data of 2026-11-19 will be deleted next, on 2026-11-22 00:00 UTC." in output
         assert (
-            "Deletion is overdue, of 2026-11-17 and 1 more: `hushmote serve` deletes while it runs." in said
+            "Deletion of 2026-11-17 and 1 more is overdue; `hushmote serve` deletes while it runs." in output
         )

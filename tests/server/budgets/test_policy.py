@@ -38,7 +38,7 @@ def boot(policy: Policy, storage: Any = None) -> Any:
 
 
 def exact_delta(epsilons: list[int], total: float) -> float:
-    """Return δ of the worst binary reports of these micro-nats: over all sums of ±ε."""
+    """Return δ for the worst binary reports at these ε, over all sums of ±ε."""
     losses: dict[int, float] = {0: 1.0}
     for epsilon in epsilons:
         truth = 1 / (1 + math.exp(-epsilon / MICRO))
@@ -50,11 +50,11 @@ def exact_delta(epsilons: list[int], total: float) -> float:
     return math.fsum(p * -math.expm1(min(0.0, total - x / MICRO)) for x, p in losses.items())
 
 
-# --- No mixture passes both caps -------------------------------------------------------------------------
+# --- No mixture exceeds both caps -------------------------------------------------------------------------
 
 EPSILONS = (50_000, 100_000, 200_000, 350_000, 500_000, 1_000_000, 2_000_000)
 
-# A version that is published: name, rule, micro-nats, how many reports its cap would hold, how often asked.
+# A published version: name, rule, micro-nats, reports allowed by its cap, and reports requested.
 VERSION = st.tuples(
     st.sampled_from(NAMES),
     st.sampled_from(["sum", "squares", "count", "unlimited"]),
@@ -65,7 +65,7 @@ VERSION = st.tuples(
 
 
 def check_guarantee(path: list[int], total: float, delta: float) -> None:
-    """Check that the stated (ε, δ) holds for the reports of a path, by the sum or by the zCDP filter."""
+    """Check that the stated (ε, δ) holds for a path's reports, by the sum or by the zCDP filter."""
     if not path:
         return
     if sum(path) > round(total * MICRO):
@@ -85,16 +85,16 @@ class TestCommand:
         assert "(8, 1e-06)-LDP" in output.replace("\n# ", " ")
         assert "2 of ε = 4, 8 of ε = 1" in output.replace("\n# ", " ")
         assert max(map(len, output.splitlines())) <= 100
-        found = ast.literal_eval(output[output.index("{") :])
-        assert found | ASKS_FIRST == asdict(policy.policy_for(8, 1e-6, ("room_temp", "door")))
-        Client(found, MemoryStorage(), device_id="b")
+        printed = ast.literal_eval(output[output.index("{") :])
+        assert printed | ASKS_FIRST == asdict(policy.policy_for(8, 1e-6, ("room_temp", "door")))
+        Client(printed, MemoryStorage(), device_id="b")
         (tmp_path / "p.py").write_text(output, encoding="utf-8")
-        assert asdict(policy.read(tmp_path / "p.py")) == found | ASKS_FIRST
+        assert asdict(policy.read(tmp_path / "p.py")) == printed | ASKS_FIRST
         fields = json.loads(
             run("--epsilon", "8", "--delta", "1e-6", "--experiments", "room_temp,door", "--json").output
         )
         (tmp_path / "p.json").write_text(json.dumps(fields["policy"]))
-        assert asdict(policy.read(tmp_path / "p.json")) == found | ASKS_FIRST
+        assert asdict(policy.read(tmp_path / "p.json")) == printed | ASKS_FIRST
         assert (fields["guarantee"]["kind"], fields["reports"]["0.1"]) == ("(ε, δ)-LDP", 181)
 
     def test_writes_the_firmware_file_and_keeps_the_rest(self, tmp_path):
@@ -103,7 +103,7 @@ class TestCommand:
         path.write_text(before, encoding="utf-8")
         arguments = ("--epsilon", "2", "--experiments", "room_temp,door", "--max-epsilon", "0.5")
         output = run(*arguments, "--write", str(path)).output
-        assert "READINGS in it needs a function for: door" in output
+        assert "Add a function to its READINGS for: door" in output
         after = path.read_text("utf-8")
         assert policy.read(path) == policy.policy_for(2, 0, ("room_temp", "door"), 500_000)
         assert "both together give (8, 1e-6)" not in after
@@ -114,12 +114,12 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("arguments", "text"),
         [
-            (("--epsilon", "0", "--experiments", "a"), "the total is a number above 0"),
+            (("--epsilon", "0", "--experiments", "a"), "the total must be a positive number"),
             (
                 ("--epsilon", "8", "--delta", "1", "--experiments", "a"),
-                "delta is a number from 0 to below 1",
+                "delta must be at least 0 and below 1",
             ),
-            (("--epsilon", "0.0005", "--experiments", "a"), "holds no report"),
+            (("--epsilon", "0.0005", "--experiments", "a"), "allows no reports"),
             (("--epsilon", "8", "--experiments", ","), "name the experiments"),
             (("--epsilon", "8", "--experiments", "a", "--max-epsilon", "0"), "millionths above 0"),
             (("--epsilon", "8", "--experiments", "a", "--max-epsilon", "17"), "from 0.001 to 16, not 17"),
@@ -136,31 +136,35 @@ class TestCommand:
 
 class TestFile:
     def test_round_trips_consent_settings(self, tmp_path):
-        told = replace(policy.policy_for(8, 1e-6, ("room_temp",)), ask="each", consent_from="network")
-        (tmp_path / "p.py").write_text(policy.policy_statement(told), encoding="utf-8")
-        assert policy.read(tmp_path / "p.py") == told
+        expected = replace(policy.policy_for(8, 1e-6, ("room_temp",)), ask="each", consent_from="network")
+        (tmp_path / "p.py").write_text(policy.policy_statement(expected), encoding="utf-8")
+        assert policy.read(tmp_path / "p.py") == expected
         with pytest.raises(policy.PolicyError, match=r"^policy: ask must be once or each$"):
-            replace(told, ask="never")
+            replace(expected, ask="never")
         with pytest.raises(policy.PolicyError, match=r"^policy: consent_from must be board or network$"):
-            replace(told, consent_from="server")
+            replace(expected, consent_from="server")
 
-    def test_example_firmware_allows_what_its_comment_states(self):
-        made = policy.read(Path(main.__file__))
-        assert asdict(made) == main.POLICY | ASKS_FIRST
-        best = policy.policy_for(8, 1e-6, made.experiments)
-        assert (made.sum, made.epsilon, made.rules) == (best.sum, best.epsilon, best.rules)
-        assert best.squares - 10**9 < made.squares <= best.squares
+    def test_example_firmware_matches_its_comment(self):
+        device_policy = policy.read(Path(main.__file__))
+        assert asdict(device_policy) == main.POLICY | ASKS_FIRST
+        best = policy.policy_for(8, 1e-6, device_policy.experiments)
+        assert (device_policy.sum, device_policy.epsilon, device_policy.rules) == (
+            best.sum,
+            best.epsilon,
+            best.rules,
+        )
+        assert best.squares - 10**9 < device_policy.squares <= best.squares
 
     @pytest.mark.parametrize(
         ("name", "content", "text"),
         [
-            ("m.py", "x = 1\n", "one POLICY = {...} in it, not 0"),
+            ("m.py", "x = 1\n", "exactly one POLICY = {...}, not 0"),
             ("m.py", "POLICY = {}\nPOLICY = {}\n", "not 2"),
-            ("m.py", "POLICY = (", "it is not Python"),
-            ("m.py", "POLICY = make()\n", "must be plain values of sum, squares"),
-            ("m.py", "POLICY = {'sum': 1}\n", "must be plain values of sum, squares"),
-            ("p.json", "[1]", "must be plain values of sum, squares"),
-            ("p.json", "{", "must be plain values of sum, squares"),
+            ("m.py", "POLICY = (", "the file is not valid Python"),
+            ("m.py", "POLICY = make()\n", "must contain only plain values for sum, squares"),
+            ("m.py", "POLICY = {'sum': 1}\n", "must contain only plain values for sum, squares"),
+            ("p.json", "[1]", "must contain only plain values for sum, squares"),
+            ("p.json", "{", "must contain only plain values for sum, squares"),
         ],
     )
     def test_without_a_policy_is_one_line(self, name, content, text, tmp_path):
@@ -176,16 +180,18 @@ class TestCaps:
     @given(
         total=st.integers(5, 100).map(lambda x: x / 10),
         delta=st.sampled_from([0.0, 1e-9, 1e-6, 0.01, 0.3]),
-        most=st.sampled_from(EPSILONS),
+        max_epsilon=st.sampled_from(EPSILONS),
         versions=st.lists(VERSION, min_size=1, max_size=8),
     )
     @settings(max_examples=60)
-    def test_no_mixture_of_experiments_exceeds_both(self, total, delta, most, versions):
-        allowed = min(most, round(total * MICRO))
-        made = policy.policy_for(total, delta, NAMES, allowed, ("sum", "squares", "count", "unlimited"))
-        client, path = boot(made), []
+    def test_no_mixture_of_experiments_exceeds_both(self, total, delta, max_epsilon, versions):
+        allowed = min(max_epsilon, round(total * MICRO))
+        device_policy = policy.policy_for(
+            total, delta, NAMES, allowed, ("sum", "squares", "count", "unlimited")
+        )
+        client, path = boot(device_policy), []
         filter = Filter(total, delta)
-        # After whatever the analysts publish comes one that tries to spend all that is left, in small change.
+        # Finally, publish an experiment that tries to spend the rest in small reports.
         for name, rule, epsilon, holds, calls in [*versions, ("c", "unlimited", EPSILONS[0], 1, 400)]:
             cap = holds * {"sum": epsilon, "squares": epsilon * epsilon, "count": 1}.get(rule, 0)
             budget = {"rule": rule} | ({"cap": cap} if cap else {})
@@ -196,7 +202,9 @@ class TestCaps:
             for _ in range(calls):
                 fits = filter.allows(epsilon)
                 left = client.status()["experiments"][name]["left"]
-                assert left <= made.remaining_reports(epsilon, filter.history.sum, filter.history.squares)
+                assert left <= device_policy.remaining_reports(
+                    epsilon, filter.history.sum, filter.history.squares
+                )
                 assert left <= filter.remaining_reports(epsilon)
                 report = client.report(name, True)
                 assert (report is not None) == (left > 0)
@@ -205,19 +213,23 @@ class TestCaps:
                 if report is None:
                     break
                 client.sent(report)
-                filter.spend(epsilon)  # raises where the report passes both caps
+                filter.spend(epsilon)  # raises if the report exceeds both caps
                 path.append(epsilon)
-            client = boot(made, client._ledger._storage)
+            client = boot(device_policy, client._ledger._storage)
         status = client.status()
         assert (status["sum"], status["squares"]) == (sum(path), sum(x * x for x in path))
-        assert status["sum"] <= made.sum or status["squares"] <= made.squares
+        assert status["sum"] <= device_policy.sum or status["squares"] <= device_policy.squares
         check_guarantee(path, total, delta)
 
     def test_examples_last_exactly_as_stated(self):
-        made = policy.policy_for(8, 1e-6, ("a",))
+        device_policy = policy.policy_for(8, 1e-6, ("a",))
         for epsilon, reports in ((4_000_000, 2), (1_000_000, 8), (500_000, 16), (100_000, 181)):
-            assert policy.examples(made)[epsilon] == reports == Filter(8, 1e-6).remaining_reports(epsilon)
-            client = boot(made)
+            assert (
+                policy.examples(device_policy)[epsilon]
+                == reports
+                == Filter(8, 1e-6).remaining_reports(epsilon)
+            )
+            client = boot(device_policy)
             client.enroll(experiment_json(name="a", epsilon=epsilon, budget={"rule": "sum", "cap": 1 << 50}))
             count = 0
             while (report := client.report("a", True)) is not None:
@@ -227,16 +239,20 @@ class TestCaps:
             check_guarantee([epsilon] * count, 8, 1e-6)
 
     def test_pure_policy_counts_only_the_sum(self):
-        made = policy.policy_for(1, 0, ("a",))
-        assert (made.sum, made.squares, made.epsilon) == (1_000_000, 0, 1_000_000)
-        assert made.remaining_reports(100_000) == 10
+        device_policy = policy.policy_for(1, 0, ("a",))
+        assert (device_policy.sum, device_policy.squares, device_policy.epsilon) == (
+            1_000_000,
+            0,
+            1_000_000,
+        )
+        assert device_policy.remaining_reports(100_000) == 10
         assert exact_delta([100_000] * 10, 1) == 0
 
     def test_remaining_reports_deduct_past_costs(self):
-        made = policy.policy_for(8, 1e-6, ("a",))
+        device_policy = policy.policy_for(8, 1e-6, ("a",))
         spent = History.equal(500_000, 3)
-        assert made.remaining_reports(500_000, spent.sum, spent.squares) == 13
-        assert made.remaining_reports(ldp_client.EPSILON_MAX) == 0
+        assert device_policy.remaining_reports(500_000, spent.sum, spent.squares) == 13
+        assert device_policy.remaining_reports(ldp_client.EPSILON_MAX) == 0
 
 
 class TestPolicy:
@@ -254,18 +270,18 @@ class TestPolicy:
             ),
             *(("rules", bad, "rules must be a tuple of str") for bad in ("sum", None, 5)),
             *(
-                ("rules", bad, "rules must be of unlimited, sum, squares, count")
+                ("rules", bad, "rules must be chosen from unlimited, sum, squares, count")
                 for bad in (("total",), (["sum"],))
             ),
             *(("experiments", bad, "experiments must be a tuple of str") for bad in ("bath", None, 5)),
             *(("experiments", bad, "1 to 32 of a-z") for bad in (("A",), ("",), (5,), ("a/b",))),
             *(
-                ("experiments", bad, "at most 64, each once")
+                ("experiments", bad, "at most 64 names, each only once")
                 for bad in (("a", "a"), tuple(f"n{i}" for i in range(65)))
             ),
         ],
     )
-    def test_rejects_values_that_no_board_can_follow(self, field, bad, text):
+    def test_rejects_values_beyond_any_board(self, field, bad, text):
         good: dict[str, Any] = {
             "sum": 1,
             "squares": 0,
@@ -283,17 +299,19 @@ class TestPolicy:
 class TestGuarantee:
     @given(st.integers(1, 40_000), st.sampled_from((0.0, 1e-9, 1e-6, 1e-3)))
     def test_is_the_least_total_whose_caps_cover_the_policy(self, thousandths, delta):
-        made = policy.policy_for(thousandths / 1000, delta, NAMES)
-        assert policy.guarantee_of(made, delta or 1e-6) == policy.guarantee(thousandths / 1000, delta)
+        device_policy = policy.policy_for(thousandths / 1000, delta, NAMES)
+        assert policy.guarantee_of(device_policy, delta or 1e-6) == policy.guarantee(
+            thousandths / 1000, delta
+        )
 
     @given(st.integers(0, 2**40), st.integers(1, 2**50))
-    def test_covers_all_that_the_policy_allows(self, total, squares):
-        made = Policy(total, squares, 1000, ("sum",), NAMES)
-        promised = policy.guarantee_of(made)
+    def test_covers_everything_the_policy_allows(self, total, squares):
+        device_policy = Policy(total, squares, 1000, ("sum",), NAMES)
+        promised = policy.guarantee_of(device_policy)
         caps = Filter(promised.epsilon, promised.delta)
         assert (caps.sum_cap >= total, caps.squares_cap >= squares) == (True, True)
         least = Filter(promised.epsilon - 0.001, promised.delta) if promised.epsilon > 0.001 else None
         assert least is None or least.sum_cap < total or least.squares_cap < squares
 
-    def test_exists_for_a_policy_that_allows_nothing(self):
+    def test_exists_for_an_empty_policy(self):
         assert policy.guarantee_of(Policy(0, 0, 1000, (), ())).epsilon == 1e-6

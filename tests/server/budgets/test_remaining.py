@@ -15,7 +15,7 @@ DAY = datetime.date(2026, 11, 27)
 
 
 @pytest.mark.parametrize(
-    ("rule", "cap", "made", "left"),
+    ("rule", "cap", "reports", "left"),
     [
         ("sum", 10_000_000, 0, 10),
         ("sum", 10_000_000, 3, 4),  # 6 of 10 are spent
@@ -26,18 +26,18 @@ DAY = datetime.date(2026, 11, 27)
     ],
 )
 def test_assumes_largest_past_cost_and_current_next_cost(
-    rule: str, cap: int | None, made: int, left: int | None
+    rule: str, cap: int | None, reports: int, left: int | None
 ):
-    """Versions of ε = 2 and 1, of which the second is current."""
+    """Versions have ε = 2 and 1, and the second is current."""
     budget = {"rule": rule} if cap is None else {"rule": rule, "cap": cap}
     experiment = Experiment.parse(experiment_json(budget=budget))
     line = BudgetLine(experiment, "current", 2_000_000, 1_000_000, 100, {})
-    assert line.remaining_reports(made) == left
-    assert BudgetLine(experiment, "withdrawn", 2_000_000, 1_000_000, 100, {}).remaining_reports(made) == 0
+    assert line.remaining_reports(reports) == left
+    assert BudgetLine(experiment, "withdrawn", 2_000_000, 1_000_000, 100, {}).remaining_reports(reports) == 0
 
 
 def test_lifetime_budget_uses_squares_of_largest_epsilon():
-    """3 reports at ε = 2 are 12 of 25: 13 of ε = 1 are left, though its own budget holds 100."""
+    """3 reports at ε = 2 use 12 of 25, so 13 at ε = 1 remain, although its own budget allows 100."""
     experiment = Experiment.parse(experiment_json(budget={"rule": "count", "cap": 100}))
     line = BudgetLine(experiment, "current", 2_000_000, 1_000_000, 100, {})
     policy = Policy(0, 25 * 10**12, 2_000_000, ("count",), ("e",))
@@ -47,8 +47,8 @@ def test_lifetime_budget_uses_squares_of_largest_epsilon():
 
 
 def test_forecast_excludes_boards_with_no_budget_left():
-    """3 of 4 boards have made all of their 10 reports: the 2 a day are of the fourth, which has 6 left."""
+    """3 of 4 boards have used all 10 reports; the fourth sends 2 a day and has 6 left."""
     experiment = Experiment.parse(experiment_json(budget={"rule": "count", "cap": 10}))
     line = BudgetLine(experiment, "current", 1_000_000, 1_000_000, 100, {DAY: 2})
-    (told,) = FleetLedger("home", (line,), {(10,): 3, (4,): 1}).lines(DAY)
-    assert told.forecast == Forecast(Counter({0: 3, 6: 1}), experiment.every, 2.0)
+    (budget_line,) = FleetLedger("home", (line,), {(10,): 3, (4,): 1}).lines(DAY)
+    assert budget_line.forecast == Forecast(Counter({0: 3, 6: 1}), experiment.every, 2.0)

@@ -1,4 +1,4 @@
-"""Ratios of linear statistics and their differences: values, intervals and p values."""
+"""Ratios of linear statistics and their differences: values, intervals and p-values."""
 
 import math
 
@@ -11,11 +11,11 @@ from scipy import stats
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.arrays import Floats
 from hushmote.server.estimate.conditional import (
-    LEAST_ERRORS,
+    MIN_ERRORS,
     Ratio,
     RatioDifference,
-    difference_apart,
-    difference_of_two,
+    independent_difference,
+    paired_difference,
     ratios,
     reports_needed,
 )
@@ -28,7 +28,7 @@ VERSIONS = np.array([0.1, 0.3, 0.6])
 RATES = np.array([0.15, 0.10, 0.04])
 TABLE = np.stack([VERSIONS * (1 - RATES), VERSIONS * RATES], axis=1).ravel()
 CRASHED = np.tile([0.0, 1.0], 3)
-EACH = np.repeat(np.eye(3), 2, axis=0)  # cells of each version
+VERSION_CELLS = np.repeat(np.eye(3), 2, axis=0)  # indicators of each version's cells
 
 
 OF = [{"name": "version", "type": "choice", "labels": ["1.2", "1.3"]}, {"name": "crashed", "type": "bool"}]
@@ -42,43 +42,44 @@ def fleet(reports: int, seed: int, table: Floats = TABLE) -> Estimates:
 
 
 def given_versions(estimates: Estimates) -> list[Ratio]:
-    return ratios(estimates, CRASHED[:, None] * EACH, EACH)
+    return ratios(estimates, CRASHED[:, None] * VERSION_CELLS, VERSION_CELLS)
 
 
 def two(estimates: Estimates, first: int = 0, second: int = 2) -> RatioDifference:
-    below = EACH[:, [first, second]]
-    return difference_of_two(estimates, CRASHED[:, None] * below, below)
+    below = VERSION_CELLS[:, [first, second]]
+    return paired_difference(estimates, CRASHED[:, None] * below, below)
 
 
 class TestDifference:
     def test_error_accounts_for_shared_reports(self):
         estimates = fleet(20_000, 7)
         first, _, second = given_versions(estimates)
-        found = two(estimates)
-        assert found.value == pytest.approx(first.value - second.value)
-        lines = CRASHED[:, None] * EACH - np.array([first.value, 0, second.value]) * EACH
-        joined = lines[:, 0] / first.below.value - lines[:, 2] / second.below.value
-        assert found.stderr == pytest.approx(estimates.linear(joined).stderr)
-        assert found.is_known
+        result = two(estimates)
+        assert result.value == pytest.approx(first.value - second.value)
+        lines = CRASHED[:, None] * VERSION_CELLS - np.array([first.value, 0, second.value]) * VERSION_CELLS
+        joined = lines[:, 0] / first.denominator.value - lines[:, 2] / second.denominator.value
+        assert result.stderr == pytest.approx(estimates.linear(joined).stderr)
+        assert result.is_known
         turned = two(estimates, 2, 0)
-        np.testing.assert_allclose(turned.interval(), (-found.interval()[1], -found.interval()[0]))
+        np.testing.assert_allclose(turned.interval(), (-result.interval()[1], -result.interval()[0]))
 
     def test_correlated_errors_cancel(self):
-        """Normal errors of 3 and 4: a correlation of 1 leaves 1, none 5, one of -1 has 7, each times z."""
+        """Normal errors of 3 and 4 give 1 at a correlation of 1, 5 at 0 and 7 at -1, each times z."""
         first, second, z = Ratio(0.5, 3.0), Ratio(0.2, 4.0), stats.norm.isf(0.025)
         for correlation, error in ((1.0, 1.0), (0.0, 5.0), (-1.0, 7.0), (0.5, math.sqrt(13))):
             apart = RatioDifference(0.3, error, 0.0, first, second, correlation)
             np.testing.assert_allclose(apart.interval(), [0.3 - z * error, 0.3 + z * error])
 
     def test_ratio_correlates_with_itself_and_its_complement(self):
-        """Shares that crashed and that did not: what one has too much of, the other has too little of."""
+        """The crashed and not-crashed shares have opposite errors."""
         estimates = fleet(20_000, 11)
-        below = EACH[:, [0, 0]]
+        below = VERSION_CELLS[:, [0, 0]]
         same = two(estimates, 0, 0)
         assert same.correlation == pytest.approx(1)
-        np.testing.assert_allclose(same.interval(), (0, 0), atol=0.1 * same.first.stderr)  # its skew is left
+        # only the skew remains
+        np.testing.assert_allclose(same.interval(), (0, 0), atol=0.1 * same.first.stderr)
         above = np.stack([CRASHED, 1 - CRASHED], axis=1) * below
-        opposite = difference_of_two(estimates, above, below)
+        opposite = paired_difference(estimates, above, below)
         assert opposite.correlation == pytest.approx(-1)
         low, high = opposite.first.interval()
         assert opposite.interval()[1] - opposite.interval()[0] == pytest.approx(2 * (high - low))
@@ -86,7 +87,7 @@ class TestDifference:
     def test_separate_estimates_are_uncorrelated(self):
         one, other = fleet(30_000, 9), fleet(30_000, 10)
         a, b = given_versions(one)[0], given_versions(other)[0]
-        apart = difference_apart(a, b)
+        apart = independent_difference(a, b)
         assert apart.stderr == pytest.approx(math.hypot(a.stderr, b.stderr))
         assert apart.correlation == 0
         together = given_versions(pool([one, other]))[0]
@@ -95,37 +96,37 @@ class TestDifference:
 
 
 def hits(kind: str, reports: int, fleets: int) -> tuple[int, int]:
-    """How many of the 95 % intervals hold the truth, of those that are shown."""
-    held = shown = 0
+    """Return how many of the 95% intervals for known ratios cover the truth, and their number."""
+    covered = known_count = 0
     for seed in range(fleets):
         estimates = fleet(reports, 10_000 + seed)
         if kind == "difference":
-            found, truths = [two(estimates)], [RATES[0] - RATES[2]]
+            result, truths = [two(estimates)], [RATES[0] - RATES[2]]
         elif kind == "change":
             pairs = zip(given_versions(estimates), given_versions(fleet(reports, 50_000 + seed)), strict=True)
-            found, truths = [difference_apart(a, b) for a, b in pairs], [0.0] * 3
+            result, truths = [independent_difference(a, b) for a, b in pairs], [0.0] * 3
         else:
-            found, truths = given_versions(estimates), RATES.tolist()
-        for one, truth in zip(found, truths, strict=True):
+            result, truths = given_versions(estimates), RATES.tolist()
+        for one, truth in zip(result, truths, strict=True):
             if one.is_known:
                 low, high = one.interval()
-                shown += 1
-                held += low <= truth <= high
-    return held, shown
+                known_count += 1
+                covered += low <= truth <= high
+    return covered, known_count
 
 
 class TestInterval:
     @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.99])
-    def test_fieller_ends_are_z_errors_from_zero(self, confidence):
-        """X - θ Y at an end has that many standard errors; the skew is left out, which may only widen it."""
+    def test_fieller_bounds_are_z_errors_from_zero(self, confidence):
+        """X - θ Y at a bound is z standard errors; the omitted skew can only widen the interval."""
         estimates = fleet(3_000, 3)
         z = stats.norm.isf((1 - confidence) / 2)
         for i, ratio in enumerate(given_versions(estimates)):
-            plain = Ratio(ratio.value, ratio.stderr, 0.0, ratio.below, ratio.correlation)
+            plain = Ratio(ratio.value, ratio.stderr, 0.0, ratio.denominator, ratio.correlation)
             ends = plain.interval(confidence)
             normal = Statistic(ratio.value, ratio.stderr).interval(confidence)
             for end, delta, outer in zip(ends, normal, (min, max), strict=True):
-                line = estimates.linear(CRASHED * EACH[:, i] - end * EACH[:, i])
+                line = estimates.linear(CRASHED * VERSION_CELLS[:, i] - end * VERSION_CELLS[:, i])
                 assert end == outer(end, delta)
                 if end != delta:
                     assert abs(line.value) == pytest.approx(z * line.stderr, rel=1e-6)
@@ -139,10 +140,10 @@ class TestInterval:
 
     def test_p_value_matches_its_confidence(self):
         estimates = fleet(4_000, 8)
-        for found in (two(estimates), given_versions(estimates)[0]):
-            for value in (0.0, found.value + 0.03, found.value - 0.1):
-                p = found.p_value(value)
-                wide, narrow = found.interval(1 - p * 0.999), found.interval(1 - p * 1.001)
+        for result in (two(estimates), given_versions(estimates)[0]):
+            for value in (0.0, result.value + 0.03, result.value - 0.1):
+                p = result.p_value(value)
+                wide, narrow = result.interval(1 - p * 0.999), result.interval(1 - p * 1.001)
                 assert wide[0] <= value <= wide[1]
                 assert not narrow[0] < value < narrow[1]
         assert two(estimates, 0, 0).value == 0
@@ -152,31 +153,36 @@ class TestInterval:
     @pytest.mark.parametrize("reports", [300, 3_000])
     @pytest.mark.parametrize("kind", ["share", "difference", "change"])
     def test_covers_the_ratio_of_the_population(self, kind, reports):
-        """Draw 300 fleets; the rarest version has 30 reports or more, and intervals cover at least 92%.
+        """Draw 300 fleets; the rarest version has at least 30 reports, and intervals cover at least 92%.
 
-        Fewer hits than the bound come by chance 1e-11. benchmarks/pairs.py has the coverage itself.
+        Fewer hits than the bound have probability 1e-11. benchmarks/pairs.py measures the coverage.
         """
-        held, shown = hits(kind, reports, 300)
-        assert shown >= 100
-        assert held >= stats.binom.ppf(FALSE_ALARM, shown, 0.92)
+        covered, known_count = hits(kind, reports, 300)
+        assert known_count >= 100
+        assert covered >= stats.binom.ppf(FALSE_ALARM, known_count, 0.92)
 
 
 class TestRatio:
     def test_value_and_error_follow_the_delta_method(self):
         estimates = fleet(20_000, 1)
-        found = given_versions(estimates)
-        for i, ratio in enumerate(found):
-            above, below = estimates.linear(CRASHED * EACH[:, i]), estimates.linear(EACH[:, i])
+        result = given_versions(estimates)
+        for i, ratio in enumerate(result):
+            above, below = (
+                estimates.linear(CRASHED * VERSION_CELLS[:, i]),
+                estimates.linear(VERSION_CELLS[:, i]),
+            )
             assert ratio.value == pytest.approx(above.value / below.value)
-            line = estimates.linear(CRASHED * EACH[:, i] - ratio.value * EACH[:, i])
+            line = estimates.linear(CRASHED * VERSION_CELLS[:, i] - ratio.value * VERSION_CELLS[:, i])
             assert ratio.stderr == pytest.approx(line.stderr / below.value)
-            assert (ratio.below.value, ratio.below.stderr) == pytest.approx((below.value, below.stderr))
+            assert (ratio.denominator.value, ratio.denominator.stderr) == pytest.approx(
+                (below.value, below.stderr)
+            )
             assert ratio.is_known
 
     def test_mean_does_not_depend_on_the_zero_of_its_unit(self):
         estimates, x = fleet(20_000, 2), np.arange(6.0)
-        here = ratios(estimates, x[:, None] * EACH, EACH)
-        there = ratios(estimates, (x[:, None] + 1e6) * EACH, EACH)
+        here = ratios(estimates, x[:, None] * VERSION_CELLS, VERSION_CELLS)
+        there = ratios(estimates, (x[:, None] + 1e6) * VERSION_CELLS, VERSION_CELLS)
         for a, b in zip(here, there, strict=True):
             assert b.value - 1e6 == pytest.approx(a.value, abs=1e-6)
             assert b.stderr == pytest.approx(a.stderr, rel=1e-6)
@@ -187,25 +193,25 @@ class TestRatio:
         ratio = given_versions(fleet(2_000, 5, table))[0]
         assert not ratio.is_known
         assert ratio.interval() == (-math.inf, math.inf)
-        assert ratio.p_value(0.5) == pytest.approx(1, abs=1e-6) or ratio.below.value > 0
+        assert ratio.p_value(0.5) == pytest.approx(1, abs=1e-6) or ratio.denominator.value > 0
         assert reports_needed(2_000, [ratio]) > 2_000
         assert reports_needed(2_000, [given_versions(fleet(2_000, 5))[2]]) == 2_000
 
     def test_rejects_weights_of_different_shapes(self):
-        with pytest.raises(EstimateError, match="the numbers of numerators and denominators"):
-            ratios(fleet(100, 6), EACH, EACH[:, :2])
+        with pytest.raises(EstimateError, match="numerators and denominators must have the same shape"):
+            ratios(fleet(100, 6), VERSION_CELLS, VERSION_CELLS[:, :2])
 
     def test_is_known_if_denominator_is_clearly_positive(self):
         below = Statistic(0.03, 0.01001)
-        assert LEAST_ERRORS == 3
+        assert MIN_ERRORS == 3
         assert not Ratio(0.1, 0.1, 0.0, below).is_known
         assert Ratio(0.1, 0.1, 0.0, Statistic(0.03, 0.00999)).is_known
         known, unknown = Ratio(0.1, 0.1), Ratio(0.1, 0.1, 0.0, below)
         for first, second in ((known, unknown), (unknown, known)):
-            assert not difference_apart(first, second).is_known
-        assert difference_apart(known, known).is_known
+            assert not independent_difference(first, second).is_known
+        assert independent_difference(known, known).is_known
 
-    def test_reports_needed_follow_the_denominator_s_error(self):
-        """A value of 0.03 with an error of 0.02 needs an error of 0.01; the worst of several counts."""
+    def test_reports_needed_follow_the_denominators_error(self):
+        """A value of 0.03 with an error of 0.02 needs an error of 0.01; the worst ratio determines it."""
         unknown = Ratio(0.1, 0.1, 0.0, Statistic(0.03, 0.02))
         assert reports_needed(100, [unknown]) == reports_needed(100, [Ratio(0.1, 0.1), unknown]) == 400

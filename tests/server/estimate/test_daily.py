@@ -1,4 +1,4 @@
-"""Daily series: the same numbers as estimates of each day, ratios, versions, and what a look could see."""
+"""Daily series: agreement with single-day estimates, ratios, versions and earlier looks."""
 
 import numpy as np
 import pytest
@@ -59,7 +59,7 @@ class TestLinear:
         whole = estimate(experiment, sum(days)).linear(quarter(experiment)[:, 0])
         assert view.third[0] / view.variance[0] == pytest.approx(10 * whole.skew, rel=0.3, abs=5e-3)
 
-    def test_tree_has_a_variance_for_its_reports_of_each_level(self):
+    def test_tree_variance_depends_on_each_levels_reports(self):
         experiment = parse_experiment(TREE)
         days = histograms(experiment, 10, 2_000)
         series = DayCounts(np.arange(10), (version(experiment, days),)).series(quarter)
@@ -70,7 +70,7 @@ class TestLinear:
         assert view.value == pytest.approx([one.value for one in each], abs=0.02)
         assert view.variance == pytest.approx([one.stderr**2 for one in each], rel=0.15)
 
-    def test_versions_are_weighed_by_their_reports(self):
+    def test_versions_are_weighted_by_their_reports(self):
         old = parse_experiment(YES)
         new = parse_experiment(experiment_json(name="door", epsilon=1_000_000))
         before, after = histograms(old, 6, 300), histograms(new, 6, 900, seed=2)
@@ -82,7 +82,8 @@ class TestLinear:
         both = pool([estimate(old, before[4]), estimate(new, after[1])])
         assert view.value[4] == pytest.approx(both.linear([1.0, 0.0]).value)
         assert view.variance[4] == pytest.approx(both.linear([1.0, 0.0]).stderr ** 2, rel=0.1)
-        assert view.variance[8] > view.variance[0] / 3 * 1.5  # a third of the variance for ε, not for reports
+        # the variance falls to a third because of ε rather than the number of reports
+        assert view.variance[8] > view.variance[0] / 3 * 1.5
 
     def test_look_does_not_see_later_days(self):
         experiment = parse_experiment(YES)

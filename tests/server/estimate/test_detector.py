@@ -9,7 +9,7 @@ import pytest
 
 from hushmote.server.arrays import Floats, Ints
 from hushmote.server.estimate.detector import (
-    FEWEST_DAYS,
+    MIN_DAYS,
     DailyView,
     Scan,
     boundary,
@@ -46,7 +46,7 @@ def scanned(
 
 
 def tail(count: int, most: int, chance: float) -> float:
-    """Return the probability that more than `most` of `count` happen."""
+    """Return the probability that more than `most` of `count` events happen."""
     return 1 - sum(comb(count, k) * chance**k * (1 - chance) ** (count - k) for k in range(most + 1))
 
 
@@ -77,23 +77,23 @@ class TestSteps:
 
     @pytest.mark.parametrize("days", [8, 9, 10])
     @pytest.mark.parametrize("first", [2, 4, 6])
-    def test_days_that_fit_equally_well_are_a_range(self, days: int, first: int):
-        """Beside weekday effects, few days cannot tell when a step came."""
+    def test_equally_good_days_form_a_range(self, days: int, first: int):
+        """With weekday effects, a few days cannot determine when a step occurred."""
         (change,) = scanned(0.2 + 0.2 * (np.arange(days) >= first), 0.01**2).changes
         assert change.first <= first <= change.last
 
-    def test_two_steps_are_two_changes(self):
+    def test_reports_two_steps_as_two_changes(self):
         day = np.arange(60)
         result = scanned(0.4 + 0.1 * (day >= 20) - 0.1 * (day >= 40), 0.01**2)
         assert [change.first for change in result.changes] == [20, 40]
         assert [change.size > 0 for change in result.changes] == [True, False]
 
-    def test_nothing_is_reported_before_day_eight(self):
-        value = np.append(np.zeros(3), np.ones(FEWEST_DAYS - 4))
-        assert scanned(value, 1e-6) == Scan((), 0, FEWEST_DAYS - 1, None)
+    def test_reports_no_change_before_day_eight(self):
+        value = np.append(np.zeros(3), np.ones(MIN_DAYS - 4))
+        assert scanned(value, 1e-6) == Scan((), 0, MIN_DAYS - 1, None)
 
     def test_reported_change_stays_reported(self):
-        """Look at a growing series: what one look reports, each later one reports, found on the same day."""
+        """In a growing series, each later look reports the earlier looks' changes on the same day."""
         rng = np.random.default_rng(SEED)
         value = rng.standard_normal(80) + 3 * (np.arange(80) >= 30) - 3 * (np.arange(80) >= 55)
         reported: list[int] = []
@@ -111,7 +111,7 @@ class TestSteps:
         assert change.first == 20
 
     def test_detectable_step_is_found_in_four_of_five_cases(self):
-        """500 series. At 0.8, fewer than 346 or more than 450 come by chance 1e-9; 0.74 to 0.89 is wanted."""
+        """Draw 500 series: at 0.8, a count outside 346 to 450 has probability 1e-9; accept 0.74 to 0.89."""
         rng = np.random.default_rng(SEED)
         size = scanned(np.zeros(30)).detectable
         assert size is not None
@@ -122,14 +122,14 @@ class TestSteps:
 
 class TestFalseAlarms:
     def test_few_constant_series_are_reported_within_a_year(self):
-        """150 series. At a chance of 0.05, more than 30 come by chance 1e-10."""
+        """Draw 150 series: at a rate of 0.05, more than 30 have probability 1e-10."""
         assert tail(150, 30, 0.05) < 1e-9
         rng = np.random.default_rng(SEED)
         assert sum(bool(scanned(rng.standard_normal(365)).changes) for _ in range(150)) <= 30
 
     @pytest.mark.parametrize("questions", [3, 20])
     def test_questions_share_one_allowance(self, questions: int):
-        """60 fleets of several series for 60 days. At a chance of 0.05, more than 18 come by chance 3e-10."""
+        """Draw 60 fleets of several series for 60 days: at 0.05, more than 18 have probability 3e-10."""
         assert tail(60, 18, 0.05) < 1e-9
         rng = np.random.default_rng(SEED)
         fleets = [
@@ -140,14 +140,14 @@ class TestFalseAlarms:
 
     @pytest.mark.parametrize("days", range(8, 43))
     def test_weekends_are_not_a_change(self, days: int):
-        """Without noise: weekends differ by 200 standard errors, on each of the first 42 days."""
+        """Without noise, weekends differ by 200 standard errors; check each of the first 42 days."""
         value = np.where(np.arange(days) % 7 < 5, 0.4, 0.2)
         assert scanned(value, 0.001**2).changes == ()
 
     def test_rare_events_are_not_a_change(self):
-        """200 fleets with 0.3 events a day for 60 days; at 0.05, more than 37 come by chance 1e-10.
+        """Draw 200 fleets with 0.3 events a day for 60 days: at 0.05, more than 37 have probability 1e-10.
 
-        Without the correction for skew, jumps of a Poisson number are reported in most of them.
+        Without the skew correction, Poisson jumps are reported in most of them.
         """
         assert tail(200, 37, 0.05) < 1e-9
         rng = np.random.default_rng(SEED)
@@ -165,7 +165,7 @@ class TestFalseAlarms:
 class TestReportedSize:
     @pytest.mark.parametrize("first", [5, 15, 25])
     def test_interval_contains_the_true_step(self, first: int):
-        """300 series, steps of two errors. At a coverage of 0.93, over 51 misses come by chance 1e-9."""
+        """Draw 300 series with steps of two errors: at 0.93, over 51 misses have probability 1e-9."""
         assert tail(300, 51, 0.07) < 1e-8
         rng = np.random.default_rng(SEED)
         series = rng.standard_normal((300, 30)) + 2.0 * (np.arange(30) >= first)

@@ -1,7 +1,7 @@
 """Estimates and their errors compared with dense linear algebra and simulated fleets.
 
-Statistical tests: seeds are fixed, so that they pass or fail for good; each says how many independent draws
-it uses and with what chance it would fail for a fresh seed though all is right.
+Statistical tests use fixed seeds, so they are deterministic; each states its number of independent draws and
+the probability that correct code fails with a fresh seed.
 """
 
 import math
@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from designs import choice, designed, drawn_counts, level_channel, support_matrix
+from designs import choice, drawn_counts, level_channel, number_with_mechanism, support_matrix
 from refusals import Refusal, refusals
 from scipy import stats
 
@@ -19,12 +19,12 @@ from hushmote.server.estimate.pooling import pool
 from hushmote.server.estimate.statistic import EstimateError, Statistic, difference
 from hushmote.server.mechanisms import channel, support_mechanisms
 
-RR = designed("rr", 2, 1)
-GRR = designed("grr", 10, 1)
-OLH = designed("olh", 40, 2, g=7)
-HADAMARD = designed("olh", 32, 0.5, g=2)
-HH = designed("hh", 64, 1.1, fanout=4, cells=[4, 5, 5])
-UNEVEN = designed("hh", 50, 2, fanout=3, cells=[2, 5, 7, 7], weights=[1, 0, 2, 3])
+RR = number_with_mechanism("rr", 2, 1)
+GRR = number_with_mechanism("grr", 10, 1)
+OLH = number_with_mechanism("olh", 40, 2, g=7)
+HADAMARD = number_with_mechanism("olh", 32, 0.5, g=2)
+HH = number_with_mechanism("hh", 64, 1.1, fanout=4, cells=[4, 5, 5])
+UNEVEN = number_with_mechanism("hh", 50, 2, fanout=3, cells=[2, 5, 7, 7], weights=[1, 0, 2, 3])
 EXPERIMENTS = (RR, GRR, OLH, HADAMARD, HH, UNEVEN)
 each_experiment = pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda e: f"{e.mechanism}{e.domain}")
 
@@ -41,7 +41,7 @@ def fleet(experiment: Experiment, reports: int, rng: np.random.Generator) -> np.
 
 
 def code_shares(experiment: Experiment, level: Level) -> np.ndarray:
-    """Probability of each code of a level in the population."""
+    """Return each code's probability on a level in the population."""
     return level_channel(level, experiment.domain) @ population(experiment.domain)
 
 
@@ -54,10 +54,10 @@ def expected_counts(experiment: Experiment, reports: int) -> np.ndarray:
 
 
 def dense_weights(experiment: Experiment, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Weight of one report of each code on every frequency, shape (code_count, domain), and the constants.
+    """Return each code's weight in every frequency, shape (code_count, domain), and the constants.
 
-    From matrices alone: unbiased node estimates, then weighted least squares with the sum known. What it
-    takes for a node's variance is a choice of the oracle's, which test_oracle checks.
+    From matrices alone: unbiased node estimates, then weighted least squares with the sum known. The node
+    variance it assumes is the oracle's choice, which test_oracle checks.
     """
     domain = experiment.domain
     used, rows, shifts, inverse = [], [], [], []
@@ -93,7 +93,7 @@ def dense_weights(experiment: Experiment, counts: np.ndarray) -> tuple[np.ndarra
 
 
 def dense_stderr(experiment: Experiment, counts: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return the rule's standard errors over the codes' true distribution; weights as of dense_weights."""
+    """Return the standard errors under the codes' true distribution, for weights from dense_weights()."""
     variance = np.zeros(weights.shape[1])
     for level in experiment.levels:
         part = slice(level.offset, level.offset + level.code_count)
@@ -101,7 +101,7 @@ def dense_stderr(experiment: Experiment, counts: np.ndarray, weights: np.ndarray
         if n:
             pi, w = code_shares(experiment, level), weights[part] * n
             variance += (pi @ w**2 - (pi @ w) ** 2) / n
-    return np.sqrt(np.maximum(variance, 0))  # what is known exactly leaves rounding errors
+    return np.sqrt(np.maximum(variance, 0))  # exactly known values have rounding errors
 
 
 class TestDenseAlgebra:
@@ -128,16 +128,16 @@ class TestDenseAlgebra:
         cdf = dense_stderr(experiment, counts, np.cumsum(weights, axis=1))
         np.testing.assert_allclose(e.cdf_stderr, cdf, rtol=1e-4, atol=1e-6 * scale)
         r = np.random.default_rng(2).normal(size=experiment.domain)
-        got = e.linear(r)
-        assert got.stderr == pytest.approx(
+        actual = e.linear(r)
+        assert actual.stderr == pytest.approx(
             dense_stderr(experiment, counts, weights @ r[:, None])[0], rel=1e-4
         )
-        assert got.value == pytest.approx(r @ population(experiment.domain), abs=1e-6)
+        assert actual.value == pytest.approx(r @ population(experiment.domain), abs=1e-6)
 
 
 FLEETS = 400
-# The mean of z² over n independent fleets has a chi-squared distribution; a z that is not quite normal or an
-# error bar that is off by 3 % is allowed for by the 6 % on either side. False alarms: 1e-10 for each test.
+# The mean of z² over n independent fleets has a chi-squared distribution; the 6% on either side allows for a
+# z that is not quite normal or an error bar that is off by 3%. False alarms: 1e-10 per test.
 LOWEST, HIGHEST = 0.94 * stats.chi2.ppf(5e-11, FLEETS), 1.06 * stats.chi2.isf(5e-11, FLEETS)
 
 
@@ -154,13 +154,13 @@ class TestPool:
         assert pooled.range(2, 9).stderr == pytest.approx(merged.range(2, 9).stderr, rel=0.03)
         assert pooled.quantile(0.5).index == merged.quantile(0.5).index
 
-    def test_by_variance_errs_less_and_agrees(self) -> None:
-        """Draw two versions with 60,000 reports each: the two pools differ by less than 6.5 standard errors.
+    def test_by_variance_has_less_error_and_agrees(self) -> None:
+        """Draw two versions of 60,000 reports: the two pools differ by less than 6.5 standard errors.
 
-        That fails with chance 1e-10 for each of three statistics: their difference errs less than either.
+        Each of three statistics fails with probability 1e-10: the difference's error is below either's.
         """
         rng = np.random.default_rng(11)
-        weak, strong = designed("hh", 64, 0.5, fanout=4, cells=[4, 3, 3]), HH
+        weak, strong = number_with_mechanism("hh", 64, 0.5, fanout=4, cells=[4, 3, 3]), HH
         parts = [estimate(weak, fleet(weak, 60_000, rng)), estimate(strong, fleet(strong, 60_000, rng))]
         plain, best = pool(parts), pool(parts, by="variance")
         f = population(64)
@@ -171,11 +171,11 @@ class TestPool:
             assert abs(b.value - f[lo:hi].sum()) < 6.5 * b.stderr
         np.testing.assert_allclose(best.cdf(), np.cumsum(best.frequencies))
         assert best.rare_variance() < min(p.rare_variance() for p in parts)
-        # A pool of equal designs with equal numbers of reports is the same either way.
+        # With equal designs and equal numbers of reports, both pools are the same.
         same = [estimate(HH, fleet(HH, 5000, rng)) for _ in range(2)]
         np.testing.assert_allclose(pool(same).weights, [0.5, 0.5])
 
-    def test_mean_variance_assumes_even_population_and_scales(self) -> None:
+    def test_mean_variance_assumes_uniform_population_and_scales(self) -> None:
         for experiment in (GRR, OLH):
             counts = np.full(experiment.code_count, 50)
             one, two = estimate(experiment, counts), estimate(experiment, 2 * counts)
@@ -192,11 +192,11 @@ class TestPool:
 
     def test_rejects_different_quantities(self) -> None:
         e = estimate(GRR, np.full(GRR.code_count, 5))
-        other = estimate(designed("grr", 10, 1, high=2000), np.full(10, 5))
+        other = estimate(number_with_mechanism("grr", 10, 1, high=2000), np.full(10, 5))
         with pytest.raises(EstimateError, match="high is the same, not 1000 and 2000"):
             pool([e, other])
         with pytest.raises(EstimateError, match="number of values"):
-            pool([e, estimate(designed("grr", 11, 1), np.full(11, 5))])
+            pool([e, estimate(number_with_mechanism("grr", 11, 1), np.full(11, 5))])
 
         def labels(*names: str) -> Experiment:
             return choice(list(names), 1)
@@ -207,8 +207,8 @@ class TestPool:
             pool([])
         with pytest.raises(EstimateError, match="reports"):
             pool([e], by="size")  # type: ignore[arg-type]
-        # Another mechanism or epsilon is no obstacle.
-        mixed = pool([e, estimate(designed("olh", 10, 2, g=3), np.full(26 * 3, 5))])
+        # A different mechanism or epsilon is allowed.
+        mixed = pool([e, estimate(number_with_mechanism("olh", 10, 2, g=3), np.full(26 * 3, 5))])
         assert mixed.reports == 50 + 390
 
 
@@ -217,12 +217,12 @@ class TestErrors:
     @pytest.mark.parametrize(
         "experiment",
         [
-            designed("hh", 1024, 1, fanout=4, cells=[4, 5, 3, 3, 3]),
-            designed("hh", 777, 2, fanout=5, cells=[2, 7, 7, 7, 7]),
+            number_with_mechanism("hh", 1024, 1, fanout=4, cells=[4, 5, 3, 3, 3]),
+            number_with_mechanism("hh", 777, 2, fanout=5, cells=[2, 7, 7, 7, 7]),
         ],
         ids=lambda e: f"{e.mechanism}{e.domain}",
     )
-    def test_approximate_ones_are_near_the_exact(
+    def test_approximate_errors_are_near_exact_ones(
         self, experiment: Experiment, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         counts = fleet(experiment, 50_000, np.random.default_rng(5))
@@ -239,7 +239,7 @@ class TestErrors:
         many, some = rough.ranges(*ends), rough.ranges(*ends[:, :10])
         np.testing.assert_allclose(many.value[:10], some.value, atol=1e-12)
         np.testing.assert_allclose(many.stderr[:10], some.stderr, rtol=0.12)
-        # The histogram's own scatter is in both, in different ways; without it little is left, or nothing.
+        # Both include the histogram's scatter, in different ways; without it, little or nothing remains.
         counts = expected_counts(experiment, 10**13)
         rough = estimate(experiment, counts)
         monkeypatch.setattr(support_mechanisms, "_MAX_EXACT_PAIRS", 10**9)
@@ -257,27 +257,27 @@ class TestErrors:
             (HADAMARD, 2000),
             pytest.param(HH, 2000, marks=pytest.mark.long),
             pytest.param(UNEVEN, 3000, marks=pytest.mark.long),
-            (designed("hh", 64, 4, fanout=8, cells=[8, 31]), 500),
+            (number_with_mechanism("hh", 64, 4, fanout=8, cells=[8, 31]), 500),
         ],
         ids=["rr", "grr", "olh", "hadamard", "hh", "uneven", "thin"],
     )
     def test_are_neither_too_wide_nor_too_narrow(self, experiment: Experiment, reports: int) -> None:
-        """400 fleets each, drawn anew from the population: a frequency, a range, a weighted sum."""
+        """Draw 400 fleets each from the population, and check a frequency, a range and a weighted sum."""
         rng, f = np.random.default_rng(6), population(experiment.domain)
         r = np.sin(np.arange(experiment.domain))
         half = max(1, experiment.domain // 3)
         sums = np.zeros(4)
         for _ in range(FLEETS):
             e = estimate(experiment, fleet(experiment, reports, rng))
-            asked = (e.frequency(0), e.frequency(experiment.domain - 1), e.range(0, half), e.linear(r))
+            statistics = (e.frequency(0), e.frequency(experiment.domain - 1), e.range(0, half), e.linear(r))
             truth = (f[0], f[-1], f[:half].sum(), r @ f)
-            sums += [((s.value - t) / s.stderr) ** 2 for s, t in zip(asked, truth, strict=True)]
+            sums += [((s.value - t) / s.stderr) ** 2 for s, t in zip(statistics, truth, strict=True)]
         assert (sums > LOWEST).all(), sums / FLEETS
         assert (sums < HIGHEST).all(), sums / FLEETS
 
     @pytest.mark.slow
     def test_quantile_intervals_cover(self) -> None:
-        """Draw 300 fleets and three quantiles: a coverage of 95% hits less often with chance 1e-10."""
+        """Draw 300 fleets with three quantiles: at a coverage of 95%, fewer hits have probability 1e-10."""
         rng, f = np.random.default_rng(7), population(HH.domain)
         cdf = np.cumsum(f)
         levels = (0.1, 0.5, 0.9)
@@ -285,9 +285,9 @@ class TestErrors:
         for _ in range(300):
             e = estimate(HH, fleet(HH, 2000, rng))
             for k, q in enumerate(levels):
-                found = e.quantile(q)
-                assert found.low <= found.index <= found.high
-                hits[k] += found.low <= np.argmax(cdf >= q) <= found.high
+                result = e.quantile(q)
+                assert result.low <= result.index <= result.high
+                hits[k] += result.low <= np.argmax(cdf >= q) <= result.high
         assert (hits >= stats.binom.ppf(1e-10, 300, 0.95)).all(), hits
 
     @pytest.mark.slow
@@ -297,10 +297,10 @@ class TestErrors:
         values = []
         for _ in range(FLEETS):
             a, b = (estimate(GRR, fleet(GRR, 1500, rng)).range(0, 4) for _ in range(2))
-            found = difference(a, b)
-            assert found.value == a.value - b.value
-            assert found.stderr == pytest.approx(math.hypot(a.stderr, b.stderr))
-            values.append(found.p)
+            result = difference(a, b)
+            assert result.value == a.value - b.value
+            assert result.stderr == pytest.approx(math.hypot(a.stderr, b.stderr))
+            values.append(result.p)
         for level in (0.05, 0.5):
             low, high = stats.binom.ppf([5e-11, 1 - 5e-11], FLEETS, level)
             assert low <= np.sum(np.array(values) < level) <= high
@@ -313,13 +313,13 @@ class TestErrors:
             assert np.isfinite(e.frequencies).all()
             assert np.isfinite(e.stderr).all()
             assert (e.stderr > 0).all()
-            found = e.quantile(0.5)
-            assert 0 <= found.low <= found.index <= found.high < experiment.domain
+            result = e.quantile(0.5)
+            assert 0 <= result.low <= result.index <= result.high < experiment.domain
 
 
 class TestStatistics:
     @each_experiment
-    def test_agree_whichever_method_is_called(self, experiment: Experiment) -> None:
+    def test_agree_between_methods(self, experiment: Experiment) -> None:
         e = estimate(experiment, fleet(experiment, 500, np.random.default_rng(3)))
         for index in range(experiment.domain):
             one = e.frequency(index)
@@ -328,7 +328,7 @@ class TestStatistics:
             )
             below = e.range(0, index + 1)
             assert below.value == pytest.approx(e.cdf()[index], abs=1e-12)
-            # Some mechanisms know the sum of all shares, which leaves only squares of rounding errors.
+            # Some mechanisms know the sum of all shares, so only squares of rounding errors remain.
             assert below.stderr == pytest.approx(e.cdf_stderr[index], rel=1e-6, abs=1e-6)
         assert e.range(1, 1) == Statistic(0.0, 0.0)
         whole = e.range(0, experiment.domain)
@@ -340,11 +340,11 @@ class TestStatistics:
         for experiment in (GRR, OLH, HH, UNEVEN):
             e = estimate(experiment, fleet(experiment, 2000, rng))
             ends = np.sort(rng.integers(0, experiment.domain + 1, (2, 300)), axis=0)
-            found = e.ranges(*ends)
-            assert len(found) == 300
+            result = e.ranges(*ends)
+            assert len(result) == 300
             for i in (0, 17, 299):
                 one = e.range(int(ends[0, i]), int(ends[1, i]))
-                assert (found[i].value, found[i].stderr) == pytest.approx((one.value, one.stderr), abs=1e-9)
+                assert (result[i].value, result[i].stderr) == pytest.approx((one.value, one.stderr), abs=1e-9)
         with pytest.raises(EstimateError, match="lower and upper ends must have the same shape"):
             e.ranges([1, 2], [3])
         with pytest.raises(EstimateError, match="not 5 and 4"):
@@ -356,17 +356,17 @@ class TestStatistics:
         cdf, (below, above) = e.cdf(), e.cdf_intervals(0.9)
         domain = experiment.domain
         for q in (0.001, 0.1, 0.25, 0.5, 0.75, 0.9, 0.999):
-            found = e.quantile(q, confidence=0.9)
+            result = e.quantile(q, confidence=0.9)
             reached = [i for i in range(domain) if max(cdf[: i + 1]) >= q]
-            assert found.index == (reached[0] if reached else domain - 1)
+            assert result.index == (reached[0] if reached else domain - 1)
             kept = [
                 i
                 for i in range(domain)
                 if (i == 0 or below[i - 1] <= q) and (i == domain - 1 or above[i] >= q)
             ]
-            assert (found.q, found.low, found.high) == (q, kept[0], kept[-1])
+            assert (result.q, result.low, result.high) == (q, kept[0], kept[-1])
         for q in (0, 1, -0.1, math.nan):
-            with pytest.raises(EstimateError, match="a quantile is between 0 and 1"):
+            with pytest.raises(EstimateError, match="a quantile must be between 0 and 1"):
                 e.quantile(q)
 
     def test_rejects_impossible_ranges_and_weights(self) -> None:
@@ -394,7 +394,7 @@ class TestCounts:
         call=lambda counts: estimate(GRR, counts),
         error=EstimateError,
     )
-    def test_invalid_ones_are_rejected_with_the_reason(self, refusal: Refusal):
+    def test_invalid_counts_are_rejected_with_the_reason(self, refusal: Refusal):
         refusal.check()
 
     def test_of_a_hierarchy_need_only_the_last_level(self) -> None:
@@ -413,8 +413,8 @@ class TestCounts:
     def test_are_unmodified_and_of_any_integer_type(self) -> None:
         counts = fleet(HH, 1000, np.random.default_rng(14))
         before = counts.copy()
-        want = estimate(HH, counts).range(3, 40)
+        expected = estimate(HH, counts).range(3, 40)
         for dtype in (np.uint16, np.int32, np.uint64):
-            assert estimate(HH, counts.astype(dtype)).range(3, 40) == want
-        assert estimate(HH, counts.tolist()).range(3, 40) == want
+            assert estimate(HH, counts.astype(dtype)).range(3, 40) == expected
+        assert estimate(HH, counts.tolist()).range(3, 40) == expected
         assert (counts == before).all()

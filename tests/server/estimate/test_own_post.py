@@ -1,4 +1,4 @@
-"""Post-processing by the user's own function: its results are checked, and an error is one line."""
+"""Custom post-processing functions: results are checked, and errors are one line."""
 
 from collections.abc import Callable
 
@@ -31,7 +31,7 @@ def clip(estimates):
 '''
 
 
-def test_own_function_returns_shares(own_folder: Write, estimate: Estimate):
+def test_custom_function_returns_shares(own_folder: Write, estimate: Estimate):
     own_folder("my_post", CLIP)
     shares = method_of("my_post:clip")(estimate)
     np.testing.assert_array_equal(shares.frequencies, np.maximum(estimate.frequencies, 0))
@@ -46,35 +46,35 @@ def test_shipped_methods_keep_their_names():
 
 
 @pytest.mark.parametrize(
-    ("text", "name", "said"),
+    ("text", "name", "message"),
     [
-        ("", "flat", "no post-processing is called flat; there are raw, nonnegative, smooth, and "),
+        ("", "flat", "unknown post-processing flat; choose from raw, nonnegative, smooth, or "),
         ("x = 3", "bad_post_0:nothing", "post-processing bad_post_0:nothing: bad_post_0 has no"),
-        ("", "no_such_post:x", "there is no module no_such_post"),
-        ("x = 3", "bad_post_1:x", "bad_post_1:x is not a function of one argument"),
-        ("def x(): pass", "bad_post_2:x", "bad_post_2:x is not a function of one argument"),
-        ("def x(a, b): pass", "bad_post_3:x", "bad_post_3:x is not a function of one argument"),
-        ("def x(e): return e.frequencies[1:]", "bad_post_4:x", "gave the shape (15,), not (16,)"),
-        ("def x(e): return e.frequencies / 0 * 0", "bad_post_5:x", "gave shares that are not finite"),
-        ("def x(e): return {'a': 1}", "bad_post_6:x", "gave dict, not an array of shares"),
-        ("def x(e): return None", "bad_post_7:x", "gave "),
+        ("", "no_such_post:x", "cannot find module no_such_post"),
+        ("x = 3", "bad_post_1:x", "bad_post_1:x must be a function with one argument"),
+        ("def x(): pass", "bad_post_2:x", "bad_post_2:x must be a function with one argument"),
+        ("def x(a, b): pass", "bad_post_3:x", "bad_post_3:x must be a function with one argument"),
+        ("def x(e): return e.frequencies[1:]", "bad_post_4:x", "one share per value, shape (16,), not (15,)"),
+        ("def x(e): return e.frequencies / 0 * 0", "bad_post_5:x", "must return finite shares"),
+        ("def x(e): return {'a': 1}", "bad_post_6:x", "must return an array of integers or floats, not dict"),
+        ("def x(e): return None", "bad_post_7:x", "not NoneType"),
         ("def x(e): raise SystemExit(0)", "bad_post_9:x", "bad_post_9:x raised SystemExit: 0"),
-        ("def x(e): return e.frequencies + 1j", "bad_post_10:x", "complex128, not an array of shares: give"),
-        ("def x(e): return ['0.1'] * 16", "bad_post_11:x", "gave <U3, not an array of shares: give integers"),
-        ("def x(e): return e.frequencies > 0", "bad_post_12:x", "gave bool, not an array of shares: give"),
+        ("def x(e): return e.frequencies + 1j", "bad_post_10:x", "integers or floats, not complex128"),
+        ("def x(e): return ['0.1'] * 16", "bad_post_11:x", "array of integers or floats, not <U3"),
+        ("def x(e): return e.frequencies > 0", "bad_post_12:x", "array of integers or floats, not bool"),
         ("def x(e): raise KeyError('two\\nlines')", "bad_post_8:x", "bad_post_8:x raised KeyError: "),
     ],
 )  # fmt: skip
-def test_error_is_one_line(own_folder: Write, estimate: Estimate, text: str, name: str, said: str):
+def test_error_is_one_line(own_folder: Write, estimate: Estimate, text: str, name: str, message: str):
     if text:
         own_folder(name.partition(":")[0], text)
     with np.errstate(all="ignore"), pytest.raises(HushmoteError) as caught:
         method_of(name)(estimate)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_own_function_cannot_modify_estimates(own_folder: Write):
+def test_custom_function_cannot_modify_estimates(own_folder: Write):
     text = """
 def x(e):
     e.frequencies.flags.writeable = True

@@ -1,13 +1,13 @@
 """Post-processing compared with dense linear algebra and simulated fleets.
 
-Statistical tests: seeds are fixed, so that they pass or fail for good; each says how many independent fleets
-it uses and with what chance it would fail for a fresh seed though all is right.
+Statistical tests use fixed seeds, so they are deterministic; each states its number of independent fleets and
+the probability that correct code fails with a fresh seed.
 """
 
 import designs
 import numpy as np
 import pytest
-from designs import choice, designed, draw, drawn_counts, level_channel
+from designs import choice, draw, drawn_counts, level_channel, number_with_mechanism
 from experiments import experiment_json
 from scipy import optimize, stats
 
@@ -20,11 +20,11 @@ from hushmote.server.mechanisms.decoded_histogram import simplex
 from hushmote.server.mechanisms.tree import least_squares as hierarchy
 from hushmote.server.mechanisms.tree.hierarchy import Hierarchy
 
-RR = designed("rr", 2, 1)
-GRR = designed("grr", 10, 2)
-OLH = designed("olh", 40, 2, g=7)
-HH = designed("hh", 50, 2, fanout=3, cells=[2, 5, 7, 7], weights=[1, 0, 2, 3])
-SW = designed("sw", 50, 1, reach=12)
+RR = number_with_mechanism("rr", 2, 1)
+GRR = number_with_mechanism("grr", 10, 2)
+OLH = number_with_mechanism("olh", 40, 2, g=7)
+HH = number_with_mechanism("hh", 50, 2, fanout=3, cells=[2, 5, 7, 7], weights=[1, 0, 2, 3])
+SW = number_with_mechanism("sw", 50, 1, reach=12)
 OF_ALL = ("raw", "nonnegative", "smooth")
 each_experiment = pytest.mark.parametrize("exp", [RR, GRR, OLH, HH], ids=lambda e: e.mechanism)
 
@@ -39,49 +39,50 @@ def channel(exp: Experiment) -> np.ndarray:
 
 class TestMaximumLikelihood:
     @each_experiment
-    def test_step_equals_that_of_the_dense_channel(self, exp):
+    def test_step_equals_the_dense_channels(self, exp):
         rng = np.random.default_rng(1)
         counts = drawn_counts(exp, bell(exp.domain), 3000, rng)
         f = rng.dirichlet(np.ones(exp.domain))
         dense = channel(exp)
         expected = f * (dense.T @ (counts / (dense @ f))) / counts.sum()
         levels = tuple(postprocess._histograms(estimate(exp, counts)))
-        got, likelihood = postprocess.expectation_maximisation(levels, f)
-        np.testing.assert_allclose(got, expected, rtol=1e-10)
-        after = postprocess.expectation_maximisation(levels, got)[1]
-        gain = counts @ (np.log(dense @ got) - np.log(dense @ f))
+        actual, likelihood = postprocess.expectation_maximisation(levels, f)
+        np.testing.assert_allclose(actual, expected, rtol=1e-10)
+        after = postprocess.expectation_maximisation(levels, actual)[1]
+        gain = counts @ (np.log(dense @ actual) - np.log(dense @ f))
         assert after - likelihood == pytest.approx(gain, rel=1e-6)
         assert gain > 0
 
     @each_experiment
     def test_fixed_point_maximizes_the_likelihood(self, exp):
-        """No gradient points from it into the simplex by more than a thousandth of a report's worth."""
+        """No gradient into the simplex exceeds a thousandth of a single report's contribution."""
         counts = drawn_counts(exp, bell(exp.domain), 20_000, np.random.default_rng(2))
         levels = tuple(postprocess._histograms(estimate(exp, counts)))
-        found = postprocess._fixed_point(levels, np.full(exp.domain, 1 / exp.domain), 0.0)
+        result = postprocess._find_fixed_point(levels, np.full(exp.domain, 1 / exp.domain), 0.0)
         dense = channel(exp)
-        gradient = dense.T @ (counts / (dense @ found)) / counts.sum()
-        assert found.sum() == pytest.approx(1)
-        assert gradient.max() < 1 + 2e-3  # f moves to f * gradient: at the maximum nowhere above 1
+        gradient = dense.T @ (counts / (dense @ result)) / counts.sum()
+        assert result.sum() == pytest.approx(1)
+        # a step multiplies f by the gradient, which is at most 1 at the maximum
+        assert gradient.max() < 1 + 2e-3
 
 
 class TestMethods:
     @pytest.mark.slow
     @each_experiment
     @pytest.mark.parametrize("name", OF_ALL)
-    def test_state_name_and_bias_and_give_distributions(self, exp, name):
+    def test_have_name_and_notes_and_give_distributions(self, exp, name):
         e = draw(exp, bell(exp.domain), 500, np.random.default_rng(4))
-        found = METHODS[name](e)
-        assert (found.method, found.experiment, found.reports) == (name, exp, 500)
-        assert found.notes
-        assert any("no intervals" in note for note in found.notes) == (name != "raw")
-        assert found.frequencies.shape == (exp.domain,)
-        assert not found.frequencies.flags.writeable
+        result = METHODS[name](e)
+        assert (result.method, result.experiment, result.reports) == (name, exp, 500)
+        assert result.notes
+        assert any("no intervals" in note for note in result.notes) == (name != "raw")
+        assert result.frequencies.shape == (exp.domain,)
+        assert not result.frequencies.flags.writeable
         if name == "raw":
             np.testing.assert_array_equal(raw(e).frequencies, e.frequencies)
         else:
-            assert found.frequencies.min() >= 0
-            assert found.frequencies.sum() == pytest.approx(1)
+            assert result.frequencies.min() >= 0
+            assert result.frequencies.sum() == pytest.approx(1)
 
     @pytest.mark.slow
     @pytest.mark.parametrize("exp", [OLH, pytest.param(HH, marks=pytest.mark.long)], ids=["olh", "hh"])
@@ -106,14 +107,16 @@ class TestMethods:
 class TestSmoothing:
     def test_blur_keeps_sums_and_minimizes_its_objective(self):
         x = np.random.default_rng(5).normal(size=30)
-        got = postprocess.blur(x, 7.0)
+        actual = postprocess.blur(x, 7.0)
         steps = np.diff(np.eye(30), axis=0)
-        np.testing.assert_allclose(got, np.linalg.solve(np.eye(30) + 7 / 4 * steps.T @ steps, x), atol=1e-12)
-        assert got.sum() == pytest.approx(x.sum())
+        np.testing.assert_allclose(
+            actual, np.linalg.solve(np.eye(30) + 7 / 4 * steps.T @ steps, x), atol=1e-12
+        )
+        assert actual.sum() == pytest.approx(x.sum())
 
     @each_experiment
-    def test_of_very_many_reports_gives_the_truth(self, exp):
-        """Counts as expected of 10^11 reports, on a rough population: nothing is smoothed away."""
+    def test_of_many_reports_gives_the_truth(self, exp):
+        """With the expected counts of 10^11 reports on a rough population, nothing is smoothed away."""
         rough = np.where(np.arange(exp.domain) % 2, 3.0, 1.0)
         rough /= rough.sum()
         shares = np.array([level.weight for level in exp.levels]) / exp.weight_sum
@@ -130,20 +133,21 @@ class TestSmoothing:
         together = smooth(pool([estimate(OLH, a), estimate(OLH, b)]))
         assert together.reports == 10_000
         assert len(together.notes) == len(smooth(estimate(OLH, a)).notes) + 1
-        # How much is smoothed differs a little: errors of a mean of two against those of one histogram.
+        # The strengths differ slightly: one is from the mean of two histograms' errors, one from one
+        # histogram's.
         np.testing.assert_allclose(together.frequencies, smooth(estimate(OLH, a + b)).frequencies, atol=2e-3)
 
     def test_rejects_labels(self):
         for exp in (Experiment.parse(experiment_json()), choice(["off", "on"], 1)):
             e = estimate(exp, np.full(exp.code_count, 50))
-            with pytest.raises(EstimateError, match=r"^smooth is for numbers.*use nonnegative$"):
+            with pytest.raises(EstimateError, match=r"^smooth supports only numbers.*use nonnegative$"):
                 smooth(e)
             assert nonnegative(e).frequencies.sum() == pytest.approx(1)
 
-    def test_gives_shares_from_codes_without_any(self):
-        """Compare squared distances to a bell with that of an even guess, over 20 fleets of 20,000 reports.
+    def test_gives_shares_if_only_the_mean_is_estimated(self):
+        """Compare squared distances to a bell with a uniform guess's, over 20 fleets of 20,000 reports.
 
-        Of 1,000 fleets of other seeds the mean is 0.15, with a standard deviation of 0.2.
+        Over 1,000 fleets with other seeds, the mean is 0.15 and the standard deviation 0.2.
         """
         rng = np.random.default_rng(11)
         f = bell(50)
@@ -160,7 +164,7 @@ class TestProjection:
     def test_is_the_nearest_distribution(self):
         counts = drawn_counts(OLH, bell(40), 2000, np.random.default_rng(3))
         e = estimate(OLH, counts)
-        x, got = e.frequencies, nonnegative(e).frequencies
+        x, actual = e.frequencies, nonnegative(e).frequencies
         best = optimize.minimize(
             lambda y: ((y - x) ** 2).sum(),
             np.full(40, 1 / 40),
@@ -171,10 +175,10 @@ class TestProjection:
             method="SLSQP",
         )
         assert x.min() < 0
-        np.testing.assert_allclose(got, best.x, atol=1e-6)
+        np.testing.assert_allclose(actual, best.x, atol=1e-6)
 
     def test_does_not_amplify_forged_reports(self):
-        """Neither in squared distance nor, where the sum does not fall, for the value that they support."""
+        """It amplifies neither the squared distance nor, if the sum does not fall, the supported value."""
         rng = np.random.default_rng(9)
         for _ in range(300):
             clean = rng.normal(0.1, 0.2, 10)
@@ -187,15 +191,15 @@ class TestProjection:
 
     def test_treats_families_of_a_hierarchy_and_the_largest_tree(self):
         rng = np.random.default_rng(10)
-        other = designed("hh", 50, 2, fanout=25, cells=[2, 50])
-        flat = designed("grr", 50, 2)
+        other = number_with_mechanism("hh", 50, 2, fanout=25, cells=[2, 50])
+        flat = number_with_mechanism("grr", 50, 2)
         sizes = ((HH, 4000), (other, 3000), (flat, 20_000))
         parts = [draw(exp, bell(50), n, rng) for exp, n in sizes]
         tree = Hierarchy(HH).tree(parts[0].decoded.reports)
         for raw_estimate in (parts[0], pool(parts), pool([pool(parts[1:]), parts[0]])):
-            x, got = raw_estimate.frequencies, nonnegative(raw_estimate).frequencies
+            x, actual = raw_estimate.frequencies, nonnegative(raw_estimate).frequencies
             assert x.min() < 0
-            np.testing.assert_array_equal(got, hierarchy.nonnegative(tree, x))
+            np.testing.assert_array_equal(actual, hierarchy.nonnegative(tree, x))
         assert np.abs(nonnegative(parts[0]).frequencies - simplex(parts[0].frequencies)).max() > 1e-3
         np.testing.assert_array_equal(nonnegative(parts[2]).frequencies, simplex(parts[2].frequencies))
 
@@ -206,7 +210,7 @@ class TestProjection:
         below that of 1.05, so another seed brings it above with a chance of less than 1e-9. After a
         projection on the simplex, which ignores the tree, it is 36 above.
         """
-        exp = designed("hh", 64, 1, fanout=2, cells=[2, 2, 2, 3, 3, 3])
+        exp = number_with_mechanism("hh", 64, 1, fanout=2, cells=[2, 2, 2, 3, 3, 3])
         rng = np.random.default_rng(11)
         f = np.exp(-0.5 * ((np.arange(64) - 28.8) / 4) ** 2)
         f /= f.sum()
@@ -230,15 +234,17 @@ class TestProjection:
         """
         rng = np.random.default_rng(8)
         one = np.eye(40)[11]
-        found = []
+        result = []
         for _ in range(100):
             e = draw(OLH, one, 1000, rng)
-            found.append([nonnegative(e).frequencies[11] - 1, raw(e).frequencies[11] - 1])
-        projected, unbiased = np.array(found).T
+            result.append([nonnegative(e).frequencies[11] - 1, raw(e).frequencies[11] - 1])
+        projected, unbiased = np.array(result).T
         assert projected.mean() < 0
         assert abs(unbiased.mean()) < stats.t.isf(0.5e-9, 99) * unbiased.std(ddof=1) / 10
 
     def test_needs_estimated_shares(self):
         e = draw(SW, bell(50), 500, np.random.default_rng(13))
-        with pytest.raises(EstimateError, match="nonnegative needs estimated shares; x has none: use smooth"):
+        with pytest.raises(
+            EstimateError, match="nonnegative needs estimated shares, which x does not have; use smooth"
+        ):
             nonnegative(e)

@@ -1,4 +1,4 @@
-"""Estimates among the devices that have a reading: values, intervals, pools, post-processing."""
+"""Estimates among devices that have a reading: values, intervals, pools and post-processing."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ def parsed(shape: dict[str, Any], **changes: Any) -> Experiment:
 
 
 def population(e: Experiment) -> np.ndarray:
-    """Return shares of the indices: 40% without a reading, the values of the others falling by a third."""
+    """Return shares of the indices: 40% missing, and each further value a third less common."""
     values = 1.5 ** -np.arange(e.domain - 1.0)
     return np.append(values / values.sum() * (1 - MISSING), MISSING)
 
@@ -56,14 +56,14 @@ def readings(request: pytest.FixtureRequest) -> ReadingEstimates:
 
 
 class TestValues:
-    def test_are_shares_of_those_with_a_reading(self, readings: ReadingEstimates):
+    def test_are_shares_of_devices_with_a_reading(self, readings: ReadingEstimates):
         truth = population(readings.experiment)[:-1] / (1 - MISSING)
         assert readings.frequencies.shape == truth.shape == (readings.domain,)
         assert readings.frequencies.sum() == pytest.approx(1)
-        # 6 standard errors of at most 15 values: a false alarm in less than 1 of 1e7 runs of a fixed seed.
+        # 6 standard errors for at most 15 values: a false alarm in fewer than 1 of 1e7 seeds.
         assert (np.abs(readings.frequencies - truth) < 6 * readings.stderr).all()
 
-    def test_missing_is_a_share_of_all(self, readings: ReadingEstimates):
+    def test_missing_is_a_share_of_all_devices(self, readings: ReadingEstimates):
         missing = readings.missing
         assert missing.value == pytest.approx(readings.whole.frequencies[-1])
         assert abs(missing.value - MISSING) < 6 * missing.stderr
@@ -73,25 +73,25 @@ class TestValues:
         ratio = readings.range(0, 1)
         assert isinstance(ratio, Ratio)
         assert ratio.value == pytest.approx(readings.frequencies[0])
-        assert ratio.below.value == pytest.approx(1 - readings.missing.value)
+        assert ratio.denominator.value == pytest.approx(1 - readings.missing.value)
         assert ratio.stderr == pytest.approx(readings.stderr[0])
 
-    def test_all_together_are_certain(self, readings: ReadingEstimates):
+    def test_sum_is_certain(self, readings: ReadingEstimates):
         everything = readings.range(0, readings.domain)
         assert everything.interval() == pytest.approx((1, 1))
         assert readings.cdf()[-1] == pytest.approx(1)
 
-    def test_many_intervals_are_those_of_single_ratios(self, readings: ReadingEstimates):
+    def test_array_intervals_equal_single_ones(self, readings: ReadingEstimates):
         low, high = readings.frequency_intervals(0.9)
         for i in range(readings.domain):
             assert readings.frequency(i).interval(0.9) == pytest.approx((low[i], high[i]))
 
-    def test_quantile_is_one_of_those_with_a_reading(self, readings: ReadingEstimates):
+    def test_quantile_is_among_devices_with_a_reading(self, readings: ReadingEstimates):
         truth = np.cumsum(population(readings.experiment)[:-1] / (1 - MISSING))
         for q in (0.25, 0.5, 0.9):
             assert readings.quantile(q).low <= np.searchsorted(truth, q) <= readings.quantile(q).high
 
-    def test_halves_are_of_readings(self, readings: ReadingEstimates):
+    def test_halves_are_reading_estimates(self, readings: ReadingEstimates):
         halves = readings.halves()
         assert halves is not None
         assert all(half.domain == readings.domain for half in halves)
@@ -111,20 +111,20 @@ class TestIntervals:
             ratio = among_readings(estimate(e, drawn(e, 3_000, rng))).range(0, 1)
             low, high = ratio.interval(0.9)
             held += low <= truth <= high
-        # Binomial(400, 0.9) is below 322 with a chance of 2e-9.
+        # Binomial(400, 0.9) is below 322 with probability 2e-9.
         assert held >= 322
 
-    def test_of_a_denominator_that_may_be_0_have_no_bounds(self):
+    def test_have_no_bounds_if_the_denominator_may_be_0(self):
         each = [Ratio(0.5, 0.1, 0.0, Statistic(1.0, error), 0.2) for error in (0.1, 0.6)]
         low, high = Ratios.of(each).interval()
         assert (low[0], high[0]) == pytest.approx(each[0].interval())
         assert (low[1], high[1]) == each[1].interval() == (-np.inf, np.inf)
 
-    def test_without_readings_are_an_error(self):
+    def test_raise_an_error_without_readings(self):
         e = parsed(SHAPES["bool"])
         counts = vectorised.histogram(e, np.array([0, 0, 5_000]), np.random.default_rng(1))
         nobody = among_readings(estimate(e, counts))
-        with pytest.raises(EstimateError, match=r"^too few reports have a reading of e: \d+ to 100%"):
+        with pytest.raises(EstimateError, match=r"^too few reports have a reading for e; \d+ to 100%"):
             nobody.range(0, 1)
 
 
@@ -149,10 +149,12 @@ class TestPooling:
         assert "Only some versions set missing" in FleetEstimate(both).histogram().note
         share = both.range(0, 5)
         assert abs(share.value - values[:5].sum()) < 6 * share.stderr
-        with pytest.raises(EstimateError, match="nonnegative needs versions that all set missing, or none"):
+        with pytest.raises(
+            EstimateError, match="nonnegative needs versions that either all set missing or all do not"
+        ):
             METHODS["nonnegative"](both)
 
-    def test_other_numbers_of_values_do_not_pool(self):
+    def test_different_numbers_of_values_do_not_pool(self):
         e, rng = parsed(SHAPES["grr"]), np.random.default_rng(3)
         other = parsed(SHAPES["grr"], bins=16, missing=None)
         counts = [drawn(e, 100, rng), np.full(16, 9)]
@@ -162,7 +164,7 @@ class TestPooling:
 
 class TestPostProcessing:
     @pytest.mark.parametrize("name", ["nonnegative", "smooth"])
-    def test_gives_shares_of_those_with_a_reading(self, name: str):
+    def test_gives_shares_of_devices_with_a_reading(self, name: str):
         for shape in ("grr", "hh"):
             e = parsed(SHAPES[shape])
             readings = among_readings(estimate(e, drawn(e, 200_000, np.random.default_rng(5))))
@@ -182,7 +184,7 @@ class TestAnswers:
         assert answer.to_dict()["missing"]["name"] == "no reading"
         assert len(answer.rows) <= 16
 
-    def test_show_no_missing_share_without_the_setting(self):
+    def test_omit_the_missing_share_without_the_setting(self):
         e = parsed(SHAPES["grr"], missing=None)
         answer = FleetEstimate(estimate(e, np.full(15, 100))).histogram()
         assert answer.missing is None

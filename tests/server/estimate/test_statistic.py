@@ -1,4 +1,4 @@
-"""Intervals, p values and differences of statistics whose error grows with their value, worked by hand."""
+"""Intervals, p-values and differences for statistics with value-dependent errors, calculated by hand."""
 
 import math
 
@@ -26,7 +26,7 @@ def test_unskewed_interval_is_normal():
 
 
 @pytest.mark.parametrize("skew", [0.3, -0.3, 5.0])
-def test_skewed_end_uses_its_own_error(skew: float):
+def test_skewed_bound_uses_its_own_error(skew: float):
     value, stderr = 0.5, 0.1
     ends = sorted(Statistic(value, stderr, skew).interval(), reverse=skew < 0)
     assert ends[0] == pytest.approx(value - math.copysign(Z * stderr, skew))
@@ -36,7 +36,7 @@ def test_skewed_end_uses_its_own_error(skew: float):
 
 
 @pytest.mark.parametrize("skew", [0.0, 0.3, -0.3])
-def test_p_value_at_interval_ends_matches_confidence(skew: float):
+def test_p_value_at_interval_bounds_matches_confidence(skew: float):
     statistic = Statistic(0.5, 0.1, skew)
     for confidence in (0.5, 0.95, 0.999):
         for end in statistic.interval(confidence):
@@ -50,10 +50,10 @@ def test_exact_values_have_no_uncertainty():
 
 
 def test_difference_combines_variances_and_skews():
-    """Variances 9 and 16; their growth is weighed by them: (0.5 * 9 - 0.25 * 16) / 25."""
-    found = difference(Statistic(2.0, 3.0, 0.5), Statistic(0.5, 4.0, 0.25))
-    assert (found.value, found.stderr, found.skew) == pytest.approx((1.5, 5.0, 0.02))
-    assert found.p == Statistic(1.5, 5.0, 0.02).p_value(0.0)
+    """The variances 9 and 16 weight their growth: (0.5 * 9 - 0.25 * 16) / 25."""
+    result = difference(Statistic(2.0, 3.0, 0.5), Statistic(0.5, 4.0, 0.25))
+    assert (result.value, result.stderr, result.skew) == pytest.approx((1.5, 5.0, 0.02))
+    assert result.p == Statistic(1.5, 5.0, 0.02).p_value(0.0)
     turned = difference(Statistic(0.5, 4.0, 0.25), Statistic(2.0, 3.0, 0.5))
     assert (turned.value, turned.skew) == pytest.approx((-1.5, -0.02))
     assert difference(Statistic(1.0, 0.0, 1.0), Statistic(1.0, 0.0, 1.0)).skew == 0

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from designs import designed, draw, drawn_counts
+from designs import draw, drawn_counts, number_with_mechanism
 from scipy import stats
 
 from hushmote.server.estimate import estimate
@@ -13,10 +13,10 @@ from hushmote.server.estimate.pooling import pool
 from hushmote.server.estimate.statistic import EstimateError
 from hushmote.server.estimate.top_k import Posterior, _prior, fewer_above, membership, top
 
-RR = designed("rr", 2, 1)
-GRR = designed("grr", 12, 2)
-OLH = designed("olh", 64, 2, g=7)
-HH = designed("hh", 48, 2, fanout=4, cells=[3, 5, 7])
+RR = number_with_mechanism("rr", 2, 1)
+GRR = number_with_mechanism("grr", 12, 2)
+OLH = number_with_mechanism("olh", 64, 2, g=7)
+HH = number_with_mechanism("hh", 48, 2, fanout=4, cells=[3, 5, 7])
 
 
 def skewed(domain: int) -> np.ndarray:
@@ -25,7 +25,7 @@ def skewed(domain: int) -> np.ndarray:
 
 
 class TestPrior:
-    def test_includes_half_of_the_value_s_own_estimate(self):
+    def test_includes_half_of_the_own_estimate(self):
         likelihood, pseudo = np.array([[1.0, 4.0, 2.0]]), 0.1
         _, own = _prior(likelihood, np.arange(3)[None], np.ones(1), 3, pseudo)
         settled = likelihood * (pseudo + own / 2)
@@ -37,13 +37,13 @@ class TestSums:
         ("n", "k", "power"), [(2, 1, 1), (6, 3, 1), (60, 5, 6), (300, 20, 8), (300, 150, 1)]
     )
     def test_of_unequal_draws_are_exact(self, n, k, power):
-        """Against convolution one by one; draws from impossible to certain, rare ones among them."""
+        """Compare with term-by-term convolution of draws with chances from 0 to 1, some of them rare."""
         chance = np.random.default_rng(n).random(n) ** power
         chance[: n // 4] = np.linspace(0, 0.019, n // 4)
         chance[n // 4 : n // 3] = 1 - chance[: n // 3 - n // 4]
-        asked = np.arange(0, n, max(1, n // 12))
-        got = fewer_above(chance, asked, k)
-        for i, value in zip(asked, got, strict=True):
+        values = np.arange(0, n, max(1, n // 12))
+        actual = fewer_above(chance, values, k)
+        for i, value in zip(values, actual, strict=True):
             counts = np.ones(1)
             for p in np.delete(chance, i):
                 counts = np.convolve(counts, [1 - p, p])
@@ -51,8 +51,8 @@ class TestSums:
 
     @pytest.mark.parametrize("k", [14, 19, 23])
     def test_of_rare_draws_are_within_a_millionth(self, k):
-        got = fewer_above(np.full(1000, 0.019), np.array([0]), k)
-        assert got[0] == pytest.approx(stats.binom.cdf(k - 1, 999, 0.019), abs=1e-6)
+        actual = fewer_above(np.full(1000, 0.019), np.array([0]), k)
+        assert actual[0] == pytest.approx(stats.binom.cdf(k - 1, 999, 0.019), abs=1e-6)
 
 
 class TestTop:
@@ -62,31 +62,31 @@ class TestTop:
         rng = np.random.default_rng(2)
         counts = drawn_counts(exp, skewed(exp.domain), reports, rng)
         if exp is HH:
-            counts[-1] += 2  # some report of the last level there must be
+            counts[-1] += 2  # the last level needs at least one report
         e = estimate(exp, counts)
         for k in (1, 5, exp.domain - 1):
-            found = top(e, k)
-            listed = [one.index for one in found.listed]
+            result = top(e, k)
+            listed = [one.index for one in result.listed]
             assert len(set(listed)) == k
             assert e.frequencies[listed].min() >= np.delete(e.frequencies, listed).max()
-            frequency, alone = found.listed[0].frequency, e.frequency(listed[0])
+            frequency, alone = result.listed[0].frequency, e.frequency(listed[0])
             assert (frequency.value, frequency.stderr) == pytest.approx((alone.value, alone.stderr), rel=1e-9)
-            assert found.probabilities.sum() == pytest.approx(k, rel=0.02, abs=0.05)
-            assert sum(c.probability for c in found.listed) == pytest.approx(
-                found.probabilities[listed].sum()
+            assert result.probabilities.sum() == pytest.approx(k, rel=0.02, abs=0.05)
+            assert sum(c.probability for c in result.listed) == pytest.approx(
+                result.probabilities[listed].sum()
             )
-            near = [one.probability for one in found.near]
+            near = [one.probability for one in result.near]
             assert near == sorted(near, reverse=True)
-            outside = np.delete(found.probabilities, listed)
+            outside = np.delete(result.probabilities, listed)
             assert near == sorted(outside[outside > 0.05].tolist(), reverse=True)
 
     def test_is_certain_with_many_reports(self):
-        found = top(draw(OLH, skewed(64), 3_000_000, np.random.default_rng(3)), 4)
-        assert [one.index for one in found.listed] == [0, 1, 2, 3]
-        assert min(one.probability for one in found.listed) > 0.999
-        assert not found.near
+        result = top(draw(OLH, skewed(64), 3_000_000, np.random.default_rng(3)), 4)
+        assert [one.index for one in result.listed] == [0, 1, 2, 3]
+        assert min(one.probability for one in result.listed) > 0.999
+        assert not result.near
 
-    def test_of_two_values_is_as_sure_as_counts_are_uneven(self):
+    def test_of_two_values_depends_on_the_counts_imbalance(self):
         even = top(estimate(RR, [5000, 5000]), 1)
         assert even.probabilities == pytest.approx([0.5, 0.5])
         assert len(even.near) == 1
@@ -102,16 +102,16 @@ class TestTop:
         assert top(e, 1).reports == 400_000
 
     @pytest.mark.parametrize("k", [0, -1, 12, 1000, True, 2.5])
-    def test_rejects_k_outside_one_to_fewer_than_all(self, k):
+    def test_rejects_k_out_of_range(self, k):
         with pytest.raises(
-            EstimateError, match=r"^a top k needs k from 1 to 11, one less than there are values, not"
+            EstimateError, match=r"^k must be from 1 to 11, one less than the number of values, not"
         ):
             top(estimate(GRR, np.full(12, 10)), k)
 
 
 class TestMembership:
     def test_matches_enumeration(self):
-        """Four values on five atoms; values on one atom are in random order."""
+        """Four values are on five atoms; values on the same atom are in random order."""
         rng = np.random.default_rng(1)
         first = np.array([0, 1, 2, 1])
         mass = rng.dirichlet(np.ones(3), size=4)
@@ -123,14 +123,14 @@ class TestMembership:
                 for i in range(4):
                     above, same = int((at > at[i]).sum()), int((at == at[i]).sum())
                     exact[i] += weight * float(min(Fraction(1), max(Fraction(0), Fraction(k - above, same))))
-            got = membership(Posterior(first, mass, 5), k)
-            np.testing.assert_allclose(got, exact, atol=1e-4)
-            assert got.sum() == pytest.approx(k, abs=1e-4)
+            actual = membership(Posterior(first, mass, 5), k)
+            np.testing.assert_allclose(actual, exact, atol=1e-4)
+            assert actual.sum() == pytest.approx(k, abs=1e-4)
 
     @pytest.mark.slow
     @pytest.mark.parametrize("exp", [GRR, OLH, HH], ids=lambda e: e.mechanism)
     def test_is_stable_in_the_last_digit_of_an_estimate(self, exp):
-        """3 fleets; a probability may move by a million times what the estimates do."""
+        """For 3 fleets, a probability may change by at most a million times the change in the estimates."""
         rng = np.random.default_rng(6)
         for _ in range(3):
             counts = drawn_counts(exp, rng.dirichlet(np.full(exp.domain, 30.0)), 3000, rng)
@@ -143,7 +143,7 @@ class TestMembership:
         "exp", [GRR, pytest.param(OLH, marks=pytest.mark.long), HH], ids=lambda e: e.mechanism
     )
     def test_probabilities_are_calibrated(self, exp):
-        """80 independent fleets of 3,000 reports, from populations that are themselves drawn; k = 3.
+        """Draw 80 independent fleets of 3,000 reports, each from a random population; k = 3.
 
         Over listed values with a probability between 0.3 and 0.95, the mean of probability less membership
         must be within 0.08 (the method is approximate) and six standard errors of the sum over fleets, a
@@ -154,8 +154,8 @@ class TestMembership:
         for _ in range(80):
             f = rng.dirichlet(np.full(exp.domain, 0.3))
             truth = np.argsort(-f)[:3]
-            found = [c for c in top(draw(exp, f, 3000, rng), 3).listed if 0.3 < c.probability < 0.95]
-            listed += len(found)
-            off.append(sum(c.probability - (c.index in truth) for c in found))
+            result = [c for c in top(draw(exp, f, 3000, rng), 3).listed if 0.3 < c.probability < 0.95]
+            listed += len(result)
+            off.append(sum(c.probability - (c.index in truth) for c in result))
         assert listed > 40
         assert abs(sum(off)) < 0.08 * listed + 6.1 * np.std(off) * np.sqrt(len(off))

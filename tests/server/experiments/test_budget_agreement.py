@@ -72,7 +72,7 @@ def exhaust(client: Any) -> int:
     return made
 
 
-# --- What the board's own test holds is what the server makes ---------------------------------------------
+# --- The board's own test cases match the server ---------------------------------------------
 
 
 def ldp_report(epsilon: int):
@@ -86,8 +86,8 @@ class TestBoardCases:
             assert server_payload(budget, epsilon).decode() == LITERALS["PAYLOAD"] % (epsilon, fields)
             theorem = theorem_of(budget)
             names.add(theorem.name)
-            wanted = re.search(r"reports = (\d+)", budget)
-            assert reports == (int(wanted[1]) if wanted else theorem.most_reports(epsilon))
+            target = re.search(r"reports = (\d+)", budget)
+            assert reports == (int(target[1]) if target else theorem.most_reports(epsilon))
         assert names == set(THEOREMS), "CASES in firmware_tests/test_budget.py has a case for each theorem"
 
     def test_versions_match_the_server_and_end_with_the_theorem(self):
@@ -153,7 +153,7 @@ class TestReports:
 
 
 class TestVersions:
-    def test_of_another_epsilon_are_treated_alike_by_store_and_board(self, tmp_path):
+    def test_at_another_epsilon_agree_between_store_and_board(self, tmp_path):
         def versions(budget):
             return server_payload(budget, 500_000), server_payload(budget, 250_000)
 
@@ -172,7 +172,7 @@ class TestVersions:
             store.add_experiment("c", first)
             client = new_board(first)
             client.sent(client.report("door", True))
-            with fails(r"its epsilon stays 0\.5", VersionRefused):
+            with fails(r"its epsilon must remain 0\.5", VersionRefused):
                 store.add_experiment("c", second)
             with pytest.raises(ExperimentRefused, match="its epsilon was pinned as 500000"):
                 client.enroll(second)
@@ -191,24 +191,30 @@ class TestErrors:
             (f'{ZCDP}\nrule = "sum"', "rule and cap follow from the theorem"),
             (f"{ZCDP}\ncap = 4", "rule and cap follow from the theorem"),
             ("", "write theorem and epsilon .*, or rule and cap"),
-            ("epsilon = 8\ndelta = 1e-6", "go with a theorem, which is missing"),
-            ('rule = "sum"\ncap = 4\nreports = 4', "go with a theorem, which is missing"),
-            ('theorem = "basic"', "epsilon is missing: what all reports may cost together under basic"),
+            ("epsilon = 8\ndelta = 1e-6", "need a theorem: add one"),
+            ('rule = "sum"\ncap = 4\nreports = 4', "need a theorem: add one"),
+            ('theorem = "basic"', "epsilon is missing: give the total of all reports under basic"),
             (
                 'theorem = "basic"\nepsilon = 8\ndelta = 1e-6',
-                "basic composition cannot fail: leave delta out",
+                "basic composition needs no delta: omit it",
             ),
             ('theorem = "zcdp"\nepsilon = 8', "zcdp composition needs a delta above 0"),
             ('theorem = "optimal"\nepsilon = 8', "optimal composition needs a delta above 0"),
-            ('theorem = "basic"\nepsilon = 0', "epsilon, the total of all reports, is a number above 0"),
-            ('theorem = "basic"\nepsilon = -1', "epsilon, the total of all reports, is a number above 0"),
+            (
+                'theorem = "basic"\nepsilon = 0',
+                "epsilon, the total of all reports, must be a positive number",
+            ),
+            (
+                'theorem = "basic"\nepsilon = -1',
+                "epsilon, the total of all reports, must be a positive number",
+            ),
             ('theorem = "basic"\nepsilon = inf', "budget.epsilon must be a number, not Infinity"),
-            ('theorem = "zcdp"\nepsilon = 8\ndelta = 1', "delta is a number from 0 to below 1, not 1"),
+            ('theorem = "zcdp"\nepsilon = 8\ndelta = 1', "delta must be at least 0 and below 1, not 1"),
             (
                 'theorem = "zcdp"\nepsilon = 8\ndelta = -1e-6',
-                "delta is a number from 0 to below 1, not -1e-06",
+                "delta must be at least 0 and below 1, not -1e-06",
             ),
-            ('theorem = "basic"\nepsilon = 8\nreports = 0', "reports is a whole number from 1"),
+            ('theorem = "basic"\nepsilon = 8\nreports = 0', "reports must be a whole number from 1"),
             (
                 'theorem = "basic"\nepsilon = 8\nreports = 2.5',
                 "budget.reports must be a whole number, not 2.5",
@@ -221,10 +227,10 @@ class TestErrors:
                 'theorem = "basic"\nepsilon = 0.4',
                 "allows no report of ε = 0.5 within 0.4: lower the report's",
             ),
-            ('theorem = "none"\nepsilon = 8', "none has no total and no delta"),
-            ('theorem = "none"\nreports = 8', "none counts no reports"),
-            ('theorem = "laplace"\nepsilon = 8', "no theorem laplace: there are basic"),
-            ('theorem = "nowhere:Class"\nepsilon = 8', "no theorem nowhere:Class"),
+            ('theorem = "none"\nepsilon = 8', "none does not accept a total or a delta"),
+            ('theorem = "none"\nreports = 8', "none does not count reports"),
+            ('theorem = "laplace"\nepsilon = 8', "unknown theorem laplace; choose from basic"),
+            ('theorem = "nowhere:Class"\nepsilon = 8', "unknown theorem nowhere:Class"),
         ],
     )
     def test_contradictory_budget_is_one_line(self, budget, text):
@@ -232,7 +238,7 @@ class TestErrors:
             parse(toml(budget)).payload()
 
 
-# --- What is shown ---------------------------------------------------------------------------------------
+# --- Output ---------------------------------------------------------------------------------------
 
 
 class TestGuarantee:
@@ -241,7 +247,7 @@ class TestGuarantee:
         [
             ('theorem = "basic"\nepsilon = 8', "ε-LDP", 8, 0, "8-LDP: whatever an observer sees"),
             (ZCDP, "(ε, δ)-LDP", 8, 1e-6, "(8, 1e-06)-LDP: 8-LDP except with probability"),
-            ('theorem = "none"', "no bound", None, 0, "Nothing bounds what all reports"),
+            ('theorem = "none"', "no bound", None, 0, "Nothing bounds the total loss"),
             ('rule = "sum"\ncap = 4', "ε-LDP", 4, 0, "4-LDP"),
             ('rule = "count"\ncap = 60', "ε-LDP", 30, 0, "30-LDP, and ("),
             ('rule = "squares"\ncap = 1.819413', "(ε, δ)-LDP", 8, 1e-6, "1e-06)-LDP"),
@@ -265,5 +271,5 @@ class TestGuarantee:
 
     def test_of_a_bare_rule_is_never_overstated(self):
         for cap in ("0.3", "1.819413", "1.819414", "40"):
-            found = parse(toml(f'rule = "squares"\ncap = {cap}')).guarantee()
-            assert choose("zcdp", found.epsilon, found.delta).cap(1) >= int(Decimal(cap) * MICRO**2)
+            result = parse(toml(f'rule = "squares"\ncap = {cap}')).guarantee()
+            assert choose("zcdp", result.epsilon, result.delta).cap(1) >= int(Decimal(cap) * MICRO**2)

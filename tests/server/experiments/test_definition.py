@@ -26,7 +26,7 @@ def changed(old: str, new: str) -> str:
 
 
 def of_another_type(fields: str) -> str:
-    """Return the example without the fields of a number."""
+    """Return the example without the number fields."""
     text = changed('type = "number"', f"{fields} #")
     for old in ("low = -14 ", "high = 50", "bins = 256", "asks ="):
         assert text.count(old) == 1
@@ -35,7 +35,7 @@ def of_another_type(fields: str) -> str:
 
 
 def levels_drawn(text: str) -> dict[int, float]:
-    """Width of each level that is drawn, in bins, and its share of the reports."""
+    """Return each drawn level's width in bins and share of the reports."""
     experiment = parse(text).experiment()
     return {level.width: level.weight / experiment.weight_sum for level in experiment.levels if level.weight}
 
@@ -45,16 +45,16 @@ class TestAsksOfPair:
         ("ask", "text"),
         [
             ("nothing given version", "has no part nothing; it has version, crashed"),
-            ("crashed=yes given version, version", 'a condition reads part=value, such as "version=1.2"'),
+            ("crashed=yes given version, version", 'a condition must be part=value, such as "version=1.2"'),
             ("version=2.0 given crashed=yes", "name a part, or two conditions that differ, as in a=1, a=2"),
             ("crashed=yes given version=2.0, version = 2.0", "two conditions that differ"),
             ("crashed=yes given version=2.0, version=2.1, version=2.2", "two conditions that differ"),
             ("version given crashed", "say which version, as in version=VALUE"),
-            ("crashed=yes given crashed", "what is asked and what is given must be different parts"),
+            ("crashed=yes given crashed", "the target and the condition must be different parts"),
             ("crashed=yes&version=2.0", "must be different parts"),
         ],
     )
-    def test_rejects_questions_that_fit_no_pair(self, ask: str, text: str):
+    def test_rejects_questions_that_do_not_fit_the_pair(self, ask: str, text: str):
         with fails(f"^asks: .*{re.escape(text)}", DefinitionError):
             parse(f'asks = ["{ask}"]\n{PAIR}').payload()
 
@@ -68,7 +68,7 @@ class TestAsksOfPair:
 
 class TestErrors:
     @refusals(
-        ("epsilon = 1.0", "epsilon = 0.0000005", "epsilon must be a whole number of millionths"),
+        ("epsilon = 1.0", "epsilon = 0.0000005", "epsilon must be a positive multiple of one millionth"),
         ("epsilon = 1.0", "epsilon = 17", "epsilon must be from 0.001 to 16, not 17"),
         ("epsilon = 1.0", "epsilon = -1", "epsilon must be from 0.001 to 16, not -1"),
         ("epsilon = 1.0", "epsilon = nan", "epsilon must be a number, not NaN"),
@@ -84,10 +84,10 @@ class TestErrors:
         (
             "bins = 256",
             'bins = 256\nmechanism = "sw"\nstatistics = "quantiles"',
-            "sw answers mean, not quantiles: leave the mechanism out, or the statistics",
+            "sw answers mean, not quantiles: omit the mechanism or the statistics",
         ),
         ("bins = 256", 'bins = 256\nmechanism = "olh"\ng = 6', "cells: 6 must be 256 or a prime below it"),
-        ("bins = 256", 'bins = 256\nmechanism = "gr"', "mechanism must be auto, one that hushmote"),
+        ("bins = 256", 'bins = 256\nmechanism = "gr"', "mechanism must be auto, one listed by hushmote"),
         ("cap = 4.0", "cap = 0.5", "cap is below the cost of one report"),
         ("cap = 4.0", "", "cap is needed for sum, squares and count"),
         ('"sum"', '"summ"', "budget.rule must be 'sum', 'squares', 'count' or 'unlimited', not 'summ'"),
@@ -95,20 +95,24 @@ class TestErrors:
         ("low = -14", "low = -14.0001", "low must be a whole number of thousandths of its unit"),
         ('owner = "heating@example.org"', "", "owner is missing"),
         ("bins = 256", "bins = 256\nranges = []", "at least one range is needed"),
-        ("bins = 256", 'bins = 256\nranges = ["18-22"]', "ranges: a range reads low:high"),
-        ("bins = 256", 'bins = 256\nranges = ["22:18"]', "ranges: a range goes from low to high"),
-        ("bins = 256", 'bins = 256\nranges = ["60:70"]', "ranges: the range 60:70 holds no whole bin"),
+        ("bins = 256", 'bins = 256\nranges = ["18-22"]', "ranges: a range must be low:high"),
+        ("bins = 256", 'bins = 256\nranges = ["22:18"]', "ranges: a range must go from low to high"),
+        ("bins = 256", 'bins = 256\nranges = ["60:70"]', "ranges: the range 60:70 contains no whole bin"),
         ("bins = 256", 'bins = 256\nranges = ["0:5"]\nstatistics = "ranges"', "ranges or statistics"),
-        ("bins = 256", 'bins = 256\nranges = ["0:5"]\nmechanism = "grr"', "leave the mechanism out"),
-        ('["24:", "median"]', '["warm"]', "asks: a range reads low:high"),
-        ('["24:", "median"]', '["2.5.0%"]', "asks: a range reads low:high"),
-        ('["24:", "median"]', '["100%"]', "asks: a quantile is between 0 and 100%, not 100%"),
+        (
+            "bins = 256",
+            'bins = 256\nranges = ["0:5"]\nmechanism = "grr"',
+            "omit mechanism and its parameters",
+        ),
+        ('["24:", "median"]', '["warm"]', "asks: a range must be low:high"),
+        ('["24:", "median"]', '["2.5.0%"]', "asks: a range must be low:high"),
+        ('["24:", "median"]', '["100%"]', "asks: a quantile must be between 0 and 100%, not 100%"),
         ('["24:", "median"]', '"median"', 'asks must be a list of texts such as ["24:", "median"]'),
         ("bins = 256", 'bins = 256\nstatistics = "median"', "statistics must be 'ranges'"),
         ("expires = 2027-12-31", 'expires = "soon"', "expires must be a date such as 2027-12-31, not 'soon'"),
         ('"room_temp"', '"Room Temp"', "name must be 1 to 32 of a-z, 0-9, _ and -, not 'Room Temp'"),
         ('"°C"', '"degrees Celsius of the air"', "unit must have 20 characters or fewer"),
-        ('owner = "heating@example.org"', 'owner = "a\\u0000b"', "owner: the character \\u0000 is in it"),
+        ('owner = "heating@example.org"', 'owner = "a\\u0000b"', "owner: it contains the character \\u0000"),
         ("every = 90", "every = 0", "every must be an integer from 1 to 16777216"),
         ('name = "room_temp"', "name room_temp", "not TOML: Expected '=' after a key"),
         call=lambda old, new: parse(changed(old, new)).payload(),
@@ -123,7 +127,7 @@ class TestErrors:
             parse('type = "bool"')
 
     @refusals(
-        ('["a", "other"]', "leave it out"),
+        ('["a", "other"]', "omit it"),
         ("[]", "labels are needed for a choice"),
         ('[]\nmechanism = "grr"', "labels are needed for a choice"),
         call=lambda labels: parse(of_another_type(f'type = "choice"\nlabels = {labels}')),
@@ -157,7 +161,7 @@ class TestDefaults:
         blocks = levels_drawn(changed('unit = "°C"', 'ranges = [":2", "2:18", "18:"]'))  # 64 bins each
         assert blocks.keys() == {128, 64, 1}
         assert blocks[1] < 0.05
-        # A bound between two edges stands for the nearest, here 18 and 2.
+        # A bound between two edges is rounded to the nearest edge, here 18 and 2.
         assert levels_drawn(changed('unit = "°C"', 'ranges = [":1.99", "2.01:18.1", "17.9:"]')) == blocks
 
     @pytest.mark.slow
@@ -224,7 +228,7 @@ class TestPayload:
             ("    def law(", "    def __init__(self, e): 1 / 0\n    def law(", "its constructor raises Zero"),
         ],
     )
-    def test_excludes_own_mechanism_above_its_epsilon(
+    def test_rejects_custom_mechanism_above_its_epsilon(
         self, own_folder: Callable[[str, str], str], right: str, wrong: str, text: str
     ):
         assert COIN.count(right) == 1
@@ -257,7 +261,7 @@ class TestMissing:
         assert (definition.domain, experiment.domain, experiment.missing) == (domain, domain, domain - 1)
         assert experiment.mechanism == mechanism
 
-    def test_is_left_out_of_the_payload_by_default(self):
+    def test_is_omitted_from_the_payload_by_default(self):
         assert "missing" not in json.loads(parse(self.BOOL).payload())
         assert (
             parse(of_another_type('type = "bool"\nmissing = false')).payload() == parse(self.BOOL).payload()
@@ -281,13 +285,16 @@ class TestMissing:
 
     @refusals(
         ('type = "bool"\nmissing = 1', "missing must be true or false, not 1"),
-        ('type = "text"\nmissing = true', "a text cannot have missing, as it is hashed"),
-        ('type = "bool"\nmissing = true\nmechanism = "rr"', "mechanism rr is for two values"),
+        ('type = "text"\nmissing = true', "a text does not support missing, as it is hashed"),
+        ('type = "bool"\nmissing = true\nmechanism = "rr"', "mechanism rr supports only two values"),
         (
             'type = "number"\nlow = 0\nhigh = 8\nbins = 8\nmissing = true\nmechanism = "sw"\nreach = 2',
-            "mechanism sw cannot tell no reading from the highest values",
+            "mechanism sw does not support missing readings",
         ),
-        ('type = "choice"\nlabels = ["no reading"]\nmissing = true', "the label no reading is there"),
+        (
+            'type = "choice"\nlabels = ["no reading"]\nmissing = true',
+            "the label no reading is added by missing",
+        ),
         call=lambda fields: parse(of_another_type(fields)).payload(),
         error=DefinitionError,
     )

@@ -48,7 +48,7 @@ class TestDefinition:
         assert e.bucket(("1.3", 12.5, True)) == (1 * 8 + 2) * 2 + 1
         assert "unit" not in definition.payload().decode()
 
-    def test_unit_is_its_own_or_that_of_its_parts(self):
+    def test_unit_comes_from_the_pair_or_its_parts(self):
         assert defined(VERSION, DELAY, unit="s").unit == "s"
         other = DELAY.replace("delay", "way").replace("min", "km")
         assert defined(DELAY, other).unit == ""
@@ -92,9 +92,12 @@ class TestDefinition:
             "of.1.lable is not a field of an experiment: did you mean",
         ),
         (toml(VERSION, CRASHED + "window = 'day'\n"), "window belongs above the first line"),
-        (toml(VERSION.replace('"1.3"', '"other"'), CRASHED), "the label other is always there"),
+        (toml(VERSION.replace('"1.3"', '"other"'), CRASHED), "the label other is always added"),
         (toml(DELAY.replace("high = 40\n", ""), CRASHED), "low, high and bins are needed"),
-        (toml(statistics="ranges"), "statistics of a pair is one of joint, marginals, tables, conditional"),
+        (
+            toml(statistics="ranges"),
+            "statistics of a pair must be one of joint, marginals, tables, conditional",
+        ),
         (toml(statistics="joint", given="version"), "given is only for a pair, with statistics"),
         (toml(given="vresion"), "given must be one of version, crashed"),
         (toml().replace('"pair"', '"bool"'), r"only for a pair"),
@@ -106,7 +109,7 @@ class TestDefinition:
         ),
         (
             HEAD.replace("pair", "bool") + 'statistics = "conditional"\n' + BUDGET,
-            "statistics of a bool is one of",
+            "statistics of a bool must be one of",
         ),
         call=lambda text: parse(text).payload(),
         error=DefinitionError,
@@ -152,24 +155,24 @@ class TestConditions:
         assert met(text) == expected
 
     @refusals(
-        ("crashed", "a condition reads part=value"),
-        ("", "a condition reads part=value"),
+        ("crashed", "a condition must be part=value"),
+        ("", "a condition must be part=value"),
         ("vresion=1.2", "crash_by_version has no part vresion; it has version, delay, crashed"),
         ("version=9", "version has no label 9; it has 1.2, 1.3, other"),
         ("crashed=maybe", "crashed has no label maybe; it has no, yes"),
-        ("delay=5", "a range reads low:high"),
-        ("delay=11:12", "holds no whole bin"),
-        ("crashed=yes&crashed=no", "holds no cell"),
-        ("version=1.2|1.3|other&version!=1.2|1.3|other", "holds no cell"),
+        ("delay=5", "a range must be low:high"),
+        ("delay=11:12", "contains no whole bin"),
+        ("crashed=yes&crashed=no", "selects no cell"),
+        ("version=1.2|1.3|other&version!=1.2|1.3|other", "selects no cell"),
         call=met,
         error=UnitsError,
     )
-    def test_invalid_ones_are_one_line(self, refusal: Refusal):
+    def test_error_is_one_line(self, refusal: Refusal):
         refusal.check()
 
 
 class TestGroups:
-    def test_merge_values_of_numbers_but_not_labels(self):
+    def test_merge_numbers_but_not_labels(self):
         e = defined(VERSION, DELAY).experiment()
         shown = cells.groups(e, 1, 3)
         assert [c.text for c in shown] == ["delay=below 15", "delay=15 to 30", "delay=30 and above"]

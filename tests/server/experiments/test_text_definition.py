@@ -5,7 +5,7 @@ import json
 import pytest
 from refusals import Refusal, fails, refusals
 
-from hushmote.server.experiments.asks import MOST_ASKS, asks_of
+from hushmote.server.experiments.asks import MAX_ASKS, asks_of
 from hushmote.server.experiments.definition import DefinitionError, parse
 from hushmote.server.experiments.payload import at_epsilon
 from hushmote.server.experiments.units import index_names, parse_range, range_name
@@ -84,17 +84,17 @@ class TestErrors:
         (f'salt = "{"x" * 33}"', "salt must be 1 to 32 printable ASCII characters"),
         ('labels = ["a"]', "labels are needed for a choice and only for a choice"),
         ("bins = 4", "low, high and bins are only for a number"),
-        ('statistics = "quantiles"', "only shares are estimated for a text: leave statistics out"),
+        ('statistics = "quantiles"', "a text supports only shares: omit statistics"),
         call=lambda more: parse(written(more)),
         error=DefinitionError,
     )
     def test_invalid_definition_is_one_line(self, refusal: Refusal):
         refusal.check()
 
-    def test_mechanism_of_pairs_is_not_for_numbers(self):
+    def test_pair_mechanism_does_not_support_numbers(self):
         number = written().replace('type = "text"', 'type = "number"\nlow = 0\nhigh = 50\nbins = 50')
         for name, kind in (("views", "a pair"), ("prefix", "texts with prefixes")):
-            with fails(f"^mechanism {name} is for {kind}: take auto$", DefinitionError):
+            with fails(f"^mechanism {name} supports only {kind}: use auto$", DefinitionError):
                 parse(f'mechanism = "{name}"\n{number}')
 
 
@@ -104,12 +104,12 @@ class TestCandidates:
         assert listed.description().asked == "1.4.2\n2.0 beta"
         assert listed.payload() == parse(written()).payload()
 
-    def test_become_one_question_each_if_few(self):
+    def test_become_separate_questions_if_few(self):
         asks = asks_of(parse(written()).experiment(), ["1.4.2", "1.4.1"])
         assert [(ask.kind, ask.text) for ask in asks] == [("share", "1.4.2"), ("share", "1.4.1")]
 
     def test_become_one_question_if_many(self):
-        texts = [f"1.{n}" for n in range(MOST_ASKS + 1)]
+        texts = [f"1.{n}" for n in range(MAX_ASKS + 1)]
         assert parse(written(f"candidates = {json.dumps(texts)}")).description().asked.splitlines() == texts
         (ask,) = asks_of(parse(written()).experiment(), texts)
         assert (ask.kind, ask.text, ask.texts) == ("named", "most common", tuple(texts))
@@ -119,14 +119,20 @@ class TestCandidates:
         [
             ('candidates = "1.4.2"', 'candidates must be a list of texts such as ["1.4.1", "1.4.2"]'),
             ("candidates = [142]", 'candidates must be a list of texts such as ["1.4.1", "1.4.2"]'),
-            ('candidates = [""]', "a text has 1 to 255 bytes, as boards read no more"),
-            (f'candidates = ["{"ü" * 128}"]', "a text has 1 to 255 bytes, as boards read no more"),
-            ('candidates = ["a\\nb"]', "a text is one line; 'a\\nb' has more"),
-            ('candidates = ["a\\u2028b"]', "a text is one line"),
-            ('candidates = ["a\\u0000b"]', "which databases cannot store: leave it out"),
+            ('candidates = [""]', "a text must have 1 to 255 bytes, all that boards use"),
+            (f'candidates = ["{"ü" * 128}"]', "a text must have 1 to 255 bytes, all that boards use"),
+            ('candidates = ["a\\nb"]', "a text must be one line; 'a\\nb' has more"),
+            ('candidates = ["a\\u2028b"]', "a text must be one line"),
+            ('candidates = ["a\\u0000b"]', "which databases cannot store: remove it"),
             ('candidates = ["a", "b", "a"]', "candidates: a is listed twice"),
-            ('candidates = ["a"]\nasks = ["b"]', "asks or candidates name the texts of a text, not both"),
-            ('candidates = ["a"]\nprefixes = [2, 3, 4, 4]', "candidates are not for a text with prefixes"),
+            (
+                'candidates = ["a"]\nasks = ["b"]',
+                "asks and candidates both list texts: give only one of them",
+            ),
+            (
+                'candidates = ["a"]\nprefixes = [2, 3, 4, 4]',
+                "candidates do not apply to a text with prefixes",
+            ),
             (f"candidates = {json.dumps(list(map(str, range(1001))))}", "candidates"),
         ],
     )

@@ -1,4 +1,4 @@
-"""Ranges in the reading's unit: their names, and notes on moved bounds."""
+"""Ranges in the reading's unit: names, and notes about moved bounds."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ ROOM = number(256, 1, low=-14_000, high=50_000, name="room_temp")
 
 
 @pytest.mark.parametrize(
-    ("asked", "text", "moved"),
+    ("requested", "text", "moved"),
     [
         ("18:22", "18 to 22", False),
         ("24:", "24 and above", False),
@@ -23,11 +23,11 @@ ROOM = number(256, 1, low=-14_000, high=50_000, name="room_temp")
         ("-14:50", "any", False),
     ],
 )
-def test_notes_a_bound_between_edges(asked: str, text: str, moved: bool):
-    found = parse_range(ROOM, asked)
-    assert (found.text, found.original_text) == (text, asked if moved else "")
-    note = moved_note(ROOM, [found], "°C")
-    assert note == (f"{asked} is counted as {text}: bins are 0.25 °C wide, from -14." if moved else "")
+def test_notes_a_bound_between_edges(requested: str, text: str, moved: bool):
+    result = parse_range(ROOM, requested)
+    assert (result.text, result.original_text) == (text, requested if moved else "")
+    note = moved_note(ROOM, [result], "°C")
+    assert note == (f"{requested} is counted as {text}: bins are 0.25 °C wide, from -14." if moved else "")
 
 
 def test_notes_several_ranges_in_one_sentence_but_no_labels():
@@ -40,13 +40,13 @@ def test_notes_several_ranges_in_one_sentence_but_no_labels():
 
 
 def test_rejects_a_range_without_a_whole_bin():
-    with fails(r"18:18\.1 holds no whole bin of -14 to 50: bins are 0\.25 wide, from -14", UnitsError):
+    with fails(r"18:18\.1 contains no whole bin of -14 to 50: bins are 0\.25 wide, from -14", UnitsError):
         parse_range(ROOM, "18:18.1")
 
 
 @pytest.mark.parametrize(("low", "high", "bins"), [(0, 7_000_000_000, 1000), (-1, 2, 3), (0, 1_000, 3)])
 def test_edge_names_differ_between_neighbours(low: int, high: int, bins: int):
-    """Six digits would call neighbours among millions the same."""
+    """Six digits would give neighbours among millions the same name."""
     edges = edges_between(low, high, bins)
     names = edge_names(edges)
     assert len(set(names)) == bins + 1

@@ -1,4 +1,4 @@
-"""Publications and their times, and batches that wait for a failing store; without a broker."""
+"""Publications and their times, and batches that wait for a failing store, without a broker."""
 
 import datetime
 import logging
@@ -65,7 +65,7 @@ def serial(payload):
 
 
 def withdrawal_of(payload):
-    """Return the withdrawal of a version under the serial after its own."""
+    """Return a version's withdrawal with the serial after the version's."""
     return keys.sign_experiment(SIGNING, KEYED, b"", serial(payload) + 1)
 
 
@@ -75,9 +75,9 @@ def over(store, keyed, status):
     store.add_experiment("keyed", payload_of(experiment()), datetime.date.today() + datetime.timedelta(9))
     ahead = datetime.timedelta(0)
     announcer, published = Announcer(keyed, status, lambda: clock.now() + ahead), []
-    assert announcer.turn(lambda *what: published.append(what), 100.0)
+    assert announcer.turn(lambda *args: published.append(args), 100.0)
     ahead = datetime.timedelta(30)
-    assert announcer.turn(lambda *what: published.append(what), 102.0)
+    assert announcer.turn(lambda *args: published.append(args), 102.0)
     assert published[1:] == [(KEYED, withdrawal_of(published[0][1]))]
     ahead = datetime.timedelta(0)
     return announcer, published
@@ -88,7 +88,7 @@ class TestWithdrawal:
         published = []
 
         def turn(now, others=None):
-            assert announcer.turn(lambda *what: published.append(what), now, others)
+            assert announcer.turn(lambda *args: published.append(args), now, others)
 
         announcer = Announcer(keyed, status)
         turn(100.0)
@@ -100,7 +100,7 @@ class TestWithdrawal:
         turn(104.1, {KEYED: first})  # someone replays the experiment
         announcer = Announcer(keyed, status)  # a restart
         turn(200.0)
-        announcer.begin()  # a new connection, where it is retained
+        announcer.begin()  # a new connection, on which it is retained
         turn(201.0, {KEYED: withdrawal_of(first)})
         assert published[2:] == [(KEYED, withdrawal_of(first))] * 3
         store.add_experiment("keyed", payload_of(experiment()))
@@ -109,15 +109,15 @@ class TestWithdrawal:
         assert serial(published[5][1]) > serial(withdrawal_of(first))
         assert announcer.experiments == 1
 
-    def test_of_a_replaced_name_has_a_higher_serial(self, store, keyed, status):
+    def test_replaced_names_withdrawal_has_a_higher_serial(self, store, keyed, status):
         new = payload_of(experiment(epsilon=500_000))
         store.add_experiment("keyed", new)
-        store.add_experiment("keyed", payload_of(experiment()))  # the older one is current again, and newest
+        store.add_experiment("keyed", payload_of(experiment()))  # the older version is current again
         newest = max(v.serial for v in store.experiments("keyed"))
         store.withdraw_experiment("keyed", "temp")
         keyed.reload()
         published = []
-        Announcer(keyed, status).turn(lambda *what: published.append(what), 100.0)
+        Announcer(keyed, status).turn(lambda *args: published.append(args), 100.0)
         assert published == [(KEYED, keys.sign_experiment(SIGNING, KEYED, b"", newest + 1))]
 
     @pytest.mark.parametrize("restarted", [False, True])
@@ -127,18 +127,18 @@ class TestWithdrawal:
         if restarted:
             announcer = Announcer(keyed, status)
         assert announcer.turn(
-            lambda *what: published.append(what), 104.0, {KEYED: withdrawal} if restarted else {}
+            lambda *args: published.append(args), 104.0, {KEYED: withdrawal} if restarted else {}
         )
-        assert announcer.turn(lambda *what: published.append(what), 106.1, {KEYED: withdrawal})
+        assert announcer.turn(lambda *args: published.append(args), 106.1, {KEYED: withdrawal})
         assert serial(published[2][1]) > serial(withdrawal)
         assert published[2:] == [published[2]] * 2  # a replayed old withdrawal renews nothing
 
     def test_by_another_aggregator_is_not_renewed_in_a_loop(self, keyed, status):
         announcer, published = Announcer(keyed, status), []
-        assert announcer.turn(lambda *what: published.append(what), 100.0)
+        assert announcer.turn(lambda *args: published.append(args), 100.0)
         withdrawal = withdrawal_of(published[0][1])
         for now in (103.0, 106.0):
-            assert announcer.turn(lambda *what: published.append(what), now, {KEYED: withdrawal})
+            assert announcer.turn(lambda *args: published.append(args), now, {KEYED: withdrawal})
         assert published == [published[0]] * 3
 
     def test_experiment_is_published_even_without_a_new_serial(self, over, store, status, monkeypatch):
@@ -147,7 +147,7 @@ class TestWithdrawal:
 
         monkeypatch.setattr(store, "renew_serial", denied)
         announcer, published = over
-        assert announcer.turn(lambda *what: published.append(what), 104.0)
+        assert announcer.turn(lambda *args: published.append(args), 104.0)
         assert published[2] == published[0]
         assert "permission denied" in status.text
         assert not announcer.failing
@@ -161,7 +161,7 @@ def signatures_of(exp, serial_, signing=SIGNING):
 
 
 class TestWithoutSigningKey:
-    """An aggregator that counts, and publishes only experiments that were signed elsewhere."""
+    """An aggregator that counts and publishes only experiments that were signed elsewhere."""
 
     @pytest.fixture
     def counting(self, store, status):
@@ -194,7 +194,7 @@ class TestWithoutSigningKey:
                 state["announcer"] = Announcer(counting, status, today)
             state["now"] += 2.1
             published = []
-            assert state["announcer"].turn(lambda *what: published.append(what), state["now"], others)
+            assert state["announcer"].turn(lambda *args: published.append(args), state["now"], others)
             return published, state["announcer"]
 
         return turn
@@ -205,7 +205,7 @@ class TestWithoutSigningKey:
         assert published == []
         assert (announcer.experiments, announcer.unsigned) == (0, 1)
         assert status.text == (
-            "temp of fleet keyed is not published, as nobody has signed it: run "
+            "temp of fleet keyed is not published because nobody has signed it: run "
             "`hushmote experiment sign FILE` on the machine with the signing key, then `hushmote experiment "
             "add FILE.signed.json` here"
         )
@@ -231,21 +231,21 @@ class TestWithoutSigningKey:
         assert turns({KEYED: withdrawal}, restart=True)[0] == [(KEYED, withdrawal)]
         assert "devices have its withdrawal: run" in status.text
         assert store.experiments("keyed")[0].serial == signatures.serial
-        again = add(experiment(), 60)
+        readded = add(experiment(), 60)
         ((_, announced),) = turns()[0]
-        assert serial(announced) == again.serial
+        assert serial(announced) == readded.serial
 
     def test_publishes_nothing_signed_with_another_key(self, add, turns, status):
         add(experiment(), signing=MASTER)
         assert turns()[0] == []
-        assert "is not published, as it was signed with another key" in status.text
+        assert "is not published because it was signed with another key" in status.text
 
-    def test_unsigned_version_ends_the_signed_one_before_it(self, add, turns, status):
+    def test_unsigned_version_ends_the_earlier_signed_version(self, add, turns, status):
         signatures = add(experiment())
         turns()
         add(experiment(epsilon=500_000), None)
         assert turns()[0] == [(KEYED, keys.sign_experiment(SIGNING, KEYED, b"", signatures.serial + 1))]
-        assert "as nobody has signed it" in status.text
+        assert "because nobody has signed it" in status.text
 
     def test_reports_that_a_withdrawal_is_unsigned(self, add, turns, store, status):
         add(experiment(), None)
@@ -261,9 +261,9 @@ class TestWithoutSigningKey:
         published, _ = turns()
         fleets = KnownFleets(store, status, FLEET_KEYS, ["keyed"])
         fleets.load()
-        own = []
-        Announcer(fleets, status).turn(lambda *what: own.append(what), 100.0)
-        assert own == published
+        own_messages = []
+        Announcer(fleets, status).turn(lambda *args: own_messages.append(args), 100.0)
+        assert own_messages == published
 
 
 def signed_tail(signatures):
@@ -273,38 +273,38 @@ def signed_tail(signatures):
 class TestTurn:
     def test_publishes_changes_every_two_seconds(self, store, status, fleets):
         announcer, published = Announcer(fleets, status), []
-        assert announcer.turn(lambda *what: published.append(what), 100.0)
+        assert announcer.turn(lambda *args: published.append(args), 100.0)
         assert published == [(TEMP, payload_of(experiment()))]
         store.withdraw_experiment("open", "temp")
         assert announcer.experiments == 1
-        assert not announcer.turn(lambda *what: published.append(what), 101.9)
-        assert announcer.turn(lambda *what: published.append(what), 102.0)
-        assert announcer.turn(lambda *what: published.append(what), 104.0)
+        assert not announcer.turn(lambda *args: published.append(args), 101.9)
+        assert announcer.turn(lambda *args: published.append(args), 102.0)
+        assert announcer.turn(lambda *args: published.append(args), 104.0)
         assert published[1:] == [(TEMP, b"")]
         assert announcer.experiments == 0
         announcer.begin()
-        assert announcer.turn(lambda *what: published.append(what), 104.1)
+        assert announcer.turn(lambda *args: published.append(args), 104.1)
         assert published[2:] == [(TEMP, b"")]
 
-    def test_restores_what_others_changed(self, keyed, status):
+    def test_restores_messages_changed_by_others(self, keyed, status):
         announcer, published = Announcer(keyed, status), []
 
-        def publish(*what):
-            published.append(what)
+        def publish(*args):
+            published.append(args)
 
         assert announcer.turn(publish, 100.0)
         ((topic, first),) = published
         assert topic == KEYED
         others = {KEYED: b""}
-        assert not announcer.turn(publish, 101.9, others)  # it may be older than what was published last
+        assert not announcer.turn(publish, 101.9, others)  # it may be older than the last publication
         assert announcer.turn(publish, 102.0, others)
         assert others == {}
         assert published[1:] == [(KEYED, first)]
-        assert "someone else changed hushmote/v1/keyed/experiment/temp" in status.text
+        assert "another client changed hushmote/v1/keyed/experiment/temp" in status.text
         assert not announcer.turn(publish, 103.0, {KEYED: first})
         assert not announcer.turn(publish, 103.0, {"hushmote/v1/keyed/experiment/strange": b"{}"})
         assert announcer.turn(publish, 104.0)
-        assert announcer.turn(publish, 105.0, {KEYED: b"{}"})  # at once, if nothing was published meanwhile
+        assert announcer.turn(publish, 105.0, {KEYED: b"{}"})  # immediately, without a publication in between
         assert published[1:] == [(KEYED, first)] * 2
 
     def test_failing_store_publishes_nothing_until_it_works(self, status, fleets, failing, caplog):
@@ -312,11 +312,11 @@ class TestTurn:
         announcer, published = Announcer(fleets, status), []
         failing(True)
         for now in (100.0, 102.0, 104.0):
-            assert not announcer.turn(lambda *what: published.append(what), now)
+            assert not announcer.turn(lambda *args: published.append(args), now)
         assert announcer.failing
         assert published == []
         failing(False)
-        assert announcer.turn(lambda *what: published.append(what), 106.0)
+        assert announcer.turn(lambda *args: published.append(args), 106.0)
         assert not announcer.failing
         assert len(published) == 1
         assert [r.getMessage() for r in caplog.records] == ["the disk is full", "the store can be read again"]
@@ -360,7 +360,7 @@ class TestKnownFleets:
 
     def test_failed_batch_is_not_acknowledged_and_counts_once(self, store, status, fleets, failing):
         commits = []
-        committer = Committer(store, fleets, status, on_commit=lambda *what: commits.append(what[0]))
+        committer = Committer(store, fleets, status, on_commit=lambda *args: commits.append(args[0]))
         batch = [message(1), message(2), message(2)]
         failing(True)
         assert not committer.commit(batch)

@@ -1,7 +1,7 @@
-"""Traps that silently lose reports: each is shown with and without its remedy.
+"""Traps that silently lose reports, each with and without its remedy.
 
-tests/server/test_aggregator.py shows the remedies at work: an absent aggregator whose broker keeps 1,500
-reports, a broker that caps the window, a kill in mid-stream.
+tests/server/test_aggregator.py tests the remedies: an absent aggregator whose broker keeps 1,500 reports, a
+broker that caps the window, and a kill in mid-stream.
 """
 
 import shutil
@@ -10,14 +10,14 @@ import sys
 
 import pytest
 from running_aggregator import running, until
-from sessions import drain, kept_while_away, publish, subscribed, turn
-from traffic import counted
+from sessions import drain, publish, reports_kept_while_away, subscribed, turn
+from traffic import counted_reports
 
 from hushmote.simulator.broker import EmbeddedBroker, MosquittoBroker
 
 
 def saves_again(broker):
-    """Wait until mosquitto has made a save that began after this call."""
+    """Wait until mosquitto has completed a save that began after this call."""
     for _ in range(2):
         before = broker.saved_ns
         until(lambda since=before: broker.saved_ns > since, "a save")
@@ -26,9 +26,9 @@ def saves_again(broker):
 class TestMosquitto:
     def test_drops_messages_above_its_queue_limit(self):
         with MosquittoBroker(settings=("max_queued_messages 1000",)) as broker:  # its default
-            assert kept_while_away(broker, 1500, 1000) < 1100
+            assert reports_kept_while_away(broker, 1500, 1000) < 1100
         with MosquittoBroker() as broker:
-            assert kept_while_away(broker, 1500, 1500) == 1500
+            assert reports_kept_while_away(broker, 1500, 1500) == 1500
 
     @pytest.mark.parametrize(
         ("interval_s", "message_count"), [(1800, 0), (1, 40)], ids=["saves rarely", "saves often"]
@@ -43,8 +43,8 @@ class TestMosquitto:
                 saves_again(broker)
             broker.kill()
             broker.start()
-            with subscribed(broker) as one:
-                assert drain(one, message_count) == message_count
+            with subscribed(broker) as link:
+                assert drain(link, message_count) == message_count
 
     def test_sends_saved_unacknowledged_messages_again(self, store):
         aggregator = {"client_id": "again", "batch_s": 0.1}
@@ -53,15 +53,18 @@ class TestMosquitto:
                 pass
             publish(broker, 300)
             broker.restart()  # saves all 300 as waiting, and saves no more
-            with running(store, broker, **aggregator) as one:
-                until(lambda: one.counters.accepted == 300, one.counters)
+            with running(store, broker, **aggregator) as aggregator_thread:
+                until(lambda: aggregator_thread.counters.accepted == 300, aggregator_thread.counters)
             broker.kill()
             broker.start()
-            with running(store, broker, **aggregator) as one:
-                until(lambda: one.counters.rejected == {"duplicate": 300}, one.counters)
+            with running(store, broker, **aggregator) as aggregator_thread:
+                until(
+                    lambda: aggregator_thread.counters.rejected == {"duplicate": 300},
+                    aggregator_thread.counters,
+                )
                 publish(broker, 10, start=300)
-                until(lambda: one.counters.accepted == 10, one.counters)
-        assert counted(store) == 310
+                until(lambda: aggregator_thread.counters.accepted == 10, aggregator_thread.counters)
+        assert counted_reports(store) == 310
         assert store.participation("open")["temp"].devices == 310
 
     @pytest.mark.parametrize(("share", "come"), [(None, 30), ("group", 10)], ids=["alone", "group"])
@@ -72,22 +75,22 @@ class TestMosquitto:
             publish(broker, 10)
             broker.restart()
             publish(broker, 20, start=10)  # acknowledged nevertheless
-            with subscribed(broker, share=share) as one:
-                assert drain(one, come) == come
+            with subscribed(broker, share=share) as link:
+                assert drain(link, come) == come
 
 
 class TestSessions:
     def test_without_expiry_interval_keeps_nothing(self):
         with MosquittoBroker() as broker:
-            assert kept_while_away(broker, 50, 50) == 50
+            assert reports_kept_while_away(broker, 50, 50) == 50
         with MosquittoBroker() as broker:
-            assert kept_while_away(broker, 50, 0, keep_session=False) == 0
+            assert reports_kept_while_away(broker, 50, 0, keep_session=False) == 0
 
     def test_receive_maximum_below_the_batch_stalls(self):
-        for most, come in ((20, 20), (200, 200), (1000, 300)):
-            with MosquittoBroker() as broker, subscribed(broker, most=most) as one:
+        for max_in_flight, come in ((20, 20), (200, 200), (1000, 300)):
+            with MosquittoBroker() as broker, subscribed(broker, max_in_flight=max_in_flight) as link:
                 publish(broker, 300)
-                assert drain(one, come) == come
+                assert drain(link, come) == come
 
     def test_late_acknowledgement_has_no_effect(self):
         with MosquittoBroker() as broker:
@@ -100,9 +103,9 @@ class TestSessions:
                     for mid in mids:
                         old.client.ack(mid, 1)
                     assert drain(new, 30) == 30
-            with subscribed(broker) as again:
-                assert drain(again, 30) == 30
-                again.acknowledge()
+            with subscribed(broker) as link:
+                assert drain(link, 30) == 30
+                link.acknowledge()
             with subscribed(broker) as once_more:
                 assert drain(once_more, 0) == 0
 
@@ -110,8 +113,8 @@ class TestSessions:
 class TestAmqtt:
     def test_keeps_almost_nothing_for_an_absent_session(self):
         with EmbeddedBroker() as broker:
-            assert kept_while_away(broker, 300, 0, "3.1.1") < 30
-        assert "keeps next to nothing for an absent one" in EmbeddedBroker.description
+            assert reports_kept_while_away(broker, 300, 0, "3.1.1") < 30
+        assert "stores almost nothing for an absent one" in EmbeddedBroker.description
 
 
 COMMITS = """
@@ -141,10 +144,10 @@ class TestSqlite:
         trace = tmp_path / "trace"
         command = ["strace", "-f", "-o", trace, "-e", "trace=write,fsync,fdatasync"]
         command += [sys.executable, "-c", COMMITS, tmp_path / "store.sqlite", synchronous]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if "Operation not permitted" in done.stderr:
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        if "Operation not permitted" in result.stderr:
             pytest.skip("strace may not trace here")
-        assert done.returncode == 0, done.stderr
+        assert result.returncode == 0, result.stderr
         between = trace.read_text().split('"commit\\n"')[1:-1]
         synced = sum("fsync(" in calls or "fdatasync(" in calls for calls in between)
         assert len(between) == 20

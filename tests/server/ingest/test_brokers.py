@@ -1,4 +1,4 @@
-"""Real brokers that boards and aggregators may meet: each does what docs/survives.md says."""
+"""Each real broker that boards and aggregators may use behaves as docs/survives.md says."""
 
 import pytest
 from broker_facts import ROWS
@@ -17,8 +17,8 @@ class TestBrokerTable:
         ],
     )
     def test_column_holds_at_the_broker(self, column):
-        if lacks := column.lacks():
-            pytest.skip(lacks)
+        if missing := column.missing():
+            pytest.skip(missing)
         assert column.facts() == columns_of_page()[column.title]
 
     def test_page_lists_every_broker_and_row(self):

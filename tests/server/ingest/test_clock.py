@@ -60,10 +60,10 @@ class TestCheckedClock:
         machine.time -= wrong
         assert machine.clock() == machine.time
         assert machine.clock.fault == ""
-        first_line, again = machine.lines
+        first_line, second_line = machine.lines
         assert first_line.startswith("the clock says ")
         assert first_line.endswith("reports wait at the broker")
-        assert again == "the clock is right again: reports are counted"
+        assert second_line == "the clock is right again: reports are counted"
 
     def test_new_store_is_judged_by_the_monotonic_clock(self):
         machine = Machine(None)
@@ -114,7 +114,7 @@ class TestCheckedClock:
 
 
 class TestErasingTime:
-    def test_is_the_time_of_a_clock_that_does_not_jump(self):
+    def test_equals_a_clock_that_never_jumps(self):
         machine = Machine()
         for _ in range(100):
             assert machine.clock.steady_time() == machine.time
@@ -148,7 +148,7 @@ class TestErasingTime:
         machine.pass_(MINUTE)
         assert machine.clock.steady_time() == machine.time
 
-    def test_jump_back_counts_at_once(self):
+    def test_jump_back_counts_immediately(self):
         machine = Machine()
         machine.clock()
         machine.time -= 4 * MINUTE

@@ -1,4 +1,4 @@
-"""What failed is tried again after its wait, and each outage begins with the shortest one."""
+"""Failed commits are retried after a wait, and each outage begins with the shortest wait."""
 
 import contextlib
 import datetime
@@ -20,7 +20,7 @@ from hushmote.server.store.erase import queue_erasure, queued_erasures
 
 
 class Clock:
-    """Monotonic seconds that pass only when a test says so."""
+    """A monotonic clock that only tests advance."""
 
     seconds = 100.0
 
@@ -52,7 +52,7 @@ class Counting:
         self._names = itertools.count()
 
     def commit(self, *, full: bool) -> bool:
-        self._limit["pages"] = 1 if full else 1 << 30  # SQLite takes the pages in use for fewer
+        self._limit["pages"] = 1 if full else 1 << 30  # SQLite raises a lower limit to the pages in use
         messages, _ = crowd(300, prefix=f"n{next(self._names)}-")
         return self.committer.commit(messages)
 
@@ -70,7 +70,7 @@ class TestOutage:
             assert counting.commit(full=False)
             assert not counting.committer.failing
 
-    def test_two_short_ones_are_not_a_long_one(self, store: Store, clock: Clock) -> None:
+    def test_two_short_outages_are_not_a_long_outage(self, store: Store, clock: Clock) -> None:
         counting = Counting(store, give_up_s=10.0)
         for seconds, full in [(0, True), (5, False), (12, True), (21.9, True)]:
             clock.seconds = 100 + seconds
@@ -91,7 +91,7 @@ def missing(store: Store, table: str) -> Iterator[None]:
 
 
 class TestQueuedErasures:
-    def test_failed_one_is_tried_again_after_a_minute(self, store: Store, clock: Clock) -> None:
+    def test_failure_is_retried_after_a_minute(self, store: Store, clock: Clock) -> None:
         erasures = QueuedErasures(store, Status(), FLEET_KEYS, None)
         store.allow_devices("open", ["first", "second"])
 
@@ -109,7 +109,7 @@ class TestQueuedErasures:
         assert remaining_after(4.5) == ["second"]
         assert remaining_after(0.5) == []
 
-    def test_one_that_fails_holds_up_no_other(self, store: Store, clock: Clock) -> None:
+    def test_failure_does_not_delay_others(self, store: Store, clock: Clock) -> None:
         ask_fleet(store, "keyed", experiment(), keyed=True)
         for fleet in ("keyed", "open"):
             store.allow_devices(fleet, ["a"])
@@ -119,7 +119,7 @@ class TestQueuedErasures:
 
 
 class TestRetention:
-    def test_failed_one_is_tried_again_in_the_next_hour(self, store: Store) -> None:
+    def test_failure_is_retried_in_the_next_hour(self, store: Store) -> None:
         exp = experiment(name="door", window="day")
         fill(store, "open", payload_of(exp), {"2026-11-21": 3})
         store.add_experiment("open", payload_of(exp), description=Description(keep="1d"))

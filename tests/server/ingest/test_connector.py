@@ -1,4 +1,4 @@
-"""Connecting, falling back and explaining a loss, without a broker: the connection is a fake."""
+"""Connecting, falling back and explaining a loss, with a fake connection instead of a broker."""
 
 import logging
 import ssl
@@ -71,7 +71,7 @@ class TestProtocol:
         connector.explain_loss(connection)
         assert connector.connect().protocol == "5"
         assert "share and --retire need" in status.text
-        with pytest.raises(BrokerRefused, match=r"speaks only MQTT 3\.1\.1"):
+        with pytest.raises(BrokerRefused, match=r"supports only MQTT 3\.1\.1"):
             connector.accepted(answered(132))
 
     def test_stays_once_accepted(self, make):
@@ -95,9 +95,9 @@ class TestProtocol:
 class TestMessages:
     def test_silence_does_not_replace_a_tls_error(self, make):
         connector, status = make(tls=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
-        refused = connector.connect()
-        refused.error = ALERT
-        connector.explain_loss(refused)
+        result = connector.connect()
+        result.error = ALERT
+        connector.explain_loss(result)
         assert status.loss is Loss.NO_TLS
         reason = status.text
         assert "it requires a client certificate" in reason
@@ -119,7 +119,7 @@ class TestMessages:
                 "no broker at host:1883 (Connection refused)",
             ),
             (ValueError("Invalid host."), "no broker at host:1883 (Invalid host.)"),
-            (tls, "does not speak TLS"),
+            (tls, "does not use TLS"),
         ]:
             monkeypatch.setattr(Connection, "failure", error)
             assert connector.connect() is None

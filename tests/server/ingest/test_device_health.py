@@ -105,7 +105,7 @@ class TestRead:
             )
             assert ("home", "b1") in read(address, ["home"], answer_s=0.5)
 
-    def test_asks_another_server_if_one_knows_no_board(self, broker: MosquittoBroker):
+    def test_asks_another_server_if_no_board_is_known(self, broker: MosquittoBroker):
         with MosquittoBroker() as empty:
             address = BrokerAddress("127.0.0.1", empty.port, others=(("127.0.0.1", broker.port),))
             assert ("home", "b1") in read(address, ["home"], quiet_s=2)
@@ -130,7 +130,7 @@ class TestStatusCommand:
         (tmp_path / "door.toml").write_text(DOOR)
         hushmote("experiment", "add", "door.toml", "--open", cwd=tmp_path)
         folder = make_fleet(tmp_path / "fleet")
-        own = {"HUSHMOTE_BROKER_CERT": str(folder.path / "aggregator/aggregator_1.pem")}
+        environment = {"HUSHMOTE_BROKER_CERT": str(folder.path / "aggregator/aggregator_1.pem")}
         command = ("status", "--broker", "mqtts://localhost:1")
-        output = hushmote(*command, cwd=tmp_path, environment=own, expect=1)
-        assert "is the aggregator's: the broker would end its connection" in output
+        output = hushmote(*command, cwd=tmp_path, environment=environment, expect=1)
+        assert "belongs to the aggregator, so the broker would end the aggregator's" in output

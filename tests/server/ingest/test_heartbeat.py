@@ -1,11 +1,11 @@
-"""The heartbeat records that counting works: with a batch a minute, or alone when no report arrives."""
+"""The heartbeat records that counting works, with a batch a minute or alone if no report arrives."""
 
 import datetime
 import logging
 
 import pytest
 from boards import ask_fleet, experiment
-from traffic import counted, crowd
+from traffic import counted_reports, crowd
 
 from hushmote.server.ingest.commit import Committer, Heartbeat
 from hushmote.server.ingest.pipeline import KnownFleets
@@ -50,7 +50,7 @@ class Process:
         fleets.load()
         self.heartbeat = Heartbeat(store, self.status, clock)
         self.committer = Committer(store, fleets, self.status, clock=clock, heartbeat=self.heartbeat)
-        self._before = counted(store)
+        self._before = counted_reports(store)
 
     def commit(self, count: int = 3) -> bool:
         messages, _ = crowd(count, prefix=f"n{self._before}-")
@@ -90,7 +90,7 @@ class TestWithBatches:
         Process(store, clock).commit()
         assert store.interrupted_days() == DAYS
 
-    def test_one_process_that_could_not_count_is_the_same(self, store, clock, process):
+    def test_process_unable_to_count_is_the_same(self, store, clock, process):
         process.commit()
         clock.advance(120)
         process.commit()
@@ -120,8 +120,8 @@ class TestWithBatches:
         def fail():
             raise StoreError("the disk is full")
 
-        with monkeypatch.context() as broken:
-            broken.setattr(store, "ingest", fail)
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "ingest", fail)
             assert not process.commit()
         assert store.counting_time() is None
         assert process.commit()
@@ -157,11 +157,11 @@ class TestIdle:
     def test_records_an_interruption_that_left_no_backlog(self, store, clock, process):
         process.commit()
         clock.advance(120)
-        again = Process(store, clock)
-        again.heartbeat.turn()
+        restarted = Process(store, clock)
+        restarted.heartbeat.turn()
         assert not store.interrupted_days()
         clock.advance(10)
-        again.heartbeat.turn()
+        restarted.heartbeat.turn()
         assert store.interrupted_days() == DAYS
 
     def test_goes_on_when_the_clock_is_set_back(self, store, clock, process, records):
@@ -178,8 +178,8 @@ class TestIdle:
             raise StoreError("the disk is full")
 
         process.heartbeat.turn()
-        with monkeypatch.context() as broken:
-            broken.setattr(store, "record_counting", fail)
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "record_counting", fail)
             for _ in range(20):
                 clock.advance(1)
                 process.heartbeat.turn()

@@ -1,4 +1,4 @@
-"""One message of 250 MB, at a broker that lets it pass, and an aggregator with too little memory for it."""
+"""A 250 MB message at a broker that accepts it, and an aggregator with too little memory for it."""
 
 import socket
 import struct
@@ -18,7 +18,7 @@ SPARE_BYTES = 96 << 20
 # A broker that accepts any size and writes nothing to disk.
 UNLIMITED = ("max_packet_size 268435455", "persistence false")
 
-# `hushmote serve` with a limit on the memory that it may use beyond its start.
+# `hushmote serve` with a limit on the memory that it may use after startup.
 LIMITED = f"""
 import re, resource, sys
 import hushmote.cli.serve.run, hushmote.server.service.metrics
@@ -31,7 +31,7 @@ main()
 
 
 def publish_huge(broker, topic, size):
-    """Publish a payload of zeros with QoS 1, written by hand so that it is never in memory here."""
+    """Publish a payload of zeros at QoS 1 in pieces, so that this process never holds it in memory."""
     with socket.create_connection((broker.host, broker.port)) as s:
         s.sendall(b"\x10\x0e\x00\x04MQTT\x04\x02\x00\x3c\x00\x02hu")
         assert s.recv(4) == b"\x20\x02\x00\x00"
@@ -58,7 +58,7 @@ class TestLargePacket:
         port = free_port()
         with MosquittoBroker(settings=UNLIMITED) as broker, Store(url) as store:
             add_fleet(store)
-            counted = lambda: store.histogram("open", experiment().digest).sum()  # noqa: E731
+            counted_reports = lambda: store.histogram("open", experiment().digest).sum()  # noqa: E731
             arguments = ["--store", url, "--broker", f"mqtt://127.0.0.1:{broker.port}"]
             spoken = {"HUSHMOTE_PROTOCOL": protocol}
             with running(store, broker, client_id=CLIENT_ID, protocol=protocol):
@@ -70,9 +70,9 @@ class TestLargePacket:
                 *arguments, "--http", f"127.0.0.1:{port}", script=LIMITED, environment=spoken
             ) as process:
                 process.ready()
-                until(lambda: counted() == 40 or process.process.poll() is not None, process.log)
+                until(lambda: counted_reports() == 40 or process.process.poll() is not None, process.log)
                 publish(broker, later)
-                until(lambda: counted() == 60 or process.process.poll() is not None, process.log)
+                until(lambda: counted_reports() == 60 or process.process.poll() is not None, process.log)
                 assert get(f"http://127.0.0.1:{port}/healthz")[0] == 200
                 assert process.end() == 0
             # With MQTT 5 the broker drops it as too large; with 3.1.1 it arrives and is malformed.

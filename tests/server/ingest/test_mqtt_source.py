@@ -83,7 +83,7 @@ class TestSubscribe:
         source, status = opened(connection, group="group")
         connection.subscribe_reason = suback(1)
         assert source.greet(connection, 1.0)
-        assert not source.greet(connection, 2.0)  # it was said
+        assert not source.greet(connection, 2.0)  # already greeted
         assert status.text == "subscribed at host:1883 with MQTT 5, sharing the reports with others"
         assert not source.is_over(connection, 1e9)
         connection.subscribe_reason = suback(135)

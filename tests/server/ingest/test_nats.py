@@ -1,4 +1,4 @@
-"""The parts of a connection to NATS servers: URL, requests, received bytes and TLS."""
+"""The parts of a NATS connection: URL, requests, received bytes and TLS."""
 
 import asyncio
 import logging
@@ -9,7 +9,7 @@ from boards import experiment
 from certificates import Authority
 from running_aggregator import running, until
 from serve_process import served
-from traffic import counted, crowd, publish
+from traffic import counted_reports, crowd, publish
 
 from hushmote.server.aggregator import Aggregator
 from hushmote.server.ingest.broker_url import BrokerUrlError, is_nats, parse_nats_url
@@ -30,7 +30,7 @@ class TestUrl:
         assert (tls.servers, tls.tls, tls.username) == ((("a", 4222, 9), ("b", 4222, 9)), True, None)
         assert is_nats("tls://a")
         assert not is_nats("mqtts://a")
-        for wrong in (
+        for url in (
             "nats://",
             "nats://a,,b",
             "nats://a:0x1",
@@ -45,7 +45,7 @@ class TestUrl:
             "mqtt://a",
         ):
             with pytest.raises(BrokerUrlError, match="NATS servers are written nats://") as caught:
-                parse_nats_url(wrong)
+                parse_nats_url(url)
             assert "secret" not in str(caught.value)
 
 
@@ -59,8 +59,8 @@ class TestPull:
             pull.note_arrival(arrival, 1.0)
         assert pull.request(0, 1.0) is None  # it waits its turn
         assert pull.take_over(15) + pull.take_over(-1) + pull.take_over(15) == arrivals[:20]
-        assert pull.request(20, 1.0) is None  # held, and nothing is acknowledged
-        assert pull.request(0, 1.0) is None  # acknowledged: 80 are on their way, and 20 are no large piece
+        assert pull.request(20, 1.0) is None  # held without acknowledgement
+        assert pull.request(0, 1.0) is None  # 80 are on their way, and 20 are too few for a request
         for arrival in arrivals[20:]:
             pull.note_arrival(arrival, 1.0)
         pull.take_over(100)
@@ -76,7 +76,7 @@ class TestPull:
     def test_notices_a_lost_leader(self):
         pull = Pull(100, "inbox")
         pull.note_turn(0.0)
-        assert not pull.is_silent(100.0)  # nothing was asked
+        assert not pull.is_silent(100.0)  # nothing was requested
         pull.request(0, 100.0)
         assert pull.note_answer(b"inbox.1", b"NATS/1.0 100 Idle Heartbeat\r\n\r\n", 103.0) == ""
         pull.note_turn(104.0)
@@ -174,7 +174,7 @@ class TestServers:
                 process.ready()
                 tls = client_context(ca.file, *mine)
                 publish(servers, messages, set_up=lambda client: client.tls_set_context(tls))
-                until(lambda: counted(store) == 50, process.log)
+                until(lambda: counted_reports(store) == 50, process.log)
                 assert process.end() == 0
             stranger = Authority(tmp_path, "stranger")
             for context, url, words in [
@@ -190,14 +190,14 @@ class TestServers:
                     until(lambda: words in caplog.text, words)  # noqa: B023
         assert list(store.histogram("open", experiment().digest)) == counts
         with NatsServers(1) as servers, trying(store, parse_nats_url(servers.url), client_context(ca.file)):
-            until(lambda: "it does not speak TLS on this port" in caplog.text, caplog.text)
+            until(lambda: "it does not use TLS on this port" in caplog.text, caplog.text)
 
     def test_waits_for_servers(self, store, caplog):
         caplog.set_level(logging.INFO, "hushmote")
         with NatsServers(1) as servers:
             servers.kill()
             with trying(store, parse_nats_url(servers.url), None):
-                until(lambda: "no NATS server at 127.0.0.1:" in caplog.text, "a line that says so")
+                until(lambda: "no NATS server at 127.0.0.1:" in caplog.text, "the log line")
                 servers.start_node(0)
                 until(lambda: "with the consumer hushmote-aggregator" in caplog.text, caplog.text)
             with running(store, servers):

@@ -1,4 +1,4 @@
-"""Cases in which NATS servers acknowledge a report and lose it, or acknowledge none, and the remedies."""
+"""Cases in which NATS servers lose an acknowledged report or acknowledge none, and the remedies."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ CLIENT = "trap"
 
 
 @pytest.fixture
-def one():
+def single_server():
     with NatsServers(1) as servers:
         yield servers
 
@@ -37,7 +37,7 @@ def count(store, servers, last):
             lambda: f"{last}0" in {d for d, _, _ in store.accepted_numbers("open")},
             lambda: aggregator.counters,
         )
-    # Once it has stopped: the store has a report a moment before the counters do.
+    # Check after it has stopped, because the store has a report slightly before the counters do.
     return aggregator.counters.accepted
 
 
@@ -50,7 +50,7 @@ def delete_consumer(servers):
 
 
 async def lead(servers, node):
-    """Return once this server leads the stream of messages, and so delivers them."""
+    """Return once this server leads the message stream and therefore delivers messages."""
     name = servers.nodes[node].name
     async with await nats.connect(f"nats://{servers.host}:{servers.nodes[0].nats}") as client:
         for _ in range(40):
@@ -81,17 +81,17 @@ def acknowledged(servers, node, seconds):
 
 
 class TestMessagesLost:
-    def test_before_the_first_consumer_exists(self, store, one):
-        publish(one, crowd(20, prefix="early")[0])
-        assert count(store, one, "last") == 1
+    def test_before_the_first_consumer_exists(self, store, single_server):
+        publish(single_server, crowd(20, prefix="early")[0])
+        assert count(store, single_server, "last") == 1
 
-    def test_when_the_consumer_is_deleted(self, store, one):
-        assert count(store, one, "first") == 1
-        publish(one, crowd(20, prefix="kept")[0])
-        assert count(store, one, "second") == 21
-        publish(one, crowd(20, prefix="gone")[0])
-        delete_consumer(one)
-        assert count(store, one, "third") == 1
+    def test_when_the_consumer_is_deleted(self, store, single_server):
+        assert count(store, single_server, "first") == 1
+        publish(single_server, crowd(20, prefix="kept")[0])
+        assert count(store, single_server, "second") == 21
+        publish(single_server, crowd(20, prefix="gone")[0])
+        delete_consumer(single_server)
+        assert count(store, single_server, "third") == 1
 
     @pytest.mark.parametrize(
         ("sync", "message_count"), [("2m", 0), ("always", 200)], ids=["syncs rarely", "syncs always"]

@@ -1,4 +1,4 @@
-"""Further retained messages: published when changed, again on a new connection, and never too large."""
+"""Other retained messages: published when changed and on a new connection, and never too large."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from hushmote.server.ingest.outbox import Outbox
 
 
 class _Connection:
-    """A connection that records publications, and answers them on demand."""
+    """A connection that records publications and answers them on demand."""
 
     def __init__(self, most_bytes: int | None = None) -> None:
         self.refusals: dict[int, str] = {}

@@ -1,4 +1,4 @@
-"""When a batch is due: full, old, or as large as the broker's window; and the waits after failures."""
+"""Batches are due when full, old, or as large as the broker's window; failures are followed by waits."""
 
 from hushmote.server.ingest.pacing import Backoff, Pace
 
@@ -85,5 +85,5 @@ class TestBackoff:
         assert [backoff.next_s() for _ in range(9)] == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 15.0, 15.0]
         backoff.reset()
         assert backoff.next_s() == 0.2
-        short = Backoff(most_s=1.0)
+        short = Backoff(max_s=1.0)
         assert [short.next_s() for _ in range(5)] == [0.2, 0.4, 0.8, 1.0, 1.0]

@@ -1,4 +1,4 @@
-"""paho's client that reads ahead: the same messages in the same order, one acknowledgement each."""
+"""paho's client with read-ahead: the same messages in the same order, with one acknowledgement each."""
 
 import contextlib
 import itertools
@@ -49,7 +49,7 @@ def publish(topic, payload, mid):
 
 
 class TestReadAhead:
-    def test_messages_arrive_alike_in_any_pieces(self):
+    def test_messages_are_the_same_in_any_pieces(self):
         messages = [(f"a/{i}", bytes(range(i % 150)), i + 1) for i in range(160)]
         wire = b"".join(publish(*m) for m in messages)
         for step in (len(wire), 1000, 7, 1):
@@ -113,7 +113,7 @@ class TestProperties:
         "packet",
         [
             b"\x32\x01\x00",  # no topic
-            b"\x32\x04\x00\x09ab",  # a topic that is longer than the packet
+            b"\x32\x04\x00\x09ab",  # a topic longer than the packet
             b"\x32\x05\x00\x02ab\x00",  # half a packet id
             b"\x32\x06\x00\x02ab\x00\x07",  # no properties' length
             b"\x32\x08\x00\x02ab\x00\x07\x09x",  # properties longer than the packet
@@ -141,9 +141,9 @@ class TestAcknowledgement:
 
     def test_survives_a_full_socket(self):
         broker = Broker()
-        own = broker.client.socket()
-        assert isinstance(own, socket.socket)
-        own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        broker_socket = broker.client.socket()
+        assert isinstance(broker_socket, socket.socket)
+        broker_socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         broker.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         mids = list(range(1, 10_000))
         broker.client.acknowledge(mids)

@@ -14,7 +14,7 @@ from hushmote.server.ingest.rate_limit import HOUR_S, RateLimit
 from hushmote.server.ingest.status import Status
 from hushmote.server.store import Store, StoreError
 from hushmote.server.store.check import check
-from hushmote.server.store.number_set import MOST_CONTAINERS
+from hushmote.server.store.number_set import MAX_CONTAINERS
 from hushmote.server.wire import keys, report, topics
 
 KEY_A = keys.device_key(MASTER, "keyed", "a")
@@ -49,9 +49,8 @@ class TestBudget:
             4,
             {"over budget": 3},
         )
-        half = store.add_experiment(
-            "open", payload_of(experiment(epsilon=500_000))
-        )  # 8 reports at this epsilon
+        # 8 reports at this epsilon.
+        half = store.add_experiment("open", payload_of(experiment(epsilon=500_000)))
         assert take(store, *(sent("a", report.encode(half, n, 0)) for n in range(5, 12))) == (
             4,
             {"over budget": 3},
@@ -136,17 +135,17 @@ class TestRateLimit:
         limit.start(time.monotonic() + HOUR_S + 1)
         assert take(store, flood[4], limit=limit) == (1, {})
 
-    def test_is_for_a_device_of_a_fleet_over_its_experiments(self, store):
+    def test_applies_per_device_across_experiments(self, store):
         free = {"rule": "unlimited"}
-        one, other = experiment(name="one", budget=free), experiment(name="other", budget=free)
+        first, other = experiment(name="one", budget=free), experiment(name="other", budget=free)
         fleets = ("first", "second")
         for fleet in fleets:
-            ask_fleet(store, fleet, one)
+            ask_fleet(store, fleet, first)
             ask_fleet(store, fleet, other)
         batch = [
             sent("a", report.encode(exp, n, 0), fleet)
             for n in (1, 2)
-            for exp in (one, other)
+            for exp in (first, other)
             for fleet in fleets
         ]
         assert take(store, *batch, limit=RateLimit(3))[0] == 6
@@ -213,7 +212,7 @@ class TestCounts:
         elsewhere = NOW.astimezone(datetime.timezone(datetime.timedelta(hours=11)))
         assert ingest.window(kind, elsewhere) == text
 
-    def test_each_experiment_of_a_batch_has_its_own_window(self, store):
+    def test_each_experiment_in_a_batch_has_its_own_window(self, store):
         exps = [experiment(name=kind, window=kind) for kind in ("hour", "day", "all")]
         for exp in exps:
             store.add_experiment("open", payload_of(exp))
@@ -223,7 +222,7 @@ class TestCounts:
 
 
 class TestKnownFleets:
-    def test_any_unknown_version_of_a_batch_reads_them_again(self, store):
+    def test_any_unknown_version_in_a_batch_rereads_versions(self, store):
         known = KnownFleets(store, Status(), FLEET_KEYS)
         known.load()
         new = store.add_experiment("open", payload_of(experiment(epsilon=500_000)))
@@ -231,7 +230,7 @@ class TestKnownFleets:
         assert new.digest not in known.rules_for(batch[:1])["open"].versions
         assert new.digest in known.rules_for(batch)["open"].versions
 
-    def test_each_keyed_fleet_that_counts_has_its_key_checked(self, store):
+    def test_checks_the_key_of_each_counting_fleet(self, store):
         ask_fleet(store, "second", experiment(), keyed=True)
         known = KnownFleets(store, Status(), FLEET_KEYS)
         known.load()
@@ -260,7 +259,7 @@ class TestRejects:
         numbers = [n * 1_000_000 for n in range(1, 601)]
         assert take(store, *(sent("a", report.encode(exp, n, 0)) for n in numbers)) == (600, {})
         ((_, _, number_set),) = store.accepted_numbers("open")
-        assert len(number_set.beyond) <= MOST_CONTAINERS
+        assert len(number_set.beyond) <= MAX_CONTAINERS
         assert len(number_set) == 600
         late, gap = numbers[0] + 5, numbers[-1] - 5
         assert take(store, *(sent("a", report.encode(exp, n, 0)) for n in (late, gap, numbers[0]))) == (
@@ -319,16 +318,16 @@ class TestRejects:
         messages = sent("a", report.encode(exp, 1, 0)), sent("b", report.encode(exp, 1, 0))
         assert take(store, messages[1]) == (1, {})  # the list alone has no effect
         store.set_listed("open", True)
-        again = sent("b", report.encode(exp, 2, 0))
-        assert take(store, messages[0], again) == (1, {"unknown device": 1})
+        resent = sent("b", report.encode(exp, 2, 0))
+        assert take(store, messages[0], resent) == (1, {"unknown device": 1})
         assert take(store, *(sent("b", report.encode(exp, n, 0), "keyed") for n in (1, 2))) == (
             0,
             {"bad tag": 2},
         )
         store.allow_devices("open", ["b"])
-        assert take(store, again) == (1, {})
+        assert take(store, resent) == (1, {})
 
-    def test_allow_list_is_for_its_own_fleet_of_a_batch(self, store):
+    def test_allow_list_applies_to_its_own_fleet(self, store):
         exp = experiment()
         for fleet, device in (("first", "a"), ("second", "b")):
             ask_fleet(store, fleet, exp)
@@ -362,7 +361,7 @@ class TestRejects:
 
 
 class TestMasterKey:
-    def test_tags_of_a_former_key_count_while_it_is_given(self, store):
+    def test_former_keys_tags_count_while_it_is_given(self, store):
         exp = experiment()
         new = bytes(32)
         first, second = reports("a", exp, 2, key=KEY_A)
@@ -380,7 +379,7 @@ class TestMasterKey:
             ingest.fleets(store)
         assert set(ingest.fleets(store, names=["open"])) == {"open"}
 
-    def test_of_before_a_rotation_is_accepted(self):
+    def test_key_from_before_a_rotation_is_accepted(self):
         # The store keeps the check of the key that counted last; after a rotation that is the old key.
         old, new, strange = MASTER, bytes(range(32)), bytes(32)
         check_value = keys.master_check(old, "keyed")

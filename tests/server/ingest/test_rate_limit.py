@@ -1,4 +1,4 @@
-"""A limit per device and hour that nobody gets past, in fixed memory."""
+"""A limit per device and hour that cannot be exceeded, in fixed memory."""
 
 import sys
 

@@ -13,7 +13,7 @@ from paho.mqtt.client import Client
 from refusals import fails
 from running_aggregator import until
 from serve_process import served
-from traffic import counted, crowd, publish
+from traffic import counted_reports, crowd, publish
 
 from hushmote.server.aggregator import Aggregator, Counting
 from hushmote.server.ingest.broker_url import BrokerAddress, BrokerUrlError, parse_broker_url
@@ -58,7 +58,7 @@ class TestCounting:
             with served(*arguments, "--batch", "0.1s", environment=environment) as process:
                 process.ready()
                 publish(broker, messages)
-                until(lambda: counted(store) == 300, "all counted")
+                until(lambda: counted_reports(store) == 300, "all counted")
                 assert process.end() == 0
         assert list(store.histogram("open", experiment().digest)) == counts
 
@@ -104,7 +104,7 @@ class TestErrors:
         ):
             until(lambda: words in aggregator.condition.state, lambda: aggregator.condition)
             first, tries = len(caplog.records), len(waits)
-            until(lambda: len(waits) >= tries + 2, "tried twice more")
+            until(lambda: len(waits) >= tries + 2, "two more attempts")
             assert len(caplog.records) == first
             assert caplog.records[-1].levelno == logging.ERROR
             assert not aggregator.ready.is_set()
@@ -122,7 +122,7 @@ class TestErrors:
                         lambda w=words, a=aggregator: w in a.condition.state, lambda a=aggregator: a.condition
                     )
             with trying(store, broker.port, client_context(ca.file)) as aggregator:  # the plain port
-                until(lambda: "does it speak TLS" in aggregator.condition.state, lambda: aggregator.condition)
+                until(lambda: "does it use TLS" in aggregator.condition.state, lambda: aggregator.condition)
 
     def test_reads_the_alert_after_the_broker_closed(self, tmp_path, monkeypatch):
         """A broker refuses the certificate in the handshake and closes, often before CONNECT is sent.
@@ -148,7 +148,7 @@ class TestErrors:
                 for _ in range(10):
                     connection = BrokerConnection("5", "me", (None, None), 10, Pace(), tls)
                     connection.connect("127.0.0.1", port)
-                    until(lambda c=connection: not c.turn(0.1, 1), "it is lost")
+                    until(lambda c=connection: not c.turn(0.1, 1), "the connection is lost")
                     assert words in str(explain(connection.error)), connection.error
 
     def test_distinguishes_unusable_files(self, tmp_path):
@@ -172,14 +172,14 @@ class TestErrors:
             ((tmp_path / "none", None, None), "cannot read .*none: No such file"),
             ((tmp_path, None, None), "cannot read .*: Is a directory"),
             ((text, None, None), "text contains no certificate: it must be a PEM file"),
-            ((ca.file, certificate, None), "belong together"),
+            ((ca.file, certificate, None), "a client certificate needs its key"),
             ((ca.file, text, key), "text contains no certificate"),
             ((ca.file, certificate, text), "text contains no key"),
             ((ca.file, certificate, tmp_path / "none"), "cannot read .*none"),
             ((ca.file, certificate, other_key), "you.key is not the key of .*me.pem"),
             ((ca.file, certificate, locked), "locked.key is encrypted"),
             ((ca.file, *expired), "old.pem expired on"),
-            ((ca.file, *early), "early.pem is valid from"),
+            ((ca.file, *early), "early.pem is not valid before"),
         ]:
             with fails(words, CertificateError):
                 client_context(*files)

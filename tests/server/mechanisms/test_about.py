@@ -1,4 +1,4 @@
-"""Descriptions of mechanisms, part by part, from their own files."""
+"""Mechanism descriptions, section by section, from their docstrings."""
 
 import pytest
 from experiments import experiment_json
@@ -10,41 +10,52 @@ from hushmote.server.mechanisms.direct import Direct
 
 
 @pytest.mark.parametrize("word", MECHANISMS)
-def test_every_mechanism_has_all_parts(word: str):
-    said = about(MECHANISMS[word])
-    for part in (said.what, said.privacy, said.utility, said.cost, said.auto, said.citation):
+def test_every_mechanism_has_all_sections(word: str):
+    description = about(MECHANISMS[word])
+    for part in (
+        description.what,
+        description.privacy,
+        description.utility,
+        description.cost,
+        description.auto,
+        description.citation,
+    ):
         assert part
         assert "\n" not in part
         for other in ("Privacy:", "Utility:", "Cost:", "Auto:", "Citation:"):
             assert other not in part
-    assert not said.what.startswith(word)
+    assert not description.what.startswith(word)
 
 
-class Said(Direct):
+class WithSections(Direct):
     """The first sentence.
 
-    More of it, which is not shown. Privacy: of the coin. Utility:
+    A second paragraph, which is not shown. Privacy: of the coin. Utility:
     low. Citation: none.
     """
 
 
-class Silent(Direct):
-    """Nothing but this."""
+class WithoutSections(Direct):
+    """Only one sentence."""
 
 
-def test_parts_come_from_class_or_file():
-    said = about(Said)
-    assert said.what == "The first sentence."
-    assert (said.privacy, said.utility, said.cost, said.citation) == ("of the coin.", "low.", "", "none.")
-    assert about(Silent).what == "Nothing but this."
-    assert about(Silent).citation == ""
+def test_sections_come_from_class_or_module():
+    description = about(WithSections)
+    assert description.what == "The first sentence."
+    assert (description.privacy, description.utility, description.cost, description.citation) == (
+        "of the coin.",
+        "low.",
+        "",
+        "none.",
+    )
+    assert about(WithoutSections).what == "Only one sentence."
+    assert about(WithoutSections).citation == ""
 
 
 @pytest.mark.parametrize("word", MECHANISMS)
 def test_plain_description_is_a_sentence(word: str):
-    """What the page's plan says of it."""
     for fields in MECHANISMS[word].examples:
         experiment = Experiment.parse(experiment_json(**fields, budget={"rule": "unlimited"}))
-        said = plain_description(mechanism_of(experiment))
-        assert said[0].isupper()
-        assert said.endswith(".")
+        description = plain_description(mechanism_of(experiment))
+        assert description[0].isupper()
+        assert description.endswith(".")

@@ -1,4 +1,4 @@
-"""Shares of reports for each level: optimality, and the closed form compared with least squares."""
+"""Report shares per level: optimality, and the closed form compared with least squares."""
 
 import numpy as np
 import pytest
@@ -25,16 +25,16 @@ def levels_of(rows: list[tuple[float, float, float]], *, known: bool) -> allocat
 @settings(max_examples=200)
 @given(LEVELS)
 def test_shares_are_optimal(rows: list[tuple[float, float, float]]) -> None:
-    """The optimum of a convex problem on the simplex: -dF/dw_l is F where w_l > 0, and nowhere above it."""
+    """At the optimum of a convex problem on the simplex, -dF/dw_l is F where w_l > 0, and never above F."""
     levels = levels_of(rows, known=True)
     shares = allocation.shares(levels)
     assert shares.sum() == pytest.approx(1)
     assert (shares >= 0).all()
     information = np.cumsum((shares / levels.cost)[::-1])[::-1]
-    asked = levels.energy > 0
-    gain = np.where(asked, levels.energy, 0) / np.where(asked, information, 1) ** 2
+    has_energy = levels.energy > 0
+    gain = np.where(has_energy, levels.energy, 0) / np.where(has_energy, information, 1) ** 2
     slopes = np.cumsum(gain) / levels.cost
-    total = float((np.where(asked, levels.energy, 0) / np.where(asked, information, 1)).sum())
+    total = float((np.where(has_energy, levels.energy, 0) / np.where(has_energy, information, 1)).sum())
     assert slopes.max() <= total * (1 + 1e-6)
     np.testing.assert_allclose(slopes[shares > 1e-9], total, rtol=1e-6)
 
@@ -44,12 +44,12 @@ def test_shares_are_optimal(rows: list[tuple[float, float, float]]) -> None:
 @given(LEVELS)
 def test_rounded_weights_are_near_shares_and_keep_leaves(rows: list[tuple[float, float, float]]) -> None:
     levels = levels_of(rows, known=False)
-    wanted = allocation.shares(levels)
-    weights = np.array(allocation.rounded(levels, wanted))
+    target = allocation.shares(levels)
+    weights = np.array(allocation.rounded(levels, target))
     assert weights[-1] > 0
     assert weights.min() >= 0
     assert weights.sum() <= 65
-    floored = (wanted * 64 + np.eye(len(wanted))[-1]) / 65
+    floored = (target * 64 + np.eye(len(target))[-1]) / 65
     assert levels.variance(weights / weights.sum()) <= 1.5 * levels.variance(floored)
 
 

@@ -21,7 +21,7 @@ LN_3 = 1_098_612  # micro-nats
 
 
 def cells_of(level: Level) -> np.ndarray:
-    """Cell of every node under every seed, as the board computes it: shape (seeds, domain)."""
+    """Return every node's cell under every seed, as the board computes it, shape (seeds, domain)."""
     if not level.t:
         return np.arange(level.domain)[None, :]
     digits = level.g ** np.arange(level.t)
@@ -68,7 +68,7 @@ class TestHash:
 
 
 def covariance(level: Level, shares: np.ndarray) -> np.ndarray:
-    """Of the level's node estimates, times reports, by all seeds and cells; shares of the nodes."""
+    """Return the covariance of a level's node estimates, times reports, over all seeds and cells."""
     channel = level_channel(level)
     cells = cells_of(level)
     support, both = np.zeros(level.domain), np.zeros((level.domain, level.domain))
@@ -95,20 +95,20 @@ class TestChannel:
             for value in range(domain):
                 same = int((cells[:, held] == cells[:, value]).sum())
                 exact = (same * p + (len(cells) - same) * lie) / len(cells)
-                want = channel.p if held == value else channel.q
-                assert float(exact) == pytest.approx(want, rel=1e-12)
+                expected = channel.p if held == value else channel.q
+                assert float(exact) == pytest.approx(expected, rel=1e-12)
 
     @pytest.mark.parametrize(("domain", "g"), [(2, 2), (7, 7), (8, 2), (9, 3), (27, 3), (25, 5), (64, 2)])
-    def test_even_variance_is_half_that_of_a_difference(self, domain: int, g: int) -> None:
+    def test_uniform_variance_is_half_that_of_a_difference(self, domain: int, g: int) -> None:
         level = Level(1_000_000, domain, g, 1, 0, 1)
-        found = covariance(level, np.full(domain, 1 / domain))
-        mean_other = (found.sum() - np.trace(found)) / (domain * (domain - 1))
-        want = np.trace(found) / domain - mean_other
-        assert level_channel(level).even == pytest.approx(want, rel=1e-9)
+        result = covariance(level, np.full(domain, 1 / domain))
+        mean_other = (result.sum() - np.trace(result)) / (domain * (domain - 1))
+        expected = np.trace(result) / domain - mean_other
+        assert level_channel(level).even == pytest.approx(expected, rel=1e-9)
 
 
 def published(fanout: int) -> tuple[Level, ...]:
-    """Levels of the published trees over 256 values at e^ε = 3."""
+    """Return the levels of the published trees over 256 values at e^ε = 3."""
     cells = {2: (2, 4, 5, 5, 5, 5, 5, 5), 4: (4, 5, 5, 5), 16: (5, 5)}[fanout]
     nodes = hierarchy.heights(256, fanout)
     return tuple(Level(LN_3, n, g, 256 // n, 0, 1) for n, g in zip(nodes, cells, strict=True))
@@ -128,12 +128,12 @@ class TestHierarchy:
     def test_is_at_least_as_accurate_as_published(self, fanout: int, printed: float) -> None:
         """Compare errors of rare values, in units of 1e-6, at D = 256, e^ε = 3 and N = 2^26.
 
-        The published ones assume independent errors; collisions counted exactly give up to 7% less.
+        The published errors assume independence; counting collisions exactly gives up to 7% less.
         """
         levels = published(fanout)
         variances = [level_channel(level).variance * len(levels) for level in levels]
-        got = mean_range_variance(hierarchy.tree(256, fanout, variances), variances) / 2**26 * 1e6
-        assert 0.92 * printed < got < printed
+        actual = mean_range_variance(hierarchy.tree(256, fanout, variances), variances) / 2**26 * 1e6
+        assert 0.92 * printed < actual < printed
 
     @pytest.mark.slow
     @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ class TestHierarchy:
         assert oracle.choose(256, LN_3, ALL_RANGES).variance / 2**26 < 0.87 * 0.499e-6
 
     def test_gives_reports_to_levels_that_serve_the_workload(self) -> None:
-        """Ranges of whole blocks of 16 values leave these blocks' tree, but for the leaves' least share."""
+        """Ranges of whole 16-value blocks use only the tree over blocks and the leaves' minimal share."""
         choice = oracle.choose(256, 1_000_000, Workload.of([(16, 64), (128, 240), (32, 80)]))
         weights = dict(choice.parameters)["weights"]
         levels = levels_of(choice, 256, 1_000_000)
@@ -179,7 +179,7 @@ class TestChoice:
     def test_states_the_mean_variance_over_the_workload(
         self, domain: int, epsilon: int, workload: Workload
     ) -> None:
-        """Against every covariance of every level; what is averaged in the formula may cost 5 %."""
+        """Compare with every level's covariances; the formula's averages may differ by 5%."""
         choice = oracle.choose(domain, epsilon, workload)
         levels = levels_of(choice, domain, epsilon)
         total = sum(level.weight for level in levels)
@@ -197,15 +197,15 @@ class TestChoice:
         index = np.arange(domain)
         columns = np.stack([(index >= lo) & (index < hi) for lo, hi in pairs], axis=1).astype(float)
         parts, _ = hierarchy.transpose(tree, columns)
-        want = 0.0
+        expected = 0.0
         for level, share, part in zip(levels, shares, parts, strict=True):
             if share:
                 nodes = np.add.reduceat(np.full(domain, 1 / domain), np.arange(0, domain, level.width))
-                want += (
+                expected += (
                     np.einsum("ik,ij,jk->k", part, covariance(level, nodes), part, optimize=True).mean()
                     / share
                 )
-        assert choice.variance == pytest.approx(want, rel=0.05)
+        assert choice.variance == pytest.approx(expected, rel=0.05)
 
     def test_is_the_cheapest_mechanism(self) -> None:
         assert oracle.choose(2, 1_000_000, ALL_RANGES).mechanism == "rr"
@@ -219,12 +219,12 @@ class TestChoice:
     @pytest.mark.parametrize(
         ("domain", "epsilon", "fields"),
         [
-            (256, 4, {"mechanism": "pgr", "q": 61}),  # 2 code bytes for 3, and an error of no more
+            (256, 4, {"mechanism": "pgr", "q": 61}),  # 2 code bytes instead of 3, and no larger error
             (1024, 4, {"mechanism": "pgr", "q": 53}),
-            (4096, 4, {"mechanism": "pgr", "q": 67}),  # 0.7% more variance than the best, which takes 3 bytes
-            (65_536, 4, {"mechanism": "olh", "g": 53}),  # 3 bytes both, and the same error
+            (4096, 4, {"mechanism": "pgr", "q": 67}),  # 0.7% more variance than the best, which needs 3 bytes
+            (65_536, 4, {"mechanism": "olh", "g": 53}),  # both need 3 bytes and have the same error
             (65_536, 6, {"mechanism": "pgr", "q": 401}),
-            (12, 1, {"mechanism": "olh", "g": 3}),  # pgr would have 7% less variance, in one byte both
+            (12, 1, {"mechanism": "olh", "g": 3}),  # pgr would have 7% less variance; both need one byte
         ],
         ids=lambda value: value["mechanism"] if isinstance(value, dict) else None,
     )
@@ -263,7 +263,7 @@ class TestChoice:
             oracle.choose(10, 1, FREQUENCIES)
         with pytest.raises(ValueError, match="fits"):
             oracle.choose((1 << 24) + 1, 1_000_000, FREQUENCIES)
-        with pytest.raises(ValueError, match="no mechanism over 16777216 values fits"):
+        with pytest.raises(ValueError, match="no mechanism fits 16777216 values"):
             oracle.choose(1 << 24, 1_000_000, ALL_RANGES)
         with pytest.raises(WorkloadError, match="hi <= 10, not 4 and 12"):
             oracle.choose(10, 1_000_000, Workload.of([(4, 12)]))

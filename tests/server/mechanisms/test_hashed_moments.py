@@ -1,8 +1,8 @@
-"""Fast moments of local hashing and of points under a known sum, compared with the general method."""
+"""Fast moments of local hashing and points with a known sum, compared with the general method."""
 
 import numpy as np
 import pytest
-from designs import designed
+from designs import number_with_mechanism
 from scipy import stats
 
 from hushmote.device.ldp_client import Experiment
@@ -16,9 +16,9 @@ from hushmote.server.mechanisms.hashing.variance import frequency_variance
 from hushmote.server.mechanisms.support_mechanisms import SupportMechanism
 from hushmote.simulator import vectorised
 
-# Whole powers of g and others; last groups of one value, of some, of all but one; one digit more and less.
+# Powers of g and other domains; last groups with one, some, and all but one value; one digit more and less.
 DESIGNS = tuple(
-    designed("olh", domain, epsilon, g=g)
+    number_with_mechanism("olh", domain, epsilon, g=g)
     for domain, epsilon, g in (
         (3, 1, 2),
         (100, 1, 2),
@@ -35,7 +35,7 @@ DESIGNS = tuple(
     )
 )
 POINTS = tuple(
-    designed("pgr", domain, 2, q=q)
+    number_with_mechanism("pgr", domain, 2, q=q)
     for q, domain in (
         *((2, 3), (2, 31), (2, 33), (3, 13), (3, 14), (3, 39)),
         *((3, 100), (5, 156), (5, 31), (7, 256), (53, 300)),
@@ -55,8 +55,8 @@ def hashing(experiment: Experiment) -> LocalHashing:
 
 @pytest.mark.slow
 @each_flat
-def test_moments_equal_those_of_all_classes_of_codes(experiment: Experiment) -> None:
-    """Of a histogram that no population is likely to make: the moments are those of any shares of classes."""
+def test_moments_equal_those_over_all_code_classes(experiment: Experiment) -> None:
+    """Use a histogram that no population is likely to produce; moments are valid for any shares."""
     rng = np.random.default_rng(1)
     mechanism = mechanism_of(experiment)
     counts = np.append(rng.geometric(0.3, experiment.code_count - 1) - 1, 7)
@@ -80,16 +80,18 @@ def test_fourier_transforms_equal_the_butterflies(experiment: Experiment) -> Non
     rng = np.random.default_rng(2)
     numbers = [rng.normal(size=butterfly.class_count(level)) for _ in range(3)]
     for some in (numbers[:1], numbers[:2], numbers):
-        for one, got in zip(some, fourier.class_supports(level.g, level.t, *some), strict=True):
-            np.testing.assert_allclose(got[: level.domain], butterfly.class_supports(level, one), atol=1e-9)
+        for one, actual in zip(some, fourier.class_supports(level.g, level.t, *some), strict=True):
+            np.testing.assert_allclose(
+                actual[: level.domain], butterfly.class_supports(level, one), atol=1e-9
+            )
     for shape in ((level.domain,), (level.domain, 3)):
         values = rng.normal(size=shape)
-        want = butterfly.class_weights(level, values)
-        np.testing.assert_allclose(fourier.class_weights(level.g, level.t, values), want, atol=1e-9)
+        expected = butterfly.class_weights(level, values)
+        np.testing.assert_allclose(fourier.class_weights(level.g, level.t, values), expected, atol=1e-9)
 
 
 @each_design
-def test_excess_is_support_beyond_even_share(experiment: Experiment) -> None:
+def test_excess_is_support_above_the_mean(experiment: Experiment) -> None:
     (level,) = experiment.levels
     excess = hashed_moments.excess_supported(level.g, level.t, level.domain)
     counted = butterfly.class_weights(level, np.ones(level.domain)) - level.domain / level.g
@@ -123,7 +125,7 @@ def test_single_value_variance_is_mean_of_exact_variances(experiment: Experiment
 
 
 def mean_variances(experiment: Experiment, shares: np.ndarray) -> np.ndarray:
-    """Mean exact variance over all ranges and over single values, with the known sum and without, (2, 2)."""
+    """Return mean exact variances of ranges and single values, with and without the known sum, (2, 2)."""
     (level,), domain = experiment.levels, experiment.domain
     (law,) = hashing(experiment).law(shares)
     supported = np.stack([butterfly.class_weights(level, one) for one in np.eye(domain)], axis=1)
@@ -142,11 +144,11 @@ def mean_variances(experiment: Experiment, shares: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(
     ("domain", "epsilon", "g", "of_free"), [(64, 1.1, 3, 0.84), (300, 1.1, 3, 0.57), (64, 2, 7, 0.34)]
 )
-def test_known_sum_improves_ranges_and_harms_no_single_value(
+def test_known_sum_improves_ranges_without_harming_values(
     domain: int, epsilon: float, g: int, of_free: float
 ) -> None:
-    """Exact variances, of all ranges and of all values: an even, a skewed and a concentrated population."""
-    experiment = designed("olh", domain, epsilon, g=g)
+    """Compare exact variances of all ranges and values for uniform, skewed and concentrated populations."""
+    experiment = number_with_mechanism("olh", domain, epsilon, g=g)
     even = np.full(domain, 1 / domain)
     known, free = mean_variances(experiment, even)
     assert known[0] / free[0] == pytest.approx(of_free, abs=0.006)
@@ -159,12 +161,12 @@ def test_known_sum_improves_ranges_and_harms_no_single_value(
 
 @pytest.mark.slow
 def test_wide_cdf_intervals_cover_with_few_reports() -> None:
-    """200 fleets of 1,000 reports, all in the first of 4,096 bins, ε = 3, at three quarters and nine tenths.
+    """Draw 200 fleets of 1,000 reports, all in the first of 4,096 bins, ε = 3, at 3/4 and 9/10.
 
     Few reports have one of the rare seeds that tell wide blocks of values apart, and they weigh most. A
     coverage of 94 % or more hits less often than this by chance 1e-10; without skew it was 73 and 67 %.
     """
-    experiment = designed("olh", 4096, 3, g=23)
+    experiment = number_with_mechanism("olh", 4096, 3, g=23)
     rng, hits = np.random.default_rng(4), np.zeros(2)
     for _ in range(200):
         counts = vectorised.histogram(experiment, np.append(1000, np.zeros(4095, dtype=np.int64)), rng)

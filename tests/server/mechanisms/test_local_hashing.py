@@ -13,7 +13,7 @@ PRIMES = (2, 3, 5, 7, 11, 13)
 
 
 class Scripted:
-    """The board's two primitives: truthful, and with the seed that is asked for."""
+    """The board's two random primitives, scripted to answer truthfully with a given seed."""
 
     def __init__(self, seed: int):
         self.seed = seed
@@ -27,7 +27,7 @@ class Scripted:
 
 
 def board_supports(experiment: Experiment) -> np.ndarray:
-    """Which code supports which value, shape (code_count, domain): from the board's truthful answers."""
+    """Return which code supports which value, from truthful board answers, shape (code_count, domain)."""
     level = experiment.levels[0]
     matrix = np.zeros((experiment.code_count, experiment.domain), dtype=np.int64)
     for seed in range(level.seeds):
@@ -45,13 +45,13 @@ def flat(domain: int, g: int, epsilon: int = 3_000_000) -> Experiment:
     ("domain", "g"),
     [(6, 6), (3, 2), (4, 2), (33, 2), (9, 3), (10, 3), (80, 3), (30, 5), (60, 7), (15, 11), (40, 13)],
 )
-def test_supports_equal_the_board_s_own_hash(domain: int, g: int) -> None:
+def test_supports_equal_the_boards_hash(domain: int, g: int) -> None:
     experiment = flat(domain, g)
     histogram = np.random.default_rng(domain).integers(0, 1 << 40, experiment.code_count)
     matrix = board_supports(experiment)
-    got = butterfly.supports(experiment.levels[0], histogram)
-    assert got.dtype == np.int64
-    assert (got == histogram @ matrix).all()
+    actual = butterfly.supports(experiment.levels[0], histogram)
+    assert actual.dtype == np.int64
+    assert (actual == histogram @ matrix).all()
     weights = np.random.default_rng(g).normal(size=domain)
     np.testing.assert_allclose(
         butterfly.expand(experiment.levels[0], butterfly.class_weights(experiment.levels[0], weights)),
@@ -74,13 +74,13 @@ def test_transpose_gives_the_same_sum(level: Level, seed: int) -> None:
     weights = rng.integers(-100, 100, (level.domain, 3))
     left = butterfly.supports(level, histogram) @ weights
     right = histogram @ butterfly.expand(level, butterfly.class_weights(level, weights))
-    assert (left == right).all()  # integers below 2**53: no rounding on either side
+    assert (left == right).all()  # integers below 2**53, so neither side is rounded
 
 
 @pytest.mark.slow
 @settings(max_examples=60)
 @given(levels(), st.integers(0, 2**32 - 1))
-def test_classes_hold_codes_with_equal_supports(level: Level, seed: int) -> None:
+def test_classes_contain_codes_with_equal_supports(level: Level, seed: int) -> None:
     rng = np.random.default_rng(seed)
     histogram = rng.integers(0, 100, level.code_count)
     per_class = butterfly.collapse(level, histogram)
@@ -93,13 +93,13 @@ def test_classes_hold_codes_with_equal_supports(level: Level, seed: int) -> None
     seeds = len(per_class) // level.g
     cells, index = butterfly.class_cells(level, 0, seeds), butterfly.class_index(level, 0, seeds)
     for s in rng.integers(0, seeds, 5):
-        want = np.bincount(cells[s], weights, minlength=level.g)
-        np.testing.assert_allclose(by_class[index[s]], want, atol=1e-12)
+        expected = np.bincount(cells[s], weights, minlength=level.g)
+        np.testing.assert_allclose(by_class[index[s]], expected, atol=1e-12)
     np.testing.assert_array_equal(butterfly.class_cells(level, 1, 2)[0], cells[1])
     np.testing.assert_array_equal(butterfly.class_index(level, 1, 2)[0], index[1])
 
 
-def test_several_weights_at_once_equal_single_ones() -> None:
+def test_batched_weights_equal_single_ones() -> None:
     for g in (2, 3, 7, 11):
         level = Level(3_000_000, 50, g, 1, 0, 1)
         weights = np.random.default_rng(1).normal(size=(50, 4))

@@ -1,4 +1,4 @@
-"""The map and figures of pgr compared with counted points; test_hashed_moments.py covers its moments."""
+"""The maps and figures of pgr compared with enumerated points; test_hashed_moments.py covers moments."""
 
 from itertools import product
 from pathlib import Path
@@ -31,7 +31,7 @@ def mechanism(q: int, domain: int, epsilon: float = 2.0) -> ProjectiveGeometry:
 
 
 def inside(q: int, digits: int) -> Any:
-    """Which points are orthogonal, one by one: shape (points, points)."""
+    """Return a mask of orthogonal pairs of points, shape (points, points)."""
     every = (v[::-1] for v in product(range(q), repeat=digits))
     points = np.array([v for v in every if any(v) and [x for x in v if x][-1] == 1])
     return points @ points.T % q == 0
@@ -45,7 +45,7 @@ ROWS = [line.strip("|").split("|") for line in LINES if line.startswith("|") and
 class TestPage:
     @pytest.mark.parametrize("row", ROWS, ids=lambda row: "-".join(cell.strip() for cell in row[:2]))
     def test_table_shows_the_choice_and_its_reason(self, row: list[str]) -> None:
-        """Each row: values, ε, what the older ones and pgr offer, and which of them is taken."""
+        """Each row: values, ε, the errors of the older mechanisms and pgr, and the chosen mechanism."""
         domain, epsilon = int(row[0].replace(",", "")), int(row[1]) * 1_000_000
         taken = choose(domain, epsilon, FREQUENCIES).mechanism
         assert row[4].strip(" `") == taken
@@ -75,7 +75,7 @@ class TestFigures:
         assert frequency_variance(pgr.codes[0].channel, 0.0) <= variance * 1.0001
 
     def test_error_of_a_large_domain_follows_the_formula(self) -> None:
-        """65,536 values, 400,000 reports: the mean of so many squared errors is within 5 % of the formula's.
+        """For 65,536 values and 400,000 reports, the mean squared error is within 5% of the formula's.
 
         The errors of 65,536 values are nearly independent, so their mean square has a deviation of 0.6%.
         """
@@ -85,15 +85,16 @@ class TestFigures:
         counts = vectorised.histogram(pgr.experiment, shares, rng)
         decoded = pgr.decode(counts)
         error = float(((decoded.frequencies - shares / 400_000) ** 2).mean()) * 400_000
-        # A value's own sampling is f - f²: without it the formula is linear in f, and its mean is at f = 1/D.
+        # A value's sampling variance is f - f²; without it, the formula is linear in f, with its mean at f =
+        # 1/D.
         even = 1 / 65_536
         formula = frequency_variance(pgr.codes[0].channel, even) - even * (1 - even)
         assert error == pytest.approx(formula, rel=0.05)
         assert float(decoded.frequency_spread.variance.mean()) * 400_000 == pytest.approx(error, rel=0.05)
         assert not plausibility.check(pgr.experiment, counts).implausible
 
-    def test_every_kind_of_statistic_is_within_its_errors(self) -> None:
-        """20,000 reports of a bell over 100 values; each figure within 7 standard errors: 3e-12 by chance."""
+    def test_all_statistics_are_within_their_errors(self) -> None:
+        """With 20,000 reports on a bell over 100 values, errors are below 7 deviations (misses: 3e-12)."""
         experiment = designed(7, 100, 3)
         shares = np.exp(-(((np.arange(100) - 60) / 12) ** 2) / 2)
         shares /= shares.sum()
@@ -132,8 +133,8 @@ class TestPoints:
         np.testing.assert_array_equal(projective.least(q, digits, numbers[:, 0]), least)
 
     @pytest.mark.parametrize("each", [1, 1 << 20, 1 << 30])
-    def test_supports_are_exact_either_way(self, each: int) -> None:
-        """Both ways work for points of 3 digits mod 53; only the second works for the largest sums."""
+    def test_supports_are_exact_with_both_methods(self, each: int) -> None:
+        """Both methods work for 3-digit points mod 53; only the second works for the largest sums."""
         rng = np.random.default_rng(2)
         code = mechanism(53, 2000).codes[0]
         counts = rng.integers(0, 100, code.level.code_count) * each
@@ -144,8 +145,8 @@ class TestPoints:
     @pytest.mark.parametrize(
         ("q", "domain"), [(2, 31), (2, 33), (3, 13), (3, 14), (3, 100), (5, 40), (7, 70)]
     )
-    def test_on_a_line_are_counted(self, q: int, domain: int) -> None:
-        """Three values on one line are inside together for as many codes as two; three others for fewer."""
+    def test_collinear_triples_are_counted(self, q: int, domain: int) -> None:
+        """Three collinear values share as many inside codes as two values; other triples share fewer."""
         pgr = mechanism(q, domain)
         table = inside(q, pgr.points.t)[:domain].astype(np.int64)
         three = np.einsum("ac,bc,dc->abd", table, table, table)

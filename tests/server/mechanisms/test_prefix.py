@@ -1,4 +1,4 @@
-"""Prefix levels on the server; tests/contracts covers what all mechanisms share."""
+"""Prefix levels on the server; tests/contracts covers the behaviour that all mechanisms share."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def made(fields) -> Prefix:
 
 class TestLevels:
     def test_sums_over_their_slots_are_unbiased(self):
-        """Exactly, by the law: a number for each slot of each level, and what no index changes."""
+        """Check exactly, by the law, a number for each slot on each level and a constant."""
         mechanism = made(SMALL)
         rng = np.random.default_rng(1)
         index = np.arange(64)
@@ -35,14 +35,16 @@ class TestLevels:
         )
         np.testing.assert_allclose(mean, statistic, atol=1e-9)
 
-    def test_rejects_joint_statistics_of_two(self):
+    def test_rejects_joint_statistics_of_two_levels(self):
         statistic = np.zeros((64, 1))
         statistic[0] = 1
-        with pytest.raises(ValueError, match="no report tells how often slots of two levels come together"):
+        with pytest.raises(
+            ValueError, match="reports do not reveal how often slots on two levels occur together"
+        ):
             made(SMALL).weights(statistic, [1, 1, 1])
 
     def test_slots_are_estimated_from_a_histogram(self):
-        """200,000 reports; all 12 estimates within 7 standard errors, 3e-11 by chance."""
+        """With 200,000 reports, all 12 estimates are within 7 standard errors (misses: 3e-11)."""
         mechanism = made(SMALL)
         rng = np.random.default_rng(2)
         shares = rng.dirichlet(np.ones(64))
@@ -57,7 +59,7 @@ class TestLevels:
 
 
 class TestDomain:
-    def test_any_is_drawn_by_indices_of_a_small_one(self):
+    def test_draws_agree_for_indices_and_slots(self):
         mechanism = made(SMALL)
         indices = np.array([0, 5, 63, 27], np.uint32)
         rows = mechanism.drawable(indices.tolist())
@@ -66,8 +68,8 @@ class TestDomain:
         assert a.tolist() == mechanism.draw(rows, np.random.default_rng(3)).tolist()
 
     @pytest.mark.slow
-    def test_large_one_allocates_nothing_of_its_size(self):
-        """2**96 indices: odds, chances of strata, and what a report hides among are there all the same."""
+    def test_large_domain_is_never_allocated(self):
+        """With 2**96 indices, the odds, stratum probabilities and blanket are still available."""
         mechanism = made(LARGE)
         assert mechanism.domain == 1 << 96
         assert mechanism.odds <= np.exp(4)
@@ -87,7 +89,7 @@ class TestDomain:
 
 
 class TestChoice:
-    def test_is_made_for_texts(self):
+    def test_exists_only_for_texts(self):
         workload = Workload("texts", levels=6)
         choice = choose(1 << 96, 4_000_000, workload)
         assert choice.fields() == {"mechanism": "prefix", "q": 53, "weights": [1, 2, 2, 2, 2, 4]}

@@ -58,11 +58,12 @@ class TestWeights:
         channel = wave(bins, reach, epsilon)
         weights = channel.weights(positions(bins)[:, None])[:, 0]
         off = channel.law_transposed(weights) - positions(bins)
-        # Where ε is a thousandth, weights are in the millions, and so is what rounding leaves of them.
+        # At an ε of a thousandth, weights are in the millions, and rounding errors are amplified accordingly.
         assert np.abs(off).max() < 1e-9 * max(1.0, np.abs(weights).max() / 1e5)
 
 
-# Standard deviations of the mean times the root of the reports, parts of the range, 64 values.
+# The mean's standard deviation times the root of the number of reports, as a fraction of the range, 64
+# values.
 KNOWN = [
     (0.5, 126, (1.97, None, None)),
     (1.0, 120, (0.98, 0.99, 1.03)),
@@ -74,7 +75,7 @@ KNOWN = [
 class TestReach:
     @pytest.mark.parametrize("epsilon", [50_000, 1_000_000, 8_000_000])
     @pytest.mark.parametrize("bins", [3, 4, 33, 64])
-    def test_is_the_best_of_all(self, bins: int, epsilon: int):
+    def test_is_the_best(self, bins: int, epsilon: int):
         reach, variance = best_reach(bins, epsilon)
         each = [even_variance(bins, epsilon, b) for b in range(2 * bins)]
         assert variance == pytest.approx(min(each), rel=1e-12)
@@ -100,7 +101,7 @@ class TestMean:
     @pytest.mark.slow
     @pytest.mark.parametrize("bins", [64, 256])
     def test_interval_covers_for_mostly_zero_readings(self, bins: int):
-        """600 fleets of 3,000 reports, 98 % in one bin: hits are taken to be 93 % at least.
+        """Draw 600 fleets of 3,000 reports, 98% in one bin: the coverage must be at least 93%.
 
         Fewer than the bound come with a chance below 1e-9 where intervals cover 93 % or more.
         """
@@ -119,7 +120,7 @@ class TestMean:
         assert hits >= stats.binom.ppf(1e-9, 600, 0.93)
 
     def test_pools_over_reaches_and_mechanisms(self):
-        """Three versions of 20,000 reports: each is within 6.5 of its standard errors, 1e-10 by chance."""
+        """For three versions of 20,000 reports, each pool is within 6.5 standard errors (misses: 1e-10)."""
         rng = np.random.default_rng(4)
         shares = populations(64)["beta(5, 2)"]
         truth = float(shares @ positions(64))
@@ -137,14 +138,15 @@ class TestMean:
             mean = pool(estimates, by).linear(positions(64))
             assert abs(mean.value - truth) < 6.5 * mean.stderr
             stderrs.append(mean.stderr)
-        # By variance the one of ε = 2 counts most, and the tree, which is worse for a mean, least.
+        # By variance, the version with ε = 2 has the most weight, and the tree, which is worse for a mean,
+        # the least.
         least = math.sqrt(1 / sum(1 / e.linear(positions(64)).stderr ** 2 for e in estimates))
         assert least * 0.999 < stderrs[1] < least * 1.03 < stderrs[0]
 
 
 class TestPlausibility:
     def test_detects_impossible_reports(self):
-        """4,000 reports of the last code alone: no population makes a code so common."""
+        """All of 4,000 reports have the last code, which no population can make so common."""
         experiment = square_wave(64, 15, 2_000_000)
         rng = np.random.default_rng(5)
         counts = vectorised.histogram(experiment, rng.multinomial(20_000, populations(64)["skewed"]), rng)

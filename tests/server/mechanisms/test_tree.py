@@ -14,7 +14,7 @@ TREES = st.integers(2, 60).flatmap(lambda domain: st.tuples(st.just(domain), st.
 
 
 def membership(domain: int, fanout: int) -> list[np.ndarray]:
-    """Per level, which leaf is below which node: shape (nodes, domain)."""
+    """Return a mask of the leaves below each node, per level, shape (nodes, domain)."""
     nodes = hierarchy.heights(domain, fanout)
     widths = [fanout ** (len(nodes) - 1 - level) for level in range(len(nodes))]
     leaves = np.arange(domain)
@@ -32,7 +32,7 @@ def draw_case(domain: int, fanout: int, seed: int):
 
 
 def dense_solution(matrices, variances, estimates, root: float) -> np.ndarray:
-    """Leaves of the generalised least squares problem, by its normal equations with a multiplier."""
+    """Solve the generalized least-squares problem by its normal equations with a multiplier."""
     domain = matrices[-1].shape[1]
     system = np.zeros((domain + 1, domain + 1))
     right = np.zeros((domain + 1, estimates[0].shape[1]))
@@ -58,22 +58,22 @@ class TestNonnegative:
     @settings(max_examples=80)
     @given(TREES, st.integers(0, 2**32 - 1), st.sampled_from([0.01, 0.3, 30.0]))
     def test_children_are_the_nearest_shares(self, case: tuple[int, int], seed: int, noise: float) -> None:
-        """Family by family as another solver finds them: distance over variances, their sum the parent's."""
+        """Compare each family with another solver, which minimizes distance over variance for a given sum."""
         rng, matrices, _, tree = draw_case(*case, seed)
         leaves = rng.dirichlet(np.full(case[0], 0.5)) + rng.normal(0, noise, case[0])
-        got = hierarchy.nonnegative(tree, leaves)
-        assert got.min() >= 0
-        assert got.sum() == pytest.approx(1)
+        actual = hierarchy.nonnegative(tree, leaves)
+        assert actual.min() >= 0
+        assert actual.sum() == pytest.approx(1)
         parents = np.ones(1)
         for matrix, variance in zip(matrices, tree.variance, strict=True):
-            wanted, found = matrix @ leaves, matrix @ got
+            target, result = matrix @ leaves, matrix @ actual
             for parent, total in enumerate(parents):
                 family = slice(parent * tree.fanout, (parent + 1) * tree.fanout)
                 far = np.diag(1 / np.sqrt(variance[family] / variance[family].max()))
-                design = np.vstack([far, np.full((1, len(far)), 1e5)])  # the sum counts for all the rest
-                best, _ = nnls(design, np.append(far @ wanted[family], 1e5 * total))
-                np.testing.assert_allclose(found[family], best, atol=1e-7 * max(1, np.abs(wanted).max()))
-            parents = found
+                design = np.vstack([far, np.full((1, len(far)), 1e5)])  # a large weight enforces the sum
+                best, _ = nnls(design, np.append(far @ target[family], 1e5 * total))
+                np.testing.assert_allclose(result[family], best, atol=1e-7 * max(1, np.abs(target).max()))
+            parents = result
 
     @settings(max_examples=60)
     @given(TREES, st.integers(0, 2**32 - 1))
@@ -88,8 +88,8 @@ class TestNonnegative:
     @given(st.integers(2, 60), st.integers(0, 2**32 - 1))
     def test_projects_one_level_on_the_simplex(self, domain: int, seed: int) -> None:
         leaves = np.random.default_rng(seed).normal(size=domain)
-        got = hierarchy.nonnegative(hierarchy.tree(domain, domain, [3.0]), leaves)
-        np.testing.assert_allclose(got, simplex(leaves), atol=1e-12)
+        actual = hierarchy.nonnegative(hierarchy.tree(domain, domain, [3.0]), leaves)
+        np.testing.assert_allclose(actual, simplex(leaves), atol=1e-12)
 
 
 class TestLeastSquares:
@@ -99,10 +99,10 @@ class TestLeastSquares:
         rng, matrices, variances, tree = draw_case(*case, seed)
         estimates = [rng.normal(size=(len(m), 2)) for m in matrices]
         values = hierarchy.solve(tree, estimates, root=1.0)
-        want = dense_solution(matrices, variances, estimates, 1.0)
-        np.testing.assert_allclose(values[-1], want, atol=1e-9)
+        expected = dense_solution(matrices, variances, estimates, 1.0)
+        np.testing.assert_allclose(values[-1], expected, atol=1e-9)
         for matrix, x in zip(matrices, values, strict=True):
-            np.testing.assert_allclose(matrix @ want, x, atol=1e-9)
+            np.testing.assert_allclose(matrix @ expected, x, atol=1e-9)
         one = hierarchy.solve(tree, [z[:, 0] for z in estimates])
         np.testing.assert_allclose(one[-1], values[-1][:, 0], atol=1e-12)
 
@@ -146,7 +146,7 @@ class TestLeastSquares:
             for level, part in enumerate(parts):
                 np.testing.assert_allclose(influence.sums[:, level], part.T @ e[level], atol=1e-9)
 
-    def test_rejects_variances_that_determine_no_leaf(self) -> None:
+    def test_rejects_variances_without_finite_leaves(self) -> None:
         for variances in ([1.0, np.inf], [1.0], [1.0, 0.0], [1.0, np.nan], [1.0, 1.0, 1.0]):
             with pytest.raises(ValueError, match="positive variances"):
                 hierarchy.tree(9, 3, variances)

@@ -33,8 +33,8 @@ def pair(shape: tuple[int, ...], mechanism: dict[str, Any], epsilon: int = EPSIL
     return Experiment.parse(json.dumps(fields | {"budget": {"rule": "unlimited"}, "window": "day"}).encode())
 
 
-def views(shape: tuple[int, ...], *asked: tuple[list[int], int, int]) -> Views:
-    lists, cells, weights = (list(x) for x in zip(*asked, strict=True))
+def views(shape: tuple[int, ...], *indicators: tuple[list[int], int, int]) -> Views:
+    lists, cells, weights = (list(x) for x in zip(*indicators, strict=True))
     mechanism = mechanism_of(
         pair(shape, {"mechanism": "views", "views": lists, "cells": cells, "weights": weights})
     )
@@ -60,26 +60,26 @@ class TestComponents:
                 np.testing.assert_allclose(own.sum(axis=axis), 0, atol=1e-12)
 
 
-# --- What is unknown ------------------------------------------------------------------------------
+# --- Unknown interactions ------------------------------------------------------------------------------
 
 
 class TestWeights:
     @pytest.mark.parametrize("shape", [(3, 4), (2, 3, 2)], ids=str)
     def test_match_generalized_least_squares_of_the_joint_table(self, shape):
-        """Against the dense solution: shares of all cells, their sum known, from views that err by V each."""
+        """Compare with the dense solution: shares of all cells, known sum, from views with variance V."""
         parts = tuple(range(len(shape)))
-        asked = [
+        indicators = [
             (list(view), factors.size(shape, view), 1 + i) for i, view in enumerate(factors.within(parts))
         ]
-        mechanism = views(shape, *asked)
-        reports = [10.0 * weight for _, _, weight in asked]
+        mechanism = views(shape, *indicators)
+        reports = [10.0 * weight for _, _, weight in indicators]
         domain = mechanism.domain
         rows, scale = [], []
         for code, n in zip(mechanism.codes, reports, strict=True):
             rows.append(code.node_sums(np.eye(domain)))
             scale += [np.sqrt(n / code.channel.assumed)] * len(rows[-1])
         seen = np.concatenate(rows) * np.array(scale)[:, None]
-        # With the sum known, only what lies across it is estimated.
+        # With the sum known, only the orthogonal component is estimated.
         across = np.linalg.svd(np.ones((1, domain)))[2][1:].T
         solve = across @ np.linalg.pinv(seen @ across) * np.array(scale)
         weights, _ = mechanism.weights(np.eye(domain), reports)
@@ -92,22 +92,22 @@ class TestWeights:
             np.testing.assert_allclose(w - w.mean(axis=0), expected - expected.mean(axis=0), atol=1e-9)
 
     def test_reject_only_statistics_outside_every_view(self):
-        """Both marginals of 200,000 reports are within 7 standard errors: less than 1e-11 by chance."""
+        """Both marginals of 200,000 reports are within 7 standard errors (misses: below 1e-11)."""
         e = views((4, 3), ([0], 4, 1), ([1], 3, 1)).experiment
         rng = np.random.default_rng(3)
         shares = rng.dirichlet(np.ones(12))
         estimates = estimate(e, vectorised.histogram(e, rng.multinomial(200_000, shares), rng))
         for parts, domain in (((0,), 4), ((1,), 3)):
-            asked = factors.spread_out(np.eye(domain), (4, 3), parts)
-            found = estimates.linear_many(asked)
-            assert (np.abs(found.value - shares @ asked) < 7 * found.stderr).all()
+            indicators = factors.spread_out(np.eye(domain), (4, 3), parts)
+            result = estimates.linear_many(indicators)
+            assert (np.abs(result.value - shares @ indicators) < 7 * result.stderr).all()
         for refused in (
             lambda: estimates.frequencies,
             lambda: estimates.frequency(3),
             lambda: estimates.stderr,
         ):
             with pytest.raises(
-                EstimateError, match="no report tells of p0 and p1 together: it asks each by itself"
+                EstimateError, match="no report contains information about p0 and p1 together"
             ):
                 refused()
 
@@ -122,7 +122,7 @@ class TestWeights:
         assert mechanism.unknown(np.ones((12, 1)), [0, 0]) == ""
 
 
-# --- Which views are chosen -----------------------------------------------------------------------
+# --- Choice of views -----------------------------------------------------------------------
 
 
 def variance(experiment: Experiment, statistic: Floats, shares: Floats | None = None) -> float:
@@ -131,12 +131,12 @@ def variance(experiment: Experiment, statistic: Floats, shares: Floats | None = 
 
 
 def asked_by(workload: Workload):
-    """Return a workload's statistics one by one, for 6 x 3 values."""
+    """Return a workload's statistics as columns, for 6 x 3 values."""
     shape = (6, 3)
     a = factors.spread_out(np.eye(6), shape, (0,)).T
     b = factors.spread_out(np.eye(3), shape, (1,)).T
     if workload.kind in ("marginals", "tables"):
-        # Each kind counts alike, however many cells it has.
+        # Each kind has the same weight, regardless of its number of cells.
         yield from np.repeat(a, 3, axis=0)
         yield from np.repeat(b, 6, axis=0)
         yield from np.eye(18) if workload.kind == "tables" else ()
@@ -160,14 +160,14 @@ class TestEnergies:
         for parts, part in factors.components(statistics, (6, 3)).items():
             lengths = (factors.spread_out(part, (6, 3), parts) ** 2).sum(axis=0)
             expected[parts] = float(lengths.mean())
-        found = energy(workload)
+        result = energy(workload)
         for parts in ((0,), (1,), (0, 1)):
-            assert found.get(parts, 0.0) == pytest.approx(expected[parts], abs=1e-12)
+            assert result.get(parts, 0.0) == pytest.approx(expected[parts], abs=1e-12)
 
 
 class TestChoice:
     def test_reaches_documented_errors_for_16_by_16(self):
-        """A requested cell has 0.730 and a requested marginal 0.722; otherwise they have 11.5 and 1.445."""
+        """If requested, a cell has 0.730 and a marginal 0.722; otherwise, they have 11.5 and 1.445."""
         shape = (16, 16)
         cell, part = np.eye(256, 1), indicator(shape, (0,))
         joint = pair(shape, chosen_fields(256, EPSILON, FREQUENCIES))
@@ -191,7 +191,7 @@ class TestChoice:
     )
     @pytest.mark.parametrize("epsilon", [1_000_000, 4_000_000])
     def test_no_other_weights_have_less_mean_variance(self, workload, epsilon):
-        """Try a grid of weights with the same cells, by exact variances of an even population.
+        """Try a grid of weights with the same cells, using exact variances in a uniform population.
 
         2% are allowed for rounding and for errors that are taken as equal.
         """
@@ -223,7 +223,7 @@ class TestChoice:
         assert choose(256, EPSILON, workload).fields() == choose(256, EPSILON, FREQUENCIES).fields()
 
     def test_of_three_parts_is_planned_and_estimated(self):
-        """Marginals and joint cells of 300,000 reports: none is off by what chance has once in 1e11."""
+        """For 300,000 reports, every marginal and joint cell's error has a probability of at least 1e-11."""
         shape = (3, 4, 2)
         fields = chosen_fields(24, EPSILON, Workload("tables", shape=shape))
         assert fields["mechanism"] == "views"
@@ -232,7 +232,7 @@ class TestChoice:
         shares = rng.dirichlet(np.ones(24))
         estimates = estimate(e, vectorised.histogram(e, rng.multinomial(300_000, shares), rng))
         for statistics in (np.eye(24)[:, :23], factors.spread_out(np.eye(4), shape, (1,))[:, :3]):
-            found = estimates.linear_many(statistics)
-            off = np.abs(found.value - shares @ statistics) / found.stderr
+            result = estimates.linear_many(statistics)
+            off = np.abs(result.value - shares @ statistics) / result.stderr
             assert stats.norm.sf(off).min() * 2 * len(off) > FALSE_ALARM
-            assert (found.stderr < 0.01).all()
+            assert (result.stderr < 0.01).all()

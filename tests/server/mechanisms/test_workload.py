@@ -1,4 +1,4 @@
-"""Closed forms and means of workloads compared with every one of their statistics."""
+"""Workloads' closed forms and means compared with all of their statistics."""
 
 import numpy as np
 import pytest
@@ -36,8 +36,8 @@ def test_energy_is_that_of_block_means(kind: str, domain: int, seed: int, data: 
     starts = np.arange(0, domain, width)
     sizes = np.minimum(starts + width, domain) - starts
     held = np.add.reduceat(columns, starts, axis=0)
-    want = (held**2 / sizes[:, None]).sum(axis=0).mean()
-    assert workload.energy(domain, width) == pytest.approx(want, rel=1e-12)
+    expected = (held**2 / sizes[:, None]).sum(axis=0).mean()
+    assert workload.energy(domain, width) == pytest.approx(expected, rel=1e-12)
 
 
 @settings(max_examples=60)
@@ -54,8 +54,8 @@ def test_mean_variance_covers_every_statistic(kind: str, domain: int, seed: int,
     tree = hierarchy.tree(domain, fanout, list(variances * rng.uniform(0.5, 2, len(variances))))
     parts, _ = hierarchy.transpose(tree, columns)
     finite = np.where(np.isfinite(variances), variances, 0)
-    want = sum(v * (part**2).sum(axis=0).mean() for v, part in zip(finite, parts, strict=True))
-    assert workload.mean_variance(tree, list(variances)) == pytest.approx(want, rel=1e-9, abs=1e-12)
+    expected = sum(v * (part**2).sum(axis=0).mean() for v, part in zip(finite, parts, strict=True))
+    assert workload.mean_variance(tree, list(variances)) == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
 def test_rejects_invalid_ranges() -> None:

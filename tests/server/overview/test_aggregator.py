@@ -1,4 +1,4 @@
-"""The health of an aggregator, real or not, at an address."""
+"""The health of a real or fake aggregator at an address."""
 
 import contextlib
 import socket
@@ -31,7 +31,7 @@ def test_reports_health_while_the_broker_comes_and_goes(tmp_path):
             health = ask(url, WAIT_S)
             assert (health.is_reachable, health.connected, health.problem) == (True, True, "")
             temp = experiment()
-            sent = [(topics.report_topic("open", "d"), one) for one in reports("d", temp, 3)]
+            sent = [(topics.report_topic("open", "d"), payload) for payload in reports("d", temp, 3)]
             publish(broker, [*sent, (topics.report_topic("open", "d"), b"nonsense")])
             until(lambda: ask(url, WAIT_S).accepted == 3 and not ask(url, WAIT_S).uncommitted, "all counted")
             health = ask(url, WAIT_S)
@@ -43,7 +43,7 @@ def test_reports_health_while_the_broker_comes_and_goes(tmp_path):
 
 
 class Answering:
-    """A server that says what it was told to, and nothing more, to whoever connects."""
+    """A server that sends a fixed response to every client and nothing more."""
 
     def __init__(self, say):
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -58,8 +58,8 @@ class Answering:
             except OSError:
                 return
             with contextlib.suppress(OSError), connection:
-                asked = connection.recv(65_536)
-                self._say(connection, asked)
+                request = connection.recv(65_536)
+                self._say(connection, request)
 
     def close(self):
         self._listener.close()
@@ -107,7 +107,7 @@ def endless(connection, _asked):
         *("not http", "silence", "drip", "endless", "escapes"),
     ],
 )
-def test_any_answer_becomes_one_short_sentence(say, words):
+def test_any_response_becomes_a_short_sentence(say, words):
     answering = Answering(say)
     try:
         health = ask(answering.url, 1.0 if say is drip else WAIT_S)

@@ -1,4 +1,4 @@
-"""The overview of a store, compared with commands that read all of it."""
+"""A store's overview, compared with commands that read the whole store."""
 
 import datetime
 
@@ -18,15 +18,15 @@ NOON = datetime.datetime(2026, 11, 21, 12, tzinfo=datetime.UTC)
 DAY = datetime.timedelta(1)
 TEMP = experiment()
 HOURLY = experiment(name="hourly", window="hour")
-EVER = experiment(name="ever", window="all")
+ALL_TIME = experiment(name="ever", window="all")
 
 
 @pytest.fixture
 def store(store_url: str):
     with Store(store_url) as store:
         store.add_fleet("home", keyed=False)
-        for one in (TEMP, HOURLY, EVER):
-            store.add_experiment("home", payload_of(one))
+        for exp in (TEMP, HOURLY, ALL_TIME):
+            store.add_experiment("home", payload_of(exp))
         yield store
 
 
@@ -35,7 +35,7 @@ def count(store: Store, exp, devices, now=NOON) -> None:
     pipeline.ingest(store, messages, pipeline.fleets(store), now)
 
 
-def of(seen: StoreOverview, name: str):
+def experiment_overview(seen: StoreOverview, name: str):
     return next(e for fleet in seen.fleets for e in fleet.experiments if e.name == name)
 
 
@@ -46,36 +46,43 @@ class TestWords:
         store.add_experiment("home", payload_of(TEMP), until, description=words)
         store.withdraw_experiment("home", "ever")
         seen = overview(store, NOON)
-        temp = of(seen, "temp")
+        temp = experiment_overview(seen, "temp")
         assert (temp.purpose, temp.owner, temp.unit) == ("How warm is it?", "heating@example.org", "°C")
         assert (temp.state, temp.expires, temp.days_left) == ("current", until, 10)
         assert state_words(temp) == (
             "Devices are asked until 2026-11-30. 10 days are left. No reports have arrived yet."
         )
-        assert state_words(of(seen, "hourly")).startswith("Devices are asked without an end date.")
-        assert (of(seen, "ever").state, of(seen, "ever").days_left) == ("withdrawn", 0)
-        last = of(overview(store, NOON + 9 * DAY), "temp")
+        assert state_words(experiment_overview(seen, "hourly")).startswith(
+            "Devices are asked without an end date."
+        )
+        assert (experiment_overview(seen, "ever").state, experiment_overview(seen, "ever").days_left) == (
+            "withdrawn",
+            0,
+        )
+        last = experiment_overview(overview(store, NOON + 9 * DAY), "temp")
         assert "Today is the last day." in state_words(last)
-        ended = of(overview(store, NOON + 10 * DAY), "temp")
+        ended = experiment_overview(overview(store, NOON + 10 * DAY), "temp")
         assert (ended.state, ended.days_left) == ("expired", 0)
         assert state_words(ended).startswith("It ended on 2026-11-30: devices are no longer asked.")
 
     def test_purpose_cannot_control_a_terminal(self, store: Store):
         store.add_experiment("home", payload_of(TEMP), description=Description("", "\x1b]0;gone\x07", "‮x"))
-        temp = of(overview(store, NOON), "temp")
+        temp = experiment_overview(overview(store, NOON), "temp")
         assert "\x1b" not in temp.purpose
         assert "‮" not in temp.owner
 
     def test_report_an_implausible_histogram(self, store: Store):
-        """Forge reports that all have one code: honest boards draw each of the 64 codes."""
+        """Forge reports that all have one code, although honest boards draw each of the 64 codes."""
         seen = overview(store, NOON)
         with store.writing() as connection:
             version = store.experiments("home")[0]
             row = {"experiment": version.id, "window": "2026-11-21", "code": 5, "count": 5000}
             connection.execute(schema.histogram.insert().values(**row))
         seen = overview(store, NOON, seen)
-        assert of(seen, "temp").implausible.startswith("honest devices do not send this")
-        assert of(seen, "hourly").implausible == ""
+        assert experiment_overview(seen, "temp").implausible.startswith(
+            "honest devices do not produce this histogram"
+        )
+        assert experiment_overview(seen, "hourly").implausible == ""
 
 
 class TestRefresh:
@@ -88,7 +95,7 @@ class TestRefresh:
                 now = NOON + day * DAY
                 seen = overview(store, now, seen)
                 assert seen == overview(store, now)
-                assert of(seen, "temp").reports == store.histogram("home", TEMP.digest).sum()
+                assert experiment_overview(seen, "temp").reports == store.histogram("home", TEMP.digest).sum()
 
     def test_reads_only_newest_windows_and_no_devices(self, store: Store):
         for day in range(5):
@@ -103,7 +110,7 @@ class TestRefresh:
             for text, parameters in statements
             if "sum(" in text and "2026-11-24" in str(parameters)
         ]
-        assert len(sums) == 1  # that of temp: from its last window but one
+        assert len(sums) == 1  # temp's, from its last window but one
 
     @pytest.mark.slow
     def test_checks_a_histogram_again_only_when_it_has_grown(self, store: Store, monkeypatch):
@@ -115,7 +122,7 @@ class TestRefresh:
 
         judge = plausibility.check
         monkeypatch.setattr(plausibility, "check", check)
-        count(store, TEMP, [f"early{i}" for i in range(48)])  # 96 reports: too few to be judged
+        count(store, TEMP, [f"early{i}" for i in range(48)])  # 96 reports: too few to assess
         seen = overview(store, NOON)
         for i in range(22):
             count(store, TEMP, [f"d{i}"])
@@ -136,8 +143,8 @@ class TestRejected:
         ]
         assert [(r.reason, r.harmless) for r in home.rejects] == [("malformed", False), ("duplicate", True)]
         assert home.rejects[1].words() == (
-            "2 reports were not counted a second time: they had been counted before; "
-            "boards send again when no answer came."
+            "2 reports were not counted a second time: they had already been counted; "
+            "boards resend reports that are not acknowledged."
         )
         assert "board-7" not in repr(seen)
 
@@ -158,22 +165,24 @@ class TestCounts:
         count(store, HOURLY, ["a"], NOON - DAY)
         count(store, HOURLY, ["b"], NOON - datetime.timedelta(hours=3))
         count(store, HOURLY, ["c", "d"])
-        count(store, EVER, ["a"])
+        count(store, ALL_TIME, ["a"])
         seen = overview(store, NOON)
-        told = {e.name: (e.reports, e.today, e.newest, e.newest_reports) for e in seen.fleets[0].experiments}
-        assert told == {
+        activity = {
+            e.name: (e.reports, e.today, e.newest, e.newest_reports) for e in seen.fleets[0].experiments
+        }
+        assert activity == {
             "temp": (6, 2, "2026-11-21", 2),
             "hourly": (8, 6, "2026-11-21T12", 4),
             "ever": (2, None, "all", 2),
         }
         assert seen.reports == 16
 
-    def test_cover_all_versions_of_a_name(self, store: Store):
+    def test_cover_all_versions_with_a_name(self, store: Store):
         count(store, TEMP, ["a"])
         newer = experiment(epsilon=500_000)
         store.add_experiment("home", payload_of(newer), description=Description("K"))
         count(store, newer, ["b"])
-        temp = of(overview(store, NOON), "temp")
+        temp = experiment_overview(overview(store, NOON), "temp")
         assert (temp.versions, temp.reports, temp.today, temp.unit) == (2, 4, 4, "K")
 
     def test_are_empty_for_an_empty_store(self, tmp_path):

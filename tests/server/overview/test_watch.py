@@ -1,4 +1,4 @@
-"""Watching a store while others write to it: commits, states, and no writes of its own."""
+"""Watching a store while others write to it: commits, states, and no writes by the watcher."""
 
 import datetime
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from boards import ask_fleet, experiment, reports
 from sqlalchemy import event, text
-from time_of_day import later
+from time_of_day import advance_clock
 
 from hushmote.server.ingest.pipeline import fleets, ingest
 from hushmote.server.overview.watch import StoreWatch
@@ -24,7 +24,7 @@ NOW = datetime.datetime(2026, 11, 21, 12, tzinfo=datetime.UTC)
 TEMP = experiment()
 
 
-def made(url: str) -> Store:
+def make_store(url: str) -> Store:
     store = Store(url)
     ask_fleet(store, "home", TEMP)
     return store
@@ -37,7 +37,7 @@ def count(store: Store, device: str) -> None:
 
 
 def total(watch: StoreWatch) -> int:
-    """How many reports of TEMP it sees in the store, which is ready."""
+    """Return the number of TEMP reports it sees in a store that is ready."""
     assert watch.store is not None
     return int(watch.store.histogram("home", TEMP.digest).sum())
 
@@ -50,7 +50,7 @@ def url(folder: Path) -> str:
 @pytest.fixture
 def folder(tmp_path: Path):
     """Provide a folder with a store that no process has open."""
-    made(f"sqlite:///{tmp_path / 'store.sqlite'}").close()
+    make_store(f"sqlite:///{tmp_path / 'store.sqlite'}").close()
     return tmp_path
 
 
@@ -60,7 +60,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 class TestReadOnly:
     def test_database_rejects_writes(self, store_url: str):
-        made(store_url).close()
+        make_store(store_url).close()
         with Store(store_url, read_only=True) as store:
             with pytest.raises(StoreError):
                 store.add_fleet("other", keyed=False)
@@ -69,7 +69,7 @@ class TestReadOnly:
     def test_changes_nothing_in_its_folder(self, folder: Path, url: str):
         before = files(folder)
         with StoreWatch(url) as watch:
-            assert watch.refresh().ready
+            assert watch.refresh().is_ready
             total(watch)
             assert files(folder) == before
         assert files(folder) == before
@@ -80,15 +80,15 @@ class TestReadOnly:
             watch.refresh()
             total(watch)
             after = files(folder)
-            # Who reads says so in the index of the log, by locks and by what it has in shared memory.
+            # Readers register in the log's index, with locks and in shared memory.
             assert {n: b for n, b in after.items() if "-shm" not in n} == {
                 n: b for n, b in before.items() if "-shm" not in n
             }
         store.close()
 
     @pytest.mark.slow
-    def test_reads_files_of_another_user(self):
-        """Read by a user who may write to none of them: idle, in use, and as a crash left it."""
+    def test_reads_another_users_files(self):
+        """Read as a user without write access: an idle store, one in use, and one left by a crash."""
         if os.geteuid():
             pytest.skip("only root can become someone else")
         with tempfile.TemporaryDirectory() as name:
@@ -96,7 +96,7 @@ class TestReadOnly:
             folder.chmod(0o755)
             path = folder / "store.sqlite"
             url = f"sqlite:///{path}"
-            with made(url):
+            with make_store(url):
                 pass
             path.chmod(0o644)
             assert _as_nobody(url) == "ready 0"
@@ -112,14 +112,14 @@ class TestReadOnly:
         backup(f"sqlite:///{folder / 'store.sqlite'}", folder / "copy.sqlite")
         before = files(folder)
         with StoreWatch(f"sqlite:///{folder / 'copy.sqlite'}") as watch:
-            assert watch.refresh().ready
+            assert watch.refresh().is_ready
         assert files(folder) == before
 
     def test_accepts_any_character_in_the_path(self, tmp_path: Path):
         url = f"sqlite:///{tmp_path / 'a#b%20 ü.sqlite'}"
-        made(url).close()
+        make_store(url).close()
         with StoreWatch(url) as watch:
-            assert watch.refresh().ready
+            assert watch.refresh().is_ready
 
 
 def _as_nobody(url: str) -> str:
@@ -127,7 +127,7 @@ def _as_nobody(url: str) -> str:
     reads, writes = os.pipe()
     child = os.fork()
     if not child:
-        said = "nothing"
+        summary = "nothing"
         try:
             os.setgroups([])
             os.setgid(65534)
@@ -135,17 +135,17 @@ def _as_nobody(url: str) -> str:
             with StoreWatch(url) as watch:
                 state = watch.refresh()
                 total = watch.store.histogram("home", TEMP.digest).sum() if watch.store else ""
-                said = f"{state.kind} {state.words}{total}"
+                summary = f"{state.kind} {state.words}{total}"
         except BaseException as e:
-            said = repr(e)
+            summary = repr(e)
         finally:
-            os.write(writes, said.encode())
+            os.write(writes, summary.encode())
             os._exit(0)
     os.close(writes)
     with open(reads) as answer:
-        said = answer.read()
+        summary = answer.read()
     os.waitpid(child, 0)
-    return said
+    return summary
 
 
 class TestStates:
@@ -156,25 +156,25 @@ class TestStates:
             state = watch.refresh()
             assert (state.kind, watch.store) == ("absent", None)
             assert state.words.startswith(f"there is no store at {path}")
-            made(url).close()
-            assert watch.refresh().ready
+            make_store(url).close()
+            assert watch.refresh().is_ready
             path.unlink()
             assert watch.refresh().kind == "absent"
-            made(url).close()
+            make_store(url).close()
             last = watch.refresh()
-            assert last.ready
+            assert last.is_ready
             assert last.version == 4
 
     def test_replaced_file_is_read(self, folder: Path, tmp_path_factory):
         path = folder / "store.sqlite"
         other = tmp_path_factory.mktemp("other") / "store.sqlite"
-        with made(f"sqlite:///{other}") as store:
+        with make_store(f"sqlite:///{other}") as store:
             count(store, "one")
         with StoreWatch(f"sqlite:///{path}") as watch:
             before = watch.refresh()
             os.replace(other, path)
             after = watch.refresh()
-            assert after.ready
+            assert after.is_ready
             assert after.version > before.version
             assert total(watch) == 2
 
@@ -188,11 +188,11 @@ class TestStates:
             assert state.kind == "other schema"
             assert f"hushmote store upgrade {url}" in state.words
             Store(url, upgrade=True).close()
-            assert watch.refresh().ready
+            assert watch.refresh().is_ready
 
     def test_store_upgraded_by_a_later_version_is_reported(self, store_url: str):
-        with made(store_url) as store, StoreWatch(store_url) as watch:
-            assert watch.refresh().ready
+        with make_store(store_url) as store, StoreWatch(store_url) as watch:
+            assert watch.refresh().is_ready
             with store.writing() as connection:
                 connection.execute(schema.schema_version.update().values(version=99))
             state = watch.refresh()
@@ -212,7 +212,7 @@ class TestStates:
                 state = watch.refresh()
                 assert state.kind == "locked"
                 assert state.words.startswith(f"cannot use {path}: ")
-            assert watch.refresh().ready
+            assert watch.refresh().is_ready
 
     @pytest.mark.parametrize(
         "content", [b"", b"no database at all, but a text" * 100, bytes(4096)], ids=["empty", "text", "zeros"]
@@ -231,29 +231,29 @@ class TestStates:
         with StoreWatch(f"sqlite:///{tmp_path}") as watch:
             assert watch.refresh().kind == "unreadable"
 
-    def test_invalid_url_is_rejected_at_once(self):
+    def test_invalid_url_is_rejected_immediately(self):
         with pytest.raises(StoreError):
             StoreWatch("nonsense")
 
     def test_server_outage_is_reported_until_it_is_back(self, postgres, postgres_url: str):
-        made(postgres_url).close()
+        make_store(postgres_url).close()
         with StoreWatch(postgres_url) as watch:
-            assert watch.refresh().ready
+            assert watch.refresh().is_ready
             postgres.restart()
             watch.refresh()
-            assert watch.refresh().ready
+            assert watch.refresh().is_ready
 
 
 class TestCommits:
     def test_each_is_noticed_once_with_its_counts(self, store_url: str):
-        with made(store_url) as store, StoreWatch(store_url) as watch:
+        with make_store(store_url) as store, StoreWatch(store_url) as watch:
             before = watch.refresh()
-            assert before.ready
+            assert before.is_ready
             assert watch.refresh() == before or "postgresql" in store_url  # others' transactions end too
             for i in range(5):
                 count(store, f"board-{i}")
                 after = watch.refresh()
-                assert after.ready
+                assert after.is_ready
                 assert after.version > before.version
                 assert total(watch) == 2 * (i + 1)
                 before = after
@@ -261,12 +261,12 @@ class TestCommits:
     def test_quiet_store_changes_only_at_the_end_of_an_hour(self, url: str, monkeypatch):
         with Store(url), StoreWatch(url) as watch:
             seen = [watch.refresh().version for _ in range(20)]
-            later(monkeypatch, datetime.timedelta(hours=1))
+            advance_clock(monkeypatch, datetime.timedelta(hours=1))
             assert seen + [watch.refresh().version for _ in range(20)] == [1] * 20 + [2] * 20
 
     def test_transaction_that_ends_after_a_later_one_is_noticed(self, postgres_url: str):
-        """Their numbers are given when they begin: the highest that has ended says nothing of the first."""
-        with made(postgres_url) as store, StoreWatch(postgres_url) as watch:
+        """Transactions are numbered at their start, so the last completed one does not imply the others."""
+        with make_store(postgres_url) as store, StoreWatch(postgres_url) as watch:
             with store.engine.connect() as first, store.engine.connect() as second:
                 for connection in (first, second):
                     connection.execute(text("SELECT pg_current_xact_id()"))
@@ -279,7 +279,7 @@ class TestCommits:
             assert watch.store.rejects() == {"": {"unknown fleet": 1}}
 
     def test_aggregator_that_starts_later_is_noticed(self, url: str):
-        """Until then the file is opened as one that cannot change."""
+        """Until then the file is opened as immutable."""
         with StoreWatch(url) as watch:
             before = watch.refresh()
             with Store(url) as store:
@@ -287,16 +287,16 @@ class TestCommits:
                 after = watch.refresh()
                 assert after.version > before.version
                 assert total(watch) == 2
-            assert watch.refresh().ready
+            assert watch.refresh().is_ready
             assert total(watch) == 2
 
     def test_reader_may_write_where_others_left_files(self, folder: Path, url: str):
-        """SQLite shares the log's index among a process's connections, opened as the first has opened it."""
+        """SQLite shares the log's index among a process's connections in the first connection's mode."""
         with Store(url):
             shutil.copytree(folder, folder / "killed")
         left = f"sqlite:///{folder / 'killed' / 'store.sqlite'}"
         with StoreWatch(left) as watch:
-            assert watch.refresh().ready
+            assert watch.refresh().is_ready
             with Store(left) as store:
                 count(store, "one")
             watch.refresh()
@@ -310,7 +310,7 @@ class TestCommits:
         def read() -> None:
             with StoreWatch(url) as watch:
                 while not over.is_set():
-                    assert watch.refresh().ready
+                    assert watch.refresh().is_ready
                     seen.append(total(watch))
 
         readers = [threading.Thread(target=read) for _ in range(4)]

@@ -1,4 +1,4 @@
-"""The audit log has one JSON line for each act, survives moving its file, and names no device."""
+"""The audit log has one JSON line per action, survives moving its file, and never names a device."""
 
 import datetime
 import functools
@@ -27,7 +27,7 @@ def lines(path):
 
 
 class TestFile:
-    def test_is_beside_the_sqlite_store_or_in_the_variable(self):
+    def test_is_next_to_the_sqlite_store_or_in_the_variable(self):
         assert audit_log("sqlite:////srv/a.sqlite", {}).path == Path("/srv/a.sqlite.audit.jsonl")
         assert audit_log("postgresql+psycopg://user@host/database", {}).path is None
         for url in ("sqlite:////srv/a.sqlite", "postgresql+psycopg://user@host/database"):
@@ -42,7 +42,7 @@ class TestFile:
         assert [line["who"] for line in lines(path)] == ["ben"]
         assert path.stat().st_mode & 0o777 == 0o600
 
-    def test_keeps_lines_of_several_writers_whole(self, tmp_path):
+    def test_keeps_concurrent_writers_lines_intact(self, tmp_path):
         path = tmp_path / "audit.jsonl"
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda n: AuditLog(path).note("ada", "add", number=n, text="x" * 500), range(400)))
@@ -71,7 +71,7 @@ class TestCommands:
         monkeypatch.chdir(tmp_path)
         return functools.partial(hushmote, cwd=tmp_path)
 
-    def test_record_who_added_withdrew_and_erased(self, run, tmp_path):
+    def test_records_the_user_of_each_action(self, run, tmp_path):
         run("experiment", "add", str(ROOM_TEMP), "--fleet", "home", "--open")
         run("experiment", "withdraw", "room_temp", "--grace", "0")
         run("store", "erase", "sqlite:///hushmote.sqlite", "--experiment", "room_temp", "--yes")
@@ -102,6 +102,6 @@ class TestCommands:
 
     def test_change_nothing_without_an_audit_log(self, run):
         add = ("experiment", "add", str(ROOM_TEMP), "--fleet", "home", "--open")
-        refused = run(*add, expect=1, environment={"HUSHMOTE_AUDIT_LOG": "none/audit.jsonl"})
-        assert "cannot write the audit log none/audit.jsonl: No such file or directory" in refused
+        message = run(*add, expect=1, environment={"HUSHMOTE_AUDIT_LOG": "none/audit.jsonl"})
+        assert "cannot write the audit log none/audit.jsonl: No such file or directory" in message
         assert not Path("hushmote.sqlite").exists()

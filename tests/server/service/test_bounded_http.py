@@ -12,11 +12,11 @@ from running_aggregator import WAIT_S
 
 from hushmote.server.service.bounded_http import BoundedServer
 
-MOST = 3
+MAX_CONNECTIONS = 3
 
 
 class Application:
-    """Answers at once, but /wait only after `release`."""
+    """An application that answers immediately, except for /wait, which waits for `release`."""
 
     def __init__(self) -> None:
         self.request_arrived = threading.Event()
@@ -39,7 +39,9 @@ def application() -> Application:
 def port(application: Application) -> Iterator[int]:
     # No deadline ends a connection within a test.
     request_s = 100 * WAIT_S
-    with BoundedServer("127.0.0.1", 0, application, most_connections=MOST, request_s=request_s) as server:
+    with BoundedServer(
+        "127.0.0.1", 0, application, most_connections=MAX_CONNECTIONS, request_s=request_s
+    ) as server:
         yield server.port
 
 
@@ -69,7 +71,7 @@ def is_closed(s: socket.socket) -> bool:
 
 class TestLimit:
     def test_closes_the_connection_that_waited_longest(self, port: int):
-        first, second, third = (connect(port) for _ in range(MOST))
+        first, second, third = (connect(port) for _ in range(MAX_CONNECTIONS))
         for s in (second, third, first):  # now the second has waited longest
             ask(s)
             assert has_answer(s)
@@ -81,7 +83,7 @@ class TestLimit:
             s.close()
 
     def test_closes_the_oldest_idle_connection_first(self, port: int, application: Application):
-        asking, idle, third = (connect(port) for _ in range(MOST))
+        asking, idle, third = (connect(port) for _ in range(MAX_CONNECTIONS))
         ask(asking, "/wait")
         assert application.request_arrived.wait(WAIT_S)
         last = connect(port)

@@ -1,4 +1,4 @@
-"""/metrics and /healthz under load: crowds, slow senders, slow readers and resets."""
+"""/metrics and /healthz under load from crowds, slow senders, slow readers and resets."""
 
 import contextlib
 import logging
@@ -10,10 +10,10 @@ import threading
 from typing import Any
 
 import pytest
-from deadlines import SHORT_S, shortened
+from deadlines import SHORT_S, shorten_request_timeout
 from running_aggregator import WAIT_S, until
 from serve_process import add_fleet, get, health, served
-from traffic import counted, crowd, publish
+from traffic import counted_reports, crowd, publish
 
 from hushmote.server.service import bounded_http
 from hushmote.server.service.bounded_http import EndpointError, parse_endpoint
@@ -23,7 +23,7 @@ from hushmote.simulator.broker import MosquittoBroker, free_port
 
 ASK = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
 CROWD = 250
-FILES = 256  # open files per process: fewer than the crowd's connections
+FILES = 256  # open files per process, fewer than the crowd's connections
 
 LIMITED = f"""
 import resource, sys
@@ -35,7 +35,7 @@ main()
 
 
 class Crowd:
-    """Clients that send a request byte by byte and never end it; rejected ones come again."""
+    """Clients that send an endless request byte by byte; rejected ones reconnect."""
 
     def __init__(self, port, count):
         self._port = port
@@ -90,22 +90,24 @@ class TestCrowd:
         with MosquittoBroker(port=free_port()) as broker, Store(url) as store:
             add_fleet(store)
             options = ("--store", url, "--broker", f"mqtt://127.0.0.1:{broker.port}", "--batch", "0.1s")
-            where = f"http://127.0.0.1:{port}"
+            base_url = f"http://127.0.0.1:{port}"
             with served(*options, "--http", f"127.0.0.1:{port}", script=LIMITED) as process:
                 process.ready()
                 before = files(process.process.pid)
                 with Crowd(port, CROWD) as trickling:
-                    until(lambda: files(process.process.pid) > before + 100, "the crowd has come")
-                    assert health(where) == (200, None)
+                    until(lambda: files(process.process.pid) > before + 100, "the crowd is connected")
+                    assert health(base_url) == (200, None)
                     broker.terminate()
-                    until(lambda: health(where)[0] == 503, "it knows that the broker is gone")
+                    until(lambda: health(base_url)[0] == 503, "the broker's loss is noticed")
                     broker.start()
-                    until(lambda: health(where)[0] == 200, process.log)
+                    until(lambda: health(base_url)[0] == 200, process.log)
                     publish(broker, messages)
-                    until(lambda: counted(store) == 30, process.log)
-                    until(lambda: trickling.ended > 2 * CROWD, "all have been sent away twice")
-                    most = before + bounded_http.MOST_CONNECTIONS + 4 * bounded_http.ACCEPTS_PER_TURN
-                    assert max(files(process.process.pid) for _ in range(100)) <= most
+                    until(lambda: counted_reports(store) == 30, process.log)
+                    until(lambda: trickling.ended > 2 * CROWD, "all clients were rejected twice")
+                    max_descriptors = (
+                        before + bounded_http.MAX_CONNECTIONS + 4 * bounded_http.ACCEPTS_PER_TURN
+                    )
+                    assert max(files(process.process.pid) for _ in range(100)) <= max_descriptors
                     assert trickling.served == 0
                     assert process.end() == 0
             assert "Traceback" not in process.log()
@@ -136,25 +138,25 @@ class TestDeadline:
         [
             b"",
             b"GET /healthz HTTP/1.1\r\n",
-            b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /hea",  # a second request that does not end
+            b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /hea",  # a second, unfinished request
             b"POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nx",
         ],
         ids=["silence", "half a head", "second request", "half a body"],
     )
     def test_ends_an_incomplete_request(self, begin, monkeypatch):
-        by_deadline = shortened(monkeypatch)
+        by_deadline = shorten_request_timeout(monkeypatch)
         with endpoint() as port, socket.create_connection(("127.0.0.1", port)) as s:
             s.sendall(begin)
             assert is_closed(s)
         assert by_deadline == [SHORT_S]
 
     def test_ends_an_unread_answer(self, monkeypatch):
-        by_deadline = shortened(monkeypatch)
+        by_deadline = shorten_request_timeout(monkeypatch)
         with endpoint(lambda: bytes(50_000_000)) as port:
             s = socket.create_connection(("127.0.0.1", port))
             s.sendall(ASK)
             local = s.getsockname()[1]
-            until(lambda: not is_open(port, local), "the server has let go")
+            until(lambda: not is_open(port, local), "the server closes the connection")
             s.close()
         assert by_deadline == [SHORT_S]
 
@@ -198,10 +200,10 @@ class TestRequests:
                 assert s.recv(100).startswith(b"HTTP/1.1 405 ")
 
     def test_error_in_metrics_is_status_500(self, caplog):
-        def broken():
+        def fail():
             raise ValueError("what a device sent")
 
-        with endpoint(broken) as port:
+        with endpoint(fail) as port:
             assert get(f"http://127.0.0.1:{port}/metrics")[0] == 500
             assert get(f"http://127.0.0.1:{port}/healthz")[0] == 200
         assert len(caplog.records) == 1
@@ -211,9 +213,17 @@ class TestAddress:
     def test_must_be_host_and_port(self):
         assert parse_endpoint("127.0.0.1:9417") == ("127.0.0.1", 9417)
         assert parse_endpoint("[::1]:80") == ("::1", 80)
-        for wrong in ("9417", ":9417", "localhost", "localhost:", "localhost:99999", "a:1/metrics", "u@a:1"):
+        for address in (
+            "9417",
+            ":9417",
+            "localhost",
+            "localhost:",
+            "localhost:99999",
+            "a:1/metrics",
+            "u@a:1",
+        ):
             with pytest.raises(EndpointError, match="must be host:port"):
-                parse_endpoint(wrong)
+                parse_endpoint(address)
         with socket.create_server(("127.0.0.1", 0)) as other:
             port = other.getsockname()[1]
             with pytest.raises(EndpointError, match="Address already in use"):

@@ -32,7 +32,7 @@ def scrape(url):
     """Return samples by name, or by (name, label) if they have a label."""
     status, text = get(url + "/metrics")
     assert status == 200
-    assert not re.search(r"\bd\d", text)  # a device of the crowd
+    assert not re.search(r"\bd\d", text)  # one of the crowd's devices
     samples = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -88,13 +88,13 @@ class TestMetrics:
     def test_are_answered_while_a_commit_hangs(self, tmp_path):
         messages, counts = crowd(15)
         soon = with_setting("store.database", "BUSY_TIMEOUT_S", 4)
-        more = ("--batch", "1000s", "--batch", "15")  # the commit begins once all have come
+        more = ("--batch", "1000s", "--batch", "15")  # the commit begins once all have arrived
         with (
             MosquittoBroker() as broker,
             running(tmp_path, broker, *more, script=soon) as (store, process, url),
         ):
             process.ready()
-            # Another program with the write lock: the commit waits for it, and then fails.
+            # Another program holds the write lock, so the commit waits for it and then fails.
             other = sqlite3.connect(tmp_path / "store.sqlite", isolation_level=None)
             other.execute("BEGIN IMMEDIATE")
             publish(broker, messages)
@@ -131,8 +131,8 @@ class TestHealth:
         with Store(postgres_url) as store:
             add_fleet(store)
         with MosquittoBroker() as broker:
-            where = ("--store", postgres_url, "--broker", f"mqtt://127.0.0.1:{broker.port}")
-            with served(*where, "--http", f"127.0.0.1:{port}", "--batch", "0.1s") as process:
+            options = ("--store", postgres_url, "--broker", f"mqtt://127.0.0.1:{broker.port}")
+            with served(*options, "--http", f"127.0.0.1:{port}", "--batch", "0.1s") as process:
                 process.ready()
                 url = f"http://127.0.0.1:{port}"
                 until(lambda: health(url) == (200, None), lambda: health(url))

@@ -13,7 +13,7 @@ from boards import ask_fleet, experiment, payload_of
 from command_line import runner
 from running_aggregator import running, until
 from serve_process import get, served, with_setting
-from traffic import counted, crowd, publish
+from traffic import counted_reports, crowd, publish
 
 from hushmote.fleet.provisioning import master_key
 from hushmote.server.aggregator import CLIENT_ID, Aggregator, Counting
@@ -28,8 +28,8 @@ def mosquitto():
 
 
 def arguments(store, broker, batch_s=0.1):
-    where = ("--store", f"sqlite:///{store.where}", "--broker", f"mqtt://127.0.0.1:{broker.port}")
-    return (*where, "--batch", f"{batch_s}s")
+    options = ("--store", f"sqlite:///{store.where}", "--broker", f"mqtt://127.0.0.1:{broker.port}")
+    return (*options, "--batch", f"{batch_s}s")
 
 
 def sample(port, name):
@@ -44,7 +44,7 @@ def has_ended(process):
 
 @contextlib.contextmanager
 def write_lock(store):
-    """Hold the store's write lock as another program: a commit hangs in the driver for BUSY_TIMEOUT_S."""
+    """Hold the store's write lock like another program; a commit hangs in the driver for BUSY_TIMEOUT_S."""
     other = sqlite3.connect(store.where, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     try:
@@ -71,13 +71,13 @@ class TestTooManyOpenFiles:
             process.ready()
             limited(process.process.pid, True)
             mosquitto.kill()
-            until(lambda: "too many open files: raise the limit" in process.log(), process.log)
+            until(lambda: "too many open files; raise the limit" in process.log(), process.log)
             mosquitto.start()
             limited(process.process.pid, False)
             messages, _ = crowd(30)
             until(lambda: process.log().count("subscribed at") == 2, process.log)
             publish(mosquitto, messages)
-            until(lambda: counted(store) == 30, process.log)
+            until(lambda: counted_reports(store) == 30, process.log)
             assert process.end() == 0
 
     def test_ends_in_order(self, store, mosquitto, limited):
@@ -121,12 +121,12 @@ class TestStop:
                         lambda: has_ended(process) or process.process.send_signal(signal.SIGTERM), process.log
                     )
                 assert process.wait() == 0
-                # Not until the driver gave up: the lock is still held.
+                # Only once the driver gives up, since the lock is still held.
                 assert "cannot use" not in process.log()
             assert "stopped without the store: 15 messages wait at the broker" in process.log()
-        assert counted(store) == 0
+        assert counted_reports(store) == 0
         with running(store, mosquitto, client_id=CLIENT_ID):
-            until(lambda: counted(store) == 15, lambda: counted(store))
+            until(lambda: counted_reports(store) == 15, lambda: counted_reports(store))
         assert list(store.histogram("open", experiment().digest)) == counts
         assert store.rejects() == {}
 
@@ -138,8 +138,8 @@ class TestOptions:
             (("--store", "postgresql+psycopg://me:p%40ss@host/hushmote"), "PGPASSFILE"),
             (("--broker", "tcp://host"), "mqtts:// for TLS"),
             (("--http", "9417"), "must be host:port"),
-            (("--batch", "often"), "must be reports or seconds, 500 or 0.5s"),
-            (("--batch", "0s"), "from 1 to 30000 reports, and 0.01s or more"),
+            (("--batch", "often"), "must be a number of reports or seconds, such as 500 or 0.5s"),
+            (("--batch", "0s"), "must be 1 to 30000 reports, and at least 0.01s"),
         ]:
             mistake = run(*options, expect=1)
             assert words in mistake
@@ -161,7 +161,7 @@ class TestSystemd:
                 ):
                     messages_received += manager.recv(4096).decode() + "\n"
                 assert process.end(signal.SIGINT) == 0
-                while b"STOPPING=1" not in manager.recv(4096):  # others may come before it
+                while b"STOPPING=1" not in manager.recv(4096):  # others may arrive first
                     pass
 
     def test_credential_may_show_group_bits(self, tmp_path, monkeypatch):
@@ -206,7 +206,7 @@ class TestMasterKey:
         assert "this is not the master key of fleet home" in line
         is_wrong("new")
         is_right("both")  # a rotation begins
-        is_wrong("right")  # it would refuse the boards that were flashed meanwhile
+        is_wrong("right")  # it would reject the boards flashed in the meantime
         is_right("both")
         is_right("new")  # and ends
         is_wrong("right")
@@ -214,7 +214,7 @@ class TestMasterKey:
 
 
 class TestSigningKey:
-    """`serve` on a machine that cannot sign, and with the key in a second file."""
+    """`serve` on a machine without the signing key, and with the key in a second file."""
 
     @pytest.fixture
     def files(self, store, tmp_path):
@@ -225,8 +225,8 @@ class TestSigningKey:
 
     def test_without_it_publishes_nothing_unsigned(self, store, mosquitto, files):
         port = free_port()
-        where = (*arguments(store, mosquitto), "--http", f"127.0.0.1:{port}")
-        with served(*where, *files[0]) as process:
+        options = (*arguments(store, mosquitto), "--http", f"127.0.0.1:{port}")
+        with served(*options, *files[0]) as process:
             process.ready()
             until(lambda: sample(port, "experiments_unsigned") == 1, process.log)
             assert sample(port, "experiments_published") == 0
@@ -237,8 +237,8 @@ class TestSigningKey:
 
     def test_in_its_own_file_works_like_in_one_file(self, store, mosquitto, files):
         port = free_port()
-        where = (*arguments(store, mosquitto), "--http", f"127.0.0.1:{port}")
-        with served(*where, *files[0], *files[1]) as process:
+        options = (*arguments(store, mosquitto), "--http", f"127.0.0.1:{port}")
+        with served(*options, *files[0], *files[1]) as process:
             process.ready()
             until(lambda: sample(port, "experiments_published") == 1, process.log)
             assert sample(port, "experiments_unsigned") == 0
@@ -249,7 +249,7 @@ class TestSigningKey:
         with served(*arguments(store, mosquitto), *files[0], *other) as process:
             assert process.wait() == 1
         (line,) = process.log().splitlines()
-        assert "is not the signing key that belongs to" in line
+        assert "is not the signing key for" in line
 
 
 class TestLog:
@@ -328,7 +328,7 @@ class TestLog:
             until(lambda: "nothing is published" in process.log(), process.log)
             store.add_experiment("open", payload_of(exp))
             publish(mosquitto, messages + more)
-            until(lambda: counted(store) == 6 and store.rejects(), process.log)
+            until(lambda: counted_reports(store) == 6 and store.rejects(), process.log)
             assert process.end() == 0
         assert store.rejects() == {"open": {"too fast": 2}}
-        assert process.log().count("nothing is published: no fleet has a current experiment") == 1
+        assert process.log().count("nothing is published because no fleet has a current experiment") == 1

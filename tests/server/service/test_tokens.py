@@ -34,8 +34,8 @@ class TestTokenFile:
         file.write_text(f"# who may look\nada {ADA}\n\nben {BEN}  \n")
         tokens = TokenFile(file)
         assert (tokens.name_of(ADA), tokens.name_of(BEN)) == ("ada", "ben")
-        for wrong in (None, "", "ada", f"ada {ADA}", ADA[:-1], "\xff" * 16):
-            assert tokens.name_of(wrong) is None
+        for token in (None, "", "ada", f"ada {ADA}", ADA[:-1], "\xff" * 16):
+            assert tokens.name_of(token) is None
 
     @pytest.mark.parametrize("old", [False, True])
     def test_removed_line_revokes_only_that_token(self, file, old):
@@ -67,7 +67,7 @@ class TestTokenFile:
             file.write_text(fault)
         assert [tokens.name_of(ADA) for _ in range(3)] == [None] * 3
         assert len(caplog.records) == 1
-        assert "until then all access is refused" in caplog.text
+        assert "all access is refused until then" in caplog.text
         file.touch(0o600)
         file.chmod(0o600)
         file.write_text(f"ada {ADA}\n")
@@ -81,10 +81,10 @@ class TestTokenFile:
             ("short\n", "a token of 16 or more letters and digits"),
             ("ada short\n", "a token of 16 or more letters and digits"),
             ("ada and ben share this token\n", "a token of 16 or more letters and digits"),
-            (f"ada/b {ADA}\n", "a name is 1 to 32 of letters, digits, ., _ and -"),
-            (f"ada {ADA}\nada {BEN}\n", "no two alike"),
-            (f"ada {ADA}\nben {ADA}\n", "no two alike"),
-            (f"{ADA}\n{BEN}\n", "no two alike"),
+            (f"ada/b {ADA}\n", "a name must be 1 to 32 letters, digits, ., _ and -"),
+            (f"ada {ADA}\nada {BEN}\n", "without duplicates"),
+            (f"ada {ADA}\nben {ADA}\n", "without duplicates"),
+            (f"{ADA}\n{BEN}\n", "without duplicates"),
         ],
         ids=[
             "empty",
@@ -109,7 +109,7 @@ class TestTokenFile:
     def test_rejects_file_that_others_can_read(self, file):
         file.write_text(f"ada {ADA}\n")
         file.chmod(0o640)
-        with pytest.raises(UsageError, match="can be read by others: chmod 600 it"):
+        with pytest.raises(UsageError, match="can be read by others: run `chmod 600` on it"):
             TokenFile(file)
 
 

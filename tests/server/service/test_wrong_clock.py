@@ -1,6 +1,6 @@
 """`hushmote serve` on a machine with a wrong clock never loses, doubles, misfiles or erases reports.
 
-The clock is libfaketime's, the broker a real mosquitto, the store SQLite and PostgreSQL.
+The clock is libfaketime's, the broker is a real mosquitto, and the stores are SQLite and PostgreSQL.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ def now():
 
 
 class Machine:
-    """A machine whose clock can be set through a file; its processes see the change at once."""
+    """A machine whose clock can be set through a file, with immediate effect on its processes."""
 
     def __init__(self, where):
         self._where = where
@@ -50,7 +50,7 @@ class Machine:
             "LD_PRELOAD": str(FAKETIME),
             "FAKETIME_TIMESTAMP_FILE": str(where),
             "FAKETIME_NO_CACHE": "1",
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1",  # as when someone sets the clock
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",  # as if someone set the clock
         }
 
     def set(self, clock):
@@ -64,14 +64,14 @@ def machine(tmp_path):
 
 
 class Site:
-    """A store whose windows are kept for 60 days, and a broker at which reports wait."""
+    """A store whose windows are kept for 60 days, and a broker that queues reports."""
 
     def __init__(self, url, broker):
         self.store, self.url, self.broker = Store(url), url, broker
         ask_fleet(self.store, "open", experiment(window="day"), description=Description(keep="60d"))
         (version,) = self.store.experiments()
         self.old = [str(now().date() - days * DAY) for days in (40, 20)]
-        with self.store.ingest() as transaction:  # not erased by a clock that is right
+        with self.store.ingest() as transaction:  # not erased while the clock is right
             transaction.write({}, {(version.id, window, 0): 7 for window in self.old}, {})
         self._sent = 0
         self.first_day = now().date()
@@ -106,7 +106,7 @@ class Site:
         """Check that every report was counted once, in the window of its day, and nothing was erased."""
         digest = experiment(window="day").digest
         assert self.counts == self._sent
-        assert check(self.store).violations != ()  # only of the old windows, which no device filled
+        assert check(self.store).violations != ()  # only in the old windows, which no device filled
         assert check(self.store).violations == (
             f"temp of fleet open: {self._sent + 14:,} reports are counted, {self._sent:,} were accepted",
         )
@@ -243,7 +243,7 @@ class TestWhileRunning:
             until(lambda: "the clock says" in process.log(), process.log)
             site.store.accept_clock(now() + 1800 * DAY)
             site.counts_all(process)
-            wrong = set(site.store.windows("open", experiment(window="day").digest)) - {*site.old}
+            misfiled = set(site.store.windows("open", experiment(window="day").digest)) - {*site.old}
             machine.set("+0d")
             site.send()
             until(lambda: "behind the store's last time" in process.log(), process.log)
@@ -252,13 +252,13 @@ class TestWhileRunning:
             site.counts_all(process)
             assert process.end() == 0
         assert site.store.last_time() <= now().timestamp()
-        site.is_whole(*wrong)
+        site.is_whole(*misfiled)
 
     def test_jump_within_the_limit_erases_no_running_window(self, site, machine):
         site.store.add_experiment(
             "open", site.store.experiments()[0].payload, description=Description(keep="1d")
         )
-        old, site.old = site.old, []  # those are erased: they were due before
+        old, site.old = site.old, []  # these are erased, since they were already due
         with site.serve(machine) as process:
             process.ready()
             until(lambda: process.log().count("reached its retention time and was erased") == 2, process.log)

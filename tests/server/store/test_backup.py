@@ -1,4 +1,4 @@
-"""A backup is a store as of one moment, and the check finds the faults of any store."""
+"""A backup is a store at one moment, and the check finds any store's faults."""
 
 import datetime
 import json
@@ -37,7 +37,7 @@ def take(store, messages):
 
 
 def boards(start, end):
-    """Return three reports of each of many devices, in the order of their numbers."""
+    """Return three reports from each of many devices, ordered by report number."""
     exp = experiment()
     return [
         (f"d{i}", report.encode(exp, n, i % exp.code_count)) for i in range(start, end) for n in (1, 2, 3)
@@ -96,7 +96,8 @@ class TestRestore:
         live.close()
         away = tmp_path / "away"
         away.mkdir()
-        for file in tmp_path.glob("live.sqlite*"):  # with its -wal and -shm: they belong to the old one
+        # Including its -wal and -shm, which belong to the old store.
+        for file in tmp_path.glob("live.sqlite*"):
             file.rename(away / file.name)
         copy.rename(tmp_path / "live.sqlite")
         with Store(f"sqlite:///{tmp_path / 'live.sqlite'}", create=False) as restored:
@@ -161,7 +162,7 @@ class TestBackup:
                 assert outcome.violations == ()
                 assert outcome.reports >= before
                 totals.append(outcome.reports)
-                until(lambda copied=outcome.reports: total(live) > copied, "nothing more is counted")
+                until(lambda copied=outcome.reports: total(live) > copied, "counting stops")
         assert all((n - 40) % 300 == 0 for n in totals)
         assert totals == sorted(set(totals))
         assert total(live) == 40 + sum(batches)
@@ -203,7 +204,7 @@ class TestBackup:
         copy, store = tmp_path / "copy.sqlite", f"sqlite:///{live.where}"
 
         def link(*_):
-            raise PermissionError(1, "Operation not permitted")  # what Linux says on FAT
+            raise PermissionError(1, "Operation not permitted")  # Linux's error on FAT
 
         def late(*_):
             copy.write_text("someone else's")
@@ -260,7 +261,7 @@ class TestCheck:
             ("UPDATE dedupe SET accepted = 3 WHERE device < 'b3'", "of 3 devices do not match its count"),
             ("UPDATE dedupe SET numbers = '2-5' WHERE device = 'b3'", "of 1 device are outside its budget"),
             ("UPDATE dedupe SET experiment = 'door'", "belong to no known experiment"),
-            ("UPDATE histogram SET code = code + 64", "are of codes outside 0 to 63"),
+            ("UPDATE histogram SET code = code + 64", "have codes outside 0 to 63"),
             (
                 "UPDATE histogram SET code = 64 WHERE code = (SELECT max(code) FROM histogram)",
                 "outside 0 to 63",
@@ -268,7 +269,7 @@ class TestCheck:
             ("UPDATE histogram SET count = -1", "are negative"),
             ("UPDATE histogram SET count = 'many'", "are not numbers"),
             ("UPDATE dedupe SET numbers = x'00' WHERE device = 'b3'", "numbers of 1 device cannot be read"),
-            ("UPDATE histogram SET window = 'all'", "have a window that is not of the kind day"),
+            ("UPDATE histogram SET window = 'all'", "have a window other than day"),
             ("UPDATE experiment SET payload = '{}'", "does not parse"),
             ("UPDATE experiment SET payload = x'7b7d'", "does not parse"),
             ("UPDATE experiment SET digest = x'00000000'", "does not match its digest"),
@@ -279,7 +280,7 @@ class TestCheck:
             ("UPDATE dedupe SET numbers = '9~1-4' WHERE device = 'b3'", "numbers of 1 device cannot be read"),
             ("UPDATE dedupe SET numbers = '1~1-4' WHERE device = 'b3'", "of 1 device do not match its count"),
             ("INSERT INTO device VALUES ('home', 'No/Good', 'allowed')", "1 named device cannot report"),
-            ("PRAGMA foreign_keys=OFF; DELETE FROM fleet", "belongs to a fleet that is not there"),
+            ("PRAGMA foreign_keys=OFF; DELETE FROM fleet", "belongs to a missing fleet"),
             ("INSERT INTO reject VALUES ('home', 'duplicate', -1)", "1 counters of rejected reports"),
         ],
     )

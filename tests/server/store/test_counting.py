@@ -9,13 +9,13 @@ from contextlib import closing
 import pytest
 from boards import ask_fleet, experiment
 from refusals import fails
-from traffic import counted, crowd
+from traffic import counted_reports, crowd
 
 from hushmote.server.ingest.pipeline import fleets, ingest
 from hushmote.server.store import Store
 from hushmote.server.store.backup import backup
 from hushmote.server.store.check import check
-from hushmote.server.store.counting import MOST_DAYS, days_between
+from hushmote.server.store.counting import MAX_DAYS, days_between
 from hushmote.server.store.database import OtherSchema
 from hushmote.server.store.erase import erase
 from hushmote.server.store.merge import merge
@@ -38,7 +38,7 @@ def store(store_url):
 
 
 def interrupt(store, first, last):
-    """Record that counting worked at these two times, and not between them."""
+    """Record that counting worked at these two times but not between them."""
     for time in (first, last):
         store.record_counting(time)
 
@@ -88,7 +88,7 @@ class TestInterruptedDays:
     def test_jump_of_years_records_its_newest_days(self, store):
         end = NOON + 3000 * DAY
         interrupt(store, NOON, end)
-        expected = {end.date() - i * DAY for i in range(MOST_DAYS)}
+        expected = {end.date() - i * DAY for i in range(MAX_DAYS)}
         assert store.interrupted_days() == expected
 
     def test_dates_follow_the_calendar(self):
@@ -119,7 +119,7 @@ class TestInterruptedDays:
 
 
 class TestBatch:
-    """The time is recorded in the transaction of a batch, and cannot make it fail."""
+    """The time is recorded in a batch's transaction and cannot make it fail."""
 
     @pytest.fixture
     def take(self, store):
@@ -153,7 +153,7 @@ class TestBatch:
         with store.writing() as connection:
             connection.exec_driver_sql("DROP TABLE interruption")
         assert take(crowd(10)[0], now=NOON + DAY).accepted == 10
-        assert counted(store) == 10
+        assert counted_reports(store) == 10
         assert store.counting_time() == NOON
         assert "the time at which counting works cannot be recorded" in caplog.text
 
@@ -163,7 +163,7 @@ class TestBatch:
             with store.writing() as connection:
                 connection.exec_driver_sql("UPDATE counting SET alive = 'noon'")
             tally = ingest(store, crowd(10)[0], fleets(store), NOON, record_time=True)
-            assert (tally.accepted, counted(store)) == (10, 10)
+            assert (tally.accepted, counted_reports(store)) == (10, 10)
             assert "`hushmote store check`" in caplog.text
             with fails("is damaged"):
                 store.record_counting(NOON)
@@ -177,7 +177,7 @@ class TestBatch:
             messages, _ = crowd(10)
             with fails("no such savepoint"):
                 ingest(store, messages, fleets(store), NOON, record_time=True)
-            assert counted(store) == 0
+            assert counted_reports(store) == 0
             with store.writing() as connection:
                 connection.exec_driver_sql("DROP TRIGGER full")
             assert ingest(store, messages, fleets(store), NOON, record_time=True).accepted == 10
@@ -195,7 +195,7 @@ class TestPostgresql:
             try:
                 with Store(postgres.url(name, role), create=False) as store:
                     tally = ingest(store, crowd(10)[0], fleets(store), NOON, record_time=True)
-                    assert (tally.accepted, counted(store)) == (10, 10)
+                    assert (tally.accepted, counted_reports(store)) == (10, 10)
             finally:
                 postgres.execute(f"DROP OWNED BY {role}; DROP ROLE {role}", name)
             assert owner.counting_time() is None
@@ -214,7 +214,7 @@ class TestPostgresql:
                 )
             with fails("terminating connection|server closed|rolled back"):
                 ingest(store, crowd(10)[0], fleets(store), NOON, record_time=True)
-            assert counted(store) == 0
+            assert counted_reports(store) == 0
 
     def test_does_not_wait_for_another_recorder(self, postgres_url):
         with Store(postgres_url) as store, Store(postgres_url) as other:
@@ -273,9 +273,9 @@ class TestWholeStore:
             connection.execute("UPDATE counting SET alive = -1, clock = 1.5")
             connection.execute("INSERT INTO counting VALUES (NULL, NULL)")
         assert check(site).violations == (
-            "the time at which counting last worked must be one unix time, and is -1, None",
-            "the time by which clocks are judged must be one unix time, and is 1.5, None",
-            "interrupted days that are not dates, such as 2026-11-21: 2",
+            "the time at which counting last worked must be one unix time, not -1, None",
+            "the time against which clocks are checked must be one unix time, not 1.5, None",
+            "interrupted days that are not dates such as 2026-11-21: 2",
         )
         with fails("is damaged"):
             site.interrupted_days()

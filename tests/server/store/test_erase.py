@@ -50,7 +50,7 @@ def sent(device, exp=TEMP, count=3, fleet="home", master: bytes | None = MASTER)
 
 
 def count(store, messages, fleet_keys: FleetKeys | None = FLEET_KEYS, now=NOW):
-    """Count reports; return how many were accepted, and the rejects by reason."""
+    """Count reports; return the number accepted, and the rejects by reason."""
     tally = ingest.ingest(store, messages, ingest.fleets(store, fleet_keys), now)
     return tally.accepted, {reason: n for (_, reason), n in tally.rejected.items()}
 
@@ -110,8 +110,8 @@ class TestFiles:
         erasure = erase(store, "home", experiment=DOOR.name)
         assert erasure == Erasure(fleet="home", experiment=DOOR.name, devices=1, reports=2)
         after = files(store, request)
-        for what in (DOOR.name.encode(), DOOR.digest, DOOR.sha256, b"2026-11-21T14"):
-            assert what not in after
+        for trace in (DOOR.name.encode(), DOOR.digest, DOOR.sha256, b"2026-11-21T14"):
+            assert trace not in after
         assert check(store).violations == ()
         assert check(store).reports == 9
 
@@ -123,8 +123,8 @@ class TestFiles:
         erase(store, "home", device=ERASED, fleet_keys=FLEET_KEYS)
         assert erase(store, "home").reports == 6
         after = files(store, request)
-        for what in (STAYS, REVOKED, DOOR.name, "2026-11-21T14"):
-            assert what.encode() not in after
+        for trace in (STAYS, REVOKED, DOOR.name, "2026-11-21T14"):
+            assert trace.encode() not in after
         assert store.fleets() == {"elsewhere": False}
         outcome = check(store)
         assert (outcome.reports, outcome.violations) == (3, ())
@@ -210,7 +210,7 @@ class TestErasedDevice:
         assert check(store).violations == ()
 
 
-# What is refused
+# Refusals
 
 
 class TestPostgresqlWhileAggregatorsCount:
@@ -232,7 +232,7 @@ class TestPostgresqlWhileAggregatorsCount:
                 with pytest.raises(StoreLocked):
                     count(other, sent("new"))
 
-            erase(store, "home", device=ERASED, fleet_keys=FLEET_KEYS, agree=batch_in_between)
+            erase(store, "home", device=ERASED, fleet_keys=FLEET_KEYS, confirm=batch_in_between)
             assert count(other, OLD[:5] + sent("new")) == (3, {"duplicate": 5})
         assert (check(store).reports, check(store).violations) == (14, ())
 
@@ -266,7 +266,7 @@ class TestPostgresqlWhileAggregatorsCount:
 
 
 def steps(url, action, moment):
-    """Change a store in a child process that is killed at that step; return whether it was."""
+    """Change a store in a child process that is killed at that step; return whether it was killed."""
 
     def act(count):
         def trace(connection, _):
@@ -279,7 +279,7 @@ def steps(url, action, moment):
                 event.listen(store.engine, name, count)
             action(store)
 
-    return kills.killed_at(moment, act)
+    return kills.kill_at(moment, act)
 
 
 class TestKilledErasure:
@@ -294,13 +294,13 @@ class TestKilledErasure:
             path = tmp_path / "store.sqlite"
             content = path.read_bytes()
 
-            def again():
+            def retry():
                 for name in tmp_path.glob("store.sqlite*"):
                     name.unlink()
                 path.write_bytes(content)
                 return store_url
 
-            yield again
+            yield retry
             return
         postgres, template = request.getfixturevalue("postgres"), store_url.rpartition("/")[2]
         databases: list[str] = []
@@ -381,8 +381,8 @@ class TestQueuedErasure:
     def test_waits_for_the_right_key(self, store, caplog):
         store.set_master_check("home", keys.master_check(MASTER, "home"))
         queue_erasure(store, "home", ERASED)
-        for wrong in (None, FleetKeys((bytes(32),), SIGNING)):
-            QueuedErasures(store, Status(), wrong, None).turn()
+        for bad_keys in (None, FleetKeys((bytes(32),), SIGNING)):
+            QueuedErasures(store, Status(), bad_keys, None).turn()
             assert "an erasure is not finished yet" in caplog.messages[-1]
             assert ERASED not in caplog.text
         assert queued_erasures(store) == [("home", ERASED)]
@@ -398,8 +398,11 @@ class TestQueuedErasure:
     @in_sqlite
     def test_keeps_a_store_from_being_merged(self, store, tmp_path):
         queue_erasure(store, "home", ERASED)
-        why = "has devices that wait for an aggregator to erase them"
-        with Store(f"sqlite:///{tmp_path / 'other.sqlite'}") as other, pytest.raises(MergeRefused, match=why):
+        reason = "has devices waiting for an aggregator to erase them"
+        with (
+            Store(f"sqlite:///{tmp_path / 'other.sqlite'}") as other,
+            pytest.raises(MergeRefused, match=reason),
+        ):
             merge(other, [store])
 
     def test_two_aggregators_carry_it_out_once(self, store, store_url):
@@ -413,7 +416,7 @@ class TestQueuedErasure:
 class TestRefusal:
     @in_sqlite
     def test_unknown_or_published_target_changes_nothing(self, store):
-        wrong = FleetKeys((bytes(32),), SIGNING)
+        bad_keys = FleetKeys((bytes(32),), SIGNING)
         store.set_master_check("home", keys.master_check(MASTER, "home"))
         before = rows(store)
         cases: tuple[tuple[dict[str, Any], type[Exception], str], ...] = (
@@ -422,9 +425,9 @@ class TestRefusal:
                 VersionRefused,
                 "there is no device nobody in fleet home",
             ),
-            ({"device": ERASED}, MasterKeyError, "give it as a file or in HUSHMOTE_MASTER_KEY"),
+            ({"device": ERASED}, MasterKeyError, "give the key as a file or in HUSHMOTE_MASTER_KEY"),
             (
-                {"device": ERASED, "fleet_keys": wrong},
+                {"device": ERASED, "fleet_keys": bad_keys},
                 MasterKeyError,
                 "this is not the master key of fleet home",
             ),
@@ -436,9 +439,9 @@ class TestRefusal:
             ),
             ({}, VersionRefused, "still answer"),
         )
-        for what, error, text in cases:
+        for target, error, text in cases:
             with pytest.raises(error, match=text):
-                erase(store, "home", **what)
+                erase(store, "home", **target)
         with pytest.raises(VersionRefused, match="there is no fleet away"):
             erase(store, "away")
         assert rows(store) == before
@@ -451,7 +454,7 @@ class TestRefusal:
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            erase(store, "home", device=ERASED, fleet_keys=FLEET_KEYS, agree=no)
+            erase(store, "home", device=ERASED, fleet_keys=FLEET_KEYS, confirm=no)
         assert rows(store) == before
         if store.engine.dialect.name == "sqlite":
             assert Path(store.where).read_bytes()[18:20] == b"\2\2"  # in WAL mode, as every store
@@ -614,10 +617,10 @@ class TestMerge:
             merge(store, [site])
             assert (check(store).reports, check(store).violations) == (14, ())
             assert count(store, sent("elsewhere")) == (0, {"duplicate": 3})
-            for each in (store, same):
-                erase(each, "home", device=ERASED, fleet_keys=FLEET_KEYS)
-                erase(each, "home", device=STAYS, fleet_keys=FLEET_KEYS)
-                erase(each, "home", device=REVOKED, fleet_keys=FLEET_KEYS)
+            for opened in (store, same):
+                erase(opened, "home", device=ERASED, fleet_keys=FLEET_KEYS)
+                erase(opened, "home", device=STAYS, fleet_keys=FLEET_KEYS)
+                erase(opened, "home", device=REVOKED, fleet_keys=FLEET_KEYS)
             with pytest.raises(MergeRefused, match="counted reports of 4 devices erased since"):
                 merge(store, [same])
 

@@ -1,4 +1,4 @@
-"""What someone can learn about a device from the live databases, after real boards reported.
+"""Information about devices that the live databases reveal after real boards reported.
 
 The schema only tells which devices took part and how often; PostgreSQL's own columns tell more.
 """
@@ -23,7 +23,7 @@ DAY, HOUR = experiment(), experiment(name="door", window="hour")
 DEVICES = [f"board-{i}" for i in range(40)]
 DOCS = Path(__file__).parents[3] / "docs" / "store.md"
 
-# No table may have these beside a device: its answer, its time or its address.
+# No table may store a device's answer, time or address.
 REVEALING = re.compile("code|value|reading|window|count|time|date|expires|address|topic|payload|digest")
 SERIALS = {("fleet", "serial"), ("experiment", "serial"), ("experiment", "first_serial")}
 COUNTING = ("counting", "alive")  # the store's last minute of counting
@@ -143,7 +143,7 @@ class TestTables:
 
 @pytest.fixture
 def one_second(monkeypatch):
-    """Stop the clock: an experiment's serial is the second in which it was added."""
+    """Stop the clock, because an experiment's serial is the second in which it was added."""
     then = datetime.datetime.fromtimestamp(1_790_000_000, datetime.UTC)
     clock = type("Stopped", (datetime.datetime,), {"now": staticmethod(lambda _=None: then)})
     monkeypatch.setattr(datetime, "datetime", clock)
@@ -162,7 +162,7 @@ class TestSqlite:
         batch = messages()
         for name, order in (("one", batch), ("other", batch[::-1])):
             filled(f"sqlite:///{tmp_path / name}", [order]).close()
-            assert [p.name for p in tmp_path.glob(f"{name}*")] == [name]  # closed: the journal is gone
+            assert [p.name for p in tmp_path.glob(f"{name}*")] == [name]  # the journal is gone after closing
         assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
 
     def test_vacuumed_file_is_independent_of_batch_order(self, tmp_path, one_second):
@@ -209,12 +209,12 @@ def code(payload):
 
 class TestPostgresql:
     def test_system_columns_link_devices_of_a_batch_to_codes(self, postgres_url):
-        # No schema can hide this from someone who reads the database: hence no batches of one report.
-        one, *rest = [[m] for m in messages(DEVICES[:1], (1,))[:1]], messages(DEVICES[1:31], (1,))
+        # No schema can hide this from a database reader, so batches never have a single report.
+        first_batch, *rest = [[m] for m in messages(DEVICES[:1], (1,))[:1]], messages(DEVICES[1:31], (1,))
         batch = [m for m in rest[0] if report.decode(m[1]).digest == DAY.digest]
-        with filled(postgres_url, one) as store:
-            sent = code(one[0][0][1])
-            assert linked(store) == {("board-0", sent)}  # a batch of one report: the link is certain
+        with filled(postgres_url, first_batch) as store:
+            sent = code(first_batch[0][0][1])
+            assert linked(store) == {("board-0", sent)}  # in a batch of one report, the link is certain
             ingest.ingest(store, batch, ingest.fleets(store, FLEET_KEYS), NOW)
             codes = {code(payload) for _, payload in batch}
             pairs = linked(store)
@@ -222,7 +222,7 @@ class TestPostgresql:
             assert {pair for pair in pairs if pair[0] != "board-0"} == {
                 (d, c) for d in DEVICES[1:31] for c in codes
             }
-            assert len(codes) > 10  # ten or fewer of 64 for thirty boards: a chance below 1e-12
+            assert len(codes) > 10  # thirty boards give ten or fewer of 64 codes with probability below 1e-12
 
     def test_rows_are_in_order_of_first_report(self, postgres_url):
         # At least three in a partition, whose order is not by chance: the devices are the same each time.

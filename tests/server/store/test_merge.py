@@ -54,7 +54,7 @@ class Sites:
         return store
 
     def at(self, name: str) -> str:
-        """Return a pattern for the end of the store's name in messages."""
+        """Return a pattern for the end of a store's name in messages."""
         return re.escape(Path(self.url(name)).name)
 
     def content(self, name: str) -> dict[str, list[dict]]:
@@ -62,7 +62,7 @@ class Sites:
         return content(create_engine(self.url(name), poolclass=NullPool))
 
     def damage(self, name: str, statement: str) -> None:
-        """Change rows in a way that no store does."""
+        """Change rows in a way that a store never does."""
         with create_engine(self.url(name), poolclass=NullPool).begin() as connection:
             connection.exec_driver_sql(statement)
 
@@ -92,7 +92,7 @@ def take(store, messages, now=DAYS[0], fleet="home"):
 
 
 def report_messages(device, exp, numbers=frozenset(range(1, 5))):
-    """Return a real board's reports with these numbers."""
+    """Return a real board's reports with these report numbers."""
     return [(device, payload) for n, payload in enumerate(reports(device, exp, 4), 1) if n in numbers]
 
 
@@ -102,14 +102,14 @@ def table(store, name):
     with store.engine.connect() as connection:
         rows = [dict(row._mapping) for row in connection.exec_driver_sql(f"SELECT * FROM {name}")]
     for row in rows:
-        for told_apart in ("id", "serial", "first_serial"):  # which depend on the moment of creation
-            row.pop(told_apart, None)
+        for column in ("id", "serial", "first_serial"):  # these depend on the creation time
+            row.pop(column, None)
         if name == "histogram":
             row["experiment"] = ids[row["experiment"]]
     return sorted(rows, key=repr)
 
 
-def refused(into, *sources, match, error: type[Exception] = MergeRefused):
+def assert_refused(into, *sources, match, error: type[Exception] = MergeRefused):
     before = [content(s.engine) for s in (into, *sources)]
     for dry_run in (True, False):
         with pytest.raises(error, match=match) as caught:
@@ -124,30 +124,32 @@ class TestRefusal:
     def test_reports_counted_twice_are_rejected_with_their_number(self, sites):
         exp = experiment()
         a, b = sites.open("a"), sites.open("b")
-        one, two = report_messages("one", exp), report_messages("two", exp)
-        take(a, one[:3] + two[:1])
-        take(b, one[1:] + two[1:])
-        text = refused(a, b, match="the same 2 reports of 1 device to temp in fleet home")
+        first, two = report_messages("one", exp), report_messages("two", exp)
+        take(a, first[:3] + two[:1])
+        take(b, first[1:] + two[1:])
+        text = assert_refused(a, b, match="the same 2 reports of 1 device to temp in fleet home")
         assert str(a.where) in text
         c = sites.open("c", payloads=())
-        take_of_c = merge(c, [b])
-        assert [(x.versions, x.reports, x.devices) for x in take_of_c.experiments] == [(1, 6, 2)]
-        refused(c, b, match="the same 6 reports of 2 devices")
+        merged = merge(c, [b])
+        assert [(x.versions, x.reports, x.devices) for x in merged.experiments] == [(1, 6, 2)]
+        assert_refused(c, b, match="the same 6 reports of 2 devices")
 
     def test_overlapping_sources_are_both_rejected(self, sites):
         exp = experiment()
         a, b, c = (sites.open(name) for name in "abc")
         take(b, report_messages("one", exp))
         take(c, report_messages("one", exp, frozenset({4})) + report_messages("other", exp))
-        refused(a, b, c, match="the same 1 report of 1 device")
+        assert_refused(a, b, c, match="the same 1 report of 1 device")
 
     def test_open_and_keyed_fleet_of_one_name(self, sites):
-        refused(sites.open("a"), sites.open("b", keyed=True), match=f"home is open in .*{sites.at('a')} and")
+        assert_refused(
+            sites.open("a"), sites.open("b", keyed=True), match=f"home is open in .*{sites.at('a')} and"
+        )
 
     def test_fleet_with_an_allow_list_in_one_store_only(self, sites):
         a, b = sites.open("a"), sites.open("b")
         b.set_listed("home", True)
-        refused(
+        assert_refused(
             a, b, match=f"home is for any device in .*{sites.at('a')} and for devices on its allow-list in"
         )
         c = sites.open("c", fleet="away")
@@ -161,27 +163,29 @@ class TestRefusal:
             sites.open("other", payloads=[experiment_payload(budget={"rule": "unlimited"})]),
         )
         high = sites.open("high", payloads=[more])
-        refused(less, high, match="cap above its first, 4: lower")
-        refused(less, other, match="budget rule sum, which cannot change")
+        assert_refused(less, high, match="cap above its first cap, 4: lower")
+        assert_refused(less, other, match="budget rule sum, which cannot change")
         assert merge(high, [less]).experiments[0].versions == 1  # the cap was lowered
 
     @pytest.mark.slow
     def test_one_digest_of_two_versions(self, sites):
         a, b = (sites.open(name, payloads=[payload]) for name, payload in zip("ab", colliding(), strict=True))
         digest = a.experiments()[0].experiment.digest.hex()
-        refused(a, b, match=f"digest {digest} of fleet home is temp in")
+        assert_refused(a, b, match=f"digest {digest} of fleet home is temp in")
 
     def test_counts_without_dedupe_sets(self, sites):
         a, b = sites.open("a"), sites.open("b")
         with b.ingest() as transaction:
             transaction.write({}, {(1, "2026-11-21", 5): 3}, {})
-        there = sites.at("b")
-        refused(a, b, match=f"{there} counts 3 reports to temp in fleet home but has the numbers of 0")
+        target = sites.at("b")
+        assert_refused(
+            a, b, match=f"{target} counts 3 reports to temp in fleet home but has the numbers of 0"
+        )
         c = sites.open("c")
         with c.ingest() as transaction:
             transaction.write({("home", "temp", "d"): NumberSet().add(1)}, {}, {})
-        refused(a, c, match="counts 0 reports to temp in fleet home but has the numbers of 1")
-        refused(b, a, match=f"{there} counts 3 reports")
+        assert_refused(a, c, match="counts 0 reports to temp in fleet home but has the numbers of 1")
+        assert_refused(b, a, match=f"{target} counts 3 reports")
 
     @in_both
     def test_store_merged_with_itself(self, sites):
@@ -200,23 +204,23 @@ class TestRefusal:
         a, b = sites.open("a"), sites.open("b")
         take(b, report_messages("one", exp))
         sites.damage("b", "UPDATE dedupe SET numbers = '1-3'")
-        refused(a, b, match=f"{sites.at('b')} is damaged", error=StoreError)
+        assert_refused(a, b, match=f"{sites.at('b')} is damaged", error=StoreError)
         take(a, report_messages("one", exp))
         sites.damage("b", "UPDATE dedupe SET numbers = '1-4'")
         sites.damage("a", "UPDATE dedupe SET numbers = 'x'")
-        refused(a, b, match=f"{sites.at('a')} is damaged", error=StoreError)
+        assert_refused(a, b, match=f"{sites.at('a')} is damaged", error=StoreError)
 
     def test_late_numbers_that_may_have_been_counted(self, sites):
         exp = experiment(name="free", budget={"rule": "unlimited"})
         a, b = (sites.open(name, payloads=[payload_of(exp)]) for name in "ab")
-        far = [n * 1_000_000 for n in range(1, 601)]  # more than a set may hold
+        far = [n * 1_000_000 for n in range(1, 601)]  # more than a set can hold
 
         def sent(numbers):
             return [("a", report.encode(exp, n, 0)) for n in numbers]
 
         take(a, sent(far))
-        take(b, sent([far[0] + 7]))  # which a would have refused
-        refused(a, b, match="counted the same 1 report of 1 device")
+        take(b, sent([far[0] + 7]))  # which store a would have rejected
+        assert_refused(a, b, match="counted the same 1 report of 1 device")
         c = sites.open("c", payloads=[payload_of(exp)])
         take(c, sent([far[-1] + 7]))
         merge(a, [c])
@@ -271,7 +275,7 @@ class TestCrash:
                 break
             except RuntimeError:
                 assert sites.content("a") == before
-        assert failures > 15  # each of the statements was the one that failed
+        assert failures > 15  # each statement failed once
         assert sites.content("a") != before
 
     @pytest.mark.slow
@@ -292,7 +296,7 @@ class TestMerge:
         exp, later = experiment(), experiment(epsilon=500_000)
         rng = np.random.default_rng(1)
         payloads = [payload_of(exp), payload_of(later)]
-        whole, *parts = (sites.open(name, payloads=payloads) for name in ("whole", "a", "b", "c"))
+        expected, *parts = (sites.open(name, payloads=payloads) for name in ("whole", "a", "b", "c"))
         for now in DAYS:
             sent = [[("x", b"not a report")] * 2 for _ in parts]
             for device in range(6):
@@ -302,7 +306,7 @@ class TestMerge:
                     sent[rng.integers(3)] += [message] * (1 + rng.integers(2))
             for site, messages in zip(parts, sent, strict=True):
                 take(site, messages, now)
-                take(whole, messages, now)
+                take(expected, messages, now)
         into, *sources = parts
         before = [sites.content(name) for name in "abc"]
         shares: list[float] = []
@@ -312,7 +316,7 @@ class TestMerge:
         had = into.participation("home")["temp"]
         assert merge(into, sources) == outcome
         for name in ("fleet", "device", "experiment", "histogram", "dedupe", "reject"):
-            assert table(into, name) == table(whole, name), name
+            assert table(into, name) == table(expected, name), name
         (line,) = outcome.experiments
         now_has = into.participation("home")["temp"]
         assert (line.versions, line.reports, line.devices) == (
@@ -322,8 +326,10 @@ class TestMerge:
         )
         assert outcome.rejects == sum(sum(store.rejects()["home"].values()) for store in sources)
         for e in (exp, later):
-            (one, other) = (estimate(e, s.histogram("home", e.digest)).frequencies for s in (into, whole))
-            np.testing.assert_array_equal(one, other)
+            (first, other) = (
+                estimate(e, s.histogram("home", e.digest)).frequencies for s in (into, expected)
+            )
+            np.testing.assert_array_equal(first, other)
         assert [sites.content(name) for name in "bc"] == before[1:]
 
     @pytest.mark.slow
@@ -436,12 +442,12 @@ class TestMerge:
         merge(a, [b])
         by_payload = {v.payload: v for v in a.experiments("home")}
         for payload in (old, new):
-            one, other = (versions[payload] for versions in was)
-            assert by_payload[payload].first_serial == min(one.first_serial, other.first_serial)
-            assert by_payload[payload].serial == max(one.serial, other.serial)
+            first, other = (versions[payload] for versions in was)
+            assert by_payload[payload].first_serial == min(first.first_serial, other.first_serial)
+            assert by_payload[payload].serial == max(first.serial, other.serial)
             # Boards of either site may have seen the versions in any order; the target's days stay.
-            assert by_payload[payload].counted_until == one.counted_until
-            assert by_payload[payload].current == one.current
+            assert by_payload[payload].counted_until == first.counted_until
+            assert by_payload[payload].current == first.current
         assert a.master_checks() == {"home": "0123456789abcdef"}
         b.set_master_check("home", "ffffffffffffffff")
         c = sites.open("c", payloads=[old])

@@ -1,4 +1,4 @@
-"""An upgraded store equals a new one and keeps every count, or it is not changed at all."""
+"""An upgraded store equals a new store and keeps every count, or it is not changed at all."""
 
 import datetime
 import json
@@ -48,7 +48,7 @@ from_the_oldest = pytest.mark.parametrize("version", [schema.BASELINE], indirect
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def old(request, tmp_path, version):
-    """Return the URL of a store of that version, with boards' reports."""
+    """Return the URL of a store in the given version, with boards' reports."""
     dump(tmp_path / "old.sqlite")
     here = f"sqlite:///{tmp_path / 'old.sqlite'}"
     if request.param == "sqlite":
@@ -74,7 +74,7 @@ def old(request, tmp_path, version):
 
 
 def step_up(url, version):
-    """Upgrade a store of version 5, in WAL mode, to a later version by its steps alone."""
+    """Upgrade a version 5 store in WAL mode to a later version by the steps alone."""
     engine = create_engine(url)
     if engine.dialect.name == "sqlite":
         with closing(sqlite3.connect(str(engine.url.database))) as connection:
@@ -105,7 +105,7 @@ def upgrade(url):
 
 
 def described(url):
-    """Return everything that a database's catalogue says about its schema, without white space."""
+    """Return a database's schema from its catalogue, without white space."""
     engine = create_engine(url)
     with engine.connect() as connection:
         no_parts = {"include_name": lambda name, kind, _: kind != "table" or not is_part(name)}
@@ -147,14 +147,14 @@ NEW_TABLES[10] = {"erasure": [], "rewrite": [{"erasures": 0, "rewritten": 0}]}
 
 
 def killed_at(url, moment):
-    """Upgrade in a child process that is killed at that statement; return whether it was."""
+    """Upgrade in a child process that is killed at a statement; return whether it was killed."""
 
     def act(count):
         for name in kills.STATEMENTS:
             event.listen(Engine, name, count)
         upgrade(url)
 
-    return kills.killed_at(moment, act)
+    return kills.kill_at(moment, act)
 
 
 class TestUpgrade:
@@ -163,7 +163,7 @@ class TestUpgrade:
         for create in (True, False):
             with pytest.raises(
                 StoreError,
-                match=f"schema version {version}, this Hushmote reads {schema.VERSION}: stop its agg",
+                match=f"schema version {version}, but this Hushmote reads {schema.VERSION}: stop its agg",
             ):
                 Store(old, create=create)
         assert content(old) == before
@@ -251,7 +251,8 @@ class TestUpgrade:
             with other.writing() as connection:
                 connection.execute(schema.schema_version.update().values(version=schema.VERSION + 1))
             with pytest.raises(
-                StoreError, match=f"version {schema.VERSION + 1}, this Hushmote reads {schema.VERSION}: use"
+                StoreError,
+                match=f"version {schema.VERSION + 1}, but this Hushmote reads {schema.VERSION}: use",
             ):
                 ingest.ingest(running, messages, fleets, NOW)
             assert running.histogram("home", exp.digest).sum() == 1
@@ -264,7 +265,7 @@ class TestUpgrade:
         before = content(url)
         for opened in (lambda: upgrade(url), lambda: Store(url)):
             with pytest.raises(
-                StoreError, match=r"schema version 4, .*: it can upgrade stores from version 5 on"
+                StoreError, match=r"schema version 4, .*: it can upgrade stores of version 5 or later"
             ):
                 opened()
         assert content(url) == before

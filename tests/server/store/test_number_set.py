@@ -1,4 +1,4 @@
-"""Sets of report numbers agree with plain sets, are bounded, and never make an honest report too late."""
+"""Sets of report numbers match plain sets, are bounded, and never reject an honest report as too late."""
 
 import itertools
 import sys
@@ -9,21 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap, FrozenBitMap
 
-from hushmote.server.store.number_set import MOST_BYTES, MOST_CONTAINERS, NumberSet
+from hushmote.server.store.number_set import MAX_BYTES, MAX_CONTAINERS, NumberSet
 
-OUTBOX = 16  # reports that wait on a board at most
-BLOCK = 1 << 16  # numbers of a container
+OUTBOX = 16  # the maximum number of reports queued on a board
+BLOCK = 1 << 16  # report numbers per container
 LAST = (1 << 32) - 1
 ROW_BYTES = 20_000
 
 
 def number_set(numbers):
-    """Build the set of these numbers at once: a bitmap reads a stepped range slowly."""
+    """Build a set of these numbers at once, because a bitmap reads a stepped range slowly."""
     return NumberSet().union(NumberSet(0, FrozenBitMap(list(numbers))))
 
 
-def of(*numbers):
-    """Build the set of these numbers by adding one after another."""
+def added_set(*numbers):
+    """Build a set of these numbers by adding one after another."""
     actual = NumberSet()
     for number in itertools.chain(*numbers):
         actual = actual.add(number)
@@ -31,13 +31,13 @@ def of(*numbers):
 
 
 def round_trip(actual):
-    """Return the set as read after it was written, and its size in bytes."""
+    """Write and read a set; return it and its size in bytes."""
     text, beyond = actual.encode()
     return NumberSet.decode(text, beyond), len(text) + len(beyond or b"")
 
 
 class Model:
-    """A plain set of counted numbers, and the number up to which all are settled."""
+    """A plain set of counted numbers, and the number up to which all numbers are settled."""
 
     def __init__(self):
         self.counted = set()
@@ -81,7 +81,7 @@ STEPS = st.lists(
 )
 
 
-# Whatever a device sends
+# Arbitrary device input
 
 
 def spread(count, below):
@@ -105,7 +105,7 @@ FORGED = {
 
 
 def calls(work):
-    """Return how many functions a piece of work calls, in Python and C."""
+    """Return the number of Python and C functions that `work` calls."""
     total = 0
 
     def count(_frame, event, _what):
@@ -126,15 +126,20 @@ class TestLimit:
     @pytest.mark.parametrize("name", FORGED)
     def test_any_80_000_numbers_stay_small_and_fast(self, name):
         actual = number_set(FORGED[name])
-        again, size = round_trip(actual)
+        restored, size = round_trip(actual)
         assert size <= ROW_BYTES
-        assert len(again) == len(actual)
-        assert again.beyond.get_statistics()["n_containers"] <= MOST_CONTAINERS
-        assert all(number in again for number in FORGED[name])
-        row = again.encode()
-        for number in (again.whole + 1, again.highest + 1, again.highest + 2, again.highest + 2 * BLOCK):
+        assert len(restored) == len(actual)
+        assert restored.beyond.get_statistics()["n_containers"] <= MAX_CONTAINERS
+        assert all(number in restored for number in FORGED[name])
+        row = restored.encode()
+        for number in (
+            restored.whole + 1,
+            restored.highest + 1,
+            restored.highest + 2,
+            restored.highest + 2 * BLOCK,
+        ):
             if number <= LAST:
-                # Each call handles one container, or all of at most MOST_BYTES and MOST_CONTAINERS.
+                # Each call handles one container, or all of at most MAX_BYTES and MAX_CONTAINERS.
                 assert calls(lambda number=number: NumberSet.decode(*row).add(number).encode()) < 250
 
     @pytest.mark.slow
@@ -146,35 +151,35 @@ class TestLimit:
             actual, size = round_trip(actual)
             assert size <= ROW_BYTES
         assert len(actual) == 4000
-        assert MOST_CONTAINERS * 3 // 4 < actual.beyond.get_statistics()["n_containers"] <= MOST_CONTAINERS
+        assert MAX_CONTAINERS * 3 // 4 < actual.beyond.get_statistics()["n_containers"] <= MAX_CONTAINERS
 
     def test_closes_gaps_only_beyond_the_most_containers(self):
-        full = number_set(range(9, MOST_CONTAINERS * BLOCK, BLOCK))
+        full = number_set(range(9, MAX_CONTAINERS * BLOCK, BLOCK))
         assert full.narrow() is full
-        narrowed = full.add(MOST_CONTAINERS * BLOCK + 9).narrow()
-        closed = MOST_CONTAINERS // 8 + 1
+        narrowed = full.add(MAX_CONTAINERS * BLOCK + 9).narrow()
+        closed = MAX_CONTAINERS // 8 + 1
         assert narrowed.whole == closed * BLOCK - 1
         assert narrowed.late == closed * BLOCK - 1 - closed
-        assert len(narrowed) == MOST_CONTAINERS + 1
+        assert len(narrowed) == MAX_CONTAINERS + 1
         assert (
             narrowed.beyond
-            == number_set(range(closed * BLOCK + 9, (MOST_CONTAINERS + 1) * BLOCK, BLOCK)).beyond
+            == number_set(range(closed * BLOCK + 9, (MAX_CONTAINERS + 1) * BLOCK, BLOCK)).beyond
         )
 
     def test_closes_gaps_only_beyond_the_most_bytes(self):
         two_bitmaps = BitMap([*range(BLOCK, 3 * BLOCK, 2)])
-        intervals = (MOST_BYTES - len((two_bitmaps | BitMap([9])).serialize())) // 2
+        intervals = (MAX_BYTES - len((two_bitmaps | BitMap([9])).serialize())) // 2
         full = number_set(two_bitmaps | BitMap([*range(9, 9 + 5 * (intervals + 1), 5)]))
-        assert MOST_BYTES - 2 < len(full.beyond.serialize()) <= MOST_BYTES
+        assert MAX_BYTES - 2 < len(full.beyond.serialize()) <= MAX_BYTES
         assert full.narrow() is full
         narrowed = full.add(7).narrow()
-        assert narrowed.whole == BLOCK  # of which the last was counted
+        assert narrowed.whole == BLOCK  # the last of these was counted
         assert BLOCK + 1 not in narrowed
         assert len(narrowed) == len(full) + 1
         assert narrowed.late == BLOCK - 1 - (intervals + 2)
 
 
-# What honest boards send
+# Honest boards
 
 MOVES = st.lists(
     st.sampled_from(["make", "make", "send", "send all", "lose", "again", "opt out"]), max_size=400
@@ -206,18 +211,18 @@ class TestHonestBoard:
     @given(st.integers(0, 40_000), st.integers(0, BLOCK - 2), st.integers(2, 5), st.booleans())
     @settings(max_examples=10)
     def test_reports_for_an_absent_aggregator_are_counted(self, before, more, members, old):
-        """A broker divides a board's reports among a group of which one member is away for a while.
+        """A broker divides a board's reports among a group in which one member is temporarily offline.
 
         old: whether the row's set had lost many of its oldest numbers already.
         """
-        whole = number_set(range(1, before + 1, 3)) if old else NumberSet(before)
+        settled = number_set(range(1, before + 1, 3)) if old else NumberSet(before)
         numbers = range(before + 1, before + 2 + more)
         waiting = numbers[::members]
         waits = set(waiting)
-        actual, _ = round_trip(whole.union(number_set(n for n in numbers if n not in waits)))
+        actual, _ = round_trip(settled.union(number_set(n for n in numbers if n not in waits)))
         assert actual.late == 0
         assert not any(number in actual for number in waiting)
-        assert len(actual.union(number_set(waiting))) == len(whole) + len(numbers)
+        assert len(actual.union(number_set(waiting))) == len(settled) + len(numbers)
 
     def test_newest_65_536_numbers_keep_their_gaps_open(self):
         for highest in (4 * BLOCK, 4 * BLOCK + 5, 5 * BLOCK - 1):
@@ -226,11 +231,11 @@ class TestHonestBoard:
             assert all(number not in actual for number in range(highest - 1, highest - BLOCK, -2))
 
     def test_scattered_losses_close_no_gap(self):
-        lost = set(range(50, 100_000, 97))
-        actual, size = round_trip(number_set(n for n in range(1, 100_000) if n not in lost))
-        assert not any(number in actual for number in lost)
-        assert len(actual) == 99_999 - len(lost)
-        assert size < 5 * len(lost)
+        missing = set(range(50, 100_000, 97))
+        actual, size = round_trip(number_set(n for n in range(1, 100_000) if n not in missing))
+        assert not any(number in actual for number in missing)
+        assert len(actual) == 99_999 - len(missing)
+        assert size < 5 * len(missing)
 
 
 class TestOperations:
@@ -239,12 +244,12 @@ class TestOperations:
     @settings(max_examples=100)
     def test_agree_with_a_plain_set(self, steps):
         actual, model = NumberSet(), Model()
-        for step, what in steps:
+        for step, argument in steps:
             if step == "late":  # numbers that arrived later than their neighbours, oldest first
                 gaps = (n for n in range(model.closed + 1, model.highest) if n not in model)
-                step, what = "add", list(itertools.islice(gaps, what))
+                step, argument = "add", list(itertools.islice(gaps, argument))
             if step == "add":
-                for number in what:
+                for number in argument:
                     wider = actual.add(number)
                     assert (wider is actual) == (number in actual) == (number in model)
                     assert number in wider
@@ -252,25 +257,25 @@ class TestOperations:
                     if number not in model:
                         model.counted.add(number)
             elif step == "merge":
-                other = of(n for n in what if n not in model)
+                other = added_set(n for n in argument if n not in model)
                 assert actual.union(other) == other.union(actual)
                 actual = actual.union(other)
-                model.counted |= {n for n in what if n not in model}
+                model.counted |= {n for n in argument if n not in model}
             elif step == "seal":
                 actual = actual.seal()
                 model.closed = max(model.closed, model.highest)
             else:
-                again, size = round_trip(actual)
-                assert (again, hash(again)) == (actual, hash(actual))
+                restored, size = round_trip(actual)
+                assert (restored, hash(restored)) == (actual, hash(actual))
                 assert size <= ROW_BYTES
-                actual = again
+                actual = restored
             model.agrees(actual)
-        assert of(sorted(model.counted)) == of(sorted(model.counted, reverse=True))
+        assert added_set(sorted(model.counted)) == added_set(sorted(model.counted, reverse=True))
 
     @pytest.mark.slow
     @given(NUMBERS, NUMBERS)
     def test_sealed_set_is_whole_and_accepts_no_old_number(self, some, more):
-        actual = of(some, more)
+        actual = added_set(some, more)
         sealed = actual.seal()
         assert sealed == NumberSet(actual.highest, late=actual.highest - len(actual))
         assert len(sealed) == len(actual)
@@ -282,8 +287,8 @@ class TestOperations:
 
 # Damage
 
-STRANGE = ["x", "1", "1-", "3-1", "1-2,2-4", "5-6,1-2", "1-2,", "-1-2", "1-2;3-4", "0-5", "1-4294967296"]
-STRANGE += ["~1-2", "3~", "3~1-3", "1-2+", "1-2+5", "1-2+5:7", "1-2+2:3", "+5:g", "2~3~1-9", "1-9999999999"]
+MALFORMED = ["x", "1", "1-", "3-1", "1-2,2-4", "5-6,1-2", "1-2,", "-1-2", "1-2;3-4", "0-5", "1-4294967296"]
+MALFORMED += ["~1-2", "3~", "3~1-3", "1-2+", "1-2+5", "1-2+5:7", "1-2+2:3", "+5:g", "2~3~1-9", "1-9999999999"]
 
 
 def serialized(numbers):
@@ -307,16 +312,16 @@ BITMAPS = [
 class TestEncoding:
     def test_many_intervals_survive_the_round_trip(self):
         numbers = [*range(1, 67, 2), *range(100, 613)]
-        actual = of(numbers)
-        again, _ = round_trip(actual)
-        assert again == actual
-        assert [n for n in range(1, 700) if n in again] == numbers
+        actual = added_set(numbers)
+        restored, _ = round_trip(actual)
+        assert restored == actual
+        assert [n for n in range(1, 700) if n in restored] == numbers
 
     def test_without_gaps_is_a_short_text(self):
-        assert of(range(1, 58)).encode() == ("1-57", None)
-        assert of([2, 1, 3]).encode() == ("1-3", None)
-        assert of(range(1, 58)).seal().encode() == ("1-57", None)
-        assert of([57]).seal().encode() == ("56~1-57", None)
+        assert added_set(range(1, 58)).encode() == ("1-57", None)
+        assert added_set([2, 1, 3]).encode() == ("1-3", None)
+        assert added_set(range(1, 58)).seal().encode() == ("1-57", None)
+        assert added_set([57]).seal().encode() == ("56~1-57", None)
         assert NumberSet().encode() == ("", None)
 
     @pytest.mark.parametrize(
@@ -334,14 +339,15 @@ class TestEncoding:
         ids=["empty", "interval", "late", "gap", "late and gap", "bitmap", "bitmap alone", "last number"],
     )
     def test_of_an_older_version_is_read(self, text, numbers, late):
-        # Intervals; of many, a bit for each start and end among the newest; and how many are late.
+        # Intervals, or for many intervals a bit per start and end among the newest, and the number of late
+        # ones.
         actual = NumberSet.decode(text)
-        plain = of(numbers)
+        plain = added_set(numbers)
         assert (actual.whole, actual.beyond) == (plain.whole, plain.beyond)
         assert len(actual) == len(numbers) - late
         assert round_trip(actual)[0] == actual
 
-    @pytest.mark.parametrize("text", STRANGE)
+    @pytest.mark.parametrize("text", MALFORMED)
     def test_rejects_a_malformed_text(self, text):
         with pytest.raises(ValueError, match="set of report numbers"):
             NumberSet.decode(text)
@@ -371,13 +377,13 @@ class TestEncoding:
     @given(st.data())
     @settings(max_examples=300)
     def test_damaged_bitmap_never_crashes_the_process(self, data):
-        whole = bytearray(data.draw(st.sampled_from(BITMAPS)))
+        bitmap = bytearray(data.draw(st.sampled_from(BITMAPS)))
         for _ in range(data.draw(st.integers(1, 3))):
-            at = data.draw(st.integers(0, min(len(whole), 60)))
-            whole[at : at + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=3))
-        del whole[data.draw(st.integers(0, len(whole))) if data.draw(st.booleans()) else len(whole) :]
+            at = data.draw(st.integers(0, min(len(bitmap), 60)))
+            bitmap[at : at + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=3))
+        del bitmap[data.draw(st.integers(0, len(bitmap))) if data.draw(st.booleans()) else len(bitmap) :]
         try:
-            actual = NumberSet.decode("1-1", bytes(whole))
+            actual = NumberSet.decode("1-1", bytes(bitmap))
         except ValueError:
             return
         actual = actual.add(70_000).add(2)

@@ -31,8 +31,8 @@ def beside(path, end):
     return Path(f"{path}{end}")
 
 
-def counted(path):
-    """Return how many reports are counted, through a new connection."""
+def report_count(path):
+    """Return the number of counted reports, through a new connection."""
     with Store(f"sqlite:///{path}", read_only=True) as store:
         return int(store.histogram("open", experiment().digest).sum())
 
@@ -46,12 +46,12 @@ class TestMovedFile:
             with served(*arguments) as process:
                 process.ready()
                 publish(broker, messages[:60])
-                until(lambda: counted(path) == 60, process.log)
+                until(lambda: report_count(path) == 60, process.log)
                 path.rename(path.with_name("elsewhere"))
                 publish(broker, messages[60:])
                 until(lambda: f"{path} was moved, removed or replaced" in process.log(), process.log)
                 path.with_name("elsewhere").rename(path)
-                until(lambda: counted(path) == 100, process.log)
+                until(lambda: report_count(path) == 100, process.log)
                 assert process.end() == 0
         with Store(f"sqlite:///{path}") as store:
             assert list(store.histogram("open", experiment().digest)) == counts
@@ -93,7 +93,7 @@ class TestRemovedWal:
             with served(*arguments) as process:
                 process.ready()
                 publish(broker, messages[:600])
-                until(lambda: counted(path) == 600, process.log)
+                until(lambda: report_count(path) == 600, process.log)
                 beside(path, end).unlink()
                 publish(broker, messages[600:])
                 assert process.wait() == 1
@@ -111,7 +111,7 @@ class TestRemovedWal:
         with pytest.raises(StoreError, match="is missing but its -wal exists: put it back, restore a backup"):
             Store(f"sqlite:///{path}")
         path.with_name("elsewhere").rename(path)
-        assert counted(path) == 0
+        assert report_count(path) == 0
 
     def test_made_anew_by_another_program_is_reported(self, path):
         with Store(f"sqlite:///{path}") as store:

@@ -1,4 +1,4 @@
-"""A store behind pgbouncer in transaction mode, where each transaction may have another session."""
+"""A store behind pgbouncer in transaction mode, where each transaction may use a different session."""
 
 import datetime
 from concurrent.futures import ThreadPoolExecutor
@@ -47,7 +47,7 @@ class TestSettings:
         postgres.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
         devices = set()
         with Store(url) as store:
-            until(lambda: is_reachable(store), "pgbouncer has noticed that its sessions ended")
+            until(lambda: is_reachable(store), "pgbouncer notices that its sessions ended")
             for _ in range(20):
                 with store.writing() as connection:
                     devices.add(tuple(connection.exec_driver_sql(f"SHOW {n}").scalar() for n in self.NAMES))
@@ -72,9 +72,9 @@ class TestCounting:
         accepted: list[int] = []
 
         def work(_: int) -> None:
-            with Store(url, create=False) as own:
-                fleets = ingest.fleets(own)
-                accepted.extend(ingest.ingest(own, batch, fleets, NOW).accepted for batch in batches)
+            with Store(url, create=False) as reopened:
+                fleets = ingest.fleets(reopened)
+                accepted.extend(ingest.ingest(reopened, batch, fleets, NOW).accepted for batch in batches)
 
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(work, range(4)))
@@ -85,14 +85,14 @@ class TestCounting:
     def test_no_statement_is_prepared(self, url: str, postgres: Cluster):
         with Store(url) as store:
             fleets = ingest.fleets(store)
-            for number in range(1, 30):  # psycopg would prepare a statement at its sixth time
+            for number in range(1, 30):  # psycopg would prepare a statement on its sixth use
                 assert ingest.ingest(store, [message("a", number)], fleets, NOW).accepted == 1
             with store.reading() as connection:
                 assert connection.exec_driver_sql("SELECT name FROM pg_prepared_statements").all() == []
 
 
 class TestErasing:
-    def test_leaves_nothing_and_counting_goes_on(self, url: str, postgres: Cluster):
+    def test_leaves_nothing_and_counting_continues(self, url: str, postgres: Cluster):
         with Store(url) as store, Store(url) as other:
             for number in range(1, 5):
                 ingest.ingest(store, [message("gone-0123456789", number)], ingest.fleets(store), NOW)

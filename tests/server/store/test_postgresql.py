@@ -1,4 +1,4 @@
-"""PostgreSQL as a store that several aggregators share: exactly once, durable, never blocked for ever."""
+"""PostgreSQL as a store shared by several aggregators: exactly once, durable, never blocked forever."""
 
 import contextlib
 import datetime
@@ -47,7 +47,7 @@ def setting(store, name):
 # Several aggregators
 
 
-# Durable, and never silent
+# Durability and error reporting
 
 
 class TestConcurrency:
@@ -62,10 +62,10 @@ class TestConcurrency:
         accepted = []
 
         def work(batches):
-            with Store(postgres_url, create=False) as own:
-                fleets = ingest.fleets(own)
+            with Store(postgres_url, create=False) as reopened:
+                fleets = ingest.fleets(reopened)
                 for batch in batches:
-                    tally = ingest.ingest(own, [message(*b) for b in batch], fleets, NOW)
+                    tally = ingest.ingest(reopened, [message(*b) for b in batch], fleets, NOW)
                     accepted.append(tally.accepted)
 
         with ThreadPoolExecutor(4) as pool:
@@ -78,10 +78,11 @@ class TestConcurrency:
         assert outcome.reports == len(distinct)
 
     def test_deadlock_fails_the_batch_which_counts_on_retry(self, store, postgres):
-        """PostgreSQL looks for a deadlock once, a second after a wait begins: by then the others must wait.
+        """PostgreSQL checks for a deadlock once, a second after a wait begins; the others must be waiting.
 
-        So it takes a and waits for the third, which has b; the other, which has c, comes to wait for a;
-        only then does the third release b, and the wait for c closes the circle.
+        The aggregator therefore locks a and waits for the third session, which has b; the other session,
+        which has c, then waits for a. Only then does the third release b, and the wait for c closes the
+        cycle.
         """
         fleets = ingest.fleets(store)
         first, more = ([message(d, n) for d in ("a", "b", "c")] for n in (1, 2))
@@ -118,15 +119,15 @@ class TestConcurrency:
         assert ingest.ingest(store, more, fleets, NOW).accepted == 3
         assert check(store).violations == ()
 
-    def test_concurrent_versions_leave_one_current(self, store, postgres_url):
+    def test_concurrent_versions_leave_a_single_current_one(self, store, postgres_url):
         failed = []
         caps = [4_000_000 - n for n in range(8)]
 
         def work(cap):
-            with Store(postgres_url, create=False) as own:
+            with Store(postgres_url, create=False) as reopened:
                 payload = payload_of(experiment(name="door", budget={"rule": "sum", "cap": cap}))
                 try:
-                    own.add_experiment("home", payload)
+                    reopened.add_experiment("home", payload)
                 except VersionRefused as e:
                     failed.append(str(e))
 
@@ -157,7 +158,7 @@ class TestConcurrency:
 
 
 def stopped(pid):
-    """Stop a process; it continues after a minute in any case, so that no test waits for ever."""
+    """Stop a process, which continues after at most a minute so that no test waits forever."""
     os.kill(pid, signal.SIGSTOP)
     rescue = threading.Timer(WAIT_S, go_on, (pid,))
     rescue.daemon = True
@@ -215,9 +216,10 @@ class TestConnection:
                 go_on(pid)
         assert len(pids) == 1
         event.remove(store.engine, "commit", stop)
-        # Commands from before the stop, such as the commit, may still be executed: once in either case.
+        # Commands from before the stop, such as the commit, may still be executed; either way, only once.
         until(
-            lambda: not postgres.execute(f"SELECT 1 FROM pg_stat_activity WHERE pid = {pids[0]}"), "its end"
+            lambda: not postgres.execute(f"SELECT 1 FROM pg_stat_activity WHERE pid = {pids[0]}"),
+            "the process ends",
         )
         before = store.histogram("home", EXP.digest).sum()
         assert ingest.ingest(store, [message("a", 1)], ingest.fleets(store), NOW).accepted == 1 - before
@@ -243,7 +245,7 @@ class TestConnection:
                 Store(f"postgresql+psycopg://postgres@127.0.0.1:{port}/x?connect_timeout=2")
 
 
-# Who may do what
+# Permissions
 
 
 def documented(name):
@@ -321,7 +323,7 @@ class TestRoles:
             assert store.experiments("home")[0].serial > version.serial
             store.set_master_check("home", "0123456789abcdef")
             assert store.master_checks() == {"home": "0123456789abcdef"}
-            # The grants of a store before there were serials.
+            # The grants of a store from before serials existed.
             name = store.engine.url.database
             postgres.execute(f"REVOKE UPDATE (serial) ON experiment, fleet FROM {name}_serve", name)
             with fails("permission denied"):

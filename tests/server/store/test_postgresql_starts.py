@@ -1,4 +1,4 @@
-"""`hushmote serve` while PostgreSQL accepts no connections or is read-only, or waiting is useless."""
+"""`hushmote serve` while PostgreSQL accepts no connections, is read-only, or cannot recover."""
 
 import re
 import threading
@@ -8,7 +8,7 @@ from boards import ask_fleet, experiment
 from postgres import Cluster
 from running_aggregator import until
 from serve_process import served
-from traffic import counted, crowd, publish
+from traffic import counted_reports, crowd, publish
 
 from hushmote.server.store import Store, StoreError, postgresql
 from hushmote.simulator.broker import MosquittoBroker
@@ -22,7 +22,7 @@ def server():
 
 @pytest.fixture
 def cluster(server):
-    """Return a database server for this module; it runs again for the next test."""
+    """Return this module's database server, which is running again for each test."""
     yield server
     if server.pid is None:
         server.start()
@@ -48,7 +48,7 @@ def arguments(url, broker):
 
 
 def waits(process, url):
-    until(lambda: f"no answer from {url} yet: waiting for it, 120 s at most" in process.log(), process.log)
+    until(lambda: f"no answer from {url} yet; waiting for at most 120 s" in process.log(), process.log)
 
 
 class TestStart:
@@ -58,7 +58,7 @@ class TestStart:
             waits(process, url)
             cluster.start()
             process.ready()
-            assert process.log().count("waiting for it") == 1
+            assert process.log().count("waiting for at most") == 1
             assert process.end() == 0
 
     def test_waits_for_a_starting_server(self, cluster, url, broker):
@@ -82,7 +82,7 @@ class TestStart:
         cluster.stop()
         monkeypatch.setattr(postgresql, "PATIENCE_S", 0.1)
         with pytest.raises(StoreError, match=rf"^cannot use {re.escape(url)}: .*refused[^\n]*$"):
-            Store(url, patient=True)
+            Store(url, wait_for_server=True)
         (waiting,) = caplog.messages
         assert f"no answer from {url} yet" in waiting
 
@@ -91,14 +91,14 @@ class TestStart:
         cluster.ask_for_passwords("guarded")
         monkeypatch.setenv("PGPASSWORD", "wrong")
         name = cluster.create()
-        for url, why in (
+        for url, reason in (
             (cluster.url(name, "guarded"), "password authentication failed"),
             (cluster.url("away"), 'database "away" does not exist'),
             (cluster.url(name, "nobody"), 'role "nobody" does not exist'),
         ):
-            with pytest.raises(StoreError, match=rf"^[^\n]*{why}[^\n]*$"):
-                Store(url, patient=True)
-        assert not caplog.messages  # nobody waited
+            with pytest.raises(StoreError, match=rf"^[^\n]*{reason}[^\n]*$"):
+                Store(url, wait_for_server=True)
+        assert not caplog.messages  # no waiting was logged
 
 
 class TestReadOnlyServer:
@@ -111,9 +111,9 @@ class TestReadOnlyServer:
             cluster.execute(
                 f"ALTER DATABASE {name} SET default_transaction_read_only = {'on' if on else 'off'}"
             )
-            own = f"datname = '{name}' AND pid <> pg_backend_pid()"
+            condition = f"datname = '{name}' AND pid <> pg_backend_pid()"
             if on:
-                cluster.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {own}")
+                cluster.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {condition}")
 
         yield change
         change(False)
@@ -126,7 +126,7 @@ class TestReadOnlyServer:
             until(lambda: "read-only transaction" in process.log(), process.log)
             read_only(False)
             publish(broker, crowd(50, prefix="second")[0])
-            until(lambda: counted(store) == 100, process.log)
+            until(lambda: counted_reports(store) == 100, process.log)
             assert process.end() == 0
 
     @pytest.mark.parametrize("form", ["text", "json"])

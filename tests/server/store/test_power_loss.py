@@ -1,7 +1,7 @@
 """A power cut at any write never loses an acknowledged report from a SQLite store.
 
-The writes of a real process are recorded and replayed up to many cuts, losing unsynced data in many ways; see
-support/write_log.py. The long form is benchmarks/store_power_loss.py.
+A real process's writes are recorded and replayed up to many cuts that lose unsynced data in many ways; see
+support/write_log.py. benchmarks/store_power_loss.py is the long form.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,11 @@ from write_log import Kind, Loss, PowerCut
 
 SEED = 1
 PAGE_BYTES = 1024
-LEAST = {"count": 90, "upgrade": 20, "backup": 30}  # states, so that the replay is not empty
+MIN_STATES = {
+    "count": 90,
+    "upgrade": 20,
+    "backup": 30,
+}  # minimum number of states, so that the replay is not empty
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +39,7 @@ class TestPowerLoss:
     ):
         recording = counting if name == "count" else recorded(name, tmp_path / "disk")
         states = list(cuts(recording))
-        assert len(states) >= LEAST[name]
+        assert len(states) >= MIN_STATES[name]
         # Losing only some files often equals another loss, and is then not reported.
         assert {cut.loss for cut in states} >= set(Loss) - {Loss.FILES}
         failures = [(str(cut), WORKLOADS[name].failure(cut, tmp_path / "after")) for cut in states]

@@ -20,8 +20,8 @@ from hushmote.server.store.store import Participation
 from hushmote.server.wire import report, topics
 
 TEMP = experiment(budget={"rule": "unlimited"})
-# Of device "gaps" reports 1, 3 and 5 to 7 were lost on their way.
-SENT = {"whole": [1, 2, 3], "gaps": [2, 4, 8, 9], "late": [3], "one": [1]}
+# Device "gaps" lost reports 1, 3 and 5 to 7 in transit.
+SENT_NUMBERS = {"whole": [1, 2, 3], "gaps": [2, 4, 8, 9], "late": [3], "one": [1]}
 SEALED = {
     "whole": NumberSet(3),
     "gaps": NumberSet(9, late=5),
@@ -31,7 +31,7 @@ SEALED = {
 
 
 def take(store, sent, exp=TEMP):
-    """Count reports by number of devices; return how many were accepted, and the rejects by reason."""
+    """Count reports by devices' numbers; return the number accepted, and the rejects by reason."""
     messages = [
         (topics.report_topic("home", device), report.encode(exp, number, number % exp.code_count))
         for device, numbers in sent.items()
@@ -49,7 +49,7 @@ def filled(url):
     store = Store(url)
     ask_fleet(store, "home", TEMP)
     store.add_experiment("home", payload_of(experiment(name="door", budget={"rule": "unlimited"})))
-    assert take(store, SENT) == (9, {})
+    assert take(store, SENT_NUMBERS) == (9, {})
     return store
 
 
@@ -66,13 +66,13 @@ class TestConcurrency:
             open_transaction = store.ingest
 
             def late_arrival():
-                # After the rows were read and before they are locked.
+                # Happens after the rows were read and before they are locked.
                 assert take(other, {"gaps": [1, 12], "whole": [4]}) == (3, {})
                 return open_transaction()
 
             store.ingest = late_arrival
             effect = seal(store, "home", "temp", dry_run=False)
-        assert effect.gaps == 4 + 2 + 2  # 3, 5 to 7 and 10, 11 of one; 1, 2 of the other
+        assert effect.gaps == 4 + 2 + 2  # 3, 5 to 7, 10 and 11 of one; 1 and 2 of the other
         assert numbers(store)["gaps"] == NumberSet(12, late=6)
         assert numbers(store)["whole"] == NumberSet(4)
         assert check(store).violations == ()
@@ -80,17 +80,17 @@ class TestConcurrency:
 
     def test_failure_leaves_each_device_sealed_or_unchanged(self, store, monkeypatch):
         open_transaction = store.ingest
-        done = []
+        calls = []
 
         def fail_at_the_second():
-            if done:
+            if calls:
                 raise StoreError("gone")
-            done.append(1)
+            calls.append(1)
             return open_transaction()
 
         monkeypatch.setattr(store, "ingest", fail_at_the_second)
         with pytest.raises(StoreError, match="gone"):
-            seal(store, "home", "temp", dry_run=False, at_once=1)
+            seal(store, "home", "temp", dry_run=False, batch_size=1)
         assert numbers(store) == SEALED | {"late": NumberSet().add(3)}
         assert check(store).violations == ()
         monkeypatch.setattr(store, "ingest", open_transaction)
@@ -130,13 +130,13 @@ class TestSeal:
 
     def test_closes_gaps_and_counts_new_numbers(self, store):
         seal(store, "home", "temp", dry_run=False)
-        assert take(store, SENT) == (0, {"duplicate": 9})
+        assert take(store, SENT_NUMBERS) == (0, {"duplicate": 9})
         assert take(store, {"gaps": [1, 3, 5, 6, 7], "late": [1, 2]}) == (0, {"duplicate": 7})
         assert take(store, {"gaps": [10], "late": [5, 4], "new": [2]}) == (4, {})
         assert numbers(store)["late"] == NumberSet(5, late=2)
         assert check(store).violations == ()
-        again = seal(store, "home", "temp", dry_run=False)
-        assert (again.folded, again.gaps, again.late) == (1, 1, 7)
+        second = seal(store, "home", "temp", dry_run=False)
+        assert (second.folded, second.gaps, second.late) == (1, 1, 7)
 
     def test_leaves_other_experiments_alone(self, store):
         door = experiment(name="door", budget={"rule": "unlimited"})
@@ -181,8 +181,8 @@ class TestSeal:
         run = runner("store", tmp_path, monkeypatch)
         output = run("seal", "sqlite:///s.sqlite", "temp")
         assert "with gaps in their report numbers: 2 devices, 7 reports" in output
-        assert "It is still counted: sealing can lose 7 reports" in output
-        assert "Nothing was changed: add --yes" in output
+        assert "It is still counted, so sealing can lose 7 reports" in output
+        assert "Nothing was changed; add --yes" in output
         assert json.loads(run("seal", "sqlite:///s.sqlite", "temp", "--json"))["gaps"] == 7
         assert "Nothing" not in run("seal", "sqlite:///s.sqlite", "temp", "--yes")
         assert json.loads(run("seal", "sqlite:///s.sqlite", "temp", "--json"))["gaps"] == 0

@@ -38,7 +38,7 @@ class TestAdd:
             signatures,
         )
 
-    def test_versions_of_other_names_may_come_in_any_order(self, keyed):
+    def test_other_names_versions_may_arrive_in_any_order(self, keyed):
         keyed.add_experiment("keyed", payload_of(experiment()), signatures=sign(NOW))
         door = experiment(name="door")
         signatures = keys.sign_version(
@@ -54,7 +54,7 @@ class TestAdd:
     def test_rejects_signatures_older_than_those_on_devices(self, keyed, behind):
         keyed.add_experiment("keyed", payload_of(experiment()), signatures=sign(NOW))
         new = experiment(epsilon=500_000)
-        with pytest.raises(VersionRefused, match=f"sign it again, and add --after {NOW + 1} if"):
+        with pytest.raises(VersionRefused, match=f"sign it again, with --after {NOW + 1} if"):
             keyed.add_experiment("keyed", payload_of(new), signatures=sign(NOW + 1 - behind, new))
         keyed.withdraw_experiment("keyed", "temp")
         with pytest.raises(VersionRefused, match="was signed before the version that devices have"):
@@ -68,7 +68,7 @@ class TestAdd:
         with pytest.raises(VersionRefused, match="was signed before the version that devices have"):
             keyed.add_experiment("keyed", payload_of(experiment()), signatures=sign(NOW))
 
-    def test_rejects_a_serial_that_would_use_up_the_others(self, keyed):
+    def test_rejects_a_serial_that_exhausts_the_others(self, keyed):
         with pytest.raises(VersionRefused, match=r"it was signed on 2106-01-0. by the clock of that machine"):
             keyed.add_experiment("keyed", payload_of(experiment()), signatures=sign(4_291_747_200))
         keyed.add_experiment("keyed", payload_of(experiment()), signatures=sign(NOW + 86_400))
@@ -119,7 +119,7 @@ class TestBoard:
         assert both is not None
         return both
 
-    def test_takes_the_signed_pair_and_no_replay_after_it(self, board):
+    def test_accepts_the_signed_pair_and_rejects_replays(self, board):
         old, old_end = self.messages(NOW)
         new, new_end = self.messages(NOW + 100, experiment(epsilon=500_000))
         board.enroll(old)
@@ -127,14 +127,14 @@ class TestBoard:
         with pytest.raises(ExperimentRefused, match="a newer version was published"):
             board.enroll(old)
         with pytest.raises(ExperimentRefused, match="a newer version was published"):
-            board.withdraw("temp", old_end)  # of the older version: it does not end a newer one
+            board.withdraw("temp", old_end)  # the older version's withdrawal does not end a newer version
         board.withdraw("temp", new_end)
         for replay in (old, new):
             with pytest.raises(ExperimentRefused, match="a newer version was published"):
                 board.enroll(replay)
-        board.enroll(self.messages(NOW + 200)[0])  # signed again
+        board.enroll(self.messages(NOW + 200)[0])  # with a new signature
 
-    def test_takes_nothing_with_a_changed_serial_name_or_body(self, board):
+    def test_rejects_a_changed_serial_name_or_body(self, board):
         announcement, withdrawal = self.messages(NOW)
         board.enroll(announcement)
         later = (NOW + 50).to_bytes(4, "big")
@@ -162,7 +162,7 @@ class TestBoard:
 
 
 class TestUnsigned:
-    def test_fleet_that_is_announced_as_before_has_no_signatures(self, store):
+    def test_fleet_announced_as_before_has_no_signatures(self, store):
         ask_fleet(store, "keyed", experiment(), keyed=True)
         (version,) = store.experiments("keyed")
         assert version.signatures is None

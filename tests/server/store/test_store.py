@@ -1,4 +1,4 @@
-"""The store keeps what is committed, rejects contradictions, and reports a bad file in one line."""
+"""The store keeps committed data, rejects contradictions, and reports a bad file in one line."""
 
 import datetime
 import sqlite3
@@ -11,7 +11,7 @@ from boards import ask_fleet, experiment_payload
 from filled_store import colliding
 from refusals import fails
 from sqlalchemy import select
-from time_of_day import later
+from time_of_day import advance_clock
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.store import Description, Store, StoreError, VersionRefused, schema
@@ -40,25 +40,25 @@ def add(store, counts, *, number_sets=None, rejects=None):
 
 class TestDescription:
     def test_stays_with_its_version_and_may_change(self, store):
-        one, other = experiment_payload(), experiment_payload(epsilon=500_000)
+        first_payload, other = experiment_payload(), experiment_payload(epsilon=500_000)
         words = Description("°C", "How warm?\nAnd when? [b]", "a@example.org")
-        store.add_experiment("home", one, description=words)
+        store.add_experiment("home", first_payload, description=words)
         store.add_experiment("home", other)
         assert [v.description for v in store.experiments()] == [words, Description()]
         changed = Description("°C", "How cold?", "b@example.org")
-        store.add_experiment("home", one, description=changed)
+        store.add_experiment("home", first_payload, description=changed)
         (first, second) = store.experiments()
         assert (first.unit, first.purpose, first.owner) == ("°C", "How cold?", "b@example.org")
-        assert (first.payload, first.current, second.current) == (one, True, False)
-        store.add_experiment("home", one)  # without a new description the known one stays
+        assert (first.payload, first.current, second.current) == (first_payload, True, False)
+        store.add_experiment("home", first_payload)  # without a new description, the existing one is kept
         assert [v.description for v in store.experiments()] == [changed, Description()]
 
-    def test_that_is_not_text_is_damage(self, tmp_path):
+    def test_non_text_metadata_is_damage(self, tmp_path):
         with Store(url(tmp_path)) as store:
             ask_fleet(store, "home", experiment_payload())
             with store.writing() as connection:
                 connection.exec_driver_sql("UPDATE experiment SET owner = x'ff'")
-            with fails("does not parse .*its unit, purpose, owner or question is not a text"):
+            with fails("does not parse .*the unit, purpose, owner or question is not text"):
                 store.experiments()
 
 
@@ -140,14 +140,14 @@ class TestOpen:
         Store(store_url).close()
         Store(store_url, create=False).close()
 
-    def test_file_that_is_not_a_database_is_left_alone(self, tmp_path):
+    def test_non_database_file_is_left_alone(self, tmp_path):
         path = tmp_path / "store.sqlite"
         path.write_bytes(b"these are my holiday photographs" * 100)
-        with fails("not an SQLite database"):
+        with fails("not a SQLite database"):
             Store(url(tmp_path))
         assert path.read_bytes() == b"these are my holiday photographs" * 100
 
-    def test_database_of_another_program_is_left_alone(self, tmp_path):
+    def test_another_programs_database_is_left_alone(self, tmp_path):
         with sqlite3.connect(tmp_path / "store.sqlite") as connection:
             connection.execute("CREATE TABLE photographs (id INTEGER)")
         with pytest.raises(StoreError, match="another program's database"):
@@ -181,9 +181,12 @@ class TestCounts:
         first = store.add_experiment("home", experiment_payload())
         second = store.add_experiment("home", experiment_payload(epsilon=500_000))
         ids = {v.experiment.digest: v.id for v in store.experiments("home")}
-        one, two = ids[first.digest], ids[second.digest]
-        add(store, {(one, "2026-11-20", 0): 2, (one, "2026-11-21", 63): 1, (two, "2026-11-21", 5): 7})
-        add(store, {(one, "2026-11-20", 0): 3})
+        first_id, two = ids[first.digest], ids[second.digest]
+        add(
+            store,
+            {(first_id, "2026-11-20", 0): 2, (first_id, "2026-11-21", 63): 1, (two, "2026-11-21", 5): 7},
+        )
+        add(store, {(first_id, "2026-11-20", 0): 3})
         counts = store.histogram("home", first.digest)
         assert counts.dtype == np.int64
         assert counts.shape == (64,)
@@ -278,7 +281,7 @@ class TestVersions:
         ask_fleet(store, "away", experiment_payload(budget={"rule": "sum", "cap": 5_000_000}))
 
     @pytest.mark.slow
-    def test_one_digest_for_two_versions_is_rejected(self, store):
+    def test_shared_digest_is_rejected(self, store):
         first, second = colliding()
         assert Experiment.parse(first).digest == Experiment.parse(second).digest
         store.add_experiment("home", first)
@@ -305,9 +308,8 @@ class TestVersions:
         assert days() == [4, 29]
         store.add_experiment("home", old, datetime.date.max)
         assert days() == [(datetime.date.max - today).days, 29]
-        assert (
-            store.experiments()[0].expires is None
-        )  # the label document, the page and the gauges show no end
+        # The label document, the page and the gauges show no end.
+        assert store.experiments()[0].expires is None
         store.withdraw_experiment("home", "temp", grace_days=0)
         assert days() == [-1, -1]
 
@@ -320,21 +322,22 @@ class TestVersions:
         store.add_experiment("away", experiment_payload())
         store.add_experiment("home", experiment_payload())  # the first is current again
         result = {(v.experiment.name, v.experiment.epsilon): v for v in store.experiments("home")}
-        again, half, door = result["temp", 1_000_000], result["temp", 500_000], result["door", 1_000_000]
-        assert again.experiment.digest == old.digest
-        assert began <= again.first_serial < half.serial < door.serial < again.serial
+        same, half, door = result["temp", 1_000_000], result["temp", 500_000], result["door", 1_000_000]
+        assert same.experiment.digest == old.digest
+        assert began <= same.first_serial < half.serial < door.serial < same.serial
         assert half.first_serial == half.serial
-        later(monkeypatch, datetime.timedelta(minutes=-3))  # a clock that was set back
-        store.renew_serial(again)
-        (renewed,) = (v for v in store.experiments("home") if v.id == again.id)
-        assert renewed.serial == again.serial + 2  # the one between is that of its withdrawal
-        store.renew_serial(again)  # someone else was there before
-        store.renew_serial(half)  # which is not published
+        advance_clock(monkeypatch, datetime.timedelta(minutes=-3))  # a clock that was set back
+        store.renew_serial(same)
+        (renewed,) = (v for v in store.experiments("home") if v.id == same.id)
+        assert renewed.serial == same.serial + 2  # the serial between belongs to its withdrawal
+        store.renew_serial(same)  # another process was faster
+        store.renew_serial(half)  # not published
         serials = {v.id: v.serial for v in store.experiments("home")}
-        assert serials == {again.id: renewed.serial, half.id: half.serial, door.id: door.serial}
+        assert serials == {same.id: renewed.serial, half.id: half.serial, door.id: door.serial}
         with store.writing() as connection:
             connection.execute(schema.fleet.update().values(serial=2**32 - 3))
-        with pytest.raises(StoreError, match="used up the serials of fleet home"):  # none for the withdrawal
+        # None left for the withdrawal.
+        with pytest.raises(StoreError, match="used up the serials of fleet home"):
             store.renew_serial(renewed)
         assert check(store).violations == ()
 

@@ -1,4 +1,4 @@
-"""After a failure of the store nothing of the batch counts, and a retry counts it once; each is one line."""
+"""After a store failure none of the batch counts, a retry counts it once, and the error is one line."""
 
 import contextlib
 import datetime
@@ -40,13 +40,13 @@ DISK_KIB = 1024
 
 
 class Disk:
-    """A small file system, which really fills up and can be made read-only even for root."""
+    """A small file system that really fills up, and can be made read-only even for root."""
 
     def __init__(self, folder):
         self.folder = folder
 
     def fill(self):
-        """Leave no free page on it."""
+        """Fill it completely."""
         with open(self.folder / "ballast", "ab", buffering=0) as ballast:
             for size in (65536, 4096, 512):
                 try:
@@ -99,7 +99,7 @@ def take(store, messages):
     return ingest.ingest(store, messages, ingest.fleets(store), NOW)
 
 
-def counted(store, fleet="open"):
+def counted_reports(store, fleet="open"):
     return int(store.histogram(fleet, EXP.digest).sum())
 
 
@@ -107,7 +107,7 @@ def counted(store, fleet="open"):
 
 
 def as_nobody(action):
-    """Return what an action prints in a child process without root's rights."""
+    """Return an action's output in a child process without root's rights."""
     reads, writes = os.pipe()
     child = os.fork()
     if not child:
@@ -147,7 +147,7 @@ class TestReadOnlyDisk:
         disk.remount("ro")
         if endings == ("-wal",):  # its index cannot be made
             line = hushmote("status", "--store", url, cwd=tmp_path, expect=1)
-            assert "a read-only disk" in line
+            assert "read-only disk" in line
             return
         document = json.loads(hushmote("status", "--store", url, "--json", cwd=tmp_path))
         assert sum(line["reports"] for line in document["experiments"]) == (2 if endings else 1)
@@ -179,8 +179,8 @@ class TestReadOnlyDisk:
         output = as_nobody(lambda: str(Store(f"sqlite:///{path}")))
         assert "read-only" in output
         assert output.count("\n") == 0
-        for each in place.iterdir():  # SQLite gives -wal and -shm the rights that the file had
-            each.chmod(0o666)
+        for store_file in place.iterdir():  # SQLite gives -wal and -shm the file's permissions
+            store_file.chmod(0o666)
         place.chmod(0o777)
         assert "Store object" in as_nobody(lambda: str(Store(f"sqlite:///{path}")))
 
@@ -195,7 +195,7 @@ class TestFullDisk:
             with fails("the disk is full; free some space"):
                 take(store, many)
             with Store(f"sqlite:///{disk.folder}/store.sqlite", create=False) as reader:
-                assert counted(reader) == 1
+                assert counted_reports(reader) == 1
                 assert check(reader).violations == ()
             disk.free()
             assert take(store, many).accepted == 4000
@@ -232,14 +232,15 @@ class TestFullDisk:
             make_report(store)
             with running(store, broker, client_id="one") as aggregator:
                 publish(broker, messages[:50])
-                until(lambda: counted(store) == 50, "counting")
+                until(lambda: counted_reports(store) == 50, "counting")
                 disk.fill()
                 for start in range(50, 600, 50):
                     publish(broker, messages[start : start + 50])
                 until(lambda: aggregator.counters.failures >= 1, lambda: aggregator.counters)
                 before = aggregator.counters.accepted
-            # It stopped with reports that were neither counted nor acknowledged: the broker still has them.
-            assert counted(store) == before < 600
+            # It stopped with reports that were neither counted nor acknowledged, so the broker still has
+            # them.
+            assert counted_reports(store) == before < 600
             disk.free()
             with running(store, broker, client_id="one") as aggregator:
                 until(lambda: aggregator.counters.accepted == 600 - before, lambda: aggregator.counters)
@@ -261,7 +262,7 @@ class TestFullDisk:
                 with fails("the disk is full; free some space"):
                     take(store, many)
                 disk.free()  # before that, reading may fail as well, because it writes evicted pages
-                assert counted(store) == 1
+                assert counted_reports(store) == 1
                 assert take(store, many).accepted == 4000
                 assert check(store).violations == ()
         finally:
@@ -279,7 +280,7 @@ CUT = "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity WHERE appli
 class Proxy:
     """A proxy between a store and PostgreSQL that cuts the connection around the next COMMIT.
 
-    cut: "before" means that the server never gets it, "after" that it has committed and its answer is lost.
+    cut: with "before" the server never gets the COMMIT; with "after" it commits and its response is lost.
     """
 
     def __init__(self, port):
@@ -334,8 +335,8 @@ class TestLostConnection:
             with running(store, broker, batch_reports=50, batch_s=0.05) as aggregator:
                 stream = threading.Thread(target=publish, args=(broker, messages))
                 stream.start()
-                for least in (1, 300, 700):
-                    until(lambda n=least: aggregator.counters.accepted >= n, aggregator.counters)
+                for start in (1, 300, 700):
+                    until(lambda n=start: aggregator.counters.accepted >= n, aggregator.counters)
                     cluster.restart()
                 stream.join()
                 until(lambda: total(aggregator) >= 1500, aggregator.counters)
@@ -343,7 +344,7 @@ class TestLostConnection:
             outcome = check(store)
             assert (outcome.reports, outcome.violations) == (1500, ())
 
-    def test_between_batches_fails_none_and_within_counts_nothing(self, postgres, postgres_url):
+    def test_between_batches_is_harmless_and_within_counts_none(self, postgres, postgres_url):
         with Store(postgres_url) as store:
             take(make_report(store), batch(["a"]))
             postgres.execute(CUT)
@@ -352,7 +353,7 @@ class TestLostConnection:
                 key = ("open", "temp", "b")
                 transaction.write({key: NumberSet(1)}, {(1, "2026-11-21", 1): 1}, {})
                 postgres.execute(CUT)
-            assert counted(store) == 1
+            assert counted_reports(store) == 1
             assert take(store, batch(["a", "b"])).accepted == 1
             assert check(store).violations == ()
 
@@ -366,12 +367,12 @@ class TestLostConnection:
                 with fails("server closed the connection"):
                     take(store, batch(["a", "b", "c"]))
                 assert proxy.cut == ""
-                assert counted(store) == (3 if cut == "after" else 1)
-                again = take(store, batch(["a", "b", "c"]))
+                assert counted_reports(store) == (3 if cut == "after" else 1)
+                result = take(store, batch(["a", "b", "c"]))
                 duplicates = {"before": 1, "after": 3}[cut]
-                assert again.accepted == 3 - duplicates
-                assert again.rejected == {("open", "duplicate"): duplicates}
-                assert counted(store) == 3
+                assert result.accepted == 3 - duplicates
+                assert result.rejected == {("open", "duplicate"): duplicates}
+                assert counted_reports(store) == 3
                 assert check(store).violations == ()
         finally:
             proxy.close()
@@ -387,15 +388,17 @@ def damage(store, statement):
 
 @contextmanager
 def damaged(store, device="a", fleet="open", **values):
-    """Give a device's row these values during the block."""
+    """Set a device's row to these values during the block."""
     table = schema.dedupe
-    where = (table.c.device == device, table.c.fleet == fleet)
+    condition = (table.c.device == device, table.c.fleet == fleet)
     with store.writing() as connection:
-        row = connection.execute(table.select().where(*where)).mappings().one()
-        connection.execute(update(table).where(*where).values(**values))
+        row = connection.execute(table.select().where(*condition)).mappings().one()
+        connection.execute(update(table).where(*condition).values(**values))
     yield
     with store.writing() as connection:
-        connection.execute(update(table).where(*where).values(numbers=row["numbers"], beyond=row["beyond"]))
+        connection.execute(
+            update(table).where(*condition).values(numbers=row["numbers"], beyond=row["beyond"])
+        )
 
 
 class TestDamage:
@@ -409,8 +412,8 @@ class TestDamage:
             assert tally.rejected == {("open", "damaged numbers"): 2, ("", "unknown fleet"): 1}
             (line,) = [
                 r.getMessage() for r in caplog.records if r.levelname == "ERROR"
-            ]  # one for each device
-            assert "of a device of fleet open that reports to temp are damaged" in line
+            ]  # one message per device
+            assert "of a device in fleet open for temp are damaged" in line
             assert take(store, batch(["a"], 2)).accepted == 0
             (violation,) = check(store).violations[:1]
             assert "the report numbers of 1 device cannot be read" in violation
@@ -418,12 +421,12 @@ class TestDamage:
         assert store.rejects() == {"open": {"damaged numbers": 3}, "": {"unknown fleet": 1}}
         assert check(store).violations == ()
 
-    def test_text_that_is_not_utf_8_affects_one_device(self, tmp_path):
+    def test_non_utf_8_text_affects_one_device(self, tmp_path):
         with Store(f"sqlite:///{tmp_path}/store.sqlite") as store:
             take(make_report(store), batch(["a", "b"]))
             damage(store, "UPDATE dedupe SET numbers = CAST(x'31ff' AS TEXT) WHERE device = 'a'")
             assert take(store, batch(["a", "b"], 2)).rejected == {("open", "damaged numbers"): 1}
-            assert counted(store) == 3
+            assert counted_reports(store) == 3
 
     @in_sqlite
     @pytest.mark.parametrize("where", ["add", "encode"])
@@ -443,7 +446,7 @@ class TestDamage:
         assert tally.accepted == 3
         assert tally.rejected == {("open", "damaged numbers"): 2}
         assert limit.remaining(("open", "a")) == 2  # uncounted reports do not use the limit
-        assert counted(store) == 5
+        assert counted_reports(store) == 5
         assert check(store).violations == ()
         monkeypatch.undo()
         assert take(store, batch(["a"], 2) + batch(["a"], 3)).accepted == 2
@@ -462,7 +465,7 @@ class TestDamage:
                 publish(broker, batch(["d"]))
                 until(lambda: total(aggregator) == 1, aggregator.counters)
                 assert aggregator.counters.rejected == {}  # the broker has no earlier messages left
-        assert counted(store) == 5
+        assert counted_reports(store) == 5
         assert check(store).violations == ()
 
     def test_histogram_code_out_of_range_is_an_error(self, store):
@@ -470,18 +473,18 @@ class TestDamage:
         for code in (64, -1, 1 << 24):
             damage(store, f"UPDATE histogram SET code = {code}")
             with fails("is damaged: it counts code .*, but temp has codes 0 to 63"):
-                counted(store)
-        assert take(store, batch(["b"])).accepted == 1  # counting goes on, and the check reports it
+                counted_reports(store)
+        assert take(store, batch(["b"])).accepted == 1  # counting continues, and the check reports it
 
     @in_sqlite  # which keeps any type in any column
     @pytest.mark.parametrize(
         "damaged", ["count = 'x'", "code = 'x'", "code = 'x', count = 'x'", "count = 1.5"]
     )
-    def test_histogram_row_that_is_not_a_number_is_an_error(self, store, damaged):
+    def test_non_numeric_histogram_row_is_an_error(self, store, damaged):
         take(store, batch(["a", "b", "c"]))
         damage(store, f"UPDATE histogram SET {damaged} WHERE code = (SELECT max(code) FROM histogram)")
         with fails("is damaged: "):
-            counted(store)
+            counted_reports(store)
 
     def test_experiment_is_an_error_before_counting(self, store):
         fleets = ingest.fleets(store)
@@ -515,7 +518,7 @@ class TestDamage:
         with Store(url) as store:
             with fails("the file is damaged; restore a backup"):
                 take(store, batch([f"device-{i}" for i in range(2000)], 2))
-            assert counted(store) == 2000
+            assert counted_reports(store) == 2000
 
 
 class TestUnopenedFile:
@@ -533,7 +536,7 @@ class TestUnopenedFile:
         before = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
         try:
-            with fails("too many open files: raise the limit, by `ulimit -n` or systemd's LimitNOFILE"):
+            with fails("too many open files; raise the limit with `ulimit -n` or systemd's LimitNOFILE"):
                 Store(url, create=False)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, before)

@@ -1,4 +1,4 @@
-"""The highest number of a version's reports: no honest board exceeds it, and no forger gets further."""
+"""The highest report number of a version, which neither an honest board nor a forger can exceed."""
 
 import datetime
 
@@ -16,8 +16,8 @@ def version(id_, exp, first, last):
     return Version(id_, "home", payload_of(exp), False, None, exp, None, first, last)
 
 
-def of(rule, epsilon, cap):
-    """Build a version with an ε in tenths and a cap of so many reports at ε = 1."""
+def version_of(rule, epsilon, cap):
+    """Build a version with an ε in tenths, and a cap of a number of reports at ε = 1."""
     cap = {"sum": cap * 1_000_000, "squares": cap * 10**12, "count": cap}[rule]
     return experiment(epsilon=epsilon * 100_000, budget={"rule": rule, "cap": cap})
 
@@ -31,17 +31,17 @@ VERSIONS = st.tuples(st.sampled_from(["sum", "squares", "count"]), st.integers(1
 
 class TestMostReports:
     def test_old_version_allows_its_own_budget(self):
-        old, new = of("sum", 10, 4), of("sum", 1, 4)
+        old, new = version_of("sum", 10, 4), version_of("sum", 1, 4)
         assert most_reports([version(1, old, 1, 1), version(2, new, 2, 2)]) == {1: 4, 2: 40}
 
     def test_expensive_version_follows_a_cheaper_one(self):
-        cheap, dear = of("sum", 1, 1), of("sum", 10, 4)
-        # Ten reports of a tenth, then three of one: the fourth of these is number 13.
+        cheap, dear = version_of("sum", 1, 1), version_of("sum", 10, 4)
+        # After ten reports at ε = 0.1, three at ε = 1 fit; number 13 is the fourth.
         assert most_reports([version(1, cheap, 1, 1), version(2, dear, 2, 2)]) == {1: 10, 2: 13}
         # Published again it may come after the other.
         assert most_reports([version(1, dear, 1, 3), version(2, cheap, 2, 2)]) == {1: 13, 2: 10}
 
-    def test_cap_below_cost_allows_none_and_unlimited_any(self):
+    def test_cap_below_cost_allows_none_and_unlimited_all(self):
         none = experiment(budget={"rule": "sum", "cap": 999_999})
         free = experiment(name="free", budget={"rule": "unlimited"})
         assert most_reports([version(1, none, 1, 1), version(2, free, 2, 2)]) == {1: 0, 2: None}
@@ -50,8 +50,8 @@ class TestMostReports:
     @settings(max_examples=60)
     def test_bound_is_reached_by_some_honest_board(self, versions):
         rule, others, top = versions
-        exps = list(dict.fromkeys(of(rule, e, c) for e, c in [(10, top), *others] if c > 0))
-        most = most_reports([version(i, exp, 0, 1) for i, exp in enumerate(exps)])
+        exps = list(dict.fromkeys(version_of(rule, e, c) for e, c in [(10, top), *others] if c > 0))
+        max_reports = most_reports([version(i, exp, 0, 1) for i, exp in enumerate(exps)])
         # Boards by the budget used and the number of reports made.
         highest, frontier = dict.fromkeys(range(len(exps)), 0), {(0, 0)}
         while frontier:
@@ -62,7 +62,7 @@ class TestMostReports:
                         highest[i] = max(highest[i], number + 1)
                         following.add((spent + exp.cost(), number + 1))
             frontier = following
-        assert most == highest
+        assert max_reports == highest
 
     @given(
         st.sampled_from(["sum", "squares", "count"]),
@@ -72,9 +72,9 @@ class TestMostReports:
     )
     @settings(max_examples=80)
     def test_honest_board_never_exceeds_the_bound(self, rule, top, others, steps):
-        exps = [of(rule, 10, top)]
+        exps = [version_of(rule, 10, top)]
         for epsilon, cap in others:
-            exp = of(rule, 10 if rule == "count" else epsilon, min(cap, top))
+            exp = version_of(rule, 10 if rule == "count" else epsilon, min(cap, top))
             if exp not in exps:
                 exps.append(exp)
         # Publications, by serial, are known before the board's reports arrive late and in any order.
@@ -94,8 +94,8 @@ class TestMostReports:
                     board.sent(payload)
                     sent_reports.append(report.decode(payload))
         versions = [version(i, exp, *spans[exp.digest]) for i, exp in enumerate(exps) if exp.digest in spans]
-        most = most_reports(versions)
-        bounds = {v.experiment.digest: most[v.id] for v in versions}
+        max_reports = most_reports(versions)
+        bounds = {v.experiment.digest: max_reports[v.id] for v in versions}
         assert all(sent.number <= (bounds[sent.digest] or 0) for sent in sent_reports)
 
 
@@ -136,11 +136,11 @@ class TestTotal:
         for new in (first, budget("sum", 3_999_999), budget("sum", 4_000_000, 500_000)):
             check_total(first, new)
         check_total(counted, budget("count", 3))
-        for one, new, words in (
-            (first, budget("sum", 4_000_001), "cannot have a cap above its first, 4: lower"),
+        for exp, new, words in (
+            (first, budget("sum", 4_000_001), "cannot have a cap above its first cap, 4: lower"),
             (first, budget("squares", 4), "has the budget rule sum, which cannot change"),
             (unlimited, first, "has the budget rule unlimited, which cannot change"),
-            (counted, budget("count", 4, 999_999), "its epsilon stays 1$"),
+            (counted, budget("count", 4, 999_999), "its epsilon must remain 1$"),
         ):
             with pytest.raises(VersionRefused, match=words):
-                check_total(one, new)
+                check_total(exp, new)

@@ -27,12 +27,12 @@ class TestNeededFiles:
         ],
         ids=["default", "number", "sw", "pgr", "text with pgr", "text with grr"],
     )
-    def test_are_those_of_type_and_mechanism(self, payload: bytes, words: list[str]):
+    def test_depend_on_type_and_mechanism(self, payload: bytes, words: list[str]):
         files = needed_files(parse_experiment(payload))
         assert list(files) == words
         assert all(files[word] == shipped_files()[word] for word in words)
 
-    def test_name_own_mechanism_by_its_word(self, monkeypatch: pytest.MonkeyPatch):
+    def test_list_custom_mechanism_by_its_full_name(self, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(wire, "FOLDERS", [str(EXAMPLES)])
         experiment = parse_experiment(number_json(5, mechanism="unary:Unary"))
         assert needed_files(experiment) == {"unary:Unary": EXAMPLES / "unary_board.py"}

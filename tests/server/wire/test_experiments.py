@@ -1,4 +1,4 @@
-"""Experiments whose mechanism is the user's own code: its module is loaded before the JSON is read."""
+"""Experiments with custom mechanisms, whose modules are loaded before the JSON is parsed."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from hushmote.device.ldp_client import Experiment, ExperimentRefused
 from hushmote.server.wire.experiments import is_own, parse_experiment
 
 ROOT = Path(__file__).parents[3]
-# Callers whose bytes come from a network or a test of a board, which must import nothing.
+# Callers whose bytes come from a network or a board test, and which must not import anything.
 BARE = {"simulator/faithful.py"}
 
 
@@ -50,7 +50,9 @@ class TestOwnMechanism:
     def test_module_is_loaded_only_by_parse_experiment(self, own_folder: Callable[[str, str], str]):
         word = own_folder("loaded_first", COIN + '\nregister("loaded_first")\n')
         payload = experiment_json(mechanism=word)
-        with pytest.raises(ExperimentRefused, match="no mechanism loaded_first:Coin on this board"):
+        with pytest.raises(
+            ExperimentRefused, match="this board does not support mechanism loaded_first:Coin"
+        ):
             Experiment.parse(payload)
         assert "loaded_first" not in sys.modules
         experiment = parse_experiment(payload)
@@ -62,7 +64,7 @@ class TestOwnMechanism:
         "word",
         ["os", "os:", ":x", "os.path:join:x", "../evil:X", "evil-1:X", "évil:X", "a b:X", "evil:X\n", ""],
     )
-    def test_word_of_another_form_is_never_imported(self, word: str, monkeypatch: pytest.MonkeyPatch):
+    def test_name_of_another_form_is_never_imported(self, word: str, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr("importlib.import_module", lambda name: pytest.fail(f"imported {name}"))
         assert not is_own(word)
         with pytest.raises(ExperimentRefused):
@@ -73,13 +75,13 @@ class TestOwnMechanism:
         for word, text in [
             (
                 "no_such_module:X",
-                "mechanism no_such_module:X: there is no module no_such_module: run hushmote in",
+                "mechanism no_such_module:X: cannot find module no_such_module; run hushmote in",
             ),
             (
                 "broken_on_import:X",
                 "mechanism broken_on_import:X: broken_on_import cannot be imported: ValueError: two lines",
             ),
-            ("json:loads", "no mechanism json:loads on this board"),
+            ("json:loads", "this board does not support mechanism json:loads"),
         ]:
             with fails(re.escape(text), ExperimentRefused):
                 parse_experiment(experiment_json(mechanism=word))
@@ -110,7 +112,7 @@ class TestOwnMechanism:
             "too many codes",
             "bool code count",
             "one function",
-            "number for a function",
+            "number instead of a function",
         ],
     )
     def test_board_file_error_is_one_line(
@@ -132,7 +134,7 @@ class TestOwnMechanism:
         ],
         ids=["replaces mechanism", "deletes mechanism", "replaces type", "replaces and fails"],
     )
-    def test_shipped_word_keeps_its_meaning(self, own_folder: Callable[[str, str], str], line: str):
+    def test_shipped_name_keeps_its_entry(self, own_folder: Callable[[str, str], str], line: str):
         before = dict(ldp_client.MECHANISMS), dict(ldp_client.TYPES)
         name = "replaces_" + re.sub(r"\W", "", line)
         word = own_folder(name, COIN + f'\nregister("{name}")\n{line}\n')

@@ -1,4 +1,4 @@
-"""Derived keys follow RFC 5869, signatures RFC 6979 and FIPS 186-5."""
+"""Derived keys follow RFC 5869; signatures follow RFC 6979 and FIPS 186-5."""
 
 import hashlib
 import hmac
@@ -36,24 +36,24 @@ class TestDeviceKey:
 
 
 def rfc_6979_nonce(key: bytes, digest: bytes) -> int:
-    """Return the nonce of RFC 6979, section 3.2, for P-256 and SHA-256."""
+    """Return the nonce from RFC 6979, section 3.2, for P-256 and SHA-256."""
     reduced = (int.from_bytes(digest, "big") % ORDER).to_bytes(32, "big")
     v, k = b"\1" * 32, bytes(32)
     for separator in (b"\0", b"\1"):
         k = hmac.digest(k, v + separator + key + reduced, "sha256")
         v = hmac.digest(k, v, "sha256")
     v = hmac.digest(k, v, "sha256")
-    assert 0 < int.from_bytes(v, "big") < ORDER  # otherwise RFC 6979 continues; once in 2**32 times
+    assert 0 < int.from_bytes(v, "big") < ORDER  # otherwise RFC 6979 continues, once in 2**32 times
     return int.from_bytes(v, "big")
 
 
 class TestSignedElsewhere:
-    """Both messages of a version, made on a machine with the signing key."""
+    """A version's two messages, signed on a machine that has the signing key."""
 
     ANNOUNCE = keys.public_key_bytes(SIGNING)
     BODY = payload_of(experiment())
 
-    def test_messages_equal_those_of_the_signing_key(self):
+    def test_messages_equal_those_signed_with_the_key(self):
         pair = keys.sign_version(SIGNING, TOPIC, self.BODY, 7)
         assert keys.signed_messages(self.ANNOUNCE, TOPIC, self.BODY, pair) == (
             keys.sign_experiment(SIGNING, TOPIC, self.BODY, 7),
@@ -94,7 +94,7 @@ class TestSigning:
 
     def test_is_deterministic_with_lower_s(self):
         lower = set()
-        for serial in range(64):  # all 64 low by chance: once in 2**64 runs
+        for serial in range(64):  # all 64 are low by chance once in 2**64 runs
             message = keys.sign_experiment(SIGNING, TOPIC, b"{}", serial)
             assert message == keys.sign_experiment(bytes(SIGNING), TOPIC, b"{}", serial)
             digest = hashlib.sha256(TOPIC.encode() + b"\0" + message[:-64]).digest()

@@ -1,4 +1,4 @@
-"""The server reads exactly the reports that a board sends."""
+"""The server decodes exactly the reports that a board sends."""
 
 import hashlib
 import hmac
@@ -12,7 +12,7 @@ from hushmote.server.wire import report
 
 
 class TestVerify:
-    def test_rejects_other_device_key_experiment_and_flipped_bits(self):
+    def test_rejects_wrong_device_key_experiment_and_flipped_bits(self):
         exp = experiment()
         payload = report.encode(exp, 1, 3, "board-1", KEY)
         assert report.verify(report.decode(payload), KEY, "board-1", exp.sha256)
@@ -41,10 +41,10 @@ class TestDecode:
         assert int.from_bytes(decoded.code, "big") < exp.code_count
         assert decoded.signed_bytes == payload[:-8]
         assert report.verify(decoded, KEY, "board-1", exp.sha256)
-        right = hmac.new(
+        expected = hmac.new(
             KEY, b"board-1\x00" + hashlib.sha256(payload_of(exp)).digest() + payload[:-8], "sha256"
         )
-        assert decoded.tag == right.digest()[:8]
+        assert decoded.tag == expected.digest()[:8]
 
     def test_open_report_has_no_tag(self):
         exp = experiment()
@@ -103,7 +103,7 @@ class TestDecode:
 
 
 class TestEncode:
-    def test_equals_the_boards_bytes(self):
+    def test_equals_the_bytes_from_a_board(self):
         exp = experiment()
         for key in (None, KEY):
             board = client("board-1", exp, key=key)

@@ -1,4 +1,4 @@
-"""NATS subjects of MQTT topics, as the servers map them."""
+"""NATS subjects for MQTT topics, as NATS servers map them."""
 
 import pytest
 
@@ -16,7 +16,7 @@ class TestSubjects:
 
     @pytest.mark.parametrize(
         ("subject", "topic"),
-        [  # the table of NATS' documentation, and bytes that are not a topic
+        [  # the table in the NATS documentation, and bytes that are not a topic
             (b"/.foo.bar", "/foo/bar"),
             (b"foo.bar./", "foo/bar/"),
             (b"foo./.bar", "foo//bar"),

@@ -49,7 +49,7 @@ class TestParse:
             ("hushmote/v1/home/report/a\n", "device"),
         ],
     )
-    def test_error_names_the_wrong_part(self, topic, part):
+    def test_error_names_the_invalid_part(self, topic, part):
         with pytest.raises(topics.TopicRefused) as caught:
             topics.parse_topic(topic)
         assert caught.value.part == part

@@ -1,4 +1,4 @@
-"""Numbers, chances, durations and ε in words; an "at most" is never too small."""
+"""Numbers, probabilities, durations and ε in words; "at most" is never too small."""
 
 import math
 
@@ -10,9 +10,9 @@ from hushmote.server.words.numbers import (
     chance,
     counted,
     decimals,
-    few_boards,
     is_too_wide,
     length,
+    round_up_boards,
     two_digits,
 )
 
@@ -21,14 +21,20 @@ class TestTooFewReports:
     def test_is_too_wide_beyond_30_points_either_way(self):
         assert [is_too_wide(half) for half in (0.05, 0.3, 0.31)] == [False, False, True]
 
-    def test_is_too_wide_beyond_30_percent_of_all_readings(self):
+    def test_is_too_wide_beyond_30_percent_of_readings(self):
         assert [is_too_wide(half, 40.0) for half in (0.5, 12.0, 12.4)] == [False, False, True]
 
 
 class TestNumbers:
     def test_chances_are_natural_and_bounds_rounded_up(self):
-        said = {0.1: "1 in 10", 1 / 3: "1 in 3", 0.25: "1 in 4", 0.75: "75 in 100", 1 / 1024: "1 in 1,024"}
-        for p, words in said.items():
+        expected = {
+            0.1: "1 in 10",
+            1 / 3: "1 in 3",
+            0.25: "1 in 4",
+            0.75: "75 in 100",
+            1 / 1024: "1 in 1,024",
+        }
+        for p, words in expected.items():
             assert chance(p) == chance(p, up=True) == words
         assert (chance(0), chance(1), chance(1 - 1e-12)) == ("never", "certain", "nearly certain")
         for p in np.random.default_rng(1).random(300):
@@ -44,13 +50,13 @@ class TestNumbers:
     def test_counts_and_durations_have_plurals(self):
         assert [counted(n, "board") for n in (0, 1, 2000)] == ["0 boards", "1 board", "2,000 boards"]
         seconds = (63_072_000, 604_800, 86_400, 7200, 60, 90)
-        told = ["2 years", "1 week", "1 day", "2 hours", "1 minute", "90 seconds"]
-        assert list(map(length, seconds)) == told
+        expected = ["2 years", "1 week", "1 day", "2 hours", "1 minute", "90 seconds"]
+        assert list(map(length, seconds)) == expected
         assert [two_digits(x) for x in (0.5678, 1234.5)] == ["0.57", "1,200"]
 
     @pytest.mark.parametrize("boards", [0.5, 2, 99, 101, 12_345, 1e9 + 1])
     def test_boards_are_rounded_up(self, boards: float):
-        assert boards <= few_boards(boards) <= max(2, 1.1 * boards + 1)
+        assert boards <= round_up_boards(boards) <= max(2, 1.1 * boards + 1)
 
 
 class TestEpsilon:
@@ -62,6 +68,6 @@ class TestEpsilon:
     @pytest.mark.parametrize("nats", [0.001, 0.5, 1, 2, 4, 6.7])
     def test_belief_is_never_understated(self, nats: float):
         odds = math.exp(nats) / 9
-        said = int(belief(nats).split("at most ")[1].split("%")[0])
-        assert said - 1 < 100 * odds / (1 + odds) <= said
+        percent = int(belief(nats).split("at most ")[1].split("%")[0])
+        assert percent - 1 < 100 * odds / (1 + odds) <= percent
         assert "All of them can raise" in belief(nats + 20, "text", "All of them")

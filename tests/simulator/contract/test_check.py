@@ -1,4 +1,4 @@
-"""The public contract test: correct mechanisms pass, and a fault is one line with numbers."""
+"""The public contract test: correct mechanisms pass, and faults are reported in one line with numbers."""
 
 import math
 import re
@@ -61,7 +61,7 @@ FAULTS = {
 class TestPrivacy:
     @pytest.mark.parametrize(("excess", "holds"), [(0, True), (1, False), (100_000, False)])
     def test_tiny_excess_over_epsilon_is_found(self, own_coin: Coin, excess: int, holds: bool):
-        """The truth by a first coin or, where that fails, by two small ones: chances in steps of 2**-58."""
+        """Draw the truth with one Bernoulli trial or else with two small ones, in steps of 2**-58."""
         epsilon = EPSILONS[0]
         first = truth_threshold(epsilon, 2)
         with localcontext() as context:
@@ -92,15 +92,15 @@ class TestPrivacy:
     def test_is_proved_at_small_and_large_epsilons(self, own_coin: Coin, wrong: str, words: str):
         word = own_coin(("(exp.epsilon, 2)", f"({wrong}, 2)"))
         assert check.check_property("private", cases(word)).holds
-        found = check.check_privacy(cases(word), further_cases(word))
-        assert found.holds is ("code" not in words)
-        assert words in found.words
-        assert found.to_dict()["words"] == found.words
+        result = check.check_privacy(cases(word), further_cases(word))
+        assert result.holds is ("code" not in words)
+        assert words in result.words
+        assert result.to_dict()["words"] == result.words
 
 
 class TestBlanket:
     @pytest.mark.parametrize(
-        ("said", "holds"),
+        ("blanket", "holds"),
         [
             ("self.odds, lie, 2 * lie", True),
             ("1.1 * self.odds, lie / 1.1, 1.9 * lie", True),
@@ -110,58 +110,60 @@ class TestBlanket:
             ("self.odds - 0.1, 0.1, 0.2", False),
         ],
     )
-    def test_may_be_understated_but_not_overstated(self, own_coin: Coin, said: str, holds: bool):
-        """The lie of randomized response, either way, is what two readings have in common."""
-        lines = ("    def blanket(self):", "    lie = 1 - self.experiment.truth", f"    return {said}")
-        own = "\n    ".join(lines) + "\n\n    def draw("
-        found = check.check_property("blanket", cases(own_coin(("    def draw(", own))))
-        assert found.holds is holds, found.words
+    def test_may_be_understated_but_not_overstated(self, own_coin: Coin, blanket: str, holds: bool):
+        """Randomized response's lies are the part that two readings share."""
+        lines = ("    def blanket(self):", "    lie = 1 - self.experiment.truth", f"    return {blanket}")
+        method = "\n    ".join(lines) + "\n\n    def draw("
+        result = check.check_property("blanket", cases(own_coin(("    def draw(", method))))
+        assert result.holds is holds, result.words
 
-    def test_of_the_mechanism_itself_is_ignored(self, own_coin: Coin):
-        """The ε of a histogram is that of the clones of a report's ε: 0.0685 of 26,000 reports at ε = 2."""
-        own = "    odds = 1.5\n\n    def blanket(self):\n        return 7.4, 0.5, 1.0\n\n    def draw("
-        case = cases(own_coin(("    def draw(", own)))[-1]
+    def test_mechanisms_own_blanket_is_ignored(self, own_coin: Coin):
+        """The histogram's ε follows from clones at the report's ε: 0.0685 for 26,000 reports at ε = 2."""
+        method = "    odds = 1.5\n\n    def blanket(self):\n        return 7.4, 0.5, 1.0\n\n    def draw("
+        case = cases(own_coin(("    def draw(", method)))[-1]
         assert histogram_epsilon(case.experiment, 26_000) == pytest.approx(0.0685, abs=2e-4)
 
 
 class TestProperties:
     @pytest.mark.slow
     def test_hold_for_a_correct_mechanism(self, own_coin: Coin):
-        found = cases(own_coin())
-        assert [name for name in check.PROPERTIES if check.check_property(name, found).holds is False] == []
+        result = cases(own_coin())
+        assert [name for name in check.PROPERTIES if check.check_property(name, result).holds is False] == []
 
     @pytest.mark.micropython
-    def test_hold_for_the_example_of_the_documentation(self, monkeypatch: pytest.MonkeyPatch):
+    def test_hold_for_the_documented_example(self, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(wire, "FOLDERS", [str(EXAMPLES)])
-        found = list(check.check("unary:Unary"))
-        assert [one.name for one in found] == [*check.PROPERTIES, check.SAME_CODES]
-        assert [one.words for one in found if one.holds is not True] == []
+        result = list(check.check("unary:Unary"))
+        assert [finding.name for finding in result] == [*check.PROPERTIES, check.SAME_CODES]
+        assert [finding.words for finding in result if finding.holds is not True] == []
 
     @pytest.mark.slow
     @pytest.mark.parametrize("name", FAULTS)
     def test_faults_are_found_and_named(self, own_coin: Coin, name: str):
-        whole, broken, property_ = FAULTS[name]
-        found = check.check_property(property_, cases(own_coin((whole, broken))))
-        assert found.holds is False, found
-        assert "\n" not in found.words
-        assert "values, ε = " in found.words
+        text, broken, property_ = FAULTS[name]
+        result = check.check_property(property_, cases(own_coin((text, broken))))
+        assert result.holds is False, result
+        assert "\n" not in result.words
+        assert "values, ε = " in result.words
 
     def test_too_many_codes_skip_checks_by_name(self, own_coin: Coin):
-        """Nothing of their size is made: of 2**24 codes two are drawn."""
-        found = cases(own_coin(("exp.code_count = 2", "exp.code_count = 1 << 24")))
+        """No array of that size is allocated, and two of 2**24 codes are drawn."""
+        result = cases(own_coin(("exp.code_count = 2", "exp.code_count = 1 << 24")))
         tracemalloc.start()
-        looked = {property_: check.check_property(property_, found) for property_ in check.PROPERTIES}
-        most = tracemalloc.get_traced_memory()[1]
+        looked = {property_: check.check_property(property_, result) for property_ in check.PROPERTIES}
+        peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        assert most < 1 << 26
+        assert peak < 1 << 26
         assert looked["private"].holds
         assert looked["draws"].holds
         assert looked["codes"].words.endswith(
-            "16,777,214 of 16,777,216 codes are never drawn, such as code 2"
+            "16,777,214 of 16,777,216 codes are never drawn, for example code 2"
         )
-        left = [one for key, one in looked.items() if key not in ("private", "draws", "codes")]
-        assert {one.holds for one in left} == {None}
-        assert all("not at 2 values, ε = 2: 16,777,216 codes are too many" in one.words for one in left)
+        left = [finding for key, finding in looked.items() if key not in ("private", "draws", "codes")]
+        assert {finding.holds for finding in left} == {None}
+        assert all(
+            "not at 2 values, ε = 2: 16,777,216 codes are too many" in finding.words for finding in left
+        )
 
 
 class TestTake:
@@ -217,15 +219,15 @@ class TestRuntimes:
             )
             path = f"Path({str(tmp_path / (name + '_board.py'))!r})"
             word = own_folder(name, COIN.replace("Path(__file__)", path) + f"\nimport {name}_board\n")
-            found = check.compare_runtimes(word, cases(word), runtime)
-            assert found.holds is (not text), found.words
-            assert text in found.words
+            result = check.compare_runtimes(word, cases(word), runtime)
+            assert result.holds is (not text), result.words
+            assert text in result.words
 
     def test_are_not_compared_without_micropython(self, own_coin: Coin):
         word = own_coin()
-        found = check.compare_runtimes(word, cases(word), None)
-        assert (found.holds, found.name) == (None, check.SAME_CODES)
-        assert "MicroPython is not installed" in found.words
+        result = check.compare_runtimes(word, cases(word), None)
+        assert (result.holds, result.name) == (None, check.SAME_CODES)
+        assert "MicroPython is not installed" in result.words
         with pytest.raises(ContractError, match="/bin/true is not MicroPython"):
             list(check.check(word, "/bin/true"))
 
@@ -233,10 +235,10 @@ class TestRuntimes:
 class TestErrors:
     def test_bad_input_is_one_line(self, own_folder: Write):
         for word, text in [
-            ("foo", "there is no mechanism 'foo': take rr"),
+            ("foo", "unknown mechanism 'foo'; choose from rr"),
             (
                 "no_such.module:Coin",
-                "there is no module no_such: run hushmote in the folder that contains it",
+                "cannot find module no_such; run hushmote in the folder that contains it",
             ),
             (own_folder("no_class", "x = 1"), "no_class has no Coin"),
             (own_folder("no_type", "Coin = 3"), "no_type:Coin is not a mechanism: make it a subclass of"),
@@ -256,8 +258,8 @@ class TestErrors:
             with fails(re.escape(text), MechanismError):
                 cases(word)
 
-    def test_examples_must_be_fields_that_boards_accept(self, own_coin: Coin):
-        whole = 'examples = ({"type": "bool"},)'
+    def test_boards_must_accept_the_examples_fields(self, own_coin: Coin):
+        original = 'examples = ({"type": "bool"},)'
         for examples, text in [
             ("", ":Coin has no examples: add the fields of small"),
             (
@@ -268,7 +270,7 @@ class TestErrors:
             ('examples = {"type": "bool"}', ":Coin has examples that are not a sequence of dict"),
             ('examples = ({"type": "bool", "g": {1}},)', "its example 1: Object of type set is not"),
         ]:
-            word = own_coin((whole, examples))
+            word = own_coin((original, examples))
             with pytest.raises(ContractError, match=text):
                 cases(word)
 

@@ -1,8 +1,8 @@
-"""The bridge between the page and ldp_client.py: JSON in, JSON out, on MicroPython's WebAssembly port.
+"""The JSON bridge between the page and ldp_client.py on MicroPython's WebAssembly port.
 
-port.js provides the module `browser`: random(n) -> n bytes of crypto.getRandomValues as hex; read(slot) ->
-hex of a slot of the ledger, "" if it was never written, "!" if the browser refuses; write(slot, hex) ->
-whether the browser stored it.
+port.js provides the module `browser`. random(n) returns n bytes from crypto.getRandomValues in hex.
+read(slot) returns a ledger slot in hex, "" if it was never written, or "!" if the browser denies access.
+write(slot, hex) returns whether the browser stored the data.
 """
 
 # pyright: reportMissingImports=false, reportOptionalMemberAccess=false, reportAttributeAccessIssue=false
@@ -19,13 +19,13 @@ import browser
 import check_vectors
 import consent
 import ldp_client
-import preview as shown
+import preview as board_preview
 
-check_vectors.load_further()  # every mechanism that is installed beside the client
+check_vectors.load_further()  # every mechanism that is installed with the client
 os.urandom = lambda n: binascii.unhexlify(browser.random(n))  # this port has no urandom
 
-# The firmware's limits, whatever a server asks, as on a board; the names are those that the person at this
-# browser chose. 8 in total or, for many small reports, (8, 1e-6): see docs/planning.md.
+# The same limits as in a board's firmware, which a server cannot change; the person at this browser chooses
+# the names. The total is 8 or, for many small reports, (8, 1e-6); see docs/planning.md.
 POLICY = {
     "sum": 8_000_000,
     "squares": 1_819_000_000_000,
@@ -36,7 +36,7 @@ POLICY = {
 
 
 class BrowserSlots:
-    """The ledger's two slots in localStorage: a reload is a power cut."""
+    """The ledger's two slots in localStorage, where a reload acts like a power cut."""
 
     def read(self, slot):
         text = browser.read(slot)
@@ -45,7 +45,7 @@ class BrowserSlots:
         try:
             return binascii.unhexlify(text) if text else None
         except ValueError:
-            return b"?"  # overwritten by something else: a damaged slot
+            return b"?"  # overwritten by something else, so the slot is damaged
 
     def write(self, slot, data):
         if not browser.write(slot, binascii.hexlify(data).decode()):
@@ -53,7 +53,7 @@ class BrowserSlots:
 
 
 class MemorySlots:
-    """The ledger of one board of a crowd, which exists as long as the crowd."""
+    """A simulated board's ledger, which is gone after the simulation."""
 
     def __init__(self):
         self.slots = [None, None]
@@ -84,7 +84,7 @@ def about():
 
 
 def parse(payload):
-    """Return the fields of an experiment that the page displays and estimates with, and its question."""
+    """Return the experiment's fields that the page displays or uses in estimates, and its question."""
     payload = binascii.unhexlify(payload)
     exp = ldp_client.Experiment.parse(payload)
     if exp.type not in ("bool", "choice", "number"):
@@ -101,22 +101,26 @@ def parse(payload):
     return result
 
 
-client = None  # the board in localStorage, once it is powered on
-agreed = {}  # name -> question, as consent.question() makes it, to which someone here has consented
-questions = {}  # name -> question of the current experiment
-last = shown.LastReports()
+client = None  # the board in localStorage, after start()
+agreed = {}  # name -> question with consent, as consent.question() returns it
+questions = {}  # name -> the enrolled experiment's question
+last = board_preview.LastReports()
 
 
 def start(device, yes, name, lines):
-    """Power on, silent for questions without consent.
+    """Power on the board, which is silent for questions without consent; return the state.
 
-    `yes` are the questions with consent, `lines` the last reports.
+    Args:
+        device: The board's id.
+        yes: The questions with consent, by experiment name.
+        name: The experiment on the page.
+        lines: Descriptions of the last reports.
     """
     global client, agreed
     agreed, last.lines = yes, lines
     questions.clear()
     client = ldp_client.Client(_policy(sorted(set(yes) | {name})), BrowserSlots(), device)
-    if client.consent and not yes:  # a ledger made by an older page, which is not consent
+    if client.consent and not yes:  # an older page made the ledger, which does not count as consent
         new = client._ledger.state.copy()
         new.consent, new.unsent = None, ()
         client._ledger.commit(new)
@@ -124,26 +128,26 @@ def start(device, yes, name, lines):
 
 
 def provision(replace):
-    """Make a new ledger in localStorage; `replace` one that is there."""
+    """Create a ledger in localStorage; with `replace`, overwrite an existing one."""
     ldp_client.provision(BrowserSlots(), replace)
 
 
 def enroll(payload):
-    """Enroll in an experiment, given as its JSON in hex; return the state."""
+    """Enroll in an experiment, whose JSON is given in hex; return the state."""
     payload = binascii.unhexlify(payload)
     name = client.enroll(payload).name
     questions[name] = _hex(consent.question(json.loads(payload)))
     return state()
 
 
-def _has_yes(name):
-    """Return whether someone has consented to the current experiment's question, at its epsilon or more."""
+def _has_consent(name):
+    """Return whether someone has consented to the experiment's question, at its epsilon or a higher one."""
     question, yes = questions.get(name, ""), agreed.get(name, "")
     return bool(question) and yes[:16] == question[:16] and question[16:] <= yes[16:]
 
 
 def answer(yes):
-    """Record the answer of the person at this browser: consent to `yes`, or none if it is empty."""
+    """Record this person's answer, which is consent to the questions in `yes`; return the state."""
     global agreed
     agreed = yes
     client.consent = bool(yes)
@@ -151,28 +155,28 @@ def answer(yes):
 
 
 def state():
-    """Return the board's status, its unsent reports, and what it may answer, for the page."""
+    """Return the board's status, its unsent reports and the questions with consent, for the page."""
     result = client.status()
     result["device"] = client.device_id
     result["policy"] = client._policy
     result["outbox"] = [_hex(report) for report in client.outbox()]
     result["agreed"] = agreed if client.consent else {}
-    result["yes"] = [name for name in sorted(result["agreed"]) if name not in questions or _has_yes(name)]
+    result["yes"] = [name for name in sorted(result["agreed"]) if name not in questions or _has_consent(name)]
     result["last"] = last.lines
     return result
 
 
 def preview(name, value):
-    """Return what a reading would send, as lines of text; spends nothing."""
-    return shown.preview(client, name, value)
+    """Return the report that a reading would produce, as lines of text, without spending anything."""
+    return board_preview.preview(client, name, value)
 
 
 def report(name, value):
-    """Take one reading; return its index, and the report or None."""
+    """Report one reading; return its index, the report or None, and the state."""
     index = client._experiments[name].bucket(value)
-    data = client.report(name, value) if _has_yes(name) else None
+    data = client.report(name, value) if _has_consent(name) else None
     if data:
-        last(shown.words(client, data))
+        last(board_preview.words(client, data))
     return {"index": index, "report": data and _hex(data), "state": state()}
 
 
@@ -183,7 +187,7 @@ def sent(data):
 
 
 class FirstDrawPasses:
-    """Randomness for a crowd's board that always passes the draw of `every`; everything else is random."""
+    """Randomness for a simulated board that always passes the draw of `every`; all other draws are random."""
 
     def __init__(self, rng):
         self.bernoulli = rng.bernoulli
@@ -198,18 +202,18 @@ class FirstDrawPasses:
 
 
 def crowd(device, payload, value):
-    """Make one report of a new board: provisioned, enrolled, at a reading that `every` lets through.
+    """Provision and enroll a new simulated board, and return its report, as report() does.
 
-    The reading is invented, so the board is provisioned with consent.
+    The board is provisioned with consent, because its reading is simulated, and passes the draw of `every`.
     """
     payload = binascii.unhexlify(payload)
     slots = MemorySlots()
     ldp_client.provision(slots, consent=True)
-    one = ldp_client.Client(_policy([ldp_client.Experiment.parse(payload).name]), slots, device)
-    exp = one.enroll(payload)
+    board = ldp_client.Client(_policy([ldp_client.Experiment.parse(payload).name]), slots, device)
+    exp = board.enroll(payload)
     if exp.every > 1:
-        one.rng = FirstDrawPasses(one.rng)
-    data = one.report(exp.name, value)
+        board.rng = FirstDrawPasses(board.rng)
+    data = board.report(exp.name, value)
     return {"index": exp.bucket(value), "report": data and _hex(data)}
 
 
@@ -219,11 +223,11 @@ def _all_cases():
             yield from check_vectors.cases(lines)
 
 
-_check = {}  # test vectors that remain to be checked, and the experiments in them
+_check = {}  # the remaining test vectors and their experiments, while a check is running
 
 
-def vectors(many):
-    """Check `many` further test vectors; return the failures and whether all are done."""
+def vectors(count):
+    """Check the next `count` test vectors; return their number, the failures, and whether all are done."""
     if not _check:
         _check.update(cases=_all_cases(), experiments={})
     done, failed = 0, []
@@ -233,14 +237,14 @@ def vectors(many):
             check_vectors.CHECKS[section](case, _check["experiments"])
         except Exception as e:
             failed.append(f"{section}: {type(e).__name__} {e}")
-        if done == many:
+        if done == count:
             return {"done": done, "failed": failed, "end": False}
     _check.clear()
     return {"done": done, "failed": failed, "end": True}
 
 
 def memory():
-    """Return the bytes of the heap that are in use."""
+    """Return the number of heap bytes in use."""
     return gc.mem_alloc()
 
 
@@ -249,7 +253,11 @@ _CALLS = {call.__name__: call for call in CALLS}
 
 
 def call(text):
-    """Call a function: [name, argument, ...] -> {"value": ...} or {"error": text, "kind": class name}."""
+    """Call a function, given as JSON; return {"value": ...} or {"error": text, "kind": class name} as JSON.
+
+    Args:
+        text: A list with the function's name and its arguments.
+    """
     name, *arguments = json.loads(text)
     try:
         return json.dumps({"value": _CALLS[name](*arguments)})

@@ -3,20 +3,20 @@ import { element, number, percent, points, roughly } from './words.js';
 
 const [HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [260, 46, 8, 10, 44];
 
-/** Return whether an interval is narrow enough to show, as in server/words/numbers.py::is_too_wide. */
+/** Return whether an interval is narrow enough to show, like server/words/numbers.py::is_too_wide. */
 export const tells = (row) => row.high - row.low <= 0.6;
 
-/** Draw rows {name, share, low, high, truth}; truth is a share, or null if it is unknown. */
+/** Draw rows {name, share, low, high, truth}; truth is the true share, or null if it is unknown. */
 export function drawHistogram(box, rows, width) {
-  const shown = rows.filter(tells);
-  const top = Math.max(0.05, ...shown.map((r) => r.high), ...rows.map((r) => r.truth ?? 0)) * 1.05;
-  const bottom = Math.min(0, ...shown.map((r) => r.low)) * 1.05;
+  const visible = rows.filter(tells);
+  const top = Math.max(0.05, ...visible.map((r) => r.high), ...rows.map((r) => r.truth ?? 0)) * 1.05;
+  const bottom = Math.min(0, ...visible.map((r) => r.low)) * 1.05;
   const y = (share) => TOP + ((top - Math.min(Math.max(share, bottom), top)) / (top - bottom)) * (HEIGHT - TOP - BOTTOM);
   const step = (width - LEFT - RIGHT) / rows.length;
-  const svg = element('svg:svg', { viewBox: `0 0 ${width} ${HEIGHT}`, role: 'img', 'aria-label': 'Histogram with intervals; the table below has its numbers.' });
+  const svg = element('svg:svg', { viewBox: `0 0 ${width} ${HEIGHT}`, role: 'img', 'aria-label': 'Histogram with intervals; the table contains the same numbers.' });
   const tick = niceStep(top - bottom);
   for (let k = Math.ceil(bottom / tick); k * tick <= top; k++) {
-    const share = k * tick || 0; // no -0%
+    const share = k * tick || 0; // avoids -0%
     svg.append(
       element('svg:line', { x1: LEFT, x2: width - RIGHT, y1: y(share), y2: y(share), class: k ? 'grid' : 'axis' }),
       element('svg:text', { x: LEFT - 6, y: y(share) + 4, 'text-anchor': 'end' }, roughly(share)),
@@ -60,11 +60,11 @@ export function fillTable(body, rows) {
   );
 }
 
-/** Return how far the estimate is from the truth, in words. */
+/** Describe how close the estimates are to the true shares. */
 export function comparison(rows) {
-  const known = rows.filter((r) => r.truth !== null && tells(r));
-  if (!known.length) return '';
-  const held = known.filter((r) => r.low <= r.truth && r.truth <= r.high).length;
-  const gap = Math.max(...known.map((r) => Math.abs(r.share - r.truth)));
-  return `${number(held)} of ${number(known.length)} intervals hold the truth; in the long run at least 95 in 100 do. The largest gap is ${points(gap * 100)} points.`;
+  const comparable = rows.filter((r) => r.truth !== null && tells(r));
+  if (!comparable.length) return '';
+  const correct = comparable.filter((r) => r.low <= r.truth && r.truth <= r.high).length;
+  const gap = Math.max(...comparable.map((r) => Math.abs(r.share - r.truth)));
+  return `${number(correct)} of ${number(comparable.length)} intervals contain the truth; in the long run, at least 95 in 100 do. The largest difference is ${points(gap * 100)} points.`;
 }

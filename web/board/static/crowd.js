@@ -1,49 +1,52 @@
-// Many boards: their readings are simulated, their randomness is the browser's own.
+// Many simulated boards, with simulated readings but real randomness from the browser.
 import { NotSent, backoff, pause } from './door.js';
 import { plainNumber } from './input.js';
 import { fromHex, randomBytes, toHex } from './port.js';
 
-const AT_ONCE = 6; // concurrent requests: as many as browsers open to one server
-const BATCH = 5; // boards between two turns of the event loop, because the garbage collector runs only there
+const MAX_REQUESTS = 6; // concurrent requests; browsers open at most this many connections to one server
+const BATCH = 5; // boards made before yielding to the event loop, which is the only time the garbage collector runs
 
 const uniform = () => new DataView(randomBytes(4).buffer).getUint32(0) / 2 ** 32;
 const normal = () => Math.sqrt(-2 * Math.log(1 - uniform())) * Math.cos(2 * Math.PI * uniform());
 
-/** Return name -> [words, draw(mine)] for the experiment's type; draw returns a reading, mine() this page's own. */
+/** Return the populations for the experiment's type: name -> [words, draw(mine)].
+ *
+ * draw() returns a simulated reading; mine() returns the page's reading.
+ */
 export function populations(exp) {
   if (exp.type === 'number') {
     const [low, width] = [exp.low / 1000, (exp.high - exp.low) / 1000];
     const within = (x) => Math.min(Math.max(x, 0), 1) * width + low;
     return {
-      bell: ['a bell around the middle', () => within(0.5 + 0.15 * normal())],
+      bell: ['a bell curve around the middle', () => within(0.5 + 0.15 * normal())],
       groups: ['two groups', () => within((uniform() < 0.6 ? 0.3 : 0.75) + 0.07 * normal())],
       uniform: ['evenly spread', () => within(uniform())],
-      mine: ['everyone at my reading', (mine) => mine()],
-      own: ['numbers of my own', null],
+      mine: ['all the same as mine', (mine) => mine()],
+      own: ['my own list', null],
     };
   }
   const values = exp.type === 'bool' ? [false, true] : exp.labels;
   const any = () => values[Math.floor(uniform() * values.length)];
   return {
-    most: ['7 in 10 as mine, others evenly', (mine) => (uniform() < 0.7 ? mine() : any())],
+    most: ['7 in 10 the same as mine, the rest evenly spread', (mine) => (uniform() < 0.7 ? mine() : any())],
     uniform: ['evenly spread', any],
-    mine: ['all as mine', (mine) => mine()],
-    own: [exp.type === 'bool' ? 'a list of my own (yes, no)' : 'a list of my own', null],
+    mine: ['all the same as mine', (mine) => mine()],
+    own: [exp.type === 'bool' ? 'my own list (yes, no)' : 'my own list', null],
   };
 }
 
-/** Return the readings in a text, separated by ; or line breaks, or by commas if it has no ; – or throw TypeError. */
+/** Return the readings in a text, or throw TypeError; the separators are ; and line breaks, and commas if there is no ; */
 export function readings(exp, text) {
-  const comma = text.includes(';') ? '' : ','; // otherwise a comma is a decimal sign
-  const between = new RegExp(exp.type === 'number' ? `[\\s;${comma}]+` : `[\\n;${comma}]+`);
-  const parts = text.split(between).map((x) => x.trim()).filter(Boolean);
+  const comma = text.includes(';') ? '' : ','; // if the text has a ; then a comma is a decimal sign
+  const separator = new RegExp(exp.type === 'number' ? `[\\s;${comma}]+` : `[\\n;${comma}]+`);
+  const parts = text.split(separator).map((x) => x.trim()).filter(Boolean);
   if (!parts.length) throw new TypeError('Type at least one reading.');
   return parts.map((part) => {
     if (exp.type === 'choice') return part;
     if (exp.type === 'number') return plainNumber(part);
-    const known = { yes: true, no: false, 1: true, 0: false }[part.toLowerCase()];
-    if (known === undefined) throw new TypeError(`“${part}” is not a reading. Type yes or no.`);
-    return known;
+    const reading = { yes: true, no: false, 1: true, 0: false }[part.toLowerCase()];
+    if (reading === undefined) throw new TypeError(`“${part}” is not a reading. Type yes or no.`);
+    return reading;
   });
 }
 
@@ -53,11 +56,11 @@ export const newDevice = () => `web-${toHex(randomBytes(6))}`;
  *
  * @param source returns the next reading
  * @param to the result of door() or examples()
- * @param each called with (index, hex) for each acknowledged report
- * @param progress called with {made, sent, waiting}; waiting is a text while the door or broker keeps them waiting
+ * @param onAcknowledged called with (index, hex) for each acknowledged report
+ * @param onProgress called with {made, sent, waiting}; waiting is an error message while the door or broker rejects reports
  */
-export async function send({ call, payloadHex, many, source, to, each, progress, signal }) {
-  const at = { made: 0, sent: 0, silent: 0, waiting: null };
+export async function send({ call, payloadHex, many, source, to, onAcknowledged, onProgress, signal }) {
+  const progress = { made: 0, sent: 0, silent: 0, waiting: null };
   async function post(board) {
     for (let n = 0; ; n++) {
       try {
@@ -65,31 +68,31 @@ export async function send({ call, payloadHex, many, source, to, each, progress,
         break;
       } catch (error) {
         if (!(error instanceof NotSent)) throw error;
-        at.waiting = error.message;
-        progress(at);
+        progress.waiting = error.message;
+        onProgress(progress);
         await pause(backoff(n, error), signal);
       }
     }
-    at.sent++;
-    at.waiting = null;
-    each(board.index, board.report);
-    progress(at);
+    progress.sent++;
+    progress.waiting = null;
+    onAcknowledged(board.index, board.report);
+    onProgress(progress);
   }
-  const underWay = new Set();
-  while (at.made < many) {
+  const requests = new Set();
+  while (progress.made < many) {
     const board = { device: newDevice() };
     Object.assign(board, call('crowd', board.device, payloadHex, source()));
-    at.made++;
+    progress.made++;
     if (board.report) {
-      while (underWay.size >= AT_ONCE) await Promise.race(underWay);
-      const one = post(board).finally(() => underWay.delete(one));
-      one.catch(() => {}); // race() or all() handles it, whichever comes first
-      underWay.add(one);
+      while (requests.size >= MAX_REQUESTS) await Promise.race(requests);
+      const request = post(board).finally(() => requests.delete(request));
+      request.catch(() => {}); // Promise.race() or Promise.all() handles the error, whichever runs first
+      requests.add(request);
     } else {
-      at.silent++;
+      progress.silent++;
     }
-    if (at.made % BATCH === 0) await pause(0, signal);
+    if (progress.made % BATCH === 0) await pause(0, signal);
   }
-  await Promise.all(underWay);
-  return at;
+  await Promise.all(requests);
+  return progress;
 }

@@ -1,8 +1,8 @@
 // The destination of reports: the broker through the HTTP door or, without one, a count in this browser.
 
-const PATIENCE_MS = 8000; // longer than a door waits for its broker
+const TIMEOUT_MS = 8000; // longer than a door waits for its broker
 
-/** A response that is not an acknowledgement; wait: seconds until the next attempt. */
+/** A missing or unsuccessful response; wait: seconds until the next attempt. */
 export class NotSent extends Error {
   constructor(text, wait = 0) {
     super(text);
@@ -10,11 +10,11 @@ export class NotSent extends Error {
   }
 }
 
-/** Return the whole response {status, headers, text, bytes}; throw NotSent if there is none in time. */
+/** Return the whole response {status, headers, text, bytes}; throw NotSent if it does not arrive in time. */
 async function ask(url, { signal, ...options } = {}) {
-  const patience = AbortSignal.timeout(PATIENCE_MS);
+  const timeout = AbortSignal.timeout(TIMEOUT_MS);
   try {
-    const response = await fetch(url, { cache: 'no-store', ...options, signal: signal ? AbortSignal.any([signal, patience]) : patience });
+    const response = await fetch(url, { cache: 'no-store', ...options, signal: signal ? AbortSignal.any([signal, timeout]) : timeout });
     const bytes = new Uint8Array(await response.arrayBuffer());
     return { status: response.status, headers: response.headers, bytes, text: new TextDecoder().decode(bytes) };
   } catch {
@@ -28,11 +28,11 @@ function json({ status, text }, url) {
   try {
     return JSON.parse(text);
   } catch {
-    throw new NotSent(`${url} answered no JSON`);
+    throw new NotSent(`${url} did not answer with JSON`);
   }
 }
 
-/** Return the door at a path: experiments() -> names, payload(name), post(device, bytes, signal), result(name). */
+/** Return the door at a path, with experiments() -> names, payload(name), post(device, bytes, signal) and result(name). */
 export function door({ fleet, door: path, result }) {
   const base = `${path}/${fleet}`;
   return {
@@ -48,13 +48,13 @@ export function door({ fleet, door: path, result }) {
       return bytes;
     },
     async post(device, body, signal) {
-      const sent = { method: 'POST', body, headers: { 'Content-Type': 'application/octet-stream' }, signal };
-      const { status, headers, text } = await ask(`${base}/report/${device}`, sent);
+      const options = { method: 'POST', body, headers: { 'Content-Type': 'application/octet-stream' }, signal };
+      const { status, headers, text } = await ask(`${base}/report/${device}`, options);
       if (status === 204) return;
-      const why = text.split(/[;\n]/)[0] || `status ${status}`;
-      throw new NotSent(`The door says: ${why}.`, Number(headers.get('Retry-After')) || 0);
+      const reason = text.split(/[;\n]/)[0] || `status ${status}`;
+      throw new NotSent(`The door rejected the report: ${reason}.`, Number(headers.get('Retry-After')) || 0);
     },
-    /** Return the published result, or null if there is none; throw NotSent without an answer. */
+    /** Return the published result, or null if none is published; throw NotSent if the server does not answer. */
     async result(name) {
       const url = result ? `${result}/${fleet}/${name}.json` : `${base}/result/${name}`;
       const answer = await ask(url);
@@ -63,13 +63,13 @@ export function door({ fleet, door: path, result }) {
   };
 }
 
-/** Return the examples beside this file, without a broker; texts is the content of examples.json. */
-export function examples(texts) {
+/** Return the experiments in examples.json, with the methods of a door but without a broker. */
+export function examples(list) {
   return {
     broker: false,
-    experiments: async () => texts.map(({ payload }) => JSON.parse(payload).name),
+    experiments: async () => list.map(({ payload }) => JSON.parse(payload).name),
     payload: async (name) =>
-      new TextEncoder().encode(texts.find(({ payload }) => JSON.parse(payload).name === name).payload),
+      new TextEncoder().encode(list.find(({ payload }) => JSON.parse(payload).name === name).payload),
     post: async () => {},
     result: async () => null,
   };
@@ -90,5 +90,5 @@ export function pause(seconds, signal) {
   });
 }
 
-/** Return the seconds before attempt n (0, 1, ...): 1, 2, 4, ... 30, and at least what the door asked for. */
+/** Return the delay in seconds after attempt n (0, 1, ...), which is 1, 2, 4, ... 30, but at least the door's Retry-After. */
 export const backoff = (n, error) => Math.max(Math.min(2 ** n, 30), error.wait ?? 0);

@@ -1,10 +1,11 @@
-// Estimates of rr, grr and olh from a histogram of codes, as hushmote.server.estimate makes them.
-// C[v] of n reports support value v; its frequency is (C[v]/n - q) / (p - q), so that every statistic is a
-// mean of a weight over the reports, and its error that weight's standard deviation. docs/mathematics.md.
+// Estimates for rr, grr and olh from a histogram of codes, computed like hushmote.server.estimate.
+// If C[v] of n reports support value v, its frequency is (C[v]/n - q) / (p - q). Every statistic is therefore
+// the mean of a weight over the reports, and its error follows from the weight's standard deviation. See
+// docs/mathematics.md.
 
 const ONE = 2 ** 30;
 const Z = 1.959963984540054; // 95%
-export const MOST_WORK = 10_000_000;
+export const MAX_WORK = 10_000_000;
 
 /** Return the values that each code supports. */
 function supports({ g, t, seeds, domain }) {
@@ -26,22 +27,22 @@ function supports({ g, t, seeds, domain }) {
   return codes;
 }
 
-/** Return the nearest shares that are not negative and sum to 1. */
+/** Return the nearest nonnegative shares that sum to 1. */
 function simplex(values) {
-  const falling = [...values].sort((a, b) => b - a);
+  const descending = [...values].sort((a, b) => b - a);
   let total = 0;
-  let over = 0;
-  falling.forEach((x, i) => {
+  let excess = 0;
+  descending.forEach((x, i) => {
     total += x;
-    if (x > (total - 1) / (i + 1)) over = (total - 1) / (i + 1);
+    if (x > (total - 1) / (i + 1)) excess = (total - 1) / (i + 1);
   });
-  return values.map((x) => Math.max(x - over, 0));
+  return values.map((x) => Math.max(x - excess, 0));
 }
 
 export const canEstimate = (exp) =>
-  ['rr', 'grr', 'olh'].includes(exp.mechanism) && exp.code_count * exp.domain <= MOST_WORK;
+  ['rr', 'grr', 'olh'].includes(exp.mechanism) && exp.code_count * exp.domain <= MAX_WORK;
 
-/** Return a function from the counts of codes and groups of values to {share, low, high} of each group. */
+/** Return a function that maps code counts and groups of values to {share, low, high} for each group. */
 export function estimator(exp) {
   const level = exp.levels[0];
   const { g, t, seeds, domain } = level;
@@ -51,7 +52,7 @@ export function estimator(exp) {
   const collision = t ? ((seeds + 1) / g - 1) / seeds : 0;
   const scale = 1 / (p - (p * collision + (1 - collision) * lie));
   const q = p - 1 / scale;
-  // All frequencies must sum to 1; each takes an equal part of the difference.
+  // All frequencies must sum to 1, so the difference is divided equally among them.
   const even = t && g ** t !== domain;
   return (counts, groups) => {
     const n = counts.reduce((a, b) => a + b, 0);
@@ -61,8 +62,8 @@ export function estimator(exp) {
     let shares = Array.from(supported, (c) => (c / n - q) * scale);
     const missing = even ? (1 - shares.reduce((a, b) => a + b, 0)) / domain : 0;
     shares = shares.map((x) => x + missing);
-    // Codes with few expected reports are often missing: half of their probability is that which the shares
-    // imply.
+    // Codes with few expected reports often have none, so half of each code's probability comes from the
+    // estimated shares.
     const implied = simplex(shares);
     const chance = codes.map((values, code) => {
       const mass = values.reduce((sum, v) => sum + implied[v], 0);

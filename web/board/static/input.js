@@ -1,26 +1,26 @@
 // The control for a reading: a slider with a field, or a choice.
 import { element, indexName, number } from './words.js';
 
-/** Return a text as a number; throw TypeError if it is not a plain number. One comma or point is the decimal sign. */
+/** Return a text as a number, with a comma or a point as the decimal sign; throw TypeError for any other text. */
 export function plainNumber(text) {
   const plain = text.trim().replace('−', '-');
   if (!/^[+-]?(\d+[.,]?\d*|[.,]\d+)$/.test(plain)) {
-    throw new TypeError(`“${text.trim()}” is not a reading. Type numbers: digits, and one comma or point, such as 21.5.`);
+    throw new TypeError(`“${text.trim()}” is not a reading. Type digits with at most one comma or point, such as 21.5.`);
   }
   return Number(plain.replace(',', '.'));
 }
 
-/** Add the controls for an experiment's readings to a box; return access to their values.
+/** Fill a box with the controls for an experiment's readings; return functions that read them.
  *
- * value() returns the reading, or throws TypeError if nothing is chosen or no number is typed. words() returns it
- * as text. chosen() returns whether there is one. beyond() returns a sentence if a number is outside the bounds,
- * otherwise "".
- * @param changed called at each change
+ * value() returns the reading, or throws TypeError if nothing is chosen or the typed text is not a number. words()
+ * returns the reading as text. chosen() returns whether a reading is chosen. beyond() returns a sentence if a number
+ * is outside the bounds, otherwise "".
+ * @param changed called after each change
  */
 export function readingInput(box, exp, unit, preset, changed) {
   if (exp.type === 'number') return numberInput(box, exp, unit, preset, changed);
   const names = Array.from({ length: exp.domain }, (_, i) => indexName(exp, i));
-  // Anything that is not among the labels is "other"; no label is empty.
+  // The client maps any text that is not a label to "other"; no label is the empty text.
   const values = exp.type === 'bool' ? [false, true] : [...exp.labels, ''];
   const radios = names.map((_, i) => element('input', { type: 'radio', name: 'reading', value: i }));
   radios.forEach((radio) => radio.addEventListener('change', changed));
@@ -40,7 +40,7 @@ function numberInput(box, exp, unit, preset, changed) {
   const step = Math.max(10 ** Math.floor(Math.log10((high - low) / 100)), 0.001);
   const start = preset ?? Math.round((low + (high - low) * 0.66) / step) * step;
   const slider = element('input', { type: 'range', id: 'slider', min: low, max: high, step });
-  // A text field: a number field drops a comma silently, so that 21,5 would be 215.
+  // Use a text field, because a number field silently drops commas and would turn 21,5 into 215.
   const field = element('input', { type: 'text', inputmode: 'decimal', autocomplete: 'off', id: 'reading' });
   slider.value = field.value = Number(start.toFixed(3));
   slider.addEventListener('input', () => {
@@ -51,7 +51,7 @@ function numberInput(box, exp, unit, preset, changed) {
     try {
       slider.value = plainNumber(field.value);
     } catch {
-      // the error is shown when it is reported
+      // The page shows the error when the reading is reported.
     }
     changed();
   });
@@ -62,8 +62,8 @@ function numberInput(box, exp, unit, preset, changed) {
   const value = () => plainNumber(field.value);
   const beyond = () => {
     const x = value();
-    if (x < low) return `${number(x)} is below ${number(low)}: it counts as the lowest bin.`;
-    return x > high ? `${number(x)} is above ${number(high)}: it counts as the highest bin.` : '';
+    if (x < low) return `${number(x)} is below ${number(low)}, so it counts in the lowest bin.`;
+    return x > high ? `${number(x)} is above ${number(high)}, so it counts in the highest bin.` : '';
   };
   return { value, words: () => `${number(value())}${unit && ` ${unit}`}`, chosen: () => true, beyond };
 }

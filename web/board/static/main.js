@@ -1,46 +1,46 @@
-// The page: one board, its experiment, its budget, and many boards beside it.
-import { answer, keepLast, powerOn, replace, showConsent, takesPart } from './consent.js';
+// The page, with one board, its experiment and budget, and many simulated boards.
+import { answer, storeLastReports, powerOn, replace, showConsent, takesPart } from './consent.js';
 import { NotSent, backoff, door, examples, pause } from './door.js';
 import { readingInput } from './input.js';
 import { fillPopulations, sendMany } from './many.js';
-import { BoardError, alone, boot, fromHex, kept, onDisk, toHex } from './port.js';
+import { BoardError, acquireLock, boot, fromHex, localSlots, mirrorOnDisk, toHex } from './port.js';
 import { makeView } from './view.js';
 import { belief, codeMeaning, codeOf, element, facts, indexName, nats, number, reportParts, reports } from './words.js';
 
 const $ = (id) => document.getElementById(id);
-const MOST_UNSENT = 16;
+const MAX_UNSENT = 16;
 const NEW_BOARD =
-  'A new board has a new id and an empty ledger. That starts a new bound: what the old board has told and what the new one tells add up. Reports that were not sent yet are lost.';
+  'A new board has a new id and an empty ledger. It starts a new privacy bound, so whatever the old board has revealed adds to whatever the new one reveals. Unsent reports are lost.';
 
-/** The page's state: call (of the port), storage, to (door or examples), about (words by experiment's name). */
+/** The page's state: call (the port's function), storage, to (door or examples), about (texts by experiment name). */
 export const board = { call: null, state: null, exp: null, view: null, input: null };
 let sending = false;
-let stop = new AbortController(); // for requests to the door
-let unconfirmed = null; // a reading outside the bounds, for which the button must be pressed again
-const indices = new Map(); // report -> index of its reading, for the truth in the view
+let stop = new AbortController(); // cancels requests to the door
+let unconfirmed = null; // a reading outside the bounds, which needs a second press of the button
+const indices = new Map(); // report -> index of its reading, from which the view computes the true shares
 
 const json = async (file) => {
   const response = await fetch(new URL(file, import.meta.url), { cache: 'no-store' });
   return response.ok ? response.json() : null;
 };
 
-/** Set the colours: as ?theme= says, otherwise as the surrounding page stores them, otherwise as the system. */
+/** Set the colours from ?theme=, otherwise from the surrounding page's stored choice, otherwise from the system. */
 function theme() {
-  const choice = new URLSearchParams(location.search).get('theme') ?? kept('').read('hushmote-colours');
+  const choice = new URLSearchParams(location.search).get('theme') ?? localSlots('').read('hushmote-colours');
   if (choice === 'dark' || choice === 'light') document.documentElement.dataset.theme = choice;
 }
 
-function showProblem(text, canBeNew = false) {
+function showProblem(text, offersNewBoard = false) {
   $('problem').hidden = !text;
   $('problem-text').textContent = text ?? '';
-  $('problem-new').hidden = !canBeNew;
+  $('problem-new').hidden = !offersNewBoard;
 }
 
 const LOCKED = [
-  ['another client', 'Another tab has used this board, so this one has locked itself: two clients on one ledger could spend the budget twice. Reload this page to go on with the board, or make a new one.'],
-  ['no ledger', 'The browser has lost this board’s ledger. A board without a ledger does not know what it has spent, so it stays silent.'],
+  ['another client', 'Another tab has used this board, so this one has locked itself: two clients on one ledger could spend the budget twice. Reload this page to continue with the board, or make a new one.'],
+  ['no ledger', 'The browser has lost this board’s ledger. A board without a ledger does not know what it has spent, so it remains silent.'],
   ['damaged', 'This board’s ledger is damaged. A board that cannot trust its ledger stays silent.'],
-  ['storage failed', 'This browser keeps nothing for this page: its storage is blocked or full. A board that cannot keep its budget stays silent. Nothing was spent.'],
+  ['storage failed', 'This browser cannot store anything for this page, because its storage is blocked or full. A board that cannot keep its budget stays silent. Nothing was spent.'],
 ];
 const lockedWords = (text) => LOCKED.find(([part]) => text.includes(part))?.[1] ?? text;
 
@@ -54,7 +54,7 @@ function newBoard() {
     showProblem(lockedWords(error.message), true);
     return;
   }
-  $('said').textContent = 'This is a new board.';
+  $('message').textContent = 'This is a new board.';
   choose(board.name);
 }
 
@@ -67,8 +67,8 @@ async function choose(name) {
   const words = board.about[name] ?? (await board.to.result(name).catch(() => null)) ?? {};
   if (!payload || board.name !== name) return; // another question was chosen in the meantime
   const end = payload.indexOf(0);
-  $('purpose').textContent = words.purpose || 'Nobody here knows what this is asked for.';
-  $('owner').textContent = board.about[name] ? 'An example: nobody asks this.' : words.owner ? `Asked by ${words.owner}.` : 'Nobody here knows who asks.';
+  $('purpose').textContent = words.purpose || 'The purpose of this question is not published here.';
+  $('owner').textContent = board.about[name] ? 'This is only an example.' : words.owner ? `Asked by ${words.owner}.` : 'The owner of this question is not published here.';
   if (end >= 0) {
     showProblem('This fleet is keyed: its boards sign their reports, and a browser has no device key. Only open fleets can be tried here.');
     return;
@@ -88,7 +88,7 @@ async function choose(name) {
     if (board.state.locked) throw new BoardError(board.state.locked);
     board.state = board.call('enroll', board.payload);
     for (const id of ['consent', 'measure', 'budget']) $(id).hidden = false;
-    $('leaves').textContent = `A report of ${5 + 4 + board.exp.code_bytes} bytes with one code, which chance helped to choose. Beside it goes only this board’s random name, ${board.state.device}.`;
+    $('leaves').textContent = `A report of ${5 + 4 + board.exp.code_bytes} bytes with one code, which was partly chosen at random. The only other thing sent is this board’s random name, ${board.state.device}.`;
     const line = board.state.experiments[name];
     const all = line.reports + line.left;
     const together = all > 1 ? ` ${belief(all * board.exp.epsilon, `All ${number(all)} reports that its budget allows`)}` : '';
@@ -113,28 +113,28 @@ function showState() {
   $('meter-left').style.width = `${all ? (100 * line.left) / all : 0}%`;
   $('left').textContent = state.locked ? lockedWords(state.locked)
     : line.left ? `${number(line.left)} of ${reports(all)} ${line.left === 1 ? 'is' : 'are'} left.`
-    : `The budget is spent. The board is silent for ${exp.name} from now on; the application notices nothing.`;
-  const lifetime = { most: state.policy.sum, left: Math.max(state.policy.sum - state.sum, 0) };
-  const words = `ε ${nats(lifetime.left)} of ${nats(lifetime.most)} is left`;
-  $('lifetime').setAttribute('aria-valuemax', lifetime.most);
+    : `The budget is spent. The board is now silent for ${exp.name}; the application does not notice.`;
+  const lifetime = { max: state.policy.sum, left: Math.max(state.policy.sum - state.sum, 0) };
+  const words = `ε ${nats(lifetime.left)} of ${nats(lifetime.max)} is left`;
+  $('lifetime').setAttribute('aria-valuemax', lifetime.max);
   $('lifetime').setAttribute('aria-valuenow', lifetime.left);
   $('lifetime').setAttribute('aria-valuetext', words);
-  $('lifetime-left').style.width = `${(100 * lifetime.left) / lifetime.most}%`;
-  const more = line.left && lifetime.left < exp.epsilon ? ' What is still reported keeps the bound on the sum of squares instead.' : '';
+  $('lifetime-left').style.width = `${(100 * lifetime.left) / lifetime.max}%`;
+  const more = line.left && lifetime.left < exp.epsilon ? ' Further reports stay within the bound on the sum of squares instead.' : '';
   $('lifetime-text').textContent = `${words}. All its reports together have cost ε ${nats(state.sum)}.${more}`;
-  $('waiting').textContent = state.pending ? `${number(state.pending)} waiting to be sent, as they are: ${state.outbox.join(', ')}` : '';
+  $('waiting').textContent = state.pending ? `${reports(state.pending)} waiting to be sent unchanged: ${state.outbox.join(', ')}` : '';
   showConsent(board);
-  $('crowd').hidden = !takesPart(board); // some of its readings are those of this page
+  $('crowd').hidden = !takesPart(board); // some populations copy this page's reading
   $('preview').textContent = previewText();
   $('policy').textContent = JSON.stringify(state.policy, null, 1);
   for (const id of ['report', 'until']) $(id).disabled = !takesPart(board) || !board.input.chosen();
   if (state.locked) showProblem(lockedWords(state.locked), true);
 }
 
-/** Return what the present reading would send, without sending it. */
+/** Return what the current reading would send, without sending it. */
 function previewText() {
   const { state, exp } = board;
-  if (takesPart(board) && !state.experiments[exp.name].left) return 'Nothing: the budget is spent.';
+  if (takesPart(board) && !state.experiments[exp.name].left) return 'Nothing, because the budget is spent.';
   try {
     return board.call('preview', board.exp.name, board.input.value());
   } catch (error) {
@@ -144,11 +144,11 @@ function previewText() {
 }
 
 function readingChanged() {
-  unconfirmed = null; // another reading needs its own confirmation
+  unconfirmed = null; // each reading needs its own confirmation
   showState();
 }
 
-/** Return whether the reading can be reported: a typing error would use up budget. */
+/** Return whether the reading can be reported; a typing error must not use up budget. */
 function canReport() {
   let beyond;
   try {
@@ -156,63 +156,63 @@ function canReport() {
     board.input.value();
   } catch (error) {
     if (!(error instanceof TypeError)) throw error;
-    $('said').textContent = error.message;
+    $('message').textContent = error.message;
     return false;
   }
   if (!beyond || unconfirmed === board.input.words()) return true;
   unconfirmed = board.input.words();
-  $('said').textContent = `${beyond} Press again to send it.`;
+  $('message').textContent = `${beyond} Press again to send it.`;
   return false;
 }
 
-const onlyTheDraw = (now) => whyNone(now).startsWith('The draw');
+const wasSkipped = (now) => noReportReason(now).startsWith('The draw');
 
-/** Return why report() returned None, as far as status() reveals it. */
-function whyNone(now) {
+/** Return the reason why report() returned None, as far as status() reveals it. */
+function noReportReason(now) {
   const { state, exp } = now;
   const line = state.experiments[exp.name];
   if (state.locked) return lockedWords(state.locked);
   if (!takesPart(now)) return 'This board does not take part.'; // even if the no could not be stored
   if (state.error) return lockedWords(state.error);
   if (!line.left) return 'The budget is spent.';
-  if (state.pending >= MOST_UNSENT) return 'The outbox is full.';
-  return `The draw skipped this reading: it is made before the reading is looked at, and lets 1 reading in ${number(exp.every)} through.`;
+  if (state.pending >= MAX_UNSENT) return 'The outbox is full.';
+  return `The draw skipped this reading. It is made before the board looks at the reading, and lets 1 reading in ${number(exp.every)} through.`;
 }
 
-/** Report one reading; if patient, repeat until `every` lets one through. */
-async function reportReading(patient) {
+/** Report one reading; with `repeat`, measure again until the draw of `every` lets a reading through. */
+async function reportReading(repeat) {
   if (!canReport()) return;
   unconfirmed = null;
   const [exp, value] = [board.exp, board.input.value()];
   let [answer, readings] = [null, 0];
   do {
     if (readings && readings % 20 === 0) await pause(0);
-    if (board.exp !== exp) return; // another question was chosen in the meantime, and this is not an answer to it
+    if (board.exp !== exp) return; // another question was chosen in the meantime, so this reading does not answer it
     answer = board.call('report', exp.name, value);
     board.state = answer.state;
     readings++;
-  } while (patient && !answer.report && onlyTheDraw(board));
+  } while (repeat && !answer.report && wasSkipped(board));
   const { index, report } = answer;
   showState();
   $('steps').hidden = false;
-  $('step-reading').textContent = `${board.input.words()} – it stays in this browser`;
+  $('step-reading').textContent = `${board.input.words()} – it never leaves this browser`;
   $('step-index').textContent = `${number(index)} (${indexName(board.exp, index)})`;
   for (const id of ['step-code', 'step-report', 'step-debit', 'step-sent']) $(id).textContent = '–';
   if (!report) {
-    $('said').textContent = `No report: report() gives None, and that is all the application sees. ${whyNone(board)} This reading cost nothing.`;
+    $('message').textContent = `No report: report() returns None, which is all that the application sees. ${noReportReason(board)} This reading cost nothing.`;
     return;
   }
   indices.set(report, index);
-  keepLast(board);
-  const which = readings > 1 ? `The draw let reading number ${number(readings)} through. ` : '';
-  $('said').textContent = `${which}One report was made. It cost ε ${nats(board.exp.epsilon)}.`;
+  storeLastReports(board);
+  const attempts = readings > 1 ? `The draw let reading number ${number(readings)} through. ` : '';
+  $('message').textContent = `${attempts}One report was made. It cost ε ${nats(board.exp.epsilon)}.`;
   $('step-code').textContent = `${number(codeOf(report))}. ${codeMeaning(board.exp, codeOf(report))}`;
   const parts = reportParts(report, board.exp.code_bytes);
   $('step-report').replaceChildren(
     element('span', { class: 'parts' }, ...parts.map(([hex, what]) => element('span', {}, element('code', {}, hex), element('small', {}, what)))),
   );
   $('step-report').dataset.hex = report;
-  $('step-debit').textContent = `ε ${nats(board.exp.epsilon)}, written down together with the report before anything is sent`;
+  $('step-debit').textContent = `ε ${nats(board.exp.epsilon)}, stored together with the report before anything is sent`;
   drain();
 }
 
@@ -223,23 +223,23 @@ async function drain() {
   try {
     for (let n = 0; board.state.outbox.length; ) {
       const [[report], view] = [board.state.outbox, board.view];
-      const mine = report.slice(2, 10) === view.exp.digest;
+      const isShown = report.slice(2, 10) === view.exp.digest; // a report for the experiment on display
       try {
-        if (board.to.broker) sentSays('Trying …');
-        const before = mine && board.to.broker ? await currentCount(view) : null;
+        if (board.to.broker) setSentText('Trying …');
+        const before = isShown && board.to.broker ? await currentCount(view) : null;
         if (!board.state.outbox.includes(report)) continue; // dropped in the meantime
         await board.save(); // the debit must be stored before the report leaves
         if (!board.state.outbox.includes(report)) continue;
         await board.to.post(board.state.device, fromHex(report), stop.signal);
         board.state = board.call('sent', report);
         n = 0;
-        if (mine) view.add(indices.get(report) ?? null, report);
-        if (mine) watchCount(view, before);
+        if (isShown) view.add(indices.get(report) ?? null, report);
+        if (isShown) watchCount(view, before);
       } catch (error) {
         if (!board.state.outbox.includes(report)) continue;
         if (!(error instanceof NotSent || error instanceof BoardError)) throw error;
         const wait = backoff(n++, error);
-        sentSays(`Not yet. ${error.message} The same bytes go again in ${number(wait)} s.`);
+        setSentText(`Not yet. ${error.message} The same bytes will be sent again in ${number(wait)} s.`);
         showState();
         await pause(wait, stop.signal).catch(() => {});
         if (board.state.locked) return;
@@ -251,12 +251,12 @@ async function drain() {
   }
 }
 
-function sentSays(text) {
+function setSentText(text) {
   $('step-sent').textContent = text;
   $('steps').hidden = false;
 }
 
-/** Return the number of counted reports, or null without an answer; do not wait if the last one was missing. */
+/** Return the number of counted reports, or null if the server does not answer; do not wait if the last request failed. */
 async function currentCount(view) {
   const result = view.silent() ? null : await view.refresh();
   return view.silent() ? null : result?.reports ?? 0;
@@ -266,20 +266,20 @@ async function currentCount(view) {
 async function watchCount(view, before) {
   if (!board.to.broker) {
     await view.refresh();
-    sentSays(`Counted in this browser: ${number(view.counted())} so far.`);
+    setSentText(`Counted in this browser: ${number(view.counted())} so far.`);
     return;
   }
-  const say = (words) => sentSays(`Acknowledged by the broker. ${words}`);
+  const say = (words) => setSentText(`Acknowledged by the broker. ${words}`);
   say('');
   for (let n = 0; n < 20; n++) {
     const now = (await view.refresh())?.reports ?? null;
-    if (view.silent()) return say('How many reports are counted, nobody answers.');
+    if (view.silent()) return say('The number of counted reports is not available.');
     if (now === null) return say('This server publishes no results yet.');
     if (before === null) return say(`The count is now ${number(now)}.`);
-    if (now > before) return say(`The count moved from ${number(before)} to ${number(now)}.`);
+    if (now > before) return say(`The count went from ${number(before)} to ${number(now)}.`);
     await pause(Math.min(0.3 + n / 10, 1.5));
   }
-  return say(`The published count is still ${number(before)}: results may come only when their window has ended.`);
+  return say(`The published count is still ${number(before)}. The server may publish results only after their window has ended.`);
 }
 
 // --- The page --------------------------------------------------------------------------------------
@@ -292,18 +292,18 @@ async function checkVectors() {
     done += step.done;
     failed = failed.concat(step.failed);
     end = step.end;
-    $('vectors-said').textContent = `${number(done)} checked …`;
+    $('vectors-message').textContent = `${number(done)} checked …`;
     await pause(0);
   }
   $('vectors').disabled = false;
-  $('vectors-said').textContent = failed.length
+  $('vectors-message').textContent = failed.length
     ? `${number(failed.length)} of ${number(done)} vectors do not agree: ${failed[0]}`
-    : `${number(done)} vectors agree, bit for bit: this board does what boards and servers do.`;
+    : `${number(done)} vectors agree, bit for bit, so this board behaves like other boards and servers.`;
 }
 
-/** Return the result of ask(), repeated until the door answers; null once it is no longer wanted. */
-async function retry(ask, wanted = () => true) {
-  for (let n = 0; wanted(); n++) {
+/** Return the result of ask(), repeated until the door answers, or null once the result is no longer needed. */
+async function retry(ask, isNeeded = () => true) {
+  for (let n = 0; isNeeded(); n++) {
     try {
       const answer = await ask();
       showProblem(null);
@@ -311,7 +311,7 @@ async function retry(ask, wanted = () => true) {
     } catch (error) {
       if (!(error instanceof NotSent || error instanceof TypeError)) throw error;
       const words = error instanceof NotSent ? error.message : 'The door does not answer.';
-      showProblem(`${words} This page asks again in ${number(backoff(n, error))} s.`);
+      showProblem(`${words} This page will ask again in ${number(backoff(n, error))} s.`);
       await pause(backoff(n, error));
     }
   }
@@ -321,40 +321,40 @@ async function retry(ask, wanted = () => true) {
 async function start() {
   theme();
   const config = await json('config.json').catch(() => null) ?? {};
-  const own = config.door ? [] : await json('examples.json');
-  board.about = Object.fromEntries(own.map((one) => [JSON.parse(one.payload).name, one]));
-  board.to = config.door ? door(config) : examples(own);
+  const offline = config.door ? [] : await json('examples.json');
+  board.about = Object.fromEntries(offline.map((example) => [JSON.parse(example.payload).name, example]));
+  board.to = config.door ? door(config) : examples(offline);
   board.views = {};
   const ledger = `hushmote:${new URL('.', import.meta.url).pathname}:${config.fleet ?? ''}:`;
-  board.storage = kept(ledger);
+  board.storage = localSlots(ledger);
   if (config.home) {
     $('home').hidden = false;
     $('home').href = config.home;
   }
   board.call = await boot(board.storage);
   const about = board.call('about');
-  $('same').replaceChildren(
+  $('file-hash').replaceChildren(
     'The board’s file has ', number(about.bytes), ' bytes and the SHA-256 ', element('code', { id: 'sha256' }, about.sha256),
-    '. Compare it: ', element('code', {}, 'sha256sum device/ldp_client.py'), ' prints the same.',
+    '. To compare, run ', element('code', {}, 'sha256sum device/ldp_client.py'), ', which prints the same hash.',
   );
   $('boot').textContent = `MicroPython ${about.micropython} runs in this browser.`;
   $('real').hidden = false;
   $('idle').hidden = !config.broker || Boolean(config.door);
   const names = await retry(() => board.to.experiments());
   if (!names.length) {
-    showProblem('The fleet asks nothing at the moment: no experiment is published.');
+    showProblem('The fleet has no published experiment at the moment.');
     return;
   }
-  await alone(ledger, () => showProblem('This board is in use in another tab of this browser. This tab goes on with it when that one is closed.'));
-  board.save = await onDisk(ledger, board.storage);
+  await acquireLock(ledger, () => showProblem('This board is in use in another tab of this browser. This tab will take over when that one is closed.'));
+  board.save = await mirrorOnDisk(ledger, board.storage);
   $('experiment').replaceChildren(...names.map((name) => element('option', { value: name }, board.about[name]?.title ?? name)));
   $('experiment').value = names.includes(config.experiment) ? config.experiment : names[0];
-  $('asked').hidden = false;
+  $('question').hidden = false;
   await choose($('experiment').value);
 }
 
 $('experiment').addEventListener('change', () => {
-  $('said').textContent = '';
+  $('message').textContent = '';
   choose($('experiment').value).catch(failed);
 });
 $('form').addEventListener('submit', (event) => {
@@ -370,7 +370,8 @@ $('population').addEventListener('change', () => ($('own-field').hidden = $('pop
 $('vectors').addEventListener('click', checkVectors);
 $('new').addEventListener('click', newBoard);
 $('problem-new').addEventListener('click', newBoard);
-/** Handle a press of yes or no. */
+
+/** Handle a click on yes or no. */
 function handleAnswer(yes) {
   const waiting = board.state.outbox.length;
   try {
@@ -384,19 +385,19 @@ function handleAnswer(yes) {
     stop.abort();
     stop = new AbortController();
     $('cancel').click();
-    if (waiting) sentSays('Dropped: this board no longer takes part.');
+    if (waiting) setSentText('Dropped, because this board no longer takes part.');
   }
-  $('said').textContent = '';
+  $('message').textContent = '';
   showState();
   $('consent-title').focus();
   board.save().catch(failed);
 }
 $('yes').addEventListener('click', () => handleAnswer(true));
 $('no').addEventListener('click', () => handleAnswer(false));
-let drawn = 0;
+let redrawTimer = 0;
 window.addEventListener('resize', () => {
-  clearTimeout(drawn);
-  drawn = setTimeout(() => board.view?.refresh(), 200);
+  clearTimeout(redrawTimer);
+  redrawTimer = setTimeout(() => board.view?.refresh(), 200);
 });
 setInterval(() => {
   if (board.to?.broker && !document.hidden && !$('view').hidden) board.view.refresh();

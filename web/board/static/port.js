@@ -1,8 +1,8 @@
-// device/ldp_client.py, unchanged, on MicroPython's WebAssembly port; bridge.py is the interface.
-// Mechanisms and types: all of device/.
+// Runs device/ldp_client.py, unchanged, on MicroPython's WebAssembly port; bridge.py is the interface.
+// The optional mechanisms and types in device/, all of which are loaded.
 const FURTHER = ['ldp_pairs.py', 'ldp_pgr.py', 'ldp_prefix.py', 'ldp_sw.py', 'ldp_text.py'];
 const VECTORS = ['vectors.json', 'vectors_further.json'];
-// consent.py defines what consent applies to; it imports the two behind it.
+// consent.py defines which questions a consent covers; it imports the other two.
 const CONSENT = ['consent.py', 'reporter_base.py', 'kept_experiments.py'];
 const FILES = ['ldp_client.py', 'ldp_p256.py', ...FURTHER, 'preview.py', ...CONSENT, 'check_vectors.py', ...VECTORS, 'bridge.py'];
 const CHUNK = 65536; // limit of getRandomValues
@@ -16,7 +16,7 @@ export function randomBytes(n) {
 export const toHex = (bytes) => Array.from(bytes, (b) => b.toString(16).padStart(2, '0')).join('');
 export const fromHex = (hex) => Uint8Array.from(hex.match(/../g) ?? [], (pair) => parseInt(pair, 16));
 
-/** The board rejects something: an experiment, a ledger, a source of randomness. */
+/** An experiment, a ledger or a browser feature that the board rejects. */
 export class BoardError extends Error {
   constructor(text, kind) {
     super(text);
@@ -24,8 +24,8 @@ export class BoardError extends Error {
   }
 }
 
-/** Return localStorage under a prefix; if the browser refuses it, reads give "!" and writes false. */
-export function kept(prefix) {
+/** Return localStorage under a prefix; if the browser denies access, read() returns "!" and write() returns false. */
+export function localSlots(prefix) {
   return {
     read(name) {
       try {
@@ -45,16 +45,16 @@ export function kept(prefix) {
   };
 }
 
-/** Mirror the storage of kept() in IndexedDB; return save(), which resolves once it is on the disk.
+/** Mirror the storage of localSlots() in IndexedDB; return save(), which resolves once the data is on disk.
  *
- * A browser writes localStorage some seconds late, and loses that part when it is killed: if IndexedDB has a ledger
- * with a higher number, it is restored. So call save() before a report leaves, and no debit is ever undone.
+ * A browser writes localStorage to disk some seconds late, and loses the last writes if it is killed. If IndexedDB has
+ * a ledger with a higher number, that ledger is restored. Call save() before sending a report, so that no debit is lost.
  */
-export async function onDisk(prefix, storage) {
+export async function mirrorOnDisk(prefix, storage) {
   const names = ['slot0', 'slot1', 'board'];
   const now = () => names.map((name) => storage.read(name));
   const number = (texts) => Math.max(...texts.slice(0, 2).map((hex) => parseInt(hex.slice(4, 12) || '0', 16)));
-  const refused = () => new BoardError('This browser keeps nothing on its disk for this page. A board that cannot keep its budget stays silent.', 'Storage');
+  const refused = () => new BoardError('This browser cannot store data on disk for this page. A board that cannot keep its budget stays silent.', 'Storage');
   const database = await new Promise((resolve, reject) => {
     const open = indexedDB.open(prefix, 1);
     open.onupgradeneeded = () => open.result.createObjectStore('kept');
@@ -82,8 +82,8 @@ export async function onDisk(prefix, storage) {
   };
 }
 
-/** Resolve once this tab holds a named lock, which it keeps; waits() is called while another tab has it. */
-export async function alone(name, waits) {
+/** Resolve once this tab holds a named lock, which it never releases; call onWait() if another tab holds the lock. */
+export async function acquireLock(name, onWait) {
   const request = (options) =>
     new Promise((resolve, reject) => {
       const hold = (lock) => {
@@ -94,20 +94,20 @@ export async function alone(name, waits) {
     });
   try {
     if (await request({ ifAvailable: true })) return;
-    waits();
+    onWait();
     await request({});
   } catch {
-    throw new BoardError('This browser gives this page no Web Locks. Without them two tabs could spend one budget twice, so there is no board. Try a newer browser, over HTTPS or at localhost.');
+    throw new BoardError('This browser does not offer Web Locks to this page. Without them, two tabs could spend one budget twice, so the board does not start. Try a newer browser, over HTTPS or at localhost.');
   }
 }
 
-/** Return a function call(name, ...arguments) of bridge.py; storage is the result of kept(). */
+/** Start MicroPython; return a function call(name, ...arguments) into bridge.py. storage is the result of localSlots(). */
 export async function boot(storage) {
   if (typeof crypto === 'undefined' || !crypto.getRandomValues) {
-    throw new BoardError('This browser has no crypto.getRandomValues. Without good randomness there is no board.');
+    throw new BoardError('This browser has no crypto.getRandomValues. Without secure randomness, the board does not start.');
   }
   const missing = () => {
-    throw new BoardError('MicroPython for browsers is not on this server; “make page” fetches it.');
+    throw new BoardError('MicroPython for browsers is not on this server; run “make page” to fetch it.');
   };
   const { loadMicroPython } = await import('./micropython/micropython.mjs').catch(missing);
   const [python, ...texts] = await Promise.all([

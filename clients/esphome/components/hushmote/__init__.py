@@ -1,6 +1,6 @@
-"""Hushmote in ESPHome: reports that are private by the mathematics of local differential privacy.
+"""Hushmote for ESPHome: reports that are provably private through local differential privacy.
 
-The C client's files are taken from clients/c of the same clone, when code is generated.
+The C client's files are copied from clients/c in the same clone when code is generated.
 """
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
@@ -66,38 +66,38 @@ PORTS = {
 }
 NOT_CORE = ("check.c", "fuzz.c")
 RULES = {name: f"HUSHMOTE_{name.upper()}" for name in ("sum", "squares", "count", "unlimited")}
-# What the core says of readings: one function for each of these, chosen by the entity's class in C++.
+# Supported reading components; C++ overload resolution selects the function for each entity class.
 READINGS = ("sensor", "binary_sensor", "text_sensor")
 SECRETS = (CONF_KEY, CONF_PASSWORD, CONF_CERTIFICATE_KEY)
-PARTITION_BYTES = 0x10000  # of NVS, on an ESP32: 16 pages, of which a whole experiment takes one
+PARTITION_BYTES = 0x10000  # 16 NVS pages; an experiment needs at most one page
 WAKE_UPS = ("wakeup_pin", "esp32_ext1_wakeup", "touch_wakeup")
-RECORD_BYTES = 254  # preferences on the host hold 255, of which one says how long the record is
+RECORD_BYTES = 254  # host preferences hold 255 bytes, one of which stores the record's length
 
-# Not named hushmote: the C client's struct has that name.
+# Not named hushmote because the C client has a struct with that name.
 ns = cg.esphome_ns.namespace("hushmote_client")
 Hushmote = ns.class_("Hushmote", cg.Component)
 TakesPart = ns.class_("TakesPart", switch.Switch)
 Provision = ns.class_("Provision", button.Button)
 
 
-def _named(pattern, wanted):
+def _matching(pattern, description):
     def check(value):
         value = cv.string_strict(value)
         if not re.fullmatch(pattern, value):
-            raise cv.Invalid(f"must be {wanted}")
+            raise cv.Invalid(f"must be {description}")
         return value
 
     return check
 
 
 def _hex(count):
-    return _named(
-        f"[0-9a-f]{{{2 * count}}}", f"{2 * count} hex digits, as `hushmote provision device` wrote them"
+    return _matching(
+        f"[0-9a-f]{{{2 * count}}}", f"{2 * count} hex digits, as written by `hushmote provision device`"
     )
 
 
 def _micro(low, high):
-    """Return a validator of an epsilon as people write it, or its square, in millionths."""
+    """Return a validator that converts an epsilon, or its square, to millionths."""
 
     def check(value):
         value = Decimal(str(cv.float_(value))) * 1_000_000
@@ -113,12 +113,12 @@ def _squares(value):
     return int(Decimal(str(cv.float_range(min=0, max=1_000_000)(value))) * 10**12)
 
 
-name = _named("[a-z0-9_-]{1,32}", "1 to 32 of a-z, 0-9, _ and -")
+name = _matching("[a-z0-9_-]{1,32}", "1 to 32 of a-z, 0-9, _ and -")
 
 IDENTITY = cv.Schema(
     {
         cv.Required(CONF_FLEET): name,
-        cv.Required(CONF_DEVICE_ID): _named(
+        cv.Required(CONF_DEVICE_ID): _matching(
             "[a-z0-9-]{1,32}", "1 to 32 of a-z, 0-9 and -; never a MAC address"
         ),
         cv.Inclusive(CONF_KEY, "keys"): cv.sensitive(_hex(32)),
@@ -138,7 +138,7 @@ IDENTITY = cv.Schema(
 def ask(value):
     """Accept "once", an opt-in to all experiments."""
     if value == "each":
-        raise cv.Invalid("this component has one yes to all experiments: leave ask out, or set it to once")
+        raise cv.Invalid("this component asks once for all experiments: omit ask, or set it to once")
     return cv.one_of("once")(value)
 
 
@@ -172,8 +172,8 @@ EXPERIMENT = cv.Schema(
 )
 
 
-def _conceal(config):
-    """Keep the secrets out of what ESPHome prints, which is the whole block where a value is wrong."""
+def _hide_secrets(config):
+    """Hide the secrets when ESPHome prints the whole block because a value is wrong."""
     identity = config.get(CONF_IDENTITY) if isinstance(config, dict) else None
     for field in SECRETS if isinstance(identity, dict) else ():
         if identity.get(field):
@@ -182,30 +182,30 @@ def _conceal(config):
 
 
 def unsent_max(config):
-    """How many reports may wait: as many as the record holds, 16 at most."""
+    """Return the maximum number of unsent reports: the number that fits into the record, at most 16."""
     return min(16, (RECORD_BYTES - 40 - 22 * len(config[CONF_EXPERIMENTS])) // 21)
 
 
-def _consistent(config):
+def _check_consistency(config):
     identity, policy, experiments = (config[key] for key in (CONF_IDENTITY, CONF_POLICY, CONF_EXPERIMENTS))
     names = [experiment[CONF_NAME] for experiment in experiments]
     if len(set(names)) < len(names):
-        raise cv.Invalid("two experiments have one name", [CONF_EXPERIMENTS])
+        raise cv.Invalid("two experiments have the same name", [CONF_EXPERIMENTS])
     if unsent_max(config) < 1:
         raise cv.Invalid(
-            "at most 8 experiments: the record of what was spent holds no more", [CONF_EXPERIMENTS]
+            "at most 8 experiments are supported: the ledger record has no space for more", [CONF_EXPERIMENTS]
         )
     if policy[CONF_SUM] < policy[CONF_EPSILON] and policy[CONF_SQUARES] < policy[CONF_EPSILON] ** 2:
-        raise cv.Invalid("sum allows not one report of epsilon: make it larger", [CONF_POLICY, CONF_SUM])
-    asked = CONF_YES_BUTTON in config or policy[CONF_CONSENT_FROM] == "network"
-    if not asked and not identity[CONF_CONSENT_GIVEN]:
+        raise cv.Invalid("sum does not allow even one report of epsilon: raise it", [CONF_POLICY, CONF_SUM])
+    can_opt_in = CONF_YES_BUTTON in config or policy[CONF_CONSENT_FROM] == "network"
+    if not can_opt_in and not identity[CONF_CONSENT_GIVEN]:
         raise cv.Invalid(
-            "nobody could say yes: give yes_button, a binary_sensor that someone at the board holds, "
-            "or policy consent_from: network, which lets the switch in Home Assistant say it",
+            "nobody could opt in: set yes_button, a binary_sensor that someone at the board holds, or "
+            "policy consent_from: network, which lets the switch in Home Assistant opt in",
             [CONF_POLICY],
         )
     if CONF_CERTIFICATE in identity and not identity[CONF_CA]:
-        raise cv.Invalid("a certificate needs the broker's ca", [CONF_IDENTITY, CONF_CA])
+        raise cv.Invalid("a certificate requires the broker's ca", [CONF_IDENTITY, CONF_CA])
     if CORE.is_host and (identity[CONF_CA] or "," in identity[CONF_BROKER]):
         path = [CONF_IDENTITY, CONF_CA if identity[CONF_CA] else CONF_BROKER]
         raise cv.Invalid("the host platform is for tests: one broker, without TLS", path)
@@ -213,7 +213,7 @@ def _consistent(config):
 
 
 CONFIG_SCHEMA = cv.All(
-    _conceal,
+    _hide_secrets,
     cv.Schema(
         {
             cv.GenerateID(): cv.declare_id(Hushmote),
@@ -238,12 +238,12 @@ CONFIG_SCHEMA = cv.All(
             ),
         }
     ).extend(cv.COMPONENT_SCHEMA),
-    _consistent,
+    _check_consistency,
     cv.only_on([PLATFORM_ESP32, PLATFORM_HOST]),
 )
 
 
-def _final(config):
+def _final_validate(config):
     full = fv.full_config.get()
     for at, experiment in enumerate(config[CONF_EXPERIMENTS]):
         for reading in experiment[CONF_READING]:
@@ -252,39 +252,37 @@ def _final(config):
                     f"{reading} must be a sensor, a binary_sensor or a text_sensor",
                     [CONF_EXPERIMENTS, at, CONF_READING],
                 )
-    # What wakes the board must be a clock: a report that comes because something happened tells that it did.
+    # Only a timer may wake the board: a report that is triggered by an event reveals the event.
     if set(WAKE_UPS) & set(full.get("deep_sleep") or ()):
         raise cv.Invalid(
-            "a board that takes part may wake up by sleep_duration alone: no pin and no touch",
+            "a board that takes part may wake up only after sleep_duration, not by pin or touch",
             [CONF_EXPERIMENTS],
         )
     # An ESP32's generator is random only while its radio is on.
     if CORE.is_esp32 and not {"wifi", "esp32_ble"} & full.keys():
-        raise cv.Invalid("an ESP32 without wifi: or esp32_ble: has no good random numbers", [CONF_POLICY])
+        raise cv.Invalid("an ESP32 needs wifi: or esp32_ble: to generate good random numbers", [CONF_POLICY])
 
 
-FINAL_VALIDATE_SCHEMA = _final
+FINAL_VALIDATE_SCHEMA = _final_validate
 
 
-def _names(port):
+def _file_names(port):
     return [Path(name).name for name in PORTS[port]]
 
 
 def FILTER_SOURCE_FILES():
-    """Return the sources that ESPHome must not compile, since they are another platform's."""
-    return [name for port in PORTS for name in _names(port) if port != CORE.target_platform]
+    """Return the source files for other platforms, which ESPHome must not compile."""
+    return [name for port in PORTS for name in _file_names(port) if port != CORE.target_platform]
 
 
-def take_client():
-    """Copy the C client into this folder, from which alone ESPHome takes sources; git ignores the copies."""
+def copy_client():
+    """Copy the C client into this folder, because ESPHome compiles only files here; git ignores them."""
     here = Path(__file__).parent
     files = [path for kind in ("*.c", "*.h") for path in CLIENTS_C.glob(kind) if path.name not in NOT_CORE]
     files += [CLIENTS_C / name for names in PORTS.values() for name in names]
     if not (CLIENTS_C / "hushmote.h").exists():
         if not (here / "hushmote.h").exists():
-            raise EsphomeError(
-                f"there is no C client in {CLIENTS_C}: take the whole repository, not this folder alone"
-            )
+            raise EsphomeError(f"no C client in {CLIENTS_C}: use the whole repository, not only this folder")
         return
     for path in files:
         copy, content = here / path.name, path.read_bytes()
@@ -300,7 +298,7 @@ def _bytes(digits):
 
 async def to_code(config):
     """Generate the C++ code for the component's configuration."""
-    take_client()
+    copy_client()
     identity, policy = config[CONF_IDENTITY], config[CONF_POLICY]
     names = ", ".join(f'"{experiment[CONF_NAME]}"' for experiment in config[CONF_EXPERIMENTS])
     rules = " | ".join(RULES[rule] for rule in policy[CONF_RULES])

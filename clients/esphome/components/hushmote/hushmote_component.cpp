@@ -18,10 +18,10 @@ static const char *const TAG = "hushmote";
 static const size_t SLOT_BYTES = sizeof(Slot::data);
 static const size_t KEPT_SLOTS = HUSHMOTE_KEPT_BYTES / SLOT_BYTES + 1;
 static const ::hushmote_port &MQTT = hushmote_posix_mqtt;
-static void hand_in(Link *link) { hushmote_posix_wait(link, -1, 0); }
+static void pass_events(Link *link) { hushmote_posix_wait(link, -1, 0); }
 #else
 static const ::hushmote_port &MQTT = hushmote_idf_mqtt;
-static void hand_in(Link *link) { hushmote_idf_wait(link, 0); }
+static void pass_events(Link *link) { hushmote_idf_wait(link, 0); }
 #endif
 
 /* --- Settings ------------------------------------------------------------------------------------------------- */
@@ -52,7 +52,7 @@ void Hushmote::set_broker(const char *hosts, uint16_t port, const char *user, co
   snprintf(broker.password, sizeof broker.password, "%s", password);
   broker.port = port;
 }
-void Hushmote::set_tls(const char *, const char *, const char *) {}  // __init__.py refuses it
+void Hushmote::set_tls(const char *, const char *, const char *) {}  // __init__.py rejects TLS on the host
 #else
 void Hushmote::set_broker(const char *hosts, uint16_t port, const char *user, const char *password) {
   this->link_.broker.hosts = hosts;
@@ -70,21 +70,21 @@ void Hushmote::set_tls(const char *ca, const char *certificate, const char *key)
 
 /* --- Flash: on the host ESPHome's preferences, on an ESP32 strings in NVS ------------------------------------- */
 
-/* Of this identity: a board that gets a new device id starts with no ledger, and finds its old one never again. */
+/* Keys depend on the identity, so a board with a new device id starts without a ledger and never reads its old one. */
 uint32_t Hushmote::key_(const std::string &what) const {
   return fnv1_hash(std::string("hushmote/") + this->config_.fleet + "/" + this->config_.device_id + "/" + what);
 }
 
 #ifndef USE_HOST
-/* ESPHome's preferences are blobs of NVS: a power cut can lose the old one and the new one. A factory reset erases the
-   partition "nvs", and so does ESPHome where it cannot open that: it is the second choice, of a board whose table of
-   partitions was flashed before there was one of ours. */
+/* ESPHome's preferences are not used because they are NVS blobs: a power cut can lose both the old and the new one. The
+   partition "nvs" is only a fallback, for boards whose partition table was flashed without this component, because a
+   factory reset erases it, as does ESPHome if it cannot open it. */
 bool Hushmote::open_flash_() {
   snprintf(this->name_space_, sizeof this->name_space_, "hm%08x", (unsigned) this->key_(""));
   this->link_.name_space = this->name_space_;
   int code = hushmote_idf_open(&this->link_);
   if (code == ESP_ERR_NOT_FOUND) {
-    ESP_LOGW(TAG, "There is no partition hushmote: flash this board once by USB, or a factory reset locks it");
+    ESP_LOGW(TAG, "No hushmote partition: flash this board once over USB, or a factory reset will lock it");
     this->link_.partition = "nvs";
     code = hushmote_idf_open(&this->link_);
   }
@@ -95,12 +95,12 @@ bool Hushmote::open_flash_() {
 #else
 bool Hushmote::open_flash_() { return true; }
 
-/* Made once for each key: what make_preference() makes is never freed. */
+/* Create each key's preference only once, because objects from make_preference() are never freed. */
 ESPPreferenceObject &Hushmote::preference_(const std::string &what) {
-  auto [found, is_new] = this->preferences_.try_emplace(this->key_(what));
+  auto [entry, is_new] = this->preferences_.try_emplace(this->key_(what));
   if (is_new)
-    found->second = global_preferences->make_preference<Slot>(found->first, true);
-  return found->second;
+    entry->second = global_preferences->make_preference<Slot>(entry->first, true);
+  return entry->second;
 }
 
 bool Hushmote::load_(const std::string &what, Slot *slot) {
@@ -118,7 +118,7 @@ bool Hushmote::save_(const std::string &what, const uint8_t *data, size_t bytes)
 }
 #endif
 
-/* --- What the core asks for ----------------------------------------------------------------------------------- */
+/* --- The core's callbacks ------------------------------------------------------------------------------------- */
 
 void Hushmote::setup() {
   auto &config = this->config_;
@@ -127,11 +127,11 @@ void Hushmote::setup() {
   config.context = port.context = this;
 #ifdef USE_HOST
   config.read = [](void *self, int slot, uint8_t *data, size_t bytes) -> long {
-    Slot found;
-    if (!static_cast<Hushmote *>(self)->load_(slot == 0 ? "ledger0" : "ledger1", &found))
+    Slot stored;
+    if (!static_cast<Hushmote *>(self)->load_(slot == 0 ? "ledger0" : "ledger1", &stored))
       return 0;
-    memcpy(data, found.data, std::min<size_t>(bytes, found.bytes));
-    return found.bytes;
+    memcpy(data, stored.data, std::min<size_t>(bytes, stored.bytes));
+    return stored.bytes;
   };
   config.write = [](void *self, int slot, const uint8_t *data, size_t bytes) -> int {
     bool saved = static_cast<Hushmote *>(self)->save_(slot == 0 ? "ledger0" : "ledger1", data, bytes);
@@ -173,7 +173,7 @@ void Hushmote::setup() {
   };
 #endif
   config.entropy = [](void *, uint8_t *data, size_t bytes) -> int { return random_bytes(data, bytes) ? 0 : -1; };
-  get_mac_address_raw(this->unique_id_);  // stays here: it is mixed into the seed
+  get_mac_address_raw(this->unique_id_);  // mixed into the seed, never sent
   config.unique_id = this->unique_id_;
   config.unique_id_bytes = sizeof this->unique_id_;
   config.record_bytes = HUSHMOTE_RECORD_BYTES(names, config.unsent_max);
@@ -206,8 +206,8 @@ void Hushmote::setup() {
     return;
   for (auto &question : this->questions_)
     this->set_interval(question.interval_ms, [this, &question]() { this->report_(question); });
-  this->set_interval(1000, [this]() { this->show_(); });
-  this->show_();
+  this->set_interval(1000, [this]() { this->publish_(); });
+  this->publish_();
 }
 
 bool Hushmote::begin_() {
@@ -224,8 +224,8 @@ bool Hushmote::begin_() {
 /* --- The main loop -------------------------------------------------------------------------------------------- */
 
 void Hushmote::loop() {
-  hand_in(&this->link_);
-  this->attend_();
+  pass_events(&this->link_);
+  this->poll_button_();
   if (network::is_connected() || this->reporter_.link != 0)
     hushmote_reporter_tick(&this->reporter_, millis());
 }
@@ -252,7 +252,7 @@ void Hushmote::report_(Question &question) {
     ESP_LOGE(TAG, "%s: %s", question.name, hushmote_text(bytes));
   size_t at = &question - this->questions_.data();
   if (this->topics_[at].mistyped)
-    ESP_LOGW(TAG, "%s: its reading is of a type that the experiment does not take", question.name);
+    ESP_LOGW(TAG, "%s: the experiment does not accept readings of this type", question.name);
   if (bytes > 0 && this->last_report_ != nullptr) {
     struct ::hushmote_line line;
     hushmote_line(&this->client_, question.name, &line);
@@ -260,41 +260,41 @@ void Hushmote::report_(Question &question) {
   }
 }
 
-/* Someone holds the button: that opts out a device that is opted in, and opts in any other. */
-void Hushmote::attend_() {
+/* If someone holds the button, toggle the consent. */
+void Hushmote::poll_button_() {
   if (this->yes_button_ != nullptr && this->yes_button_->has_state() &&
       hushmote_held(&this->button_, this->yes_button_->state, millis()))
-    this->say(hushmote_consent(&this->client_) != HUSHMOTE_YES, true);
+    this->set_consent(hushmote_consent(&this->client_) != HUSHMOTE_YES, true);
 }
 
-void Hushmote::say(bool yes, bool at_board) {
+void Hushmote::set_consent(bool yes, bool at_board) {
   int code = at_board ? hushmote_set_consent(&this->client_, yes) : hushmote_consent_from_network(&this->client_, yes);
   if (code != HUSHMOTE_OK)
     ESP_LOGE(TAG, "%s: %s", yes ? "yes" : "no", hushmote_text(code));
   this->takes_part_->publish_state(hushmote_consent(&this->client_) == HUSHMOTE_YES);
 }
 
-/* It starts the privacy bound, so someone must be at the board. */
+/* Provisioning starts a new privacy bound, so someone must be at the board. */
 void Hushmote::provision() {
   if (this->yes_button_ != nullptr && !this->yes_button_->state) {
-    ESP_LOGE(TAG, "provision: hold the button on the board meanwhile");
+    ESP_LOGE(TAG, "provision: hold the board's button at the same time");
     return;
   }
   int code = hushmote_provision(&this->config_, false, this->consent_given_ ? HUSHMOTE_YES : HUSHMOTE_NOT_ASKED);
   ESP_LOGI(TAG, "provision: %s", hushmote_text(code));
   if (code == HUSHMOTE_OK && this->begin_())
-    this->show_();
+    this->publish_();
 }
 
-void Hushmote::show_() {
+void Hushmote::publish_() {
   struct ::hushmote_status status;
   hushmote_status(&this->client_, &status);
   bool yes = status.consent == HUSHMOTE_YES;
   if (this->takes_part_->state != yes || !this->takes_part_->has_state())
     this->takes_part_->publish_state(yes);
-  if (status.locked != this->shown_locked_)
+  if (status.locked != this->logged_lock_)
     ESP_LOGE(TAG, "%s", hushmote_text(status.locked));
-  this->shown_locked_ = status.locked;
+  this->logged_lock_ = status.locked;
   for (auto &question : this->questions_) {
     struct ::hushmote_line line;
     if (question.budget_left == nullptr || hushmote_line(&this->client_, question.name, &line) != HUSHMOTE_OK)
@@ -307,13 +307,13 @@ void Hushmote::show_() {
 }
 
 void Hushmote::dump_config() {
-  ESP_LOGCONFIG(TAG, "Hushmote: device %s of fleet %s, %s, %u reports may wait", this->config_.device_id,
+  ESP_LOGCONFIG(TAG, "Hushmote: device %s of fleet %s, %s, up to %u unsent reports", this->config_.device_id,
                 this->config_.fleet, this->config_.key != nullptr ? "with keys" : "open", this->config_.unsent_max);
   for (const auto &question : this->questions_)
     ESP_LOGCONFIG(TAG, "  %s: every %u s", question.name, (unsigned) (question.interval_ms / 1000));
 }
 
-void TakesPart::write_state(bool state) { this->parent_->say(state, false); }
+void TakesPart::write_state(bool state) { this->parent_->set_consent(state, false); }
 void Provision::press_action() { this->parent_->provision(); }
 
 }  // namespace esphome::hushmote_client

@@ -1,7 +1,8 @@
-/* Joins the C client to ESPHome: entities as readings, preferences or NVS as flash, a switch as consent.
+/* Connect the C client to ESPHome: entities provide readings, preferences or NVS provide storage, and a switch sets
+   consent.
 
-   It has a connection of its own: the block mqtt: would publish every reading beside the reports. Everything runs in
-   ESPHome's main loop. */
+   The component has its own MQTT connection, because an mqtt: block would publish every reading along with the reports.
+   Everything runs in ESPHome's main loop. */
 #pragma once
 
 #include <map>
@@ -36,7 +37,8 @@ using Link = ::hushmote_idf;
 #endif
 
 #ifdef USE_HOST
-/* The host's preferences hold 255 bytes at most, and ask for as many as were saved: so all have one size. */
+/* Host preferences hold at most 255 bytes and must be read with the size with which they were saved, so all of them
+   have the same size. */
 struct Slot {
   uint8_t bytes;
   uint8_t data[254];
@@ -96,19 +98,19 @@ class Hushmote : public Component {
   void setup() override;
   void loop() override;
   void dump_config() override;
-  /* After the radio: an ESP32's generator needs it. */
+  /* Start after the radio, which an ESP32's generator needs. */
   float get_setup_priority() const override { return setup_priority::AFTER_WIFI; }
 
-  /* Make the empty ledger, while someone holds the button, where there is one; a ledger that is there stays. */
+  /* Create the empty ledger. If there is a button, someone must hold it. An existing ledger is kept. */
   void provision();
-  /* Someone opted in or out; at_board: by holding the board, not over the network. */
-  void say(bool yes, bool at_board);
+  /* Store an opt-in or opt-out. at_board: given at the board, not over the network. */
+  void set_consent(bool yes, bool at_board);
 
  protected:
   bool begin_();
   void report_(Question &question);
-  void attend_();
-  void show_();
+  void poll_button_();
+  void publish_();
   uint32_t key_(const std::string &what) const;
   bool open_flash_();
 #ifdef USE_HOST
@@ -137,7 +139,7 @@ class Hushmote : public Component {
   text_sensor::TextSensor *last_report_{nullptr};
   ::hushmote_button button_{};
   uint32_t delay_ms_{0};
-  int shown_locked_{0};
+  int logged_lock_{0};
   bool consent_given_{false};
 };
 

@@ -1,4 +1,4 @@
-/* Models of the parts of Zephyr that clients/c/zephyr takes: zephyr_model/nvs.c; and declarations for its sample. */
+/* Models of the parts of Zephyr that clients/c/zephyr uses, implemented in zephyr_model/nvs.c, and declarations for its sample. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>

@@ -1,1 +1,1 @@
-"""One module per schema version; each is frozen once released, and imports nothing of schema."""
+"""One module per schema version; each is frozen once released, and does not import the schema module."""

@@ -1,4 +1,4 @@
-"""Version 10: queued erasures, due rewrites, the time by which clocks are checked, and signatures."""
+"""Version 10: queued erasures, due rewrites, the time against which clocks are checked, and signatures."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -11,7 +11,7 @@ def upgrade() -> None:
     """Upgrade from version 9; an erasure that was interrupted before the upgrade is not recognized as one.
 
     Until an experiment is added, clocks are checked only against the time at which counting last worked. An
-    aggregator with the signing key signs experiments without signatures, as before.
+    aggregator with the signing key signs experiments that have no signatures, as before.
     """
     op.create_table(
         "erasure",

@@ -1,4 +1,4 @@
-"""Version 6: report numbers beyond a device's first gap are a bitmap."""
+"""Version 6: store report numbers beyond a device's first gap as a bitmap."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,5 +8,5 @@ down_revision = None  # schema.BASELINE
 
 
 def upgrade() -> None:
-    """Upgrade from version 5; a set with gaps stays a text until the next report of its device."""
+    """Upgrade from version 5; a set with gaps remains text until its device's next report."""
     op.add_column("dedupe", sa.Column("beyond", sa.LargeBinary))

@@ -1,4 +1,4 @@
-"""Version 7: an experiment's description has the questions that its finding answers."""
+"""Version 7: add the questions that an experiment's finding answers to its description."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,5 +8,5 @@ down_revision = "6"
 
 
 def upgrade() -> None:
-    """Upgrade from version 6; an experiment without a question gets the usual finding of its kind."""
+    """Upgrade from version 6; an experiment without questions gets the default finding for its kind."""
     op.add_column("experiment", sa.Column("asked", sa.Text, nullable=False, server_default=""))

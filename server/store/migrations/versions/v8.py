@@ -1,4 +1,4 @@
-"""Version 8: how long an experiment's windows are kept, and what is left of devices that were erased."""
+"""Version 8: how long an experiment's windows are kept, and the records that remain of erased devices."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "7"
 
 
 def upgrade() -> None:
-    """Upgrade from version 7; windows are kept for ever until an experiment's file says otherwise."""
+    """Upgrade from version 7; windows are kept forever unless an experiment's file says otherwise."""
     op.add_column("experiment", sa.Column("keep", sa.Text, nullable=False, server_default=""))
     op.add_column("experiment", sa.Column("erased", sa.BigInteger, nullable=False, server_default="0"))
     op.create_table(

@@ -1,4 +1,4 @@
-"""Version 9: when counting was last known to work, and the days on which it was interrupted."""
+"""Version 9: the time at which counting last worked, and the days on which it was interrupted."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "8"
 
 
 def upgrade() -> None:
-    """Upgrade from version 8; no day before the upgrade counts as interrupted, as nothing is known."""
+    """Upgrade from version 8; earlier days are not marked as interrupted because nothing is known."""
     counting = op.create_table("counting", sa.Column("alive", sa.BigInteger))
     op.bulk_insert(counting, [{"alive": None}])
     op.create_table(

@@ -1,7 +1,9 @@
-/* A thermometer that takes part in the experiment room_temp. device.h: `hushmote provision device NAME --for c`.
+/* A thermometer that takes part in the experiment room_temp. Create device.h with
+   `hushmote provision device NAME --for c`.
 
-   Type p once to make the ledger, y to take part, n to stop. Where flash holds no file system, p makes one: on a board
-   that was in use this forgets what was spent, so give it a new device id first. */
+   Type p once to create the ledger, y to opt in, and n to opt out. If the flash contains no file system, p also formats
+   it. On a board that was already in use this erases the record of the spent budget, so give it a new device id first.
+   */
 #include <LittleFS.h>
 #include <WiFi.h>
 #include <hushmote_arduino.h>
@@ -12,7 +14,7 @@
 HUSHMOTE_POLICY(policy, 8000000, 0, 1000000, HUSHMOTE_SUM, false, "room_temp");
 
 static const uint8_t key[32] = HUSHMOTE_KEY, announce_key[64] = HUSHMOTE_ANNOUNCE_KEY;
-static WiFiClient network; /* WiFiClientSecure with setCACert(HUSHMOTE_BROKER_CA) where the broker speaks TLS */
+static WiFiClient network; /* for TLS, use WiFiClientSecure and setCACert(HUSHMOTE_BROKER_CA) */
 static HushmoteBoard<1> board(policy, network);
 static uint32_t since;
 
@@ -20,7 +22,7 @@ void setup() {
     Serial.begin(115200);
     WiFi.begin(HUSHMOTE_WIFI_SSID, HUSHMOTE_WIFI_PASSWORD);
     if (!hushmote_arduino_mount(false))
-        Serial.println("no file system: p makes one; a board that was in use needs a new device id first");
+        Serial.println("no file system: type p to format the flash; a used board needs a new device id first");
     board.config.fleet = HUSHMOTE_FLEET;
     board.config.device_id = HUSHMOTE_DEVICE_ID;
     board.config.key = key;
@@ -36,11 +38,11 @@ void loop() {
         Serial.println(hushmote_arduino_mount(true) ? hushmote_text(board.provision()) : "no file system");
     if (typed == 'y' || typed == 'n')
         Serial.println(hushmote_text(board.consent(typed == 'y')));
-    if (millis() - since >= 600000) { /* every 10 minutes, whatever the reading */
+    if (millis() - since >= 600000) { /* every 10 minutes, regardless of the reading */
         since += 600000;
         board.report("room_temp", hushmote_float(temperature()));
     }
     board.poll();
 }
 
-float temperature() { return 21.4f; /* of your sensor; NAN where it failed */ }
+float temperature() { return 21.4f; /* replace with your sensor's reading; return NAN if it fails */ }

@@ -1,7 +1,9 @@
-/* A thermometer that takes part in the experiment room_temp. device.h: `hushmote provision device NAME --for c`.
+/* A thermometer that takes part in the experiment room_temp. Create device.h with
+   `hushmote provision device NAME --for c`.
 
-   Hold the board's button for 3 s to opt in, and again to opt out. The first time make the ledger: flash a build of its own with
-   `idf.py -B build_ledger -DHUSHMOTE_MAKE_LEDGER=1 flash`, hold the button, then flash the usual one. */
+   Hold the board's button for 3 s to opt in, and again to opt out. Before first use, create the ledger: flash a
+   separate build with `idf.py -B build_ledger -DHUSHMOTE_MAKE_LEDGER=1 flash`, hold the button, then flash the normal
+   build. */
 #include <stdio.h>
 
 #include "device.h"
@@ -34,7 +36,7 @@ static const struct hushmote_config config = {
 static struct hushmote client;
 static struct hushmote_reporter reporter;
 
-static float temperature(void) { return 21.4f; } /* of your sensor; NAN where it failed */
+static float temperature(void) { return 21.4f; } /* replace with your sensor's reading; return NAN if it fails */
 
 static void on_hold(void) {
     if (HUSHMOTE_MAKE_LEDGER && hushmote_provision(&config, false, HUSHMOTE_NOT_ASKED) == HUSHMOTE_OK)
@@ -46,10 +48,10 @@ static void on_hold(void) {
 void app_main(void) {
     struct hushmote_button button = {0};
     uint8_t report[HUSHMOTE_REPORT_BYTES];
-    ESP_ERROR_CHECK(nvs_flash_init()); /* of the Wi-Fi; the ledger is in a partition of its own */
+    ESP_ERROR_CHECK(nvs_flash_init()); /* for Wi-Fi; the ledger has its own partition */
     ESP_ERROR_CHECK(esp_netif_init());
     ESP_ERROR_CHECK(esp_event_loop_create_default());
-    ESP_ERROR_CHECK(example_connect()); /* first: the generator is random while the radio is on */
+    ESP_ERROR_CHECK(example_connect()); /* before the client, because the generator is random only while the radio is on */
     ESP_ERROR_CHECK(gpio_set_pull_mode(BUTTON, GPIO_PULLUP_ONLY));
     ESP_ERROR_CHECK(hushmote_idf_open(&idf));
     ESP_ERROR_CHECK(hushmote_idf_begin(&idf, &client, &config, &reporter, topics, kept));
@@ -60,7 +62,7 @@ void app_main(void) {
         hushmote_reporter_tick(&reporter, now);
         if (hushmote_held(&button, gpio_get_level(BUTTON) == 0, now))
             on_hold();
-        if (now - since >= INTERVAL_MS) { /* every 10 minutes, whatever the reading */
+        if (now - since >= INTERVAL_MS) { /* every 10 minutes, regardless of the reading */
             since += INTERVAL_MS;
             (void)hushmote_reporter_report(&reporter, "room_temp", hushmote_float(temperature()), report);
         }

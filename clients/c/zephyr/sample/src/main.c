@@ -1,8 +1,9 @@
-/* A thermometer that takes part in the experiment room_temp, without a network of its own: it prints each report in
-   hexadecimal digits. Publish those at QoS 1, or put hushmote_port.h over your MQTT.
+/* A thermometer that takes part in the experiment room_temp. It has no network connection: it prints each report in
+   hexadecimal. Publish the reports at QoS 1, or use the reporter in hushmote_port.h with your MQTT library.
 
-   Hold the first button for 3 s to opt in, and again to opt out. The first time make the ledger: flash a build of its own with
-   `west build -d build_ledger -b BOARD . -- -DHUSHMOTE_MAKE_LEDGER=1`, hold the button, then flash the usual one. */
+   Hold the first button for 3 s to opt in, and again to opt out. Before first use, create the ledger: flash a separate
+   build from `west build -d build_ledger -b BOARD . -- -DHUSHMOTE_MAKE_LEDGER=1`, hold the button, then flash the
+   normal build. */
 #include <string.h>
 #include <zephyr/drivers/gpio.h>
 #include <zephyr/fs/nvs.h>
@@ -17,7 +18,7 @@
 
 HUSHMOTE_POLICY(policy, 8000000, 0, 1000000, HUSHMOTE_SUM, false, "room_temp");
 
-static const char experiment[] = /* as `hushmote experiment` published it */
+static const char experiment[] = /* as published by `hushmote experiment` */
     "{\"v\":1,\"name\":\"room_temp\",\"type\":\"number\",\"low\":16000,\"high\":28000,\"bins\":6,\"mechanism\":\"grr\","
     "\"epsilon\":1000000,\"every\":1,\"budget\":{\"rule\":\"sum\",\"cap\":8000000},\"window\":\"day\"}";
 static const struct gpio_dt_spec pin = GPIO_DT_SPEC_GET(DT_ALIAS(sw0), gpios);
@@ -32,7 +33,7 @@ static const struct hushmote_config config = {
 };
 static struct hushmote client;
 
-static float temperature(void) { return 21.4f; } /* of your sensor; NAN where it failed */
+static float temperature(void) { return 21.4f; } /* replace with your sensor's reading; return NAN if it fails */
 
 static void begin(void) {
     printk("%s\n", hushmote_text(hushmote_begin(&client, &config)));
@@ -58,7 +59,7 @@ int main(void) {
         now = k_uptime_get_32();
         if (hushmote_held(&button, gpio_pin_get_dt(&pin) > 0, now))
             on_hold();
-        if (now - since < INTERVAL_MS) /* every 10 minutes, whatever the reading */
+        if (now - since < INTERVAL_MS) /* every 10 minutes, regardless of the reading */
             continue;
         since += INTERVAL_MS;
         int bytes = hushmote_report(&client, "room_temp", hushmote_float(temperature()), report);

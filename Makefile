@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 # Without its caches Python would compile everything again at each start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo page test core quick long newest lowest check docs pages pictures firmware pico esphome arduino mip bench lock audit sbom clean
+.PHONY: demo page test core quick long newest lowest check docs pages pictures firmware pico esphome arduino mip bench mutants lock audit sbom clean
 
 # With BROKER=nats on three NATS servers of its own, none of them a system package.
 demo: $(VENV)/.simulator $(if $(filter nats,$(BROKER)),$(VENV)/.nats)
@@ -102,6 +102,10 @@ pages: $(VENV)/.test
 # Pictures of every view of the page for docs/page.md, as Chromium shows them.
 pictures: $(VENV)/.test
 	$(BIN)/python tools/make_pictures.py
+
+# Whether the tests notice small errors: 40 random mutants, in less than 20 minutes.
+mutants: $(VENV)/.test
+	$(BIN)/python benchmarks/mutants.py --sample 40
 
 bench: $(VENV)/.bench
 	for b in benchmarks/*.py; do $(BIN)/python $$b || exit 1; done

@@ -1,14 +1,17 @@
-"""Check that the tests notice small errors, by applying mutants that they should kill.
+"""Check that the tests notice small errors: mutants of the code, which its tests should kill.
 
-A mutant is a small change that a tired engineer could make. `mutants.toml` lists them by file. Each is
-applied to a copy of this tree and tested there. A mutant dies if a test fails or takes too long. The exit
-status is 1 if fewer than 95% die, and 2 if the table is stale or the tests do not pass without any mutant.
+`mutation_rules.py` makes every mutant of a file. A fixed choice of them, one for about 100 lines, is the
+table. Each is applied to a copy of this tree, and the tests of its mirrored folder run there, the nearest
+ones first. It dies if a test fails that passes without it, or if a test hangs. `equivalent_mutants.toml`
+lists those that no test can notice. Exit status: 1 if fewer than 95% of the others die, 2 if that list is
+outdated.
 """
 
 import argparse
-import ast
-import builtins
+import hashlib
 import os
+import random
+import re
 import shutil
 import signal
 import subprocess
@@ -17,109 +20,132 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Lock
 
+from mutation_rules import Mutant, is_valid, mutants_of
 from results_file import machine, write
 
 ROOT = Path(__file__).parents[1]
-TABLE = Path(__file__).with_name("mutants.toml")
+EQUIVALENT = Path(__file__).with_name("equivalent_mutants.toml")
 MIN_SHARE = 0.95
-_LIMIT_S = 400.0  # the slowest of these tests take a tenth of this
-_PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider")
+LINES_PER_MUTANT = 100
+LIMIT_S = 120.0
+_HANG_S = 60.0  # no test takes this long, so none of them finishing for this long means that one hangs
+_PACKAGES = ("cli", "device", "fleet", "hushmote", "planning", "server", "simulator", "studies", "web")
+# The C ports' code that runs on Linux; the others run in the firmware tests' emulators.
+_CLIENTS = ("clients/c/*.c", "clients/c/posix/*.c", "clients/c/psa/*.c", "clients/c/idf/idf_nvs.c")
+_SCRIPTS = ("clients/js/*.js", "clients/js/node-red/*.js", "web/static/*.js")
+_TEST_PROGRAMS = ("clients/c/check.c", "clients/c/fuzz.c")
+_PYTEST = ("-m", "pytest", "-x", "-vv", "-p", "no:cacheprovider", "--tb=no", "--color=no")
+_CC = ("gcc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-O2", "-Iclients/c", "-c", "-o", os.devnull)
 
 
-class Stale(Exception):
-    """An entry in the table no longer matches the code."""
+def tracked(*patterns: str) -> list[str]:
+    """Return the paths of the repository's files that match, and are neither ignored nor deleted."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *patterns]
+    names = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    return [name for name in sorted(set(names.split("\0"))) if name and (ROOT / name).is_file()]
 
 
-@dataclass(frozen=True)
-class Mutant:
-    """A change to a single place in a file, and the tests that should notice it."""
-
-    file: str
-    function: str
-    old: str
-    new: str
-    tests: tuple[str, ...]
-
-    @property
-    def words(self) -> str:
-        """The change, in one line."""
-        old, new = (" ".join(text.split()) for text in (self.old, self.new))
-        return f"{self.file} {self.function}: {old!r} -> {new!r}"
-
-    def applied(self, source: str) -> str:
-        """Return the source with the change; raise Stale unless the old text occurs exactly once."""
-        times = source.count(self.old)
-        if times != 1:
-            raise Stale(f"the old text must occur in the file once, not {times} times: {self.words}")
-        start = source.index(self.old) + len(self.old) - len(self.old.lstrip())
-        line = source[:start].count("\n") + 1
-        if self.function not in _around(source, line):
-            raise Stale(f"the old text is not in that function: {self.words}")
-        mutated = source.replace(self.old, self.new)
-        try:
-            before, after = ast.parse(source), ast.parse(mutated)
-        except SyntaxError:
-            raise Stale(f"the new text is not valid Python: {self.words}") from None
-        if ast.dump(after) == ast.dump(before):
-            raise Stale(f"the new text changes nothing: {self.words}")
-        if unknown := _names(after) - _names(before) - set(dir(builtins)):
-            raise Stale(
-                f"the new text uses a name that the file does not define, {min(unknown)}: {self.words}"
-            )
-        return mutated
+def sources() -> Iterator[str]:
+    """Yield the paths of all files that have mutants."""
+    yield from (name for name in tracked(*_PACKAGES) if name.endswith(".py"))
+    yield from (name for name in tracked(*_CLIENTS, *_SCRIPTS) if name not in _TEST_PROGRAMS)
 
 
-def _names(tree: ast.AST) -> set[str]:
-    """Return a module's names and the attributes of self; any test would notice an undefined one."""
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    fields = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
-    return names | {f.attr for f in fields if isinstance(f.value, ast.Name) and f.value.id == "self"}
+def choose(file: str) -> list[Mutant]:
+    """Return a file's mutants in the table: those with the lowest hashes, so that other edits keep them."""
+    source = (ROOT / file).read_text("utf-8")
+    number = max(1, round(source.count("\n") / LINES_PER_MUTANT))
+    mutants = sorted(mutants_of(file, source), key=lambda m: hashlib.sha256(m.words.encode()).digest())
+    chosen: list[Mutant] = []
+    while mutants and len(chosen) < number:
+        mutant = mutants.pop(0)
+        if is_valid(mutant, source) and _compiles(mutant, source):
+            chosen.append(mutant)
+    return chosen
 
 
-def _around(source: str, line: int) -> set[str]:
-    """Return the names of the functions and classes around a line, or "module"."""
-    names = set[str]()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
-            if first <= line <= (node.end_lineno or first):
-                names.add(node.name)
-    return names or {"module"}
+def _compiles(mutant: Mutant, source: str) -> bool:
+    """Return whether a mutant of a C file compiles without warnings; True for other languages."""
+    if not mutant.file.startswith("clients/c/") or "/idf/" in mutant.file:
+        return True
+    include = f"-I{(ROOT / mutant.file).parent}"
+    command = [*_CC, include, "-x", "c", "-"]
+    return (
+        subprocess.run(command, cwd=ROOT, input=mutant.apply(source).encode(), capture_output=True).returncode
+        == 0
+    )
 
 
-def read_table(path: Path = TABLE) -> list[Mutant]:
-    """Read the table, which lists each file's tests and its mutants' function, old text and new text."""
-    table = tomllib.loads(path.read_text("utf-8"))
-    return [
-        Mutant(entry["file"], function, old, new, tuple(entry["tests"]))
-        for entry in table["of"]
-        for function, old, new in entry["mutants"]
-    ]
+def tests_of(file: str) -> tuple[list[str], list[str]]:
+    """Return the test files of the mirrored folder that name the module, nearest first, and the others."""
+    path = Path(file)
+    if path.parts[0] == "clients":
+        tests = tracked("tests/clients/test_c_*.py" if "c" in path.parts else "tests/clients/test_js_*.py")
+        tests += tracked("tests/clients/test_three_clients.py", "tests/clients/test_consent_lifetimes.py")
+    else:
+        folder = next(f for f in map(Path("tests").joinpath, path.parents) if (ROOT / f).is_dir())
+        tests = tracked(f":(glob){folder}/**/test_*.py")
+    stem = path.parent.name if path.stem == "__init__" else path.stem
+    named = re.compile(rf"\b{re.escape(stem)}\b")
+
+    def distance(test: str) -> int:
+        if Path(test).stem == f"test_{stem}":
+            return 0
+        if Path(test).stem.startswith(f"test_{stem}"):
+            return 1
+        lines = (ROOT / test).read_text("utf-8").splitlines()
+        if any(named.search(line) for line in lines if "import" in line):
+            return 2
+        return 3 if any(map(named.search, lines)) else 4
+
+    distances = {test: distance(test) for test in tests}
+    ordered = sorted(tests, key=lambda test: (distances[test], test))
+    near = [test for test in ordered if distances[test] < 4]
+    return near, [test for test in ordered if distances[test] == 4]
+
+
+@dataclass(frozen=True, slots=True)
+class TestRun:
+    """The result of running tests until the first failure.
+
+    Attributes:
+        end: "passed", "failed", "hung" or "late".
+        failure: The test that failed; its file if it could not be collected.
+    """
+
+    end: str
+    failure: str = ""
 
 
 class Copy:
-    """A copy of the tree without ignored files; Python imports its packages as `hushmote`."""
+    """A copy of the tree, without what Git ignores; Python imports its packages as `hushmote` there."""
 
     def __init__(self, folder: Path):
         self.root = folder / "tree"
-        names = subprocess.run(
-            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-            cwd=ROOT, check=True, capture_output=True, text=True,
-        ).stdout  # fmt: skip
-        for name in filter(None, names.split("\0")):
-            if (ROOT / name).is_file():
-                (self.root / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(ROOT / name, self.root / name)
-        self._environment = os.environ | {"PYTHONPATH": str(self._finder(folder))}
-        where = self._python("-c", "from hushmote.server import errors; print(errors.__file__)")
+        for name in tracked():
+            (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, self.root / name)
+        # A mutant's compiled file must not stay: the next mutant may have the same time and size.
+        self._environment = os.environ | {
+            "PYTHONPATH": str(self._finder(folder)),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        where = subprocess.run(
+            [sys.executable, "-c", "from hushmote.server import errors; print(errors.__file__)"],
+            cwd=self.root, env=self._environment, capture_output=True, text=True,
+        ).stdout.strip()  # fmt: skip
         if not where or Path(where).parents[1] != self.root:
-            raise SystemExit(f"import hushmote must find the copy, but finds {where or 'nothing'}")
+            raise SystemExit(f"import hushmote must import the copy, not {where or 'fail'}")
 
     def _finder(self, folder: Path) -> Path:
-        """Make a folder for PYTHONPATH, in which pip's editable-install finder has the copy's paths."""
+        """Make a folder for the path with a copy of pip's finder that finds this copy's packages."""
         finders = folder / "path"
         finders.mkdir()
         for path in map(Path, reversed(sys.path)):  # the first of several finders on the path counts
@@ -127,99 +153,132 @@ class Copy:
                 (finders / finder.name).write_text(finder.read_text().replace(str(ROOT), str(self.root)))
         return finders
 
-    def _python(self, *arguments: str) -> str:
-        done = subprocess.run(
-            [sys.executable, *arguments], cwd=self.root, env=self._environment, capture_output=True, text=True
-        )
-        return done.stdout.strip()
-
-    def check(self, tests: Sequence[str], *, slow: bool = False, keep: bool = False) -> str | None:
-        """Run tests; return None if all pass, else their output.
-
-        Args:
-            tests: Test files and test names.
-            slow: Also run the slow tests when a whole file is given.
-            keep: Keep compiled files, which must not be done for a mutant, since the next run could use them.
-        """
-        quick = () if slow or all("::" in test for test in tests) else ("-m", "not slow")
-        environment = self._environment | ({} if keep else {"PYTHONDONTWRITEBYTECODE": "1"})
+    def run(self, tests: Sequence[str], limit_s: float = LIMIT_S) -> TestRun:
+        """Run tests in this order until one fails."""
         process = subprocess.Popen(
-            [sys.executable, *_PYTEST, *quick, *tests], cwd=self.root, env=environment, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+            [sys.executable, *_PYTEST, *tests], cwd=self.root, env=self._environment, bufsize=0,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
+        assert process.stdout is not None
+        os.set_blocking(process.stdout.fileno(), False)
+        output, start = b"", time.monotonic()
+        progress = start
         try:
-            output, _ = process.communicate(timeout=None if keep else _LIMIT_S)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            return "the tests take too long"
-        return output if process.returncode else None
+            while process.poll() is None:
+                now = time.monotonic()
+                if part := process.stdout.read():
+                    output, progress = output + part, now
+                if now - progress > _HANG_S:
+                    return TestRun("hung")
+                if now - start > limit_s:
+                    return TestRun("late")
+                time.sleep(0.05)
+            output += process.stdout.read() or b""
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        failure = re.search(rb"^(tests/.*?) (?:FAILED|ERROR)|^ERROR (\S+)", output, re.M)
+        if process.returncode in (0, 5):  # 5: no test was selected
+            return TestRun("passed")
+        return TestRun("failed", (failure[1] or failure[2]).decode() if failure else "")
 
-    def survives(self, mutant: Mutant) -> bool:
-        """Return whether no test notices the mutant, trying the slow ones last."""
+    def kills(self, mutant: Mutant) -> TestRun:
+        """Run the tests of a mutant's folder over it."""
         path = self.root / mutant.file
         source, times = path.read_text("utf-8"), path.stat()
-        path.write_text(mutant.applied(source), "utf-8")
+        path.write_text(mutant.apply(source), "utf-8")
+        start, run = time.monotonic(), TestRun("passed")
         try:
-            return all(self.check(mutant.tests, slow=slow) is None for slow in (False, True))
+            for tests in tests_of(mutant.file):
+                if tests and run.end == "passed":
+                    run = self.run(tests, LIMIT_S - (time.monotonic() - start))
+            return run
         finally:
             path.write_text(source, "utf-8")
-            os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # keep its compiled file valid
+            os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
-def survivors(copy: Copy, mutants: Sequence[Mutant]) -> Iterator[Mutant]:
-    """Try all mutants; yield those that no test noticed."""
-    for number, mutant in enumerate(mutants, 1):
-        start = time.monotonic()
-        lives = copy.survives(mutant)
-        took = f"{'LIVES' if lives else 'died':<5} {time.monotonic() - start:4.0f} s"
-        print(f"{number:>4} {took}  {mutant.words}", flush=True)
-        if lives:
-            yield mutant
+class Laboratory:
+    """Copies of the tree that try mutants at the same time, and one without mutants."""
+
+    def __init__(self, folder: Path, workers: int):
+        self._clean = Copy(folder / "clean")
+        self._copies: SimpleQueue[Copy] = SimpleQueue()
+        for number in range(workers):
+            self._copies.put(Copy(folder / str(number)))
+        self._broken: dict[str, bool] = {}
+        self._lock = Lock()
+
+    def survives(self, mutant: Mutant) -> bool:
+        """Return whether no test notices a mutant, and print the result."""
+        copy, start = self._copies.get(), time.monotonic()
+        try:
+            run = copy.kills(mutant)
+        finally:
+            self._copies.put(copy)
+        lives = run.end in ("passed", "late") or (run.end == "failed" and self._is_broken(run.failure))
+        end = "LIVES" if lives else "died"
+        reason = run.failure.rpartition("/")[2] if run.end == "failed" else run.end
+        print(f"{end:<5} {time.monotonic() - start:4.0f} s  {mutant.words}  [{reason}]", flush=True)
+        return lives
+
+    def _is_broken(self, test: str) -> bool:
+        """Return whether a test also fails without a mutant."""
+        with self._lock:
+            if test not in self._broken:
+                self._broken[test] = not test or self._clean.run([test]).end == "failed"
+                if self._broken[test]:
+                    print(f"fails without a mutant: {test or 'pytest'}", flush=True)
+            return self._broken[test]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="+", default=[], metavar="FILE", help="or a part of its path")
-    parser.add_argument("--quick", action="store_true", help="only see that the table fits; writes nothing")
+    parser.add_argument("--sample", type=int, metavar="N", help="try N random mutants")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, metavar="N")
+    parser.add_argument("--list", action="store_true", help="print the table")
+    parser.add_argument("--quick", action="store_true", help="only check the list of equivalent mutants")
     options = parser.parse_args()
-    table = read_table()
-    stale = list(_stale(table))
-    for words in stale:
-        print("stale:", words)
-    if stale or options.quick:
-        print(f"{len(table)} mutants, {len(stale)} stale")
-        return 2 if stale else 0
-    mutants = [m for m in table if not options.only or any(part in m.file for part in options.only)]
+    table = [m for file in sources() if _matches(file, options.only) for m in choose(file)]
+    reasons: dict[str, str] = tomllib.loads(EQUIVALENT.read_text("utf-8"))
+    outdated = [words for words in reasons if _matches(words, options.only)]
+    outdated = sorted(set(outdated) - {m.words for m in table})
+    for words in outdated:
+        print("not a mutant in the table:", words)
+    if options.list:
+        print(*(m.words for m in table), sep="\n")
+    if outdated or options.quick or options.list:
+        print(f"{len(table)} mutants, {len(reasons)} equivalent, {len(outdated)} outdated")
+        return 2 if outdated else 0
+    mutants = [m for m in table if m.words not in reasons]
+    if options.sample is not None:
+        mutants = random.sample(mutants, min(options.sample, len(mutants)))
     if not mutants:
         raise SystemExit(f"no mutant of a file with {' or '.join(options.only)} in its path")
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Copy(Path(folder))
-        for tests in dict.fromkeys(m.tests for m in mutants):
-            failed = copy.check(tests, keep=True)
-            if failed is not None:
-                print(failed, "These tests do not pass without any mutant.", sep="\n")
-                return 2
-        living = list(survivors(copy, mutants))
-    share = 1 - len(living) / len(mutants)
-    for mutant in living:
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.workers) as threads:
+        laboratory = Laboratory(Path(folder), options.workers)
+        lived = [
+            m for m, lives in zip(mutants, threads.map(laboratory.survives, mutants), strict=True) if lives
+        ]
+    share = 1 - len(lived) / len(mutants)
+    for mutant in lived:
         print("lives:", mutant.words)
-    print(f"{len(mutants) - len(living)} of {len(mutants)} mutants died: {share:.1%}")
-    if not options.only:
-        row = {"mutants": len(mutants), "died": share, "lived": [[m.words] for m in living]}
+    print(f"{len(mutants) - len(lived)} of {len(mutants)} mutants died: {share:.1%}")
+    if not options.only and options.sample is None:
+        row = {
+            "mutants": len(mutants),
+            "equivalent": len(reasons),
+            "died": share,
+            "lived": [m.words for m in lived],
+        }
         write("mutants.json", {"machine": machine(), **row})
     return 0 if share >= MIN_SHARE else 1
 
 
-def _stale(table: Sequence[Mutant]) -> Iterator[str]:
-    for mutant in table:
-        missing = [t for t in mutant.tests if not (ROOT / t.partition("::")[0]).exists()]
-        try:
-            mutant.applied((ROOT / mutant.file).read_text("utf-8"))
-        except (Stale, OSError) as e:
-            yield str(e)
-        if missing:
-            yield f"no such tests, {', '.join(missing)}: {mutant.words}"
+def _matches(path: str, parts: Sequence[str]) -> bool:
+    return not parts or any(part in path for part in parts)
 
 
 if __name__ == "__main__":

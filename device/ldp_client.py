@@ -832,9 +832,7 @@ class Client:
         self._error = None
         # The last opt-out since startup, and the last one written to flash; each opt-out is a new object.
         self._opt_out = self._stored_opt_out = None
-        self._on_opt_out = (
-            None  # called when an opt-out is written, or an opt-in after an opt-out that failed
-        )
+        self._on_opt_out = None  # called when an opt-out is written, or an opt-in after one that failed
         self._lock = allocate_lock()  # held during a call
         self._ledger = _Ledger(storage)
         seed = _entropy(_ENTROPY_BYTES) + self._ledger.state.seed + unique_id()

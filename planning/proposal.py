@@ -20,9 +20,8 @@ USUAL_EPSILON, USUAL_ERROR = 2.0, 0.05
 """The defaults of a plan: ε of a report in nats, and half-width of the 95% interval."""
 
 _MAX_LABELS = 31
-_MIN_LABELLED = (
-    0.8  # share of readings that must have a label; below it, they are names or mostly distinct texts
-)
+# Share of readings that must have a label; below it, they are names or mostly distinct texts.
+_MIN_LABELLED = 0.8
 _TAIL = 0.005  # share of the readings at each end to omit if they greatly widen the range
 _FAR = 3
 _MAX_WHOLE = 64  # number of distinct whole numbers up to which each has its own bin

@@ -15,9 +15,8 @@ from contextlib import contextmanager
 from ..server.extras import is_installed, require
 from .worker_pool import THIS_PROCESS, Workers, WorkersError
 
-_MAX_WORKERS = (
-    64  # limit on machines with fewer cores, where more workers would fill the memory without being faster
-)
+# Limit on machines with fewer cores, where more workers would fill the memory without being faster.
+_MAX_WORKERS = 64
 
 
 @contextmanager

@@ -25,9 +25,8 @@ NO_TOPIC = "hushmote/v1/none"
 
 _FLUSH_S = 1.0
 _SESSION_S = 0xFFFFFFFF  # MQTT 5: the session never expires; the default is to end with the connection
-_EXPERIMENT_BYTES = (
-    2048  # longer messages are truncated; the largest valid one has 1,093 bytes with its signature
-)
+# Longer messages are truncated; the largest valid one has 1,093 bytes with its signature.
+_EXPERIMENT_BYTES = 2048
 _MAX_EXPERIMENTS = 4096  # topics to keep, because a broker may retain any number
 _MAX_TOPIC = 128  # longer topics are ignored because no valid topic is this long
 

@@ -32,6 +32,8 @@ if "." in __name__:  # the package on CPython; on a board the files lie side by 
 else:
     import ldp_client
 
+_CAN_SYNC = hasattr(os, "fsync")  # on CPython; littlefs on a board syncs each file as it is closed
+
 
 def load_further(names):
     """Import modules with further mechanisms; return a text for each one that fails.
@@ -254,15 +256,26 @@ class KeptExperiments:
             self.fault = "cannot store experiments: errno %s" % (e.args[0] if e.args else "unknown")
 
     def _put(self, file, data):
+        path = self._folder + "/" + file
+        data += self._seal(file, data).to_bytes(4, "big")
+        if _CAN_SYNC:
+            disk = ldp_client._import_sibling("disk")
+            disk.make_folder(self._folder)
+            disk.replace(path, data)
+            return
         try:
             os.mkdir(self._folder)  # pyright: ignore[reportArgumentType]
         except OSError:  # it exists, or open() will raise the reason
             pass
-        with open(self._folder + "/" + file, "wb") as f:
-            f.write(data + self._seal(file, data).to_bytes(4, "big"))
+        with open(path, "wb") as f:
+            f.write(data)
 
     def _remove(self, name):
+        path = self._folder + "/" + name
         try:
-            os.remove(self._folder + "/" + name)
-        except OSError:  # the file does not exist
+            if _CAN_SYNC:
+                ldp_client._import_sibling("disk").remove(path)
+            else:
+                os.remove(path)
+        except OSError:  # the file or the folder does not exist
             pass

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from c_core import CORE, compile_c, needs_gcc
-from folder_writes import assert_survives_power_cuts
+from folder_writes import assert_survives_power_cuts, assert_syncs_every_change
 from power_cuts import build, live
 
 pytestmark = needs_gcc
@@ -18,6 +18,12 @@ ERASED_IS_OVERWRITTEN = "-DNVS_OVERWRITES_ERASED=1"
 MOVES_ARE_NOT_MARKED = "-DNVS_MARKS_MOVES=0"
 LOSES_UNCOMMITTED = "-DNVS_LOSES_UNCOMMITTED=1"
 ASKS_EACH = ("-DASK_EACH=2", "-DPAGES=4")  # 3 pages are too few for the opt-ins to each experiment
+
+
+def compile_folder(folder: Path) -> Path:
+    """Return the compiled storage in a POSIX folder."""
+    source = CORE / "posix" / "folder.c"
+    return compile_c(folder / "folder.so", [source], "-shared", "-fPIC", "-std=gnu99")
 
 
 class TestPowerCuts:
@@ -60,9 +66,10 @@ class TestPowerCuts:
     def test_leave_old_or_new_files_in_a_folder(self, tmp_path: Path, steps: str):
         folder = tmp_path / "experiments"
         folder.mkdir()
-        source = CORE / "posix" / "folder.c"
-        library = compile_c(tmp_path / "folder.so", [source], "-shared", "-fPIC", "-std=gnu99")
-        assert_survives_power_cuts(steps, folder, library)
+        assert_survives_power_cuts(steps, folder, compile_folder(tmp_path))
+
+    def test_new_folder_and_removals_are_synced(self, tmp_path: Path):
+        assert_syncs_every_change(tmp_path / "board" / "experiments", compile_folder(tmp_path))
 
     @pytest.mark.parametrize("flags", [(), (ERASED_IS_OVERWRITTEN,)], ids=["erased", "overwritten"])
     def test_lock_a_ledger_of_blobs(self, tmp_path: Path, flags: tuple[str, ...]):

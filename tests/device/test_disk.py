@@ -10,7 +10,7 @@ import enumeration
 import pytest
 from enumeration import POLICY
 from experiments import experiment_json
-from folder_writes import assert_survives_power_cuts
+from folder_writes import assert_survives_power_cuts, assert_syncs_every_change
 
 from hushmote.device.ldp_client import Client, LedgerError, LedgerExists, provision
 from hushmote.device.mqtt_reporter import Reporter
@@ -110,10 +110,15 @@ def test_provisioning_always_releases_its_lock(folder: Path):
     assert boot(folder).status()["locked"] is None
 
 
-def test_power_cut_leaves_old_or_new_record(tmp_path: Path):
+@pytest.mark.parametrize("steps", ["LEDGER", "KEPT"])
+def test_power_cut_leaves_old_or_new_file(tmp_path: Path, steps: str):
     folder = tmp_path / "ldp"
     folder.mkdir()
-    assert_survives_power_cuts("LEDGER", folder)
+    assert_survives_power_cuts(steps, folder)
+
+
+def test_new_folder_and_removals_are_synced(tmp_path: Path):
+    assert_syncs_every_change(tmp_path / "ldp" / "experiments")
 
 
 def test_forked_process_spends_nothing(folder: Path):

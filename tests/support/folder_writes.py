@@ -14,9 +14,11 @@ from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
-from write_log import ACKNOWLEDGED, power_cuts, record
+from enumeration import POLICY, memory
+from write_log import ACKNOWLEDGED, Kind, Recording, power_cuts, record
 
-from hushmote.device.ldp_client import FileStorage
+from hushmote.device.kept_experiments import KeptExperiments
+from hushmote.device.ldp_client import Client, FileStorage
 
 Steps = list[tuple[str, bytes]]  # names and their new contents, b"" to remove them
 
@@ -34,9 +36,31 @@ def assert_survives_power_cuts(steps: str, folder: Path, *library: Path) -> None
     for cut in power_cuts(recording, np.random.default_rng(CUTS_SEED), draws=2, more=1.0):
         acknowledged = int(cut.acknowledged or 0)
         files = {name: data for name, data in cut.files.items() if not name.endswith(".new")}
+        if (
+            steps == "KEPT" and not library
+        ):  # KeptExperiments puts a serial before the data and a CRC after it
+            files = {name: data[4:-4] for name, data in files.items()}
         assert files in states[acknowledged : acknowledged + 2], str(cut)
         seen.add(acknowledged)
     assert seen == set(range(len(states)))
+
+
+def assert_syncs_every_change(folder: Path, *library: Path) -> None:
+    """Check that a new folder's parent is synced, and the folder after each removal, even a repeated one."""
+    steps: Steps = [("e", b"1"), ("e", b""), ("e", b"")]
+    code = "import folder_writes as w; write = w.open_writer(*{}); [write(*step) for step in {}]"
+    arguments = ("KEPT", str(folder), *map(str, library))
+    folder.parent.mkdir()
+    parent = record(folder.parent, "-c", code.format(arguments, steps[:1]))
+    assert Kind.FOLDER_SYNCED in _kinds_in(parent, folder.parent)
+    removed = record(folder, "-c", code.format(arguments, steps[1:]))
+    assert _kinds_in(removed, folder) == [Kind.UNLINKED, Kind.FOLDER_SYNCED, Kind.FOLDER_SYNCED]
+
+
+def _kinds_in(recording: Recording, folder: Path) -> list[Kind]:
+    """Return the kinds of changes, except those of other folders."""
+    inode = folder.stat().st_ino
+    return [o.kind for o in recording.operations if o.kind is not Kind.FOLDER_SYNCED or o.inode == inode]
 
 
 def _after(files: dict[str, bytes], step: tuple[str, bytes]) -> dict[str, bytes]:
@@ -44,7 +68,11 @@ def _after(files: dict[str, bytes], step: tuple[str, bytes]) -> dict[str, bytes]
     return {n: d for n, d in (files | {name: data}).items() if d}
 
 
-def _writer(steps: str, folder: str, library: str | None) -> Callable[[str, bytes], object]:
+def open_writer(steps: str, folder: str, library: str | None = None) -> Callable[[str, bytes], object]:
+    """Return a function that writes a file, or removes it if its data is empty."""
+    if library is None and steps == "KEPT":
+        client = Client(POLICY, memory(), device_id="d", fleet="home")
+        return KeptExperiments(client, folder)._write
     if library is None:
         storage = FileStorage(folder)
         return lambda name, data: storage.write(int(name[-1]), data)
@@ -65,7 +93,7 @@ def _writer(steps: str, folder: str, library: str | None) -> Callable[[str, byte
 
 
 def _work(steps: str, folder: str, library: str | None = None) -> None:
-    write = _writer(steps, folder, library)
+    write = open_writer(steps, folder, library)
     acknowledged = os.open(f"{folder}/{ACKNOWLEDGED}", os.O_WRONLY | os.O_CREAT)
     for number, (name, data) in enumerate(globals()[steps], 1):
         write(name, data)

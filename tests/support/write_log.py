@@ -127,8 +127,8 @@ def record(folder: Path, *arguments: str) -> Recording:
 
 
 def _snapshot(folder: Path) -> dict[str, tuple[int, bytes]]:
-    files = [path for path in folder.iterdir() if not _is_apart(path.name)]
-    return {path.name: (path.stat().st_ino, path.read_bytes()) for path in files}
+    files = [path for path in folder.rglob("*") if path.is_file() and not _is_apart(path.name)]
+    return {str(path.relative_to(folder)): (path.stat().st_ino, path.read_bytes()) for path in files}
 
 
 def _is_apart(name: str) -> bool:

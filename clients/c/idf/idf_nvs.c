@@ -77,8 +77,8 @@ static esp_err_t set_string(const struct hushmote_idf *idf, const char *key, con
 
 static int write_string(const struct hushmote_idf *idf, const char *key, const uint8_t *data, size_t bytes) {
     esp_err_t code = bytes == 0 ? nvs_erase_key(idf->nvs, key) : set_string(idf, key, data, bytes);
-    if (code == ESP_ERR_NVS_NOT_FOUND)
-        return 0;
+    if (code == ESP_ERR_NVS_NOT_FOUND) /* an earlier call may have erased it, but failed to commit */
+        code = ESP_OK;
     return code == ESP_OK && nvs_commit(idf->nvs) == ESP_OK ? 0 : -1;
 }
 

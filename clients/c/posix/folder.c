@@ -116,17 +116,20 @@ long hushmote_posix_read_kept(void *posix, const char *name, uint8_t *data, size
 }
 
 int hushmote_posix_write_kept(void *posix, const char *name, const uint8_t *data, size_t bytes) {
+    const char *folder = ((const struct hushmote_posix *)posix)->folder;
     char file[64], path[PATH_BYTES];
     snprintf(file, sizeof file, "experiments/%s", name);
     if (path_of(posix, bytes > 0 ? "experiments" : file, "", path) != 0)
         return -1;
     if (bytes == 0) {
-        if (unlink(path) != 0)
-            return errno == ENOENT ? 0 : -1;
-        *strrchr(path, '/') = 0; /* a withdrawn experiment or ended opt-in must not reappear after a power cut */
-        return sync_folder(path);
+        if (unlink(path) != 0 && errno != ENOENT)
+            return -1;
+        /* A withdrawn experiment or ended opt-in must not reappear after a power cut. An earlier call may have removed
+           the file but failed to sync. */
+        *strrchr(path, '/') = 0;
+        return sync_folder(path) == 0 || errno == ENOENT ? 0 : -1;
     }
-    if (mkdir(path, 0700) != 0 && errno != EEXIST)
+    if ((mkdir(path, 0700) != 0 && errno != EEXIST) || sync_folder(folder) != 0)
         return -1;
     return hushmote_posix_replace(posix, file, data, bytes);
 }

@@ -145,6 +145,8 @@ class KeptExperiments:
             if stated_name is not None and stated_name != name:
                 # Otherwise it could replace another experiment, and outlive its own topic.
                 raise ldp_client.ExperimentRefused("its name is %s" % stated_name)
+            if name in self._client._withdrawn and not agreed:
+                return  # the application decides when to take part again
             if self._each and not agreed:
                 ldp_client._import_sibling("consent").ask(self, name, payload)
             self._enroll(name, payload, False)

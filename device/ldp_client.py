@@ -828,6 +828,7 @@ class Client:
         self._announce_key = announce_key
         self._experiments = {}
         self._refusals = {}
+        self._withdrawn = set()  # names that the application withdrew; only its own enroll() brings them back
         self.serials = {}
         self._error = None
         # The last opt-out since startup, and the last one written to flash; each opt-out is a new object.
@@ -868,6 +869,7 @@ class Client:
             self._refusals[name] = str(e)
             raise
         self._refusals.pop(name, None)
+        self._withdrawn.discard(name)
         self._experiments[name] = exp
         return exp
 
@@ -905,12 +907,14 @@ class Client:
         Args:
             name: The experiment's name.
             payload: The retained message that withdraws it: empty in an open fleet, otherwise a signed
-                experiment without JSON. None if the application decided, which lasts until the next start.
+                experiment without JSON. None if the application decided: no reporter then enrolls in any
+                version of it until the application calls enroll() itself, or until the next start.
 
         Raises:
             ExperimentRefused: If the payload is not a withdrawal of this experiment.
         """
         if payload is None:
+            self._withdrawn.add(name)
             if name in self._experiments and name in self.serials:
                 self.serials[name] += 1
         elif payload or self._announce_key is not None:

@@ -315,6 +315,7 @@ static int withdraw(struct hushmote *client, const char *name, const uint8_t *pa
     if (known == NULL)
         return HUSHMOTE_UNKNOWN;
     if (payload == NULL) { /* no longer accept this or an earlier version */
+        known->withdrawn = 1;
         if (known->enrolled && config->announce_key != NULL && known->serial < UINT32_MAX)
             known->serial++;
     } else if (bytes > 0 || config->announce_key != NULL) {

@@ -245,6 +245,7 @@ struct hushmote_experiment {
     int8_t refused;   /**< 0, or the code with which the last version was refused. */
     uint8_t type, mechanism, rule, code_bytes, level_count, part_count;
     uint8_t due;       /**< The draw of hushmote_gap() for the next call: 1 report, 2 no report; 0: not drawn. */
+    uint8_t withdrawn; /**< Whether the application withdrew it, and has not enrolled in it again. */
     uint16_t room_end; /**< End of parts and levels; labels follow it. */
     uint32_t serial;   /**< Lowest accepted serial of a signed experiment; store it in flash with the payload. */
     uint32_t epsilon, every, domain, code_count, weight_sum, slots;
@@ -374,7 +375,8 @@ int hushmote_enroll_kept(struct hushmote *client, const uint8_t *payload, size_t
  * @param client The client.
  * @param name Name of the experiment.
  * @param payload The retained message on the experiment's topic that withdraws it (empty in an open fleet, signed in a
- *     keyed one), or NULL if the application makes the decision.
+ *     keyed one), or NULL if the application makes the decision: no reporter then enrolls in any version of it until the
+ *     application calls hushmote_enroll() itself, or until the next start.
  * @param bytes Number of bytes in `payload`.
  * @return #HUSHMOTE_OK, #HUSHMOTE_UNKNOWN, #HUSHMOTE_BUSY, or the code with which the withdrawal is refused.
  */

@@ -273,6 +273,8 @@ int hm_take_message(struct hushmote_reporter *reporter, unsigned at, const uint8
     }
     if (!agreed && topic->why != HUSHMOTE_OK && memcmp(digest, topic->rejected, sizeof digest) == 0)
         return topic->refused = topic->why;
+    if (!agreed && config_of(reporter)->experiments[at].withdrawn && bytes > 0 && payload[0] != 0)
+        return HUSHMOTE_OK; /* the application decides when to take part again */
     code = apply_message(reporter, at, payload, bytes, agreed);
     topic->refused = (int8_t)code;
     if (code != HUSHMOTE_OK) {

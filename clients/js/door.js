@@ -33,8 +33,8 @@ export class Door {
   }
 
   /**
-   * Take part in the experiments with these names. The client's status() shows those that it refused; `error` shows
-   * the last failed request.
+   * Take part in the experiments with these names, except those that the application has withdrawn. The client's
+   * status() shows those that it refused; `error` shows the last failed request.
    *
    * @param {string[]} names Names of experiments.
    * @returns {Promise<void>}
@@ -48,7 +48,8 @@ export class Door {
         const isMissing = answer.status === 404; // in an open fleet, a withdrawal; in a keyed one, the client refuses it
         if (!answer.ok && !isMissing) throw new Error(`the door answered ${answer.status}`);
         const payload = isMissing ? new Uint8Array() : new Uint8Array(await answer.arrayBuffer());
-        await (payload[0] ? this.#client.enroll(payload) : this.#client.withdraw(name, payload));
+        if (!payload[0]) await this.#client.withdraw(name, payload);
+        else if (!this.#client.ended.has(name)) await this.#client.enroll(payload);
       } catch (e) {
         this.error = `${name}: ${e.message}`;
       }

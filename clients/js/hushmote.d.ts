@@ -91,6 +91,8 @@ export class Client {
   readonly fleet: string | null | undefined;
   /** null if nobody has answered yet. */
   readonly consent: boolean | null;
+  /** Names of the experiments that the application withdrew itself, and has not enrolled in again. */
+  readonly ended: Set<string>;
   rng: Rng;
   setConsent(yes: boolean): Promise<void>;
   enroll(payload: Uint8Array): Promise<Experiment>;

@@ -116,9 +116,7 @@ const random = (n) => crypto.getRandomValues(new Bytes(n));
 function isRandom() {
   try {
     return String(random(32)) !== String(random(32));
-  } catch {
-    return false;
-  }
+  } catch {} // the source is missing
 }
 
 const bits = () => uint(random(4)) & (ONE - 1);
@@ -160,7 +158,7 @@ function readJson(text) {
   }
 }
 
-const isObject = (x) => x !== null && typeof x === 'object' && !isList(x);
+const isObject = (x) => x && typeof x === 'object' && !isList(x);
 
 function take(fields, name, fallback) {
   const value = Object.hasOwn(fields, name) ? fields[name] : fallback;
@@ -220,12 +218,12 @@ function takeChoice(fields, name, choices) {
 
 function takeName(fields) {
   const name = take(fields, 'name');
-  check(isText(name, 32) && NAME.test(name), `name ${NAMED}`);
+  check(isString(name) && NAME.test(name), `name ${NAMED}`);
   return name;
 }
 
 function takeNoMore(fields, where = '') {
-  for (const name of Object.keys(fields)) check(false, `unknown field ${name}${where}`);
+  for (const name in fields) check(false, `unknown field ${name}${where}`);
 }
 
 /** Types of parts. Each returns its domain and at(value), which returns an index, or undefined for a wrong type. */
@@ -596,14 +594,14 @@ async function load(storage) {
   try {
     records = (await storage.read()).sort(([a], [b]) => a - b).slice(-2);
   } catch (e) {
-    return { locked: `locked: ${failure(e)}` };
+    return { locked: failure(e) };
   }
   const [last, record] = records.at(-1) ?? [0];
   const [before, state] = await Promise.all(records.map(decode));
   const fresh = !state && (!last || (last === 1 && before)); // empty, or left by an interrupted provision()
-  if (fresh) return { last, fresh, locked: 'locked: no ledger; provision this client' };
+  if (fresh) return { last, fresh, locked: 'no ledger; provision this client' };
   const isIntact = before && state && before.number + 1 === last;
-  return isIntact ? { last, state, record } : { last, locked: 'locked: the ledger is damaged; provision again' };
+  return isIntact ? { last, state, record } : { last, locked: 'the ledger is damaged; provision again' };
 }
 
 /** Write a state as the next record and return the record, or null if another client wrote it first. */
@@ -656,6 +654,8 @@ export class Client {
   #error = null;
   #seen = [0]; // number and text of the last record that was current
   #queue = Promise.resolve();
+  /** Names of the experiments that the application withdrew itself, and has not enrolled in again. */
+  ended = new Set();
   /** The random number generator. Only tests and simulations replace it. */
   rng = RNG;
 
@@ -718,10 +718,10 @@ export class Client {
     if (state) {
       this.deviceId ??= state.device;
       const same = state.device === this.deviceId && (state.number > number || record === text || !number);
-      if (!same) why = "locked: the ledger is older or another client's";
+      if (!same) why = "the ledger is older or another client's";
     }
     this.#consent = why ? null : state.consent;
-    check(!why, why, LEDGER);
+    check(!why, `locked: ${why}`, LEDGER);
     this.#seen = [state.number, record];
     return state;
   }
@@ -780,6 +780,7 @@ export class Client {
       check(rule !== 'count' || exp.epsilon === Number(spent), `its epsilon was pinned as ${spent}`);
       if (announceKey) await this.#checkSignature(name, payload, end);
       this.#refusals.delete(name);
+      this.ended.delete(name);
       this.#experiments.set(name, exp);
       return exp;
     } catch (e) {
@@ -797,16 +798,14 @@ export class Client {
     const lowest = max((await this.#read())?.serials[`.${name}`] ?? 0, this.#serials.get(name) ?? 0);
     check(serial >= lowest, 'a newer version was published');
     const s = big(`0x${hex(payload.subarray(-32))}`);
-    let good = s > 0n && s <= ORDER / 2n; // accept only the lower half, so that nobody can derive a second valid signature
+    const good = s > 0n && s <= ORDER / 2n; // accept only the lower half, so that nobody can derive a second valid signature
     const P256 = { name: 'ECDSA', namedCurve: 'P-256', hash: SHA };
     const signed = joined(ascii(`hushmote/v1/${fleet}/experiment/${name}\0`), payload.subarray(0, -64));
-    try {
-      const key = await subtle().importKey('raw', joined([4], announceKey), P256, false, ['verify']);
-      good &&= await subtle().verify(P256, key, payload.subarray(-64), signed);
-    } catch {
-      good = false; // the key is not a point on the curve
-    }
-    check(good, wrong);
+    const verified = subtle()
+      .importKey('raw', joined([4], announceKey), P256, false, ['verify'])
+      .then((key) => subtle().verify(P256, key, payload.subarray(-64), signed))
+      .catch(() => false); // the key is not a point on the curve
+    check(good && (await verified), wrong);
     await this.#keepSerial(name, serial);
   }
 
@@ -821,12 +820,14 @@ export class Client {
    *
    * @param {string} name Name of the experiment.
    * @param {Uint8Array} [payload] The retained message that withdraws it (empty in an open fleet, otherwise signed);
-   *     omit it if the application makes the decision.
+   *     omit it if the application makes the decision: no Door then enrolls in any version of it until the application
+   *     calls enroll() itself, or opens the client again.
    * @returns {Promise<void>}
    * @throws {Error} ExperimentRefused for any other payload.
    */
   async withdraw(name, payload) {
     if (!payload) {
+      this.ended.add(name);
       const serial = this.#serials.get(name);
       if (this.#experiments.has(name) && serial !== undefined) await this.#keepSerial(name, serial + 1);
     } else if (payload.length || this.#settings.announceKey) {

@@ -185,6 +185,26 @@ class TestExperiments:
             assert (board.report() > 0, board.verified) == (reports, 0)
             board.connected()
 
+    @pytest.mark.parametrize("announce", [ANNOUNCE, None], ids=["keyed", "open"])
+    def test_withdrawn_by_application_stay_so_until_it_enrolls(self, announce: bytes | None):
+        old, new = (
+            signed("e", PAYLOAD, 1),
+            signed("e", PAYLOAD + b" ", 3),
+        )  # an open fleet ignores the signature
+        board = Board(announce_key=announce)
+        board.connected()
+        board.message("e", old)
+        board.board.withdraw("e")
+        for payload in (old, new, old):
+            board.message("e", payload)
+            assert board.report() == 0
+        assert board.tick() == []
+        board.board.enroll(new)
+        board.message("e", new)
+        assert board.report() > 0
+        board.board.withdraw("e")
+        assert Board(board.storage, board.kept, announce_key=announce).report() > 0
+
     @pytest.mark.slow
     def test_no_longer_retained_are_withdrawn_in_open_fleet(self):
         board = Board()

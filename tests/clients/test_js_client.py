@@ -466,6 +466,13 @@ class TestDoor:
         assert answers[3:] == [[0, None], [None, None]]
         assert door.door.answers.total() == contacts + 1, "only the experiment before"
 
+    def test_does_not_undo_the_applications_withdrawal(self, door: Opened):
+        fetch, report = ["door", "enroll", ["e"]], ["report", "e", True]
+        calls = [fetch, report, ["withdraw", "e"], fetch, report, ["enroll", E], fetch, report]
+        answers = self.play(door, calls, {"records": FRESH})
+        assert (answers[3], answers[4]) == ([None, None], None)
+        assert [len(answers[i]) for i in (1, 7)] == [20, 20]
+
 
 NO_TOPIC = "set msg.provision = true, or msg.consent to true or false; topics no longer do this"
 

@@ -227,6 +227,22 @@ class TestExperiment:
 
 
 class TestWithdrawal:
+    @pytest.mark.parametrize("key", [SIGNING, None], ids=["keyed", "open"])
+    def test_by_application_holds_until_it_enrolls_or_restarts(self, folder: Path, key: bytes | None):
+        old, new = signed(5), signed(6, epsilon=2_000_000)  # an open fleet ignores the signature
+        experiments = start(folder, key)
+        experiments.take("room_temp", old)
+        experiments._client.withdraw("room_temp")
+        for payload in (old, new, old):
+            experiments.put_aside("room_temp", payload)
+            assert experiments.consider() == ("room_temp", None)
+            assert states(experiments) == ["absent", "absent"]
+        experiments._client.enroll(new)
+        experiments.take("room_temp", new)
+        assert states(experiments) == ["reporting", "absent"]
+        experiments._client.withdraw("room_temp")
+        assert states(start(folder, key)) == ["reporting", "absent"]
+
     def test_outlasts_replayed_experiment(self, folder: Path):
         start(folder).take("room_temp", signed(5))
         start(folder).take("room_temp", withdrawn(6))  # the board was offline in the meantime

@@ -22,6 +22,7 @@ from ..options import DEFAULT_STORE, AsJson, Folder, StoreUrl, choose_fleet, pri
 from .options import open_folder, print_next
 
 if TYPE_CHECKING:
+    from ...server.service.audit_log import AuditLog
     from ...server.store.store import Store
     from ...server.wire.keys import FleetKeys
 
@@ -70,8 +71,12 @@ def forget_command(
             f"`hushmote provision revoke {device}` and `hushmote store erase --device {device}` at the store"
         )
     else:
-        from ...server.store.store import Store  # imported lazily because it is slow to load
+        # imported lazily because they are slow to load
+        from ...server.service.audit_log import audit_log
+        from ...server.store.store import Store
 
+        log = audit_log(store)
+        log.check()
         with Store(store, create=False) as counts:
             from ...server.store.erase import was_erased
 
@@ -82,7 +87,7 @@ def forget_command(
             # Revoke it first so that its reports no longer count, even after the erasure.
             counts.revoke_devices(account.fleet, [device])
             ended = opened.revoke([device], now_utc())
-            _forget_in_store(counts, store, fleet_keys, account)
+            _forget_in_store(counts, log, fleet_keys, account)
     files = opened.delete_files(device)
     account.done.append(
         f"folder: {counted(len(ended), 'credential')} revoked, {counted(files, 'file')} deleted"
@@ -107,14 +112,13 @@ def _agree(is_known: bool, account: _Account, yes: bool) -> None:
     typer.confirm("Forget it permanently?", abort=True)
 
 
-def _forget_in_store(store: Store, url: str, fleet_keys: FleetKeys | None, account: _Account) -> None:
+def _forget_in_store(store: Store, log: AuditLog, fleet_keys: FleetKeys | None, account: _Account) -> None:
     """Erase the device's rows, or queue the erasure for an aggregator if this process cannot."""
-    from ...server.service.audit_log import audit_log, system_user
+    from ...server.service.audit_log import system_user
     from ...server.store.database import StoreError, StoreLocked
     from ...server.store.erase import NotRewritten, erase, queue_erasure
 
-    fleet, log = account.fleet, audit_log(url)
-    log.check()
+    fleet = account.fleet
     try:
         erasure = erase(store, fleet, device=account.device, fleet_keys=fleet_keys)
         notices = erasure.notices

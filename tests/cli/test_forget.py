@@ -20,6 +20,7 @@ from hushmote.cli.provision import forget as command
 from hushmote.fleet.provisioning.fleet_folder import FleetFolder, find, now_utc
 from hushmote.fleet.provisioning.master_key import load_keys
 from hushmote.server.ingest import pipeline as ingest
+from hushmote.server.service.audit_log import audit_log
 from hushmote.server.store import Store
 from hushmote.server.store.erase import queued_erasures
 from hushmote.server.wire import keys, topics
@@ -86,6 +87,12 @@ def traces(folder: FleetFolder) -> list[str]:
     return [str(path.relative_to(folder.path)) for path in named if path.name != "log"]
 
 
+def audit_lines(store_url: str) -> str:
+    """Return the audit log next to an SQLite store."""
+    path = audit_log(store_url).path
+    return path.read_text() if path else ""
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> FleetFolder:
     folder = make_fleet(tmp_path / "fleet")
@@ -137,8 +144,9 @@ class TestAllPlaces:
         assert "store: report numbers of 3 reports erased" in output
         assert "folder: 2 credentials revoked, 3 files deleted" in output
         assert "broker: reloaded, the device's connection ended, its status cleared" in output
-        assert "a histogram contains no ids" in output
+        assert "a histogram does not contain device ids" in output
         assert traces(folder) == []
+        assert DEVICE not in audit_lines(store_url)
         assert retained(folder, aggregator(folder)).keys() == {f"{STATUS}/{OTHER}"}
         with Store(store_url) as store:
             assert store.known_devices(FLEET, [DEVICE, OTHER]) == {OTHER}
@@ -238,7 +246,7 @@ class TestUnreachablePlace:
             process.process.send_signal(signal.SIGCONT)
             until(lambda: "files were rewritten" in process.log(), process.log)
             assert process.end() == 0
-        assert DEVICE not in process.log()
+        assert DEVICE not in process.log() + audit_lines(store_url)
         with Store(store_url) as store:
             assert store.known_devices(FLEET, [DEVICE]) == set()
             assert queued_erasures(store) == []
@@ -318,6 +326,16 @@ class TestConsent:
             *words, cwd=folder.path, expect=1
         )
         assert traces(folder) == before
+
+    def test_changes_nothing_without_an_audit_log(self, folder: FleetFolder, store_url: str):
+        fill(store_url, folder, DEVICE)
+        words = ("provision", "forget", DEVICE, "--folder", ".", "--store", store_url, "--yes")
+        nowhere = {"HUSHMOTE_AUDIT_LOG": "none/audit.jsonl"}
+        message = hushmote(*words, cwd=folder.path, expect=1, environment=nowhere)
+        assert "cannot write the audit log none/audit.jsonl" in message
+        with Store(store_url) as store:
+            assert store.participation(FLEET)[TEMP.name].reports == 3
+            assert store.revoked_devices(FLEET) == set()
 
     def test_only_folder_names_command_for_store(
         self, folder: FleetFolder, broker: FleetBroker, store_url: str

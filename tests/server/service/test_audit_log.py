@@ -95,13 +95,24 @@ class TestCommands:
                 store, [message], ingest.fleets(store, FLEET_KEYS), datetime.datetime.now(datetime.UTC)
             )
         erase = ("store", "erase", "sqlite:///hushmote.sqlite", "--device", "k3f9x1", "--yes")
+        run(*erase, "--master-key", "master.key", "--queue")
         run(*erase, "--master-key", "master.key")
-        text = (tmp_path / "hushmote.sqlite.audit.jsonl").read_text()
-        assert json.loads(text)["what"] == "device"
-        assert "k3f9x1" not in text
+        log = tmp_path / "hushmote.sqlite.audit.jsonl"
+        assert [(line["action"], line["what"]) for line in lines(log)] == [
+            ("queue erasure", "device"),
+            ("erase", "device"),
+        ]
+        assert "k3f9x1" not in log.read_text()
 
     def test_change_nothing_without_an_audit_log(self, run):
         add = ("experiment", "add", str(ROOM_TEMP), "--fleet", "home", "--open")
         message = run(*add, expect=1, environment={"HUSHMOTE_AUDIT_LOG": "none/audit.jsonl"})
         assert "cannot write the audit log none/audit.jsonl: No such file or directory" in message
         assert not Path("hushmote.sqlite").exists()
+        run(*add)
+        nowhere = {"HUSHMOTE_AUDIT_LOG": "none/audit.jsonl"}
+        withdraw = ("experiment", "withdraw", "room_temp", "--grace", "0")
+        assert "cannot write the audit log" in run(*withdraw, expect=1, environment=nowhere)
+        run(*withdraw)
+        erase = ("store", "erase", "sqlite:///hushmote.sqlite", "--experiment", "room_temp", "--yes")
+        assert "cannot write the audit log" in run(*erase, expect=1, environment=nowhere)

@@ -14,7 +14,7 @@ from wake_ups import Air, install, provisioned
 
 from hushmote.device import main
 from hushmote.device.kept_experiments import KeptExperiments
-from hushmote.device.ldp_client import Client
+from hushmote.device.ldp_client import Client, provision
 
 SENSOR_ERRORS = (OSError(19), OSError("CRC"), ValueError("checksum"), RuntimeError(), MemoryError())
 WRONG_TYPES = ("21.4", b"21.4", [21.4], (), object(), True)
@@ -186,6 +186,27 @@ class TestPrivacy:
         exact = wake_ups(tmp_path, slots, {"t": payload}, [{"t": v} for v in (1, OSError(5), "warm")])
         with pytest.raises(AssertionError, match="impossible for another"):
             assert_private(exact, 1_000_000)
+
+
+@pytest.mark.parametrize("answer", [None, False], ids=["not asked", "opt-out"])
+def test_reads_and_contacts_nothing_without_consent(
+    answer: bool | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    air, storage = Air(), memory()
+    provision(storage)
+    install(monkeypatch, air, tmp_path, storage, {"t": 21.4})
+    application = main.Application()
+    if answer is False:
+        application.client.consent = False
+    reads: list[str] = []
+    monkeypatch.setitem(main.READINGS, "t", lambda: reads.append("t"))
+    slots = dict(storage.slots)
+    for _ in range(3):
+        application.wake_up()
+    assert (reads, air.connections, air.messages, storage.slots) == ([], 0, [], slots)
+    application.client.consent = True
+    application.wake_up()
+    assert (reads, air.connections) == (["t"], 1)
 
 
 @pytest.fixture

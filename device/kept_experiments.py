@@ -279,5 +279,9 @@ class KeptExperiments:
                 ldp_client._import_sibling("disk").remove(path)
             else:
                 os.remove(path)
-        except OSError:  # the file or the folder does not exist
-            pass
+        except OSError as e:
+            if not e.args or e.args[0] not in (
+                2,
+                44,
+            ):  # ENOENT (44 in WebAssembly): there is nothing to remove
+                self.fault = "cannot remove experiments: errno %s" % (e.args[0] if e.args else "unknown")

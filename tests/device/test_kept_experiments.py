@@ -212,6 +212,19 @@ class TestExperiment:
         assert os.listdir(folder) == []
         assert states(experiments) == states(start(folder, None)) == ["absent", "absent"]
 
+    def test_shows_that_flash_keeps_withdrawn_experiment(self, folder: Path, monkeypatch: pytest.MonkeyPatch):
+        def remove(_path: str) -> None:
+            raise OSError(5, "the flash is worn out")
+
+        experiments = start(folder, None)
+        experiments.take("room_temp", b"")
+        assert experiments.fault is None
+        experiments.take("room_temp", experiment_json(name="room_temp"))
+        monkeypatch.setattr(os, "remove", remove)
+        experiments.take("room_temp", b"")
+        assert states(experiments) == ["absent", "absent"]
+        assert experiments.fault == "cannot remove experiments: errno 5"
+
     def test_absence_keeps_application_enrolments(self, folder: Path):
         experiments = start(folder, None)
         experiments._client.enroll(experiment_json(name="room_temp"))

@@ -83,7 +83,7 @@ def estimate_command(
         if candidates is not None:
             question = _with_candidates(question, candidates, selected.versions)
         reply = ask(facts, question)
-        purpose = selected.versions[-1].purpose
+        purpose = selected.newest.purpose
         for path in paths:
             if path.suffix.lower() in PICTURES:
                 reply.picture_answers().plot(path, purpose)

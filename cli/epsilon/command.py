@@ -216,7 +216,7 @@ def _read_stored(store: Store, fleet: str, name: str) -> tuple[Experiment, Float
         EstimateError: If there are fewer than 2 reports.
     """
     selected = Facts(store).selected(Selection(name, fleet))
-    newest = _require_listable(selected.versions[-1].experiment)
+    newest = _require_listable(selected.newest.experiment)
     require([newest], {"frequencies", "pairs"}, "give another prior, and the experiment's file")
     poolable = tuple(v for v in selected.versions if _value_key(v.experiment) == _value_key(newest))
     estimates = replace(selected, versions=poolable).estimate()

@@ -21,7 +21,7 @@ from ..estimate.statistic import EstimateError
 from ..experiments.answerable import answers_of
 from ..plain_text import visible
 from ..store.store import Store, Version
-from ..store.versions import most_reports
+from ..store.versions import most_reports, publication_order
 from .periods import group_windows
 from .question import Selection, WeighBy
 
@@ -175,6 +175,7 @@ class Facts:
             choose_name("fleet", fleet, tuple(self.store.fleets()), "in this store")
             choose_name("experiment", name, self.names(fleet), f"in fleet {fleet}")
         versions = tuple(v for v in same_name if v.experiment.digest.hex().startswith(selection.version))
+        versions = tuple(sorted(versions, key=publication_order))
         if not versions:
             digests = ", ".join(v.experiment.digest.hex() for v in same_name)
             raise UsageError(f"{name} has no version {selection.version}; its versions: {digests}")
@@ -186,7 +187,7 @@ class Selected:
     """The selected reports of a store; returned by Facts.selected().
 
     Attributes:
-        versions: The selected versions, oldest first.
+        versions: The selected versions in the order of their publication, the current one last.
     """
 
     facts: Facts
@@ -195,8 +196,8 @@ class Selected:
 
     @property
     def newest(self) -> Version:
-        """The most recently published version."""
-        return max(self.versions, key=lambda v: v.serial)
+        """The current version, or the last published one."""
+        return self.versions[-1]
 
     @property
     def answerable(self) -> frozenset[str]:
@@ -205,15 +206,14 @@ class Selected:
 
     @property
     def digests(self) -> tuple[str, ...]:
-        """The digests of the versions in hexadecimal, oldest first."""
+        """The digests of the versions in hexadecimal, newest last."""
         return tuple(v.experiment.digest.hex() for v in self.versions)
 
     @property
     def unit(self) -> str:
         """The unit of readings in the newest version that has one, otherwise ""."""
-        newest_first = sorted(self.versions, key=lambda v: v.serial, reverse=True)
         # A store may come from anyone, and pictures and JSON do not escape control characters.
-        return visible(next((v.unit for v in newest_first if v.unit), ""))
+        return visible(next((v.unit for v in reversed(self.versions) if v.unit), ""))
 
     @cached_property
     def all_counts(self) -> Mapping[str, Mapping[int, int]]:

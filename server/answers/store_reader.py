@@ -133,7 +133,7 @@ class ExperimentReader:
 
     @property
     def versions(self) -> tuple[str, ...]:
-        """The digests of the versions in hexadecimal, oldest first."""
+        """The digests of the versions in hexadecimal, in the order of publication, the current one last."""
         return self._selected.digests
 
     @property

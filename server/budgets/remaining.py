@@ -16,6 +16,7 @@ from typing import Any
 from ...device.ldp_client import Experiment
 from ..errors import UsageError
 from ..store.store import Store, Version, VersionRefused
+from ..store.versions import publication_order
 from .forecast import (
     SPENT_SHARE,
     Forecast,
@@ -274,8 +275,8 @@ def _budget(
     today: datetime.date,
     policy: Policy | None,
 ) -> BudgetLine:
-    """Return the ledger line for all versions with the same name, given oldest first."""
-    newest = next((v for v in versions if v.current), versions[-1])
+    """Return the ledger line for all versions with the same name."""
+    newest = max(versions, key=publication_order)
     e = newest.experiment
     epsilons = {v.experiment.epsilon for v in versions if v.id in windows} or {e.epsilon}
     together: Counter[str] = Counter()

@@ -20,7 +20,7 @@ from ..store import schema
 from ..store.counting import clock_fault, last_time
 from ..store.erase import unfinished_erasures
 from ..store.store import Store, StoreError
-from ..store.versions import Version
+from ..store.versions import Version, publication_order
 from .rejects import Rejected, rejected_reports
 
 State = Literal["current", "expired", "withdrawn"]
@@ -234,16 +234,14 @@ def _experiment(
     versions: list[Version], counted: list[_VersionCounts], at: datetime.datetime, is_signed: bool
 ) -> ExperimentOverview:
     day = at.date()
-    newest_first = sorted(versions, key=lambda v: v.serial, reverse=True)
+    newest_first = sorted(versions, key=publication_order, reverse=True)
     newest = newest_first[0]
-    current = next((v for v in newest_first if v.current), None)
     state: State = "withdrawn"
-    if current is not None:
-        state = "current" if current.published_on(day) else "expired"
+    if newest.current:
+        state = "current" if newest.published_on(day) else "expired"
     windows = sum((Counter(counts.windows) for counts in counted), Counter[str]())
     last = max((w for w in windows if w != "all"), default="all" if windows else "")
-    version = current or newest
-    expires = version.expires
+    expires = newest.expires
 
     def description(word: Literal["purpose", "owner", "unit"]) -> str:
         return visible(next((getattr(v, word) for v in newest_first if getattr(v, word)), ""))
@@ -251,8 +249,8 @@ def _experiment(
     return ExperimentOverview(
         newest.fleet,
         newest.experiment.name,
-        version.experiment.type,
-        version.experiment.window,
+        newest.experiment.type,
+        newest.experiment.window,
         description("purpose"),
         description("owner"),
         description("unit"),
@@ -261,14 +259,14 @@ def _experiment(
         0 if state != "current" else None if expires is None else days_left(expires, day),
         len(versions),
         windows.total(),
-        _today(windows, version.experiment.window, day),
+        _today(windows, newest.experiment.window, day),
         last,
         windows[last],
         next((counts.implausible for counts in counted if counts.implausible), ""),
         newest.keep,
         sum(v.erased for v in versions),
         due(windows, newest.keep, at),
-        is_signed and state == "current" and version.signatures is None,
+        is_signed and state == "current" and newest.signatures is None,
     )
 
 

@@ -97,6 +97,14 @@ class Version:
         return self.counted_until is None or day <= self.counted_until
 
 
+def publication_order(version: Version) -> tuple[bool, int]:
+    """Return a sort key that puts a name's current version last; without one, the last published version.
+
+    After a merge, another version may have a higher serial than the current one.
+    """
+    return version.current, version.serial
+
+
 def version_of(row: RowMapping) -> Version:
     """Return the version in a row of the experiment table.
 

@@ -19,10 +19,15 @@ from postgres import Cluster, fresh_database
 from running_aggregator import HANGS_S
 from sqlalchemy import NullPool, create_engine, event, select
 
+from hushmote.server.answers.query import Facts
+from hushmote.server.answers.question import Selection
+from hushmote.server.budgets import remaining
 from hushmote.server.estimate import estimate
 from hushmote.server.ingest import pipeline as ingest
+from hushmote.server.overview.fleets import overview
 from hushmote.server.store import Description, Store, StoreError, schema
 from hushmote.server.store.check import check
+from hushmote.server.store.erase import expire
 from hushmote.server.store.merge import MergeRefused, merge
 from hushmote.server.store.number_set import NumberSet
 from hushmote.server.wire import report, topics
@@ -107,6 +112,51 @@ def table(store, name):
         if name == "histogram":
             row["experiment"] = ids[row["experiment"]]
     return sorted(rows, key=repr)
+
+
+def _expired_window(store, run):
+    due = expire(store, DAYS[0] + datetime.timedelta(days=9))
+    return due and due[1]
+
+
+def _overview(store, run):
+    ((line,),) = (fleet.experiments for fleet in overview(store, DAYS[0]).fleets)
+    return line.keep, line.purpose, line.unit, line.state
+
+
+def _selected(store, run):
+    selected = Facts(store).selected(Selection("temp", "home"))
+    return selected.newest.experiment.epsilon, selected.unit, selected.estimate().experiment.epsilon
+
+
+def _budget(store, run):
+    (line,) = remaining.read(store, "home", DAYS[0].date()).budgets
+    return line.experiment.epsilon, line.state
+
+
+def _next_expiries(store, run):
+    lines = json.loads(run("status", "--json"))["experiments"]
+    return {window for line in lines for window in line["overdue"] or [line["erased_next"]]}
+
+
+def _purpose(store, run):
+    return run("experiment", "list").splitlines()[-1]
+
+
+def _belief(store, run):
+    return re.findall(r"10% to at most (\d+%)", " ".join(run("epsilon", "--prior", "temp@").split()))
+
+
+# For each reader of a store: a function of the store and the command line, and what it reads of temp.
+CURRENT_VERSION_READERS = {
+    "expiry": (_expired_window, "2026-11-20"),
+    "overview": (_overview, ("1d", "now", "°C", "current")),
+    "answers": (_selected, (500_000, "°C", 500_000)),
+    "budget": (_budget, (500_000, "current")),
+    "status": (_next_expiries, {"2026-11-20"}),
+    "list": (_purpose, "temp of home: now (a)"),
+    "epsilon": (_belief, ["16%"]),
+}
 
 
 def assert_refused(into, *sources, match, error: type[Exception] = MergeRefused):
@@ -462,6 +512,26 @@ class TestMerge:
         serial = a.experiments("home")[0].serial
         a.add_experiment("home", old)
         assert a.experiments("home")[0].serial > serial + 9
+
+    @pytest.mark.parametrize("reader", list(CURRENT_VERSION_READERS))
+    def test_current_version_outranks_later_publications(self, sites, reader: str):
+        into, site = sites.open("into", payloads=()), sites.open("site", payloads=())
+        old, new = experiment(), experiment(epsilon=500_000)
+        into.add_experiment(
+            "home", payload_of(new), LAST, description=Description("°C", "now", "a", "", "1d")
+        )
+        with site.writing() as connection:
+            connection.execute(schema.fleet.update().values(serial=2**31))
+        site.add_experiment("home", payload_of(old), LAST, description=Description("K", "before", "b"))
+        take(site, report_messages("a", old))
+        take(into, report_messages("b", new))
+        merge(into, [site])
+        current, late = into.experiments("home")
+        assert (current.current, late.current) == (True, False)
+        assert late.serial > current.serial
+        read, expected = CURRENT_VERSION_READERS[reader]
+        where = {"HUSHMOTE_STORE": sites.url("into")}
+        assert read(into, functools.partial(hushmote, cwd=sites.folder, environment=where)) == expected
 
     @pytest.mark.slow
     def test_command_lists_additions_and_rejects_in_one_line(self, sites):

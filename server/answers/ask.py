@@ -5,7 +5,7 @@ on.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -328,20 +328,24 @@ def trend_tables(facts: Facts, resolved: ResolvedQuestion, statistics: Sequence[
     tables = trend(windows, statistics, frame, question.quantiles, question.pair)
     if selected.newest.experiment.type == "pair":
         return tables
-    return Answers(_with_changes(facts, resolved, table, statistics) for table in tables)
+    # All tables share one false-alarm allowance, so their statistics are scanned together.
+    asks = dict[str, Ask]()
+    for table in tables:
+        asks |= _asks_by_name(question, table, statistics)
+    changes = change_sentences(facts, selection, asks, question.unit)
+    return Answers(_with_changes(table, changes, selected.newest.experiment) for table in tables)
 
 
-def _with_changes(
-    facts: Facts, resolved: ResolvedQuestion, table: Answer, statistics: Sequence[str]
-) -> Answer:
-    """Return the trend table with sentences that say whether each of its statistics changed."""
-    asks = _asks_by_name(resolved.question, table, statistics)
-    changes = change_sentences(facts, resolved.selection, asks, resolved.question.unit)
-    experiment = facts.selected(resolved.selection).newest.experiment
+def _with_changes(table: Answer, changes: Mapping[str, str], experiment: Experiment) -> Answer:
+    """Return the trend table with the sentences that say whether its statistics changed, by name."""
     titles = {row.name: _title(row, experiment, table.unit) for row in table.rows}
     return replace(
         table,
-        changes=tuple(f"{titles[name]}: {text[:1].lower()}{text[1:]}" for name, text in changes.items()),
+        changes=tuple(
+            f"{titles[name]}: {text[:1].lower()}{text[1:]}"
+            for name, text in changes.items()
+            if name in titles
+        ),
     )
 
 

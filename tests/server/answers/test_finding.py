@@ -23,16 +23,17 @@ from hushmote.fleet.results.result import result_of
 from hushmote.server.answers.ask import ask
 from hushmote.server.answers.finding import Finding, Findings, find, reports_a_day
 from hushmote.server.answers.periods import last_windows, period_of
-from hushmote.server.answers.query import Facts
+from hushmote.server.answers.query import Facts, ResultCache
 from hushmote.server.answers.question import Question, Selection
 from hushmote.server.answers.rows import CandidateRow, Row
 from hushmote.server.errors import UsageError
+from hushmote.server.estimate.detector import boundary
 from hushmote.server.estimate.statistic import EstimateError
 from hushmote.server.experiments.asks import asks_of
 from hushmote.server.experiments.units import UnitsError
 from hushmote.server.store.store import Description, Store
 from hushmote.server.wire.experiments import parse_experiment
-from hushmote.server.words.findings import amount, certainty, dates
+from hushmote.server.words.findings import amount, certainty, dates, size
 
 NOW = datetime.datetime(2026, 11, 28, 12, tzinfo=datetime.UTC)
 ROOM = number_json(
@@ -241,6 +242,46 @@ class TestMostCommon:
         )
         fill(store, "home", payload, dict.fromkeys(days(7), 300), [0.199, 0.199, 0.199, 0.199, 0.199, 0.005])
         assert only(store, "mode").sentence == "No label leads yet, 21 to 27 Nov."
+
+
+class TestComparisons:
+    """The smallest detectable change grows with the number of questions."""
+
+    BINS = tuple(f"{n}:{n + 1}" for n in range(15))
+
+    def filled(self, store: Store, *questions: str) -> None:
+        fill(store, "home", ROOM, dict.fromkeys(days(30), 1000), room(6), "°C", asked="\n".join(questions))
+
+    @pytest.mark.parametrize(("question", "tolerance"), [("8:", 1e-9), ("mean", 1e-9), ("median", 0.1)])
+    def test_file_questions_share_the_allowance(self, store: Store, question: str, tolerance: float):
+        self.filled(store, question)
+        cache, sizes = ResultCache(), []
+        for asked in ((question,), (question, *self.BINS)):
+            store.add_experiment("home", ROOM, description=Description("°C", asked="\n".join(asked)))
+            finding = find(Facts(store, NOW, cache), Selection("room", "home")).findings[0]
+            assert finding.detectable is not None
+            unit = None if finding.quantity == "share" else "°C"
+            assert f"a change of {size(finding.detectable, unit)} would" in finding.sentence
+            sizes.append(finding.detectable)
+        more = 0.84 - 0.2 * math.log(29 / 8)  # four of five such changes are detected
+        expected = (boundary(29, 16) + more) / (boundary(29) + more)
+        assert sizes[1] / sizes[0] == pytest.approx(expected, rel=tolerance)
+
+    def test_trend_shares_the_allowance_with_the_file(self, store: Store):
+        self.filled(store, "8:", *self.BINS)
+        question = Question(experiment="room", fleet="home", ranges=("8:",), trend=True)
+        reply = ask(Facts(store, NOW), question)
+        assert reply.findings is not None
+        _, start, rest = reply.findings.findings[0].sentence.partition("No change ")
+        assert reply.answers[0].notes[0] == f"8 °C and above: {start.lower()}{rest}"
+
+    def test_tables_of_a_trend_share_the_allowance(self, store: Store):
+        self.filled(store, "8:")
+        question = Question(experiment="room", fleet="home", ranges=self.BINS, quantiles=(0.5,), trend=True)
+        reply = ask(Facts(store, NOW), question)
+        _, readings = reply.answers
+        _, no_change = readings.notes[0].split("median: n")
+        assert reply.headline.endswith(f"N{no_change}")
 
 
 class TestDailyRhythm:

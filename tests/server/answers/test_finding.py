@@ -20,20 +20,21 @@ from refusals import Refusal, refusals
 
 import hushmote
 from hushmote.fleet.results.result import result_of
+from hushmote.server import special
 from hushmote.server.answers.ask import ask
 from hushmote.server.answers.finding import Finding, Findings, find, reports_a_day
 from hushmote.server.answers.periods import last_windows, period_of
 from hushmote.server.answers.query import Facts, ResultCache
 from hushmote.server.answers.question import Question, Selection
-from hushmote.server.answers.rows import CandidateRow, Row
+from hushmote.server.answers.rows import CandidateRow, DifferenceRow, Row
 from hushmote.server.errors import UsageError
-from hushmote.server.estimate.detector import boundary
+from hushmote.server.estimate.detector import boundary, false_alarm_chance
 from hushmote.server.estimate.statistic import EstimateError
 from hushmote.server.experiments.asks import asks_of
 from hushmote.server.experiments.units import UnitsError
 from hushmote.server.store.store import Description, Store
 from hushmote.server.wire.experiments import parse_experiment
-from hushmote.server.words.findings import amount, certainty, dates, size
+from hushmote.server.words.findings import CERTAIN, amount, certainty, dates, size
 
 NOW = datetime.datetime(2026, 11, 28, 12, tzinfo=datetime.UTC)
 ROOM = number_json(
@@ -282,6 +283,36 @@ class TestComparisons:
         _, readings = reply.answers
         _, no_change = readings.notes[0].split("median: n")
         assert reply.headline.endswith(f"N{no_change}")
+
+
+class TestPair:
+    """Version 1.3 crashes more often; of 40 days with reports, the finding covers the last 7."""
+
+    CRASHES = experiment_json(
+        name="crash", type="pair", mechanism="grr", epsilon=4_000_000,
+        of=[
+            {"name": "version", "type": "choice", "labels": ["1.2", "1.3"]},
+            {"name": "crashed", "type": "bool"},
+        ],
+    )  # fmt: skip
+    VERSIONS = "version=1.2", "version=1.3"
+
+    @pytest.mark.parametrize(
+        ("given", "comparisons"), [(f"{VERSIONS[0]}, {VERSIONS[1]}", 3), ("version", 6)], ids=["two", "all"]
+    )
+    def test_certainty_counts_cases_differences_and_days(self, store: Store, given: str, comparisons: int):
+        shares = [0.49, 0.06, 0.37, 0.08, 0.0, 0.0]
+        asked = f"crashed=yes given {given}"
+        fill(store, "home", self.CRASHES, dict.fromkeys(days(40), 400), shares, asked=asked, seed=2)
+        facts = Facts(store, NOW)
+        question = Question(experiment="crash", fleet="home", of="crashed=yes", given=self.VERSIONS)
+        (row,) = ask(facts, question).answers[-1].rows
+        assert isinstance(row, DifferenceRow)
+        (finding,) = find(facts, Selection("crash", "home")).findings
+        z = abs(float(special.ndtri(row.p / 2)))
+        chance = false_alarm_chance(z, 40, comparisons)
+        assert CERTAIN < chance < 0.05
+        assert f"They differ ({certainty(chance)})" in finding.sentence
 
 
 class TestDailyRhythm:

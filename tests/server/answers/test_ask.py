@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from experiment_kinds import WINDOWS, WORDS, fill_kinds
 from experiments import experiment_json
 from filled_store import fill
 
@@ -82,6 +84,55 @@ class TestComparison:
         row = min(changes(reply), key=lambda change: change.p)
         assert row.p < CERTAIN < row.p_adjusted
         assert reply.headline.endswith(f", {certainty(row.p_adjusted)}).")
+
+    def test_verdict_has_the_requested_confidence(self, reader: StoreReader) -> None:
+        reply = ask(Facts(reader.store), self.QUESTION.replace(rows=16))
+        lowest = min(change.p_adjusted for change in changes(reply))
+        assert 0.05 <= lowest < 0.9
+        for confidence, is_clear in ((0.99 - lowest, True), (1.01 - lowest, False)):
+            headline = ask(Facts(reader.store), reply.question.replace(confidence=confidence)).headline
+            assert ("No clear difference" not in headline) == is_clear
+
+
+FIRST, *_, LAST = WINDOWS
+DAY, EARLIER = {"windows": (LAST,)}, {"windows": (LAST,), "against": (FIRST,)}
+CRASHES = {"of": "crashed=yes", "given": "version"}
+VERSIONS = {"of": "crashed=yes", "given": ("version=1.0", "version=1.1")}
+EVERYTHING = {"ranges": ("4:8",), "quantiles": (0.5,), "cdf": True}
+
+
+class TestConfidence:
+    @pytest.fixture(scope="class")
+    def facts(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Facts]:
+        with Store(f"sqlite:///{tmp_path_factory.mktemp('kinds')}/store.sqlite") as store:
+            fill_kinds(store)
+            yield Facts(store)
+
+    @pytest.mark.parametrize(
+        ("name", "options"),
+        [
+            ("room", DAY | EVERYTHING),
+            ("room", EARLIER | EVERYTHING),
+            ("room", {"trend": True, "ranges": ("4:8",), "quantiles": (0.5,)}),
+            ("delay", {"trend": True}),
+            ("firmware", DAY | {"ranges": WORDS}),
+            ("firmware", DAY | {"ranges": WORDS, "together": True}),
+            ("firmware", EARLIER | {"ranges": WORDS}),
+            ("firmware", {"ranges": WORDS, "trend": True}),
+            ("crash_by_version", DAY),
+            ("crash_by_version", DAY | VERSIONS),
+            ("crash_by_version", EARLIER | CRASHES),
+            ("crash_by_version", CRASHES | {"trend": True}),
+        ],
+    )
+    def test_reaches_every_interval(self, facts: Facts, name: str, options: dict[str, Any]) -> None:
+        question = Question(experiment=name, fleet="home", **options)
+        low, high = (ask(facts, question.replace(confidence=level)).answers for level in (0.5, 0.9999))
+        assert [table.kind for table in low] == [table.kind for table in high]
+        for narrow_table, wide_table in zip(low, high, strict=True):
+            assert (narrow_table.confidence, wide_table.confidence) == (0.5, 0.9999)
+            for narrow, wide in zip(narrow_table.rows, wide_table.rows, strict=True):
+                assert narrow.high - narrow.low < wide.high - wide.low, (narrow_table.kind, narrow.name)
 
 
 def changes(reply: Reply) -> list[ChangeRow]:

@@ -94,6 +94,13 @@ class TestComparison:
             assert ("No clear difference" not in headline) == is_clear
 
 
+@pytest.mark.parametrize("options", [{}, {"trend": True}, {"trend": True, "quantiles": (0.5,)}])
+def test_finding_has_the_requested_unit(reader: StoreReader, options: dict[str, Any]) -> None:
+    reply = ask(Facts(reader.store), TEMP.replace(unit="K", **options))
+    assert " K (" in reply.headline
+    assert "°C" not in reply.headline
+
+
 FIRST, *_, LAST = WINDOWS
 DAY, EARLIER = {"windows": (LAST,)}, {"windows": (LAST,), "against": (FIRST,)}
 CRASHES = {"of": "crashed=yes", "given": "version"}

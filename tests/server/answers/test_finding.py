@@ -29,6 +29,7 @@ from hushmote.server.answers.question import Question, Selection
 from hushmote.server.answers.rows import CandidateRow, DifferenceRow, Row
 from hushmote.server.errors import UsageError
 from hushmote.server.estimate.detector import boundary, false_alarm_chance
+from hushmote.server.estimate.reports_needed import MeanIndex, reports_needed
 from hushmote.server.estimate.statistic import EstimateError
 from hushmote.server.experiments.asks import asks_of
 from hushmote.server.experiments.units import UnitsError
@@ -194,7 +195,10 @@ class TestTooFew:
         """±10% of 25 °C is announced as ±2 °C, which needs 1.56 times as many reports as ±2.5 °C."""
         payload = number_json(25, name="room", low=0, high=25_000, epsilon=1_000_000)
         fill(store, "home", payload, {"2026-11-27": 40}, unit="°C", asked="mean")
-        assert "for ±2 °C" in only(store, "room").sentence
+        match = re.search(r"About ([\d,]+) are needed for ±2 °C", only(store, "room").sentence)
+        assert match is not None
+        needed = reports_needed(parse_experiment(payload), MeanIndex(), 2.0)  # two bins
+        assert needed <= int(match[1].replace(",", "")) < needed + 1000
 
     def test_needs_two_reports(self, store: Store):
         ask_fleet(store, "home", YES)

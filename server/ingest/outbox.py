@@ -39,6 +39,8 @@ class Outbox:
 
     def begin(self) -> None:
         """Publish everything at the next turn because there is a new connection."""
+        if self._losses >= _MAX_LOSSES:
+            return
         self._losses = self._losses + 1 if self._pending else 0
         if self._losses == _MAX_LOSSES:
             log.warning(

@@ -16,6 +16,7 @@ from hushmote.server.ingest.commit import Committer, CountingGivenUp, QueuedEras
 from hushmote.server.ingest.pipeline import KnownFleets
 from hushmote.server.ingest.status import Status
 from hushmote.server.store import Description, Store
+from hushmote.server.store.counting import ClockWrong
 from hushmote.server.store.erase import queue_erasure, queued_erasures
 
 
@@ -78,6 +79,21 @@ class TestOutage:
         clock.seconds = 122
         with pytest.raises(CountingGivenUp, match="no batch could be committed for 10 s"):
             counting.commit(full=True)
+
+
+class TestWrongClock:
+    def test_is_checked_again_after_a_second(self, store: Store, clock: Clock) -> None:
+        fleets = KnownFleets(store, Status())
+        fleets.load()
+
+        def fail() -> datetime.datetime:
+            raise ClockWrong("behind", "the clock is wrong")
+
+        committer = Committer(store, fleets, Status(), clock=fail)
+        for clock.seconds in (100.0, 101.0):
+            assert not committer.commit(crowd(1)[0])
+            assert committer.not_before == clock.seconds + 1.0
+            assert not committer.failing  # a restart would not correct the clock
 
 
 @contextlib.contextmanager

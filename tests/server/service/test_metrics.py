@@ -2,9 +2,11 @@
 
 import re
 import sqlite3
+import time
 from contextlib import contextmanager
 
 from boards import experiment
+from certificates import Authority
 from prometheus_client.parser import text_string_to_metric_families
 from running_aggregator import until
 from serve_process import add_fleet, get, health, served, with_setting
@@ -12,6 +14,8 @@ from traffic import crowd, publish
 
 from hushmote.server.ingest.pipeline import REASONS
 from hushmote.server.ingest.status import Condition, health_problem
+from hushmote.server.service import metrics as module
+from hushmote.server.service.metrics import CertificateEnds
 from hushmote.server.store import Store
 from hushmote.simulator.broker import MosquittoBroker, free_port
 
@@ -155,3 +159,30 @@ class TestHealth:
         assert health_problem(condition(subscribed=False)) == "not subscribed to reports"
         assert "the store failed" in (health_problem(condition(failing=True)) or "")
         assert "stuck for 31 s" in (health_problem(condition(since_turn_s=31.0, failing=True)) or "")
+
+
+class TestCertificateEnds:
+    def test_are_read_again_after_an_hour(self, tmp_path, monkeypatch, caplog):
+        seconds = 0.0
+        monkeypatch.setattr(module.time, "monotonic", lambda: seconds)
+        authority = Authority(tmp_path)
+        certificate, _ = authority.sign("server", end=5)
+        collector = CertificateEnds({"cert": certificate, "ca": None})
+
+        def days_left():
+            (family,) = collector.collect()
+            (sample,) = family.samples
+            return round((sample.value - time.time()) / 86_400)
+
+        assert days_left() == 5
+        authority.sign("server", end=8)
+        seconds = 3_599.0
+        assert days_left() == 5
+        seconds = 3_600.0
+        assert days_left() == 8
+        certificate.write_text("")
+        seconds = 7_200.0
+        assert (days_left(), len(caplog.records)) == (8, 1)
+        authority.sign("server", end=9)
+        seconds = 10_800.0
+        assert days_left() == 9

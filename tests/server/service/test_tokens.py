@@ -6,6 +6,7 @@ import os
 import pytest
 
 from hushmote.server.errors import UsageError
+from hushmote.server.service import tokens as module
 from hushmote.server.service.tokens import TokenFile, Tokens
 
 ADA, BEN = "a" * 16, "b" * 16
@@ -59,19 +60,30 @@ class TestTokenFile:
         file.write_text(f"ada {ADA}\n")
         tokens = TokenFile(file)
         assert tokens.name_of(ADA) == "ada"
-        if fault == "missing":
-            file.unlink()
-        elif fault == "readable":
-            file.chmod(0o644)
-        else:
-            file.write_text(fault)
-        assert [tokens.name_of(ADA) for _ in range(3)] == [None] * 3
-        assert len(caplog.records) == 1
-        assert "all access is refused until then" in caplog.text
-        file.touch(0o600)
-        file.chmod(0o600)
+        for failures in (1, 2):
+            if fault == "missing":
+                file.unlink()
+            elif fault == "readable":
+                file.chmod(0o644)
+            else:
+                file.write_text(fault)
+            assert [tokens.name_of(ADA) for _ in range(3)] == [None] * 3
+            assert len(caplog.records) == failures
+            assert "all access is refused until then" in caplog.messages[-1]
+            file.touch(0o600)
+            file.chmod(0o600)
+            file.write_text(f"ada {ADA}\n")
+            assert tokens.name_of(ADA) == "ada"
+
+    def test_change_within_a_tick_takes_effect(self, file, monkeypatch):
+        """A file system's clock may tick only every two seconds."""
         file.write_text(f"ada {ADA}\n")
-        assert tokens.name_of(ADA) == "ada"
+        written = file.stat()
+        monkeypatch.setattr(module.os, "stat", lambda _path: written)
+        monkeypatch.setattr(module.time, "time", lambda: written.st_mtime + 1.9)
+        tokens = TokenFile(file)
+        file.write_text(f"ada {BEN}\n")
+        assert (tokens.name_of(ADA), tokens.name_of(BEN)) == (None, "ada")
 
     @pytest.mark.parametrize(
         ("text", "error"),

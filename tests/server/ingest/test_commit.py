@@ -5,6 +5,7 @@ import datetime
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from boards import FLEET_KEYS, ask_fleet, experiment, payload_of
@@ -45,10 +46,10 @@ def store(tmp_path: Path) -> Iterator[Store]:
 class Counting:
     """A committer whose store is full or not, and batches that need room."""
 
-    def __init__(self, store: Store, give_up_s: float = 3600.0) -> None:
+    def __init__(self, store: Store, **options: Any) -> None:
         fleets = KnownFleets(store, Status())
         fleets.load()
-        self.committer = Committer(store, fleets, Status(), give_up_s=give_up_s)
+        self.committer = Committer(store, fleets, Status(), **options)
         self._limit = full_disk(store)
         self._names = itertools.count()
 
@@ -78,6 +79,15 @@ class TestOutage:
             assert counting.commit(full=full) is not full
         clock.seconds = 122
         with pytest.raises(CountingGivenUp, match="no batch could be committed for 10 s"):
+            counting.commit(full=True)
+
+
+    def test_lasts_an_hour_before_the_process_ends(self, store: Store, clock: Clock) -> None:
+        counting = Counting(store)
+        for clock.seconds in (100.0, 3_699.0):
+            assert not counting.commit(full=True)
+        clock.seconds = 3_700.0
+        with pytest.raises(CountingGivenUp, match="no batch could be committed for 3600 s"):
             counting.commit(full=True)
 
 

@@ -102,6 +102,23 @@ class TestIdle:
             until(lambda: store.counting_time() == clock.time, store.counting_time)
         assert counted_reports(store) == 30
 
+    def test_failing_batches_do_not_count_as_counting(self, store, broker, clock):
+        with running(store, broker, clock=clock) as aggregator:
+            publish(broker, crowd(10)[0])
+            until(lambda: total(aggregator) == 10, aggregator.counters)
+            with store.writing() as connection:
+                connection.exec_driver_sql("ALTER TABLE histogram RENAME TO lost")
+            publish(broker, crowd(10, prefix="e")[0])
+            until(lambda: aggregator.condition.failing, aggregator.condition)
+            for failures in (2, 3):
+                clock.advance(40)
+                until(lambda n=failures: aggregator.counters.failures >= n, aggregator.counters)
+            assert store.counting_time() == EVENING
+            with store.writing() as connection:
+                connection.exec_driver_sql("ALTER TABLE lost RENAME TO histogram")
+            until(lambda: total(aggregator) == 20, aggregator.counters)
+        assert store.interrupted_days() == {TODAY, TOMORROW}
+
     def test_clock_that_moves_back_records_nothing(self, store, broker, clock):
         with running(store, broker, clock=clock) as aggregator:
             publish(broker, crowd(10)[0])

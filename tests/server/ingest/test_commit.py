@@ -81,7 +81,6 @@ class TestOutage:
         with pytest.raises(CountingGivenUp, match="no batch could be committed for 10 s"):
             counting.commit(full=True)
 
-
     def test_lasts_an_hour_before_the_process_ends(self, store: Store, clock: Clock) -> None:
         counting = Counting(store)
         for clock.seconds in (100.0, 3_699.0):

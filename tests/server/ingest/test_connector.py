@@ -68,6 +68,7 @@ class TestProtocol:
         connector, status = make(**session)
         connection = connector.connect()
         assert not connector.has_waited_enough(connection, 9.9)
+        assert connector.has_waited_enough(connection, 10.1)
         connector.explain_loss(connection)
         assert connector.connect().protocol == "5"
         assert "share and --retire need" in status.text

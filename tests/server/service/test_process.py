@@ -7,6 +7,7 @@ import resource
 import signal
 import socket
 import sqlite3
+import types
 
 import pytest
 from boards import ask_fleet, experiment, payload_of
@@ -16,7 +17,8 @@ from serve_process import get, served, with_setting
 from traffic import counted_reports, crowd, publish
 
 from hushmote.fleet.provisioning import master_key
-from hushmote.server.aggregator import CLIENT_ID, Aggregator, Counting
+from hushmote.server.aggregator import CLIENT_ID, Aggregator, Counters, Counting
+from hushmote.server.service import process as module
 from hushmote.server.wire import keys, report, topics
 from hushmote.simulator.broker import MosquittoBroker, free_port
 
@@ -172,6 +174,60 @@ class TestSystemd:
             master_key.load_keys(master)
         monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
         assert master_key.load_keys(master) == master_keys
+
+
+class SimulatedRun:
+    """An aggregator whose thread never ends, and a clock that waiting for the thread advances."""
+
+    def __init__(self, monkeypatch):
+        self.seconds = 1_000.0
+        self.counters = Counters()
+        self.condition = types.SimpleNamespace(since_turn_s=0.0, state="subscribed", connected=True)
+        self.signals = []
+        self.events = []  # (seconds, what happened)
+        self.steps = {}  # what to do, by seconds
+        monkeypatch.setattr(module.time, "monotonic", lambda: self.seconds)
+        monkeypatch.setattr(module, "notify", lambda **fields: self.note(next(iter(fields))))
+        monkeypatch.setattr(module, "_log_rejects", lambda last, now, s: self.note(("rejects", last, now)))
+
+    def note(self, what):
+        self.events.append((round(self.seconds - 1_000), what))
+
+    def is_alive(self):
+        return True
+
+    def join(self, seconds):
+        self.seconds += seconds
+        step = self.steps.pop(round(self.seconds - 1_000), None)
+        if step is not None:
+            step()
+
+    def times_of(self, what):
+        return [seconds for seconds, event in self.events if event == what]
+
+
+class TestWatch:
+    def test_notifies_every_10_s_and_stops_within_20(self, monkeypatch):
+        run = SimulatedRun(monkeypatch)
+        first, second = Counters(accepted=1), Counters(accepted=2)
+        run.steps = {
+            30: lambda: setattr(run, "counters", first),
+            90: lambda: setattr(run, "counters", second),
+            125: lambda: setattr(run.condition, "since_turn_s", 30.0),  # the loop hangs
+            155: lambda: setattr(run.condition, "since_turn_s", 0.0),
+            200: lambda: run.signals.append(signal.SIGTERM),
+        }
+        module._watch(run, run, run.signals)
+        beats = [seconds // 10 for seconds in run.times_of("WATCHDOG")]
+        assert 18 <= len(beats) <= 21
+        assert not {13, 14} & set(beats)
+        assert [event for event in run.events if event[1][0] == "rejects"] == [
+            (60, ("rejects", Counters(), first)),
+            (120, ("rejects", first, second)),
+            (180, ("rejects", second, second)),
+        ]
+        assert run.times_of("STOPPING") == [200]
+        assert 219 <= run.seconds - 1_000 <= 221
 
 
 class TestMasterKey:

@@ -82,14 +82,14 @@ class TestRead:
 
     def test_missing_broker_is_one_line(self):
         with pytest.raises(
-            BrokerUnreachable, match=r"no broker at 127.0.0.1:\d+ \(Connection refused\): start one"
+            BrokerUnreachable, match=r"no broker at 127.0.0.1:\d+ \(Connection refused\); start one"
         ):
             read(BrokerAddress("127.0.0.1", free_port()), ["home"])
 
     def test_missing_cluster_is_not_waited_for(self):
         address = BrokerAddress("127.0.0.1", free_port(), others=(("127.0.0.1", free_port()),))
         with pytest.raises(
-            BrokerUnreachable, match=r"no broker at 127.0.0.1:\d+ \(Connection refused\): start one"
+            BrokerUnreachable, match=r"no broker at 127.0.0.1:\d+ \(Connection refused\); start one"
         ):
             read(address, ["home"], pause_s=float("inf"))  # it would never end
 

@@ -29,6 +29,8 @@ _NOT_YET = (
     exceptions.NoSuchElementException,
     exceptions.StaleElementReferenceException,
 )
+_EXCEPTION = re.compile("Uncaught|(?:Range|Reference|Syntax|Type)Error: ")
+_FAILED_PAGE_S = 20.0  # waiting longer for a page that has failed would not help
 # The driver's errors for a command interrupted by a page change.
 _LEFT = re.compile("aborted by navigation|loader has changed")
 
@@ -58,6 +60,7 @@ class Browser:
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
         self.folder = folder
         self._width = 1440
+        self._errors: list[str] = []
         self.driver = webdriver.Chrome(options=options, service=Service(DRIVER))
         self.driver.set_script_timeout(WAIT_S)
         self.resize(1440, 900)
@@ -117,8 +120,11 @@ class Browser:
         return self.until(look, f"nothing is called {label!r}")
 
     def until(self, look: Callable[[], Any], what: str = "") -> Any:
-        """Poll look() until its result is true, ignoring missing elements, and return that result."""
-        end = time.monotonic() + WAIT_S
+        """Poll look() until its result is true, ignoring missing elements, and return that result.
+
+        If the page has failed with an exception, wait for at most _FAILED_PAGE_S.
+        """
+        start = time.monotonic()
         while True:
             try:
                 if result := look():
@@ -126,7 +132,8 @@ class Browser:
             except (AssertionError, exceptions.WebDriverException) as e:
                 if not isinstance(e, _NOT_YET) and not _LEFT.search(str(e)):
                     raise
-            if time.monotonic() > end:
+            waited_s = time.monotonic() - start
+            if waited_s > WAIT_S or (waited_s > _FAILED_PAGE_S and self._has_failed()):
                 raise AssertionError(f"{what}\n{self.text[-3000:]}\n{self.errors()}")
             time.sleep(0.1)  # each look() costs some 20 ms of CPU in the driver and browser
 
@@ -136,8 +143,17 @@ class Browser:
 
     def errors(self) -> list[str]:
         """Return the page's errors since the last call: exceptions, refused requests."""
+        self._read_log()
+        errors, self._errors = self._errors, []
+        return errors
+
+    def _has_failed(self) -> bool:
+        self._read_log()
+        return any(map(_EXCEPTION.search, self._errors))
+
+    def _read_log(self) -> None:
         log: list[dict[str, Any]] = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
-        return [entry["message"] for entry in log if entry["level"] == "SEVERE"]
+        self._errors += [entry["message"] for entry in log if entry["level"] == "SEVERE"]
 
     def wait_until_settled(self) -> None:
         """Wait until the text has not changed for half a second, but for at most 5 s."""

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from browser import Browser
+from selenium.webdriver.remote.webelement import WebElement
 
 from hushmote.web.board.fetch import CannotFetch, fetch
 from hushmote.web.board.files import copy
@@ -48,6 +49,9 @@ def serve_folder(folder: Path) -> Iterator[str]:
         thread.join()
 
 
+_CREATED_LATER = {"reading", "slider", "sha256"}  # ids that are not in index.html
+
+
 class BoardPage:
     """The board's page in a browser."""
 
@@ -67,23 +71,35 @@ class BoardPage:
         command = "Storage.clearDataForOrigin"
         self.browser.driver.execute_cdp_cmd(command, {"origin": origin, "storageTypes": kinds})
 
+    def find(self, name: str) -> WebElement:
+        """Return the element with this id.
+
+        Raises:
+            LookupError: If the page has loaded without it, so that waiting would not help.
+        """
+        look = "return [document.readyState, document.getElementById(arguments[0])]"
+        state, element = self.browser.script(look, name)
+        if element is None and state == "complete" and name not in _CREATED_LATER:
+            raise LookupError(f"the page has no element #{name}")
+        return element or self.browser.find(f"#{name}")
+
     def wait_for_question(self) -> None:
         """Wait until the page shows its question, answered or not."""
-        self.browser.until(lambda: self.browser.find("#measure").is_displayed(), "the board is ready")
+        self.browser.until(lambda: self.find("measure").is_displayed(), "the board is ready")
 
     def ready(self) -> None:
         """Wait until the page shows its question, and opt in."""
         self.wait_for_question()
-        if self.browser.find("#yes").is_displayed():
+        if self.find("yes").is_displayed():
             self.click("yes")
         self.says("consent-title", "You take part")
 
     def text(self, name: str) -> str:
-        return self.browser.find(f"#{name}").text
+        return self.find(name).text
 
     def click(self, name: str) -> None:
-        self.browser.script("arguments[0].scrollIntoView({block: 'center'})", self.browser.find(f"#{name}"))
-        self.browser.until(lambda: self.browser.find(f"#{name}").click() or True)
+        self.browser.script("arguments[0].scrollIntoView({block: 'center'})", self.find(name))
+        self.browser.until(lambda: self.find(name).click() or True)
 
     def says(self, name: str, words: str) -> str:
         """Wait until an element contains these words, and return its text."""
@@ -91,12 +107,12 @@ class BoardPage:
 
     def choose(self, name: str, value: str) -> None:
         change = "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('change'))"
-        self.browser.script(change, self.browser.find(f"#{name}"), value)
+        self.browser.script(change, self.find(name), value)
 
     def fill(self, name: str, value: object) -> None:
         """Enter text in a field as if typed."""
         typed = "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input'))"
-        self.browser.script(typed, self.browser.find(f"#{name}"), str(value))
+        self.browser.script(typed, self.find(name), str(value))
 
     def pick(self, index: int) -> None:
         """Choose a label by index, or no (0) or yes (1), waiting for it."""
@@ -124,4 +140,4 @@ class BoardPage:
         self.says("message", "report")
         if self.call("state")["sum"] == before:
             return b""
-        return bytes.fromhex(self.browser.find("#step-report").get_attribute("data-hex") or "")
+        return bytes.fromhex(self.find("step-report").get_attribute("data-hex") or "")

@@ -78,8 +78,8 @@ def silent(browser: Browser, url: str) -> BoardPage:
 def check_silent(page: BoardPage) -> None:
     """Check that neither the page nor its board makes a report, whatever button is pressed."""
     before = (page.call("state")["sum"], page.browser.script(SLOTS, PREFIX))
-    assert not page.browser.find("#report").is_enabled()
-    assert not page.browser.find("#crowd").is_displayed()
+    assert not page.find("report").is_enabled()
+    assert not page.find("crowd").is_displayed()
     page.browser.script("document.getElementById('form').requestSubmit()")
     page.says("message", "This board does not take part. This reading cost nothing.")
     assert page.call("report", NAMES[0], 20.5)["report"] is None
@@ -177,7 +177,7 @@ class TestConsent:
         page.choose("experiment", NAMES[2])
         page.says("consent-title", "Will you take part in this, too?")
         page.pick(1)
-        assert not page.browser.find("#report").is_enabled()
+        assert not page.find("report").is_enabled()
         assert page.call("report", NAMES[2], True)["report"] is None
         page.click("no")
         page.choose("experiment", NAMES[0])
@@ -259,7 +259,7 @@ class TestBudget:
         assert [decode(report).number for report in reports] == [1, 2, 3, 4]
         few = "4 reports so far. ±10 points needs about "
         assert page.says("finding", few).removeprefix(few).removesuffix(".").replace(",", "").isdigit()
-        assert not page.browser.find("#beside").is_displayed()  # all intervals are too wide
+        assert not page.find("beside").is_displayed()  # all intervals are too wide
         assert page.report() == b""
         page.says(
             "message", "report() returns None, which is all that the application sees. The budget is spent."
@@ -330,7 +330,7 @@ class TestBudget:
                 reports += [report for report in page.browser.script("return made") if report]
             assert len(reports) == len(set(reports)) == 8
             page.says("problem-text", "This board is in use in another tab of this browser.")
-            assert not page.browser.find("#measure").is_displayed()
+            assert not page.find("measure").is_displayed()
             driver.switch_to.window(first)
             driver.close()
             driver.switch_to.window(second)
@@ -384,7 +384,7 @@ class TestManyBoards:
         page.says("crowd-message", "600 of 600 reports are counted.")
         page.says("source", "600 reports")
         page.says("comparison", "of 16 intervals contain the truth")
-        assert not page.browser.find("#few-note").is_displayed()
+        assert not page.find("few-note").is_displayed()
         rows = page.browser.driver.find_elements(By.CSS_SELECTOR, "#rows tr")
         assert len(rows) == len(page.browser.driver.find_elements(By.CSS_SELECTOR, "#chart .bar")) == 16
         # The 600 boards are freed, because the garbage collector runs between turns of the event loop.
@@ -401,7 +401,7 @@ class TestManyBoards:
         page.click(button)
         page.ready()
         page.says("crowd-message", "Cancelled.")
-        assert page.browser.find("#send").is_enabled()
+        assert page.find("send").is_enabled()
 
     def test_typed_readings_alternate_and_show_errors(self, page: BoardPage):
         page.choose("population", "own")
@@ -568,7 +568,7 @@ class TestExperiments:
             exp = Experiment.parse(PAYLOADS[NAMES.index(name)])
             page.says("consent-title", "Will you take part in this, too?")
             page.ready()
-            assert not page.browser.find("#report").is_enabled()  # nobody has chosen a reading yet
+            assert not page.find("report").is_enabled()  # nobody has chosen a reading yet
             page.click("send")
             page.says("crowd-message", "Choose a reading above first.")
             page.pick(exp.domain - 1)
@@ -591,7 +591,7 @@ class TestExperiments:
         page.fill("many", 200)
         page.click("send")
         page.says("crowd-message", "200 of 200")
-        assert HOSTILE in page.browser.find("#rows").text
+        assert HOSTILE in page.find("rows").text
         assert page.browser.script("return document.querySelectorAll('img').length") == 0
         assert page.browser.driver.title != "1"
 
@@ -605,7 +605,7 @@ class TestExperiments:
             page.choose("experiment", name)
             message = f"This board refuses the experiment: {name}: this page has no field for a {kind}."
             page.says("problem-text", message)
-            assert not page.browser.find("#measure").is_displayed()
+            assert not page.find("measure").is_displayed()
 
     def test_rejects_keyed_fleet(self, page: BoardPage):
         # As long as a signed experiment: the JSON, a zero byte, a serial number and a signature.
@@ -615,7 +615,7 @@ class TestExperiments:
         page.module("main.js", signed, PAYLOADS[0].decode(), [7] * 68)
         page.choose("experiment", NAMES[0])
         page.says("problem-text", "a browser has no device key")
-        assert not page.browser.find("#measure").is_displayed()
+        assert not page.find("measure").is_displayed()
 
 
 class TestPage:
@@ -639,7 +639,7 @@ class TestPage:
         # Tab moves from the field to the button, and Enter sends a report.
         page.open(fresh=True)
         page.ready()
-        page.browser.find("#reading").send_keys(Keys.TAB)
+        page.find("reading").send_keys(Keys.TAB)
         assert page.browser.driver.switch_to.active_element.get_attribute("id") == "report"
         page.browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
         page.says("left", "3 of 4")

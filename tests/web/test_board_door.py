@@ -176,7 +176,7 @@ class TestCrowd:
         page.report()
         page.says("source", "Other pages or devices sent some of the counted reports")
         assert page.text("comparison") == ""
-        assert not page.browser.find("#truth-head").is_displayed()
+        assert not page.find("truth-head").is_displayed()
         assert [len(row) for row in page.browser.script(script)] == [3] * 16
 
     def test_survives_broker_outage(self, system: System, page: BoardPage):

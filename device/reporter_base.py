@@ -402,6 +402,7 @@ class BaseReporter:
         """Remove the acknowledged report from flash; if that fails, try again much later."""
         if self._storage_ms is not None and left_ms(self._storage_ms, _STORAGE_RETRY_MS):
             return False
+        self._health_is_stale = True  # the flash may have failed or recovered
         try:
             self._client.sent(self._acknowledged)
         except ldp_client.LDPError as e:

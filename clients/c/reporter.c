@@ -354,8 +354,10 @@ static void drop_acknowledged(struct hushmote_reporter *reporter) {
         }
         flight->state = FREE;
     }
-    if (reporter->retry.set)
+    if (reporter->retry.set) {
         reporter->fault = HUSHMOTE_OK;
+        reporter->unsure = true;
+    }
     reporter->retry.set = false;
 }
 

@@ -147,6 +147,29 @@ class TestReports:
         assert board.board.outbox() == []
         assert board.tick(1000) == []
 
+    @pytest.mark.slow
+    def test_second_failed_flash_write_is_retried_as_late(self):
+        board = Board()
+        board.connected()
+        board.message("e", PAYLOAD)
+        write = board.storage.write
+        for _ in range(2):
+            board.report()
+            ((number, _),) = board.published()
+            board.storage.write = raise_disk_full
+            board.acknowledged(number)
+            board.storage.write = write
+            assert board.tick(59_000) == [("status", "online fault")]
+            assert len(board.board.outbox()) == 1
+            assert board.tick(1000) == [("status", "online")]
+            assert board.board.outbox() == []
+            # This fault is not the flash's, which has recovered.
+            board.board.entropy.stuck = True
+            assert board.report() == -2
+            assert board.tick() == [("status", "online fault")]
+            assert board.tick(60_000) == []
+            board.board.entropy.stuck = False
+
 
 def signed(name: str, body: bytes, serial: int) -> bytes:
     return keys.sign_experiment(SIGNING, TOPIC + name, body, serial)
@@ -319,6 +342,18 @@ class TestStatus:
         assert happened[0][1].startswith("offline spent:e ")
 
     @pytest.mark.slow
+    def test_shows_unwritten_experiment_until_one_is_written(self):
+        board = Board()
+        board.connected()
+        for every in (2, 3):
+            board.fails = True
+            board.message("e", experiment_json(every=every))
+            assert board.tick() == [("status", "online fault")]
+            board.fails = False
+            board.message("e", experiment_json(every=every + 2))
+            assert board.tick() == [("status", "online")]
+
+    @pytest.mark.slow
     def test_shows_another_client_on_the_ledger(self):
         board = Board()
         board.connected()
@@ -394,6 +429,10 @@ class TestConnection:
         board.c.hushmote_reporter_close(board.reporter)
         board.lost()
         assert board.happened == []
+        assert board.tick()[0][0] == "connect"
+        board.lost()
+        assert board.tick() == []
+        board.c.hushmote_reporter_close(board.reporter)  # ends the wait
         assert board.tick()[0][0] == "connect"
 
     @pytest.mark.slow

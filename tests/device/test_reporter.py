@@ -1148,9 +1148,11 @@ class TestLongPause:
             board.ask("full", True)
             live_until(board, "sent", i + 1)
             assert "storage failed" in board.ask("status")
+            until(lambda: watcher.statuses[-1] == b"online fault", watcher.statuses)
             board.ask("pass_ms", outage_ms)
             board.ask("full", False)
             live_until(board, "pending", 0)
+            until(lambda: board.ask("poll", 100) and watcher.statuses[-1] == b"online", watcher.statuses)
 
     def test_honors_withdrawal_afterwards(
         self, watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any

@@ -256,6 +256,32 @@ class TestBroker:
             assert door.publisher.in_flight == 0
             until(lambda: aggregator.counters.accepted >= 1, "it is counted")
 
+    def test_loss_settles_reports_sent_and_queued(self):
+        """The broker allows only two unacknowledged reports."""
+
+        async def lose_twice(publisher, broker):
+            for _ in range(2):
+                while not publisher.ready.is_set():
+                    await asyncio.sleep(0.01)
+                os.kill(broker.pid, signal.SIGSTOP)
+                publications = [
+                    asyncio.create_task(publisher.publish(f"hushmote/v1/open/report/d{n}", REPORTS[0]))
+                    for n in range(5)
+                ]
+                while len(publisher._under_way) < 2:
+                    await asyncio.sleep(0.01)
+                assert (publisher.in_flight, len(publisher._queue)) == (5, 3)
+                broker.kill()
+                assert await asyncio.gather(*publications) == [Outcome.AWAY] * 5
+                assert publisher.in_flight == 0
+                broker.start()
+
+        with MosquittoBroker(port=free_port(), settings=("max_inflight_messages 2",)) as broker:
+            address = BrokerAddress("127.0.0.1", broker.port)
+            options = {"fleets": ["open"], "protocol": "5", "puback_s": WAIT_S, "hung_s": WAIT_S}
+            with ReportPublisher(address, **options) as publisher:
+                asyncio.run(asyncio.wait_for(lose_twice(publisher, broker), 20))
+
     def test_is_given_up_after_8_seconds_of_silence(self, clock):
         async def reached(condition):
             while not condition():

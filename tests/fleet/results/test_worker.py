@@ -9,7 +9,7 @@ from boards import experiment, payload_of
 from filled_store import fill
 
 from hushmote.fleet.results import worker
-from hushmote.fleet.results.publication import AGAIN_S, Publication
+from hushmote.fleet.results.publication import AGAIN_S, Gauge, Publication
 from hushmote.fleet.results.worker import Watch
 from hushmote.server.store import Store
 from hushmote.server.wire.topics import result_topic
@@ -80,3 +80,20 @@ def test_live_results_follow_requested_interval(store: Store, looks: list[dateti
     for s in (0.0, 5.0, 999.0, 1_000.0, 1_001.0):
         watch.turn(later(s), s)
     assert looks == [NOON, later(1_000.0)]
+
+
+def test_budgets_follow_first_board_then_every_hour(
+    store: Store, looks: list[datetime.datetime], monkeypatch: pytest.MonkeyPatch
+):
+    times = []
+
+    def read(_store: Store, at: datetime.datetime) -> list[Gauge]:
+        times.append((at - NOON).total_seconds())
+        return [] if len(times) == 1 else [Gauge("hushmote_budget_boards", {}, float(len(times)))]
+
+    monkeypatch.setattr(worker, "budgets", read)
+    watch = Watch(store, Publication(live_s=600.0))
+    for s in range(0, 7_900, 600):
+        watch.turn(later(s), s)
+    assert times == [0, 600, 4_200, 7_800]
+    assert len(looks) == 14

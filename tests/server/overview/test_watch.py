@@ -192,12 +192,18 @@ class TestStates:
 
     def test_store_upgraded_by_a_later_version_is_reported(self, store_url: str):
         with make_store(store_url) as store, StoreWatch(store_url) as watch:
-            assert watch.refresh().is_ready
-            with store.writing() as connection:
-                connection.execute(schema.schema_version.update().values(version=99))
-            state = watch.refresh()
-            assert state.kind == "other schema"
-            assert "use the Hushmote that wrote it" in state.words
+            for _ in range(2):
+                assert watch.refresh().is_ready
+                assert watch.reader().store is watch.store
+                with store.writing() as connection:
+                    connection.execute(schema.schema_version.update().values(version=99))
+                state = watch.refresh()
+                assert state.kind == "other schema"
+                assert "use the Hushmote that wrote it" in state.words
+                with pytest.raises(StoreError, match="use the Hushmote that wrote it"):
+                    watch.reader()
+                with store.engine.begin() as connection:
+                    connection.execute(schema.schema_version.update().values(version=schema.VERSION))
 
     def test_exclusively_locked_store_is_reported_until_released(self, folder: Path, monkeypatch):
         monkeypatch.setattr("hushmote.server.store.read_only.BUSY_TIMEOUT_S", 0.05)

@@ -4,6 +4,7 @@ const TIMEOUT_MS = 10_000; // longer than a door waits for its broker
 
 const pause = (seconds, signal) =>
   new Promise((resolve) => {
+    if (signal?.aborted) return resolve(); // its event has been fired
     const timer = setTimeout(resolve, seconds * 1000);
     signal?.addEventListener('abort', () => resolve(clearTimeout(timer)), { once: true });
   });

@@ -474,6 +474,62 @@ class TestDoor:
         assert [len(answers[i]) for i in (1, 7)] == [20, 20]
 
 
+DOOR_SCRIPT = """
+import { Door } from '%s';
+const waits = [], limits = [];
+let stops = null; // called instead of the end of a wait
+globalThis.setTimeout = (end, ms) => { waits.push(ms / 1000); queueMicrotask(stops ?? end); };
+AbortSignal.timeout = (ms) => { limits.push(ms / 1000); return new AbortController().signal; };
+let script = [];
+globalThis.fetch = async () => {
+  const [status, text, headers, during] = script.shift();
+  during?.();
+  if (!status) throw new Error(text);
+  return new Response(text, { status, headers });
+};
+const queue = ['a', 'b', 'c'];
+const unsent = async () => [...queue], sent = async () => queue.shift(), enroll = async () => {};
+const client = { fleet: 'open', deviceId: 'd', consent: true, unsent, sent, enroll };
+const door = new Door(client, 'http://door');
+async function step(answers, work) {
+  script = answers;
+  waits.length = 0;
+  const result = await work();
+  return [result ?? null, door.error, [...waits], script.length];
+}
+const down = [0, 'down'], taken = [204, null], busy = [503, ' wait ', { 'Retry-After': '5' }];
+const stop = new AbortController(), early = new AbortController();
+const results = [
+  await step(Array(8).fill(down), () => door.flush()),
+  await step([taken, down, busy, down, taken, taken], () => door.flush()),
+  (queue.push('d'), await step([down, busy, down, down], () => door.flush({ tries: 4 }))),
+  (stops = () => stop.abort(), await step([down], () => door.flush({ signal: stop.signal }))),
+  await step([[...down, null, () => early.abort()]], () => door.flush({ signal: early.signal })),
+  await step([down], () => door.enroll(['e'])),
+  await step([[200, '{}']], () => door.enroll(['e'])),
+];
+console.log(JSON.stringify([results, [...new Set(limits)]]));
+"""
+
+
+def test_door_waits_longer_after_each_failure():
+    """Every outage begins with the shortest wait, and an error is cleared by the next success."""
+    script = DOOR_SCRIPT % (ROOT / "clients/js/door.js").as_uri()
+    assert NODE
+    command = [NODE, "--input-type=module", "--eval", script]
+    results, limits = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=60).stdout)
+    assert results == [
+        [3, "down", [1, 2, 4, 8, 16, 30, 30], 0],
+        [0, None, [1, 5, 4], 0],
+        [1, "down", [1, 5, 4], 0],
+        [1, "down", [1], 0],
+        [1, "down", [], 0],  # stopped during the request
+        [None, "e: down", [], 0],
+        [None, None, [], 0],
+    ]
+    assert limits == [10]
+
+
 NO_TOPIC = "set msg.provision = true, or msg.consent to true or false; topics no longer do this"
 
 

@@ -8,6 +8,7 @@ import signal
 import socket
 import sqlite3
 import types
+from typing import Any
 
 import pytest
 from boards import ask_fleet, experiment, payload_of
@@ -208,7 +209,7 @@ class SimulatedRun:
 
 class TestWatch:
     def test_notifies_every_10_s_and_stops_within_20(self, monkeypatch):
-        run = SimulatedRun(monkeypatch)
+        run: Any = SimulatedRun(monkeypatch)  # in place of the aggregator and its thread
         first, second = Counters(accepted=1), Counters(accepted=2)
         run.steps = {
             30: lambda: setattr(run, "counters", first),

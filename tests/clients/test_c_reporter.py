@@ -13,6 +13,14 @@ from c_core import needs_gcc
 from c_reporter import TOPIC, Board
 from enumeration import POLICY, MemoryStorage
 from experiments import experiment_json, number_json
+from retained_messages import (
+    REFUSED_WORDS,
+    WAITING,
+    WAITING_NAMES,
+    WAITING_POLICY,
+    digests_in_force,
+    digests_of,
+)
 
 from hushmote.device.kept_experiments import KeptExperiments
 from hushmote.device.ldp_client import Client, ExperimentRefused
@@ -308,6 +316,35 @@ class TestExperiments:
         fails.message("e", payloads[1])
         assert fails.tick()[0][1] == "online fault"
         assert fails.report() > 0
+
+
+class TestWaitingMessages:
+    @pytest.mark.slow
+    def test_decide_what_the_board_answers(self):
+        def answer_all(board: Board) -> list[bytes]:
+            """Return a report on each experiment that the board answers."""
+            for name in WAITING_NAMES:
+                board.report(name)
+            reports = board.board.outbox()
+            for report in reports:
+                board.board.sent(report)
+            return reports
+
+        board = Board(policy=WAITING_POLICY)
+        board.connected()
+        earlier = [case for case in WAITING if case.before is not None]
+        for case in earlier:
+            board.message(case.name, case.before or b"")
+        assert len(answer_all(board)) == len(earlier)
+
+        board = Board(board.storage.slots, board.kept, WAITING_POLICY)
+        board.connected()
+        for case in WAITING:
+            if case.message:
+                board.message(case.name, case.message)
+        happened = board.tick(10_000)  # an experiment that was not repeated is withdrawn
+        assert happened[-1:] == [("status", f"online{REFUSED_WORDS}")]
+        assert digests_of(answer_all(board)) == digests_in_force()
 
 
 class TestStatus:

@@ -24,6 +24,15 @@ from enumeration import memory
 from experiments import number_json
 from micropython import find_runtime, load
 from paho.mqtt.enums import CallbackAPIVersion
+from retained_messages import (
+    REFUSED_WORDS,
+    WAITING,
+    WAITING_NAMES,
+    WAITING_POLICY,
+    WAITING_REASONS,
+    digests_in_force,
+    digests_of,
+)
 from running_aggregator import WAIT_S, running, until
 
 from hushmote.device import ldp_client, mqtt_reporter, reporter_base
@@ -773,6 +782,49 @@ class TestSleepingBoard:
         board = start_any(mosquitto.port, again=True, **settings)
         assert board.ask("state") == "absent"
         late.close()
+
+
+class TestWaitingMessages:
+    @pytest.mark.parametrize(
+        ("start_any", "wake_up"),
+        [("bundled umqtt.simple", "poll"), ("bundled umqtt.simple", "flush"), ("asyncio", "poll")],
+        indirect=["start_any"],
+    )
+    def test_decide_what_the_board_answers(
+        self, watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any, tmp_path: Path, wake_up: str
+    ) -> None:
+        settings = {"folder": str(tmp_path / "ldp"), "policy": WAITING_POLICY}
+        earlier = [case.name for case in WAITING if case.before is not None]
+        for case in WAITING:
+            watcher.publish(case.name, case.before or b"")
+        board = start_any(mosquitto.port, **settings)
+        board.reach("states", ["reporting" if name in earlier else "absent" for name in WAITING_NAMES])
+        assert all(board.ask("report", name, True) for name in earlier)
+        board.reach("pending", 0)
+        until(lambda: len(watcher.reports) == len(earlier), "the earlier reports")
+        board.kill()
+        until(lambda: watcher.statuses[-1:] == [b"offline"], "its last will")
+
+        for case in WAITING:
+            watcher.publish(case.name, case.message)
+        board = start_any(mosquitto.port, again=True, **settings)
+        if wake_up == "flush":
+            assert board.ask("flush", HANGS_MS, dict.fromkeys(WAITING_NAMES, True))[0]
+            assert board.ask("refused") == WAITING_REASONS
+            state = "offline"
+        else:
+            board.reach("connected", True)
+            board.ask("pass_ms", FAST["settle_s"] * 1000)
+            board.reach("refused", WAITING_REASONS)
+            for name in WAITING_NAMES:
+                board.ask("report", name, True)
+            board.reach("pending", 0)
+            state = "online"
+        count = len(earlier) + board.ask("sent")
+        until(lambda: len(watcher.reports) == count, "the reports")
+        assert digests_of(watcher.reports[len(earlier) :]) == digests_in_force()
+        until(lambda: watcher.statuses[-1].startswith(state.encode()), state)
+        assert watcher.statuses[-1].decode() == state + REFUSED_WORDS
 
 
 def opens_no_connection(board: Board, watcher: Watcher) -> None:

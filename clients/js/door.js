@@ -9,6 +9,25 @@ const pause = (seconds, signal) =>
     signal?.addEventListener('abort', () => resolve(clearTimeout(timer)), { once: true });
   });
 
+/**
+ * Check that a retained message's experiment has the name in the message's topic. Otherwise it could replace another
+ * experiment, and outlive its own topic.
+ *
+ * @param {Uint8Array} payload The retained message. The client refuses anything that is not an experiment.
+ * @param {string} name The name in the topic.
+ * @throws {Error} If the experiment has another name.
+ */
+export function checkName(payload, name) {
+  const [json] = new TextDecoder().decode(payload).split('\0', 1);
+  let statedName = name;
+  try {
+    statedName = JSON.parse(json).name;
+  } catch {
+    return;
+  }
+  if (typeof statedName === 'string' && statedName !== name) throw new Error(`its name is ${statedName}`);
+}
+
 /** The door at a URL. It does not connect before someone has opted in. */
 export class Door {
   /** @type {?string} The last request's error in one line, or null. */
@@ -50,7 +69,10 @@ export class Door {
         if (!answer.ok && !isMissing) throw new Error(`the door answered ${answer.status}`);
         const payload = isMissing ? new Uint8Array() : new Uint8Array(await answer.arrayBuffer());
         if (!payload[0]) await this.#client.withdraw(name, payload);
-        else if (!this.#client.ended.has(name)) await this.#client.enroll(payload);
+        else if (!this.#client.ended.has(name)) {
+          checkName(payload, name);
+          await this.#client.enroll(payload);
+        }
       } catch (e) {
         this.error = `${name}: ${e.message}`;
       }

@@ -5,9 +5,11 @@ import hashlib
 import json
 import shutil
 import subprocess
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
@@ -20,6 +22,8 @@ from experiments import TEXTS, experiment_json, number_json
 from failing_storage import Witness, parse_record
 from fuzz_inputs import EXPERIMENTS, FIELDS, mutate, mutate_fields
 from npm_packages import npm_file
+from retained_messages import WAITING, WAITING_NAMES, WAITING_POLICY, digests_in_force, digests_of
+from running_aggregator import until
 from traffic import publish
 
 from hushmote._version import VERSION
@@ -403,10 +407,10 @@ class TestConsent:
 
     def test_opt_out_withholds_report_in_progress(self):
         lifetime = play([["reportThenNo"], ["status"]], {"records": FRESH}, payloads=[E])
-        again = play([["status"], ["unsent"]], {"records": lifetime["records"]})["answers"]  # a restart
-        for status in (lifetime["answers"][1], again[0]):
+        answers = play([["status"], ["unsent"]], {"records": lifetime["records"]})["answers"]  # a restart
+        for status in (lifetime["answers"][1], answers[0]):
             assert (status["consent"], status["sum"], status["pending"]) == (False, "1000000", 0)
-        assert (lifetime["answers"][0], again[1]) == (None, [])
+        assert (lifetime["answers"][0], answers[1]) == (None, [])
 
 
 class TestWithdrawal:
@@ -428,11 +432,16 @@ class TestWithdrawal:
 
 
 @pytest.fixture(scope="module")
-def door() -> Iterator[Opened]:
+def broker() -> Iterator[MosquittoBroker]:
     with MosquittoBroker() as broker:
-        publish(broker, [("hushmote/v1/open/experiment/e", E)], retain=True)
-        with open_door(broker, fleets=["open"], protocol="3.1.1") as door:
-            yield door
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def door(broker: MosquittoBroker) -> Iterator[Opened]:
+    publish(broker, [("hushmote/v1/open/experiment/e", E)], retain=True)
+    with open_door(broker, fleets=["open"], protocol="3.1.1") as door:
+        yield door
 
 
 @pytest.mark.broker
@@ -452,9 +461,9 @@ class TestDoor:
         calls = [["door", "enroll", ["e", "f"]], ["report", "e", True], ["door", "flush", {"tries": 2}]]
         assert self.play(door, calls, consent=word) == [[None, None], None, [0, None]]
         assert door.door.answers.total() == contacts
-        again = self.play(door, [["setConsent", True], *calls])
+        second_run = self.play(door, [["setConsent", True], *calls])
         assert door.door.answers.total() == contacts + 3, "two experiments and a report"
-        assert len(again[2]) == 20
+        assert len(second_run[2]) == 20
 
     @pytest.mark.parametrize("fault", [None, "raise"], ids=["stored", "not stored"])
     def test_is_not_contacted_after_opt_out(self, door: Opened, fault: str | None):
@@ -473,6 +482,48 @@ class TestDoor:
         assert (answers[3], answers[4]) == ([None, None], None)
         assert [len(answers[i]) for i in (1, 7)] == [20, 20]
 
+    def test_waiting_messages_decide_what_it_answers(self, broker: MosquittoBroker, door: Opened):
+        """Check the boards' cases on one client, which forgets its experiments at a restart."""
+        messages = [(topics.experiment_topic("open", case.name), case.message) for case in WAITING]
+        publish(broker, messages, retain=True)
+        until(lambda: door.ask("GET", "/v1/open/experiment/wrong_rule").status == 200, "the experiments")
+        reports = [["report", name, True] for name in WAITING_NAMES]
+        earlier = [["enroll", case.before] for case in WAITING if case.before is not None]
+        calls = [*earlier, *reports, ["acknowledge"], ["door", "enroll", WAITING_NAMES], *reports]
+        settings = {"fleet": "open", "policy": WAITING_POLICY}
+        provision = {"deviceId": DEVICE, "consent": True}
+        more = {"provision": provision, "url": f"http://127.0.0.1:{door.port}"}
+        answers = play(calls, None, settings, **more)["answers"][-len(reports) :]
+        assert digests_of([bytes.fromhex(answer) for answer in answers if answer]) == digests_in_force()
+
+    def test_another_servers_answers_change_nothing(self):
+        """A proxy without its door answers 503, and a captive portal answers everything with 200."""
+
+        class Stranger(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(503)
+                self.end_headers()
+
+            def do_POST(self) -> None:
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        with ThreadingHTTPServer(("127.0.0.1", 0), Stranger) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            calls = [["door", "enroll", ["e"]], ["report", "e", True], ["door", "flush", {"tries": 1}]]
+            more = {"payloads": [E], "url": f"http://127.0.0.1:{server.server_port}"}
+            enrolled, report, flushed, unsent = play(
+                [*calls, ["unsent"]], {"records": FRESH}, {"fleet": "open"}, **more
+            )["answers"]
+            server.shutdown()
+        assert enrolled == [None, "e: the door answered 503"]
+        assert flushed == [1, "200: "]
+        assert unsent == [report]
+        assert len(report) == 20
+
 
 DOOR_SCRIPT = """
 import { Door } from '%s';
@@ -489,7 +540,7 @@ globalThis.fetch = async () => {
 };
 const queue = ['a', 'b', 'c'];
 const unsent = async () => [...queue], sent = async () => queue.shift(), enroll = async () => {};
-const client = { fleet: 'open', deviceId: 'd', consent: true, unsent, sent, enroll };
+const client = { fleet: 'open', deviceId: 'd', consent: true, ended: new Set(), unsent, sent, enroll };
 const door = new Door(client, 'http://door');
 async function step(answers, work) {
   script = answers;
@@ -506,7 +557,7 @@ const results = [
   (stops = () => stop.abort(), await step([down], () => door.flush({ signal: stop.signal }))),
   await step([[...down, null, () => early.abort()]], () => door.flush({ signal: early.signal })),
   await step([down], () => door.enroll(['e'])),
-  await step([[200, '{}']], () => door.enroll(['e'])),
+  await step([[200, '{"name":"e"}']], () => door.enroll(['e'])),
 ];
 console.log(JSON.stringify([results, [...new Set(limits)]]));
 """
@@ -539,6 +590,7 @@ class TestNodeRed:
         asked, sent = "hushmote/v1/home/experiment/", ["hushmote/v1/home/report/"]
         messages = [("hushmote/provision", None, [NO_TOPIC]), ("hushmote/consent", True, [NO_TOPIC])]
         messages += [({"provision": True}, None, []), ({"consent": True}, None, []), (asked + "e", E, [])]
+        messages += [(asked + "f", E, ["its name is e"])]  # on the wrong topic
         messages += [(asked + "f", E.replace(b'"e"', b'"f"'), []), (asked + "f", b"", []), ("f", True, [])]
         messages += [
             ("e", True, sent),
@@ -727,8 +779,8 @@ class TestLedger:
             replace = {"deviceId": DEVICE, "replace": True}
             assert play([["status"]], {"records": records}, provision=replace)["answers"][0]["locked"] is None
         for records in ([], [record(1)]):  # empty, or left by an interrupted provision()
-            begun = play([["status"]], {"records": records}, provision={"deviceId": DEVICE})
-            assert begun["answers"][0]["sum"] == "0"
+            fresh = play([["status"]], {"records": records}, provision={"deviceId": DEVICE})
+            assert fresh["answers"][0]["sum"] == "0"
 
     def test_locks_if_records_are_reverted_or_removed(self):
         report = SPENT[0]
@@ -914,8 +966,8 @@ class TestAskingClient:
     def test_survives_a_restart_in_a_folder(self, tmp_path: Path):
         storage = {"folder": str(tmp_path)}
         self.answers(*self.AGREED, storage=storage)
-        again = self.answers(["enroll", E], ["report", "e", True], storage=storage, provision=None)
-        assert len(again[1]) == 20
+        second_answers = self.answers(["enroll", E], ["report", "e", True], storage=storage, provision=None)
+        assert len(second_answers[1]) == 20
 
     @pytest.mark.parametrize(
         "between", [["restart"], ["withdraw", "e", b""], ["asking"]], ids=["restart", "withdrawal", "asking"]

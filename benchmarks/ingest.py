@@ -156,7 +156,7 @@ def beside_bare(options: Options) -> Row:
     with tempfile.TemporaryDirectory() as folder, brokers("mosquitto") as (where, ports, _):
         url = f"sqlite:///{folder}/store.sqlite"
         set_up(url, reports.payload)
-        # Both subscribe once, so that the broker queues messages while they are away.
+        # Both subscribe once, so that the broker queues messages while they are disconnected.
         drain(aggregate, where, 0, url)
         drain(bare, where, 0)
         for number in range(1, 2 if options.quick else 4):

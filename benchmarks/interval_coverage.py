@@ -65,8 +65,8 @@ def tallies(exp: Experiment, f: np.ndarray, reports: int, fleets: int, rng: np.r
 
     def draw(f: np.ndarray, e: Experiment = exp) -> Estimates:
         # Draw from the same distribution code by code if that is cheaper than board by board.
-        way = by_law if reports > 2 * e.code_count else counts
-        return estimate(e, way(e, f, reports, rng))
+        method = by_law if reports > 2 * e.code_count else counts
+        return estimate(e, method(e, f, reports, rng))
 
     for _ in range(fleets):
         tally = Tally()

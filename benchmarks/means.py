@@ -51,7 +51,7 @@ Fleets = Callable[[np.ndarray, int, np.random.Generator], float]
 
 
 def positions(domain: int) -> np.ndarray:
-    """Return the middles of the values, as parts of the range."""
+    """Return the midpoints of the bins, as fractions of the range."""
     return (np.arange(domain) + 0.5) / domain
 
 
@@ -193,7 +193,7 @@ COVERED += ((64, 4.0, 10_000), (16, 1.0, 1_000), (1024, 1.0, 1_000))
 
 def coverage(options: Options) -> list[Row]:
     """Return the share of intervals that contain the population's mean or its change."""
-    rng, rows, many = np.random.default_rng(16), [], 200 if options.quick else 2000
+    rng, rows, run_count = np.random.default_rng(16), [], 200 if options.quick else 2000
     for domain, epsilon, reports in COVERED:
         named = populations(domain) | {"mostly 0": mostly_zero(domain)}
         wave, x = made_for(MEAN, domain, epsilon), positions(domain)
@@ -205,15 +205,15 @@ def coverage(options: Options) -> list[Row]:
 
         for name, f in named.items():
             mean, tally = spread(f)[0], Tally()
-            for _ in range(many):
+            for _ in range(run_count):
                 e = one(wave, name)
                 changed = difference(e.linear(x), one(other, "normal").linear(x))
                 tally.count("window", e.linear(x).interval(), mean)
                 tally.count("two versions", pool([e, one(other, name)]).linear(x).interval(), mean)
                 tally.count("change", changed.interval(), mean - spread(named["normal"])[0])
             row = {"domain": domain, "epsilon": epsilon, "reports": reports, "population": name}
-            rows += [row | {"kind": kind, "fleets": many, "covered": tally.of(kind)} for kind in tally]
-    low, high = band(len(rows), many)
+            rows += [row | {"kind": kind, "fleets": run_count, "covered": tally.of(kind)} for kind in tally]
+    low, high = band(len(rows), run_count)
     mean = np.mean([row["covered"] for row in rows])
     CONSOLE.print(f"{len(rows)} rows, mean {mean:.2%}; right intervals lie within {low:.1%} to {high:.1%}")
     return rows
@@ -227,7 +227,7 @@ def distributions(options: Options) -> list[Row]:
     reach = round(domain * (epsilon * e - e + 1) / (2 * e * (e - 1 - epsilon)))
     mean = made_for(MEAN, domain, epsilon)
     wave = experiment_over(domain, mean.epsilon, {"mechanism": "sw", "reach": reach})
-    ways = {
+    variants = {
         "smooth, reach of Li et al.": wave,
         "smooth, reach for the mean": mean,
         "smooth, tree for ranges": made_for(ALL_RANGES, domain, epsilon),
@@ -235,12 +235,12 @@ def distributions(options: Options) -> list[Row]:
     named = populations(domain) | {"even": np.full(domain, 1 / domain), "mostly 0": mostly_zero(domain)}
     rows = []
     for name, shares in named.items():
-        for way, experiment in ways.items():
+        for variant, experiment in variants.items():
             estimated = estimates(experiment, shares, 100_000, many, rng, counts_by_law)
             square, uncertain = mean_and_error(
                 mean_over_ranges(smooth(one).frequencies - shares) for one in estimated
             )
-            row = {"population": name, "way": way, "codes": experiment.code_count, "fleets": many}
+            row = {"population": name, "way": variant, "codes": experiment.code_count, "fleets": many}
             error = math.sqrt(square)
             rows.append(row | {"rmse": error, "standard_error": uncertain / (2 * error)})
     return rows

@@ -187,9 +187,11 @@ def measured(options: Options) -> dict:
             page, before = {"mib": memory_mib(pid)}, cpu_s(pid)
             rows = drains(url, base, messages, rounds)
             page |= {"mib_with_readers": memory_mib(pid), "cpu_s_during_drains": cpu_s(pid) - before}
-    alone, beside = (np.median([r["per_s"] for r in rows if bool(r["readers"]) == x]) for x in (False, True))
+    alone, with_readers = (
+        np.median([r["per_s"] for r in rows if bool(r["readers"]) == x]) for x in (False, True)
+    )
     about = {"boards": boards, "messages": messages, **measurements, "drains": rows}
-    return about | {"ratio": float(beside / alone), "page": page}
+    return about | {"ratio": float(with_readers / alone), "page": page}
 
 
 if __name__ == "__main__":

@@ -198,8 +198,10 @@ def cover(configuration: Configuration) -> Tally:
                 count(kind, one, statistic)
             if kind.endswith("given"):
                 pooled = pair_tables.statistics(pool([fleet, other]), table.statistics)
-                again = pair_tables.statistics(other, table.statistics)
-                for one, a, b, both in zip(table.statistics, statistics, again, pooled, strict=True):
+                other_statistics = pair_tables.statistics(other, table.statistics)
+                for one, a, b, both in zip(
+                    table.statistics, statistics, other_statistics, pooled, strict=True
+                ):
                     assert isinstance(a, Ratio)
                     assert isinstance(b, Ratio)
                     count(f"{kind}, change", one, independent_difference(a, b), 0.0)
@@ -239,10 +241,10 @@ def _hits(tally: Tally, kind: str) -> tuple[float, float]:
     return hits, n
 
 
-def both(options: Options) -> dict:
+def measure(options: Options) -> dict:
     settings = {"epsilons": EPSILONS, "reports": SIZES, "fleets": FLEETS, "confidence": 0.95}
     return machine() | {"settings": settings, "variances": costs(), "coverage": coverage(options)}
 
 
 if __name__ == "__main__":
-    run(__doc__, "pairs.json", {"": both}, head={}, processes={"type": int, "default": 1})
+    run(__doc__, "pairs.json", {"": measure}, head={}, processes={"type": int, "default": 1})

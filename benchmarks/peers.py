@@ -88,7 +88,7 @@ class Method:
 
 
 def pure_mse(p: float, q: float, domain: int) -> float:
-    """Return the squared error against the sample, times reports.
+    """Return the squared error against the sample, times the number of reports.
 
     Args:
         p: Chance that a report supports its true value.
@@ -108,11 +108,11 @@ def pool_mse(matrix: np.ndarray, cells: int, truth_probability: float, shares: n
         shares: The population's shares, in random order over the values.
     """
     domain = matrix.shape[1]
-    together = np.zeros((domain, domain))
+    joint_counts = np.zeros((domain, domain))
     for cell in range(cells):
         inside = (matrix == cell).astype(np.float64)
-        together += inside.T @ inside
-    off = together / len(matrix) - 1 / cells
+        joint_counts += inside.T @ inside
+    off = joint_counts / len(matrix) - 1 / cells
     np.fill_diagonal(off, 0)
     off *= (truth_probability - (1 - truth_probability) / (cells - 1)) / (truth_probability - 1 / cells)
     square = float((shares**2).sum())
@@ -251,7 +251,7 @@ def our_experiments(domain: int, epsilon: float) -> dict[str, Experiment]:
 
 
 def exact_mse(exp: Experiment) -> float:
-    """Return the squared error against the sample, times reports, in random order over the values.
+    """Return the squared error against the sample, times the number of reports, for randomly ordered values.
 
     It enumerates every class of codes and subtracts the owner's own contribution to the sample from the
     weights' second moment under an even population.

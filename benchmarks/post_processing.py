@@ -93,17 +93,17 @@ def cells(options: Options, *designs: tuple[str, int]) -> Iterator[tuple]:
 def distortion(options: Options) -> list[dict]:
     """Return each method's errors; print their ratios to raw, the worst, and how many are above 1."""
     rng, rows, groups = np.random.default_rng(11), [], defaultdict(list)
-    ways = {name: lambda e, process=process: process(e).frequencies for name, process in METHODS.items()}
+    processes = {name: lambda e, process=process: process(e).frequencies for name, process in METHODS.items()}
     for exp, f, row in cells(options, ("olh", 64), ("hh", 64), ("hh", 256)):
         fleets = 1 if options.quick else 4 if exp.domain == 64 else 2
-        values_by_way = over_fleets(ways, exp, f, row["reports"], fleets, rng)
-        means = {way: x.mean(axis=0) for way, x in values_by_way.items()}
-        for way, values in means.items():
-            rows.append(row | {"method": way} | dict(zip(FIELDS, values.tolist(), strict=True)))
-            if way != "raw":
+        values_by_way = over_fleets(processes, exp, f, row["reports"], fleets, rng)
+        means = {method: x.mean(axis=0) for method, x in values_by_way.items()}
+        for method, values in means.items():
+            rows.append(row | {"method": method} | dict(zip(FIELDS, values.tolist(), strict=True)))
+            if method != "raw":
                 few = "few values" if row["population"] in FEW else "spread"
                 for group in (f"{exp.mechanism} {exp.domain}", f"{exp.mechanism}, {few}"):
-                    groups[group, f"{row['epsilon']:g}", way].append(values[2:] / means["raw"][2:])
+                    groups[group, f"{row['epsilon']:g}", method].append(values[2:] / means["raw"][2:])
     table_rows = []
     for key, ratios in sorted(groups.items()):
         x = np.array(ratios)

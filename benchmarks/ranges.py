@@ -33,7 +33,7 @@ from hushmote.simulator import vectorised
 Floats = np.ndarray
 PUBLISHED = {2: 0.617, 4: 0.552, 16: 0.686, "Haar": 0.499}
 PUBLISHED_CELLS = {2: (2, 4, 5, 5, 5, 5, 5, 5), 4: (4, 5, 5, 5), 16: (5, 5)}
-SCALE = 1e6 / 2**26  # from a variance times reports to units of 1e-6 at 2^26 reports
+SCALE = 1e6 / 2**26  # converts a variance times the number of reports to units of 1e-6 at 2^26 reports
 REPORTS = 1 << 14
 DOMAINS = (16, 64, 100, 256, 1000, 1024, 4096)
 EPSILONS = (500_000, 1_000_000, 1_100_000, 2_000_000, 4_000_000)
@@ -54,7 +54,7 @@ def equal(domain: int, epsilon: int, fanout: int) -> Experiment:
 
 
 def formula(exp: Experiment, workload: Workload) -> float:
-    """Return the planner's expected error, times reports."""
+    """Return the planner's expected error, times the number of reports."""
     channels = [level_channel(level) for level in exp.levels]
     weights = [level.weight for level in exp.levels]
     return workload_variance(exp.domain, exp.fanout, channels, weights, workload)
@@ -89,7 +89,7 @@ def haar(sizes: Floats, rng: np.random.Generator) -> Floats:
 
 
 def measure(fleet: Fleet, shares: Floats, runs: int, rng: np.random.Generator) -> Floats:
-    """Return the mean squared error over all ranges of at least two values, times reports, shape (3,).
+    """Return mean squared errors over ranges of 2 or more values, times the number of reports, shape (3,).
 
     The entries are the errors against the sample and the population, and the first error's standard error.
     """
@@ -103,7 +103,7 @@ def measure(fleet: Fleet, shares: Floats, runs: int, rng: np.random.Generator) -
 
 
 def exact(exp: Experiment, shares: Floats) -> float:
-    """Return the mean variance over all ranges, times reports, from the code law."""
+    """Return the mean variance over all ranges, times the number of reports, from the code law."""
     mechanism = mechanism_of(exp)
     return variance_over_ranges(lambda statistics: mechanism.variances(statistics, shares), exp.domain)
 

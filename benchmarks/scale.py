@@ -76,18 +76,19 @@ def collect() -> Iterator[tuple[str, float, str, str, str]]:
     conditions = "the busiest of three servers, for a report that is published, sync always"
     yield "nats 3 log", one["publish_busiest_us"], "us", "ingest_nats.json", conditions
     for kind in BROKERS:
-        few, plain = (connection(hands["rows"], kind, FEW, tls) for tls in (True, False))
+        secure, plain = (connection(hands["rows"], kind, FEW, tls) for tls in (True, False))
         conditions = f"{FEW} connections, TLS 1.2, P-256 certificates on both sides"
         for name in ("hello", "connect", "subscribe", "status", "ping", "report"):
-            yield f"{kind} {name}", few[f"{name}_us"], "us", "handshakes.json", conditions
+            yield f"{kind} {name}", secure[f"{name}_us"], "us", "handshakes.json", conditions
         without = f"{FEW} connections, no TLS"
         yield f"{kind} plain connect", plain["connect_us"], "us", "handshakes.json", without
-        yield f"{kind} connection", few["subscribe_bytes"], "bytes", "handshakes.json", conditions
+        yield f"{kind} connection", secure["subscribe_bytes"], "bytes", "handshakes.json", conditions
         retained = row_of(hands["retained"], broker=kind, boards=AWAY)
         conditions = f"statuses of {AWAY:,} boards that are away"
         yield f"{kind} retained", retained["bytes"], "bytes", "handshakes.json", conditions
-    few, many = (row_of(read("nats_fleet.json")["users"], named="by URI", boards=n) for n in LISTED)
-    listed = (many["rss_mb"] - few["rss_mb"]) * 1e6 / (LISTED[1] - LISTED[0])
+    users = read("nats_fleet.json")["users"]
+    short_list, long_list = (row_of(users, named="by URI", boards=n) for n in LISTED)
+    listed = (long_list["rss_mb"] - short_list["rss_mb"]) * 1e6 / (LISTED[1] - LISTED[0])
     conditions = f"a board in users.conf, from {LISTED[0]:,} to {LISTED[1]:,}: memory of each server"
     yield "nats listed", listed, "bytes", "nats_fleet.json", conditions
     row, conditions = connection(hands["rows"], "nats 3", FEW), "TLS 1.2, P-256, without TCP and IP"

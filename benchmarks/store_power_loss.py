@@ -2,11 +2,11 @@
 
     python benchmarks/store_power_loss.py [--draws 4] [--jobs 1] [--quick]
 
-The long form of tests/server/store/test_power_loss.py; tests/support/write_log.py defines what may be lost.
-Here, the power is cut at every write, truncation, rename and sync of a process that makes a store and counts
-reports, with a checkpoint every 4, 8 or 1,000 pages, of a process that upgrades a store, and of a process
-that backs it up. Writes benchmarks/results/store_power_loss.json, and exits with status 1 if anything was
-lost, counted twice or damaged.
+This is the long form of tests/server/store/test_power_loss.py; tests/support/write_log.py defines which data
+a power cut may lose. Three kinds of processes run: one creates a store and counts reports, with a checkpoint
+every 4, 8 or 1,000 pages; one upgrades a store; and one backs a store up. The power is cut at every write,
+truncation, rename and sync of each process. Writes benchmarks/results/store_power_loss.json, and exits with
+status 1 if anything was lost, counted twice or damaged.
 """
 
 import argparse

@@ -59,8 +59,10 @@ def in_turn(
 
 def ratio(rows: list[Row]) -> float:
     """Return the larger store's median rate relative to the smaller one's."""
-    few, *_, many = sorted({row["devices"] for row in rows})
-    one, other = (statistics.median(r["per_s"] for r in rows if r["devices"] == n) for n in (few, many))
+    min_devices, *_, max_devices = sorted({row["devices"] for row in rows})
+    one, other = (
+        statistics.median(r["per_s"] for r in rows if r["devices"] == n) for n in (min_devices, max_devices)
+    )
     return other / one
 
 

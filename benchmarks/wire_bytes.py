@@ -41,7 +41,7 @@ def reports(published: bytes, count: int, key: bytes | None) -> list[bytes]:
     device_key = None if key is None else lambda _device: key
     fleet = SimulatedFleet("home", [published], size=1, rng=rng, policy=policy, device_key=device_key)
     for reading in rng.uniform(0, 1000, count).tolist():
-        for delivery in fleet.round({"e": [reading]}):
+        for delivery in fleet.make_reports({"e": [reading]}):
             fleet.acknowledge(delivery)
     return list(fleet.acknowledged.values())
 

@@ -64,16 +64,18 @@ def compare(options: argparse.Namespace) -> dict:
     """Run one process and two workers in turn, then more workers; check that all results are the same."""
     boards, rounds = (20_000, 1) if options.quick else (options.boards, 3)
     runs = [run(count, boards) for _ in range(rounds) for count in (1, 2)]
-    less = max(20_000, boards // 10)
-    many = [run(count, less) for count in ((1, 2, 4) if options.quick else range(1, MAX_WORKERS + 1))]
-    for group in (runs, many):
+    fewer_boards = max(20_000, boards // 10)
+    worker_runs = [
+        run(count, fewer_boards) for count in ((1, 2, 4) if options.quick else range(1, MAX_WORKERS + 1))
+    ]
+    for group in (runs, worker_runs):
         assert len({one["codes"] for one in group}) == 1, "the numbers depend on the workers"
     ratios = {
         name: [a[key] / b[key] for a, b in zip(runs[::2], runs[1::2], strict=True)]
         for name, key in (("ratios", "seconds"), ("ratios_with_start", "started_s"))
     }
-    feeds = median(one["parts_cpu_s"] / one["own_cpu_s"] for one in many if one["workers"] > 1)
-    return ratios | {"feeds": feeds, "beside": runs, "many": many}
+    feeds = median(one["parts_cpu_s"] / one["own_cpu_s"] for one in worker_runs if one["workers"] > 1)
+    return ratios | {"feeds": feeds, "beside": runs, "many": worker_runs}
 
 
 def main() -> None:

@@ -61,7 +61,7 @@ class Connection:
             The address, and the TLS context, or None without TLS.
 
         Raises:
-            UsageError, BrokerUrlError, CertificateError: The settings cannot be used.
+            UsageError, BrokerUrlError, CertificateError: If the settings cannot be used.
         """
         address = self.address(typed=typed)
         if address.tls:

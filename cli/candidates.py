@@ -10,7 +10,7 @@ def read_candidates(path: Path) -> list[str]:
     """Return a file's texts in order, without empty lines.
 
     Raises:
-        UsageError: The file cannot be read, has no texts or more than MAX_CANDIDATES, lists a text twice,
+        UsageError: If the file cannot be read, has no texts or more than MAX_CANDIDATES, lists a text twice,
             or has a line that is not UTF-8 or exceeds LONGEST bytes.
     """
     with refusing(UsageError, f"read {path}"):

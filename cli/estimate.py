@@ -139,7 +139,7 @@ def _method(reply: "Reply") -> list[str]:
 
 
 def _with_candidates(question: Question, file: Path, versions: "tuple[Version, ...]") -> Question:
-    """Return the question with a file's texts; raise NotAnswered if the experiment has no texts."""
+    """Return the question with a file's texts; raise UnanswerableError if the experiment has no texts."""
     from ..server.experiments.answerable import require
     from .candidates import read_candidates
 

@@ -213,8 +213,8 @@ def _describe_erasure(erasure: Erasure) -> str:
         counts = "Their contribution to the counts remains, because it cannot be separated."
         return f"device {erasure.device} {subject}. {counts} {repeats}"
     what = "all" if erasure.experiment is None else f"experiment {erasure.experiment}"
-    again = "Do not add the same file again, or its old reports would be counted again."
-    return f"{what} {subject} of {erasure.devices:,} devices, with all counts. {again}"
+    warning = "Do not add the same file again, or its old reports would be counted again."
+    return f"{what} {subject} of {erasure.devices:,} devices, with all counts. {warning}"
 
 
 def _remaining_copies(erasure: Erasure, sqlite: bool) -> str:
@@ -288,12 +288,12 @@ def store_merge(
             _finish_rewrite(target)
         opened = [stack.enter_context(Store(source, create=False)) for source in sources]
         advance = stack.enter_context(progress("merging", 1.0))
-        added = merge(target, opened, dry_run=dry_run, advance=advance)
+        merged = merge(target, opened, dry_run=dry_run, advance=advance)
         where = target.where
     if as_json:
-        print_json({"into": where, "dry_run": dry_run} | asdict(added))
+        print_json({"into": where, "dry_run": dry_run} | asdict(merged))
     else:
-        _print_merge(added, where, dry_run)
+        _print_merge(merged, where, dry_run)
 
 
 def _print_merge(added: MergeResult, where: str, dry_run: bool) -> None:

@@ -16,7 +16,7 @@ for the firmware's name look-up, for TLS and signature arithmetic, and for the f
 import asyncio
 import errno
 
-if "." in __name__:  # the package on CPython; on a board the files lie side by side
+if "." in __name__:  # the package on CPython; on a board, all files are in one folder
     from . import reporter_base as base
 else:
     import reporter_base as base
@@ -108,14 +108,14 @@ class AsyncReporter(base.BaseReporter):
     """A board's connection to the broker, for asyncio.
 
     Args:
-        client: As for BaseReporter.
+        client: See BaseReporter.
         host: The broker's host, or all hosts in a cluster that serve boards, such as "a,b:1884,c"; each
             connection attempt uses the next one.
         port: The port where host does not include one; by default 1883, or 8883 with ssl.
         user: The user name, if the broker requires one.
         password: The password that goes with user.
         ssl: An SSLContext that checks the broker's certificate against host; None for no TLS.
-        kept: As for BaseReporter.
+        kept: See BaseReporter.
         **settings: As for BaseReporter.
     """
 
@@ -252,12 +252,12 @@ class AsyncReporter(base.BaseReporter):
             since_ms = self._packets.since_ms
             if since_ms is not None and not left_ms(ticks_add(since_ms, self._timeout_ms), self._timeout_ms):
                 raise OSError(errno.ETIMEDOUT)  # the rest of a packet never arrived
-            still_ms = left_ms(until_ms, ms)
-            if not still_ms:  # return even if messages keep arriving: reports must be sent as well
+            remaining_ms = left_ms(until_ms, ms)
+            if not remaining_ms:  # return even if messages keep arriving, so that reports are sent
                 return None
             if packet is None:
                 try:
-                    await asyncio.wait_for(self._fetch(), still_ms / 1000)
+                    await asyncio.wait_for(self._fetch(), remaining_ms / 1000)
                 except asyncio.TimeoutError:
                     return None
 

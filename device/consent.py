@@ -11,7 +11,7 @@ question(fields)                    return what consent covers if the policy has
 import hashlib
 import json
 
-if "." in __name__:  # the package on CPython; on a board the files lie side by side
+if "." in __name__:  # the package on CPython; on a board, all files are in one folder
     from . import ldp_client
     from .reporter_base import sleep_ms, ticks_diff, ticks_ms
 else:
@@ -180,9 +180,21 @@ def from_network(client, value):
 
 
 _YES_FILE, _ASKING_FILE = ".yes", ".ask"  # experiment names contain no dots
-# Experiment fields that do not change its question: how often it is asked, what it may cost, how its codes
-# are laid out. Epsilon is compared as a number.
-_NO_QUESTION = ("v", "epsilon", "every", "budget", "window", "g", "q", "reach", "fanout", "cells", "weights")
+# Fields that are not part of an experiment's question: frequency, cost and code layout. Epsilon is compared
+# as a number.
+_NON_QUESTION_FIELDS = (
+    "v",
+    "epsilon",
+    "every",
+    "budget",
+    "window",
+    "g",
+    "q",
+    "reach",
+    "fanout",
+    "cells",
+    "weights",
+)
 
 
 def _canonical(value):
@@ -202,12 +214,12 @@ def _canonical(value):
 def question(fields):
     """Return 12 bytes: the first 8 of the question's SHA-256, and its epsilon.
 
-    The hash covers the experiment's JSON without the _NO_QUESTION fields, with sorted names and no spaces.
+    The hash covers the experiment's JSON without _NON_QUESTION_FIELDS, with sorted names and no spaces.
 
     Raises:
         ldp_client.ExperimentRefused: If an experiment cannot have such fields.
     """
-    content = {name: fields[name] for name in fields if name not in _NO_QUESTION}
+    content = {name: fields[name] for name in fields if name not in _NON_QUESTION_FIELDS}
     try:
         digest = hashlib.sha256(_canonical(content).encode()).digest()
         return digest[:8] + ldp_client.take_int(dict(fields), "epsilon", 0, 0xFFFFFFFF).to_bytes(4, "big")

@@ -1,17 +1,16 @@
-"""The draws of `every`, made in advance: how long a board may sleep until a report is due, and which one is.
+"""Make the draws of `every` in advance, to learn how long a board can sleep and which reports are then due.
 
-Without this file, a board with `every` = 90 wakes up 90 times for one report. Here it makes the same draws,
-one call after the other, before it sleeps, and stops at the first report. So calls and names have exactly the
-distribution of draws that are made at each wake-up. Draws are independent: after a power cut, or if an
-experiment has changed, discard the draw and draw again.
+Without this module, a board with `every` = 90 wakes up 90 times for one report. With it, the board makes the
+same draws before it sleeps, up to the first report, so the reports have exactly the same distribution. Draws
+are independent: after a power cut, or if an experiment has changed, discard the result and draw again.
 
-    calls, digests = gap.draw(client, 144)      after the report of one call, for those that follow
+    calls, digests = gap.draw(client, 144)      after a report, for the following calls
     ...                                         sleep for that many intervals
-    for name in digests:                        nothing is drawn here, if the version is still the same:
+    for name in digests:                        without another draw, unless the version has changed:
         client.report(name, read(name), digests[name])
 
-This file sees no reading. report() checks consent, budget and outbox: an application that claims a report
-without a draw spends the budget earlier, but never more of it.
+This module never sees a reading. report() still checks consent, budget and outbox, so an application that
+reports without a draw spends the budget earlier, but not more of it.
 """
 
 
@@ -21,9 +20,9 @@ def draw(client, most):
     A draw takes a Pico about 0.1 ms.
 
     Returns:
-        (calls, digests): which of the coming calls is the first to report, and name -> digest of the
-        experiments that report there; (most, {}) if none does, or consent is missing; (0, {}) if another
-        call is under way, and nothing was drawn.
+        (calls, digests): the number of calls up to the first that reports, and name -> digest of the
+        experiments that report in it; (most, {}) if none does or consent is missing; (0, {}) without a draw
+        if another call is in progress.
     """
     calls, digests = 0, {}
     if not client._lock.acquire(False):

@@ -27,7 +27,7 @@ import hashlib
 import json
 import os
 
-if "." in __name__:  # the package on CPython; on a board the files lie side by side
+if "." in __name__:  # the package on CPython; on a board, all files are in one folder
     from . import ldp_client
 else:
     import ldp_client

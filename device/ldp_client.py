@@ -126,7 +126,7 @@ def truth_threshold(epsilon, g, inside=1):  # type: (int, int, int) -> int
     e^eps. p is irrational, so the two bounds agree once they have enough bits.
 
     Args:
-        epsilon: In micro-nats, 1_000 to 16_000_000.
+        epsilon: ε in micro-nats, 1_000 to 16_000_000.
         g: 2 to 2**24.
         inside: The number of codes that share p.
 
@@ -169,7 +169,7 @@ def _valid_name(name, chars):
 
 # --- Randomness -----------------------------------------------------------------------------------
 
-# os.urandom is not good enough by itself: it returns raw ring-oscillator bits on a Pico W before MicroPython
+# os.urandom alone is not good enough: it returns raw ring-oscillator bits on a Pico W before MicroPython
 # 1.28, and the output of a plain generator on an ESP32 whose radio is off. So we hash a lot of it together
 # with the board's id and a seed kept in the ledger, and mix in a little more on every call.
 _ENTROPY_BYTES = const(384)
@@ -538,7 +538,7 @@ class Experiment:
         """Return a code in range(code_count).
 
         Args:
-            index: In range(domain), or None for no reading. An index is then drawn uniformly, by the
+            index: An index in range(domain), or None for no reading. An index is then drawn uniformly, by the
                 mechanism itself if the domain is too large for below().
             rng: An object with bernoulli(threshold) and below(n).
         """
@@ -741,7 +741,7 @@ def provision(storage: object, replace=False, consent=None):
     """Create the empty ledger, once, by someone with physical access to the board.
 
     Args:
-        storage: As for Client.
+        storage: See Client.
         replace: Overwrite an existing ledger, intact or damaged. This restarts the privacy bound for the
             people whom the board measures, so it needs a new device id and a good reason.
         consent: True if they have already consented, for example on a signed form.
@@ -852,8 +852,8 @@ class Client:
             parsed: The result of Experiment.parse() for this JSON; ignored if it is for another.
 
         Raises:
-            ExperimentRefused: With the reason, which status() also shows; the previous version stays in
-                force.
+            ExperimentRefused: If the experiment is not acceptable; status() also shows the reason. The
+                previous version stays in force.
         """
         payload = bytes(payload)
         body = payload.partition(b"\x00")[0]

@@ -8,7 +8,7 @@ value for "no reading"; if a part without it has no reading, the whole pair coun
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 
-if "." in __name__:  # the package on CPython; on a board the files lie side by side
+if "." in __name__:  # the package on CPython; on a board, all files are in one folder
     from . import ldp_client
 else:
     import ldp_client
@@ -23,7 +23,7 @@ class Part:
     """One of a pair's readings, with the fields of an Experiment.
 
     Attributes:
-        name, type, labels, low, high, domain, missing: As in Experiment.
+        name, type, labels, low, high, domain, missing: See Experiment.
     """
 
     labels = ()  # type: tuple[str, ...]

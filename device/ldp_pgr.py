@@ -14,7 +14,7 @@ Nelson, Nguyen, Talwar, "Private Frequency Estimation via Projective Geometry", 
 
 # pyright: reportMissingImports=false
 
-if "." in __name__:  # the package on CPython; on a board the files lie side by side
+if "." in __name__:  # the package on CPython; on a board, all files are in one folder
     from . import ldp_client
 else:
     import ldp_client
@@ -59,20 +59,21 @@ class Points:
         q = self.q
         # Everything is always drawn, so timing does not reveal whether the code is inside.
         out = 1 - rng.bernoulli(self.threshold)
-        rest = 1 + rng.below(self.outside - 1)  # all digits except the one solved for; inside, not all are 0
-        rest += out * (rng.below(self.outside) - rest)
+        # All digits except the one to solve for; inside, not all of them are 0.
+        quotient = 1 + rng.below(self.outside - 1)
+        quotient += out * (rng.below(self.outside) - quotient)
         digits = []
         at = dot = 0
         for _ in range(self.t):
-            digit = rest % q
-            rest //= q
+            digit = quotient % q
+            quotient //= q
             # The node's digits, lowest first: the node written with digits 1 to q, minus 1 each; a 1; zeros.
             dot += digit * ((node - 1) % q * (node > 0) + (node == 0))
             digits.append(digit)
             at += node > 0
             node = (node - 1) // q
-        # Move the digit at the position of the node's leading 1 to the top, where rest had none, and put in
-        # its place the digit that makes the product 0 inside and 1 outside.
+        # Move the digit at the position of the node's leading 1 to the top, which has no digit yet, and put
+        # in its place the digit that makes the product 0 inside and 1 outside.
         digit = digits[at]
         digits[-1] = digit
         digits[at] = (digit + out - dot) % q

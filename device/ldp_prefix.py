@@ -13,7 +13,7 @@ Hitters", NIPS 2017.
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 
-if "." in __name__:  # the package on CPython; on a board the files lie side by side
+if "." in __name__:  # the package on CPython; on a board, all files are in one folder
     from . import ldp_client, ldp_pgr
 else:
     import ldp_client

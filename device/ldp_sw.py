@@ -10,7 +10,7 @@ Citation: Li, Wang, Lopuhaa-Zwakenberg, Skoric, Li, "Estimating Numerical Distri
 Differential Privacy", SIGMOD 2020, section 5.2.
 """
 
-if "." in __name__:  # the package on CPython; on a board the files lie side by side
+if "." in __name__:  # the package on CPython; on a board, all files are in one folder
     from . import ldp_client
 else:
     import ldp_client  # pyright: ignore[reportMissingImports]
@@ -19,14 +19,14 @@ else:
 def _take(exp, fields):
     if exp.type != "number":
         raise ldp_client.ExperimentRefused("sw supports only numbers")
-    if exp.missing is not None:  # the highest bin would be the neighbor of "no reading"
+    if exp.missing is not None:  # "no reading" would become a neighbor of the highest bin
         raise ldp_client.ExperimentRefused("sw does not support missing readings")
     domain = exp.domain
     exp.reach = ldp_client.take_int(fields, "reach", 0, 1 << 23)
     exp.code_count = domain + 2 * exp.reach
     inside = 2 * exp.reach + 1
     exp.threshold = ldp_client.truth_threshold(exp.epsilon, domain, inside)
-    # Otherwise a code inside is no likelier than one outside, so e^epsilon would bound the wrong ratio.
+    # Refuse if a code inside the interval would be no likelier than one outside it.
     if exp.threshold * (domain - 1) <= (ldp_client.ONE - exp.threshold) * inside:
         raise ldp_client.ExperimentRefused("epsilon is too small for so many codes")
 

@@ -16,7 +16,7 @@ be distinguished; which texts share one differs from salt to salt.
 
 import hashlib
 
-if "." in __name__:  # the package on CPython; on a board the files lie side by side
+if "." in __name__:  # the package on CPython; on a board, all files are in one folder
     from . import ldp_client
 else:
     import ldp_client

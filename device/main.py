@@ -17,7 +17,7 @@ import os
 import sys
 import time
 
-if "." in __name__:  # the package on CPython; on a board the files lie side by side
+if "." in __name__:  # the package on CPython; on a board, all files are in one folder
     from . import ldp_client
     from .kept_experiments import KeptExperiments, load_further, tidy
     from .mqtt_reporter import Reporter

@@ -28,7 +28,7 @@ import errno
 import select
 import sys
 
-if "." in __name__:  # the package on CPython; on a board the files lie side by side
+if "." in __name__:  # the package on CPython; on a board, all files are in one folder
     from . import reporter_base as base
 else:
     import reporter_base as base
@@ -205,13 +205,13 @@ class Reporter(base.BaseReporter):
     """A board's connection to the broker, over umqtt.simple.
 
     Args:
-        client: As for BaseReporter.
+        client: See BaseReporter.
         make_mqtt: A function without arguments that returns a new, unconnected client object with
             umqtt.simple's interface; called once per attempt. umqtt.robust does not work here: it retries
             forever inside one call.
         feed: A function without arguments, called at least once a second during waits, except during the name
             look-up.
-        kept: As for BaseReporter.
+        kept: See BaseReporter.
         brokers: Number of brokers that make_mqtt cycles through, for example using reporter_base.Brokers: if
             one does not answer, flush() tries the next.
         **settings: As for BaseReporter.

@@ -9,7 +9,7 @@ reporter.on_report = last_reports       last_reports.lines then has the last 8 r
 
 import time
 
-if "." in __name__:  # the package on CPython; on a board the files lie side by side
+if "." in __name__:  # the package on CPython; on a board, all files are in one folder
     from . import ldp_client
 else:
     import ldp_client

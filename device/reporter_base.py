@@ -11,7 +11,7 @@ import errno
 import os
 import time
 
-if "." in __name__:  # the package on CPython; on a board the files lie side by side
+if "." in __name__:  # the package on CPython; on a board, all files are in one folder
     from . import ldp_client
     from .kept_experiments import kept_in_ledger_folder
 else:

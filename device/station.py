@@ -11,7 +11,7 @@ import json
 import sys
 import time
 
-if "." in __name__:  # the package on CPython; on a board the files lie side by side
+if "." in __name__:  # the package on CPython; on a board, all files are in one folder
     from .ldp_client import SettingsError
     from .reporter_base import sleep_ms, ticks_diff, ticks_ms
 else:
@@ -19,14 +19,14 @@ else:
     from reporter_base import sleep_ms, ticks_diff, ticks_ms
 
 
-# The only memory that survives a deep sleep, an ESP32's; without it main.py draws nothing in advance.
+# An ESP32's RTC memory survives a deep sleep; on a board without it, main.py draws nothing in advance.
 def _rtc(machine):
     clock = getattr(machine, "RTC", object)()
     return clock if hasattr(clock, "memory") else None
 
 
 def remembers(machine):
-    """Return whether the board still knows after a sleep why it was supposed to wake up."""
+    """Return whether the board can remember across a sleep why it was to wake up."""
     return not hasattr(machine, "DEEPSLEEP_RESET") or _rtc(machine) is not None
 
 
@@ -45,8 +45,8 @@ def recall(machine, last, unplanned):
     Args:
         machine: The module.
         last: The dict to restore into.
-        unplanned: Whether this start is not the end of a sleep that lasted as planned: draws that were made
-            for another moment do not count.
+        unplanned: Whether this start did not follow a sleep of the planned length; then the stored draws,
+            which were made for another moment, are dropped.
     """
     clock, due = _rtc(machine), None
     if clock is not None:

@@ -122,7 +122,7 @@ def linked(target: Target, folder: Path, objects: Sequence[Path]) -> int:
 
 def sizes(target: Target) -> Sizes:
     files: dict[str, int] = {}
-    whole, together = [], []
+    object_sizes, linked_sizes = [], []
     for more in ([], [REPORTER]):
         for parts in ((), LEAN, LEANEST):
             with tempfile.TemporaryDirectory() as parent:
@@ -130,9 +130,9 @@ def sizes(target: Target) -> Sizes:
                 objects = [compiled(target, folder, source, parts) for source in (*c_targets.core(), *more)]
                 sizes_by_file = {f"{o.stem}.c": size_of(o, target) for o in objects}
                 files = sizes_by_file | files
-                whole.append(sum(sizes_by_file.values()))
-                together.append(linked(target, folder, objects))
-    return Sizes(dict(sorted(files.items())), whole, together)
+                object_sizes.append(sum(sizes_by_file.values()))
+                linked_sizes.append(linked(target, folder, objects))
+    return Sizes(dict(sorted(files.items())), object_sizes, linked_sizes)
 
 
 def client_ram(count: int, unsent: int) -> int:

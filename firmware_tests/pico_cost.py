@@ -171,8 +171,8 @@ def part(pico: PicoCosts, smallest: dict[str, int]) -> list[str]:
         "| | source | | `.mpy` | | frozen | |",
         "|---|---|---|---|---|---|---|",
     ]
-    together = [pico.imports[kind].values() for kind in KINDS]
-    cells = [f"{sum(k for k, _ in v):,} | {sum(ms for _, ms in v):.0f} ms" for v in together]
+    import_costs = [pico.imports[kind].values() for kind in KINDS]
+    cells = [f"{sum(k for k, _ in v):,} | {sum(ms for _, ms in v):.0f} ms" for v in import_costs]
     text.append("| all modules | " + " | ".join(cells) + " |")
     text += [
         "",

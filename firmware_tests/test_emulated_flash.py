@@ -48,13 +48,13 @@ def test_flashes_board_twice():
             assert "this firmware has no Wi-Fi" in refused, refused
             first = flash(port, settings, Load(main=application), **options)
         with board.usb_port(folder, image) as port:
-            again = flash(port, settings, Load(main=application), **options)
+            second = flash(port, settings, Load(main=application), **options)
         assert first.board == "Raspberry Pi Pico with RP2040", first
         assert first.firmware == "1.25.0"
-        assert (first.ledger, again.ledger) == ("made", "kept")
+        assert (first.ledger, second.ledger) == ("made", "kept")
         modules = {f"/lib/{m}.mpy" for m in MODULES if m != "async_reporter"}
         assert set(first.copied) == modules | {"/settings.json", "/main.py"}, first.copied
-        assert again.copied == ()
+        assert second.copied == ()
         (folder / "script.py").write_text(SCRIPT)
         after = board.run(folder / "script.py", image)
         assert not after.error, after.error

@@ -26,7 +26,7 @@ except ldp_client.EntropyError as e:
 
 
 def fresh_board(stuck):
-    """Return the output of a board that was never used before."""
+    """Return the output lines of a new board, optionally with its oscillator stuck."""
     with tempfile.TemporaryDirectory() as folder:
         image, script = Path(folder) / "flash.img", Path(folder) / "script.py"
         script.write_text(SCRIPT)

@@ -71,7 +71,7 @@ class Wear:
     record: int
 
     @property
-    def each(self) -> float:
+    def erases_per_report(self) -> float:
         return self.erases / self.reports
 
 
@@ -305,7 +305,12 @@ def targets(costs: Costs) -> list[tuple[str, str, str, bool]]:
     for w in costs.wear:
         limit = limits[w.name]
         rows.append(
-            (f"erases per report, {w.name}", f"at most {limit}", f"{w.each:.3f}", 0 < w.each <= limit)
+            (
+                f"erases per report, {w.name}",
+                f"at most {limit}",
+                f"{w.erases_per_report:.3f}",
+                0 < w.erases_per_report <= limit,
+            )
         )
     longest = max(w.record for w in costs.wear)
     rows.append(
@@ -324,12 +329,12 @@ def part(costs: Costs) -> str:
     text = [
         "Measured on MicroPython"
         f" {costs.version} built as a board's is (32 bits, 31-bit small integers, single floats, heap blocks of 16"
-        " bytes), with the modules compiled as `hushmote flash` compiles them (`mpy-cross -O3`), without Wi-Fi, TLS and the application.",
+        " bytes), with the modules compiled as by `hushmote flash` (`mpy-cross -O3`), without Wi-Fi, TLS and the application.",
         "",
         f"**A whole lifetime works in a heap of {_from(smallest[False])}, with the reporter in {_from(smallest[True])}**: import,"
         " provision a folder, enroll three experiments, 16 reports without a broker, acknowledgements, a restart, 60 more reports."
         f" Every heap size from {HEAPS_KIB[0]} to {HEAPS_KIB[-1]} KiB was tried {LIFETIMES} times, without a connection;"
-        f" {' and '.join(f'{lifetime.measuring_bytes:,}' for lifetime in costs.lifetimes.values())} bytes are the measuring code.",
+        f" {' and '.join(f'{lifetime.measuring_bytes:,}' for lifetime in costs.lifetimes.values())} bytes of these are the measuring code.",
         "",
         "| file | source | `.mpy`, armv6m (Pico) | `.mpy`, xtensawin (ESP32) | heap kept after import |",
         "|---|---|---|---|---|",
@@ -343,7 +348,7 @@ def part(costs: Costs) -> str:
         "In bytes. Each module's heap is measured after those above it, code included. `main.py` is copied as source.",
         "",
         f"**One report**, at ε = {EPSILON / 1e6:g}, with the parameters that the server chooses for {DOMAIN:,} values, or a small"
-        " example if readings are not numbers; signed, one experiment enrolled:",
+        " example if readings are not numbers; the experiment is signed, and the only one enrolled:",
         "",
         "| mechanism | values | heap kept | free heap needed | peak | garbage per report | SHA-256 | report | ledger record |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -357,11 +362,11 @@ def part(costs: Costs) -> str:
         )
     text += [
         "",
-        "In bytes, except SHA-256: the number of hashes in `report()` and `sent()`.",
+        "Sizes are in bytes; SHA-256 is the number of hashes that `report()` and `sent()` compute.",
         "",
-        "* Free heap needed: the smallest hole in a full heap in which 40 calls of `report()` and `sent()` succeed, ledger in a folder. littlefs needs the open file's cache in addition, four times its program size.",
-        "* Peak: the import of the client and of the mechanism's files, heap kept and free heap needed.",
-        "* Garbage per report: what `report()` and `sent()` allocate. None of it is kept.",
+        "* Free heap needed: the smallest contiguous block of free heap with which 40 calls of `report()` and `sent()` succeed, with the ledger in a folder. On littlefs, the open file's cache also needs heap: four times littlefs's program size.",
+        "* Peak: heap used by the imports of the client and the mechanism's files, plus heap kept and free heap needed.",
+        "* Garbage per report: bytes that `report()` and `sent()` allocate temporarily.",
         "",
         *pico_cost.part(costs.pico, costs.imports),
     ]

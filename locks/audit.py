@@ -25,8 +25,8 @@ def verdict(lock: str, dependencies: Sequence[dict[str, Any]]) -> tuple[int, lis
     if flaws:
         return 1, flaws
     if unknown or not dependencies:
-        of = f"{len(unknown)} of {len(dependencies)} packages"
-        return 2, [f"{lock}: the registry has no data about flaws of {of}"]
+        affected = f"{len(unknown)} of {len(dependencies)} packages"
+        return 2, [f"{lock}: the registry has no data about flaws of {affected}"]
     return 0, [f"{lock}: no flaw is known in {len(dependencies)} packages"]
 
 

@@ -40,7 +40,7 @@ def _shortest(version: str) -> str:
 
 
 def _check_lower_bounds() -> None:
-    """End with a list of the lower bounds that cannot be installed beside all extras."""
+    """Exit with a list of the lower bounds that cannot be installed together with all extras."""
     uv = Path(sys.executable).with_name("uv")
     command = [uv, "--no-config", "pip", "compile", "pyproject.toml", "--extra", "test", "--quiet"]
     command += ["--resolution", "lowest-direct", "--python-version", "3.11"]

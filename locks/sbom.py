@@ -103,12 +103,12 @@ def unlocked(found: Iterable[Installed], allowed: Mapping[tuple[str, str], froze
 def document(found: Iterable[Installed], allowed: Mapping[tuple[str, str], frozenset[str]]) -> dict[str, Any]:
     """Return the CycloneDX document of what is installed."""
     found = list(found)
-    there = {d.name: _reference(d) for d in found}
+    references = {d.name: _reference(d) for d in found}
     components = [_distribution(d, allowed.get((d.name, d.version), frozenset())) for d in found]
     product = [c for c in components if c["name"] == PRODUCT]
-    needs = {_reference(d): [there[n] for n in d.needs if n in there] for d in found}
-    rest = [c for c in components if c["name"] != PRODUCT]
-    return _document(product[0] | {"type": "application"} if product else None, rest, needs)
+    needs = {_reference(d): [references[n] for n in d.needs if n in references] for d in found}
+    dependencies = [c for c in components if c["name"] != PRODUCT]
+    return _document(product[0] | {"type": "application"} if product else None, dependencies, needs)
 
 
 def board_document(micropython: str = "") -> dict[str, Any]:
@@ -191,11 +191,11 @@ def _reference(distribution: Installed) -> str:
 
 
 def _distribution(d: Installed, hashes: frozenset[str]) -> dict[str, Any]:
-    made = _component("library", d.name, d.version, _reference(d), None, d.supplier, sorted(hashes))
+    component = _component("library", d.name, d.version, _reference(d), None, d.supplier, sorted(hashes))
     if d.license:
-        known = {"expression": d.license} if d.expression else {"license": {"name": d.license}}
-        made["licenses"] = [known]
-    return made
+        license_choice = {"expression": d.license} if d.expression else {"license": {"name": d.license}}
+        component["licenses"] = [license_choice]
+    return component
 
 
 def _component(

@@ -1,4 +1,4 @@
-"""Predicts the errors of an experiment's estimates before the first report, as exact variances times reports.
+"""Predict the errors of an experiment's estimates before the first report, from exact variances.
 
 A statistic r·x is a constant plus, for each stratum of the mechanism, the mean of a weight w(code) over its
 reports (docs/mathematics.md). A given population determines the distribution of the codes, and with it the
@@ -170,7 +170,7 @@ class Places:
         low: The first index of each run.
         high: One more than the last index of each run.
         share: The share of each run in the population, spread evenly; the rest is spread evenly outside it.
-        variance: The variance of each run's estimate, times reports.
+        variance: The variance of each run's estimate, times the number of reports.
     """
 
     low: npt.NDArray[np.integer]
@@ -192,7 +192,7 @@ class Places:
 
 
 def missing_variance(design: Design) -> float:
-    """Return the variance, times reports, of the share without a reading, if values are equally common."""
+    """Return the missing share's variance, times the number of reports, if values are equally common."""
     assert design.missing is not None
     shares = np.append(np.full(design.domain, (1 - design.missing) / design.domain), design.missing)
     return float(design.mechanism.variances(np.eye(design.indices, 1, -design.domain), shares)[0])
@@ -216,7 +216,7 @@ class MeanPopulation:
 
 @lru_cache(maxsize=4096)
 def variance(design: Design, question: Question) -> float:
-    """Return the variance, times reports, of the question's statistic, including population sampling.
+    """Return the variance of the question's statistic, times the number of reports, with population sampling.
 
     It is exact up to a limit on pairs of a code class and a statistic, above which the mean over statistics
     uses an evenly spread sample of them.
@@ -310,7 +310,7 @@ def _places(domain: int, question: Question, max_count: int) -> tuple[npt.NDArra
 
 
 def parabola(design: Design, weights: npt.ArrayLike) -> Parabola:
-    """Return variances, times reports, of sums over values.
+    """Return variances, times the number of reports, of sums over values.
 
     Args:
         design: The mechanism.
@@ -342,7 +342,7 @@ def parabola(design: Design, weights: npt.ArrayLike) -> Parabola:
 
 
 def mean_variance(design: Design, population: Floats, weights: Floats) -> float:
-    """Return the mean of the variances of statistics, times reports.
+    """Return the mean of the variances of statistics, times the number of reports.
 
     Args:
         design: The mechanism.

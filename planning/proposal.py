@@ -17,14 +17,14 @@ from .readings_file import BLANK, BOOLS, Reading, csv_rows, csv_table, is_blank,
 from .request import YES_NO, PlanRequest, reading_of
 
 USUAL_EPSILON, USUAL_ERROR = 2.0, 0.05
-"""The defaults of a plan: ε of a report in nats, and half-width of the 95% interval."""
+"""A plan's defaults: a report's ε in nats, and the half-width of the 95% interval."""
 
 _MAX_LABELS = 31
-# Share of readings that must have a label; below it, they are names or mostly distinct texts.
+# Minimum share of readings covered by the labels; below it, the texts are names or mostly distinct.
 _MIN_LABELLED = 0.8
-_TAIL = 0.005  # share of the readings at each end to omit if they greatly widen the range
+_TAIL = 0.005  # share of readings at each end that may be omitted as outliers
 _FAR = 3
-_MAX_WHOLE = 64  # number of distinct whole numbers up to which each has its own bin
+_MAX_WHOLE = 64  # up to this many whole numbers, each gets its own bin
 _MIN_SPAN = 0.05
 _STEPS = (1.0, 2.0, 5.0)
 _USUAL_BINS, _MIN_BINS, _MAX_BINS = 64, 16, 128
@@ -37,12 +37,12 @@ _UNITS |= {name: name for name in ("km", "kg", "mm", "cm", "ms", "ppm", "lux", "
 
 @dataclass(frozen=True)
 class Proposal:
-    """The proposal from a file's column.
+    """A plan proposed from a column of readings.
 
     Attributes:
         request: The plan's request, completed.
         population: The population for `hushmote simulate`.
-        words: A description of the readings and the proposal, in sentences.
+        words: Sentences that describe the readings and the proposal.
     """
 
     request: PlanRequest
@@ -152,10 +152,10 @@ def _fill_labels(readings: Sequence[Reading], column: str, request: PlanRequest)
         raise PlanError(
             f"{column} has {len(counts):,} different texts, too many for labels; give --values a,b,c"
         )
-    rest = (
+    other_text = (
         f"; {len(counts) - len(labels)} less common texts become other" if len(labels) < len(counts) else ""
     )
-    return replace(request, values=labels), f"Labels: {', '.join(labels)}{rest}."
+    return replace(request, values=labels), f"Labels: {', '.join(labels)}{other_text}."
 
 
 def _fill_range(readings: Floats, column: str, request: PlanRequest) -> tuple[PlanRequest, str]:

@@ -19,7 +19,7 @@ _FINE = np.linspace(0, 1, 257)
 
 
 class ShareCurves:
-    """Variances, times reports, of shares of ranges among the devices with a reading, by these shares.
+    """Variances of ranges' shares among the devices with a reading, times the number of reports, by share.
 
     Args:
         values: The variances at five shares from 0 to 1, shape (5, n).
@@ -83,7 +83,7 @@ def share_curves(mechanism: Mechanism, inside: Floats, missing: float) -> ShareC
 def mechanism_variances(
     mechanism: Mechanism, statistics: Floats, with_reading: Floats, missing: float
 ) -> Floats:
-    """Return the variances of X - θ Y over Y, times reports, each in a separate population, shape (n,).
+    """Return variances of X - θ Y over Y, times the number of reports, each in its population, shape (n,).
 
     Args:
         mechanism: The mechanism.
@@ -102,7 +102,7 @@ def mechanism_variances(
 
 
 def mean_variance(mechanism: Mechanism, where: Floats, shares: Floats, missing: float) -> float:
-    """Return the variance, times reports, of a mean among the devices with a reading.
+    """Return the variance, times the number of reports, of a mean among the devices with a reading.
 
     Args:
         mechanism: The mechanism.
@@ -115,7 +115,7 @@ def mean_variance(mechanism: Mechanism, where: Floats, shares: Floats, missing: 
 
 
 def worst_mean(mechanism: Mechanism, where: Floats, missing: float) -> tuple[Floats, float]:
-    """Return the shares of the values with the largest error of a mean, and its variance, times reports.
+    """Return the shares with the largest error of a mean, and its variance times the number of reports.
 
     The population is searched with θ in the middle of the values, which is the mean of the worst population:
     half of the devices at each end, or nearly so.

@@ -62,8 +62,8 @@ def lifetime_histograms(lifetime: LifetimePlan) -> dict[str, HistogramEpsilon]:
     best, rhythm = lifetime.best, lifetime.rhythm
     result: dict[str, HistogramEpsilon] = {}
     for name, days in lifetime.windows().items():
-        own = min(best.cap, max(1, round(rhythm.calls_in(days))))
-        result[name] = histogram(best.design, lifetime.devices * best.per_device(days), own)
+        window_reports = min(best.cap, max(1, round(rhythm.calls_in(days))))
+        result[name] = histogram(best.design, lifetime.devices * best.per_device(days), window_reports)
     result["all of it"] = histogram(best.design, lifetime.devices * best.used * best.cap, best.cap)
     return result
 

@@ -93,8 +93,10 @@ def _privacy(lifetime: LifetimePlan) -> str:
     best, budget = lifetime.best, lifetime.budget
     if best.composition == "basic":
         return belief(best.cap * best.epsilon / MICRO, reports=ITS_REPORT if best.cap == 1 else ALL_SEEN)
-    together = f"All reports of a device together are ({budget.epsilon / MICRO:g}, {budget.delta:g})-LDP."
-    return f"{together} {belief(best.epsilon / MICRO)}"
+    total_guarantee = (
+        f"All reports of a device together are ({budget.epsilon / MICRO:g}, {budget.delta:g})-LDP."
+    )
+    return f"{total_guarantee} {belief(best.epsilon / MICRO)}"
 
 
 def _exactness(lifetime: LifetimePlan, error: float | None, what: str) -> str:

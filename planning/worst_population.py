@@ -18,7 +18,7 @@ _TOLERANCE = 1e-7  # largest relative error of the variance
 
 
 def worst_population(mechanism: Mechanism, statistic: Floats) -> tuple[Floats, float]:
-    """Return the worst shares of the values, shape (domain,), and their variance, times reports, rounded up.
+    """Return the worst shares, shape (domain,), and their variance times the number of reports, rounded up.
 
     Args:
         mechanism: The mechanism.

@@ -197,14 +197,14 @@ static bool is_over(void) {
     return lifetime.locked || lifetime.failed || world.step == 48 * NAMES;
 }
 
-static void live(long cut, long again) {
+static void live(long cut, long second_cut) {
     memset(&world, 0, sizeof world);
     memset(&lifetime, 0, sizeof lifetime);
     flash_operations = 0;
     flash_cut = cut;
     storage_new();
     if (setjmp(flash_power) != 0) { /* only static variables keep their values after longjmp() */
-        flash_cut = again > 0 && flash_cut == cut ? cut + again : -1;
+        flash_cut = second_cut > 0 && flash_cut == cut ? cut + second_cut : -1;
         clock_ms += 5000;
     }
     start();
@@ -220,10 +220,10 @@ static void live(long cut, long again) {
 }
 
 int main(int count, char **arguments) {
-    static long every, again, total, cut;
+    static long every, second_cut, total, cut;
     static unsigned lifetimes;
     every = count > 1 ? atol(arguments[1]) : 1;
-    again = count > 2 ? atol(arguments[2]) : 0;
+    second_cut = count > 2 ? atol(arguments[2]) : 0;
     config.read = storage_port.read;
     config.write = storage_port.write;
     config.context = port.context = storage_port.context;
@@ -234,7 +234,7 @@ int main(int count, char **arguments) {
     live(-1, 0);
     total = flash_operations;
     for (cut = 0; cut < total; cut += every, lifetimes++) {
-        live(cut, again);
+        live(cut, second_cut);
         if (lifetime.locked || lifetime.failed || lifetime.forgotten || lifetime.conflicting || lifetime.unpaid)
             fprintf(stderr, "cut %ld: %s%s%s%s%s\n", cut, lifetime.locked ? "locked " : "",
                     lifetime.failed ? "failed " : "", lifetime.forgotten ? "forgotten " : "",

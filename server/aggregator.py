@@ -54,8 +54,8 @@ class Counting:
     Attributes:
         fleets: The fleets to subscribe to; None for all. Each fleet must be in the store.
         fleet_keys: The keys of keyed fleets, if there are any.
-        client_id: The name of the session that the broker keeps while the aggregator is away; only one
-            aggregator at a time may use it. On NATS servers, it names the consumer, and any number of
+        client_id: The name of the session that the broker keeps while the aggregator is disconnected; only
+            one aggregator at a time may use it. On NATS servers, it names the consumer, and any number of
             aggregators on the same store share its reports.
         share: The name of a group of aggregators on the same store, among which an MQTT 5 broker distributes
             the reports; each has its own client_id.

@@ -12,7 +12,7 @@
     ├── AccountingError            accounting: an impossible budget or theorem
     │   └── BudgetExceeded
     ├── MechanismError, WorkloadError, EstimateError         mechanisms, estimate
-    ├── DefinitionError, UnitsError, NoMechanism, NotAnswered                experiments
+    ├── DefinitionError, UnitsError, NoMechanism, UnanswerableError                experiments
     ├── PlanError                  planning
     │   └── FileRefused
     ├── PolicyError, StatusRefused

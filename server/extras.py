@@ -30,8 +30,8 @@ class ExtraMissing(HushmoteError):
 
         Args:
             extra: The name of an extra in pyproject.toml.
-            purpose: As in require().
-            otherwise: As in require().
+            purpose: See require().
+            otherwise: See require().
         """
         alternative = f", or {otherwise}" if otherwise else ""
         super().__init__(f"{purpose} needs the extra {extra}: pip install 'hushmote[{extra}]'{alternative}")

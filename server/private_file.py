@@ -62,7 +62,7 @@ def readable_by_others(path: Path, mode: int) -> bool:
 
     Args:
         path: The file.
-        mode: Its mode, as os.stat() returns it.
+        mode: The file's mode, as os.stat() returns it.
     """
     credentials = os.environ.get("CREDENTIALS_DIRECTORY")
     if credentials and path.parent == Path(credentials):

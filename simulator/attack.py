@@ -135,19 +135,19 @@ def run(
     if attack.kind == "random":
         index = int(np.argmax(truth))
         target[index], name = 1.0, range_name(experiment, index, index + 1)
-    reports, added = int(counts.sum()), int(forgeries.sum())
+    reports, forgery_count = int(counts.sum()), int(forgeries.sum())
     all_calls = fake_devices * calls
     outcome = AttackOutcome(
         attack.kind,
         name,
         fake_devices,
-        added,
+        forgery_count,
         reports,
         float(truth @ target),
         float(estimate(experiment, honest).frequencies @ target),
         float(estimate(experiment, counts).frequencies @ target),
-        gain(experiment, attack, added / reports, truth, target),
-        gain(experiment, attack, all_calls / (reports - added + all_calls), truth, target),
+        gain(experiment, attack, forgery_count / reports, truth, target),
+        gain(experiment, attack, all_calls / (reports - forgery_count + all_calls), truth, target),
         plausibility.check(experiment, counts),
     )
     return outcome, counts
@@ -163,12 +163,12 @@ def parse(experiment: Experiment, text: str) -> Attack:
     """
     form = "an attack must be random:SHARE, promote:VALUE:SHARE, shift:LOW:HIGH:SHARE or flood:VALUE:SHARE"
     value_text, _, last = text.rpartition(":")
-    kind, _, rest = value_text.partition(":")
+    kind, _, details = value_text.partition(":")
     try:
         share = float(last)
     except ValueError:
         share = 0.0
-    if kind not in get_args(Kind) or bool(rest) == (kind == "random"):
+    if kind not in get_args(Kind) or bool(details) == (kind == "random"):
         raise AttackError(f"{form}, not {text}")
     if not 0 < share < 1:
         raise AttackError(f"SHARE, the share of fakes, must be above 0 and below 1, not {last}; {form}")
@@ -176,11 +176,11 @@ def parse(experiment: Experiment, text: str) -> Attack:
         return Attack("random", 0, 0, "nothing", share)
     if kind == "shift":
         try:
-            index_range = parse_range(experiment, rest)
+            index_range = parse_range(experiment, details)
         except UnitsError as e:
             raise AttackError(str(e)) from None
         return Attack("shift", index_range.low, index_range.high, index_range.text, share)
-    index = _index(experiment, rest)
+    index = _index(experiment, details)
     name = range_name(experiment, index, index + 1)
     return Attack("promote" if kind == "promote" else "flood", index, index + 1, name, share)
 

@@ -108,7 +108,7 @@ def run(place: Place, consent: Callable[[bool], bool]) -> BoardResult:
             ledger holds no answer yet, and False if it holds an opt-out.
 
     Raises:
-        HushmoteError: With a one-line message.
+        HushmoteError: If the interpreter, the broker, the board or the store fails; the message is one line.
     """
     interpreter = interpreters.for_board()  # before any file is created
     broker = open_broker(place.broker)

@@ -22,7 +22,7 @@ class Reporting:
         calls: Number of calls to report() by each device.
         calls_are_fixed: Whether `calls` was requested; otherwise each device calls until it has made all its
             reports, and `calls` is the average number that this takes.
-        spoke: Number of devices that made a report.
+        reporting_devices: Number of devices that made at least one report.
         spent: Number of devices that used up their budget; 0 if they have no limit.
     """
 
@@ -30,7 +30,7 @@ class Reporting:
     calls: int
     calls_are_fixed: bool
     reports: int
-    spoke: int
+    reporting_devices: int
     spent: int
 
     @property
@@ -63,7 +63,7 @@ def draw(experiment: Experiment, devices: int, calls: int | None, rng: np.random
     Each call makes a report with probability 1/every until the budget is used up.
 
     Raises:
-        PopulationError: For more than 1,000,000,000 reports, or 1,000,000 calls per device.
+        PopulationError: If there are more than 1,000,000,000 reports, or 1,000,000 calls per device.
     """
     max_reports = reports_in_budget(experiment)
     if calls is None:

@@ -103,10 +103,10 @@ def fewest_reports(experiment: Experiment) -> int:
 def accumulate(experiment: Experiment, codes: Counts) -> Iterator[Counts]:
     """Yield the growing histogram of the codes in their order, as the same array each time."""
     counts = np.zeros(experiment.code_count, np.int64)
-    done = 0
+    position = 0
     for size in sizes(len(codes), fewest_reports(experiment)):
-        np.add.at(counts, codes[done:size], 1)
-        done = size
+        np.add.at(counts, codes[position:size], 1)
+        position = size
         yield counts
 
 
@@ -130,8 +130,8 @@ def follow(
         showing: The ranges and quantiles to follow; by default the mean or the largest shares.
 
     Raises:
-        ConvergenceError: For too few reports, or more than 6 ranges or quantiles.
-        UnitsError: For a range that does not fit the experiment.
+        ConvergenceError: If there are too few reports, or more than 6 ranges or quantiles.
+        UnitsError: If a range does not fit the experiment.
         EstimateError: If the whole fleet's reports are too few for an estimate.
     """
     showing = showing or PictureContent()
@@ -190,7 +190,7 @@ def _rows(
 
 
 def variances(experiment: Experiment, rows: Sequence[IndexRange], shares: Floats) -> Floats:
-    """Return the variances of estimated shares of ranges, times reports, as Mechanism.variances() does.
+    """Return variances of ranges' shares, times the number of reports, like Mechanism.variances().
 
     If "no reading" has an index, the shares are among the devices with a reading.
 

@@ -190,11 +190,11 @@ def _reason(error: Exception) -> str:
 
 def _check(versions: Mapping[str, Any]) -> None:
     """Raise WorkersError if a worker would fail or compute different numbers."""
-    here = versions["client"]["packages"]
+    client_packages = versions["client"]["packages"]
     workers = {f"the worker {address}": host for address, host in versions["workers"].items()}
     for name, host in (("Dask's scheduler", versions["scheduler"]), *workers.items()):
         for package, parts in _SAME.items():
-            expected = ".".join(here[package].split(".")[:parts])
+            expected = ".".join(client_packages[package].split(".")[:parts])
             version = ".".join((host["packages"].get(package) or "").split(".")[:parts])
             if not version:
                 raise WorkersError(f"{name} has no {package}; install {package} {expected} there")

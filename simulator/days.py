@@ -23,7 +23,7 @@ from ..server.errors import UsageError
 from ..server.estimate.estimate import estimate
 from ..server.estimate.readings import among_readings
 from ..server.estimate.statistic import EstimateError
-from ..server.experiments.answerable import answers_of
+from ..server.experiments.answerable import answerable_questions
 from ..server.experiments.cells import groups
 from ..server.experiments.definition import Definition
 from ..server.experiments.units import bin_middles, index_names
@@ -195,7 +195,7 @@ class FilledFleet:
     """
 
     course: Course
-    spoke: int
+    reporting_devices: int
     spent: int
     windows: dict[str, int]
     truths: tuple[WindowTruth, ...]
@@ -212,7 +212,7 @@ class FilledFleet:
             "days": course.days,
             "calls_per_day": course.calls_per_day,
             "drift_per_day": course.drift,
-            "spoke": self.spoke,
+            "spoke": self.reporting_devices,
             "spent": self.spent,
             "reports": self.reports,
             "windows": self.windows,
@@ -235,7 +235,7 @@ def fill(
         advance: Called with the share of the work done since the last call.
 
     Raises:
-        SimulatedFleetError: For a keyed fleet, or one that already has reports of the experiment.
+        SimulatedFleetError: If the fleet is keyed or already has reports for the experiment.
         StoreError: If the store cannot be written.
     """
     fleet, definition, experiment = course.fleet, course.definition, course.experiment
@@ -253,7 +253,7 @@ def fill(
     hours = 24 if experiment.window == "hour" else 1
     slots = np.zeros(course.days * hours, np.int64)
     max_reports = reports_in_budget(experiment)
-    spoke = spent = 0
+    reporting_devices = spent = 0
     windows: dict[str, int] = {}
     ends: list[tuple[str, Counts, Counts]] = []
     totals = np.zeros(len(course.chances[0]), np.int64), np.zeros(experiment.code_count, np.int64)
@@ -265,7 +265,7 @@ def fill(
             for number, boards, times in draw_report_times(course, len(chunk), rng):
                 report_counts[boards] = number
                 slots += np.bincount((times * hours).astype(np.int64), minlength=len(slots))
-            spoke += int(np.count_nonzero(report_counts))
+            reporting_devices += int(np.count_nonzero(report_counts))
             spent += 0 if max_reports is None else int(np.count_nonzero(report_counts == max_reports))
             sets = [NumberSet(n) for n in range(int(report_counts.max()) + 1)]
             numbers = zip(chunk, report_counts.tolist(), strict=True)
@@ -287,7 +287,7 @@ def fill(
                 total += more
             advance(0.5 / len(slots))
     truths = _truths(course, [*(ends if len(ends) > 1 else []), ("all", *totals)])
-    return FilledFleet(course, spoke, spent, windows, truths)
+    return FilledFleet(course, reporting_devices, spent, windows, truths)
 
 
 def _windows(
@@ -312,7 +312,7 @@ def _truths(course: Course, windows: Sequence[tuple[str, Counts, Counts]]) -> tu
     Each window has its readings and codes. Experiments that discover texts have no such statistic.
     """
     e, truths = course.experiment, list[WindowTruth]()
-    for window, readings, codes in [] if "discovery" in answers_of(e) else windows:
+    for window, readings, codes in [] if "discovery" in answerable_questions(e) else windows:
         truth = shares_with_reading(e, reported_shares(readings[:-1], int(readings[-1])))
         with contextlib.suppress(EstimateError):  # too few reports for an estimate
             fleet = FleetEstimate(

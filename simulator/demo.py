@@ -75,7 +75,7 @@ def choose_readings(readings: Sequence[Reading], devices: int | None) -> list[Re
     one airport.
 
     Raises:
-        DemoError: For more devices than readings, or fewer than 100.
+        DemoError: If there are more devices than readings, or fewer than 100.
     """
     if devices is not None:
         if not 100 <= devices <= len(readings):
@@ -88,7 +88,8 @@ def run(place: Place, devices: int | None) -> DemoResult:
     """Run the demo with this many devices; None means one per reading.
 
     Raises:
-        DemoError, BrokerError, GatewayError, StoreError: With a one-line message.
+        DemoError, BrokerError, GatewayError, StoreError: If the aggregator, the broker, a device or the store
+            fails; the message is one line.
     """
     readings = choose_readings(temperatures(), devices)
     definition = experiment.parse(DEFINITION)

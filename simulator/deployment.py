@@ -114,21 +114,23 @@ class Deployment:
         """Have a separate device report each reading, and return once all are counted.
 
         Raises:
-            DemoError, GatewayError, StoreError: With a one-line message.
+            DemoError: If the broker has no retained experiment, or not all reports are counted in time.
+            GatewayError: If a device cannot connect to the broker or its reports are not acknowledged.
+            StoreError: If the store fails.
         """
         name, place = experiment.name, self.place
         announced = self.retained(name)
-        start = time.monotonic()
+        start_s = time.monotonic()
         fleet = self.fleet(announced, len(readings), np.random.default_rng())
-        reports = fleet.round({name: readings})
+        reports = fleet.make_reports({name: readings})
         with gateways_at(self.broker) as gateways, place.progress("reporting", len(readings)) as advance:
             gateways.deliver(fleet, reports, advance)
-        out_s = time.monotonic()
+        reported_s = time.monotonic()
         expected = len(fleet.acknowledged)
         self._wait_until_counted(experiment, expected)
-        count_s = time.monotonic() - out_s
+        count_s = time.monotonic() - reported_s
         duplicates = self.store.rejects().get(FLEET, {}).get("duplicate", 0)
-        return ReportedFleet(fleet, out_s - start, count_s, duplicates)
+        return ReportedFleet(fleet, reported_s - start_s, count_s, duplicates)
 
     def _wait_until_counted(self, experiment: Experiment, expected: int) -> None:
         end, before = time.monotonic() + _COUNT_S, 0
@@ -157,7 +159,9 @@ def deploy(
         options: Options for `hushmote serve`.
 
     Raises:
-        DemoError, BrokerError, StoreError: With a one-line message.
+        DemoError: If the aggregator does not start.
+        BrokerError: If the broker does not start, or the choice of broker is invalid.
+        StoreError: If the store cannot be created.
     """
     folder, key_file = place.folder, place.folder / f"{name}.key"
     url = f"sqlite:///{folder / f'{name}.sqlite'}"

@@ -1,7 +1,7 @@
 """A fleet of real clients: every device runs `ldp_client.Client` with its ledger in memory and random faults.
 
     fleet = SimulatedFleet("demo", [payload], size=1000, rng=rng)
-    for delivery in fleet.round({"room_temp": readings}):      one call to report() on every device
+    for delivery in fleet.make_reports({"room_temp": readings}):      one call to report() on every device
         ...                                                    publish delivery.payload for delivery.device
         fleet.acknowledge(delivery)                            the broker has it
     for delivery in fleet.flush(): ...                         the remaining reports in outboxes
@@ -262,7 +262,7 @@ class SimulatedFleet:
         """Return a device's current client; a reboot replaces it."""
         return self._device(position).client
 
-    def round(
+    def make_reports(
         self,
         readings: Mapping[str, Sequence[Reading]],
         advance: Callable[[int], object] = lambda devices: None,

@@ -48,14 +48,14 @@ class PartOutcome:
         codes: The reports' codes, in order of arrival.
         indices, times: Indices of readings, as in Population.indices(), and the number of reports with each.
         missing: Number of reports without a reading.
-        spoke, spent: As in Reporting.
+        reporting_devices, spent: See Reporting.
     """
 
     codes: Counts
     indices: Counts
     times: Counts
     missing: int
-    spoke: int
+    reporting_devices: int
     spent: int
 
 
@@ -81,7 +81,7 @@ def run_part(part: FleetPart, clients: RealClients) -> PartOutcome:
     )
     for _ in range(clients.rounds):
         readings = clients.people.sample(experiment, part.devices, rng)
-        for delivery in fleet.round({experiment.name: readings}):
+        for delivery in fleet.make_reports({experiment.name: readings}):
             fleet.acknowledge(delivery)
     for delivery in fleet.flush():
         fleet.acknowledge(delivery)
@@ -121,21 +121,21 @@ def run(
         part_devices: Largest number of devices in a part.
     """
     experiment = parse_experiment(clients.payload)
-    of = clients.people.indices(experiment)
-    index_counts = np.zeros(experiment.domain if of is None else len(of), np.int64)
+    reading_indices = clients.people.indices(experiment)
+    index_counts = np.zeros(experiment.domain if reading_indices is None else len(reading_indices), np.int64)
     codes: list[Counts] = []
-    missing = spoke = spent = 0
+    missing = reporting_devices = spent = 0
     parts = fleet_parts(devices, clients.rounds, seed, part_devices)
     for part_outcome in workers.map(
         run_part, parts, clients, advance=lambda part: advance(part.devices / devices)
     ):
         index_counts[part_outcome.indices] += part_outcome.times
         codes.append(part_outcome.codes)
-        missing, spoke, spent = (
+        missing, reporting_devices, spent = (
             missing + part_outcome.missing,
-            spoke + part_outcome.spoke,
+            reporting_devices + part_outcome.reporting_devices,
             spent + part_outcome.spent,
         )
     arrived = np.concatenate(codes)
-    reporting = Reporting(devices, clients.rounds, rounds_are_fixed, len(arrived), spoke, spent)
+    reporting = Reporting(devices, clients.rounds, rounds_are_fixed, len(arrived), reporting_devices, spent)
     return reporting, reported_shares(index_counts, missing), arrived

@@ -118,7 +118,7 @@ class _Connection:
 
     def collect(self, fleet: SimulatedFleet, max_waiting: int) -> int:
         """Pass on acknowledgements until at most max_waiting remain; return how many were passed on."""
-        done = 0
+        acknowledged_count = 0
         deadline = time.monotonic() + self._timeout_s
         while self.waiting:
             is_enough = len(self.waiting) <= max_waiting
@@ -130,9 +130,9 @@ class _Connection:
                 text = f"{len(self.waiting)} reports have not been acknowledged for {self._timeout_s:g} s"
                 raise GatewayError(f"{text} from {self._address}") from None
             fleet.acknowledge(self.waiting.pop(mid))
-            done += 1
+            acknowledged_count += 1
             deadline = time.monotonic() + self._timeout_s
-        return done
+        return acknowledged_count
 
     def close(self) -> None:
         self._closing = True
@@ -151,7 +151,7 @@ class Gateways:
         other_servers: (host, port) of the other servers of a cluster.
 
     Raises:
-        GatewayError: On entering, if there is no broker or it refuses.
+        GatewayError: On entry, if the broker is unreachable or refuses the connection.
     """
 
     def __init__(
@@ -209,19 +209,19 @@ class Gateways:
             GatewayError: If the broker acknowledges nothing for timeout_s; the fleet has recorded earlier
                 acknowledgements.
         """
-        done = 0
+        acknowledged_count = 0
         for delivery in deliveries:
             connection = self._connections[delivery.position % len(self._connections)]
             connection.publish(report_topic(fleet.name, delivery.device), delivery)
             collected = connection.collect(fleet, _WINDOW - 1)
-            done += collected
+            acknowledged_count += collected
             if collected:
                 progress(collected)
         for connection in self._connections:
             collected = connection.collect(fleet, 0)
-            done += collected
+            acknowledged_count += collected
             progress(collected)
-        return done
+        return acknowledged_count
 
 
 def gateways_at(broker: Broker) -> Gateways:

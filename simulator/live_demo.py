@@ -85,7 +85,8 @@ def run(place: Place, on_open: Callable[[RunningDemo], object]) -> NoReturn:
     """Run until KeyboardInterrupt; call on_open once the page can be opened, on PORT or a free port.
 
     Raises:
-        DemoError, BrokerError, GatewayError, StoreError: With a one-line message.
+        DemoError, BrokerError, GatewayError, StoreError: If the aggregator, the broker, a device or the store
+            fails; the message is one line.
     """
     # Otherwise the processes started below would outlive it.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -97,7 +98,7 @@ def run(place: Place, on_open: Callable[[RunningDemo], object]) -> NoReturn:
         def joining(devices: int) -> tuple[SimulatedFleet, Iterator[Delivery]]:
             fleet = deployment.fleet(announced, devices, rng)
             positions = rng.integers(len(readings), size=devices)
-            return fleet, fleet.round({NAME: [readings[i] for i in positions]})
+            return fleet, fleet.make_reports({NAME: [readings[i] for i in positions]})
 
         with (
             gateways_at(deployment.broker) as gateways,

@@ -23,7 +23,7 @@ def open_broker(choice: str | BrokerAddress | NatsAddress = "auto") -> Broker:
             servers.
 
     Raises:
-        BrokerError: For any other choice.
+        BrokerError: If the choice is anything else, or an address with TLS.
     """
     if choice == "auto":
         choice = "embedded" if find_mosquitto() is None else "mosquitto"
@@ -35,6 +35,6 @@ def open_broker(choice: str | BrokerAddress | NatsAddress = "auto") -> Broker:
     except BrokerUrlError as e:
         raise BrokerError(f"{e}, or auto, embedded, mosquitto or nats") from None
     if choice.tls:
-        scheme = "nats" if isinstance(choice, NatsAddress) else "mqtt"
-        raise BrokerError(f"TLS is not supported here; write the broker as {scheme}://")
+        article, scheme = ("a", "nats") if isinstance(choice, NatsAddress) else ("an", "mqtt")
+        raise BrokerError(f"TLS is not supported here; use {article} {scheme}:// address")
     return ExternalBroker(choice)

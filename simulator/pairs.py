@@ -20,7 +20,8 @@ def parse(spec: str, parts: Sequence[tuple[str, str]]) -> Population:
         parts: Name and type of each part.
 
     Raises:
-        PopulationError: With a one-line message.
+        PopulationError: If the file cannot be read or does not fit the parts, or the spec is not a valid
+            population; the message is one line.
     """
     kind, _, path = spec.partition(":")
     return read_counts(path, parts) if kind == "file" else population.parse(spec)

@@ -338,7 +338,7 @@ def parse(spec: str) -> Population:
     uniform alone, zipf, concentrated and weights are over the indices of any experiment.
 
     Raises:
-        PopulationError: With a one-line message.
+        PopulationError: If the distribution is unknown or its numbers are invalid; the message is one line.
     """
     name, *texts = spec.split(":")
     if name not in _SPECS:
@@ -362,5 +362,5 @@ def parse(spec: str) -> Population:
 
 
 def read_csv(path: Path | str, column: str, type: str = "number") -> Recorded:
-    """Return the readings in a CSV file's column; raise PopulationError with a one-line message."""
+    """Return the readings in a CSV file's column; raise PopulationError if they cannot be read."""
     return Recorded(read_column(path, column, type, PopulationError))

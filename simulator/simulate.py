@@ -13,7 +13,7 @@ from ..server.arrays import Counts, Floats
 from ..server.errors import UsageError
 from ..server.estimate.estimate import estimate
 from ..server.estimate.readings import among_readings
-from ..server.experiments.answerable import answers_of, require
+from ..server.experiments.answerable import answerable_questions, require
 from ..server.experiments.definition import Definition, load
 from ..server.wire.experiments import parse_experiment
 from . import attack as attacks
@@ -103,8 +103,10 @@ def simulate(  # noqa: PLR0913 (public, and all arguments but the file have defa
         advance: Called with the share of the work done since the last call.
 
     Raises:
-        UsageError, DefinitionError, PopulationError, AttackError, ConvergenceError, EstimateError,
-            WorkersError: With a one-line message.
+        UsageError, PopulationError, AttackError, ConvergenceError: If an argument is invalid.
+        DefinitionError: If the experiment's file is invalid.
+        EstimateError: If there are too few reports.
+        WorkersError: If a worker fails.
     """
     for name, value in (("seed", seed), ("devices", devices)):
         if value is not None and (not isinstance(value, int | np.integer) or value < 0):
@@ -133,7 +135,7 @@ def simulate(  # noqa: PLR0913 (public, and all arguments but the file have defa
     if convergence is not None and attack is not None:
         raise ConvergenceError("a convergence picture does not support fake devices; omit --attack")
     for choice, option in ((convergence, "the convergence picture"), (attack, "the attack")):
-        if choice is not None and answers_of(experiment) == {"mean"}:
+        if choice is not None and answerable_questions(experiment) == {"mean"}:
             require([experiment], "frequencies", f"omit {option}, which is about shares")
     steps = convergence is not None
     if faults is not None:

@@ -83,12 +83,12 @@ def parse(spec: str, type: str = "text") -> Texts:
     share.
 
     Raises:
-        PopulationError: With a one-line message.
+        PopulationError: If the spec is invalid or its file cannot be read; the message is one line.
     """
-    name, _, rest = spec.partition(":")
-    if name == "file" and rest:
-        return _read_shares(rest)
-    number, _, file = rest.partition(":")
+    name, _, details = spec.partition(":")
+    if name == "file" and details:
+        return _read_shares(details)
+    number, _, file = details.partition(":")
     try:
         exponent = float(number) if name == "zipf" else math.nan
     except ValueError:

@@ -27,7 +27,7 @@ def codes(experiment: Experiment, indices: np.ndarray, rng: np.random.Generator)
         rng: Source of the draws.
 
     Raises:
-        ValueError: For an index outside the domain.
+        ValueError: If an index is outside the domain.
     """
     mechanism = mechanism_of(experiment)
     out = np.empty(len(indices), np.uint32)
@@ -64,7 +64,7 @@ def histogram(
         of: Indices of the counts, if the domain is too large for an array; no_reading must then be 0.
 
     Raises:
-        ValueError: For counts that do not fit the experiment.
+        ValueError: If the counts do not fit the experiment.
     """
     index_counts = np.asarray(index_counts)
     size = experiment.domain if of is None else len(of)

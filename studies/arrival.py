@@ -36,13 +36,13 @@ def run(parameters: ArrivalParameters, context: RunContext) -> StudyResult:
     enough = spread_for(parameters.boards, server)
     wait_s = enough if parameters.spread is None else parameters.spread
     shipped = Boards(parameters.boards, backoff_s=parameters.backoff)
-    ways = {
+    settings = {
         f"at once, within {parameters.backoff} s": shipped,
         f"spread_s = {wait_s}": replace(shipped, spread_s=wait_s),
     }
     runs = {
         label: simulate(way, server, context.seed, advance=lambda more: context.advance(more / 2))
-        for label, way in ways.items()
+        for label, way in settings.items()
     }
     numbers = {label: numbers_of(run) for label, run in runs.items()}
     rows = []

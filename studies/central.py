@@ -171,8 +171,10 @@ def _answer(rows: Sequence[Row], risk: float) -> str:
         least, query = finite[0]
         text = f"ε = {rounded_down(least)} is right for one answer of any of these, as {query} allows least"
     else:
-        each = (f"{query} at ε = {'any' if e is None else rounded_down(e)}" for query, e in best)
-        text = f"Answer one of {', '.join(each)}" if len(best) > 1 else f"Answer the {next(iter(each))}"
+        epsilons = (f"{query} at ε = {'any' if e is None else rounded_down(e)}" for query, e in best)
+        text = (
+            f"Answer one of {', '.join(epsilons)}" if len(best) > 1 else f"Answer the {next(iter(epsilons))}"
+        )
     return f"{text}: no belief in a possible world then passes {chance(risk)}."
 
 

@@ -57,9 +57,11 @@ def view(epsilon: int, releases: int) -> View:
     n = whole_number("the number of releases", releases, high=100_000)
     yes_counts = np.arange(n + 1)
     # Compute binomial probabilities directly, because loading scipy.stats takes as long as everything here.
-    ways = special.gammaln(n + 1) - special.gammaln(yes_counts + 1) - special.gammaln(n - yes_counts + 1)
+    log_binomials = (
+        special.gammaln(n + 1) - special.gammaln(yes_counts + 1) - special.gammaln(n - yes_counts + 1)
+    )
     given_yes = np.exp(
-        ways + yes_counts * special.log_expit(nats) + (n - yes_counts) * special.log_expit(-nats)
+        log_binomials + yes_counts * special.log_expit(nats) + (n - yes_counts) * special.log_expit(-nats)
     )
     return View(n, given_yes, 0.5 + 0.25 * float(np.abs(given_yes - given_yes[::-1]).sum()))
 
@@ -78,14 +80,14 @@ def advanced(epsilon: int, reports: int, delta: float) -> float:
 
 
 def misprint(epsilon: int, reports: int, delta: float) -> float:
-    """Return the formula without the ε before the root, which is not a theorem, but was published."""
+    """Return the cost by a formula that was printed without the ε before its root, and is not valid."""
     nats = epsilon / MICRO
     root = math.sqrt(2 * reports * math.log(1 / probability("delta", delta, zero=False)))
     return root + reports * nats * math.expm1(nats)
 
 
 def tutorial() -> Row:
-    """Return a tutorial's example: the cost in nats of k and of 3 reports, by theorem and by misprint."""
+    """Return a tutorial's example: the cost in nats of k and of 3 reports, by theorem and misprint."""
     micro, reports, delta = TUTORIAL
     row: Row = {"epsilon": micro / MICRO, "reports": reports, "delta": delta}
     formulas = {"advanced": advanced, "misprint": misprint}

@@ -122,8 +122,9 @@ def _curve(total: float | None, theorem: Theorem, x: Sequence[float], y: Sequenc
 def _numbers(max_reports: int) -> list[int]:
     """Return numbers from 1 to max_reports: the first twenty, then about forty, including the last."""
     whole_number("the number of reports", max_reports, low=2)
-    few, many = np.arange(1, min(max_reports, 20) + 1), np.geomspace(1, max_reports, 60).astype(int)
-    return np.unique(np.concatenate((few, many, [max_reports]))).tolist()
+    small_counts = np.arange(1, min(max_reports, 20) + 1)
+    large_counts = np.geomspace(1, max_reports, 60).astype(int)
+    return np.unique(np.concatenate((small_counts, large_counts, [max_reports]))).tolist()
 
 
 # --- The figure -----------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ class Daily:
             raise DailyError(f"{self.name} has the days {self.first} to {self.last}, not {day}")
         return index
 
-    def ends(self, text: str) -> tuple[int, int]:
+    def index_range(self, text: str) -> tuple[int, int]:
         """Return the half-open index range of "2013-01-01:2013-01-31", which includes both days.
 
         Raises:

@@ -80,17 +80,17 @@ class FlawedStructure(LocalStructure):
         return "local hierarchy" if self.fanout else "local flat"
 
     @property
-    def beside(self) -> FlawedStructure:
+    def flat_counterpart(self) -> FlawedStructure:
         """The flat structure with the same reports."""
         return FlawedStructure(0, Flaws(lie=self.flaws.lie, no_hash=self.flaws.no_hash))
 
     def experiment(self, domain: int, epsilon: float) -> Experiment:
         """Return the experiment at the nominal ε."""
-        return _believed(domain, epsilon, self.fanout, self.flaws.no_hash)
+        return _assumed_oracle(domain, epsilon, self.fanout, self.flaws.no_hash)
 
-    def ran(self, domain: int, epsilon: float) -> Experiment:
-        """Return the oracle that makes the reports, which reports the truth too often if `lie` is set."""
-        return _ran(domain, epsilon, self.fanout, self.flaws.no_hash, self.flaws.lie)
+    def actual_oracle(self, domain: int, epsilon: float) -> Experiment:
+        """Return the oracle that makes the reports; if `lie` is set, it reports the truth too often."""
+        return _actual_oracle(domain, epsilon, self.fanout, self.flaws.no_hash, self.flaws.lie)
 
     def unused(self, domain: int) -> float:
         """Return the share of the reports that go to the root."""
@@ -104,22 +104,22 @@ class FlawedStructure(LocalStructure):
         return max(true_epsilon(epsilon, level.g) for level in self.experiment(domain, epsilon).levels)
 
     def _inverse(self, domain: int, epsilon: float) -> Experiment:
-        return (self.experiment if self.flaws.wrong_inverse else self.ran)(domain, epsilon)
+        return (self.experiment if self.flaws.wrong_inverse else self.actual_oracle)(domain, epsilon)
 
     def fit(self, counts: Counts, epsilon: float, source: NoiseSource) -> Fitted | NodeSums:
         """Return simulated answers at a nominal ε."""
         counts = checked(counts, epsilon)
         domain, n = len(counts), int(counts.sum())
         used = source.rng.binomial(counts, 1 - self.unused(domain))
-        histogram = vectorised.histogram(self.ran(domain, epsilon), used, source.rng)
+        histogram = vectorised.histogram(self.actual_oracle(domain, epsilon), used, source.rng)
         inverse = self._inverse(domain, epsilon)
         if not (self.flaws.inconsistent and self.fanout):
             return fitted(estimate(inverse, histogram).frequencies * n)
         nodes = []
         for level in inverse.levels:
-            here = histogram[level.offset : level.offset + level.code_count]
+            level_counts = histogram[level.offset : level.offset + level.code_count]
             channel = level_channel(level)
-            rate = butterfly.supports(level, here) / here.sum()
+            rate = butterfly.supports(level, level_counts) / level_counts.sum()
             nodes.append((rate - channel.q) / (channel.p - channel.q) * n)
         return NodeSums(domain, self.fanout, tuple(nodes))
 
@@ -131,7 +131,7 @@ class FlawedStructure(LocalStructure):
         else:
             parts = ranges_theory.tree_weights(inverse, ranges_theory.indicator(domain, lo, hi))
         unused = self.unused(domain)
-        return ranges_theory.channel_law(self.ran(domain, epsilon), inverse, counts, parts, unused)
+        return ranges_theory.channel_law(self.actual_oracle(domain, epsilon), inverse, counts, parts, unused)
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ def fewest_nodes(domain: int, fanout: int, lo: Counts, hi: Counts) -> list[Float
 
 
 @lru_cache(maxsize=64)
-def _believed(domain: int, epsilon: float, fanout: int, no_hash: bool) -> Experiment:
+def _assumed_oracle(domain: int, epsilon: float, fanout: int, no_hash: bool) -> Experiment:
     if not no_hash:
         return (LocalHierarchy(fanout) if fanout else LocalFlat()).experiment(domain, epsilon)
     if not fanout:
@@ -174,8 +174,8 @@ def _believed(domain: int, epsilon: float, fanout: int, no_hash: bool) -> Experi
 
 
 @lru_cache(maxsize=64)
-def _ran(domain: int, epsilon: float, fanout: int, no_hash: bool, lie: bool) -> Experiment:
-    experiment = _believed(domain, epsilon, fanout, no_hash)
+def _actual_oracle(domain: int, epsilon: float, fanout: int, no_hash: bool, lie: bool) -> Experiment:
+    experiment = _assumed_oracle(domain, epsilon, fanout, no_hash)
     if lie:
         experiment = copy.deepcopy(experiment)  # the shared experiment must stay unchanged
         for level in experiment.levels:

@@ -93,8 +93,8 @@ class Worlds:
         Multiplied by the priors and divided by their sum they are the posteriors.
 
         Raises:
-            DisclosureError: As for posterior(), and if the sensitivity is 0: then no noise is added, and an
-                answer has no density.
+            DisclosureError: In the same cases as posterior(), and if the sensitivity is 0, because without
+                noise an answer has no density.
         """
         check_epsilon(epsilon)
         if not self.sensitivity:

@@ -120,8 +120,8 @@ def cell(devices: int, lifetime: int, way: str, repeats: int, windows: int, rng:
         reports = devices * length / DAYS
         predicted = predicted_error(design, distribution, reports)
         for _ in range(repeats * length):
-            rest = 1 - count * length / DAYS
-            window_reports = rng.multinomial(devices, [*[length / DAYS] * count, max(rest, 0)])[:-1]
+            remainder = 1 - count * length / DAYS
+            window_reports = rng.multinomial(devices, [*[length / DAYS] * count, max(remainder, 0)])[:-1]
             squares += [squared_error(design, distribution, int(n), rng) for n in window_reports]
     measured, uncertainty = root_mean(np.array(squares))
     mechanism = " ".join(map(str, (design.choice.mechanism, *dict(design.choice.parameters).values())))
@@ -191,13 +191,13 @@ def run(parameters: LifetimeParameters, context: RunContext) -> StudyResult:
     if min(fleets) < 10_000 or max(fleets) > 10_000_000:
         raise PlanError(f"the study draws fleets of 10,000 to 10,000,000 devices, not {min(fleets):,}")
     repeats, windows = (1, 20) if parameters.quick else (4, 60)
-    ways = list(itertools.product(fleets, LIFETIMES, WAYS))
-    *seeds, last = np.random.SeedSequence(context.seed).spawn(len(ways) + 1)
-    todo = [(*arguments, seed) for arguments, seed in zip(ways, seeds, strict=True)]
-    done = context.workers.map(
+    combinations = list(itertools.product(fleets, LIFETIMES, WAYS))
+    *seeds, last = np.random.SeedSequence(context.seed).spawn(len(combinations) + 1)
+    todo = [(*arguments, seed) for arguments, seed in zip(combinations, seeds, strict=True)]
+    results = context.workers.map(
         _cell, todo, repeats, windows, advance=lambda _: context.advance(1 / len(todo))
     )
-    cells, rng = list(done), np.random.default_rng(last)
+    cells, rng = list(results), np.random.default_rng(last)
     uses = [budget_use(m, 100_000, rng) for m in BUDGET_REPORTS]
     cases = splits()
     json = {"domain": DOMAIN, "days": DAYS, "delta": DELTA, "cells": cells, "splits": cases}

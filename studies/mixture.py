@@ -180,7 +180,7 @@ def mixed_total(reports: Reports, delta: float) -> Decimal:
 
     Args:
         reports: The reports' ε.
-        delta: In [0, 1).
+        delta: The target δ, at least 0 and below 1.
 
     Raises:
         AccountingError: If an argument is out of range.
@@ -200,19 +200,19 @@ def _answers(epsilon: int, n: int, step: int) -> tuple[np.ndarray, float]:
         return np.ones(1), 0.0
     mode = int((n + 1) * float(special.expit(-nats)))
     few = 0 if mode == 0 else falls_below(-_NEGLIGIBLE, mode, 0, n, nats)
-    many = falls_below(-_NEGLIGIBLE, mode, n, n, nats)
-    lies = np.arange(few, many + 1, dtype=np.int64)
+    upper_end = falls_below(-_NEGLIGIBLE, mode, n, n, nats)
+    lies = np.arange(few, upper_end + 1, dtype=np.int64)
     chances = (
         np.exp(log_chances(lies.astype(float), np.array([float(n)]), nats))
         if n > 1
         else special.expit([nats, -nats])
     )
-    chances[-1] += (n - many) * math.exp(-_NEGLIGIBLE)
-    cells, rest = np.divmod(2 * epsilon * lies, step)
+    chances[-1] += (n - upper_end) * math.exp(-_NEGLIGIBLE)
+    cells, remainder = np.divmod(2 * epsilon * lies, step)
     kernel = np.zeros(int(cells[-1]) + 2)
     width = step / MICRO
-    np.add.at(kernel, cells, chances * (np.expm1(-(step - rest) / MICRO) / math.expm1(-width)))
-    np.add.at(kernel, cells + 1, chances * np.expm1(rest / MICRO) / math.expm1(width))
+    np.add.at(kernel, cells, chances * (np.expm1(-(step - remainder) / MICRO) / math.expm1(-width)))
+    np.add.at(kernel, cells + 1, chances * np.expm1(remainder / MICRO) / math.expm1(width))
     return np.trim_zeros(kernel, "b"), few * math.exp(-_NEGLIGIBLE)
 
 

@@ -165,7 +165,7 @@ def answer(series: Daily, ranges: Sequence[str], epsilon: float, seed: int | Non
         NoiseError: If OpenDP is not installed.
     """
     check_epsilon(epsilon * MICRO, StudyError, original=epsilon)
-    low, high = np.array([series.ends(text) for text in ranges]).T
+    low, high = np.array([series.index_range(text) for text in ranges]).T
     source = source_of(np.random.SeedSequence(seed), seed is None)
     truths = np.diff(np.concatenate(([0], np.cumsum(series.counts)))[np.stack((low, high))], axis=0)[0]
     replaced = NeighbourRelation.replaced

@@ -41,12 +41,12 @@ def _mark_break_even(axes: Axes) -> None:
 
 def lengths(study: RangeStudy, path: Path) -> None:
     """Draw RMSE against length, with a panel for each number of days."""
-    here = select(study.points, epsilon=study.design.middle, fanout=0, neighbours="replaced")
+    selection = select(study.points, epsilon=study.design.middle, fanout=0, neighbours="replaced")
     with panels(path, len(study.series), 3) as (drawing, all_axes):
         for axes, series in zip(all_axes, study.series, strict=True):
             days, records = len(series.counts), series.counts.sum()
             for family in FAMILIES:
-                points = select(here, days=days, family=family)
+                points = select(selection, days=days, family=family)
                 x, theory = [p.length for p in points], [p.predicted for p in points]
                 curve(axes, x, theory, [p.rmse for p in points], COLOUR[family], family)
             axes_words = "length of the range, days", "RMSE, records"
@@ -255,12 +255,12 @@ def exponents(study: RangeStudy, path: Path) -> None:
 def short(study: RangeStudy, path: Path) -> None:
     """Draw surprise 3: hierarchy over flat against length, one flaw at a time."""
     days, e, fanout = study.design.flaw_days, study.design.middle, min(study.design.flaw_fanouts)
-    here = select(study.flawed, epsilon=e)
+    selection = select(study.flawed, epsilon=e)
     with figure(path) as (_, (axes,)):
         for case, colour in (_CASES | {"no hashing, no consistency": COLOURS[3]}).items():
             tree = FlawedStructure(fanout, findings.CASES[case])
-            trees = select(here, flaws=str(tree.flaws), fanout=fanout)
-            flats = select(here, flaws=str(tree.beside.flaws), fanout=0)
+            trees = select(selection, flaws=str(tree.flaws), fanout=fanout)
+            flats = select(selection, flaws=str(tree.flat_counterpart.flaws), fanout=0)
             pairs = list(zip(trees, flats, strict=True))
             theory, measured = (
                 [t.predicted / f.predicted for t, f in pairs],

@@ -167,17 +167,21 @@ def default_neighbours(side: str) -> str:
 
 def wins(study: RangeStudy, side: str) -> list[tuple[int, int, float]]:
     """Return days, length and the RMSE ratio of hierarchy to flat, fanout chosen, at the middle ε."""
-    here = select(study.points, epsilon=study.design.middle, fanout=0, neighbours=default_neighbours(side))
+    selection = select(
+        study.points, epsilon=study.design.middle, fanout=0, neighbours=default_neighbours(side)
+    )
     # Both by days and length.
-    pairs = zip(select(here, family=f"{side} hierarchy"), select(here, family=f"{side} flat"), strict=True)
+    pairs = zip(
+        select(selection, family=f"{side} hierarchy"), select(selection, family=f"{side} flat"), strict=True
+    )
     return [(tree.days, tree.length, tree.rmse / flat.rmse) for tree, flat in pairs]
 
 
 def fanout_errors(study: RangeStudy, side: str, days: int) -> dict[int, tuple[float, float]]:
     """Return measured and predicted RMSE over all lengths at the middle ε, by fanout."""
     criteria = {"days": days, "epsilon": study.design.middle, "neighbours": default_neighbours(side)}
-    here = select(study.points, family=f"{side} hierarchy", **criteria)
-    points_by_fanout = {fanout: select(here, fanout=fanout) for fanout in study.design.fanouts}
+    selection = select(study.points, family=f"{side} hierarchy", **criteria)
+    points_by_fanout = {fanout: select(selection, fanout=fanout) for fanout in study.design.fanouts}
     return {
         fanout: (measured_rms(points), predicted_rms(points)) for fanout, points in points_by_fanout.items()
     }
@@ -186,8 +190,8 @@ def fanout_errors(study: RangeStudy, side: str, days: int) -> dict[int, tuple[fl
 def price(study: RangeStudy) -> list[tuple[int, float, float]]:
     """Return records, and the RMSE ratio of local to central for flat and hierarchy, neighbours replaced."""
     result = []
-    here = select(study.points, epsilon=study.design.middle, fanout=0, neighbours="replaced")
-    for days, points in groupby(here, key=attrgetter("days")):
+    selection = select(study.points, epsilon=study.design.middle, fanout=0, neighbours="replaced")
+    for days, points in groupby(selection, key=attrgetter("days")):
         day_points = list(points)
         central_flat, central_tree, flat, tree = (
             measured_rms(select(day_points, family=f)) for f in FAMILIES
@@ -199,8 +203,8 @@ def price(study: RangeStudy) -> list[tuple[int, float, float]]:
 
 def flaw_fanout_errors(study: RangeStudy, flaws: Flaws) -> dict[int, float]:
     """Return predicted RMSE at the middle ε, by fanout, over lengths of at least a twentieth of the days."""
-    here = select(study.flawed, flaws=str(flaws), epsilon=study.design.middle)
-    long = [point for point in here if point.length >= study.design.flaw_days / 20]
+    selection = select(study.flawed, flaws=str(flaws), epsilon=study.design.middle)
+    long = [point for point in selection if point.length >= study.design.flaw_days / 20]
     return {fanout: predicted_rms(select(long, fanout=fanout)) for fanout in study.design.flaw_fanouts}
 
 
@@ -211,7 +215,7 @@ def break_even(epsilon: float, flaws: Flaws, fanout: int, series: Daily) -> int 
     both errors would jump from one length to the next.
 
     Args:
-        epsilon: In nats.
+        epsilon: The reports' ε in nats.
         flaws: The runs' flaws.
         fanout: The hierarchy's fanout.
         series: The daily counts.
@@ -221,7 +225,7 @@ def break_even(epsilon: float, flaws: Flaws, fanout: int, series: Daily) -> int 
 
     def is_better(length: int) -> bool:
         places = len(series.counts) - length + 1
-        ours, flat = (predicted(s, series, epsilon, length, places) for s in (tree, tree.beside))
+        ours, flat = (predicted(s, series, epsilon, length, places) for s in (tree, tree.flat_counterpart))
         return ours < flat
 
     return _first_better(lengths, is_better) if is_better(lengths[-1]) else None
@@ -256,7 +260,7 @@ def even_lengths(short: Sequence[Point], series_of: Sequence[Daily], epsilon: fl
     Args:
         short: Points of local structures on short ranges, at that ε.
         series_of: The counts of each of their days.
-        epsilon: In nats.
+        epsilon: The reports' ε in nats.
     """
     days_of = {len(series.counts): series for series in series_of}
     curves = sorted({(point.days, point.fanout) for point in short if point.fanout})

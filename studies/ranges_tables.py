@@ -20,20 +20,21 @@ def agreement(verdicts: Sequence[Row]) -> TextTable:
     """Return a table of each structure's agreement with its law, over all days."""
     lines: dict[str, list[Row]] = {}
     for verdict in verdicts:
-        lines.setdefault(_named(verdict), []).append(verdict)
+        lines.setdefault(_row_name(verdict), []).append(verdict)
     rows: list[Row] = []
-    for name, together in lines.items():
-        of = {key: [verdict[key] for verdict in together] for key in together[0]}
-        points, mean = sum(of["points"]), sum(v["mean_ratio"] * v["points"] for v in together)
-        row: Row = {"name": name, "points": points, "mean": mean / points, "curves": len(together)}
-        row |= {"low": min(of["lowest"]), "high": max(of["highest"]), "worst": max(of["worst"], key=abs)}
-        rows.append(row | {"agree": sum(of["agrees"])})
+    for name, group in lines.items():
+        columns = {key: [verdict[key] for verdict in group] for key in group[0]}
+        points, ratio_sum = sum(columns["points"]), sum(v["mean_ratio"] * v["points"] for v in group)
+        row: Row = {"name": name, "points": points, "mean": ratio_sum / points, "curves": len(group)}
+        row |= {"low": min(columns["lowest"]), "high": max(columns["highest"])}
+        row |= {"worst": max(columns["worst"], key=abs), "agree": sum(columns["agrees"])}
+        rows.append(row)
     headings = "structure | points | measured / predicted, mean | all | farthest, in standard deviations"
     cells = "{name} | {points:,} | {mean:.3f} | {low:.2f} to {high:.2f} | {worst:+.1f} | {agree} of {curves}"
     return table("curves compared with theory", f"{headings} | curves that agree", cells, rows)
 
 
-def _named(verdict: Row) -> str:
+def _row_name(verdict: Row) -> str:
     family, neighbours = verdict["family"], verdict["neighbours"]
     if verdict["kind"] == "flawed":
         return "runs with flaws, see below"
@@ -46,41 +47,45 @@ def _named(verdict: Row) -> str:
 
 
 def results(points: Sequence[Point], epsilon: float) -> TextTable:
-    """Return RMSE over all lengths at one ε, by structure and days; in brackets theory's fanout."""
+    """Return a table of RMSE over all lengths at one ε, by structure and days, with the theory's fanout."""
     sizes = sorted({point.days for point in points})
     rows = []
-    sides = [(f, n) for n in ("added", "replaced") for f in FAMILIES if n == "replaced" or "central" in f]
-    for family, neighbours in sides:
+    variants = [(f, n) for n in ("added", "replaced") for f in FAMILIES if n == "replaced" or "central" in f]
+    for family, neighbours in variants:
         cells = []
         for days in sizes:
-            here = select(points, family=family, neighbours=neighbours, days=days, epsilon=epsilon, fanout=0)
-            fanout = here[0].plan.partition(",")[0].removeprefix("fanout ")
+            selection = select(
+                points, family=family, neighbours=neighbours, days=days, epsilon=epsilon, fanout=0
+            )
+            fanout = selection[0].plan.partition(",")[0].removeprefix("fanout ")
             chosen = f" [{fanout}]" if family.endswith("hierarchy") else ""
-            cells.append(findings.number(findings.measured_rms(here)) + chosen)
+            cells.append(findings.number(findings.measured_rms(selection)) + chosen)
         rows.append((f"{family} ({neighbours})" if "central" in family else family, *cells))
-    title = f"RMSE in records at ε = {epsilon:g}, over all lengths; in brackets the fanout that is chosen"
+    title = f"RMSE in records at ε = {epsilon:g}, over all lengths, and the chosen fanout in brackets"
     return TextTable(title, ("structure", *(f"{days:,} days" for days in sizes)), rows)
 
 
 def lengths(fits: Sequence[Row]) -> TextTable:
-    """Return R² for three laws of the length, by structure and days."""
-    three = "{r2_root:.2f} / {r2_log:.2f} / {r2_line:.2f}"
-    of = {(f["family"], f["days"]): three.format_map(f) for f in fits if f["neighbours"] == "replaced"}
-    sizes = sorted({days for _, days in of})
-    rows = [(family, *(of[family, days] for days in sizes)) for family in FAMILIES]
-    title = "R² of three laws of the length r: √r, ln r and r itself"
+    """Return a table of R² for three laws of the error's growth with the length, by structure and days."""
+    cell = "{r2_root:.2f} / {r2_log:.2f} / {r2_line:.2f}"
+    cells = {(f["family"], f["days"]): cell.format_map(f) for f in fits if f["neighbours"] == "replaced"}
+    sizes = sorted({days for _, days in cells})
+    rows = [(family, *(cells[family, days] for days in sizes)) for family in FAMILIES]
+    title = "R² if the error grows as √r, ln r or r with the length r"
     return TextTable(title, ("√r / ln r / r", *(f"{days:,} days" for days in sizes)), rows)
 
 
 def break_even(rows: Sequence[Row]) -> TextTable:
-    """Return a table of the lengths from which local hierarchies beat flat."""
+    """Return a table of the shortest lengths at which local hierarchies beat flat."""
     headings = ("fanout B", "days D", "2 B ⌈log_B D⌉²", "exact, summed", "exact, consistent", "measured")
     cells = [tuple("never" if x is None else f"{x:,}" for x in row.values()) for row in rows]
-    return TextTable("days from which on a local hierarchy errs less than flat", headings, cells)
+    return TextTable(
+        "shortest length in days at which a local hierarchy has a smaller error than flat", headings, cells
+    )
 
 
 def flaws(design: RangeDesign, series: Daily) -> TextTable:
-    """Return a table of one flaw at a time: true ε, exponents of ε, fanouts and break-even, all by theory."""
+    """Return a table with one flaw per row: true ε, exponents of ε, fanouts and break-even, all by theory."""
     low, middle, far = min(design.epsilons), design.middle, design.flaw_days / 20
     first, *others = design.flaw_fanouts
     upper = sorted(design.epsilons)[-2:]

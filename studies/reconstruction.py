@@ -290,10 +290,10 @@ def run(parameters: ReconstructionParameters, context: RunContext) -> StudyResul
             f"{{words}} | {{questions:,}} | {{spent:,.1f}} | {{measured:{digits}}} | {{predicted:{digits}}}"
         )
         output += [table(title, "noise and questions | questions | Σε | measured | theory", cells, rows), ""]
-    most = f"ε = {epsilon:g} in all lets nobody who knows nothing before get more than"
+    bound = f"ε = {epsilon:g} in total limits correct guesses without prior knowledge to"
     figure_data = (epsilon, allowed, per_day, outcomes)
     return StudyResult(
-        json | {"outcomes": outcomes}, (*output, f"{most} {100 * allowed:.1f}% right."), figure_data
+        json | {"outcomes": outcomes}, (*output, f"{bound} {100 * allowed:.1f}%."), figure_data
     )
 
 
@@ -305,9 +305,9 @@ def draw(path: Path, figure_data: tuple[float, float, float, list[Row]]) -> None
     looks = list(zip(_WORDS, [COLOURS[i] for i in (1, 5, 3, 0, 2)], "os^Dv", strict=True))
     with figure(path, columns=2) as (drawing, (left_axes, right_axes)):
         for axes, target, scale in ((left_axes, "records", 100.0), (right_axes, "days", 1.0)):
-            here = [o for o in outcomes if o["target"] == target]
+            rows = [o for o in outcomes if o["target"] == target]
             for attack, colour, mark in looks:
-                line = [o for o in here if o["attack"] == attack]
+                line = [o for o in rows if o["attack"] == attack]
                 if not line:
                     continue
                 questions = [o["questions"] for o in line]
@@ -316,9 +316,9 @@ def draw(path: Path, figure_data: tuple[float, float, float, list[Row]]) -> None
                 )
                 once = attack in _ONCE
                 if once:
-                    questions.append(max(o["questions"] for o in here))
+                    questions.append(max(o["questions"] for o in rows))
                     predicted, measured = np.repeat((predicted, measured), 2, axis=1)
-                name = f"{attack_label(attack)}, ε = {epsilon:g} {'in all' if once else 'each'}"
+                name = f"{attack_label(attack)}, ε = {epsilon:g} {'in total' if once else 'each'}"
                 axes.plot(questions, predicted, color=colour, linewidth=1.6)
                 axes.plot(questions, measured, mark, color=colour, markersize=5.5, label=name)
         n, allowed = RECORDS, 100 * right_share
@@ -328,7 +328,7 @@ def draw(path: Path, figure_data: tuple[float, float, float, list[Row]]) -> None
         left_axes.plot(question_counts, 100 * closed, ":", color="#333333", linewidth=2, label=label)
         left_axes.axhline(allowed, color="#777777", linewidth=1.2, linestyle="--")
         left_axes.annotate(
-            f"what ε = {epsilon:g} in all lets anyone get right: {allowed:.1f}%",
+            f"limit on correct guesses at ε = {epsilon:g} in total: {allowed:.1f}%",
             (0.99, allowed),
             (-30, -5),
             xycoords=("axes fraction", "data"),

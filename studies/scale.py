@@ -111,8 +111,8 @@ def _breaks(fleet: Fleet, chosen: Needs, machine: Machine) -> str:
     if at is None:
         return f"breaks first: nothing, up to {MAX_BOARDS:,} boards"
     unit = 10 ** max(len(str(at[0])) - 2, 0)  # two digits, because the model is not more precise
-    of = "one region's " if chosen.regions > 1 else ""
-    return f"breaks first: {of}{at[1].what}, at some {at[0] // unit * unit:,} boards; then {at[1].then}"
+    scope = "one region's " if chosen.regions > 1 else ""
+    return f"breaks first: {scope}{at[1].what}, at some {at[0] // unit * unit:,} boards; then {at[1].then}"
 
 
 def _digits(x: float) -> str:

@@ -180,7 +180,7 @@ def unbounded(query: ReleaseStatistic, universe: Universe, k: int = 1) -> float:
     releases with k more are compared.
 
     Raises:
-        DisclosureError: As for bounded(), and if neither release exists.
+        DisclosureError: In the same cases as bounded(), and if neither release exists.
     """
     k, x, n = check_distance(universe, k), universe.records, universe.size
     sizes = [m for m in (n, n + k) if m <= len(x)]

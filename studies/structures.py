@@ -243,13 +243,13 @@ def with_private_root(tree: hierarchy.Tree, variance: float) -> hierarchy.Tree:
     no share (0) of the error of hierarchy.solve()'s known root.
     """
     children = float(tree.variance[0].sum())
-    own = np.array([children / (children + variance)])
+    own_weights = np.array([children / (children + variance)])
     return replace(
         tree,
         nodes=(1, *tree.nodes),
-        own=(own, *tree.own),
+        own=(own_weights, *tree.own),
         share=(np.zeros(1), *tree.share),
-        variance=(children * (1 - own), *tree.variance),
+        variance=(children * (1 - own_weights), *tree.variance),
     )
 
 

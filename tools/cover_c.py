@@ -16,11 +16,11 @@ import _paths  # noqa: F401
 from c_core import CORE, COVERAGE
 
 NOT_CORE = ("check.c", "fuzz.c")
-# Beginnings of lines that never run, or have a branch or next line that never runs, and the reasons.
+# Prefix of a line that never runs, or whose branch or following line never runs -> the reason.
 WHY = {
     "if (!hm_keep(e, prefixes, count)": "75 bytes are enough for any text, and the buffer has 128",
-    "if (!behind)": "checked input always has an end",
-    "return least == quotient": "the bounds are 2^-160 apart, and no case is known in which they disagree",
+    "if (!end)": "validated input always has an end",
+    "return threshold == quotient": "the bounds are 2^-160 apart, and are not known to disagree",
 }
 TESTS = CORE.parents[1] / "tests" / "clients"
 
@@ -42,11 +42,11 @@ def counts(folder: Path) -> dict[str, dict[int, list[Counter[int]]]]:
     return runs
 
 
-def _add(ways: list[Counter[int]], line: dict[str, Any]) -> None:
+def _add(variants: list[Counter[int]], line: dict[str, Any]) -> None:
     counter = Counter({-1: line["count"]} | {i: b["count"] for i, b in enumerate(line["branches"])})
-    same = next((way for way in ways if way.keys() == counter.keys()), None)
+    same = next((variant for variant in variants if variant.keys() == counter.keys()), None)
     if same is None:
-        ways.append(counter)
+        variants.append(counter)
     else:
         for key, count in counter.items():  # update() would drop zeros
             same[key] += count
@@ -58,20 +58,22 @@ def main() -> int:
         done = subprocess.run(command, env={**os.environ, COVERAGE: folder}, check=False)
         runs = counts(Path(folder))
     totals, listed = Counter(), set()
-    for name, of_file in sorted(runs.items()):
+    for name, runs_by_line in sorted(runs.items()):
         text = [line.strip() for line in (CORE / name).read_text().splitlines()]
-        for number, ways in sorted(of_file.items()):
+        for number, variants in sorted(runs_by_line.items()):
             # A line compiled in several variants counts as the one with the most branches.
-            way = max(ways, key=len)
-            ran, branches_taken = any(w[-1] for w in ways), sum(way[i] > 0 for i in range(len(way) - 1))
+            variant = max(variants, key=len)
+            branch_count = len(variant) - 1
+            ran = any(counter[-1] for counter in variants)
+            branches_taken = sum(variant[i] > 0 for i in range(branch_count))
             totals.update(
-                {"lines": 1, "lines ran": ran, "branches": len(way) - 1, "branches ran": branches_taken}
+                {"lines": 1, "lines ran": ran, "branches": branch_count, "branches ran": branches_taken}
             )
-            if not ran or branches_taken < len(way) - 1:
+            if not ran or branches_taken < branch_count:
                 lines = text[number - 1 - (not ran) : number]
                 begin = next((begin for begin in WHY if any(line.startswith(begin) for line in lines)), "")
                 listed.add(begin)
-                summary = f"{branches_taken} of {len(way) - 1}: {lines[-1]} -- {WHY.get(begin, 'NOT LISTED')}"
+                summary = f"{branches_taken} of {branch_count}: {lines[-1]} -- {WHY.get(begin, 'NOT LISTED')}"
                 print(f"{name}:{number}: {summary}")
     for words in ("lines", "branches"):
         print(f"{totals[f'{words} ran']} of {totals[words]} {words}")

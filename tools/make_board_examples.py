@@ -19,7 +19,7 @@ EXAMPLES = (
         20.5,
         """
         name = "room_temp"
-        purpose = "How warm are rooms in the evening? Sizing of the next heater."
+        purpose = "How warm are rooms in the evening? To choose the size of the next heater."
         type = "number"
         unit = "°C"
         low = 10
@@ -31,11 +31,11 @@ EXAMPLES = (
         """,
     ),
     (
-        "How far is your way to work?",
+        "How long is your commute?",
         7,
         """
-        name = "way_to_work"
-        purpose = "How far do people travel? Where bus lines should start."
+        name = "commute"
+        purpose = "How far do people travel to work? To decide where bus lines should start."
         type = "number"
         unit = "km"
         low = 0
@@ -51,7 +51,7 @@ EXAMPLES = (
         None,
         """
         name = "window_open"
-        purpose = "How often do windows stand open in winter?"
+        purpose = "How often are windows left open in winter?"
         type = "bool"
         epsilon = 1
         budget = {rule = "count", cap = 3}
@@ -62,7 +62,7 @@ EXAMPLES = (
         None,
         """
         name = "heating_mode"
-        purpose = "Which modes of the thermostat are in use? For the next control panel."
+        purpose = "Which thermostat modes are used? To design the next control panel."
         type = "choice"
         labels = ["off", "eco", "comfort", "boost", "away"]
         epsilon = 2

@@ -27,7 +27,7 @@ _SAME = re.compile(
 _BELOW = re.compile(r"\n+(Options:\n+)?Commands:\n.*", re.DOTALL)
 
 
-def helps() -> Iterator[tuple[str, Any, str]]:
+def help_texts() -> Iterator[tuple[str, Any, str]]:
     """Yield path, command and help of all commands, 80 columns wide, starting with `hushmote` itself."""
     top = typer.main.get_command(main.app)
     with mock.patch.dict(os.environ, {"COLUMNS": "80"}):
@@ -44,7 +44,7 @@ def text(page: Path) -> str:
     """Return the whole page: the text above the mark, unchanged, and every command of its groups."""
     intro = page.read_text(encoding="utf-8").partition(_BEGIN)[0]
     parts = [intro + _BEGIN]
-    for path, _, help_text in helps():
+    for path, _, help_text in help_texts():
         if path and main.COMMANDS[path.split()[0]][0] in PAGES[page]:
             parts.append(f"{'#' * min(2 + path.count(' '), 4)} hushmote {path}\n")
             parts.append(f"```text\n{_BELOW.sub('', _SAME.sub('', help_text)).strip()}\n```\n")

@@ -448,8 +448,8 @@ def ledgers() -> list[dict[str, Any]]:
         add([ref.ledger_record(3, unsent=reports), second], outbox=[x.hex() for x in reports])
     # Remains of an interrupted provision(): nothing can be lost.
     for nothing in (None, b""):
-        for begun in (None, b"", first):
-            add([begun, nothing], locked=LOST)
+        for interrupted in (None, b"", first):
+            add([interrupted, nothing], locked=LOST)
     # A slot that is lost, damaged, old or in the wrong place could have been the newest.
     for bad in (None, b""):
         for whole in (older, second):

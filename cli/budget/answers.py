@@ -30,11 +30,11 @@ def incomparable_shuffle(delta: float, devices: int | None, mechanism: object | 
 def largest_epsilon(rows: Sequence[TheoremRow], reports: int, total: float) -> str:
     """Describe the largest ε per report for a given number of reports."""
     best, basic = _best(rows, "epsilon"), rows[0]
-    each = counted(reports)
+    reports_text = counted(reports)
     if best.epsilon is None or best.epsilon * MICRO < LEAST:
-        return f"A total of {total:g} is too small for {each}: no report can have such a small ε."
+        return f"A total of {total:g} is too small for {reports_text}: no report can have such a small ε."
     verb = "Use" if reports == 1 else "For each report, use"
-    text = f"{verb} ε = {rounded_down(best.epsilon)}: {_guarantee_words(each, best)}."
+    text = f"{verb} ε = {rounded_down(best.epsilon)}: {_guarantee_words(reports_text, best)}."
     if best is not basic and basic.epsilon:
         text += f" Without a δ, basic composition allows {rounded_down(basic.epsilon)}."
     return f"{text}\n{_belief(best, best.epsilon, total)}"

@@ -175,9 +175,9 @@ def histogram(
     if as_json:
         print_json({"delta": delta, "holds": LIMITS, "rows": [asdict(row) for row in rows]})
         return
-    each = "one report each" if reports_each == 1 else f"{reports_each:,} reports each"
+    reports_text = "one report each" if reports_each == 1 else f"{reports_each:,} reports each"
     show.out.print(f"{answer}\n")
-    show.out.print(f"{boards:,} devices, {each}, {domain:,} values; δ = {delta:g}", style="bold")
+    show.out.print(f"{boards:,} devices, {reports_text}, {domain:,} values; δ = {delta:g}", style="bold")
     table = show.table("", ("mechanism", "ε of a report", "ε of the histogram"))
     for row in rows:
         epsilons = ("none", "") if row.local is None else (f"{row.local:.6f}", f"{row.histogram:.6f}")

@@ -212,7 +212,7 @@ def _read_stored(store: Store, fleet: str, name: str) -> tuple[Experiment, Float
 
     Raises:
         UsageError: If the fleet or name is unknown.
-        NotAnswered: If the experiment does not estimate shares.
+        UnanswerableError: If the experiment does not estimate shares.
         EstimateError: If there are fewer than 2 reports.
     """
     selected = Facts(store).selected(Selection(name, fleet))

@@ -1,4 +1,4 @@
-"""Plots of beliefs against ε, with a line at the risk."""
+"""Plots of an attacker's belief against ε, with a line at the accepted risk."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -18,10 +18,10 @@ _LINE = "#555555"
 
 
 def plot(path: Path, attacker: Attacker, answer: RiskEpsilons | EpsilonBeliefs) -> None:
-    """Plot the belief against ε, both exact and bounded for any mechanism, as PNG, PDF or SVG.
+    """Plot an attacker's belief against ε as PNG, PDF or SVG: the exact value, and a bound for any mechanism.
 
-    For a risk, plot the belief in the target that sets the limit, exact for the chosen cells at every ε. For
-    an ε, plot the first belief and mark that ε.
+    If the answer is about a risk, plot the belief in the target that limits ε; the exact curve uses the
+    chosen cells at every ε. If the answer is about one ε, plot its first belief and mark that ε.
     """
     with figure(path) as (drawing, (axes,)):
         if isinstance(answer, RiskEpsilons):
@@ -34,7 +34,7 @@ def plot(path: Path, attacker: Attacker, answer: RiskEpsilons | EpsilonBeliefs) 
 
 
 def _plot_risk(axes: Axes, attacker: Attacker, choice: RiskEpsilons) -> str:
-    """Plot the curves and a line for a risk; return the target of the belief."""
+    """Plot the curves with a line at the risk; return the target's name."""
     if choice.mechanism is not None:
         attacker = replace(attacker, at=fixed_mechanism(choice.mechanism))
     limit, ceiling = (choice.allowed.total or 0) / MICRO, choice.allowed.ceiling
@@ -50,7 +50,7 @@ def _plot_risk(axes: Axes, attacker: Attacker, choice: RiskEpsilons) -> str:
 
 
 def _plot_epsilon(axes: Axes, attacker: Attacker, view: EpsilonBeliefs) -> str:
-    """Plot the curves and mark an ε; return the target of the belief."""
+    """Plot the curves and mark the ε; return the target's name."""
     epsilon, first = view.experiment.epsilon / MICRO, view.beliefs[0]
     attacker = replace(attacker, at=fixed_mechanism(view.experiment))
     _plot_curves(axes, attacker, view.experiment, first.prior, max(5.0, min(16.0, 1.5 * epsilon)))

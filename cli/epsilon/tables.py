@@ -42,18 +42,18 @@ def _describe_choice(choice: RiskEpsilons) -> str:
     if _allowed(best) * MICRO < LEAST:
         hint = "Allow a higher risk, or fewer reports."
         return f"No ε keeps this risk in {reports:,} reports: it would be below 0.001. {hint}\n{risk}"
-    each = _allowed(best)
-    advice = f"Use ε = {rounded_down(each)} per report: {counted(reports)} from a device keep the risk"
+    per_report = _allowed(best)
+    advice = f"Use ε = {rounded_down(per_report)} per report: {counted(reports)} from a device keep the risk"
     advice += (
         " together, whatever they contain."
         if best is certain
         else f" except with probability {best.fails:g}."
     )
-    if best is certain and _allowed(likely) > _WORTH_A_DELTA * each:
+    if best is certain and _allowed(likely) > _WORTH_A_DELTA * per_report:
         title = TITLES.get(likely.theorem, likely.theorem)
         advice += f" Accepting a chance of {likely.fails:g} that they do not, {title} allows ε = "
         advice += f"{rounded_down(_allowed(likely))}."
-    return f"{advice}\n{risk}\n{belief(each)}"
+    return f"{advice}\n{risk}\n{belief(per_report)}"
 
 
 def _allowed(row: BudgetRow) -> float:
@@ -70,7 +70,7 @@ def _describe_view(view: EpsilonBeliefs) -> str:
 
 
 def print_choice(choice: RiskEpsilons) -> None:
-    """Print the values of ε that keep a risk."""
+    """Print the largest ε that keeps the risk, for any mechanism and for the chosen one."""
     total = choice.allowed.total
     if total is None:
         return
@@ -82,7 +82,7 @@ def print_choice(choice: RiskEpsilons) -> None:
         table.add_row(f"one report by {_mechanism(choice)}, exact{note}", f"{choice.exact:.6f}")
     show.out.print(table)
     if choice.changes:
-        show.out.print("above that ε, another mechanism would be chosen, which does not keep the risk")
+        show.out.print("above this ε, the planner would choose a mechanism that exceeds the risk")
     if choice.beliefs and choice.exact is not None:
         show.out.print()
         _print_beliefs(f"after the worst report at ε = {choice.exact:g}", choice.beliefs)

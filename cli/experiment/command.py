@@ -80,7 +80,9 @@ def experiment_add(
     ] = None,
     keyed: Annotated[
         bool | None,
-        typer.Option("--keys/--open", help="For a new fleet: reports carry tags, or anyone can forge them."),
+        typer.Option(
+            "--keys/--open", help="For a new fleet: require tags on reports, or let anyone send them."
+        ),
     ] = None,
     grace: Grace = GRACE_DAYS,
     as_json: AsJson = False,

@@ -16,7 +16,7 @@ from ...server.answers import tables as show
 from ...server.epsilon import MICRO
 from ...server.errors import UsageError, choose_name, refusing
 from ...server.experiments import signed_file
-from ...server.experiments.answerable import answers_of
+from ...server.experiments.answerable import answerable_questions
 from ...server.experiments.budget import cap_in_nats
 from ...server.experiments.definition import load
 from ...server.experiments.reading import MILLI
@@ -53,7 +53,7 @@ def describe(experiment: Experiment, words: Description) -> dict[str, Any]:
         "salt": type_fields["salt"].decode() if "salt" in type_fields else None,
         "slots": type_fields.get("slots"),
         "prefixes": list(type_fields["prefixes"]) if "prefixes" in type_fields else None,
-        "answers": sorted(answers_of(experiment)),
+        "answers": sorted(answerable_questions(experiment)),
         "missing": value_count(experiment) < experiment.domain,
         "domain": experiment.domain,
         "mechanism": experiment.mechanism,

@@ -121,7 +121,7 @@ def _notes(ledger: FleetLedger, lines: list[Remaining]) -> Iterator[str]:
     silent_devices = [device for device, profile in ledger.devices.items() if not any(profile)]
     if silent_devices:
         yield f"devices that have never reported: {', '.join(silent_devices)}"
-    mixed = [x.budget.experiment.name for x in lines if x.budget.cheapest != x.budget.dearest]
+    mixed = [x.budget.experiment.name for x in lines if x.budget.cheapest != x.budget.costliest]
     if mixed:
         yield f"{', '.join(mixed)}: versions differ in ε; each report is counted at the largest ε."
 

@@ -38,7 +38,9 @@ def plot(path: Path, title: str, lines: Sequence[Remaining], today: datetime.dat
                 name = line.budget.experiment.name
                 near, far = np.linspace(0, soon, _POINTS), np.linspace(0, horizon, _POINTS)
                 axes[0].plot(start + near, line.forecast.reports_a_day(near), color=colour, label=name, lw=2)
-                axes[1].plot(start + far, line.forecast.able_share(far), color=colour, label=name, lw=2)
+                axes[1].plot(
+                    start + far, line.forecast.share_able_to_report(far), color=colour, label=name, lw=2
+                )
         axes[0].plot([], [], ".", color="#444444", label="counted")
         style_axes(axes[0], ylabel="reports a day")
         axes[0].set_ylim(bottom=0)

@@ -58,7 +58,7 @@ def run(request: PlanRequest, column: str | None, output_paths: list[Path] | Non
         as_json: Whether to print JSON instead of tables.
 
     Raises:
-        UsageError, PlanError: The options do not fit together, or no plan meets the request.
+        UsageError, PlanError: If the options do not fit together, or no plan meets the request.
     """
     if request == PlanRequest() and column is None and output_paths is None and not as_json:
         for question, line, sentence in WORKED_EXAMPLES:

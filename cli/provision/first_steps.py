@@ -115,5 +115,5 @@ def _quote(path: Path) -> str:
 
 
 def _from_here(path: Path) -> Path:
-    here = Path.cwd()
-    return path.relative_to(here) if here in path.parents else path
+    folder = Path.cwd()
+    return path.relative_to(folder) if folder in path.parents else path

@@ -48,7 +48,7 @@ def forget_command(
     folder: Folder = None,
     store: StoreUrl = DEFAULT_STORE,
     only_folder: Annotated[
-        bool, typer.Option("--only-folder", help="Skip the store, which is on another machine.")
+        bool, typer.Option("--only-folder", help="Change only the folder, for a store on another machine.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Forget the device without asking.")] = False,
     as_json: AsJson = False,

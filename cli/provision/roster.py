@@ -133,7 +133,7 @@ def revoke_command(
         bool,
         typer.Option(
             "--only-folder",
-            help="Skip the store, which is on another machine; revoke the devices there as well.",
+            help="Change only the folder, for a store on another machine; revoke the devices there too.",
         ),
     ] = False,
     unknown_too: Annotated[

@@ -56,7 +56,7 @@ def fill_store(options: SimulateOptions, url: str) -> None:
     show.out.print(f"{course.devices:,} devices had reported from {first} to {last} (UTC).")
     show.out.print("\n".join(lines))
     spent = "" if e.rule == "unlimited" else f", {filled.spent:,} have used up their budget"
-    show.out.print(f"          {filled.spoke:,} of them reported{spent}")
+    show.out.print(f"          {filled.reporting_devices:,} of them reported{spent}")
     if filled.truths:
         rows = [
             (

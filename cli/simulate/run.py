@@ -177,7 +177,7 @@ def to_dict(estimate: SimulatedEstimate, answers: Answers, seed: int | None = No
         "approximate": estimate.approximate,
         "seed": seed,
         **(
-            {"calls": reporting.calls, "spoke": reporting.spoke, "spent": reporting.spent}
+            {"calls": reporting.calls, "spoke": reporting.reporting_devices, "spent": reporting.spent}
             if reporting
             else {}
         ),

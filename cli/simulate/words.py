@@ -71,13 +71,17 @@ def rows_without_reading(estimate: SimulatedEstimate) -> str:
 def _describe_reporting(estimate: SimulatedEstimate, reporting: Reporting) -> str:
     every = estimate.experiment.every
     times = counted(reporting.calls, "call")
-    if not reporting.calls_are_fixed and reporting.spoke == reporting.devices:
-        each = usual_reports(estimate.experiment)
-        reports = f"the {counted(each)} that its budget allows" if reporting.spent else counted(each)
+    if not reporting.calls_are_fixed and reporting.reporting_devices == reporting.devices:
+        report_count = usual_reports(estimate.experiment)
+        reports = (
+            f"the {counted(report_count)} that its budget allows"
+            if reporting.spent
+            else counted(report_count)
+        )
         return f"each makes {reports} in {times} to report() on average"
     thinning = f", of which one in {every} makes a report" if every > 1 else ""
     spent = f"; {reporting.spent:,} used up their budget" if reporting.spent else ""
-    return f"{reporting.spoke:,} devices reported, with {times} to report(){thinning}{spent}"
+    return f"{reporting.reporting_devices:,} devices reported, with {times} to report(){thinning}{spent}"
 
 
 def too_few(estimate: SimulatedEstimate, answers: Answers) -> str:

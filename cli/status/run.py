@@ -154,9 +154,11 @@ def _lines(facts: Facts) -> list[dict[str, Any]]:
         )
     # Read participation last and once per fleet, so that every counted report has its device even if an
     # aggregator is running.
-    sent = {fleet: store.participation(fleet) for fleet in {line["fleet"] for line in lines}}
+    participation_by_fleet = {
+        fleet: store.participation(fleet) for fleet in {line["fleet"] for line in lines}
+    }
     for line in lines:
-        participation = sent[line["fleet"]].get(line["experiment"])
+        participation = participation_by_fleet[line["fleet"]].get(line["experiment"])
         line["devices"] = participation.devices if participation else 0
     return lines
 

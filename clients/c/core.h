@@ -92,8 +92,8 @@ int hm_take_pgr(struct hushmote_experiment *experiment, struct hm_object *fields
 int hm_take_prefix(struct hushmote_experiment *experiment, struct hm_object *fields);
 int hm_take_sw(struct hushmote_experiment *experiment, struct hm_object *fields);
 
-/* levels.c. hm_divide returns n / d and sets *rest = n % d, in the same number of steps for all n; d is at most 2^30. */
-uint32_t hm_divide(uint32_t n, uint32_t d, uint32_t *rest);
+/* levels.c. hm_divide returns n / d and sets *remainder = n % d, in the same number of steps for all n; d is at most 2^30. */
+uint32_t hm_divide(uint32_t n, uint32_t d, uint32_t *remainder);
 bool hm_is_prime(uint32_t n); /* n must be 2 to 2^16 */
 int hm_add_level(struct hushmote_experiment *experiment, uint32_t nodes, uint32_t g, uint32_t width, uint32_t weight);
 int hm_push_level(struct hushmote_experiment *experiment, struct hm_level *level, uint32_t codes);

@@ -220,19 +220,19 @@ int hm_parse(const struct hushmote_config *config, const uint8_t *json, size_t b
 /* Return floor(above * domain / range) for above < range <= 2^41. The product has up to 65 bits, so the bits of domain
    are processed one by one, and any excess over the range is carried into the quotient immediately. */
 static uint32_t bin(uint64_t above, uint32_t domain, uint64_t range) {
-    uint64_t rest = 0;
+    uint64_t remainder = 0;
     uint32_t quotient = 0;
     for (unsigned step = 50; step-- > 0;) {
         uint64_t less, below;
         if (step & 1) {
-            rest += rest;
+            remainder += remainder;
             quotient += quotient;
         } else if (domain >> step / 2 & 1) {
-            rest += above;
+            remainder += above;
         }
-        less = rest - range;
+        less = remainder - range;
         below = less >> 63;
-        rest = less + (range & (0u - below));
+        remainder = less + (range & (0u - below));
         quotient += 1u - (uint32_t)below;
     }
     return quotient;

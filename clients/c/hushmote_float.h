@@ -1,6 +1,6 @@
 /**
  * @file
- * @brief Readings from a float or a double, for firmware that uses floating point. The core does not.
+ * @brief Convert floats and doubles to readings, for firmware with floating point; the core does not use it.
  */
 #ifndef HUSHMOTE_FLOAT_H
 #define HUSHMOTE_FLOAT_H
@@ -11,13 +11,13 @@
 extern "C" {
 #endif
 
-#define HUSHMOTE_FAR (INT64_C(1) << 60) /**< Thousandths outside every range, which go to the first or last bin. */
+#define HUSHMOTE_FAR (INT64_C(1) << 60) /**< Beyond every range, in thousandths; goes to the last bin, or to the first if negative. */
 
 /**
  * @brief Make a reading from a float.
  * @param units The number, in the experiment's unit.
- * @return floor(units * 1000 + 0.5) thousandths; hushmote_none() for NaN; plus or minus #HUSHMOTE_FAR outside every
- *     range.
+ * @return floor(units * 1000 + 0.5) thousandths; hushmote_none() for NaN; plus or minus #HUSHMOTE_FAR if the
+ *     number is beyond every range.
  */
 static inline struct hushmote_reading hushmote_float(float units) {
     float m = units * 1000.0f;
@@ -37,8 +37,8 @@ static inline struct hushmote_reading hushmote_float(float units) {
 /**
  * @brief Make a reading from a double.
  * @param units The number, in the experiment's unit.
- * @return floor(units * 1000 + 0.5) thousandths; hushmote_none() for NaN; plus or minus #HUSHMOTE_FAR outside every
- *     range.
+ * @return floor(units * 1000 + 0.5) thousandths; hushmote_none() for NaN; plus or minus #HUSHMOTE_FAR if the
+ *     number is beyond every range.
  */
 static inline struct hushmote_reading hushmote_double(double units) {
     double m = units * 1000.0;

@@ -12,7 +12,7 @@
 #define MAX_WEIGHT 65535u
 
 /* Hardware division takes longer for larger numbers; this function's time does not depend on n. */
-uint32_t hm_divide(uint32_t n, uint32_t d, uint32_t *rest) {
+uint32_t hm_divide(uint32_t n, uint32_t d, uint32_t *remainder) {
     uint32_t quotient = 0, r = 0;
     for (int bit = 31; bit >= 0; bit--) {
         uint32_t less, keep;
@@ -22,8 +22,8 @@ uint32_t hm_divide(uint32_t n, uint32_t d, uint32_t *rest) {
         r = less + (d & keep);
         quotient = quotient << 1 | (keep + 1);
     }
-    if (rest)
-        *rest = r;
+    if (remainder)
+        *remainder = r;
     return quotient;
 }
 

@@ -39,9 +39,9 @@ int hm_take_pgr(struct hushmote_experiment *e, struct hm_object *fields) {
 }
 
 static uint32_t modulo(uint32_t n, uint32_t q) {
-    uint32_t rest;
-    hm_divide(n, q, &rest);
-    return rest;
+    uint32_t remainder;
+    hm_divide(n, q, &remainder);
+    return remainder;
 }
 
 static uint32_t is_positive(uint32_t x) { /* returns 1 or 0; x must be at most 2^31 */
@@ -71,20 +71,21 @@ uint32_t hm_randomize_points(const struct hm_level *level, uint32_t node, struct
     uint32_t q = level->g, outside = level->width, at = 0, dot = 0, live = 1, digit;
     /* Everything is always drawn, so timing does not reveal whether the code is inside. */
     uint32_t out = 1u - hm_bernoulli(random, level->threshold);
-    uint32_t rest = 1 + hm_below(random, outside - 1); /* all digits except the one to solve for; inside, not all are 0 */
-    rest += out * (hm_below(random, outside) - rest);
+    /* All digits except the one to solve for; inside, not all of them are 0. */
+    uint32_t quotient = 1 + hm_below(random, outside - 1);
+    quotient += out * (hm_below(random, outside) - quotient);
     for (unsigned i = 0; i < level->t; i++) {
         /* The node's digits, lowest first: the node written with digits 1 to q, minus 1 each; a 1; zeros. */
         uint32_t has_digit = is_positive(node), node_digit;
-        rest = hm_divide(rest, q, &digit);
+        quotient = hm_divide(quotient, q, &digit);
         node = has_digit * hm_divide(node - has_digit, q, &node_digit);
         dot += digit * (has_digit * node_digit + (live - has_digit));
         digits[i] = (uint16_t)digit;
         at += has_digit;
         live = has_digit;
     }
-    /* Move the digit at the position of the node's leading 1 to the top, where rest had none, and put in its place the
-       digit that makes the product 0 inside and 1 outside. */
+    /* Move the digit at the position of the node's leading 1 to the top, which has no digit yet, and put in its
+       place the digit that makes the product 0 inside and 1 outside. */
     digit = digits[at]; /* NOLINT: t is at least 2, and the 1 on top is one of the t digits */
     digits[level->t - 1] = (uint16_t)digit;
     digits[at] = (uint16_t)modulo(digit + out + q - modulo(dot, q), q);

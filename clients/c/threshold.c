@@ -24,7 +24,7 @@ static void set(struct number *a, uint32_t whole) {
    not 0. */
 static bool scale(struct number *a, uint32_t factor, uint32_t divisor) {
     uint64_t carry = 0;
-    uint32_t rest = 0;
+    uint32_t remainder = 0;
     bool is_nonzero = false;
     for (int i = 0; i < LIMBS; i++) {
         carry += (uint64_t)a->limb[i] * factor;
@@ -32,15 +32,15 @@ static bool scale(struct number *a, uint32_t factor, uint32_t divisor) {
         carry >>= 16;
     }
     for (int i = LIMBS - 1; i >= 0; i--) {
-        rest = rest << 16 | a->limb[i];
-        a->limb[i] = (uint16_t)(rest / divisor);
-        rest %= divisor;
+        remainder = remainder << 16 | a->limb[i];
+        a->limb[i] = (uint16_t)(remainder / divisor);
+        remainder %= divisor;
         is_nonzero |= a->limb[i] != 0;
     }
     return is_nonzero;
 }
 
-/* Set a = a + b, or a - b if minus is 1. Return whether there was a carry, or with minus, no borrow. */
+/* Set a = a + b, or a = a - b if minus is 1. Return the carry: 1 if a sum overflowed, or if a difference did not borrow. */
 static bool add(struct number *a, const struct number *b, unsigned minus) {
     uint32_t carry = minus;
     for (int i = 0; i < LIMBS; i++) {
@@ -74,17 +74,17 @@ static void exp_bounds(uint32_t epsilon, struct number *low, struct number *high
 
 /* Return floor(2^30 * inside / (inside + outside * e)), with 30 steps of long division. Overwrites e with the divisor. */
 static uint32_t quotient(uint32_t inside, uint32_t outside, struct number *e) {
-    struct number rest;
+    struct number remainder;
     uint32_t result = 0;
-    set(&rest, inside);
+    set(&remainder, inside);
     scale(e, outside, 1);
-    add(e, &rest, 0);
+    add(e, &remainder, 0);
     for (int i = 0; i < 30; i++) {
         bool fits;
-        add(&rest, &rest, 0);
-        fits = add(&rest, e, 1);
+        add(&remainder, &remainder, 0);
+        fits = add(&remainder, e, 1);
         if (!fits)
-            add(&rest, e, 0);
+            add(&remainder, e, 0);
         result = result << 1 | fits;
     }
     return result;

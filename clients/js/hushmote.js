@@ -379,20 +379,20 @@ export function points(epsilon, domain, q, offset) {
   const respond = (node, rng) => {
     // Everything is always drawn, so timing does not reveal whether the code is inside.
     const out = 1 - rng.bernoulli(threshold);
-    let rest = 1 + rng.below(outside - 1); // all digits except the one to solve for; inside, not all are 0
-    rest += out * (rng.below(outside) - rest);
+    let quotient = 1 + rng.below(outside - 1); // all digits except the one to solve for; inside, not all are 0
+    quotient += out * (rng.below(outside) - quotient);
     const digits = [];
     let at = 0;
     let dot = 0;
     for (let i = 0; i < t; i++) {
-      digits.push(rest % q);
+      digits.push(quotient % q);
       // The node's digits, lowest first: the node written with digits 1 to q, minus 1 each; a 1; zeros.
       dot += digits[i] * (((node + q - 1) % q) * (node > 0) + (node === 0));
-      rest = floor(rest / q);
+      quotient = floor(quotient / q);
       at += node > 0;
       node = floor((node - 1) / q);
     }
-    // Move the digit at the position of the node's leading 1 to the top, where rest had none, and put in its
+    // Move the digit at the position of the node's leading 1 to the top, which has no digit yet, and put in its
     // place the digit that makes the product 0 inside and 1 outside.
     const digit = digits[at];
     digits[t - 1] = digit;

@@ -1,4 +1,4 @@
-"""The site's files: the pages of docs/, and what they link to beside it.
+"""The site's files: the pages of docs/, and the files outside it that they link to.
 
 MkDocs supports one folder of pages. Here a page keeps its path from the project's folder, so that the links
 between docs/, benchmarks/ and the files at the top are the same on the site as in a clone.

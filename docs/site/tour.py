@@ -45,16 +45,16 @@ def page(notebook: Path, kept: Path) -> str:
 
 
 def _run(notebook: Path) -> str:
-    """Leave a demo in a folder, and run the notebook beside it, in a process of its own."""
+    """Run a demo in a folder, then the notebook next to it in a separate process."""
     with tempfile.TemporaryDirectory() as folder:
         demo = [sys.executable, "-m", "hushmote", "demo", "--out", f"{folder}/out"]
         subprocess.run(demo, check=True, stdout=subprocess.DEVNULL)
-        beside = Path(folder) / "examples"
-        beside.mkdir()
+        examples = Path(folder) / "examples"
+        examples.mkdir()
         for file in notebook.parent.glob("*.toml"):
-            (beside / file.name).write_bytes(file.read_bytes())
+            (examples / file.name).write_bytes(file.read_bytes())
         run = [sys.executable, __file__, str(notebook)]
-        return subprocess.run(run, check=True, cwd=beside, stdout=subprocess.PIPE, text=True).stdout
+        return subprocess.run(run, check=True, cwd=examples, stdout=subprocess.PIPE, text=True).stdout
 
 
 def _parts(cells: list[dict[str, list[str]]]) -> Iterator[str]:

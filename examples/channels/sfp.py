@@ -9,10 +9,10 @@ from hcms import Sketch
 
 from hushmote.server.mechanisms import Mechanism, Stratum, TextSearch
 
-_COMMON = 80  # the most common pieces at each position, from which words are assembled
-_MAX_WORDS = 100_000  # with the same hash
-_CONFIDENT = 1.9  # in standard deviations: a piece is among the common ones about 97 times in 100
-_CHANCE = 50  # random items per candidate word
+_COMMON = 80  # number of common pieces per position from which words are assembled
+_MAX_WORDS = 100_000  # maximum number of assembled words with the same hash
+_CONFIDENT = 1.9  # standard deviations; a piece this far above is a common one with 97% probability
+_CHANCE = 50  # random items to draw per candidate word
 _INSIDE = "·"  # stands for a letter that is not in the alphabet
 
 
@@ -48,7 +48,7 @@ class FragmentPuzzle(Mechanism):
         return tuple(Stratum(w / sum(weights), i * codes, codes) for i, w in enumerate(weights))
 
     def pieces(self, indices):
-        """Return the items for the words' pieces, shape (n, pieces)."""
+        """Return the sketch items of each word's pieces, shape (n, pieces)."""
         return np.array([sketch_board.pieces_of(self.experiment, int(i)) for i in indices])
 
     def law(self, shares):
@@ -57,7 +57,7 @@ class FragmentPuzzle(Mechanism):
         return [table.reshape(-1, *shares.shape[1:]) for table in tables]
 
     def weights(self, statistic, reports):
-        """Return the weights, which are None except for the sketch of whole words."""
+        """Return the weights; only the whole-word sketch has any, so the others are None."""
         items = self.pieces(range(self.domain))[:, -1]
         none = [None] * (len(self.experiment.weights) - 1)
         return [*none, self.sketch.weights(items, statistic)], self.sketch.constant(statistic)
@@ -69,7 +69,7 @@ class FragmentPuzzle(Mechanism):
         return self.pieces(indices)
 
     def draw(self, indices, rng):
-        """Return a code for each of the indices, shape (n,), or for their pieces, shape (n, pieces)."""
+        """Return one code per row; the indices have shape (n,), or are pieces of shape (n, pieces)."""
         items = self.pieces(indices) if indices.ndim == 1 else indices
         weights = np.array(self.experiment.weights)
         piece = rng.choice(len(weights), len(items), p=weights / weights.sum())
@@ -77,9 +77,9 @@ class FragmentPuzzle(Mechanism):
         return (piece * self.sketch.codes + codes).astype(np.uint32)
 
     def search(self, counts):
-        """Assemble words from the common pieces at each position, by their hashes, and estimate their shares.
+        """Assemble words from common pieces with the same hash at each position; estimate the words' shares.
 
-        To the sketch, a word that nobody sent is a random item, so random items show the effect of chance.
+        The sketch treats a word that nobody sent as a random item, so random items show the effect of chance.
         """
         *pair_counts, word_counts = (counts[s.first : s.first + s.codes] for s in self.strata)
         pairs = (len(self.experiment.alphabet) + 1) ** 2
@@ -103,7 +103,7 @@ class FragmentPuzzle(Mechanism):
         return TextSearch(texts, complete, shares[: len(candidates)], shares[len(candidates) :], threshold)
 
     def _assemble(self, common_items, pairs):
-        """Return the indices of words whose pieces all have the word's own hash."""
+        """Return the indices of words whose pieces all contain the word's hash."""
         candidates = []
         for number in range(sketch_board.PUZZLE):
             pieces = [part[part // pairs == number] % pairs for part in common_items]

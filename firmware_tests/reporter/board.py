@@ -224,7 +224,7 @@ class Board:
         self.task = self.loop.create_task(self.reporter.run())
 
     def turn(self):
-        """Let the reporter do its due work; return the ms for which that blocked everything else."""
+        """Run the reporter once; return for how many ms it blocked the application."""
         start = ticks_ms()
         self.turns += 1
         if self.task is None:

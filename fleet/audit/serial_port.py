@@ -83,9 +83,9 @@ def draw(
             elif words[0] == "JOB":
                 _check_indices(runtime, subjects[int(words[1])], words[2:])
             else:
-                number, half, which = map(int, words[1:4])
+                number, half, index = map(int, words[1:4])
                 counts = [tuple(map(int, word.split(":"))) for word in words[4:]]
-                tally = halves[number][half][which]
+                tally = halves[number][half][index]
                 for code, count in counts:
                     tally[code] = tally.get(code, 0) + count
                 on_draws(sum(count for _, count in counts))

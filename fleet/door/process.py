@@ -16,8 +16,8 @@ def run(publisher: ReportPublisher, door: Door, host: str, port: int) -> None:
     """Serve a door until SIGTERM or SIGINT; answer the requests in progress before returning.
 
     Raises:
-        EndpointError: The address cannot be used.
-        HushmoteError: The broker has not accepted the publisher even once.
+        EndpointError: If the address cannot be used.
+        HushmoteError: If the broker has not accepted the publisher even once.
     """
     with contextlib.ExitStack() as stack:
         # Bind the address first, so that an error stops us before anything else starts. The server also stops

@@ -78,7 +78,7 @@ class ReportPublisher:
         most_in_flight: The limit of reports in flight.
 
     Raises:
-        NameRefused: The name of a fleet is invalid.
+        NameRefused: If the name of a fleet is invalid.
     """
 
     def __init__(

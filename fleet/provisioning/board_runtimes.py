@@ -26,7 +26,7 @@ class Runtime:
     """A Python interpreter for boards' files.
 
     Attributes:
-        name: Its name.
+        name: The runtime's name.
         argv: The command that runs a script next to ldp_client.py.
         board: Whether mpremote sends the script to a board, which uses its installed ldp_client.
     """

@@ -1,4 +1,4 @@
-"""Puts Hushmote on a board over USB: check, copy, read back, install, and create the ledger if there is none.
+"""Install Hushmote on a board over USB: check, copy, read back, install, and create a missing ledger.
 
 Everything goes through mpremote. New files are first copied to a separate folder, read back from flash and
 imported there; only then do they replace the board's files. So a failed flash leaves the board as it was.
@@ -193,7 +193,7 @@ def flash(
     If an error is raised, the board's content is unchanged unless the message says otherwise.
 
     Args:
-        port: As for mpremote, e.g. /dev/ttyACM0 or COM3.
+        port: The serial port, in mpremote's notation, such as /dev/ttyACM0 or COM3.
         settings_path: A file that `hushmote provision` wrote.
         load: The files and options.
         reset: Start the application afterwards.

@@ -64,10 +64,10 @@ class Interpreter:
     """A MicroPython interpreter that responded to PROBE.
 
     Attributes:
-        name: Its name.
-        argv: Its command.
-        version: Its version.
-        features: Its features from PROBE.
+        name: The interpreter's name.
+        argv: The command that starts the interpreter.
+        version: MicroPython's version.
+        features: The interpreter's features, as printed by PROBE.
     """
 
     name: str
@@ -103,20 +103,20 @@ def commands() -> list[tuple[str, tuple[str, ...]]]:
 def absolute(words: Sequence[str]) -> tuple[str, ...]:
     """Return a command with absolute file paths, since it is run in another folder."""
     command = shutil.which(words[0]) or words[0]
-    rest = (str(Path(word).absolute()) if Path(word).is_file() else word for word in words[1:])
-    return (str(Path(command).absolute()) if Path(command).is_file() else command, *rest)
+    arguments = (str(Path(word).absolute()) if Path(word).is_file() else word for word in words[1:])
+    return (str(Path(command).absolute()) if Path(command).is_file() else command, *arguments)
 
 
 def ask(name: str, argv: tuple[str, ...]) -> Interpreter | None:
     """Run PROBE on an interpreter; return None if it is not MicroPython or does not answer."""
     with tempfile.TemporaryDirectory() as folder:
         try:
-            done = subprocess.run(
+            result = subprocess.run(
                 [*argv, "-c", PROBE], cwd=folder, capture_output=True, timeout=_PROBE_S, check=False
             )
         except (OSError, subprocess.TimeoutExpired):
             return None
-    for line in done.stdout.decode(errors="replace").splitlines():
+    for line in result.stdout.decode(errors="replace").splitlines():
         words = line.split()
         if words[:1] == ["PROBE"] and words[2:3] == ["micropython"]:
             return Interpreter(name, argv, tuple(map(int, words[3].split("."))), frozenset(words[4:]))

@@ -53,7 +53,7 @@ class Journal:
     """The current content of all lines.
 
     Attributes:
-        credentials: In order of issue.
+        credentials: The credentials, in order of issue.
         revoked: Device id to the time of revocation.
     """
 

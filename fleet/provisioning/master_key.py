@@ -167,12 +167,12 @@ def _read(path: Path | None, environ: Mapping[str, str] | None) -> tuple[str | N
     except OSError as e:
         raise MasterKeyError(f"cannot read the master key {path}: {os_reason(e)}") from None
     if private_file.readable_by_others(path, mode):
-        raise MasterKeyError(f"{path} can be read by others: run `chmod 600` on it")
+        raise MasterKeyError(f"{path} can be read by others; run `chmod 600` on it")
     return text, str(path)
 
 
 def _parse(text: str, where: str) -> FleetKeys:
-    """Return the keys in a text; messages never quote the text, which may be close to a real key."""
+    """Parse keys. Error messages never quote the text, because it may be a mistyped key."""
     words = text.replace(",", " ").split()
     signing = announce = None
     if words and words[-1].startswith(_SIGNING):

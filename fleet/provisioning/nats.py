@@ -104,19 +104,21 @@ def users_conf(fleet: FleetSpec, credentials: Iterable[Credential], trusted: Con
     for c in credentials:
         if c.serial is None:
             continue
-        valid, ways = c.revoked is None and c.authority in trusted, "[MQTT]"
+        valid, connection_types = c.revoked is None and c.authority in trusted, "[MQTT]"
         if c.kind == "device" and valid:
             publish = _list([f"{prefix}.report.{c.name}", f"{prefix}.status.{c.name}"])
             rights = f"{{publish: {publish}, subscribe: $BOARD_READS}}"
         elif c.kind == "aggregator" and c.name in aggregators:
             # NATS deletes a removed user's retained messages, so keep revoked users, but without a way in.
-            rights, ways = "$AGGREGATOR", "[STANDARD, MQTT]" if valid else "[WEBSOCKET]"
+            rights, connection_types = "$AGGREGATOR", "[STANDARD, MQTT]" if valid else "[WEBSOCKET]"
         elif c.kind == "door" and c.name == DOOR and valid:
             rights = f"{{publish: {_list([f'{prefix}.report.*'])}, subscribe: {_list(reads)}}}"
         else:
             continue
         user = client_uri(c.name, int(c.serial, 16))
-        users.append(f'{{user: "{user}", allowed_connection_types: {ways}, permissions: {rights}}}')
+        users.append(
+            f'{{user: "{user}", allowed_connection_types: {connection_types}, permissions: {rights}}}'
+        )
     boards = any("$BOARD_READS" in user for user in users)  # NATS refuses unused names
     lines = [
         "# Written by `hushmote provision`: all users who may connect. After SIGHUP, new users can connect",

@@ -170,8 +170,8 @@ def finish_aggregator(folder: FleetFolder, now: datetime.datetime) -> Rotation:
     newest = {c.name: c for c in valid}
     old = [c for c in valid if newest[c.name] is not c]
     folder.withdraw(old, now)
-    done = f"{len(old)} older certificates of aggregators are revoked"
-    return Rotation((done,), (reload_broker(folder.fleet),))
+    summary = f"{len(old)} older certificates of aggregators are revoked"
+    return Rotation((summary,), (reload_broker(folder.fleet),))
 
 
 def rotate_ca(folder: FleetFolder, now: datetime.datetime) -> Rotation:
@@ -405,21 +405,21 @@ def upgrade(key_file: Path | None, settings: Sequence[Path], signing_file: Path 
     # Everything is read before anything is written.
     boards = [(path, provision.with_announce_key(path, announce_key)) for path in settings]
     changed = [(path, new_settings) for path, new_settings in boards if new_settings is not None]
-    done = [f"settings with a new announce key: {len(changed)} of {len(settings)}"]
+    summary = [f"settings with a new announce key: {len(changed)} of {len(settings)}"]
     next_steps = [SERVE_AGAIN]
     if key_file is not None and signing_file is not None and fleet_keys.signing is not None:
         with refusing(keys.MasterKeyError, f"write {signing_file}"):
             private_file.replace(signing_file, signing_text(fleet_keys).encode())
         with refusing(keys.MasterKeyError, f"write {key_file}"):
             private_file.replace(key_file, to_text(without_signing(fleet_keys)).encode())
-        done.insert(0, f"{signing_file}: the signing key; {key_file}: the master keys")
+        summary.insert(0, f"{signing_file}: the signing key; {key_file}: the master keys")
         next_steps.append(
             f"{SIGN_AGAIN}. Or start `hushmote serve` with --signing-key, which signs automatically"
         )
     for path, new_settings in changed:
         provision.replace_settings(path, new_settings)
     return Rotation(
-        tuple(done),
+        tuple(summary),
         (
             *next_steps,
             "`hushmote flash` every board: it keeps its ledger. Until then a board without this announce key "
@@ -433,11 +433,11 @@ def _upgraded_keys(key_file: Path | None, signing_file: Path | None) -> keys.Fle
     masters = None if key_file is None else load_unsigned(key_file)
     # An earlier run that was killed may have written it.
     is_there = key_file is not None and signing_file is not None and signing_file.exists()
-    own = load_signing_key(signing_file) if is_there else None
+    stored_key = load_signing_key(signing_file) if is_there else None
     if masters is not None:
-        return keys.FleetKeys(masters, own or new_signing_key())
+        return keys.FleetKeys(masters, stored_key or new_signing_key())
     fleet_keys = load_keys(key_file)
-    if fleet_keys and None not in (own, fleet_keys.signing) and own != fleet_keys.signing:
+    if fleet_keys and None not in (stored_key, fleet_keys.signing) and stored_key != fleet_keys.signing:
         raise keys.MasterKeyError(
             f"{signing_file} and {key_file} contain different signing keys: keep the right one"
         )

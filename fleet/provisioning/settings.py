@@ -192,7 +192,7 @@ def provision_device(
         fleet: The fleet's name.
         device_id: 64 random bits by default; never use a MAC address or a chip id, which would identify the
             board for life.
-        network: Its Wi-Fi and broker.
+        network: The device's Wi-Fi and broker.
         path: The file; an existing one is never overwritten.
         consent_given: The people measured have consented elsewhere.
 
@@ -322,7 +322,7 @@ def _read(path: Path) -> dict[str, Any]:
     except ValueError:
         raise ProvisionError(f"{path} is not JSON: {wrote}") from None
     if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise ProvisionError(f"{path} contains secrets and can be read by others: run `chmod 600` on it")
+        raise ProvisionError(f"{path} contains secrets and can be read by others; run `chmod 600` on it")
     if not isinstance(values, dict):
         raise ProvisionError(f"{path} is not a JSON object: {wrote}")
     return values

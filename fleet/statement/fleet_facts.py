@@ -43,7 +43,7 @@ class FleetQuestion:
         most: The maximum number of reports in a board's lifetime.
         devices: Number of devices that have reported.
         erased: Reports in windows that have been erased.
-        epsilons: Of a report, and of the histograms of all ended windows; None before the first report.
+        epsilons: The ε of a report and of all ended windows' histograms; None before the first report.
     """
 
     version: Version
@@ -75,8 +75,8 @@ class FleetQuestion:
     @property
     def epsilon(self) -> float:
         """ε of one report, nats; the largest if versions differ."""
-        own = self.version.experiment.epsilon / MICRO
-        return own if self.epsilons is None else max(own, self.epsilons.report)
+        epsilon = self.version.experiment.epsilon / MICRO
+        return epsilon if self.epsilons is None else max(epsilon, self.epsilons.report)
 
     @property
     def planned(self) -> Disclosure:
@@ -174,13 +174,13 @@ def read(
 
     Raises:
         StatementError: Something is missing.
-        PolicyError: The policy cannot be read.
-        StoreError: The store cannot be read.
+        PolicyError: If the policy cannot be read.
+        StoreError: If the store cannot be read.
     """
     policy, facts = policies.read(firmware), Facts(store, at)
-    sent = store.participation(fleet)
+    participation = store.participation(fleet)
     selected = [facts.selected(Selection(name, fleet)) for name in facts.names(fleet)]
-    questions = [_question(of, policy, sent.get(of.selection.experiment)) for of in selected]
+    questions = [_question(of, policy, participation.get(of.selection.experiment)) for of in selected]
     questions = [q for q in questions if q.is_asked or q.reports]
     if not questions:
         raise StatementError(f"fleet {fleet} has no questions: add one with `hushmote experiment add`")
@@ -219,7 +219,7 @@ def _question(selected: Selected, policy: Policy, sent: Participation | None) ->
     keep = (
         words.ENDLESS if endless else words.UNDECIDED if hours is None else words.storage_period(hours * 3600)
     )
-    own = reports_in_budget(experiment)
+    report_limit = reports_in_budget(experiment)
     lifetime = policy.remaining_reports(experiment.epsilon)
     return FleetQuestion(
         replace(version, owner=descriptions["owner"], purpose=descriptions["purpose"], unit=selected.unit),
@@ -227,7 +227,7 @@ def _question(selected: Selected, policy: Policy, sent: Participation | None) ->
         digest_of(version),
         datetime.datetime.fromtimestamp(min(v.first_serial for v in versions), datetime.UTC).date(),
         keep,
-        lifetime if own is None else min(own, lifetime),
+        lifetime if report_limit is None else min(report_limit, lifetime),
         selected.reports,
         sent.devices if sent else 0,
         sum(v.erased for v in versions),

@@ -42,8 +42,10 @@ def html(whole: Mapping[str, Any], news: str = "", download: str = "") -> str:
     statement = whole["statement"]
     words = words_of(statement)
     title, day = words.texts["title"], datetime.date.fromisoformat(statement["made_at"][:10])
-    of = words.write(Phrase.of("made", fleet=statement["fleet"], day=day, version=statement["hushmote"]))
-    label = [f'<p class="of">{_text(of)}</p>', f"<p><mark>{_text(news)}</mark></p>" if news else ""]
+    issued_by = words.write(
+        Phrase.of("made", fleet=statement["fleet"], day=day, version=statement["hushmote"])
+    )
+    label = [f'<p class="of">{_text(issued_by)}</p>', f"<p><mark>{_text(news)}</mark></p>" if news else ""]
     for question, answers in statement["label"].items():
         paragraphs = "\n".join(f"<p>{_text(answer)}</p>" for answer in answers)
         label.append(f"<section>\n<h2>{_text(question)}</h2>\n{paragraphs}\n</section>")

@@ -25,9 +25,9 @@ def chapters(facts: FleetFacts) -> list[dict[str, Any]]:
     for chapter in _texts()["chapters"]:
         tables: list[dict[str, Any]] = []
         for table in chapter.pop("tables"):
-            each = table.pop("each", "") == "question"
-            values = questions if each else [fleet]
-            tables += [_fill({"note": "", **table}, fleet | one) for one in values]
+            is_per_question = table.pop("each", "") == "question"
+            values = questions if is_per_question else [fleet]
+            tables += [_fill({"note": "", **table}, fleet | value) for value in values]
         result.append(chapter | {"tables": tables})
     return [*result, _numbers_chapter(facts)]
 
@@ -79,7 +79,7 @@ def _question_values(facts: FleetFacts, q: FleetQuestion) -> dict[str, str]:
 
 
 def _fleet_values(facts: FleetFacts, questions: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    def each(template: str, between: str = "\n") -> str:
+    def repeat(template: str, between: str = "\n") -> str:
         return between.join(map(template.format_map, questions))
 
     consent = facts.consent
@@ -95,13 +95,13 @@ def _fleet_values(facts: FleetFacts, questions: Sequence[Mapping[str, str]]) -> 
         "withdrawing": " ".join(map(_english, withdrawing)),
         "stop": _english(words.stop(consent.button)),
         "confirmed": _confirmed(consent.light),
-        "kept": each("{name} {keep}"),
-        "epsilons": each("{name}: ε = {epsilon}", "; "),
-        "purposes": each("{name}: {purpose}"),
-        "answers": each("{name}: {answer}", "; "),
-        "single": each("{name}: {told}"),
+        "kept": repeat("{name} {keep}"),
+        "epsilons": repeat("{name}: ε = {epsilon}", "; "),
+        "purposes": repeat("{name}: {purpose}"),
+        "answers": repeat("{name}: {answer}", "; "),
+        "single": repeat("{name}: {told}"),
         "lifetime": _but(facts.promised.delta, belief(facts.promised.epsilon, reports=ALL_SEEN)),
-        "counts": each("{name}: {counts_of_it}"),
+        "counts": repeat("{name}: {counts_of_it}"),
         "seen": _english(Phrase.of("seen")),
         "forged": _FORGED[facts.keyed],
         "measures": f"{_MEASURES} {signed}{_carried(facts)}",

@@ -227,26 +227,26 @@ def singles(prior: Floats, names: list[str]) -> list[Target]:
 def keeps_risk(
     experiment: Experiment, prior: Floats, targets: Sequence[Target] | None, risk: Risk, slack: float = 0.0
 ) -> bool:
-    """Return whether no code of one report takes any target above the risk.
+    """Return whether the belief in every target stays within the risk after one report, whatever its code.
 
     Args:
         experiment: The experiment.
         prior: The prior over the values, shape (domain,).
-        targets: The targets, or None for each value.
-        risk: The risk.
-        slack: The margin that a belief must keep below the ceiling, relative to the ceiling.
+        targets: The targets, or None to check each value separately.
+        risk: The accepted risk.
+        slack: Required distance of a belief from its ceiling, as a share of the ceiling.
     """
-    keep = 1 - slack
+    margin = 1 - slack
     if targets is None:
         posteriors = worst_posteriors(experiment, prior)
         if risk.most is not None:
-            return bool(posteriors.max() <= float(risk.most) * keep)
+            return bool(posteriors.max() <= float(risk.most) * margin)
         assert risk.factor is not None
         ceilings = float(risk.factor) * prior
-        return bool(((posteriors <= ceilings * keep) | (ceilings >= 1)).all())
+        return bool(((posteriors <= ceilings * margin) | (ceilings >= 1)).all())
     for target in targets:
         ceiling = float(risk.ceiling(target.prior(prior)))
-        if ceiling < 1 and worst_posterior(experiment, prior, target) > ceiling * keep:
+        if ceiling < 1 and worst_posterior(experiment, prior, target) > ceiling * margin:
             return False
     return True
 

@@ -3,7 +3,7 @@
 The ε of a histogram protects only against people who see nothing but histograms, not against the broker, the
 aggregator's operator or the database's journal, who see each board's own reports.
 
-A histogram is (E, δ)-DP, which does not bound the odds by itself. As for `optimal` in many_reports, the loss
+A histogram is (E, δ)-DP, which alone does not bound the odds. As for `optimal` in many_reports, the loss
 stays below t, for every t > E, except with probability η where δ = η (1 - e^(E - t)).
 """
 

@@ -33,7 +33,7 @@ class Values:
         """The name of each index.
 
         Raises:
-            UnitsError: For a text, which has no list of values.
+            UnitsError: If the experiment is about texts, which have no list of values.
         """
         if self.bare:
             return [f"value {i}" for i in range(self.experiment.domain)]
@@ -92,7 +92,7 @@ def bare_values(domain: int) -> Values:
     """Return values without meaning.
 
     Raises:
-        DisclosureError: As check_domain().
+        DisclosureError: In the same cases as check_domain().
     """
     check_domain(domain)
     return Values(experiment_over(domain, MICRO, mechanism_fields("rr" if domain == 2 else "grr")), bare=True)

@@ -107,60 +107,60 @@ int main(int count, char **arguments) {
     port.backoff_max_ms = 10000;
     idf.reporter = &reporter;
     if (strcmp(scene, "retained") == 0) {
-        broker.retained = 1;
+        broker.retained_count = 1;
         port.subscribe = subscribe_slowly;
     }
     (void)hushmote_reporter_begin(&reporter, &client, &port, topics, NULL);
     if (strcmp(scene, "refused") == 0) {
-        broker.refuses = true;
+        broker.refuses_connections = true;
         run(120000);
-        broker.refuses = false;
+        broker.refuses_connections = false;
     } else if (strcmp(scene, "silent") == 0) {
-        broker.is_silent = true;
+        broker.drops_packets = true;
         broker.dns_ms = 5000;
         run(120000);
-        broker.is_silent = false;
+        broker.drops_packets = false;
         broker.dns_ms = 0;
     } else if (strcmp(scene, "lost") == 0) {
         for (int i = 0; i < 10; i++) {
             run(40000);
-            broker.is_gone = true;
+            broker.closes_connections = true;
             run(20000);
-            broker.is_gone = false;
+            broker.closes_connections = false;
         }
     } else if (strcmp(scene, "withdrawn") == 0) {
-        broker.is_silent = true;
+        broker.drops_packets = true;
         broker.dns_ms = 5000;
         run(4000);
         (void)hushmote_set_consent(&client, false);
         run(60000);
         (void)hushmote_set_consent(&client, true);
-        broker.is_silent = false;
+        broker.drops_packets = false;
         broker.dns_ms = 0;
     } else if (strcmp(scene, "torn") == 0) {
         run(20000);
         strcpy(broker.payload, "{\"v\":1,\"name\":\"e0\",\"type\":\"bool\",\"mechanism\":\"rr\",\"epsilon\":1000000,"
                                "\"every\":1,\"budget\":{\"rule\":\"sum\",\"cap\":40000000},\"window\":\"day\"}");
         (void)hushmote_enroll(&client, (const uint8_t *)broker.payload, strlen(broker.payload));
-        broker.stops_in_packets = true;
+        broker.stalls_mid_packet = true;
         (void)wait_for(NULL, NULL, LOOP_MS);
         report_all();
         run(5000);
-        broker.stops_in_packets = false;
+        broker.stalls_mid_packet = false;
         run(40000);
         (void)hushmote_enroll(&client, (const uint8_t *)broker.payload, strlen(broker.payload));
-        broker.takes_nothing = true;
+        broker.blocks_writes = true;
         report_all();
         run(5000);
-        broker.takes_nothing = false;
+        broker.blocks_writes = false;
     }
     run(60000);
     for (unsigned i = 0; i < NAMES; i++)
         heard += topics[i].heard;
     printf("{\"blocked\": %u, \"link\": %d, \"connects\": %u, \"heard\": %u, ", (unsigned)blocked, reporter.link,
-           broker.connects, heard);
+           broker.connect_count, heard);
     (void)hushmote_set_consent(&client, false);
     run(1000);
-    printf("\"goodbyes\": %u, \"clients\": %u}\n", broker.goodbyes, broker.clients);
+    printf("\"goodbyes\": %u, \"clients\": %u}\n", broker.disconnect_count, broker.client_count);
     return 0;
 }

@@ -5,13 +5,14 @@
 
 extern struct broker {
     uint32_t dns_ms;       /* duration of a name lookup */
-    bool refuses;          /* it refuses connections immediately */
-    bool is_silent;        /* packets to it are lost */
-    bool is_gone;          /* it closes connections */
-    bool stops_in_packets; /* the rest of a packet never arrives */
-    bool takes_nothing;    /* the TCP window is closed, so a write blocks */
-    unsigned retained;     /* number of messages, one per subscription */
-    unsigned connects, goodbyes, clients; /* clients: not yet destroyed */
-    char payload[1200];    /* a retained message; %s stands for its topic's last part */
+    bool refuses_connections;
+    bool drops_packets; /* packets to the broker are lost */
+    bool closes_connections;
+    bool stalls_mid_packet;  /* the second part of a packet never arrives */
+    bool blocks_writes;      /* the TCP window is closed */
+    unsigned retained_count; /* retained messages, one per subscription */
+    unsigned connect_count, disconnect_count;
+    unsigned client_count; /* clients that are not yet destroyed */
+    char payload[1200];    /* of each retained message; %s stands for the topic's last part */
     unsigned bytes;
 } broker;

@@ -80,21 +80,21 @@ static void abort_connection(struct esp_mqtt_client *client) {
 static bool connect_to_broker(const struct esp_mqtt_client *client) {
     if (broker.dns_ms > 0)
         (void)rest(NULL, NULL, broker.dns_ms);
-    if (broker.is_silent)
+    if (broker.drops_packets)
         (void)rest(NULL, NULL, client->timeout_ms);
-    if (broker.is_silent || broker.refuses || broker.is_gone)
+    if (broker.drops_packets || broker.refuses_connections || broker.closes_connections)
         return false;
     (void)rest(NULL, NULL, 2 * ROUND_TRIP_MS);
-    broker.connects++;
+    broker.connect_count++;
     return true;
 }
 
 static void receive(struct esp_mqtt_client *client) {
     char *topic;
     int id;
-    if (broker.stops_in_packets)
+    if (broker.stalls_mid_packet)
         (void)rest(NULL, NULL, client->timeout_ms);
-    if (broker.is_gone || broker.stops_in_packets) {
+    if (broker.closes_connections || broker.stalls_mid_packet) {
         abort_connection(client);
         return;
     }
@@ -110,7 +110,7 @@ static void receive(struct esp_mqtt_client *client) {
 }
 
 static bool can_read(void *client) {
-    return ((struct esp_mqtt_client *)client)->pending > 0 || broker.is_gone || broker.stops_in_packets;
+    return ((struct esp_mqtt_client *)client)->pending > 0 || broker.closes_connections || broker.stalls_mid_packet;
 }
 
 static void run_client(void *context) {
@@ -151,7 +151,7 @@ esp_mqtt_client_handle_t esp_mqtt_client_init(const esp_mqtt_client_config_t *co
     struct esp_mqtt_client *client = calloc(1, sizeof *client);
     client->timeout_ms = or_default(config->network.timeout_ms);
     client->reconnect_ms = or_default(config->network.reconnect_timeout_ms);
-    broker.clients++;
+    broker.client_count++;
     return client;
 }
 
@@ -179,7 +179,7 @@ esp_err_t esp_mqtt_client_stop(esp_mqtt_client_handle_t client) {
         unlock(client);
         return ESP_FAIL;
     }
-    broker.goodbyes += client->state == CONNECTED && !broker.is_gone;
+    broker.disconnect_count += client->state == CONNECTED && !broker.closes_connections;
     client->run = false;
     client->state = DISCONNECTED;
     unlock(client);
@@ -193,7 +193,7 @@ esp_err_t esp_mqtt_client_destroy(esp_mqtt_client_handle_t client) {
     for (unsigned i = 0; i < client->pending; i++)
         free(client->pending_topics[i]);
     free(client);
-    broker.clients--;
+    broker.client_count--;
     return ESP_OK;
 }
 
@@ -211,7 +211,7 @@ int esp_mqtt_client_subscribe_single(esp_mqtt_client_handle_t client, const char
     if (client->state != CONNECTED)
         return -1;
     lock(client);
-    id = broker.retained > 0 ? add_pending(client, topic) : ++client->last_id;
+    id = broker.retained_count > 0 ? add_pending(client, topic) : ++client->last_id;
     unlock(client);
     return id;
 }
@@ -227,7 +227,7 @@ int esp_mqtt_client_publish(esp_mqtt_client_handle_t client, const char *topic, 
     lock(client);
     if (client->state != CONNECTED) { /* it is sent after reconnecting */
         id = ++client->last_id;
-    } else if (broker.takes_nothing) {
+    } else if (broker.blocks_writes) {
         (void)rest(NULL, NULL, client->timeout_ms);
         abort_connection(client);
         id = -1;

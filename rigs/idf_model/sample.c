@@ -24,7 +24,7 @@ void esp_error_check(esp_err_t code) {
 
 int64_t esp_timer_get_time(void) {
     if (virtual_now() >= end_ms) {
-        printf("connections: %u, goodbyes: %u\n", broker.connects, broker.goodbyes);
+        printf("connections: %u, goodbyes: %u\n", broker.connect_count, broker.disconnect_count);
         exit(0);
     }
     return (int64_t)virtual_now() * 1000;

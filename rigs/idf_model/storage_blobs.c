@@ -17,7 +17,7 @@ static struct {
     bool is_set;
 } pending;
 
-static int open_again(void) {
+static int reopen_storage(void) {
     pending.is_set = false;
     if (nvs_flash_init_partition("hushmote") != ESP_OK)
         return -1;
@@ -26,11 +26,11 @@ static int open_again(void) {
 
 static long load(const char *key, uint8_t *data, size_t bytes) {
     uint8_t slot[SLOT_BYTES];
-    size_t held = 0;
-    if (nvs_get_blob(handle, key, slot, &held) != ESP_OK)
+    size_t stored_bytes = 0;
+    if (nvs_get_blob(handle, key, slot, &stored_bytes) != ESP_OK)
         return 0;
-    memcpy(data, slot, held < bytes ? held : bytes);
-    return (long)held;
+    memcpy(data, slot, stored_bytes < bytes ? stored_bytes : bytes);
+    return (long)stored_bytes;
 }
 
 static void save(const char *key, const uint8_t *data, size_t bytes) {
@@ -42,9 +42,9 @@ static void save(const char *key, const uint8_t *data, size_t bytes) {
 
 static int sync_changes(void) {
     uint8_t slot[SLOT_BYTES];
-    size_t held = 0;
-    bool is_same = pending.is_set && nvs_get_blob(handle, pending.key, slot, &held) == ESP_OK && held == pending.bytes &&
-                   memcmp(slot, pending.data, held) == 0;
+    size_t stored_bytes = 0;
+    bool is_same = pending.is_set && nvs_get_blob(handle, pending.key, slot, &stored_bytes) == ESP_OK &&
+                   stored_bytes == pending.bytes && memcmp(slot, pending.data, stored_bytes) == 0;
     bool is_written = is_same || !pending.is_set ||
                       nvs_set_blob(handle, pending.key, pending.data, pending.bytes) == ESP_OK;
     pending.is_set = false;
@@ -62,15 +62,15 @@ static int write_slot(void *context, int slot, const uint8_t *data, size_t bytes
     return sync_changes();
 }
 
-static long read_kept(void *context, const char *name, uint8_t *data, size_t bytes) {
+static long read_experiment(void *context, const char *name, uint8_t *data, size_t bytes) {
     (void)context;
     return load(name, data, bytes);
 }
 
-static int write_kept(void *context, const char *name, const uint8_t *data, size_t bytes) {
+static int write_experiment(void *context, const char *name, const uint8_t *data, size_t bytes) {
     (void)context;
     save(name, data, bytes);
     return sync_changes();
 }
 
-const struct storage_port storage_port = {open_again, read_slot, write_slot, read_kept, write_kept, NULL};
+const struct storage_port storage_port = {reopen_storage, read_slot, write_slot, read_experiment, write_experiment, NULL};

@@ -5,7 +5,7 @@
 
 static struct hushmote_idf idf;
 
-static int open_again(void) {
+static int reopen_storage(void) {
     return hushmote_idf_open(&idf);
 }
 
@@ -14,5 +14,5 @@ void esp_fill_random(void *buf, size_t len) {
 }
 
 const struct storage_port storage_port = {
-    open_again, hushmote_idf_read, hushmote_idf_write, hushmote_idf_read_kept, hushmote_idf_write_kept, &idf,
+    reopen_storage, hushmote_idf_read, hushmote_idf_write, hushmote_idf_read_kept, hushmote_idf_write_kept, &idf,
 };

@@ -5,7 +5,7 @@
 HUSHMOTE_POLICY(names, 1000000, 0, 1000000, HUSHMOTE_SUM, false, "room_temp", "door", "window");
 static struct hushmote_zephyr zephyr = {NULL, 100, &names};
 
-static int open_again(void) {
+static int reopen_storage(void) {
     return 0;
 }
 
@@ -15,7 +15,7 @@ int sys_csrand_get(void *dst, size_t len) {
 }
 
 const struct storage_port storage_port = {
-    open_again,
+    reopen_storage,
     hushmote_zephyr_read,
     hushmote_zephyr_write,
     hushmote_zephyr_read_kept,

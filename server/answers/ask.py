@@ -238,7 +238,7 @@ def _table_in_words(table: Answer, experiment: Experiment, dates: str) -> str:
         rows = list({row.name: row for row in rows}.values())
     listed = list[str]()
     for row in rows[:_MAX_IN_WORDS]:
-        value = sentences.amount(row, unit) if table.tells(row) else "too few reports to say"
+        value = sentences.amount(row, unit) if table.is_informative(row) else "too few reports to say"
         value += APPROXIMATE_MARK * table.approximate
         title = _title(row, experiment, table.unit)
         if experiment.type == "pair":  # a share of the devices that meet a condition
@@ -281,7 +281,7 @@ def answer_question(
         kinds: For an experiment with values, the kinds of tables to return; empty for all available kinds.
 
     Raises:
-        HushmoteError: As ask().
+        HushmoteError: In the same cases as ask().
     """
     question = resolved.question
     _check_answerable([v.experiment for v in facts.selected(resolved.selection).versions], question)
@@ -301,7 +301,7 @@ def estimate_of(facts: Facts, selection: Selection, question: Question) -> Fleet
     """Return the estimate of a selection, with the question's weights, unit and confidence.
 
     Raises:
-        HushmoteError: As ask().
+        HushmoteError: In the same cases as ask().
     """
     selected = facts.selected(selection)
     unit = selected.unit if question.unit is None else question.unit
@@ -318,7 +318,7 @@ def trend_tables(facts: Facts, resolved: ResolvedQuestion, statistics: Sequence[
         statistics: Ranges, labels or "mean".
 
     Raises:
-        HushmoteError: As ask().
+        HushmoteError: In the same cases as ask().
     """
     question, selection = resolved.question, resolved.selection
     selected = facts.selected(selection)
@@ -370,7 +370,7 @@ def answers_of_estimate(estimate: FleetEstimate, question: Question, kinds: tupl
     Args:
         estimate: The estimate.
         question: The question.
-        kinds: As in answer_question().
+        kinds: See answer_question().
     """
     q, answerable = question, estimate.answers
     if "candidates" in answerable and not q.together:
@@ -422,7 +422,7 @@ def _finest_rows(estimate: FleetEstimate) -> int:
 
 
 def _check_answerable(experiments: Sequence[Experiment], question: Question) -> None:
-    """Raise NotAnswered for the first option that one of the experiment's versions cannot answer."""
+    """Raise UnanswerableError for the first option that one of the experiment's versions cannot answer."""
     processed = question.post != "raw"
     options: tuple[tuple[str, set[str], object], ...] = (
         (option("range"), {"ranges", "candidates"}, question.ranges),

@@ -200,7 +200,7 @@ def trend(
         quantity: Whether the statistics are shares or readings.
 
     Raises:
-        EstimateError: As check_windows().
+        EstimateError: In the same cases as check_windows().
     """
     check_windows(windows)
     p_values = {name: homogeneity(each) for name, each in statistics.items()}

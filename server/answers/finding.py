@@ -34,7 +34,7 @@ from ..estimate.reports_needed import (
     round_target,
 )
 from ..estimate.statistic import EstimateError
-from ..experiments.answerable import answers_of
+from ..experiments.answerable import answerable_questions
 from ..experiments.asks import Ask, asks_of
 from ..experiments.units import bin_edges, bin_middles, index_names, parse_range
 from ..hints import command
@@ -247,10 +247,12 @@ def find(
     newest = selected.newest
     available = tuple(selected.all_counts)
     windows = tuple(sorted(selection.windows)) or default_windows(available, facts.at)
-    shown = replace(selected, selection=replace(selection, windows=windows))
-    reports = shown.reports if windows else 0
+    selected_windows = replace(selected, selection=replace(selection, windows=windows))
+    reports = selected_windows.reports if windows else 0
     questions = asks_of(newest.experiment, newest.asked.splitlines())
-    asker = _Asker(shown, selected, selected.unit if unit is None else unit, write, questions, series, period)
+    asker = _Asker(
+        selected_windows, selected, selected.unit if unit is None else unit, write, questions, series, period
+    )
     findings = tuple(asker.finding(ask) for ask in questions)
     enough = any(finding.enough for finding in findings)
     parts = [finding.sentence for finding in findings if finding.enough or not enough]
@@ -529,8 +531,8 @@ class _Asker:
         before, after = (sentences.level(x, row, unit, write) for x in (change.before, change.after))
         if before == after or (change.after - change.before) * change.size <= 0:
             return sentences.movement_by_size(change.size, size, day)
-        begun = self._period is not None and self._period.first_day >= change.settled
-        later = "" if begun else f" to {after} since {sentences.day(change.settled, at, write)}"
+        starts_after_change = self._period is not None and self._period.first_day >= change.settled
+        later = "" if starts_after_change else f" to {after} since {sentences.day(change.settled, at, write)}"
         if change.earlier is None:
             return sentences.movement(change.size, f"{before} before {day}{later}")
         length = datetime.timedelta(days=1)
@@ -614,10 +616,10 @@ class _Asker:
         Answers whose intervals are too wide for `extent` (see is_too_wide()) are omitted.
         """
         windows, rows = completed_windows(tuple(self.whole.all_counts), self._facts.at), list[TrendRow]()
-        each = -(-len(windows) // _MAX_POINTS)
-        for first in range(0, len(windows), each or 1):
+        group_size = -(-len(windows) // _MAX_POINTS)
+        for first in range(0, len(windows), group_size or 1):
             try:
-                row = row_of(estimate := self._estimate(windows[first : first + each]))
+                row = row_of(estimate := self._estimate(windows[first : first + group_size]))
             except HushmoteError:  # too few reports in the window, or an older version that cannot answer
                 continue
             if is_too_wide(row.half_width, extent):
@@ -632,7 +634,7 @@ class _Asker:
         none = Finding(ask.text, ask.text, "", period=self._period)
         if len(cases) != 2:
             table = estimate.pairs.conditional(ask.of, "".join(cases))
-            clear = sorted(filter(table.tells, table.rows), key=lambda row: row.value)
+            clear = sorted(filter(table.is_informative, table.rows), key=lambda row: row.value)
             if len(clear) < 2:
                 halves = sorted(row.half_width for row in table.rows)
                 second = halves[1] if table.quantity == "share" and len(halves) > 1 else math.inf
@@ -692,7 +694,11 @@ def _is_comparable(version: Experiment, newest: Experiment) -> bool:
         [(part.name, *(getattr(part, name) for name in _SAME_VALUES)) for part in parts_of(experiment)]
         for experiment in (version, newest)
     ]
-    return has_same_values and parts[0] == parts[1] and answers_of(version) >= answers_of(newest)
+    return (
+        has_same_values
+        and parts[0] == parts[1]
+        and answerable_questions(version) >= answerable_questions(newest)
+    )
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from ..estimate.readings import missing_share
 from ..estimate.statistic import Floats, HasInterval
 from ..estimate.top_k import RankedValue, top
 from ..experiments import units
-from ..experiments.answerable import OF_VALUES, answers_of, answers_only, require
+from ..experiments.answerable import OF_VALUES, answerable_questions, answers_only, require
 from ..wire.experiments import value_count
 from ..words.scope import which_reports
 from . import change, moments, pairs, texts
@@ -42,7 +42,7 @@ class FleetEstimate(Tables):
 
     A range is "18:22" or (18, 22), "18:" or (18, None), in the reading's unit; "yes" or "no"; or a label.
     `post` is a post-processing method, "raw", "nonnegative" or "smooth"; its shares are listed next to the
-    unbiased ones. Methods raise UnitsError for a range that does not fit, NotAnswered if the experiment
+    unbiased ones. Methods raise UnitsError for a range that does not fit, UnanswerableError if the experiment
     cannot answer the question, and EstimateError if the reports cannot.
 
     Attributes:
@@ -89,7 +89,7 @@ class FleetEstimate(Tables):
     @property
     def answers(self) -> frozenset[str]:
         """The kinds of questions that it can answer, named as in experiments/answerable.py."""
-        return answers_of(*self.estimates.versions)
+        return answerable_questions(*self.estimates.versions)
 
     @property
     def frequencies(self) -> npt.NDArray[np.float64]:
@@ -406,7 +406,7 @@ def trend(
         EstimateError: If there are fewer than two windows.
         UnitsError: If a range does not fit, or quantiles are requested for a type other than number.
     """
-    experiment, each = next(iter(windows.values())).experiment, list(windows.values())
+    experiment, estimates = next(iter(windows.values())).experiment, list(windows.values())
     if experiment.type == "text":
         return Answers([texts.candidates_over_time(windows, statistics, replace(frame, unit=""))])
     if experiment.type == "pair":
@@ -420,13 +420,13 @@ def trend(
     tables: list[Answer] = []
     if ranges:
         change.check_windows(windows)
-        shares = {r.text: [e.range(r.low, r.high) for e in each] for r in ranges}
+        shares = {r.text: [e.range(r.low, r.high) for e in estimates] for r in ranges}
         edges = {r.text: units.range_edges(experiment, r) for r in ranges}
         table = change.trend(windows, shares, frame)
         placed = [replace(row, lower=edges[row.name][0], upper=edges[row.name][1]) for row in table.rows]
         tables.append(replace(table, rows=tuple(placed), note=f"{note}\n{table.note}".strip()))
     if is_number and (MEAN in statistics or not (ranges or quantiles)):
-        tables.append(change.trend(windows, {MEAN: list(map(moments.mean, each))}, frame, "reading"))
+        tables.append(change.trend(windows, {MEAN: list(map(moments.mean, estimates))}, frame, "reading"))
     if quantiles:
         tables.append(change.quantile_trend(windows, quantiles, frame))
     return Answers(tables)

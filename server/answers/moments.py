@@ -97,8 +97,9 @@ def _is_unbiased(experiment: Experiment, statistics: Floats) -> bool:
     mechanism = mechanism_of(experiment)
     if "frequencies" in mechanism.answers:
         return True
-    rest = np.zeros((mechanism.domain - len(statistics), statistics.shape[1]))  # for a missing reading
-    statistics = np.append(statistics, rest, axis=0)
+    # For a missing reading.
+    missing_rows = np.zeros((mechanism.domain - len(statistics), statistics.shape[1]))
+    statistics = np.append(statistics, missing_rows, axis=0)
     weights, constant = mechanism.weights(statistics, mechanism.stratum_chances)
     both = zip(weights, mechanism.class_sizes, strict=True)
     classes = [np.zeros((len(size), len(constant))) if w is None else w for w, size in both]

@@ -76,17 +76,19 @@ def statistics(estimates: Estimates, pair_statistics: Sequence[PairStatistic]) -
     Raises:
         EstimateError: If they cannot be estimated from the reports.
     """
-    numerators = np.stack([one.of for one in pair_statistics], axis=1)
+    numerators = np.stack([statistic.of for statistic in pair_statistics], axis=1)
     if pair_statistics[0].condition is None:
         estimated = estimates.linear_many(numerators)
         return [estimated[i] for i in range(len(pair_statistics))]
-    condition_cells = np.stack([one.condition.cells for one in pair_statistics if one.condition], axis=1)
+    condition_cells = np.stack(
+        [statistic.condition.cells for statistic in pair_statistics if statistic.condition], axis=1
+    )
     if pair_statistics[0].versus is None:
         return list(ratios(estimates, numerators * condition_cells, condition_cells))
     sides = [
-        (one.of[:, None], one.condition, one.versus)
-        for one in pair_statistics
-        if one.condition and one.versus
+        (statistic.of[:, None], statistic.condition, statistic.versus)
+        for statistic in pair_statistics
+        if statistic.condition and statistic.versus
     ]
     both = [(of, np.stack([first.cells, second.cells], axis=1)) for of, first, second in sides]
     return [paired_difference(estimates, of * two, two) for of, two in both]
@@ -172,12 +174,12 @@ def conditional(experiment: Experiment, of: str, given: str, rows: int) -> PairT
     is_single = len(targets) == 1
     pair_statistics = tuple(
         PairStatistic(
-            c.text if is_single else f"{one.text} given {c.text}",
-            one.cells,
-            _with_reading(experiment, c, one),
+            c.text if is_single else f"{target.text} given {c.text}",
+            target.cells,
+            _with_reading(experiment, c, target),
         )
         for c in conditions
-        for one in targets
+        for target in targets
     )
     target_name = targets[0].text if is_single else _part_of(experiment, targets[0])
     return PairTable("conditional", f"{target_name} given {text}", pair_statistics, quantity)
@@ -295,11 +297,11 @@ def _conditions(
 def _check_undetermined(targets: Sequence[CellCondition], conditions: Sequence[CellCondition]) -> None:
     """Raise UsageError if a condition already determines the target."""
     for condition in conditions:
-        for one in targets if len(targets) == 1 else ():
-            inside = one.cells[condition.cells > 0]
+        for target in targets if len(targets) == 1 else ():
+            inside = target.cells[condition.cells > 0]
             if inside.min() == inside.max():
                 raise UsageError(
-                    f"{condition.text} already determines {one.text}; name a condition on another part "
+                    f"{condition.text} already determines {target.text}; name a condition on another part "
                     f"with {option('given')}"
                 )
 

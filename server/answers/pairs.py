@@ -142,11 +142,11 @@ def _known_statistics(
     table: PairTable, of: Sequence[Estimates]
 ) -> tuple[list[tuple[PairStatistic, list[Statistic]]], str]:
     """Return the statistics that all estimates provide, each with its values, and a note on the others."""
-    each = [pair_tables.statistics(estimates, table.statistics) for estimates in of]
+    statistics_by_estimate = [pair_tables.statistics(estimates, table.statistics) for estimates in of]
     results: list[tuple[PairStatistic, list[Statistic]]] = []
     missing_ratios: list[_MissingRatio] = []
     for number, one in enumerate(table.statistics):
-        values = [statistics[number] for statistics in each]
+        values = [statistics[number] for statistics in statistics_by_estimate]
         unknown = [
             (condition, ratio, estimates.reports)
             for estimates, statistic in zip(of, values, strict=True)

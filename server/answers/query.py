@@ -18,7 +18,7 @@ from ..estimate.estimate import Estimates, estimate
 from ..estimate.pooling import pool
 from ..estimate.readings import among_readings
 from ..estimate.statistic import EstimateError
-from ..experiments.answerable import answers_of
+from ..experiments.answerable import answerable_questions
 from ..plain_text import visible
 from ..store.store import Store, Version
 from ..store.versions import most_reports, publication_order
@@ -149,9 +149,9 @@ class Facts:
             allowed = most_reports(versions)
             # Reading the devices is slow, so do it only if a budget allows a board more than one report.
             needs_participation = any(n is None or n > 1 for n in allowed.values())
-            sent = self.store.participation(fleet) if needs_participation else {}
+            participation = self.store.participation(fleet) if needs_participation else {}
             for v in versions:
-                by = sent.get(v.experiment.name)
+                by = participation.get(v.experiment.name)
                 bound = [n for n in (allowed[v.id], by and by.most) if n is not None]
                 bounds[v.id] = max(1, min(bound, default=2**31))
             self._max_reports_per_board[fleet] = bounds
@@ -202,7 +202,7 @@ class Selected:
     @property
     def answerable(self) -> frozenset[str]:
         """The kinds of questions that all these versions answer, named as in experiments/answerable.py."""
-        return answers_of(*(v.experiment for v in self.versions))
+        return answerable_questions(*(v.experiment for v in self.versions))
 
     @property
     def digests(self) -> tuple[str, ...]:
@@ -265,11 +265,11 @@ class Selected:
         """Return the estimate of each window that has enough reports, oldest first or as selected.
 
         Args:
-            weigh: As in estimate().
+            weigh: See estimate().
             by: "day", "week" or "month" to combine windows, or "".
 
         Raises:
-            UsageError: As estimate().
+            UsageError: In the same cases as estimate().
             EstimateError: If fewer than 2 windows remain; otherwise as estimate().
         """
         self._check_windows()
@@ -306,7 +306,7 @@ def pooled(selected: Selected, weigh: WeighBy = "reports") -> Estimates:
     """Return an uncached estimate from the selected reports.
 
     Raises:
-        EstimateError: As Selected.estimate().
+        EstimateError: In the same cases as Selected.estimate().
     """
     estimates: list[Estimates] = []
     facts, selection = selected.facts, selected.selection

@@ -151,8 +151,8 @@ def of_each_window(
         by: "day", "week" or "month" to combine windows, or ""; see periods.group_windows().
     """
     groups = group_windows(tuple(sorted(facts.selected(selection).counts)), by)
-    added = {name: replace(selection, windows=windows) for name, windows in groups.items()}
-    return {name: of_selections(facts, group, shuffling=shuffling) for name, group in added.items()}
+    selections = {name: replace(selection, windows=windows) for name, windows in groups.items()}
+    return {name: of_selections(facts, group, shuffling=shuffling) for name, group in selections.items()}
 
 
 def of_windows(facts: Facts, selection: Selection, shuffling: Shuffling | None = None) -> TwoEpsilons:
@@ -189,7 +189,7 @@ def add_epsilons(
         trends: The trends.
         selection: The selection that the trends cover.
         shuffling: The parameters of the computation.
-        by: As in of_each_window().
+        by: See of_each_window().
     """
     epsilons = {w: both.histogram for w, both in of_each_window(facts, selection, shuffling, by).items()}
     note = f"\n{RUNNING}" if None in epsilons.values() else ""
@@ -232,8 +232,8 @@ def _missing_reason(windows: set[str], at: datetime.datetime) -> str:
     running = [window for window in windows if not has_ended(window, at)]
     if not running:
         return ""
-    which = 'window "all" never ends' if "all" in running else f"window {max(running)} has not ended"
-    return f"only the ε of a report applies: {which}, and {LEARNS_SINGLE}"
+    reason = 'window "all" never ends' if "all" in running else f"window {max(running)} has not ended"
+    return f"only the ε of a report applies: {reason}, and {LEARNS_SINGLE}"
 
 
 def _max_overlap(parts: Sequence[_Part], fleet: str) -> int:
@@ -248,13 +248,12 @@ def _combined_epsilons(facts: Facts, parts: Sequence[_Part], shuffling: Shufflin
     epsilons: list[TwoEpsilons] = []
     for fleet in sorted({v.fleet for v, _, _ in parts}):
         fleet_parts = [(v, n) for v, _, n in parts if v.fleet == fleet]
-        own = max(facts.max_reports_per_board(v.fleet)[v.id] for v, _ in fleet_parts) * _max_overlap(
-            parts, fleet
-        )
+        board_reports = max(facts.max_reports_per_board(v.fleet)[v.id] for v, _ in fleet_parts)
+        board_reports *= _max_overlap(parts, fleet)
         epsilons.append(
-            of_histograms([(v.experiment, n) for v, n in fleet_parts], own, shuffling, none_holds)
+            of_histograms([(v.experiment, n) for v, n in fleet_parts], board_reports, shuffling, none_holds)
         )
     # Use both maxima over the fleets, because the fleet with the largest ε of a report may not have the
     # largest ε of a histogram.
-    largest = max(epsilons, key=lambda one: one.histogram or 0.0)
-    return replace(largest, report=max(one.report for one in epsilons), own=max(one.own for one in epsilons))
+    largest = max(epsilons, key=lambda epsilon: epsilon.histogram or 0.0)
+    return replace(largest, report=max(e.report for e in epsilons), own=max(e.own for e in epsilons))

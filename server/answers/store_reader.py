@@ -212,16 +212,16 @@ class ExperimentReader:
             statistics: "mean", ranges or labels; if this and `quantiles` are empty, a number's mean or the
                 shares of the labels.
             windows: As in estimate(); by default all completed windows.
-            version: As in estimate().
-            weigh: As in estimate().
-            confidence: As in estimate().
+            version: See estimate().
+            weigh: See estimate().
+            confidence: See estimate().
             shuffling: The parameters for computing a histogram's ε.
             quantiles: Quantiles of a number, between 0 and 1.
             pair: The question about a pair.
             by: "day", "week" or "month" to sum windows by, or "".
 
         Raises:
-            HushmoteError: As estimate().
+            HushmoteError: In the same cases as estimate().
         """
         how: dict[str, Any] = {"weigh": weigh, "confidence": confidence, "quantiles": tuple(quantiles)}
         how |= {"of": pair.of, "given": pair.versus or pair.given or (), "joint": pair.joint}
@@ -245,9 +245,9 @@ class ExperimentReader:
         Args:
             length: "7d", "12h" or "2w".
             ranges: Ranges or labels; by default those of the histogram.
-            version: As in estimate().
-            weigh: As in estimate().
-            confidence: As in estimate().
+            version: See estimate().
+            weigh: See estimate().
+            confidence: See estimate().
             quantiles: Quantiles of a number, between 0 and 1.
 
         Returns:
@@ -277,8 +277,8 @@ class ExperimentReader:
         The latter applies only to someone who sees nothing but histograms.
 
         Args:
-            windows: As in estimate().
-            version: As in estimate().
+            windows: See estimate().
+            version: See estimate().
             shuffling: The parameters for computing a histogram's ε.
             apart: Whether the windows are seen individually rather than summed.
         """

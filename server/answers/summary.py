@@ -78,13 +78,13 @@ def exactness(answers: Sequence[AnswerRows]) -> str:
     if not _any_informative(answers):
         return "There are too few reports to say anything."
     parts: list[tuple[str, float, str | None]] = []
-    telling = [a for a in answers if _any_informative([a])]
-    shares = [a for a in telling if a.quantity == "share"]
-    readings = [a for a in telling if a.quantity == "reading"]
+    informative = [a for a in answers if _any_informative([a])]
+    shares = [a for a in informative if a.quantity == "share"]
+    readings = [a for a in informative if a.quantity == "reading"]
     range_rows = [row for a in shares if a.kind == "ranges" for row in a.rows]
     if range_rows:  # the widest one bounds them all
-        which = "the share that you asked for" if len(range_rows) == 1 else "each share that you asked for"
-        parts.append((which, max(row.half_width for row in range_rows), None))
+        subject = "the share that you asked for" if len(range_rows) == 1 else "each share that you asked for"
+        parts.append((subject, max(row.half_width for row in range_rows), None))
     elif shares and half_width(shares[0]):
         parts.append(("a share", half_width(shares[0]), None))
     if readings:
@@ -100,7 +100,7 @@ def exactness(answers: Sequence[AnswerRows]) -> str:
 
 
 def _any_informative(answers: Sequence[AnswerRows]) -> bool:
-    return any(a.tells(row) for a in answers for row in a.rows)
+    return any(a.is_informative(row) for a in answers for row in a.rows)
 
 
 def _next_step(answers: Sequence[AnswerRows], windows: int) -> str:

@@ -87,15 +87,15 @@ def candidate_shares(
         most: The number of rows to show.
 
     Raises:
-        NotAnswered: If the experiment is not about texts.
-        UsageError: As check_candidates().
+        UnanswerableError: If the experiment is not about texts.
+        UsageError: In the same cases as check_candidates().
         EstimateError: If a candidate is listed twice, or the candidates fill all slots.
     """
     (shares,) = _shares(texts, [estimates])
     p_values = shares.p_values.tolist()
-    each = zip(shares.candidates.members, p_values, change.holm(p_values), strict=True)
+    candidates = zip(shares.candidates.members, p_values, change.holm(p_values), strict=True)
     rows: list[CandidateRow] = []
-    for i, (members, p, p_adjusted) in enumerate(each):
+    for i, (members, p, p_adjusted) in enumerate(candidates):
         numbers = (
             shares.listed[i].value,
             *shares.listed[i].interval(frame.confidence),
@@ -124,9 +124,9 @@ def _note(shares: CandidateShares, rows: Sequence[CandidateRow], confidence: flo
     if count > 1:
         noise = f"{above:,} of {count:,} rows stand out from the noise (p-value below {1 - confidence:.2g})"
         notes.append(f"{noise}. The p-values account for the comparison of {count:,} rows.")
-    together = sum(len(row.texts) > 1 for row in rows)
-    if together:
-        rows_name = "1 row names" if together == 1 else f"{together:,} rows name"
+    merged_rows = sum(len(row.texts) > 1 for row in rows)
+    if merged_rows:
+        rows_name = "1 row names" if merged_rows == 1 else f"{merged_rows:,} rows name"
         notes.append(
             f"{rows_name} several texts that the reports cannot tell apart; only their total is known."
         )
@@ -147,7 +147,7 @@ def share_together(estimates: Estimates, texts: Iterable[str], frame: Frame, tru
     """Return the share of devices with any of the texts, as a single row.
 
     Raises:
-        HushmoteError: As candidate_shares().
+        HushmoteError: In the same cases as candidate_shares().
     """
     (shares,) = _shares(texts, [estimates])
     listed, others = shares.candidates.texts, shares.others
@@ -163,7 +163,7 @@ def changed_candidates(before: Estimates, after: Estimates, texts: Iterable[str]
     """Return the changes in the shares of texts, the most certain first, and of all others.
 
     Raises:
-        HushmoteError: As candidate_shares().
+        HushmoteError: In the same cases as candidate_shares().
     """
     old, new = _shares(texts, [before, after])
     rows: list[ChangeRow] = []
@@ -182,16 +182,18 @@ def candidates_over_time(windows: Mapping[str, Estimates], texts: Iterable[str],
     """Return the shares of texts in each window.
 
     Raises:
-        UsageError: As candidate_shares(), or if there are more than MAX_TRENDS texts.
-        EstimateError: As candidate_shares(), or if there are fewer than two windows.
+        UsageError: In the same cases as candidate_shares(), or if there are more than MAX_TRENDS texts.
+        EstimateError: In the same cases as candidate_shares(), or if there are fewer than two windows.
     """
     texts = list(texts)
     if len(texts) > MAX_TRENDS:
         text = f"a trend can show at most {MAX_TRENDS} texts, not {len(texts):,}"
         raise UsageError(f"{text}; name the ones to follow, each with {option('range')}")
-    each = _shares(texts, list(windows.values()))
-    members = enumerate(each[0].candidates.members)
-    by_name = {row_name(own): [statistic_of(shares, row) for shares in each] for row, own in members}
+    shares_by_window = _shares(texts, list(windows.values()))
+    members = enumerate(shares_by_window[0].candidates.members)
+    by_name = {
+        row_name(own): [statistic_of(shares, row) for shares in shares_by_window] for row, own in members
+    }
     return change.trend(windows, by_name, frame)
 
 
@@ -205,7 +207,7 @@ def discovery_table(estimates: Estimates, alphabet: str | None, frame: Frame, tr
         truth: The true shares of texts, if known from a simulation.
 
     Raises:
-        NotAnswered: If the experiment uses another mechanism.
+        UnanswerableError: If the experiment uses another mechanism.
         EstimateError: If there are several versions, or the alphabet or the reports are insufficient.
     """
     require(estimates.versions, "discovery")
@@ -248,7 +250,7 @@ def _found_note(discovery: Discovery) -> str:
     considered = f"{discovery.candidate_count} texts were considered, whether or not anyone sent them"
     sure = f"At most {100 * MAX_FALSE_CHANCE:g} of 100 such tables list a text that nobody sent."
     continuation = (
-        "" if all(one.whole for one in discovery.texts) else f" A text that ends with {MORE} may continue."
+        "" if all(text.whole for text in discovery.texts) else f" A text that ends with {MORE} may continue."
     )
     listed = f"{considered}; {len(discovery.texts)} of them are listed. A text is {from_share}"
     return f"{listed}{hidden}\n{sure}{continuation}"

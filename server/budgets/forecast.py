@@ -44,33 +44,35 @@ class Forecast:
         """The number of boards."""
         return sum(self.devices_by_reports.values())
 
-    def able_share(self, days: np.ndarray) -> np.ndarray:
+    def share_able_to_report(self, days: np.ndarray) -> np.ndarray:
         """Return the expected share of devices that can still report after `days`, same shape as `days`."""
         calls = np.floor(np.asarray(days, float) * self.per_day * self.every + 1e-9)
-        return self._able_share(calls.astype(np.int64))
+        return self._share_able_to_report(calls.astype(np.int64))
 
     def reports_a_day(self, days: np.ndarray) -> np.ndarray:
         """Return the expected reports per day from all boards after some days, same shape as `days`."""
-        return self.able_share(days) * self.boards * self.per_day
+        return self.share_able_to_report(days) * self.boards * self.per_day
 
     def days_until(self, share: float) -> float | None:
         """Return the days until at most this share of devices can still report, or None if never."""
         if not self.boards:
             return None
-        if float(self._able_share(np.array([0]))[0]) <= share:
+        if float(self._share_able_to_report(np.array([0]))[0]) <= share:
             return 0.0
-        calls = largest(lambda m: float(self._able_share(np.array([m]))[0]) > share, _MAX_CALLS) + 1
+        calls = largest(lambda m: float(self._share_able_to_report(np.array([m]))[0]) > share, _MAX_CALLS) + 1
         return None if calls > _MAX_CALLS else calls / (self.every * self.per_day)
 
-    def _able_share(self, calls: np.ndarray) -> np.ndarray:
+    def _share_able_to_report(self, calls: np.ndarray) -> np.ndarray:
         """Return P[Binomial(calls, 1/every) < reports left], averaged over the boards."""
-        able = np.zeros(calls.shape)
+        able_boards = np.zeros(calls.shape)
         for reports_left, boards in self.devices_by_reports.items():
             if reports_left is None:
-                able += boards
+                able_boards += boards
             elif reports_left:
-                able += boards * special.bdtr(np.minimum(reports_left - 1, calls), calls, 1 / self.every)
-        return able / max(1, self.boards)
+                able_boards += boards * special.bdtr(
+                    np.minimum(reports_left - 1, calls), calls, 1 / self.every
+                )
+        return able_boards / max(1, self.boards)
 
 
 @dataclass(frozen=True)
@@ -89,14 +91,14 @@ class SharedForecast:
     boards: int
     per_day: float
 
-    def able_share(self, days: np.ndarray) -> np.ndarray:
+    def share_able_to_report(self, days: np.ndarray) -> np.ndarray:
         """Return the share of devices that can still report after some days, same shape as `days`."""
         silent_count = np.searchsorted(self.silent_after, np.asarray(days, float), side="right")
         return 1 - silent_count / len(self.silent_after)
 
     def reports_a_day(self, days: np.ndarray) -> np.ndarray:
         """Return the expected reports per day from all boards after some days, same shape as `days`."""
-        return self.able_share(days) * self.boards * self.per_day
+        return self.share_able_to_report(days) * self.boards * self.per_day
 
     def days_until(self, share: float) -> float | None:
         """Return the days until at most this share of devices can still report, or None if never."""
@@ -140,7 +142,7 @@ def draw_forecasts(
     """
     rng = np.random.default_rng(0)
     kinds = rng.choice(len(starts), _SAMPLE_SIZE, p=np.array(weights) / sum(weights))
-    left = np.array(
+    remaining = np.array(
         [[np.inf if n is None else n for n in reports_left] for reports_left, _, _ in starts], float
     )[kinds]
     spent = np.array([[total, squares] for _, total, squares in starts], float)[kinds]
@@ -149,12 +151,12 @@ def draw_forecasts(
     calls_a_day = np.array([x.per_day * x.every for x in rates])
     is_active = calls_a_day > 0
     wait = np.where(is_active, calls_a_day, 1.0)
-    next_report_at = np.where(is_active, rng.geometric(chance, left.shape) / wait, np.inf)
-    silent_from = np.full(left.shape, np.inf)
+    next_report_at = np.where(is_active, rng.geometric(chance, remaining.shape) / wait, np.inf)
+    silent_from = np.full(remaining.shape, np.inf)
     now = np.zeros(_SAMPLE_SIZE)
     for _ in range(_MAX_REPORTS):
         by_sum = spent[:, :1] + epsilon <= lifetime[0]
-        can_report = (left > 0) & (by_sum | (spent[:, 1:] + epsilon**2 <= lifetime[1]))
+        can_report = (remaining > 0) & (by_sum | (spent[:, 1:] + epsilon**2 <= lifetime[1]))
         silent_from = np.where(can_report, silent_from, np.minimum(silent_from, now[:, None]))
         next_report_at = np.where(can_report, next_report_at, np.inf)
         chosen = next_report_at.argmin(axis=1)
@@ -163,7 +165,7 @@ def draw_forecasts(
             break
         chosen = chosen[rows]
         now[rows] = next_report_at[rows, chosen]
-        left[rows, chosen] -= 1
+        remaining[rows, chosen] -= 1
         spent[rows, 0] += epsilon[chosen]
         spent[rows, 1] += epsilon[chosen] ** 2
         next_report_at[rows, chosen] += rng.geometric(chance[chosen]) / wait[chosen]

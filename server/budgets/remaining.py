@@ -43,7 +43,7 @@ class BudgetLine:
     Attributes:
         experiment: The newest version.
         state: "current", "withdrawn", "expired" or, with a policy, "refused".
-        dearest: The largest ε of a report, in micro-nats, over all versions that have reports.
+        costliest: The largest ε of a report, in micro-nats, over all versions that have reports.
         cheapest: The smallest ε of a report, likewise.
         accepted: The number of accepted reports.
         days: The number of reports on each full day.
@@ -51,7 +51,7 @@ class BudgetLine:
 
     experiment: Experiment
     state: str
-    dearest: int
+    costliest: int
     cheapest: int
     accepted: int
     days: Mapping[datetime.date, int]
@@ -63,7 +63,7 @@ class BudgetLine:
             return 0
         if e.rule == "unlimited":
             return None
-        cost = {"sum": self.dearest, "squares": self.dearest**2, "count": 1}[e.rule]
+        cost = {"sum": self.costliest, "squares": self.costliest**2, "count": 1}[e.rule]
         return max(0, (e.cap - reports * cost) // e.cost())
 
 
@@ -97,7 +97,7 @@ class Remaining:
     dry: datetime.date | None = None
 
     @property
-    def able_share(self) -> float | None:
+    def share_able_to_report(self) -> float | None:
         """The share of devices that can still report; None if asked only once or without limit."""
         if self.budget.state != "current" or self.holds in (None, 1) or not self.boards:
             return None
@@ -112,7 +112,7 @@ class Remaining:
             "state": b.state,
             "rule": e.rule,
             "epsilon": e.epsilon / 1e6,
-            "dearest_epsilon": b.dearest / 1e6,
+            "dearest_epsilon": b.costliest / 1e6,
             "cheapest_epsilon": b.cheapest / 1e6,
             "accepted": b.accepted,
             "boards": self.boards,
@@ -138,12 +138,12 @@ class FleetLedger:
 
     def remaining_reports(self, profile: Profile) -> tuple[int | None, ...]:
         """Return how many reports a device has left for each experiment, as in its status()."""
-        own = [b.remaining_reports(reports) for b, reports in zip(self.budgets, profile, strict=True)]
+        own_limits = [b.remaining_reports(reports) for b, reports in zip(self.budgets, profile, strict=True)]
         if self.policy is None:
-            return tuple(own)
+            return tuple(own_limits)
         total, squares = self._spent(profile)
         lifetime = [self.policy.remaining_reports(b.experiment.epsilon, total, squares) for b in self.budgets]
-        return tuple(y if x is None else min(x, y) for x, y in zip(own, lifetime, strict=True))
+        return tuple(y if x is None else min(x, y) for x, y in zip(own_limits, lifetime, strict=True))
 
     def lines(self, today: datetime.date, last_days: int = 7) -> list[Remaining]:
         """Return one line per experiment; the rate is the mean over the last `last_days` full days."""
@@ -153,9 +153,9 @@ class FleetLedger:
                 counts[n] += boards
         new = self.remaining_reports((0,) * len(self.budgets))
         rates = [mean_daily_reports(b.days, last_days) for b in self.budgets]
-        able = [counts.total() - counts[0] for counts in left_counts]
-        each = [r / n if r and n else 0.0 for r, n in zip(rates, able, strict=True)]
-        forecasts = self._forecasts(each, left_counts)
+        able_counts = [counts.total() - counts[0] for counts in left_counts]
+        daily_rates = [r / n if r and n else 0.0 for r, n in zip(rates, able_counts, strict=True)]
+        forecasts = self._forecasts(daily_rates, left_counts)
         lines = []
         for i, budget in enumerate(self.budgets):
             counts, forecast = left_counts[i], forecasts[i]
@@ -201,7 +201,7 @@ class FleetLedger:
 
     def _spent(self, profile: Profile) -> tuple[int, int]:
         """Return a board's Σε and Σε² in micro-nats, at the most expensive ε of each experiment."""
-        costs = [(reports, b.dearest) for b, reports in zip(self.budgets, profile, strict=True)]
+        costs = [(reports, b.costliest) for b, reports in zip(self.budgets, profile, strict=True)]
         return sum(n * e for n, e in costs), sum(n * e * e for n, e in costs)
 
 

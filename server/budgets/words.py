@@ -50,12 +50,12 @@ def sentences(fleet: str, line: Remaining, today: datetime.date) -> tuple[str, .
 
 def warning(line: Remaining, write: Numbers = ENGLISH) -> str:
     """Return a warning if few devices can still report, otherwise ""."""
-    able = line.able_share
-    if able is None or able >= _NEARLY_SPENT:
+    able_share = line.share_able_to_report
+    if able_share is None or able_share >= _NEARLY_SPENT:
         return ""
-    if not able:
+    if not able_share:
         return "The budget is spent: no device that has reported can report again."
-    return f"The budget is nearly spent: {write.percent(able, 0)} of devices can still report."
+    return f"The budget is nearly spent: {write.percent(able_share, 0)} of devices can still report."
 
 
 def lifetime_sentences(policy: Policy | None) -> tuple[str, ...]:
@@ -98,8 +98,8 @@ def _left_sentence(fleet: str, line: Remaining) -> str:
     if state == "refused":
         return f"The devices' policy refuses {name}: devices in {fleet} send no reports for it."
     if state != "current":
-        sent = counted(line.budget.accepted)
-        return f"{name} is {state}: devices in {fleet} send no more reports for it. They sent {sent}."
+        reports_text = counted(line.budget.accepted)
+        return f"{name} is {state}: devices in {fleet} send no more reports for it. They sent {reports_text}."
     if line.total_left is None:
         return f"Nothing limits how many reports devices in {fleet} send for {name}: its budget has no cap."
     if not line.boards:

@@ -50,12 +50,13 @@ class Ratio(Statistic):
         relative = (
             self.denominator.stderr / self.denominator.value if self.denominator.value > 0 else math.inf
         )
-        rest = 1 - (z * relative) ** 2
-        if rest <= 0:
+        margin = 1 - (z * relative) ** 2
+        if margin <= 0:
             return -math.inf, math.inf
         middle = -(z**2) * self.correlation * relative * self.stderr
-        half = math.sqrt(middle**2 + rest * (z * self.stderr) ** 2)
-        return min(low, self.value + (middle - half) / rest), max(high, self.value + (middle + half) / rest)
+        half = math.sqrt(middle**2 + margin * (z * self.stderr) ** 2)
+        low = min(low, self.value + (middle - half) / margin)
+        return low, max(high, self.value + (middle + half) / margin)
 
     def p_value(self, value: float = 0.0) -> float:
         """Return the two-sided p-value for `value`: 1 minus the confidence whose interval just reaches it."""
@@ -168,8 +169,8 @@ def ratios(estimates: Estimates, above: Floats, below: Floats) -> list[Ratio]:
     k = np.divide(line.stderr, y.stderr, out=np.zeros_like(x), where=y.stderr > 0)
     both = estimates.linear_many(off + k * below).stderr ** 2
     spread = 2 * k * line.stderr * y.stderr
-    together = both - line.stderr**2 - (k * y.stderr) ** 2
-    correlation = np.divide(together, spread, out=np.zeros_like(x), where=spread > 0)
+    covariance_terms = both - line.stderr**2 - (k * y.stderr) ** 2
+    correlation = np.divide(covariance_terms, spread, out=np.zeros_like(x), where=spread > 0)
     result = list[Ratio]()
     for i in range(len(x)):
         divisor = float(y.value[i]) if positive[i] else 1.0
@@ -191,8 +192,8 @@ def paired_difference(estimates: Estimates, above: Floats, below: Floats) -> Rat
     lines = (above - np.array([first.value, second.value]) * below) * scales
     joined = estimates.linear(lines[:, 0] - lines[:, 1])
     product = first.stderr * second.stderr
-    together = (first.stderr**2 + second.stderr**2 - joined.stderr**2) / 2
-    correlation = min(max(together / product, -1.0), 1.0) if product else 0.0
+    covariance = (first.stderr**2 + second.stderr**2 - joined.stderr**2) / 2
+    correlation = min(max(covariance / product, -1.0), 1.0) if product else 0.0
     value = first.value - second.value
     return RatioDifference(value, joined.stderr, joined.skew, first, second, correlation)
 

@@ -266,8 +266,8 @@ def _find_fixed_point(
     def step(shares: Floats) -> tuple[Floats, float]:
         updated, likelihood = expectation_maximisation(histograms, shares)
         if strength:
-            values, rest = np.split(updated, [len(updated) if blurred is None else blurred])
-            updated = np.append(np.maximum(blur(values, strength), 0), rest)
+            values, remainder = np.split(updated, [len(updated) if blurred is None else blurred])
+            updated = np.append(np.maximum(blur(values, strength), 0), remainder)
         updated = np.maximum(updated, 1e-30)
         return updated / updated.sum(), likelihood
 

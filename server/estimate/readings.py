@@ -53,12 +53,12 @@ class Ratios(Statistics):
         z = normal_quantile(confidence)
         with np.errstate(divide="ignore", invalid="ignore"):
             relative = self.below_stderr / self.below
-            rest = 1 - (z * relative) ** 2
+            margin = 1 - (z * relative) ** 2
             middle = -(z**2) * self.correlation * relative * self.stderr
-            half = np.sqrt(middle**2 + rest * (z * self.stderr) ** 2)
-            bounded = (self.below > 0) & (rest > 0)
-            low = np.where(bounded, np.minimum(low, self.value + (middle - half) / rest), -np.inf)
-            high = np.where(bounded, np.maximum(high, self.value + (middle + half) / rest), np.inf)
+            half = np.sqrt(middle**2 + margin * (z * self.stderr) ** 2)
+            bounded = (self.below > 0) & (margin > 0)
+            low = np.where(bounded, np.minimum(low, self.value + (middle - half) / margin), -np.inf)
+            high = np.where(bounded, np.maximum(high, self.value + (middle + half) / margin), np.inf)
         return low, high
 
 

@@ -97,9 +97,9 @@ def top(estimate: Estimates, k: int) -> TopK:
     chances = membership(_posterior(estimate), int(k))
     chances.flags.writeable = False
     order = np.argsort(-estimate.frequencies, kind="stable")
-    rest = order[k:][chances[order[k:]] > _ALSO_LISTED_ABOVE]
-    rest = rest[np.argsort(-chances[rest], kind="stable")]
-    selection = np.concatenate([order[:k], rest])
+    runners_up = order[k:][chances[order[k:]] > _ALSO_LISTED_ABOVE]
+    runners_up = runners_up[np.argsort(-chances[runners_up], kind="stable")]
+    selection = np.concatenate([order[:k], runners_up])
     statistics = estimate.ranges(selection, selection + 1)
     candidates = tuple(RankedValue(int(v), statistics[i], float(chances[v])) for i, v in enumerate(selection))
     return TopK(estimate.experiment, int(k), estimate.reports, candidates[:k], candidates[k:], chances)
@@ -167,11 +167,11 @@ def _prior_sample(x: Floats) -> tuple[Ints, Floats]:
     """Return the values for the prior (the largest and some others), and each one's weight in values."""
     order = np.argsort(-x, kind="stable")
     stride = max(1, len(x) // _PRIOR_SAMPLE)
-    rest = order[_PRIOR_SAMPLE:]
-    sample = rest[stride // 2 :: stride]
+    smaller = order[_PRIOR_SAMPLE:]
+    sample = smaller[stride // 2 :: stride]
     weights = np.ones(min(len(x), _PRIOR_SAMPLE) + len(sample))
     if len(sample):
-        weights[_PRIOR_SAMPLE:] = len(rest) / len(sample)
+        weights[_PRIOR_SAMPLE:] = len(smaller) / len(sample)
     return np.concatenate([order[:_PRIOR_SAMPLE], sample]), weights
 
 
@@ -264,9 +264,9 @@ def fewer_above(chance: Floats, values: Ints, k: int) -> Floats:
     log = p.sum() * off - (p**2).sum() * off**2 / 2 + (p**3).sum() * off**3 / 3
     p, back = 1 - chance[common], np.conj(z) - 1
     log += common.sum() * np.log(z) + p.sum() * back - (p**2).sum() * back**2 / 2 + (p**3).sum() * back**3 / 3
-    many = len(middle) > len(_NODE_CHANCES)
+    uses_nodes = len(middle) > len(_NODE_CHANCES)
     points = middle
-    if many:
+    if uses_nodes:
         place = middle * (len(_NODE_CHANCES) - 1)
         node = np.minimum(place.astype(np.int64), len(_NODE_CHANCES) - 2)
         part = place - node
@@ -284,7 +284,7 @@ def fewer_above(chance: Floats, values: Ints, k: int) -> Floats:
     ).real.sum(axis=1)
     low, high, answers = answers[:3], answers[3:6], answers[6:]
     result = np.empty(len(chance))
-    result[~rare & ~common] = np.interp(middle, _NODE_CHANCES, answers) if many else answers
+    result[~rare & ~common] = np.interp(middle, _NODE_CHANCES, answers) if uses_nodes else answers
     result[rare] = _parabola(low, chance[rare] / _RARE)
     result[common] = _parabola(high, (chance[common] - 1 + _RARE) / _RARE)
     return np.clip(result[values], 0, 1)

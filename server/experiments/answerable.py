@@ -20,11 +20,11 @@ _ONLY = {
 }
 
 
-class NotAnswered(HushmoteError):
-    """Raised if an experiment cannot answer a question; the message says which questions it answers."""
+class UnanswerableError(HushmoteError):
+    """Raised if an experiment cannot answer a question; the message lists the questions it can answer."""
 
 
-def answers_of(*versions: Experiment) -> frozenset[str]:
+def answerable_questions(*versions: Experiment) -> frozenset[str]:
     """Return the kinds of questions that all these versions can answer with their types and mechanisms.
 
     "frequencies", "ranges" (including labels), "quantiles" and "mean" are about values; "candidates" are
@@ -32,10 +32,10 @@ def answers_of(*versions: Experiment) -> frozenset[str]:
     readings. Without "frequencies", the experiment has no histogram of values, and the domain may be too
     large for an array.
     """
-    return frozenset.intersection(*map(_version_answers, versions))
+    return frozenset.intersection(*map(_version_questions, versions))
 
 
-def _version_answers(experiment: Experiment) -> frozenset[str]:
+def _version_questions(experiment: Experiment) -> frozenset[str]:
     if experiment.type == "pair":
         return frozenset({"pairs"})
     answers = mechanism_of(experiment).answers
@@ -48,20 +48,20 @@ def _version_answers(experiment: Experiment) -> frozenset[str]:
 
 def answers_only(*versions: Experiment) -> str:
     """Return a clause that lists the answerable questions, such as "delay answers only its mean"."""
-    answers = answers_of(*versions)
-    text = " and ".join(words for word, words in _ONLY.items() if word in answers)
-    versions_differ = any(_version_answers(version) != answers for version in versions)
+    questions = answerable_questions(*versions)
+    text = " and ".join(words for word, words in _ONLY.items() if word in questions)
+    versions_differ = any(_version_questions(version) != questions for version in versions)
     return f"{versions[-1].name} answers only {text}" + (" in all of its versions" if versions_differ else "")
 
 
 def require(versions: Sequence[Experiment], words: str | Iterable[str], instead: str = "") -> None:
-    """Raise NotAnswered unless all versions answer one of these kinds of questions.
+    """Raise UnanswerableError unless all versions answer one of these kinds of questions.
 
     Args:
         versions: The experiment's versions.
-        words: The kinds, as in answers_of().
+        words: The kinds, as in answerable_questions().
         instead: Advice to append to the message after a colon.
     """
-    if answers_of(*versions).isdisjoint([words] if isinstance(words, str) else words):
+    if answerable_questions(*versions).isdisjoint([words] if isinstance(words, str) else words):
         only = answers_only(*versions)
-        raise NotAnswered(f"{only}: {instead}" if instead else only)
+        raise UnanswerableError(f"{only}: {instead}" if instead else only)

@@ -50,7 +50,7 @@ def asks_of(experiment: Experiment, texts: Sequence[str] = ()) -> tuple[Ask, ...
 
     Raises:
         UnitsError: If a question does not fit the experiment's values.
-        NotAnswered: If the experiment cannot answer a question.
+        UnanswerableError: If the experiment cannot answer a question.
     """
     if experiment.type == "text" and len(texts) > MAX_ASKS:
         answerable.require([experiment], "candidates", "omit candidates")
@@ -59,7 +59,7 @@ def asks_of(experiment: Experiment, texts: Sequence[str] = ()) -> tuple[Ask, ...
 
 
 def _default_ask(experiment: Experiment) -> Ask:
-    answers = answerable.answers_of(experiment)
+    answers = answerable.answerable_questions(experiment)
     if "pairs" in answers:
         first, *_, last = parts_of(experiment)
         target = last.name if last.type == "number" else where(last, index_names(last)[last.type == "bool"])
@@ -78,7 +78,7 @@ def _default_ask(experiment: Experiment) -> Ask:
 def _ask(experiment: Experiment, text: str) -> Ask:
     if experiment.type == "pair":
         return _ask_of_pair(experiment, text)
-    if experiment.type == "text" or "discovery" in answerable.answers_of(experiment):
+    if experiment.type == "text" or "discovery" in answerable.answerable_questions(experiment):
         answerable.require([experiment], "candidates", "omit asks")
         return Ask(text, "share")
     if experiment.type == "number" and text == "mean":

@@ -29,7 +29,7 @@ from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, MEAN, PREFIXES, Workl
 from ..wire.experiments import is_own, parse_experiment
 from ..wire.limits import kept_hours
 from ..wrong_value import wrong_toml, wrong_value
-from .answerable import NotAnswered
+from .answerable import UnanswerableError
 from .asks import MAX_ASKS, asks_of
 from .budget import ExperimentBudget, Quantity
 from .pair_workload import PAIR_STATISTICS, pair_workload
@@ -85,8 +85,9 @@ class Definition(ReadingDefinition):
             with contextlib.suppress(MechanismError):  # _fields_fit_type() reports it
                 names |= set(class_of(word).parameters)
         names &= table.keys()
-        rest = {name: value for name, value in table.items() if name not in names}
-        return rest | {"parameters": {name: _plain(name, table[name]) for name in table if name in names}}
+        other_fields = {name: value for name, value in table.items() if name not in names}
+        parameters = {name: _plain(name, table[name]) for name in table if name in names}
+        return other_fields | {"parameters": parameters}
 
     @model_validator(mode="after")
     def _fields_fit_type(self) -> Definition:
@@ -221,7 +222,7 @@ class Definition(ReadingDefinition):
                 raise DefinitionError(f"{only}: omit the mechanism or the statistics")
         try:
             asks_of(experiment, self.asks)
-        except (UnitsError, NotAnswered) as e:
+        except (UnitsError, UnanswerableError) as e:
             raise DefinitionError(f"asks: {e}") from None
         if experiment.rule != "unlimited" and experiment.cost() > experiment.cap:
             raise DefinitionError("the budget's cap is below the cost of one report: no board would report")

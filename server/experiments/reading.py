@@ -187,10 +187,10 @@ class ReadingDefinition(_Values):
     @classmethod
     def _take_unit(cls, data: Any) -> Any:
         """Use the unit of a pair's number, if it has any, as the pair's unit."""
-        of = data.get("of") if isinstance(data, dict) else None
-        if not isinstance(of, list | tuple) or "unit" in data:
+        parts_value = data.get("of") if isinstance(data, dict) else None
+        if not isinstance(parts_value, list | tuple) or "unit" in data:
             return data
-        parts = cast(Sequence[Any], of)
+        parts = cast(Sequence[Any], parts_value)
         units = {part["unit"] for part in parts if isinstance(part, dict) and "unit" in part}
         return {**data, "unit": units.pop()} if len(units) == 1 else data
 

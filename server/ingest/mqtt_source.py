@@ -25,8 +25,8 @@ class MqttSource:
     Args:
         session: The address and the subscription.
         status: Logs changes.
-        protocol: As in Connector.
-        open_connection: As in Connector.
+        protocol: See Connector.
+        open_connection: See Connector.
     """
 
     def __init__(

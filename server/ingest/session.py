@@ -27,7 +27,7 @@ class Session:
         tls: How to check the broker; None for plain TCP.
         fleets: Names of the fleets to subscribe to; None for all.
         group: The group with which the aggregator shares reports; None without a group.
-        retire: As in Counting.
+        retire: See Counting.
     """
 
     address: BrokerAddress

@@ -50,8 +50,8 @@ def about(mechanism: type[Mechanism]) -> About:
     sections = dict(zip(parts[::2], map(_first_paragraph, parts[1::2]), strict=True))
     # A module docstring starts with the mechanism's name: "olh: the value's cell ...".
     what = _first_paragraph(what)
-    head, colon, rest = what.partition(": ")
-    what = rest if colon and len(head) < 20 else what
+    head, colon, description = what.partition(": ")
+    what = description if colon and len(head) < 20 else what
     return About(what[:1].upper() + what[1:], *(sections.get(part, "") for part in _PARTS))
 
 

@@ -93,7 +93,7 @@ class Channel:
         return self.collision * (third * self.p + (1 - third) * self.lie)
 
     def node_variance(self, share: float) -> float:
-        """Return the variance of a value with this share minus its covariance with others, times reports.
+        """Return a value's variance minus its covariance with others, times the number of reports.
 
         This is half the variance of the difference between two values with this share, including population
         sampling, and is all that matters if the sum of all values is known. If `domain` is not a power of g,
@@ -111,7 +111,7 @@ class Channel:
 
     @property
     def assumed(self) -> float:
-        """The variance of a node that least squares over a tree assumes, times reports.
+        """The variance of a node that least squares over a tree assumes, times the number of reports.
 
         It lies between the variances for a rare value and for a uniform population, so it suits both
         concentrated and spread-out populations.

@@ -15,7 +15,8 @@ class Choice:
         mechanism: The mechanism's name in experiments.
         parameters: The names and values of the mechanism's fields, with tuples for lists to keep a Choice
             hashable.
-        variance: The mean variance over the workload, times reports, in a population without common values.
+        variance: The workload's mean variance multiplied by the number of reports, for a population without
+            common values.
     """
 
     mechanism: str

@@ -69,8 +69,8 @@ def designs(domain: int, epsilon: int, workload: Workload, name: str | None = No
         name: A mechanism's name, or None for all mechanisms.
 
     Raises:
-        ValueError: As in choose().
-        WorkloadError: As in choose().
+        ValueError: In the same cases as choose().
+        WorkloadError: In the same cases as choose().
     """
     if domain < 2:
         raise ValueError(f"domain must be at least 2, not {domain}")

@@ -116,8 +116,8 @@ class Mechanism(ABC):
     def designs(cls, domain: int, epsilon: int, workload: Workload) -> Iterable[Choice]:
         """Return the parameters with the least variance for a workload, or nothing if it is unsuitable.
 
-        The variance is the mean over the workload, times reports. For single frequencies it is that of a
-        value with the workload's share; otherwise it assumes a uniform population.
+        The variance is the mean over the workload, times the number of reports. For single frequencies it is
+        that of a value with the workload's share; otherwise it assumes a uniform population.
 
         Args:
             domain: The number of indices, at least 2.
@@ -277,7 +277,7 @@ class Mechanism(ABC):
         return self.expand([law / size * chance for law, size, chance in parts])
 
     def frequency_variance(self, share: float | None) -> float | None:
-        """Return the variance of a value's frequency, times reports, or None without a formula.
+        """Return the variance of a value's frequency, times the number of reports, or None without a formula.
 
         It is averaged over values, and assumes that the other values are equally common.
 
@@ -287,7 +287,7 @@ class Mechanism(ABC):
         return None
 
     def variances(self, statistics: Floats, shares: Floats) -> Floats:
-        """Return the variances of estimates, times reports, shape (n,).
+        """Return the variances of estimates, times the number of reports, shape (n,).
 
         They include the sampling of readings (docs/mathematics.md) and are exact, except that each stratum's
         number of reports is replaced by its expectation.

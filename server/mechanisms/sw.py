@@ -97,7 +97,7 @@ class Wave:
 
 
 def even_variance(domain: int, epsilon: int, reach: int) -> float:
-    """Return the variance of the mean in a uniform population, times reports, in units of the squared range.
+    """Return the mean's variance in a uniform population, times the number of reports, in squared ranges.
 
     It is infinite if boards reject the experiment.
 
@@ -177,9 +177,9 @@ class SquareWave(Mechanism):
         near = rng.integers(0, ONE, n, dtype=np.uint32) < self.threshold
         code = rng.integers(0, self.wave.inside, n, dtype=np.uint32)
         code += indices
-        far = rng.integers(0, self.domain - 1, n, dtype=np.uint32)
-        far += inside * (far >= indices)
-        return np.where(near, code, far)
+        far_code = rng.integers(0, self.domain - 1, n, dtype=np.uint32)
+        far_code += inside * (far_code >= indices)
+        return np.where(near, code, far_code)
 
     def fields(self) -> dict[str, Any]:
         return super().fields() | {"reach": self.reach}

@@ -126,9 +126,9 @@ def positions(domain: int) -> Floats:
 
 @lru_cache(maxsize=1024)
 def _energy(workload: Workload, domain: int, width: int) -> float:
-    full, rest = divmod(domain, width)
+    full, remainder = divmod(domain, width)
     if workload.kind == "frequencies":
-        return (full + (rest > 0)) / domain
+        return (full + (remainder > 0)) / domain
     if workload.kind == "mean":
         starts = np.arange(0, domain, width)
         sums = np.add.reduceat(positions(domain), starts)
@@ -142,7 +142,7 @@ def _energy(workload: Workload, domain: int, width: int) -> float:
     after_squared = full * (domain + 1) ** 2 - (domain + 1) * width * full * (full + 1)
     after_squared += width**2 * full * (full + 1) * (2 * full + 1) // 6
     total = 0.0
-    for size, blocks, once, squared in ((width, full, after, after_squared), (rest, 1, 1, 1)):
+    for size, blocks, once, squared in ((width, full, after, after_squared), (remainder, 1, 1, 1)):
         if not size or not blocks:
             continue
         partly = size * (size - 1) // 2

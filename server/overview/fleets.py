@@ -41,7 +41,7 @@ class ExperimentOverview:
         name: The experiment's name.
         type: The type of the readings.
         window: The type of windows.
-        purpose: Its purpose, from the newest version that states one.
+        purpose: The experiment's purpose, from the newest version that states one.
         owner: The person or team responsible, likewise.
         unit: The unit of its readings, likewise.
         state: "current" while devices are being asked.
@@ -89,7 +89,7 @@ class FleetOverview:
     Attributes:
         name: The fleet's name.
         keyed: Whether it is keyed; otherwise it is open, and anyone can forge reports.
-        experiments: Its experiments.
+        experiments: The fleet's experiments.
         rejects: The rejected reports.
     """
 

@@ -144,8 +144,8 @@ def config(application: Any, *, most: int, request_s: float | None = None, **opt
 
     Args:
         application: An ASGI application.
-        most: As in BoundedHTTP.
-        request_s: As in BoundedHTTP.
+        most: See BoundedHTTP.
+        request_s: See BoundedHTTP.
         options: Passed to uvicorn.Config, overriding the defaults.
     """
     defaults = {
@@ -175,7 +175,7 @@ class BoundedServer:
         most_connections: The largest number of simultaneous connections, above which the oldest connection is
             closed, idle ones first.
         grace_s: Seconds that running requests have to finish when the server stops.
-        request_s: As in BoundedHTTP.
+        request_s: See BoundedHTTP.
 
     Attributes:
         port: The port on which the server listens.

@@ -95,7 +95,7 @@ def _read(path: Path) -> dict[str, str]:
     except UnicodeDecodeError:
         raise UsageError(rule) from None
     if readable_by_others(path, mode):
-        raise UsageError(f"{path} can be read by others: run `chmod 600` on it")
+        raise UsageError(f"{path} can be read by others; run `chmod 600` on it")
     tokens: dict[str, str] = {}
     for words in (line.split() for line in lines if not line.lstrip().startswith("#")):
         if not words:

@@ -102,7 +102,7 @@ class Database:
         version_before: The schema version when it was opened; 0 for a new database.
 
     Raises:
-        StoreError: If the database cannot be opened; a one-line message.
+        StoreError: If the database cannot be opened; the message is one line.
     """
 
     def __init__(

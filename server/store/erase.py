@@ -131,7 +131,7 @@ def queue_erasure(store: Store, fleet: str, device: str, confirm: _Confirm = lam
         store: The store.
         fleet: The fleet's name.
         device: The device's id.
-        confirm: As in erase().
+        confirm: See erase().
 
     Raises:
         VersionRefused: If there is no such fleet or device.

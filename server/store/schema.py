@@ -57,14 +57,16 @@ experiment = sa.Table(
     sa.Column(
         "first_serial", sa.BigInteger, nullable=False, server_default="0"
     ),  # when it was first published
-    sa.Column("serial", sa.BigInteger, nullable=False, server_default="0"),  # and last
+    sa.Column("serial", sa.BigInteger, nullable=False, server_default="0"),  # when it was last published
     sa.Column("counted_until", sa.String(10)),  # last day on which its reports count, UTC; null: no end
     sa.Column("unit", sa.Text, nullable=False, server_default=""),
     sa.Column("purpose", sa.Text, nullable=False, server_default=""),
     sa.Column("owner", sa.Text, nullable=False, server_default=""),
     sa.Column("asked", sa.Text, nullable=False, server_default=""),  # the finding's questions, one per line
     sa.Column("keep", sa.Text, nullable=False, server_default=""),  # how long its windows are kept: 400d, 48h
-    sa.Column("erased", sa.BigInteger, nullable=False, server_default="0"),  # reports of windows erased since
+    sa.Column(
+        "erased", sa.BigInteger, nullable=False, server_default="0"
+    ),  # number of reports in erased windows
     sa.Column("signatures", sa.LargeBinary(128)),
     sa.UniqueConstraint("fleet", "digest"),
 )

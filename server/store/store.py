@@ -65,7 +65,7 @@ class Store(Database):
     Several threads and processes can use a store at the same time.
 
     Raises:
-        StoreError: If the database fails, here or in any method; a one-line message.
+        StoreError: If the database fails, here or in any method; the message is one line.
     """
 
     def __enter__(self) -> Store:

@@ -57,11 +57,11 @@ class Version:
         counted_until: The last day, UTC, on which its reports count; None for no limit.
         first_serial: The serial of its first publication; serials grow over all versions of a fleet.
         serial: The serial of its latest publication.
-        unit: As in Description.
-        purpose: As in Description.
-        owner: As in Description.
-        asked: As in Description.
-        keep: As in Description.
+        unit: See Description.
+        purpose: See Description.
+        owner: See Description.
+        asked: See Description.
+        keep: See Description.
         erased: The number of reports in windows that have been erased.
         signatures: The signatures for its serial if they were made elsewhere; otherwise None.
     """

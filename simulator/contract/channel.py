@@ -204,11 +204,11 @@ def fields(case: Case) -> str:
     from ...server.experiments.payload import at_epsilon
 
     mechanism, experiment = case.mechanism, case.experiment
-    again = at_epsilon(experiment, experiment.epsilon)
-    other_fields = type(mechanism)(again).fields()
-    if other_fields != mechanism.fields() or again.code_count != experiment.code_count:
+    parsed = at_epsilon(experiment, experiment.epsilon)
+    other_fields = type(mechanism)(parsed).fields()
+    if other_fields != mechanism.fields() or parsed.code_count != experiment.code_count:
         raise PropertyBroken(
-            f"an experiment recreated from its fields has {again.code_count} codes and fields {other_fields}"
+            f"an experiment recreated from its fields has {parsed.code_count} codes and fields {other_fields}"
         )
     if not mechanism.words():
         raise PropertyBroken("words() is empty")

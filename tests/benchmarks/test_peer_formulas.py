@@ -60,8 +60,8 @@ def unary(p: float, q: float) -> Matrix:
     """Return a channel with one bit per value: 1 with probability p for the true value, q for others."""
     codes = bits_of(DOMAIN)
     chance = np.where(np.eye(DOMAIN, dtype=bool), p, q)  # for each bit, by value
-    each = np.where(codes[:, :, None] > 0, chance, 1 - chance)
-    return Matrix(each.prod(axis=1), (codes - q) / (p - q), np.eye(DOMAIN))
+    bit_laws = np.where(codes[:, :, None] > 0, chance, 1 - chance)
+    return Matrix(bit_laws.prod(axis=1), (codes - q) / (p - q), np.eye(DOMAIN))
 
 
 def sue(epsilon: float) -> Matrix:
@@ -121,9 +121,9 @@ def bloom(epsilon: float) -> Matrix:
     keep = 1 / (1 + math.exp(-epsilon / 4))
     codes = bits_of(8)
     set_bits = np.repeat(np.eye(4), 2, axis=0)  # bits by values
-    each = np.where((codes[:, :, None] > 0) == (set_bits > 0), keep, 1 - keep)
+    bit_laws = np.where((codes[:, :, None] > 0) == (set_bits > 0), keep, 1 - keep)
     one = (codes - (1 - keep)) / (2 * keep - 1)
-    return Matrix(each.prod(axis=1), one.reshape(-1, 4, 2).mean(axis=2), np.eye(4))
+    return Matrix(bit_laws.prod(axis=1), one.reshape(-1, 4, 2).mean(axis=2), np.eye(4))
 
 
 def sketch(epsilon: float, one_bit: bool, width: int = 4, values: int = 3) -> Matrix:
@@ -261,8 +261,8 @@ class TestErrors:
             high = (math.exp(epsilon) - root) / (2 * root + 2)
             low = high / math.exp(epsilon)
             runs = [(-most, left, low), (left, right, high), (right, most, low)]
-            of = [sum(d * (b**k - a**k) / k for a, b, d in runs) for k in (1, 2, 3)]
-            return of[0], of[1], of[2]
+            moments = [sum(d * (b**k - a**k) / k for a, b, d in runs) for k in (1, 2, 3)]
+            return moments[0], moments[1], moments[2]
 
         at = np.linspace(-1, 1, DOMAIN)
         whole, mean, square = np.array([moments(value) for value in at]).T
@@ -286,8 +286,8 @@ class TestErrors:
         p, q = 0.5, 1 / (math.exp(epsilon) + 1)
         codes = bits_of(domain**2)
         chance = np.where(np.eye(domain**2, dtype=bool), p, q)
-        each = np.where(codes[:, :, None] > 0, chance, 1 - chance)
-        whole = Matrix(each.prod(axis=1), (codes - q) / (p - q) @ truth, truth)
+        bit_laws = np.where(codes[:, :, None] > 0, chance, 1 - chance)
+        whole = Matrix(bit_laws.prod(axis=1), (codes - q) / (p - q) @ truth, truth)
 
         q = 1 / (math.exp(epsilon / 2) + 1)
         codes = bits_of(domain)
@@ -299,8 +299,9 @@ class TestErrors:
 
         for name, matrix in (("joint OUE", whole), ("SPL", twice)):
             matrix.check(epsilon)
-            of = matrix.variances(np.full(domain**2, domain**-2))
-            wanted = np.mean([of[:domain].mean(), of[domain : 2 * domain].mean(), of[2 * domain :].mean()])
+            variances = matrix.variances(np.full(domain**2, domain**-2))
+            thirds = variances[:domain], variances[domain : 2 * domain], variances[2 * domain :]
+            wanted = np.mean([third.mean() for third in thirds])
             assert peer(name).variance(even, epsilon) == pytest.approx(wanted, rel=1e-9)
 
 
@@ -309,15 +310,15 @@ class TestComparison:
     @pytest.mark.parametrize("epsilon", [0.25, 0.5, 1.0, 2.0, 4.0])
     def test_peer_errors_rank_as_documented(self, domain: int, epsilon: float):
         rare = next(populations(domain))
-        of = {p.name: p.variance(rare, epsilon) for p in PEERS if p.asked in ("frequency", "labels")}
+        variances = {p.name: p.variance(rare, epsilon) for p in PEERS if p.asked in ("frequency", "labels")}
         ours = choose(domain, round(epsilon * 1e6), FREQUENCIES).variance
-        assert of["SS"] < of["OUE"] < of["SUE"] < of["THE"]
-        assert of["SHE"] >= 2 * of["OUE"]
-        assert of["SS"] * 0.99 < ours < of["SS"] * 1.15
-        assert ours < of["OUE"] * 1.03
-        assert of["HR"] > ours
-        assert of["CMS"] == pytest.approx(of["SUE"], rel=0.02)
-        assert of["RAPPOR"] > 2 * of["SUE"]
+        assert variances["SS"] < variances["OUE"] < variances["SUE"] < variances["THE"]
+        assert variances["SHE"] >= 2 * variances["OUE"]
+        assert variances["SS"] * 0.99 < ours < variances["SS"] * 1.15
+        assert ours < variances["OUE"] * 1.03
+        assert variances["HR"] > ours
+        assert variances["CMS"] == pytest.approx(variances["SUE"], rel=0.02)
+        assert variances["RAPPOR"] > 2 * variances["SUE"]
         means = {p.name: p.variance(np.full(domain, 1 / domain), epsilon) for p in PEERS if p.asked == "mean"}
         assert means["PM"] < means["Laplace"]
         for asked, workload in (("range", ALL_RANGES), ("quantile", PREFIXES)):

@@ -28,8 +28,8 @@ def text_json(salt: str, slots: int) -> bytes:
 
 def shares(first: float) -> list[float]:
     """Return the words' shares: `first` for the first, and the rest divided by Zipf's law."""
-    rest = 1 / np.arange(1.0, len(WORDS))
-    return [first, *((1 - first) * rest / rest.sum())]
+    weights = 1 / np.arange(1.0, len(WORDS))
+    return [first, *((1 - first) * weights / weights.sum())]
 
 
 TRUE_SHARES = dict(zip(WORDS, shares(0.2), strict=True))
@@ -202,7 +202,7 @@ class TestRefusals:
     @refusals(
         ("fw", "fw answers only the shares of texts that you name: name them, with --candidates FILE"),
         ("fw --candidates absent.txt", "cannot read absent.txt: No such file or directory"),
-        ("x --candidates many.txt", "x answers only shares and quantiles and its mean: leave --cand"),
+        ("x --candidates many.txt", "x answers only shares and quantiles and its mean: omit --cand"),
         ("fw --range a --range a", "'a' is listed twice; name every candidate only once"),
         ("fw --candidates many.txt --trend", "a trend can show at most 20 texts, not 30; name the ones"),
         ("fw --range a --quantile 0.5", "texts that you name: omit --quantile"),

@@ -168,8 +168,8 @@ class TestOutput:
 class TestRefusals:
     @pytest.mark.slow
     @refusals(
-        ("8 --epsilon -1", "above 0, not -1"),
-        ("8 --epsilon 0", "above 0, not 0"),
+        ("8 --epsilon -1", "must be a positive multiple of one millionth, not -1"),
+        ("8 --epsilon 0", "must be a positive multiple of one millionth, not 0"),
         ("8 --epsilon 20", "from 0.001 to 16"),
         ("8 --risk 1", "between 0 and 1"),
         ("8 --risk -0.2", "between 0 and 1"),

@@ -173,7 +173,7 @@ class TestRefusals:
         (f"temp --last 7d --window {DAYS[0]}", "--window and --last both name a period; use only one"),
         ("temp --against fleet=lab --top 3", "--against does not support --top"),
         ("temp --against fleet=lab --post nonnegative", "--against does not support --post"),
-        ("temp --against fleet=lab --rows 8 --range 4:8", "--rows only applies to histograms"),
+        ("temp --against fleet=lab --rows 8 --range 4:8", "--rows applies only to histograms"),
         ("mode --rows 4", "--rows groups a number's bins, but mode has no number"),
         ("mode --together", "name some"),
         ("mode --trend --range idle --together", "does not support --together"),
@@ -307,9 +307,9 @@ class TestSelection:
     def test_question_as_command_line_gives_same_reply(self, store: Path, hushmote):
         url = f"sqlite:///{store / 'hushmote.sqlite'}"
         home = Question(experiment="temp", fleet="home", windows=DAYS[:2])
-        many = {"quantiles": (0.5, 0.05), "rows": 8, "confidence": 0.99, "cdf": True, "top": 2}
+        options = {"quantiles": (0.5, 0.05), "rows": 8, "confidence": 0.99, "cdf": True, "top": 2}
         questions = [
-            home.replace(ranges=("-1:12", "20:"), **many),
+            home.replace(ranges=("-1:12", "20:"), **options),
             home.replace(trend=True, ranges=(":12",)),
             home.replace(against=(DAYS[2],), quantiles=(0.1,)),
             Question(

@@ -109,7 +109,7 @@ def test_pictures_tables_and_files_agree(hushmote, tmp_path):
     ("crash_by_version --post nonnegative", "omit --post"),
     ("crash_by_version --of crashed=maybe", "crashed has no label maybe; it has no, yes"),
     ("crash_by_version --given weather", "has no part weather; it has version, crashed"),
-    ("door --of crashed=yes", "leave --of, --given and --joint out"),
+    ("door --of crashed=yes", "omit --of, --given and --joint"),
     ("crash_by_version --given version=1.2 --given x", "a condition must be part=value"),
     (
         "crash_by_version --given crashed --given crashed --given crashed",

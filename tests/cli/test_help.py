@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from command_line import hushmote
-from make_command_line import helps
+from make_command_line import help_texts
 
 from hushmote.cli.examples import EXAMPLES
 
-ALL = {path: (command, shown) for path, command, shown in helps()}
+ALL = {path: (command, shown) for path, command, shown in help_texts()}
 LEAVES = [path for path, (command, _) in ALL.items() if not hasattr(command, "commands")]
 
 

@@ -121,7 +121,7 @@ class TestRemainingBudget:
             store.withdraw_experiment("home", "b")
         remaining = read(url, devices=["d9"])
         line = remaining.lines(TODAY)[0]
-        assert (line.budget.cheapest, line.budget.dearest, line.holds) == (500_000, 1_000_000, 8)
+        assert (line.budget.cheapest, line.budget.costliest, line.holds) == (500_000, 1_000_000, 8)
         # The board has 6 reports of a left; the server cannot know, so it states only what is certain.
         assert remaining.remaining_reports(remaining.devices["d9"]) == (4, 0)
         assert remaining.budgets[1].state == "withdrawn"

@@ -77,7 +77,7 @@ class TestRuns:
                 fleet = SimulatedFleet("cold", [payload], size=300, rng=np.random.default_rng())
                 with Gateways(broker.host, broker.port) as gateways:
                     readings = [i % 4 == 0 for i in range(300)]
-                    gateways.deliver(fleet, fleet.round({"door_open": readings}))
+                    gateways.deliver(fleet, fleet.make_reports({"door_open": readings}))
 
                 def status() -> dict[str, Any]:
                     return json.loads(hushmote("status", "--json", cwd=door))["experiments"][0]

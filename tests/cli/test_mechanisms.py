@@ -57,7 +57,7 @@ class TestListing:
         monkeypatch.setattr(mechanisms, "MECHANISMS", {**MECHANISMS, "mine": Mine})
         assert json.loads(run("--json"))[-1] == {
             "mechanisms": ["mine"],
-            "use": "The truth in words of its own.",
+            "use": "Return the truth.",
             "auto": "nothing.",
         }
 
@@ -86,7 +86,7 @@ class TestAuto:
 
     def test_yes_or_no(self):
         assert choose(2, 1_000_000, FREQUENCIES).mechanism == "rr"
-        assert "yes or no" in auto_of("rr")
+        assert "yes-or-no questions" in auto_of("rr")
 
     def test_few_values_for_their_epsilon(self):
         assert choose(16, 4_000_000, FREQUENCIES).mechanism == "grr"

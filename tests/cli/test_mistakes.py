@@ -170,8 +170,8 @@ class TestRefusals:
         ("study curves --output no/x.png", "cannot write no/x.png"),
         ("study curves --output x.txt", "must end in .png or .pdf or .svg"),
         ("budget compare --total nan --reports 3", "a positive number"),
-        ("epsilon 10 --epsilon inf", "millionths above 0, not inf"),
-        ("study composition --epsilon=nan", "millionths above 0, not nan"),
+        ("epsilon 10 --epsilon inf", "must be a positive multiple of one millionth, not inf"),
+        ("study composition --epsilon=nan", "must be a positive multiple of one millionth, not nan"),
         ("study central --records=1e400,2 --risk=1/2", "a number is too large"),
         (
             "plan --lifetime 1e308 --devices 9 --values yes-no --horizon 1y --call 1h",

@@ -284,7 +284,7 @@ class TestOwnMechanism:
                 assert server.stdout.readline().strip() == READY
                 fleet = SimulatedFleet("bar", [payload], size=300, rng=np.random.default_rng())
                 with Gateways(broker.host, broker.port) as gateways:
-                    gateways.deliver(fleet, fleet.round({"cups": [25.0] * 300}))
+                    gateways.deliver(fleet, fleet.make_reports({"cups": [25.0] * 300}))
                 until(lambda: report_count(cups) == 300, "300 reports counted")
                 server.terminate()
                 log = server.communicate(timeout=WAIT_S)[1]

@@ -89,7 +89,7 @@ class TestAccuracy:
             assert result["half_width"] == pytest.approx((mean["high"] - mean["low"]) / 2)
         for option in (("--attack", "random:0.1"), ("--output", "convergence.png"), ("--range", "1:5")):
             line = hushmote(*arguments, *option, cwd=folder, expect=1)
-            assert "room_temp answers only its mean: leave" in line
+            assert "room_temp answers only its mean: omit" in line
 
 
 class TestMissing:
@@ -208,7 +208,7 @@ class TestOutput:
         )
         assert plain.startswith("A share is known to about ±")
         assert not any(word in plain for word in ("ε", "Σ", "hh", "cells"))
-        assert "ε of a report: 1; Σε at most 4: 4 reports for life; 1 call in 90 makes a" in private
+        assert "ε of a report: 1; Σε at most 4: 4 reports per lifetime; 1 call in 90 makes a" in private
         assert "hh" not in private
         assert ": hh, fanout " in method
         assert "ε" not in method

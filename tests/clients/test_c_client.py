@@ -431,8 +431,8 @@ class TestOptOutDuringAnotherCall:
         device.callbacks += [LOCK(lambda _: free[0]), UNLOCK(unlock)]
         device.config.lock, device.config.unlock = map(pointer, device.callbacks[2:])
         assert device.report("e", True) is not None  # the report was returned before the opt-out
-        again = start_device(dict(device.storage.slots), 3)
-        assert (again.consent, again.outbox()) == (False, [])
+        restarted = start_device(dict(device.storage.slots), 3)
+        assert (restarted.consent, restarted.outbox()) == (False, [])
 
     def test_from_other_thread_is_left_to_lock_holder(self):
         device = start_device(fresh_slots(), 2)
@@ -619,24 +619,24 @@ class TestLedger:
                     "a report was seen but not debited"
                 )
                 slots = dict(storage.slots)
-                again = start_device(MemoryStorage(slots), 3)
-                locked = again.status()["locked"]
+                restarted = start_device(MemoryStorage(slots), 3)
+                locked = restarted.status()["locked"]
                 seen.add((fault, locked))
                 if locked:
                     assert locked == "LOCKED"
-                    assert [again.report("e", True) for _ in range(9)] == [None] * 9
-                    assert again.outbox() == []
-                    assert NAMES[again.provision()] == "EXISTS"
-                    assert again.storage.slots == slots, "the ledger was replaced"
+                    assert [restarted.report("e", True) for _ in range(9)] == [None] * 9
+                    assert restarted.outbox() == []
+                    assert NAMES[restarted.provision()] == "EXISTS"
+                    assert restarted.storage.slots == slots, "the ledger was replaced"
                     continue
-                witness.see_all(again.outbox())
-                lifetime(again, witness)
+                witness.see_all(restarted.outbox())
+                lifetime(restarted, witness)
                 for _ in range(CAP):
-                    witness.see(again.report("e", None))
-                    for report in again.outbox():
-                        again.sent(report)
+                    witness.see(restarted.report("e", None))
+                    for report in restarted.outbox():
+                        restarted.sent(report)
                 assert len(witness.seen) <= CAP
-                assert again.status()["sum"] == CAP * EPSILON
+                assert restarted.status()["sum"] == CAP * EPSILON
         assert {fault for fault, locked in seen if locked} == {"torn", "torn-cut"}
 
     @pytest.mark.slow
@@ -728,14 +728,14 @@ class TestStart:
             device = board(storage, begin=False)
             with contextlib.suppress(PowerCut):
                 device.provision(consent=0)
-            again = board(storage.slots)
-            assert again.status()["locked"] in (None, "NO_LEDGER")
-            assert again.consent is None
-            if again.status()["locked"]:
-                assert again.provision(consent=1) == 0
-            assert NAMES[again.provision()] == "EXISTS"
-            assert again.provision(replace=True, consent=2) == 0
-            assert board(again.storage.slots).consent is True
+            restarted = board(storage.slots)
+            assert restarted.status()["locked"] in (None, "NO_LEDGER")
+            assert restarted.consent is None
+            if restarted.status()["locked"]:
+                assert restarted.provision(consent=1) == 0
+            assert NAMES[restarted.provision()] == "EXISTS"
+            assert restarted.provision(replace=True, consent=2) == 0
+            assert board(restarted.storage.slots).consent is True
 
     @pytest.mark.slow
     def test_every_code_has_one_line_of_text(self):

@@ -91,20 +91,20 @@ class TestReports:
         board.lost()
         assert board.published() == []
         # Reports in flight are resent unchanged; late acknowledgements on an old connection do not count.
-        again = [what[1:] for what in board.connected() if what[0] == "report"]
-        assert [report for _, report in again] == [*outbox[:2], *outbox[3:5]]
+        resent = [what[1:] for what in board.connected() if what[0] == "report"]
+        assert [report for _, report in resent] == [*outbox[:2], *outbox[3:5]]
         board.acknowledged(first[0][0])
         assert board.published() == []
-        for number, _ in again:
+        for number, _ in resent:
             board.acknowledged(number)
-        rest = board.published()
-        assert [report for _, report in rest] == outbox[5:]
+        published = board.published()
+        assert [report for _, report in published] == outbox[5:]
         # The reporter disconnects if the broker does not answer in time.
         assert board.tick(29_999) == []
         assert board.tick(1) == [("disconnect",)]
-        again = [what[1:] for what in board.connected() if what[0] == "report"]
-        assert [report for _, report in again] == outbox[5:]
-        for number, _ in again:
+        resent = [what[1:] for what in board.connected() if what[0] == "report"]
+        assert [report for _, report in resent] == outbox[5:]
+        for number, _ in resent:
             board.acknowledged(number)
         assert (board.board.outbox(), board.published()) == ([], [])
 
@@ -291,11 +291,11 @@ class TestExperiments:
             board.message("e", payload)
             theirs.take("e", payload)
             assert board.kept == {"e": (folder / "e").read_bytes()}
-            again = Board(board.storage, {"e": (folder / "e").read_bytes()}, announce_key=announce)
+            restarted = Board(board.storage, {"e": (folder / "e").read_bytes()}, announce_key=announce)
             client, kept = other()
-            enrolled = again.board.status()["experiments"]["e"]["enrolled"]
+            enrolled = restarted.board.status()["experiments"]["e"]["enrolled"]
             assert enrolled == (client.status()["experiments"]["e"]["left"] is not None)
-            assert again.board.serial("e") == client.serials.get("e", 0)
+            assert restarted.board.serial("e") == client.serials.get("e", 0)
             assert kept.digests.keys() == ({"e"} if enrolled else set())
         # Damaged and truncated files are ignored.
         intact = board.kept["e"]
@@ -307,9 +307,9 @@ class TestExperiments:
             bytes([intact[0] ^ 1]) + intact[1:],
             bytes(1200),
         ):
-            again = Board(board.storage, {"e": wrong}, announce_key=announce)
-            assert not again.board.status()["experiments"]["e"]["enrolled"]
-            assert again.board.serial("e") == 0
+            restarted = Board(board.storage, {"e": wrong}, announce_key=announce)
+            assert not restarted.board.status()["experiments"]["e"]["enrolled"]
+            assert restarted.board.serial("e") == 0
         fails = Board(board.storage, announce_key=announce)
         fails.connected()
         fails.fails = True
@@ -548,11 +548,11 @@ class TestAskingEach:
             assert board.take("e", payload) == self.UNASKED
             assert board.agree("e") == why
             assert board.asking() == {}
-        again = self.reboot(board)
-        assert (again.report() > 0, again.verified, again.board.serial("e")) == (True, 0, 3)
+        restarted = self.reboot(board)
+        assert (restarted.report() > 0, restarted.verified, restarted.board.serial("e")) == (True, 0, 3)
         withdrawal = signed("e", b"", 4)
-        assert again.take("e", withdrawal) == 0
-        assert again.take("e", signed("e", PAYLOAD, 5)) == self.UNASKED
+        assert restarted.take("e", withdrawal) == 0
+        assert restarted.take("e", signed("e", PAYLOAD, 5)) == self.UNASKED
 
     @pytest.mark.parametrize("restart", [False, True])
     def test_general_opt_out_erases_every_consent(self, restart: bool):
@@ -618,9 +618,9 @@ class TestAskingEach:
         damaged = [intact[:size] for size in range(len(intact))] + [intact + b"\0", bytes(2000)]
         damaged += [intact[:i] + bytes([intact[i] ^ 1]) + intact[i + 1 :] for i in range(len(intact))]
         for data in damaged:
-            again = self.reboot(board, board.kept | {"e.yes": data})
-            assert not again.board.status()["experiments"]["e"]["enrolled"]
-            assert again.asking() == {"e": PAYLOAD}
+            restarted = self.reboot(board, board.kept | {"e.yes": data})
+            assert not restarted.board.status()["experiments"]["e"]["enrolled"]
+            assert restarted.asking() == {"e": PAYLOAD}
         other = self.reboot(board, {"f": board.kept["e"], "f.yes": intact})
         assert other.take("f", experiment_json(name="f")) == self.UNASKED
 

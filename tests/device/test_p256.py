@@ -134,11 +134,11 @@ class TestVerdicts:
             parts = [key, digest, signed[-64:]]
             assert ldp_p256.verify(*parts)
             assert judged_by_another_library(*parts)
-            which = i % 3
-            bit = int.from_bytes(hashlib.sha256(b"bit %d" % i).digest(), "big") % (8 * len(parts[which]))
-            spoilt = bytearray(parts[which])
+            case = i % 3
+            bit = int.from_bytes(hashlib.sha256(b"bit %d" % i).digest(), "big") % (8 * len(parts[case]))
+            spoilt = bytearray(parts[case])
             spoilt[bit // 8] ^= 1 << bit % 8
-            parts[which] = bytes(spoilt)
+            parts[case] = bytes(spoilt)
             assert not ldp_p256.verify(*parts)
             assert not judged_by_another_library(*parts)
 

@@ -109,9 +109,9 @@ class TestCodes:
         exp = parse(q, domain)
         every = points(q, level_of(exp).t)
         sides = [{i for i, c in enumerate(every) if not sum(map(int.__mul__, v, c)) % q} for v in every]
-        together = {len(a & b) for n, a in enumerate(sides) for b in sides[:n]}
+        shared_counts = {len(a & b) for n, a in enumerate(sides) for b in sides[:n]}
         assert {len(side) for side in sides} == {level_of(exp).inside}
-        assert together == {(level_of(exp).inside - 1) // q}
+        assert shared_counts == {(level_of(exp).inside - 1) // q}
 
     def test_begin_at_the_levels_offset(self) -> None:
         level = Points(1_000_000, 10, 3, 100, 5)

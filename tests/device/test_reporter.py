@@ -774,7 +774,7 @@ class TestSleepingBoard:
         board.reach("pending", 0)
         until(lambda: [r.hex() for r in late.reports] == [report], "the report")
         board.kill()
-        late.publish("room_temp", b"")  # withdrawn while the board is away
+        late.publish("room_temp", b"")  # withdrawn while the board is disconnected
         board = start_any(mosquitto.port, again=True, **settings)
         assert board.ask("state") == "reporting"
         board.reach("state", "absent")

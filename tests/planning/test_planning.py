@@ -59,7 +59,7 @@ def flat(domain: int, g: int) -> Choice:
 
 
 def enumerated_variance(design: Design, population: np.ndarray, statistic: np.ndarray) -> float:
-    """Return the variance times reports from the exact distribution of the board's codes."""
+    """Return the variance times the number of reports, from the exact distribution of the board's codes."""
     experiment: Experiment = experiment_over(design.domain, design.epsilon, design.choice.fields())
     chance = np.zeros(experiment.code_count)
     for index, share in enumerate(population):
@@ -81,7 +81,7 @@ def enumerated_variance(design: Design, population: np.ndarray, statistic: np.nd
 
 
 def estimated_variance(design: Design, population: np.ndarray, low: int, high: int) -> float:
-    """Return the variance times reports of estimate() for a range, from its answer to each code in turn.
+    """Return the variance of estimate() for a range, times the number of reports, from its answers to codes.
 
     Each stratum has its drawn number of reports, all with one code, so an answer is that code's weight.
     """

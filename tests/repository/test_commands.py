@@ -271,5 +271,5 @@ class TestRunner:
     def test_refuses_page_with_broker_on_host_network(self, tmp_path: Path):
         page = tmp_path / "page.md"
         page.write_text("<!-- background -->\n```sh\nhushmote serve --broker mqtt://localhost\n```\n")
-        with pytest.raises(run_page.NotHere, match="no network of its own"):
+        with pytest.raises(run_page.NotHere, match="no separate network namespace"):
             run_page.run(page, slow=False)

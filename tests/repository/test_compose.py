@@ -102,10 +102,10 @@ class TestFile:
     def test_mounted_files_exist_and_are_read_only(self):
         for name, service in SERVICES.items():
             for volume in service.get("volumes", ()):
-                source, _, rest = volume.partition(":")
+                source, _, target = volume.partition(":")
                 if source.startswith("./"):
                     assert (DEPLOY / source).exists(), f"{name}: {source}"
-                    assert rest.endswith(":ro"), volume
+                    assert target.endswith(":ro"), volume
                 elif not source.startswith("/"):
                     assert source in composed()["volumes"]
 

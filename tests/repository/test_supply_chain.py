@@ -236,8 +236,8 @@ class TestLocks:
     def test_pin_one_version_by_hash_without_url(self):
         assert set(LOCKS) == {"build", "container", "test", "tools"}
         for name, text in LOCKS.items():
-            rest = ENTRY.sub("", text)
-            assert re.sub(r"( *#.*)?\n", "", rest) == "", name
+            remainder = ENTRY.sub("", text)
+            assert re.sub(r"( *#.*)?\n", "", remainder) == "", name
             assert pinned(name)
             assert not re.search(r"://|@|--(extra-)?index|--find-links", text), name
 

@@ -231,18 +231,19 @@ class TestRetained:
             assert messages[open_topic][-1] == payload_of(experiment(epsilon=500_000))
 
     def test_everything_is_published_again_from_time_to_time(self, store, mosquitto, caplog):
-        beside, topic_of_temp = (
+        other_topic, topic_of_temp = (
             topics.experiment_topic("open", "beside"),
             topics.experiment_topic("open", "temp"),
         )
         with (
-            running(store, mosquitto, retained_messages=lambda: {beside: b"1"}, again_s=0.3),
+            running(store, mosquitto, retained_messages=lambda: {other_topic: b"1"}, again_s=0.3),
             listening(mosquitto) as messages,
         ):
             until(
-                lambda: min(len(messages.get(topic, ())) for topic in (beside, topic_of_temp)) > 3, messages
+                lambda: min(len(messages.get(topic, ())) for topic in (other_topic, topic_of_temp)) > 3,
+                messages,
             )
-        assert set(messages[beside]) == {b"1"}
+        assert set(messages[other_topic]) == {b"1"}
         assert set(messages[topic_of_temp]) == {payload_of(experiment())}
         assert "someone else" not in caplog.text
 

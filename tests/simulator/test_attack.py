@@ -101,7 +101,7 @@ class TestSpecification:
     def test_rejects_malformed_text(self):
         temperature, mode = number_with_mechanism("grr", 16, 1), choice(["a", "b"], 1)
         for experiment, text, words in [
-            (temperature, "bribe", "an attack is random:SHARE, promote:VALUE:SHARE"),
+            (temperature, "bribe", "an attack must be random:SHARE, promote:VALUE:SHARE"),
             (temperature, "promote", "not promote"),
             (temperature, "promote:0.1", "not promote:0.1"),
             (temperature, "random:0.1:0.1", "not random:0.1:0.1"),
@@ -162,7 +162,7 @@ class TestCommands:
         assert "10,000 fake devices sent 10,000 of 100,000 reports (10.00%)" in text
         assert max(map(len, text.splitlines())) <= 80
         for more, words in [
-            (("--attack", "random:1e-6"), "a share of 1e-06 of 100,000 devices rounds to none"),
+            (("--attack", "random:1e-6"), "a share of 1e-06 of 100,000 devices rounds to 0"),
             (("--attack", "random:0.1", "--faithful"), "use --attack without --faithful"),
         ]:
             assert words in hushmote(*base, *more, cwd=tmp_path, expect=1)

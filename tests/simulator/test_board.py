@@ -86,20 +86,27 @@ def test_console_shows_program_output_but_not_mpremote_traffic(bench: Bench):
 
 def test_interpreter_with_tls_is_preferred(monkeypatch: pytest.MonkeyPatch):
     needs = interpreters.NEEDS
-    here = {"plain": needs, "whole": needs | {"tls"}, "other": needs | {"tls"}, "small": needs - {"socket"}}
-    answers = {name: interpreters.Interpreter(name, (name,), (1, 25, 0), has) for name, has in here.items()}
+    features = {
+        "plain": needs,
+        "whole": needs | {"tls"},
+        "other": needs | {"tls"},
+        "small": needs - {"socket"},
+    }
+    answers = {
+        name: interpreters.Interpreter(name, (name,), (1, 25, 0), has) for name, has in features.items()
+    }
     monkeypatch.delenv(interpreters.VARIABLE, raising=False)
-    monkeypatch.setattr(interpreters, "commands", lambda: [(name, (name,)) for name in here])
+    monkeypatch.setattr(interpreters, "commands", lambda: [(name, (name,)) for name in features])
     monkeypatch.setattr(interpreters, "ask", lambda name, _argv: answers[name])
     assert interpreters.for_board().name == "whole"
-    del here["whole"], here["other"]
+    del features["whole"], features["other"]
     assert interpreters.for_board().name == "plain"
-    del here["plain"]
+    del features["plain"]
     with pytest.raises(
         interpreters.NoInterpreter, match=r"\(small lacks socket\): get one with `apt install"
     ):
         interpreters.for_board()
-    del here["small"]
+    del features["small"]
     with pytest.raises(interpreters.NoInterpreter, match=r"none in HUSHMOTE_MICROPYTHON, a clone's \.rig/"):
         interpreters.for_board()
 

@@ -24,7 +24,7 @@ def test_draws_match_a_draw_per_call_up_to_the_cap():
     drawn = calls.draw(every_experiment(), N, 12, rng)
     for statistic, seen in (
         (drawn.reports, simulated),
-        (drawn.spoke, simulated > 0),
+        (drawn.reporting_devices, simulated > 0),
         (drawn.spent, simulated == 4),
     ):
         assert abs(statistic - seen.sum()) < 7 * np.sqrt(2 * N) * seen.std()
@@ -37,7 +37,7 @@ def test_draws_match_real_clients():
     fleet = SimulatedFleet("f", [experiment_json(every=3)], size=300, rng=rng, repeatable=True)
     progress: list[int] = []
     for _ in range(6):
-        for delivery in fleet.round({"e": [True] * 300}, progress.append):
+        for delivery in fleet.make_reports({"e": [True] * 300}, progress.append):
             fleet.acknowledge(delivery)
     assert sum(progress) == 6 * 300
     reports, chances = np.minimum(np.arange(7), 4), stats.binom.pmf(np.arange(7), 6, 1 / 3)
@@ -50,22 +50,22 @@ def test_progress_counts_each_device_once():
     for size in (1, 255, 256, 257, 600):
         rng, progress = np.random.default_rng(3), list[int]()
         fleet = SimulatedFleet("f", [experiment_json()], size=size, rng=rng, repeatable=True)
-        list(fleet.round({"e": [True] * size}, progress.append))
+        list(fleet.make_reports({"e": [True] * size}, progress.append))
         assert sum(progress) == size
         assert max(progress) <= 256
 
 
 def test_every_call_reports_if_every_is_one():
     drawn = calls.draw(every_experiment(1), 1_000, 3, np.random.default_rng(4))
-    assert (drawn.reports, drawn.spoke, drawn.spent) == (3_000, 1_000, 0)
+    assert (drawn.reports, drawn.reporting_devices, drawn.spent) == (3_000, 1_000, 0)
     drawn = calls.draw(every_experiment(1), 1_000, 300, np.random.default_rng(4))
-    assert (drawn.reports, drawn.spoke, drawn.spent) == (4_000, 1_000, 1_000)
+    assert (drawn.reports, drawn.reporting_devices, drawn.spent) == (4_000, 1_000, 1_000)
 
 
 def test_unlimited_calls_spend_all_budgets():
     rng = np.random.default_rng(5)
     drawn = calls.draw(every_experiment(90), 1_000, None, rng)
-    assert (drawn.reports, drawn.spoke, drawn.spent, drawn.calls) == (4_000, 1_000, 1_000, 360)
+    assert (drawn.reports, drawn.reporting_devices, drawn.spent, drawn.calls) == (4_000, 1_000, 1_000, 360)
     experiment = every_experiment(1, budget={"rule": "count", "cap": 5_000})
     assert calls.draw(experiment, 1_000, None, rng).reports == 10_000
     unlimited = every_experiment(7, budget={"rule": "unlimited"})

@@ -75,7 +75,7 @@ class TestSteps:
         payload = experiment_json(epsilon=2_000_000)
         experiment = Experiment.parse(payload)
         fleet = SimulatedFleet("f", [payload], size=500, rng=np.random.default_rng(2), repeatable=True)
-        for delivery in fleet.round({experiment.name: [i % 3 == 0 for i in range(500)]}):
+        for delivery in fleet.make_reports({experiment.name: [i % 3 == 0 for i in range(500)]}):
             fleet.acknowledge(delivery)
         grown = [
             counts.copy()

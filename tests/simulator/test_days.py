@@ -56,7 +56,7 @@ class TestFilledStore:
         expected = 60_000 * np.array([*stats.binom.pmf(range(4), 20, 1 / 3), stats.binom.sf(3, 20, 1 / 3)])
         counts = [60_000 - sum(seen.values()), *(seen[n] for n in range(1, 5))]
         assert set(seen) == {1, 2, 3, 4}
-        assert (written.spoke, written.spent) == (sum(seen.values()), seen[4])
+        assert (written.reporting_devices, written.spent) == (sum(seen.values()), seen[4])
         assert stats.chisquare(counts, expected).pvalue > 1e-9
 
     def test_equals_an_aggregators_store(self, store_url: str):
@@ -64,7 +64,7 @@ class TestFilledStore:
             written = filled(store, 2, by=1)
             checked = check(store)
             assert checked.violations == ()
-            assert (checked.devices, checked.reports) == (written.spoke, written.reports)
+            assert (checked.devices, checked.reports) == (written.reporting_devices, written.reports)
             (version,) = store.experiments("sim")
             assert (version.current, version.unit, version.owner) == (True, "°C", "heating@example.org")
             wanted = ("2026-11-18", "2026-11-19", "2026-11-20", "2026-11-21")

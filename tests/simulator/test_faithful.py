@@ -100,7 +100,7 @@ class TestEnrolment:
         topic = topics.experiment_topic("demo", "temp")
         signed = keys.sign_experiment(MASTER, topic, TEMP, serial=1)
         fleet = fleet_of(5, signed, announce_key=key)
-        assert len(deliver(fleet, fleet.round({"temp": [1.0] * 5}))) == 5
+        assert len(deliver(fleet, fleet.make_reports({"temp": [1.0] * 5}))) == 5
         with pytest.raises(ExperimentRefused, match="signature is missing or wrong"):
             fleet_of(5, TEMP, announce_key=key)
 
@@ -114,7 +114,7 @@ class TestEnrolment:
 class TestFaults:
     def test_offline_devices_send_later_in_order(self):
         fleet = fleet_of(200, faults=Faults(offline=0.5, online=0.5))
-        rounds = [deliver(fleet, fleet.round({"temp": [20.0] * 200})) for _ in range(4)]
+        rounds = [deliver(fleet, fleet.make_reports({"temp": [20.0] * 200})) for _ in range(4)]
         assert len(fleet.reports) == 800
         assert 0 < len(rounds[0]) < 200
         waiting = 800 - sum(map(len, rounds))
@@ -127,7 +127,7 @@ class TestFaults:
 
     def test_late_devices_send_only_after_the_last_round(self):
         fleet = fleet_of(100, faults=Faults(late=0.3))
-        early = [d for _ in range(3) for d in deliver(fleet, fleet.round({"temp": [20.0] * 100}))]
+        early = [d for _ in range(3) for d in deliver(fleet, fleet.make_reports({"temp": [20.0] * 100}))]
         late = deliver(fleet, fleet.flush())
         assert {d.device for d in early}.isdisjoint(d.device for d in late)
         assert len(early) + len(late) == 300
@@ -136,7 +136,7 @@ class TestFaults:
 
     def test_duplicates_are_identical_and_acknowledged_once(self):
         fleet = fleet_of(200, faults=Faults(duplicate=0.4))
-        sent = deliver(fleet, fleet.round({"temp": [20.0] * 200}))
+        sent = deliver(fleet, fleet.make_reports({"temp": [20.0] * 200}))
         assert 200 < len(sent) < 400
         assert len({d.payload for d in sent if d.device == fleet.ids[5]}) == 1
         assert len(set(sent)) == len(fleet.acknowledged) == 200
@@ -147,7 +147,7 @@ class TestFaults:
         first = fleet.client(0)
         sent = []
         for _ in range(6):
-            sent += deliver(fleet, fleet.round({"temp": [20.0] * 200}))
+            sent += deliver(fleet, fleet.make_reports({"temp": [20.0] * 200}))
         sent += deliver(fleet, fleet.flush())
         assert fleet.client(0) is not first
         assert len(sent) > len(set(sent)) == 800  # four each, as the budget allows, and some sent twice
@@ -162,7 +162,7 @@ class TestReports:
         fleet = fleet_of(200, TEMP, DOOR)
         temps = [*readings_for(fleet)[:-3], None, float("inf"), -1e9]
         doors = np.random.default_rng(3).integers(0, 2, 200).astype(bool).tolist()
-        sent = deliver(fleet, fleet.round({"temp": temps, "door": doors}))
+        sent = deliver(fleet, fleet.make_reports({"temp": temps, "door": doors}))
         assert len(sent) == 400
         assert {delivery.device for delivery in sent} == set(fleet.ids)
         assert all(re.fullmatch("[a-z0-9]{10}", id) for id in fleet.ids)
@@ -184,14 +184,14 @@ class TestReports:
 
     def test_stop_when_budgets_are_spent(self):
         fleet = fleet_of(40)
-        rounds = [len(deliver(fleet, fleet.round({"temp": [20.0] * 40}))) for _ in range(6)]
+        rounds = [len(deliver(fleet, fleet.make_reports({"temp": [20.0] * 40}))) for _ in range(6)]
         assert rounds == [40, 40, 40, 40, 0, 0]
         assert fleet.client(7).status()["experiments"]["temp"]["state"] == "spent"
 
     def test_repeat_only_in_a_repeatable_fleet(self):
         def run(repeatable):
             fleet = fleet_of(30, seed=9, repeatable=repeatable)
-            return deliver(fleet, fleet.round({"temp": [20.0] * 30}))
+            return deliver(fleet, fleet.make_reports({"temp": [20.0] * 30}))
 
         assert run(True) == run(True)
         # 30 reports with 24 equally likely seeds are equal by chance with probability below 1e-40.
@@ -200,9 +200,9 @@ class TestReports:
     def test_invalid_readings_are_rejected(self):
         fleet = fleet_of(3)
         with pytest.raises(ValueError, match="temp: 2 readings for 3 devices"):
-            next(fleet.round({"temp": [1.0, 2.0]}))
+            next(fleet.make_reports({"temp": [1.0, 2.0]}))
         with pytest.raises(ValueError, match="unknown experiment heat; choose from temp"):
-            next(fleet.round({"heat": [1.0, 2.0, 3.0]}))
+            next(fleet.make_reports({"heat": [1.0, 2.0, 3.0]}))
         with pytest.raises(ValueError, match="at least 1 device, not 0"):
             fleet_of(0)
         with pytest.raises(ValueError, match=r"offline must be a probability from 0 to 1, not 1\.5"):
@@ -240,7 +240,7 @@ class TestDistribution:
         for _ in range(50):
             indices = np.minimum(rng.geometric(0.4, 200) - 1, experiment.domain - 1)
             readings = [population.reading_in(experiment, i) for i in indices.tolist()]
-            deliver(fleet, fleet.round({"temp": readings}))
+            deliver(fleet, fleet.make_reports({"temp": readings}))
         counts, missing = fleet.index_counts("temp")
         assert counts.sum() == 10_000
         assert missing == 0
@@ -294,7 +294,7 @@ class TestBroker:
                 delivered = 0
                 for _ in range(10):
                     readings = {"temp": readings_for(fleet), "door": [True] * 150}
-                    delivered += gateways.deliver(fleet, fleet.round(readings), seen.append)
+                    delivered += gateways.deliver(fleet, fleet.make_reports(readings), seen.append)
                 delivered += gateways.deliver(fleet, fleet.flush(), seen.append)
 
                 def seen_by_it() -> int:
@@ -324,7 +324,7 @@ class TestBroker:
                         broker.stop()
                         threading.Timer(0.3, broker.start).start()
 
-                delivered = gateways.deliver(fleet, fleet.round({"temp": [20.0] * 1_500}), interrupt)
+                delivered = gateways.deliver(fleet, fleet.make_reports({"temp": [20.0] * 1_500}), interrupt)
         finally:
             broker.stop()
         assert 300 <= outages[0] < 1_000
@@ -353,7 +353,7 @@ class TestBroker:
                     gateways._connections[0]._timeout_s = 0.5
 
             with pytest.raises(GatewayError, match=r"reports have not been acknowledged for 0\.5 s"):
-                gateways.deliver(fleet, fleet.round({"temp": [20.0] * 400}), stop)
+                gateways.deliver(fleet, fleet.make_reports({"temp": [20.0] * 400}), stop)
         assert 100 <= len(fleet.acknowledged) < len(fleet.reports) <= 400
         # Unacknowledged reports are still in the outboxes.
         assert len(fleet.acknowledged) + len(list(fleet.flush())) == len(fleet.reports)
@@ -373,4 +373,4 @@ class TestBroker:
                 pass
             fleet = fleet_of(3)
             with Gateways(broker.host, broker.port, username="gateway", password="right") as gateways:
-                assert gateways.deliver(fleet, fleet.round({"temp": [20.0] * 3})) == 3
+                assert gateways.deliver(fleet, fleet.make_reports({"temp": [20.0] * 3})) == 3

@@ -181,12 +181,12 @@ class TestCluster:
         ours = psutil.Process(run.pid)
         # Two workers and Python's resource tracker.
         until(lambda: len(ours.children(recursive=True)) == 3, "the workers")
-        begun = ours.children(recursive=True)
+        children = ours.children(recursive=True)
         os.killpg(run.pid, ending) if ending == signal.SIGINT else run.kill()
         error = run.communicate(timeout=WAIT_S)[1]
         if ending == signal.SIGINT:
             assert (run.returncode, error) == (130, "hushmote: stopped by Ctrl-C\n")
-        ended, alive = psutil.wait_procs(begun, timeout=WAIT_S)
+        ended, alive = psutil.wait_procs(children, timeout=WAIT_S)
         assert (len(ended), alive) == (3, [])
 
 
@@ -328,12 +328,12 @@ class TestScheduler:
 
     @pytest.mark.slow
     def test_rejects_workers_with_other_package_versions(self):
-        here = {"packages": {"python": "3.11.7.final.0", "numpy": "2.4.6", "hushmote": "0.1.0"}}
+        client = {"packages": {"python": "3.11.7.final.0", "numpy": "2.4.6", "hushmote": "0.1.0"}}
 
         def checked(**changed: str | None) -> None:
-            remote = {"packages": here["packages"] | changed}
-            dask_workers._check({"client": here, "scheduler": here, "workers": {"tcp://a:1": remote}})
-            dask_workers._check({"client": here, "scheduler": remote, "workers": {}})
+            remote = {"packages": client["packages"] | changed}
+            dask_workers._check({"client": client, "scheduler": client, "workers": {"tcp://a:1": remote}})
+            dask_workers._check({"client": client, "scheduler": remote, "workers": {}})
 
         checked()
         checked(python="3.11.9.final.0", numpy="2.4.7")
@@ -346,4 +346,4 @@ class TestScheduler:
             with pytest.raises(WorkersError, match=re.escape(f"the worker tcp://a:1 has {said}")):
                 checked(**{package: has})
         with pytest.raises(WorkersError, match="Dask's scheduler has no hushmote"):
-            dask_workers._check({"client": here, "scheduler": {"packages": {}}, "workers": {}})
+            dask_workers._check({"client": client, "scheduler": {"packages": {}}, "workers": {}})

@@ -81,8 +81,8 @@ class TestRead:
 class TestDaily:
     def test_range_of_dates_includes_both_ends(self, written):
         daily = read_daily(written("date\n2023-12-30\n2024-03-01\n"))
-        assert daily.ends("2023-12-31:2024-01-01") == (1, 3)
-        assert daily.ends("2023-12-30:2023-12-30") == (0, 1)
+        assert daily.index_range("2023-12-31:2024-01-01") == (1, 3)
+        assert daily.index_range("2023-12-30:2023-12-30") == (0, 1)
         for text, problem in (
             ("2024-01-01", "a range of days must have the form 2013-01-01:2013-01-31, not 2024-01-01"),
             ("2024-01-01:soon", "a range of days must have the form"),
@@ -90,7 +90,7 @@ class TestDaily:
             ("2024-01-01:2024-03-02", "has the days 2023-12-30 to 2024-03-01, not 2024-03-02"),
         ):
             with pytest.raises(DailyError, match=problem):
-                daily.ends(text)
+                daily.index_range(text)
 
     def test_columns_go_by_name_and_cutting_pads_with_zeros(self, written):
         path = written("﻿n,station,day\n3,A,2020-01-01\n4,B,2020-01-02\n")

@@ -166,6 +166,6 @@ def theory_sentences() -> list[str]:
         sentences.append(f"{100 * (1 - errors[486] / errors[half]):.0f} % less at ε = {epsilon:g}")
     for case in ("all correct", "thesis"):
         tree = FlawedStructure(2, CASES[case])
-        ratio = theory(tree, 1.0, 1) / theory(tree.beside, 1.0, 1)
+        ratio = theory(tree, 1.0, 1) / theory(tree.flat_counterpart, 1.0, 1)
         sentences.append(f"{ratio:.1f} times")
     return sentences

@@ -88,13 +88,13 @@ class TestPage:
         subsets = {line.questions: line.measured for line in study_run.of("subsets")}
         assert subsets[8192] == 100.0
         for sentence in (
-            f"the attacker has {subsets[4096]:.1f}% of the records right; after 8,192, all",
-            f"the first 256, and {study_run.of('kept')[0].measured:.1f}% of the records.",
-            f"cannot be asked again: {study_run.of('boards')[0].measured:.1f}%.",
-            f"ranges begin at {study_run.of('ranges')[0].measured:.1f}%.",
-            f"errs by {study_run.of('kept', days=True)[0].measured:.1f} records",
-            f"and boards by {study_run.of('boards', days=True)[0].measured:,.0f},",
-            f"errs by {study_run.of('repeat', days=True)[0].measured:.1f} at the first question",
+            f"an attacker guesses {subsets[4096]:.1f}% of the records correctly; after 8,192, all",
+            f"the attacker guesses {study_run.of('kept')[0].measured:.1f}% of the records correctly.",
+            f"only once, the attacker guesses {study_run.of('boards')[0].measured:.1f}%.",
+            f"ranges start at {study_run.of('ranges')[0].measured:.1f}%.",
+            f"tree has an error of {study_run.of('kept', days=True)[0].measured:.1f} records",
+            f"boards have an error of {study_run.of('boards', days=True)[0].measured:,.0f},",
+            f"has an error of {study_run.of('repeat', days=True)[0].measured:.1f} at the first question",
             f"e^ε / (1 + e^ε) = {100 * ALLOWED:.1f}%",
             f"{flights().cut(128).counts.mean():.0f} a day on average",
         ):

@@ -305,7 +305,7 @@ class TestFlawedStructure:
         """Compare with the actual channel's worst ratio, where p is rounded to 30 bits."""
         for fanout in (0, 2, 4):
             structure = FlawedStructure(fanout, Flaws(lie=True, no_hash=True))
-            levels = structure.ran(64, nominal).levels
+            levels = structure.actual_oracle(64, nominal).levels
             worst = max(math.log(x.threshold / ((ONE - x.threshold) / (x.g - 1))) for x in levels)
             assert structure.true_epsilon(64, nominal) == pytest.approx(worst, abs=1e-6)
             assert worst > nominal

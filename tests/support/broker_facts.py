@@ -26,21 +26,21 @@ _AGAIN_S = 60.0  # NATS resends unacknowledged MQTT messages after 30 s by its o
 ROWS = {
     "mqtt": "MQTT",
     "early": "reports published before anyone subscribed",
-    "kept": f"{REPORTS:,} reports for a session that is away",
-    "ahead": "sent ahead of an acknowledgement to MQTT 3.1.1",
+    "kept": f"{REPORTS:,} reports queued for a disconnected session",
+    "ahead": "unacknowledged messages in flight, MQTT 3.1.1",
     "again": "reports not acknowledged when the connection broke",
     "retained": "a retained message",
     "will": "a last will, retained",
     "large": "a message of 2 MiB",
-    "term_reports": "SIGTERM: reports that wait",
+    "term_reports": "SIGTERM: queued reports",
     "term_retained": "SIGTERM: a retained message",
-    "kill_reports": "SIGKILL: acknowledged reports that wait",
+    "kill_reports": "SIGKILL: acknowledged, queued reports",
     "kill_retained": "SIGKILL: a retained message, acknowledged",
-    "group": "a group that divides the reports",
-    "group_term": "SIGTERM: reports before a member of the group is back",
-    "group_dead": "what a member had when it died",
+    "group": "a group that shares the reports",
+    "group_term": "SIGTERM: reports until a group member reconnects",
+    "group_dead": "unacknowledged reports of a member that died",
     "node": "one machine dies",
-    "majority": "one machine of three is left",
+    "majority": "only one of three machines is left",
 }
 
 
@@ -310,7 +310,7 @@ def machines(broker, nodes):
         with suppress(ConnectionRefusedError):
             mqtt.Client(CallbackAPIVersion.VERSION2).connect(broker.host, broker.port)
             raise AssertionError(f"{broker.name} survived SIGKILL")
-        return {"node": "it stands still", "majority": "-"}
+        return {"node": "stops", "majority": "-"}
     away = Reader(broker, "nodes", port=nodes[2]).subscribe(topics.report_filter())
     broker.kill(0)
     publish(broker, reports(FEW_REPORTS, "node"), port=nodes[1])
@@ -322,6 +322,6 @@ def machines(broker, nodes):
     while time.monotonic() < end:
         publisher.client.loop(0.05)
     return {
-        "node": "it goes on, all kept" if len(received) == FEW_REPORTS else "it loses reports",
-        "majority": "it acknowledges, and may lose" if is_acknowledged(sent) else "it acknowledges nothing",
+        "node": "continues, all kept" if len(received) == FEW_REPORTS else "loses reports",
+        "majority": "acknowledges, and may lose" if is_acknowledged(sent) else "acknowledges nothing",
     }

@@ -43,7 +43,7 @@ class GroupByShare:
         assert missing in (0, first), (missing, first)
         return {
             "group": "each report once",
-            "group_dead": "goes to another" if missing == 0 else "waits for it",
+            "group_dead": "go to another" if missing == 0 else "wait for it",
         }
 
     def after_restart(self, broker):
@@ -105,7 +105,7 @@ class GroupByPull:
         await clients[1].close()
         return {
             "group": "each report once" if exactly_once else "not each report once",
-            "group_dead": "goes to another" if len(fetched) and len(received) == FEW_REPORTS else "is lost",
+            "group_dead": "go to another" if len(fetched) and len(received) == FEW_REPORTS else "are lost",
         }
 
     async def _back(self, broker):

@@ -294,8 +294,8 @@ class Proxy:
             far_reader, far = await asyncio.open_connection(self._host, self._target)
             writers.append(far)
             self._writers.add(far)
-            ways = (("up", reader, far), ("down", far_reader, writer))
-            pumps = [asyncio.create_task(self._pump(*way)) for way in ways]
+            directions = (("up", reader, far), ("down", far_reader, writer))
+            pumps = [asyncio.create_task(self._pump(*way)) for way in directions]
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         except (OSError, asyncio.CancelledError):
             pass  # no listener at the target, or the proxy is closing

@@ -25,11 +25,11 @@ def has(client: Client, payload: str) -> bool:
 
 
 def vectors(client: Client, *names: str) -> dict[str, list[Any]]:
-    """Return the sections of vector files, without the experiments that the client does not support.
+    """Return the vector files' sections, without experiments that the client does not support.
 
     Args:
         client: The client under test.
-        names: Files of tests/, such as vectors.json.
+        *names: Names of files in tests/, such as vectors.json.
     """
     sections: dict[str, list[Any]] = {}
     for name in names:

@@ -18,8 +18,8 @@ def find_runtime(*features: str) -> tuple[str, ...]:
             if runtime.features.issuperset({"socket", "heap", "mpy", *features}):
                 return runtime.argv
     needs = " and ".join(("sockets", *features))
-    ways = "; ".join(f"{m.name}: {m.reason}, {m.command}" for m in _find(True)[1])
-    pytest.skip(f"no MicroPython with {needs} ({ways})")
+    reasons = "; ".join(f"{m.name}: {m.reason}, {m.command}" for m in _find(True)[1])
+    pytest.skip(f"no MicroPython with {needs} ({reasons})")
 
 
 @functools.cache  # so that each test does not retry an unavailable runtime

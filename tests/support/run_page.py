@@ -257,7 +257,7 @@ def run(page: Path, slow: bool, quick: Path | None = None) -> list[Outcome]:
         if needs_broker(blocks):
             mosquitto = find_mosquitto()
             if not os.environ.get(_INSIDE):
-                raise NotHere("no network of its own can be made here (unshare)")
+                raise NotHere("no separate network namespace can be created here (unshare)")
             if mosquitto is None:
                 raise NotHere("mosquitto is not installed")
             stack.enter_context(_broker(mosquitto, folder))

@@ -495,7 +495,7 @@ class TestStart:
     @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.org", "[::]"])
     def test_other_machines_need_token(self, host, tmp_path):
         output = hushmote("page", "--http", f"{host}:9419", cwd=tmp_path, expect=1)
-        assert "can be reached from other machines: give --token-file FILE" in output
+        assert "can be reached from other machines; give --token-file FILE" in output
 
     @pytest.mark.parametrize("token", ["", "short", "two words are no token at all", "schlüssel-schlüssel"])
     def test_rejects_invalid_token(self, token):

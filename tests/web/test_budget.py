@@ -50,10 +50,10 @@ class TestChart:
         (e,), (row,) = fleet_budgets(ledger, TODAY).experiments, ledger.lines(TODAY)
         assert row.forecast is not None
         assert e.counted == tuple((day.isoformat(), 100.0) for day in DAYS)
-        assert e.able[0] == (f"{TODAY}T00:00:00+00:00", 90.0)
-        assert e.able[-1][1] < 1
+        assert e.able_percent[0] == (f"{TODAY}T00:00:00+00:00", 90.0)
+        assert e.able_percent[-1][1] < 1
         assert e.forecast[0][1] == pytest.approx(100)
-        assert [n for _, n in e.able] == sorted((n for _, n in e.able), reverse=True)
+        assert [n for _, n in e.able_percent] == sorted((n for _, n in e.able_percent), reverse=True)
 
 
 class TestPolicy:
@@ -144,7 +144,7 @@ class TestSentences:
             (line(days={}), "No full day has been counted yet, so it is not known when they will run out."),
             (
                 line(days=dict.fromkeys(DAYS, 0)),
-                "No report arrived in the last full days: at this rate they never",
+                "No reports arrived in the last full days, so at this rate they never",
             ),
             (line(budget={"rule": "unlimited"}), "They send 100 reports a day, and never run out."),
         ],
@@ -160,9 +160,9 @@ class TestSentences:
             "room asks each device once: 90 devices have answered.",
             "A new device sends at most 1 report of ε = 1.",
         )
-        assert (e.line.able_share, e.able, e.forecast) == (None, (), ())
+        assert (e.line.share_able_to_report, e.able_percent, e.forecast) == (None, (), ())
         (repeated,) = budget(line(), profiles={(4,): 90, (0,): 10}).experiments
-        assert repeated.line.able_share == pytest.approx(0.1)
+        assert repeated.line.share_able_to_report == pytest.approx(0.1)
 
     def test_half_may_already_be_silent(self):
         (e,) = budget(line(), profiles={(4,): 60, (0,): 40}).experiments

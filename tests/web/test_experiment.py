@@ -111,7 +111,7 @@ def open_view(browser: Browser, url: str) -> None:
     browser.until(
         lambda: browser.script(f"return performance.getEntriesByName('{DRAWN}').length"), "not drawn yet"
     )
-    browser.until(lambda: " such intervals hold the truth" in browser.text_of("exact"))
+    browser.until(lambda: " such intervals contain the true value" in browser.text_of("exact"))
 
 
 def command_arguments(browser: Browser, part: str, table: str = "estimate") -> list[str]:

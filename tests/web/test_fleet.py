@@ -308,7 +308,7 @@ class TestView:
             for width, dark in ((1440, False), (360, True)):
                 browser.resize(width, dark=dark)
                 browser.open(page)
-                browser.says("Honest devices do not send this")
+                browser.says("Honest devices do not produce this")
                 browser.says("The aggregator at http://127.0.0.1:1 does not answer: Connection refused.")
                 assert browser.overflow() <= 0
                 assert barriers(browser) == []

@@ -153,7 +153,7 @@ class TestMessages:
 # Each view's path, and words that it shows only when its answers are ready.
 SLOW = (
     ("/", "reports a day"),
-    ("/experiment/home/temp", " such intervals hold the truth"),
+    ("/experiment/home/temp", " such intervals contain the true value"),
     ("/budget", "can still send"),
     ("/plan", "Use one report"),
 )

@@ -86,7 +86,7 @@ class TestLifetime:
     def test_device_count_reaches_target_error(self):
         answer = answer_to(LIFETIME)
         assert answer.plan_answer.error <= 0.02
-        assert "are met" in answer.plan_answer.sentences[1]
+        assert "±2 points is met with at least" in answer.plan_answer.sentences[1]
         assert answer.plan_answer.sentences[0].startswith(
             f"Use {answer.solved:,} devices. Let a device make "
         )
@@ -140,7 +140,8 @@ class TestAnswer:
         yes_no = answer_to({"form": "yes_no", "answer": "devices", "error": error, "lasting": lasting})
         assert yes_no.solved < ranges.plan_answer.plan.devices
         assert (
-            f"Asked as yes or no, the same takes {yes_no.solved:,} devices." in ranges.plan_answer.fixed_limit
+            f"Asked as a yes-or-no question, it needs only {yes_no.solved:,} devices."
+            in ranges.plan_answer.fixed_limit
         )
         assert yes_no.plan_answer.fixed_limit == ""
 
@@ -175,14 +176,14 @@ class TestFields:
             ({"epsilon": 1e30}, "epsilon", "ε must be from 0.001 to 16, not 1e+30"),
             ({"epsilon": float("inf")}, "epsilon", "write a number"),
             ({"answer": "devices", "error": 0.0}, "error", "above 0 and up to 30"),
-            ({"domain": 1e9}, "domain", "a domain has from 2 to 16777216 values"),
+            ({"domain": 1e9}, "domain", "a domain must have from 2 to 16777216 values"),
             ({"low": 40.0}, "high", "write a number above the lowest reading, 40"),
-            ({"form": "labels", "labels": "a,,b"}, "values", "different, none empty"),
-            ({"form": "labels", "labels": "a,other"}, "values", "the label other is always there"),
+            ({"form": "labels", "labels": "a,,b"}, "values", "distinct and not empty"),
+            ({"form": "labels", "labels": "a,other"}, "values", "the label other is always added"),
             ({"form": "yes_no", "answer": "domain"}, "domain", "can be computed only for a number"),
             ({"kind": "quantile", "quantile": 100.0}, "quantile", "between 0 and 100"),
             ({"lasting": True, "lifetime": None}, "lifetime", "from 0.001 to 1000"),
-            ({"lasting": True, "horizon": "soon"}, "horizon", "a time reads 10min"),
+            ({"lasting": True, "horizon": "soon"}, "horizon", "a duration must be like 10min"),
             ({"lasting": True, "call": "0s"}, "call", "above 0"),
         ],
         ids=[
@@ -259,7 +260,7 @@ class TestFile:
         assert "\n" not in caught.value.reason
 
     def test_number_needs_its_range(self):
-        with pytest.raises(PlanError, match="needs a number's range"):
+        with pytest.raises(PlanError, match="requires its range"):
             answer_to(SMALL | {"low": None}).plan_answer.file(INFO)
 
 

@@ -25,7 +25,7 @@ class BudgetAnswer:
         line: The experiment's numbers.
         counted: The number of reports counted on each full day.
         forecast: The forecast number of reports a day.
-        able: The percentage of devices that can still report.
+        able_percent: The percentage of devices that can still report.
     """
 
     sentences: tuple[str, ...]
@@ -33,7 +33,7 @@ class BudgetAnswer:
     line: Remaining
     counted: Series
     forecast: Series
-    able: Series
+    able_percent: Series
 
     @property
     def name(self) -> str:
@@ -65,14 +65,16 @@ def _experiment(
     fleet: str, line: Remaining, today: datetime.date, near: np.ndarray, later: np.ndarray
 ) -> BudgetAnswer:
     e, forecast = line.budget.experiment, line.forecast
-    guarantee = rule_guarantee(e.rule, e.cap, line.budget.dearest)
+    guarantee = rule_guarantee(e.rule, e.cap, line.budget.costliest)
     return BudgetAnswer(
         sentences(fleet, line, today),
         guarantee.words if e.rule == "unlimited" else guarantee_sentence(guarantee),
         line,
         tuple((day.isoformat(), float(n)) for day, n in line.budget.days.items()),
         _series(today, near, forecast.reports_a_day(near)) if forecast and line.holds != 1 else (),
-        _series(today, later, 100 * forecast.able_share(later)) if forecast and line.holds != 1 else (),
+        _series(today, later, 100 * forecast.share_able_to_report(later))
+        if forecast and line.holds != 1
+        else (),
     )
 
 

@@ -135,19 +135,21 @@ class FleetSection:
 
     def _draw(self, budget: FleetBudgets) -> None:
         reports: list[dict[str, Any]] = []
-        able: list[dict[str, Any]] = []
+        able_lines: list[dict[str, Any]] = []
         for index, e in enumerate(budget.experiments):
             colour = COLOURS[index % len(COLOURS)]
             dots = {"type": "scatter", "symbolSize": 5, "name": e.name}
             reports.append(dots | {"data": [list(p) for p in e.counted], "color": colour})
             if e.forecast:
                 reports.append(_line(e.name, e.forecast, colour))
-                able.append(_line(e.name, e.able, colour) | {"areaStyle": {"opacity": 0.25}})
+                able_lines.append(_line(e.name, e.able_percent, colour) | {"areaStyle": {"opacity": 0.25}})
         first = " ".join(e.sentences[0] for e in budget.experiments)
         second = " ".join(text for e in budget.experiments for text in e.sentences[1:2])
         title = "reports a day (dots: counted, lines: forecast)"
         self._fill(self._reports, title, "", reports, first)
-        self._fill(self._able, "devices that can report, today and forecast", "%", able, second, max=100)
+        self._fill(
+            self._able, "devices that can report, today and forecast", "%", able_lines, second, max=100
+        )
 
     def _fill(
         self, plot: ui.echart, name: str, unit: str, series: list[dict[str, Any]], summary: str, **more: Any

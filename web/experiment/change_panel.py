@@ -10,7 +10,7 @@ from ...server.answers.rows import ChangeRow
 from ..frame import heading, tag
 from ..in_locale import in_locale
 from . import charts, sentences
-from .chart import DraggedChart
+from .chart import RangeSelectChart
 from .choices import Choices
 from .controls import PanelContext, offer, offer_versions, select, summarize
 
@@ -31,8 +31,8 @@ class ChangePanel:
             self._earlier = select({"": "the same"}, "Compare with version", self._picked, value="")
         self._title = ui.label()
         self._sentences = ui.column().classes("experiment-lines").props('id="change"')
-        self._shares = DraggedChart("What changed: shares")
-        self._readings = DraggedChart("What changed: readings")
+        self._shares = RangeSelectChart("What changed: shares")
+        self._readings = RangeSelectChart("What changed: readings")
         self.show_message("")
 
     async def _picked(self) -> None:

@@ -1,4 +1,4 @@
-"""A chart on which readers drag to select a range; the server can move the selection as well."""
+"""A chart on which the user drags to select a range; the server can move the selection as well."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -9,7 +9,7 @@ from nicegui import events, ui
 Ends = tuple[float, float]
 
 CHOSEN = "update:model-value"
-"""A field's event for changes by the reader, but not by the server."""
+"""A field's event for changes by the user, but not by the server."""
 
 # During a drag, emit both ends of the selection to the server, in the axis's unit.
 _DRAGGED = "e => { const a = (e.areas || [])[0]; if (a && a.coordRange) emit(...a.coordRange.map(Number)); }"
@@ -17,7 +17,7 @@ _DRAGGED = "e => { const a = (e.areas || [])[0]; if (a && a.coordRange) emit(...
 _RELEASED = (
     "e => { const a = (e.areas || [])[0]; a ? a.coordRange && emit(...a.coordRange.map(Number)) : emit(); }"
 )
-# Set the brush when the chart is first drawn, because a reader may drag before the server's next message.
+# Set the brush when the chart is first drawn, because the user may drag before the server's next message.
 _WHEN_DRAWN = """() => {
   const element = getElement(ID), chart = element.chart;
   // ECharts started before the page had its final width.
@@ -35,8 +35,8 @@ _WHEN_DRAWN = """() => {
 }"""
 
 
-class DraggedChart:
-    """A chart that shows a selected part of its horizontal axis."""
+class RangeSelectChart:
+    """A chart on which a range of the horizontal axis can be selected."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class DraggedChart:
         Args:
             name: The chart's name for screen readers.
             on_drag: Called with both ends of the selection on the horizontal axis; None to disable dragging.
-            on_clear: Called when a reader clears the selection; None to restore the selection instead.
+            on_clear: Called when the user clears the selection; None to restore the selection instead.
         """
         self._on_drag, self._on_clear = on_drag, on_clear
         self._ready = False

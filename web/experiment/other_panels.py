@@ -7,7 +7,7 @@ from nicegui import ui
 
 from ...server.answers.answer import Answer, Answers
 from ...server.errors import UsageError
-from ...server.experiments.answerable import answers_of, answers_only
+from ...server.experiments.answerable import answerable_questions, answers_only
 from ...server.plain_text import visible
 from ...server.words import answers as words
 from ...server.words import findings
@@ -15,7 +15,7 @@ from ..frame import heading, sentence
 from ..in_locale import in_locale
 from . import charts, sentences
 from .answer_table import format_row, number_tiles, rows_table
-from .chart import DraggedChart
+from .chart import RangeSelectChart
 from .choices import Choices, typed_texts
 from .controls import PanelContext
 
@@ -47,7 +47,7 @@ class MeanPanel:
     def show(self, answer: Answer, when: str) -> None:
         """Show the mean and the other answers; `when` describes the windows."""
         mean, *others = answer.rows
-        has_enough = answer.tells(mean)
+        has_enough = answer.is_informative(mean)
         value = findings.amount(mean, self._unit, self._reader) if has_enough else "too few reports to tell"
         self._sentence.text = f"{words.capitalize(mean.name)}: {value}, {when}"
         more = words.capitalize(
@@ -70,7 +70,7 @@ class TextsOrPairPanel:
             file_texts: The texts that the experiment's file lists.
         """
         self._context, self._reader, self._file_texts = context, context.reader, tuple(file_texts)
-        kind = min(answers_of(context.experiment))
+        kind = min(answerable_questions(context.experiment))
         self._texts: ui.textarea | None = None
         self._texts_in_field: tuple[str, ...] = ()
         heading("Answers", 2)
@@ -82,7 +82,7 @@ class TextsOrPairPanel:
             self._texts.on("change", self._typed)
             ui.label("The answer appears when you leave the field.").classes("experiment-note")
         self._title = heading("", 3)
-        self._chart = DraggedChart("Shares with their intervals")
+        self._chart = RangeSelectChart("Shares with their intervals")
         self._tables = ui.column().classes("experiment-wide").props('id="tables"')
         ui.label(_COMMANDS[kind])
         command = ui.label().props('id="command-ask" role="code" tabindex="0"')
@@ -123,7 +123,7 @@ class TextsOrPairPanel:
                 self._table(answer)
 
     def _show_picture(self, answer: Answer | None) -> None:
-        rows = () if answer is None else answer.limit_rows().telling().rows[:_MAX_BARS]
+        rows = () if answer is None else answer.limit_rows().drop_wide_rows().rows[:_MAX_BARS]
         self._chart.element.visible = self._title.visible = bool(rows)
         if answer is None or not rows:
             return
@@ -137,7 +137,7 @@ class TextsOrPairPanel:
     def _table(self, answer: Answer) -> None:
         share = answer.quantity == "share"
         heading(_heading_of(answer), 3)
-        rows = answer.telling().rows
+        rows = answer.drop_wide_rows().rows
         if rows:
             rows_table(_COLUMNS, [(visible(r.name), *format_row(r, self._reader, share=share)) for r in rows])
         if len(rows) < len(answer.rows):

@@ -101,7 +101,7 @@ class SharedQueries:
             slow: Whether the computation takes seconds; see LiveStore.ask().
 
         Raises:
-            HushmoteError: The same errors as LiveStore.ask().
+            HushmoteError: In the same cases as LiveStore.ask().
         """
         facts = await self.facts_now()
 

@@ -12,7 +12,7 @@ from ..frame import heading, sentence
 from ..in_locale import in_locale
 from . import charts, sentences
 from .answer_table import format_row, number_tiles, rows_table, table_rows
-from .chart import CHOSEN, DraggedChart, Ends
+from .chart import CHOSEN, Ends, RangeSelectChart
 from .choices import Choices, ends, range_between, typed_range
 from .controls import PanelContext, select
 
@@ -40,7 +40,7 @@ class SharesPanel:
                 self._hint.classes("experiment-hint" if self._number else "faint")
                 self._hint.props('id="range" role="status"')
                 dragged = (self._dragged, self._clear) if self._number else (None, None)
-                self._chart = DraggedChart("Histogram of the fleet", *dragged)
+                self._chart = RangeSelectChart("Histogram of the fleet", *dragged)
                 self._wide_note = ui.label(sentences.WIDE).classes("experiment-note")
             with ui.element("div").classes("experiment-chosen"):
                 self._sentence = ui.label().classes("experiment-sentence").props('id="share"')
@@ -152,7 +152,7 @@ class SharesPanel:
             readings: The means and quantiles.
         """
         all_rows = len(histogram.rows)
-        self._answer = histogram = histogram.telling()
+        self._answer = histogram = histogram.drop_wide_rows()
         self._wide_note.visible = len(histogram.rows) < all_rows
         self._chart.element.visible = bool(histogram.rows)
         self.show_share(choices, when, share)
@@ -189,7 +189,7 @@ class SharesPanel:
             self._ticked = choices.ranges
             self._tick(choices.ranges)
         assert self._answer is not None  # show() has set the histogram
-        has_enough = row is None or share is None or share.tells(row)
+        has_enough = row is None or share is None or share.is_informative(row)
         self._exact.text = sentences.exact(self._answer, row, self._reader) if has_enough else ""
         if row is None or share is None:
             self._sentence.text, self._processed.visible = "", False

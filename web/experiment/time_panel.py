@@ -11,7 +11,7 @@ from ...server.answers.rows import TrendRow
 from ...server.words import answers as words
 from ..frame import heading
 from . import charts, sentences
-from .chart import DraggedChart, Ends
+from .chart import Ends, RangeSelectChart
 from .choices import SHARE, Choices, over_names
 from .controls import PanelContext, offer, select, summarize
 
@@ -27,7 +27,7 @@ class TimePanel:
         with ui.row().classes("experiment-controls"):
             self._over = select({}, "Statistic", self._choose_statistic)
         self._hint = ui.label("Drag over the line to choose windows.").classes("experiment-hint")
-        self._chart = DraggedChart("The chosen statistic over time", self._dragged)
+        self._chart = RangeSelectChart("The chosen statistic over time", self._dragged)
         self._sentence = ui.label().props('id="trend"')
         with ui.row().classes("experiment-controls"):
             self._first = select([], "From window", self._choose_span)
@@ -77,7 +77,7 @@ class TimePanel:
         windows = tuple(dict.fromkeys(row.window for row in answer.rows if isinstance(row, TrendRow)))
         period = words.period(windows, self._windows, self._reader)
         self._sentence.text = f"{words.capitalize(period)}. {verdict}".strip()
-        answer = answer.telling()
+        answer = answer.drop_wide_rows()
         self._drawn_windows = tuple(dict.fromkeys(row.window for row in answer.rows))  # type: ignore[attr-defined]
         positions = [i for i, window in enumerate(self._drawn_windows) if window in choices.windows]
         area = (positions[0], positions[-1]) if positions else None

@@ -19,7 +19,7 @@ from ...server.answers.rows import Kind
 from ...server.epsilon import nats
 from ...server.errors import HushmoteError, UsageError
 from ...server.estimate.statistic import EstimateError
-from ...server.experiments.answerable import OF_VALUES, NotAnswered
+from ...server.experiments.answerable import OF_VALUES, UnanswerableError
 from ...server.experiments.units import UnitsError
 from ...server.plain_text import visible
 from ...server.store.versions import Version
@@ -292,7 +292,7 @@ class ExperimentView:
         assert selected is not None  # callers have set it
         if isinstance(main, TextsOrPairPanel):
             answers = Answers()  # texts must be named first
-            with contextlib.suppress(NotAnswered):
+            with contextlib.suppress(UnanswerableError):
                 answers = await self._queries.answers(question, slow=True)
             picture = await self._picture_answer(question, answers)
             if self._are_current(choices):

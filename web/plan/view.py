@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 _WORKERS = ThreadPoolExecutor(2, "plan")  # separate, because a long search must not delay the other views
 _CACHE: dict[tuple[PlanRequest, Fourth], SolvedPlan] = {}
 _MAX_CACHED = 256
+_TERMS = ("ε (epsilon)", "What an ε means", "ε of a report", "ε of the histogram", "δ (delta)", "Histogram")
 _PAUSE_S = 0.1  # pause in the slider's movement after which the search begins
 
 
@@ -43,14 +44,6 @@ def register(page: Page) -> None:
     def _() -> None:
         with frame(page, "Plan", "/plan"):
             PlanView(reader())
-            words(
-                "ε (epsilon)",
-                "What an ε means",
-                "ε of a report",
-                "ε of the histogram",
-                "δ (delta)",
-                "Histogram",
-            )
 
 
 class PlanView:
@@ -64,6 +57,8 @@ class PlanView:
         with ui.element("div").classes("plan"):
             self._form = FormPart(reader, self._change)
             self._result = ResultPart(reader)
+            with ui.element("div").classes("plan-glossary"):
+                words(*_TERMS)
         self._change()
 
     def _change(self) -> None:

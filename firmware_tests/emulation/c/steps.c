@@ -20,7 +20,8 @@ static struct hushmote_experiment experiment;
 static volatile uint32_t choices[MAX_DRAWS];
 static uint32_t sizes[MAX_DRAWS];
 static unsigned known, at;
-static bool measured; /* a branch is run twice: to see what it draws, and then in as many cycles whatever it draws */
+/* Each branch runs twice: first to record its draws, then to measure it with a constant time per draw. */
+static bool measured;
 
 static uint32_t choose(uint32_t n) {
     if (!measured && at == known) {

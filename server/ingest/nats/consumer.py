@@ -55,7 +55,7 @@ class Consumer:
         return info
 
     async def make(self, client: Client) -> None:
-        """Create the consumer, and return once it has a leader; several processes may do so at once.
+        """Create the consumer and wait until it has a leader; several processes may create it concurrently.
 
         Raises:
             ConsumerRefused: If the servers refuse to create it.

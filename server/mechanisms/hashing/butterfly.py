@@ -63,14 +63,14 @@ def expand(level: Level, values: Array) -> Array:
     if not level.t:
         return values.copy()
     g = level.g
-    rest = values.shape[1:]
-    out = np.empty((level.code_count, *rest), dtype=values.dtype)
+    batch_shape = values.shape[1:]
+    out = np.empty((level.code_count, *batch_shape), dtype=values.dtype)
     for j, start in enumerate(_starts(level.g, level.t)):
         size = g**j
-        block = values[start : start + size * g].reshape(g, size, *rest).swapaxes(0, 1)
-        codes = out[(size - 1) * g : (size * g - 1) * g].reshape(g - 1, size * g, *rest)
+        block = values[start : start + size * g].reshape(g, size, *batch_shape).swapaxes(0, 1)
+        codes = out[(size - 1) * g : (size * g - 1) * g].reshape(g - 1, size * g, *batch_shape)
         for k in range(1, g):
-            codes[k - 1][_scaled(g, j, k).reshape(-1)] = block.reshape(size * g, *rest)
+            codes[k - 1][_scaled(g, j, k).reshape(-1)] = block.reshape(size * g, *batch_shape)
     return out
 
 
@@ -173,9 +173,9 @@ def class_cells(level: Level, first: int, last: int) -> npt.NDArray[np.int32]:
     position = np.zeros_like(number)
     for j in range(t):
         begin = (g**j - 1) // (g - 1)
-        here = number >= begin
-        seeds[here] = number[here] - begin + g**j
-        position[here] = j
+        in_block = number >= begin
+        seeds[in_block] = number[in_block] - begin + g**j
+        position[in_block] = j
     digits = seeds[:, None] // g ** np.arange(t) % g
     nodes = np.arange(level.domain)[:, None] // g ** np.arange(t) % g
     # Sums stay below t g**2 < 2**24, so they are exact in float64, whose matrix product is fast.
@@ -189,8 +189,8 @@ def class_index(level: Level, first: int, last: int) -> npt.NDArray[np.int64]:
     index = np.empty((len(number), g), dtype=np.int64)
     for j, start in enumerate(_starts(level.g, level.t)):
         begin = (g**j - 1) // (g - 1)
-        here = (number >= begin) & (number < begin + g**j)
-        index[here] = start + (number[here] - begin)[:, None] + g**j * np.arange(g)
+        in_block = (number >= begin) & (number < begin + g**j)
+        index[in_block] = start + (number[in_block] - begin)[:, None] + g**j * np.arange(g)
     return index
 
 

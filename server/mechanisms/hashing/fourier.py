@@ -63,24 +63,24 @@ def class_weights(g: int, t: int, values: Floats) -> Floats:
     Returns:
         The sums, shape (class_count,) or (class_count, batch).
     """
-    fft, rest = _fft(g**t), values.shape[1:]
+    fft, batch_shape = _fft(g**t), values.shape[1:]
     rows = -(-len(values) // g ** (t - 1))
     few = t > 1 and rows <= _MAX_PRODUCT_ROWS
-    padded = np.zeros(((rows if few else g) * g ** (t - 1), *rest))
+    padded = np.zeros(((rows if few else g) * g ** (t - 1), *batch_shape))
     padded[: len(values)] = values
-    cube = padded.reshape(-1, *(g,) * (t - 1), *rest)
+    cube = padded.reshape(-1, *(g,) * (t - 1), *batch_shape)
     # Half of the top digit's waves suffice, because the others are their conjugates.
     if few:
         waves = fft.fftn(cube, axes=range(1, t)).reshape(rows, -1)
-        waves = (_phases(g, -1)[: g // 2 + 1, :rows] @ waves).reshape(-1, *rest)
+        waves = (_phases(g, -1)[: g // 2 + 1, :rows] @ waves).reshape(-1, *batch_shape)
     else:
-        waves = fft.rfftn(cube, axes=(*range(1, t), 0)).reshape(-1, *rest)
-    out = np.empty((g * (g**t - 1) // (g - 1), *rest))
+        waves = fft.rfftn(cube, axes=(*range(1, t), 0)).reshape(-1, *batch_shape)
+    out = np.empty((g * (g**t - 1) // (g - 1), *batch_shape))
     for block, at in blocks(g, t):
-        half = np.empty((g // 2 + 1, at.shape[1], *rest), dtype=np.complex128)
+        half = np.empty((g // 2 + 1, at.shape[1], *batch_shape), dtype=np.complex128)
         half[0] = waves[0]
         half[1:] = waves[at[: g // 2]]
-        out[block] = fft.irfft(half, g, axis=0).reshape(-1, *rest)
+        out[block] = fft.irfft(half, g, axis=0).reshape(-1, *batch_shape)
     return out
 
 

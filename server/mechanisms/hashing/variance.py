@@ -13,7 +13,7 @@ from ..channel import Channel
 
 
 def frequency_variance(channel: Channel, share: float | None) -> float:
-    """Return the variance of a value's frequency at this share, times reports.
+    """Return the variance of a value's frequency at this share, times the number of reports.
 
     The other values share the rest evenly. The variance includes population sampling and is averaged over
     values.

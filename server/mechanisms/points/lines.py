@@ -21,8 +21,8 @@ def affine(domain: int, g: int) -> int:
     triples = 0
     for j in range(digits(domain, g)):
         part = g**j
-        blocks, rest = divmod(domain, part * g)
-        full, r = divmod(rest, part)
+        blocks, remainder = divmod(domain, part * g)
+        full, r = divmod(remainder, part)
         triples += blocks * part**2 * math.perm(g, 3)
         triples += part * r * math.perm(full + 1, 3) + part * (part - r) * math.perm(full, 3)
     return triples

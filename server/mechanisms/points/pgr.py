@@ -204,12 +204,12 @@ def _draw(points: Points, nodes: npt.NDArray[np.int64], rng: np.random.Generator
     """Follow the steps of Points.respond, an array at a time."""
     q, n = points.q, len(nodes)
     product = (rng.integers(0, ONE, n) >= points.threshold).astype(np.int64)
-    rest = np.where(product, rng.integers(0, points.outside, n), rng.integers(1, points.outside, n))
+    quotient = np.where(product, rng.integers(0, points.outside, n), rng.integers(1, points.outside, n))
     digits = np.empty((points.t, n), np.int64)
     at = np.zeros(n, np.int64)
     target = product
     for i in range(points.t):
-        rest, digits[i] = np.divmod(rest, q)
+        quotient, digits[i] = np.divmod(quotient, q)
         at += nodes > 0
         more, digit = np.divmod(nodes - 1, q)
         target = target - digits[i] * np.where(nodes > 0, digit, nodes == 0)

@@ -43,7 +43,7 @@ class Levels:
     assumed: Floats
 
     def variance(self, shares: Floats) -> float:
-        """Return the mean variance over the workload, times reports, for report shares that sum to 1."""
+        """Return the workload's mean variance, times the number of reports, for shares that sum to 1."""
         information = np.cumsum((shares / self.assumed)[::-1])[::-1]
         noise = np.cumsum((shares * self.cost / self.assumed**2)[::-1])[::-1]
         return float((self.energy * noise / information**2).sum())

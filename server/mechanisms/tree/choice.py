@@ -40,7 +40,7 @@ def level_channels(domain: int, fanout: int, epsilon: int) -> tuple[Channel, ...
 def workload_variance(
     domain: int, fanout: int, channels: Sequence[Channel], weights: Sequence[int], workload: Workload
 ) -> float:
-    """Return the mean variance of a hierarchy's answers to a workload, times reports.
+    """Return the mean variance of a hierarchy's answers to a workload, times the number of reports.
 
     It is that of a uniform population, including population sampling. The errors of a level's nodes are
     assumed to be equally correlated, which is true except for collinear values of the linear hash.

@@ -95,13 +95,13 @@ def _upward(tree: Tree, d: Sequence[Floats], e: Sequence[Floats]) -> list[Influe
     height, k = len(tree.nodes), e[0].shape[1]
     passes: list[Influence] = []
     for level in range(height - 1, -1, -1):
-        own = tree.own[level]
-        squares = own**2 * d[level]
+        own_weight = tree.own[level]
+        squares = own_weight**2 * d[level]
         sums = np.zeros((tree.nodes[level], height, k))
-        sums[:, level] = own[:, None] * e[level]
+        sums[:, level] = own_weight[:, None] * e[level]
         if passes:
-            squares = squares + (1 - own) ** 2 * tree.children_sum(passes[0].squares)
-            sums += (1 - own)[:, None, None] * tree.children_sum(passes[0].sums)
+            squares = squares + (1 - own_weight) ** 2 * tree.children_sum(passes[0].squares)
+            sums += (1 - own_weight)[:, None, None] * tree.children_sum(passes[0].sums)
         passes.insert(0, Influence(squares, sums))
     return passes
 

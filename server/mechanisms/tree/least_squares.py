@@ -74,16 +74,16 @@ def tree(domain: int, fanout: int, variances: Sequence[float]) -> Tree:
     if len(variances) != len(nodes) or not all(v > 0 for v in variances) or not np.isfinite(variances[-1]):
         raise ValueError(f"{len(nodes)} positive variances are needed, and the leaves' must be finite")
     unweighted = Tree(domain, fanout, nodes, (), (), ())
-    own = [np.ones(domain)]
+    own_weights = [np.ones(domain)]
     variance = [np.full(domain, float(variances[-1]))]
     share: list[Floats] = []
     for level in range(len(nodes) - 1, -1, -1):
         below = unweighted.children_sum(variance[0])
         share.insert(0, variance[0] / unweighted.to_children(below, level))
         if level:
-            own.insert(0, below / (variances[level - 1] + below))
-            variance.insert(0, below * (1 - own[0]))
-    return Tree(domain, fanout, nodes, tuple(own), tuple(share), tuple(variance))
+            own_weights.insert(0, below / (variances[level - 1] + below))
+            variance.insert(0, below * (1 - own_weights[0]))
+    return Tree(domain, fanout, nodes, tuple(own_weights), tuple(share), tuple(variance))
 
 
 def _times(factors: Floats, values: Floats) -> Floats:
@@ -104,8 +104,8 @@ def solve(tree: Tree, estimates: Sequence[Floats | None], root: float = 1.0) -> 
         z, lower = estimates[level], below[level]
         value = None if z is None else _times(tree.own[level], z)
         if lower is not None:
-            rest = _times(1 - tree.own[level], lower)
-            value = rest if value is None else value + rest
+            from_below = _times(1 - tree.own[level], lower)
+            value = from_below if value is None else value + from_below
         up[level] = value
         if level and value is not None:
             below[level - 1] = tree.children_sum(value)
@@ -116,9 +116,9 @@ def solve(tree: Tree, estimates: Sequence[Floats | None], root: float = 1.0) -> 
     values: list[Floats] = []
     for level in range(len(tree.nodes)):
         x = _times(tree.share[level], tree.to_children(missing, level))
-        here = up[level]
-        if here is not None:
-            x = x + here
+        estimate = up[level]
+        if estimate is not None:
+            x = x + estimate
         values.append(x)
         lower = below[level]
         missing = x if lower is None else x - lower

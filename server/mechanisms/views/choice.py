@@ -50,7 +50,7 @@ class CandidateViews:
     energy: Energy
 
     def variance(self, weights: Mapping[Parts, float]) -> float:
-        """Return the mean variance over the workload, times reports, if views are drawn with these weights.
+        """Return the workload's mean variance, times the number of reports, if views have these weights.
 
         It is that of a uniform population; least squares assumes Channel.assumed as the variance of each
         view's numbers.

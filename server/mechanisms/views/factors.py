@@ -53,16 +53,17 @@ def outside(shape: Sequence[int], parts: Parts) -> Parts:
 
 def marginal(table: Floats, shape: Sequence[int], parts: Parts) -> Floats:
     """Sum a table over all parts except these: (domain,) or (domain, n) to (nodes,) or (nodes, n)."""
-    rest = table.shape[1:]
-    summed = table.reshape(*shape, *rest).sum(axis=outside(shape, parts))
-    return summed.reshape(-1, *rest)
+    batch_shape = table.shape[1:]
+    summed = table.reshape(*shape, *batch_shape).sum(axis=outside(shape, parts))
+    return summed.reshape(-1, *batch_shape)
 
 
 def spread_out(marginals: Floats, shape: Sequence[int], parts: Parts) -> Floats:
     """Repeat a marginal's numbers for each cell, (nodes,) or (nodes, n) to (domain,) or (domain, n)."""
-    rest = marginals.shape[1:]
+    batch_shape = marginals.shape[1:]
     broadcast_shape = [length if part in parts else 1 for part, length in enumerate(shape)]
-    return np.broadcast_to(marginals.reshape(*broadcast_shape, *rest), (*shape, *rest)).reshape(-1, *rest)
+    repeated = np.broadcast_to(marginals.reshape(*broadcast_shape, *batch_shape), (*shape, *batch_shape))
+    return repeated.reshape(-1, *batch_shape)
 
 
 def components(table: Floats, shape: Sequence[int]) -> dict[Parts, Floats]:
@@ -108,9 +109,9 @@ Energy = Mapping[Parts, float]
 
 def cell_energy(shape: Sequence[int], table: Parts) -> dict[Parts, float]:
     """Return the energy of a single cell's share in the marginal over the parts in `table`."""
-    rest = size(shape, outside(shape, table))
+    cells_outside = size(shape, outside(shape, table))
     return {
-        parts: rest
+        parts: cells_outside
         * math.prod(1 - 1 / shape[p] for p in parts)
         / size(shape, tuple(p for p in table if p not in parts))
         for parts in within(table)

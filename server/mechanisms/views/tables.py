@@ -130,8 +130,8 @@ class Views(SupportMechanism):
         for parts, part in factors.components(statistic, self.shape).items():
             if parts and not precisions[parts] and np.abs(part).max(initial=0) > 1e-9 * scale:
                 names = [self._names[number] for number in parts]
-                together = f"{' and '.join(names)} together" if len(names) > 1 else names[0]
-                return f"no report contains information about {together}: {self._remedy(parts)}"
+                names_text = f"{' and '.join(names)} together" if len(names) > 1 else names[0]
+                return f"no report contains information about {names_text}: {self._remedy(parts)}"
         return ""
 
     def _remedy(self, parts: Parts) -> str:
@@ -190,12 +190,12 @@ class ViewsDecoded(Decoded):
                 continue
             estimates = LevelCounts(code, n, part).estimates[:, None]
             view_shape = [shape[p] for p in code.parts]
-            rest = factors.size(shape, factors.outside(shape, code.parts))
+            cells_outside = factors.size(shape, factors.outside(shape, code.parts))
             for within, component in factors.components(estimates, view_shape).items():
                 parts = tuple(code.parts[p] for p in within)
                 if parts:
                     by_view = precisions[parts]
-                    share = by_view[number] / sum(by_view.values()) / rest
+                    share = by_view[number] / sum(by_view.values()) / cells_outside
                     result += share * factors.spread_out(component[:, 0], shape, parts)
         return result
 

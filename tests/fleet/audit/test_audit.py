@@ -206,10 +206,10 @@ class TestRuntimes:
             serial_port.draw(CPYTHON, job, client=client)
 
     def test_board_is_audited_with_its_installed_files(self, tmp_path):
-        here = {runtime.name: runtime.argv for runtime in runtimes_here()}
-        if "unix32f" not in here:
+        commands = {runtime.name: runtime.argv for runtime in runtimes_here()}
+        if "unix32f" not in commands:
             pytest.skip("needs unix32f: python firmware_tests/runtimes.py --install")
-        with SoftwareBoard(here["unix32f"], tmp_path / "board.img") as board:
+        with SoftwareBoard(commands["unix32f"], tmp_path / "board.img") as board:
             with fails("has no ldp_client: run `hushmote flash", AuditError):
                 serial_port.connect(board.port)
             client = broken_client(tmp_path, *BROKEN_CLIENTS["never lies"][:2])

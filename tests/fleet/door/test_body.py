@@ -25,7 +25,7 @@ def test_accepts_board_payloads(payload):
     [
         (b"", "empty"),
         (b"x", "format version 7"),
-        (PLAIN[:9], "9 bytes do not hold"),
+        (PLAIN[:9], "9 bytes do not contain"),
         (PLAIN + bytes(3), "do not contain a code"),
         (b"\x20" + PLAIN[1:], "format version 2"),
         (b"\x18" + PLAIN[1:], "unknown flags 0x8"),

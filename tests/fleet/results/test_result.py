@@ -28,7 +28,7 @@ from hushmote.server.answers.fleet_estimate import FleetEstimate
 from hushmote.server.answers.query import Facts, Selection
 from hushmote.server.answers.windows import SETTLED, end_of, has_ended
 from hushmote.server.errors import UsageError
-from hushmote.server.experiments.answerable import NotAnswered
+from hushmote.server.experiments.answerable import UnanswerableError
 from hushmote.server.store import Store
 from hushmote.server.store.versions import Description
 from hushmote.server.words.epsilon import rounded_up
@@ -259,7 +259,7 @@ class TestVersions:
         both = _plain(result_of(store, "home", "delay", NOON))
         assert ([statistic["id"] for statistic in both["statistics"]], both["histogram"]) == (["mean"], [])
         assert both["reports"] == 6_000
-        with fails("delay answers only its mean in all of its versions", NotAnswered):
+        with fails("delay answers only its mean in all of its versions", UnanswerableError):
             FleetEstimate(Facts(store).selected(Selection("delay", "home")).estimate()).histogram()
 
 

@@ -9,7 +9,7 @@ from boards import experiment, payload_of
 from filled_store import fill
 
 from hushmote.fleet.results import worker
-from hushmote.fleet.results.publication import AGAIN_S, Gauge, Publication
+from hushmote.fleet.results.publication import REPUBLISH_S, Gauge, Publication
 from hushmote.fleet.results.worker import Watch
 from hushmote.server.store import Store
 from hushmote.server.wire.topics import result_topic
@@ -65,14 +65,14 @@ def test_publishes_changes_and_every_ten_minutes(store: Store, looks: list[datet
 
 def test_repeats_results_when_computing_is_slow(store: Store, looks: list[datetime.datetime]):
     watch = Watch(store, Publication(), idle=1e9)  # as if each check had been very slow
-    snapshots = [watch.turn(later(s), s) for s in (0.0, AGAIN_S - 1, AGAIN_S, 2 * AGAIN_S)]
+    snapshots = [watch.turn(later(s), s) for s in (0.0, REPUBLISH_S - 1, REPUBLISH_S, 2 * REPUBLISH_S)]
     assert [snapshot is not None for snapshot in snapshots] == [True, False, True, True]
     assert looks == [NOON]
     assert snapshots[3] is not None
-    assert snapshots[3]["at"] == later(2 * AGAIN_S).timestamp()
+    assert snapshots[3]["at"] == later(2 * REPUBLISH_S).timestamp()
     worked_out = {g.value for g in snapshots[3]["gauges"] if g.name == "hushmote_estimate_timestamp_seconds"}
     assert worked_out == {NOON.timestamp()}
-    assert f'"at":"{later(2 * AGAIN_S):%Y-%m-%dT%H:%M:%SZ}"' in snapshots[3]["retained"][TOPIC]
+    assert f'"at":"{later(2 * REPUBLISH_S):%Y-%m-%dT%H:%M:%SZ}"' in snapshots[3]["retained"][TOPIC]
 
 
 def test_live_results_follow_requested_interval(store: Store, looks: list[datetime.datetime]):

@@ -83,8 +83,8 @@ class TestBelief:
         assert view.epsilon <= view.loss <= own_reports * epsilon + 1e-12
         worst = 0.0
         for others in itertools.combinations_with_replacement(range(3), reports - own_reports):
-            rest = [laws[v] for v in others]
-            true, false = (histograms([*rest, *[laws[v]] * own_reports]) for v in (0, 1))
+            other_laws = [laws[v] for v in others]
+            true, false = (histograms([*other_laws, *[laws[v]] * own_reports]) for v in (0, 1))
             beliefs = {h: 0.3 * p / (0.3 * p + 0.7 * false[h]) for h, p in true.items()}
             limit = posterior_bound(0.3, view.loss) * (1 + 1e-12)
             worst = max(worst, math.fsum(p for h, p in true.items() if beliefs[h] > limit))

@@ -41,5 +41,5 @@ def test_rejects_invalid_budgets(refusal: Refusal):
 def test_reads_epsilon_in_nats_exactly():
     assert micro_nats(0.29, AccountingError) == 290_000
     for wrong in (-1, 0.1234567):
-        with pytest.raises(AccountingError, match="millionths above 0"):
+        with pytest.raises(AccountingError, match="must be a positive multiple of one millionth"):
             micro_nats(wrong, AccountingError)

@@ -215,8 +215,8 @@ class TestEpsilon:
     def test_never_grows_with_more_reports(
         self, blanket: Blanket, first: int, second: int, delta: float, own: int
     ) -> None:
-        few, many = sorted((first + own - 1, second + own - 1))  # including a board with `own` reports
-        assert histogram_epsilon(blanket, many, delta, own) <= histogram_epsilon(blanket, few, delta, own)
+        low, high = sorted((first + own - 1, second + own - 1))  # including a board with `own` reports
+        assert histogram_epsilon(blanket, high, delta, own) <= histogram_epsilon(blanket, low, delta, own)
 
     @pytest.mark.slow
     @pytest.mark.parametrize("blanket", BLANKETS.values(), ids=BLANKETS)

@@ -15,7 +15,7 @@ from hushmote.server.answers.rows import ChangeRow, PostRow
 from hushmote.server.arrays import Floats
 from hushmote.server.estimate import Estimate, estimate
 from hushmote.server.estimate.pooling import pool
-from hushmote.server.experiments.answerable import NotAnswered
+from hushmote.server.experiments.answerable import UnanswerableError
 from hushmote.server.wire.experiments import parse_experiment
 
 
@@ -138,7 +138,7 @@ class TestOneBit:
         (row,) = fleet_estimate.mean().rows
         assert row.name == "mean"
         assert row.covered
-        with pytest.raises(NotAnswered, match="x answers only its mean"):
+        with pytest.raises(UnanswerableError, match="x answers only its mean"):
             fleet_estimate.histogram(8, post="smooth")
         (changed,) = FleetEstimate(fleet(bits[40], 19, 7)).change_since(fleet_estimate)
         assert [row.name for row in changed.rows] == ["mean"]
@@ -162,7 +162,7 @@ class TestSummary:
             lambda: fleet_estimate.share("0:0.5"),
             fleet_estimate.quantile,
         ):
-            with pytest.raises(NotAnswered, match="x answers only its mean"):
+            with pytest.raises(UnanswerableError, match="x answers only its mean"):
                 question()
 
     def test_histogram_needs_a_named_method(self):

@@ -15,7 +15,7 @@ from hushmote.server.answers.rows import CellRow, DifferenceRow, TrendRow
 from hushmote.server.errors import UsageError
 from hushmote.server.estimate import estimate
 from hushmote.server.estimate.statistic import EstimateError
-from hushmote.server.experiments.answerable import NotAnswered
+from hushmote.server.experiments.answerable import UnanswerableError
 from hushmote.server.experiments.units import UnitsError
 
 VERSION = {"name": "version", "type": "choice", "labels": ["1.2", "1.3"]}
@@ -186,15 +186,15 @@ class TestErrors:
         refusal.check()
 
     def test_pair_methods_are_only_for_pairs(self):
-        with pytest.raises(NotAnswered):
+        with pytest.raises(UnanswerableError):
             CRASH_FLEET.histogram()
         other = Experiment.parse(experiment_json())
-        with pytest.raises(NotAnswered):
+        with pytest.raises(UnanswerableError):
             FleetEstimate(estimate(other, np.array([20, 30]))).pairs.joint()
 
     def test_different_parts_are_not_comparable(self):
         other = fleet(experiment(VERSION, CRASHED | {"name": "froze"}), CRASHES, 5)
-        with pytest.raises(EstimateError, match="if their parts are the same"):
+        with pytest.raises(EstimateError, match="only if their parts and the parts' values are the same"):
             CRASH_FLEET.change_since(other)
 
 

@@ -233,10 +233,10 @@ class TestSelections:
         with Store(f"sqlite:///{folder / 'hushmote.sqlite'}", create=False) as store:
             selection = Selection("door", "home")
             by_window = second_epsilon.of_each_window(Facts(store), selection)
-            together = second_epsilon.of_windows(Facts(store), selection)
+            epsilons = second_epsilon.of_windows(Facts(store), selection)
         assert {day: item.reports for day, item in by_window.items()} == DAYS
-        assert together.histogram == max(map(_known, by_window.values()))
-        assert together.histogram == histograms_epsilon([(DOOR_EXPERIMENT, n) for n in DAYS.values()])
+        assert epsilons.histogram == max(map(_known, by_window.values()))
+        assert epsilons.histogram == histograms_epsilon([(DOOR_EXPERIMENT, n) for n in DAYS.values()])
 
     @pytest.mark.parametrize(("window", "ended"), [("2026-11-19", True), (RUNS, False)])
     def test_two_fleets_have_the_larger_epsilon(self, folder: Path, window: str, ended: bool) -> None:

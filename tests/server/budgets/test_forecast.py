@@ -20,13 +20,15 @@ class TestForecast:
         forecast = Forecast({0: 10, 3: 20, None: 5}, every=4, per_day=0.5)  # 2 calls a day
         days = np.array([0.0, 10.0])
         alive = stats.binom.cdf(2, 20, 0.25)
-        assert forecast.able_share(days) == pytest.approx([25 / 35, (20 * alive + 5) / 35])
+        assert forecast.share_able_to_report(days) == pytest.approx([25 / 35, (20 * alive + 5) / 35])
         assert forecast.reports_a_day(days) == pytest.approx([12.5, 0.5 * (20 * alive + 5)])
         assert forecast.days_until(0.05) is None  # five boards have no cap
 
     def test_board_without_every_is_silent_to_the_day(self):
         forecast = Forecast({6: 3, 12: 1}, every=1, per_day=2.0)
-        assert forecast.able_share(np.array([0, 2.9, 3, 5.9, 6])) == pytest.approx([1, 1, 0.25, 0.25, 0])
+        assert forecast.share_able_to_report(np.array([0, 2.9, 3, 5.9, 6])) == pytest.approx(
+            [1, 1, 0.25, 0.25, 0]
+        )
         assert (forecast.days_until(0.5), forecast.days_until(0.05)) == (3.0, 6.0)
         assert Forecast({0: 3}, 1, 1.0).days_until(0.5) == 0.0
 
@@ -54,9 +56,9 @@ class TestLifetimeBudget:
         ):
             exact = Forecast(left, report_rate.every, report_rate.per_day)
             for days in np.array([[10.0], [40.0]]):
-                expected = float(exact.able_share(days)[0])
+                expected = float(exact.share_able_to_report(days)[0])
                 low, high = stats.binom.interval(1 - 1e-10, 4_000, expected)
-                assert low <= drawn.able_share(days)[0] * 4_000 <= high
+                assert low <= drawn.share_able_to_report(days)[0] * 4_000 <= high
             exact_half, half = exact.days_until(0.4), drawn.days_until(0.4)
             assert exact_half is not None
             assert half == pytest.approx(exact_half, rel=0.15)

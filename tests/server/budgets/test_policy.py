@@ -107,8 +107,8 @@ class TestCommand:
         after = path.read_text("utf-8")
         assert policy.read(path) == policy.policy_for(2, 0, ("room_temp", "door"), 500_000)
         assert "both together give (8, 1e-6)" not in after
-        rest = {line for line in before.splitlines() if "POLICY" not in line}
-        assert len(rest - set(after.splitlines())) <= 6  # the comment and the values
+        other_lines = {line for line in before.splitlines() if "POLICY" not in line}
+        assert len(other_lines - set(after.splitlines())) <= 6  # the comment and the values
         compile(after, "main.py", "exec")
 
     @pytest.mark.parametrize(
@@ -121,7 +121,10 @@ class TestCommand:
             ),
             (("--epsilon", "0.0005", "--experiments", "a"), "allows no reports"),
             (("--epsilon", "8", "--experiments", ","), "name the experiments"),
-            (("--epsilon", "8", "--experiments", "a", "--max-epsilon", "0"), "millionths above 0"),
+            (
+                ("--epsilon", "8", "--experiments", "a", "--max-epsilon", "0"),
+                "must be a positive multiple of one millionth",
+            ),
             (("--epsilon", "8", "--experiments", "a", "--max-epsilon", "17"), "from 0.001 to 16, not 17"),
             (("--epsilon", "8", "--experiments", "a", "--max-epsilon", "9"), "no report of ε = 9"),
             (("--epsilon", "8", "--experiments", "a", "--write", "/nowhere/main.py"), "cannot read"),

@@ -207,10 +207,10 @@ class TestPlace:
             place_candidates([], [e])
         with pytest.raises(EstimateError, match="'v1' is listed twice; name every candidate only once"):
             place_candidates(["v0", "v1", "v2", "v1"], [e])
-        many = [f"w{i}" for i in range(2000)]
+        texts = [f"w{i}" for i in range(2000)]
         estimates = fleet(e, WORDS, 1000, np.random.default_rng(6))
         with pytest.raises(EstimateError, match="2,000 candidates fill the 64 slots of e; list fewer"):
-            shares_of(estimates, place_candidates(many, [e]))
+            shares_of(estimates, place_candidates(texts, [e]))
 
     def test_keeps_the_order_of_texts(self):
         """Texts keep their order, and rows are ordered by their first texts."""

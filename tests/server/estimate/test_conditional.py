@@ -90,9 +90,9 @@ class TestDifference:
         apart = independent_difference(a, b)
         assert apart.stderr == pytest.approx(math.hypot(a.stderr, b.stderr))
         assert apart.correlation == 0
-        together = given_versions(pool([one, other]))[0]
-        assert together.stderr == pytest.approx(a.stderr / math.sqrt(2), rel=0.1)
-        assert min(a.value, b.value) <= together.value <= max(a.value, b.value)
+        pooled = given_versions(pool([one, other]))[0]
+        assert pooled.stderr == pytest.approx(a.stderr / math.sqrt(2), rel=0.1)
+        assert min(a.value, b.value) <= pooled.value <= max(a.value, b.value)
 
 
 def hits(kind: str, reports: int, fleets: int) -> tuple[int, int]:
@@ -181,9 +181,9 @@ class TestRatio:
 
     def test_mean_does_not_depend_on_the_zero_of_its_unit(self):
         estimates, x = fleet(20_000, 2), np.arange(6.0)
-        here = ratios(estimates, x[:, None] * VERSION_CELLS, VERSION_CELLS)
-        there = ratios(estimates, (x[:, None] + 1e6) * VERSION_CELLS, VERSION_CELLS)
-        for a, b in zip(here, there, strict=True):
+        ratios_at_x = ratios(estimates, x[:, None] * VERSION_CELLS, VERSION_CELLS)
+        shifted_ratios = ratios(estimates, (x[:, None] + 1e6) * VERSION_CELLS, VERSION_CELLS)
+        for a, b in zip(ratios_at_x, shifted_ratios, strict=True):
             assert b.value - 1e6 == pytest.approx(a.value, abs=1e-6)
             assert b.stderr == pytest.approx(a.stderr, rel=1e-6)
             np.testing.assert_allclose(np.array(b.interval()) - 1e6, a.interval(), atol=1e-5)

@@ -52,9 +52,9 @@ class TestLinear:
         assert series is not None
         view = series.view(0, 10)
         assert view is not None
-        each = [estimate(experiment, day).linear(quarter(experiment)[:, 0]) for day in days]
-        assert view.value == pytest.approx([one.value for one in each])
-        mean = float(np.mean([one.stderr**2 for one in each]))
+        statistics = [estimate(experiment, day).linear(quarter(experiment)[:, 0]) for day in days]
+        assert view.value == pytest.approx([one.value for one in statistics])
+        mean = float(np.mean([one.stderr**2 for one in statistics]))
         assert view.variance == pytest.approx(np.full(10, mean), rel=0.1)
         whole = estimate(experiment, sum(days)).linear(quarter(experiment)[:, 0])
         assert view.third[0] / view.variance[0] == pytest.approx(10 * whole.skew, rel=0.3, abs=5e-3)
@@ -66,9 +66,9 @@ class TestLinear:
         assert series is not None
         view = series.view(0, 10)
         assert view is not None
-        each = [estimate(experiment, day).linear(quarter(experiment)[:, 0]) for day in days]
-        assert view.value == pytest.approx([one.value for one in each], abs=0.02)
-        assert view.variance == pytest.approx([one.stderr**2 for one in each], rel=0.15)
+        statistics = [estimate(experiment, day).linear(quarter(experiment)[:, 0]) for day in days]
+        assert view.value == pytest.approx([one.value for one in statistics], abs=0.02)
+        assert view.variance == pytest.approx([one.stderr**2 for one in statistics], rel=0.15)
 
     def test_versions_are_weighted_by_their_reports(self):
         old = parse_experiment(YES)

@@ -47,11 +47,11 @@ def discover_in_fleet(
     **changes: Any,
 ) -> Discovery:
     """Return the texts discovered in reports from a fleet whose boards have these texts."""
-    of = experiment(**changes)
+    version = experiment(**changes)
     rng = np.random.default_rng(1)
-    indices = [of.bucket(text) or 0 for text in shares]
+    indices = [version.bucket(text) or 0 for text in shares]
     held = rng.multinomial(reports, [*shares.values()])
-    return discover(of, vectorised.histogram(of, held, rng, of=indices), alphabet, limits)
+    return discover(version, vectorised.histogram(version, held, rng, of=indices), alphabet, limits)
 
 
 def noise(
@@ -69,15 +69,15 @@ def noise(
 class TestSlots:
     @pytest.mark.parametrize("text", ["", "a", "abc", "abcdefghi", "größe", "\0\0"])
     def test_equal_those_on_boards(self, text):
-        of = experiment(prefixes=[1, 3, 8, 8], slots=1024)
-        mechanism = mechanism_of(of)
+        version = experiment(prefixes=[1, 3, 8, 8], slots=1024)
+        mechanism = mechanism_of(version)
         assert isinstance(mechanism, Prefix)
         data = text.encode() + bytes(8)
         slots = [
             int(slots_of(mechanism, i, np.frombuffer(data[:size], np.uint8)[None])[0])
             for i, size in enumerate((1, 3, 8, 8))
         ]
-        assert sum(slot << 10 * i for i, slot in enumerate(slots)) == of.bucket(text)
+        assert sum(slot << 10 * i for i, slot in enumerate(slots)) == version.bucket(text)
 
     def test_with_equal_shares_do_not_hide_each_other(self):
         """Ten of 100 candidates are in ten slots with equal shares, and all are found."""
@@ -125,7 +125,7 @@ class TestTexts:
         assert other == pytest.approx(3 * levels[0].variance(0.0) ** 0.5)
 
 
-def many(count: int, share: float, letters: str, first: int = 0) -> dict[str, float]:
+def equal_shares(count: int, share: float, letters: str, first: int = 0) -> dict[str, float]:
     """Return six-letter texts with distinct beginnings, each with this share."""
     base = len(letters)
     digits = [[(i * 7919 + 31) // base**k % base for k in range(6)] for i in range(first, first + count)]
@@ -144,10 +144,10 @@ class TestSharedSlots:
 
     def test_heavy_shared_slots_do_not_hide_other_texts(self):
         """Twenty heavy shared slots precede 60 texts, which are still listed."""
-        shared, own = np.arange(20), np.arange(20, 80)
-        held = dict.fromkeys(shared.tolist(), 5000) | dict.fromkeys(own.tolist(), 3000)
+        shared, own_values = np.arange(20), np.arange(20, 80)
+        held = dict.fromkeys(shared.tolist(), 5000) | dict.fromkeys(own_values.tolist(), 3000)
         level = noise(np.random.default_rng(12), 8192, 300_000, held)
-        listed, _, _ = list_texts(level, np.concatenate([own, shared, shared]))
+        listed, _, _ = list_texts(level, np.concatenate([own_values, shared, shared]))
         assert sorted(listed.tolist()) == [*range(60)]
 
     def test_p_value_is_exact_rank_among_free_slots(self):
@@ -162,8 +162,8 @@ class TestSharedSlots:
 
     def test_discovery_counts_omitted_texts(self):
         """Each text has 30%, and two texts share a slot on the last level; 60,000 reports."""
-        of = experiment(slots=64, prefixes=[1, 2, 2])
-        mechanism = mechanism_of(of)
+        version = experiment(slots=64, prefixes=[1, 2, 2])
+        mechanism = mechanism_of(version)
         assert isinstance(mechanism, Prefix)
         texts = [a + b for a in "abcd" for b in "efgh"]
         last = slots_of(mechanism, 2, np.array([[*text.encode()] for text in texts], np.uint8)).tolist()
@@ -350,18 +350,18 @@ class TestErrors:
         ids=["a number", "stated nowhere", "too many beginnings", "no alphabet"],
     )
     def test_rejects_experiments_without_discovery(self, payload, alphabet, reason):
-        of = Experiment.parse(payload)
+        version = Experiment.parse(payload)
         with pytest.raises(EstimateError, match=reason):
-            discover(of, np.ones(of.code_count, int), alphabet)
+            discover(version, np.ones(version.code_count, int), alphabet)
 
     @pytest.mark.parametrize(
         "counts", [np.ones(3, int), np.ones(4), np.zeros(6, int)], ids=["shape", "floats", "none"]
     )
     def test_rejects_invalid_counts(self, counts):
-        of = experiment(slots=1024, prefixes=[2, 2], q=31)
-        counts = np.resize(counts, of.code_count) if len(counts) > 3 else counts
+        version = experiment(slots=1024, prefixes=[2, 2], q=31)
+        counts = np.resize(counts, version.code_count) if len(counts) > 3 else counts
         with pytest.raises(EstimateError, match=r"counts must be|at least 2 reports"):
-            discover(of, counts)
+            discover(version, counts)
 
 
 class TestSearch:
@@ -378,7 +378,7 @@ class TestSearch:
     @pytest.mark.slow
     def test_finds_texts_among_heavier_ones_with_other_letters(self):
         """With 300,000 reports, 3% is at least 10 standard errors."""
-        own, others = many(20, 0.03, "abcdefgh"), many(8, 0.05, "ABCDEFGH", 100)
+        own, others = equal_shares(20, 0.03, "abcdefgh"), equal_shares(8, 0.05, "ABCDEFGH", 100)
         answer = discover_in_fleet(own | others, 300_000, "a-h", slots=8192)
         assert {one.text for one in answer.texts} == own.keys()
         assert answer.min_share < 0.03
@@ -388,7 +388,7 @@ class TestSearch:
     @pytest.mark.slow
     def test_finds_all_promised_texts_beyond_a_hundred(self):
         """With 1,000,000 reports of 176 texts, 0.57% is at least 7 standard errors. A slot counts once."""
-        held = many(176, 1 / 176, "abcdefgh")
+        held = equal_shares(176, 1 / 176, "abcdefgh")
         answer = discover_in_fleet(held, 1_000_000, "a-h", slots=65_536)
         assert answer.min_share < 1 / 176
         assert len({one.text for one in answer.texts} & held.keys()) >= 175
@@ -398,7 +398,9 @@ class TestSearch:
     def test_promised_share_is_found_with_few_candidates(self):
         """With room for 32 of 176 texts, the guaranteed share is above each text's share."""
         few = SearchLimits(texts=32, slots_each=2048)
-        answer = discover_in_fleet(many(176, 1 / 176, "abcdefgh"), 1_000_000, "a-h", few, slots=65_536)
+        answer = discover_in_fleet(
+            equal_shares(176, 1 / 176, "abcdefgh"), 1_000_000, "a-h", few, slots=65_536
+        )
         assert answer.candidate_count <= 32
         assert answer.min_share > 1 / 176
         assert answer.hidden > 100

@@ -382,7 +382,7 @@ class TestStatistics:
 
 class TestCounts:
     @refusals(
-        (np.ones(9, dtype=int), "shape (10,), one for each code of x, not (9,)"),
+        (np.ones(9, dtype=int), "shape (10,), one per code of x, not (9,)"),
         (np.ones((10, 1), dtype=int), "shape"),
         (np.ones(10), "integers, not float64"),
         (np.array([True] * 10), "integers, not bool"),

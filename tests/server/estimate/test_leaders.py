@@ -44,9 +44,9 @@ def wrong(shares: list[float], reports: int, fleets: int, seed: int) -> tuple[in
     f = np.array(shares)
     right = int(f.argmax()) if (f == f.max()).sum() == 1 else None
     for _ in range(fleets):
-        of = leaders(estimate(GRR, vectorised.histogram(GRR, rng.multinomial(reports, f), rng)))
-        alone += of.has_single_leader
-        mistaken += of.has_single_leader and of.indices[0] != right
+        top = leaders(estimate(GRR, vectorised.histogram(GRR, rng.multinomial(reports, f), rng)))
+        alone += top.has_single_leader
+        mistaken += top.has_single_leader and top.indices[0] != right
     return alone, mistaken
 
 

@@ -85,8 +85,8 @@ def x(e):
 """
     own_folder("moving_post", text)
     estimate = draw(number(16, 2.0), bell(16, 8, 3), 2000, np.random.default_rng(2))
-    again = draw(number(16, 2.0), bell(16, 8, 3), 2000, np.random.default_rng(2))
+    second = draw(number(16, 2.0), bell(16, 8, 3), 2000, np.random.default_rng(2))
     assert estimate.frequencies.max() < 9
     shares = method_of("moving_post:x")(estimate)
     assert (shares.frequencies.sum(), shares.reports) == (0, 2000)
-    np.testing.assert_array_equal(estimate.frequency_intervals(), again.frequency_intervals())
+    np.testing.assert_array_equal(estimate.frequency_intervals(), second.frequency_intervals())

@@ -181,5 +181,5 @@ class TestErrors:
             json.dumps(result.to_dict(), allow_nan=False)
 
     def test_rejects_a_histogram_with_a_different_shape(self):
-        with pytest.raises(ValueError, match=r"histogram has shape \(3,\), the experiment has 2 codes"):
+        with pytest.raises(ValueError, match=r"histogram has shape \(3,\), but the experiment has 2 codes"):
             check(EXPERIMENTS[0], [1, 2, 3])

@@ -130,12 +130,12 @@ class TestSmoothing:
     def test_of_pooled_halves_equals_that_of_the_whole(self):
         rng = np.random.default_rng(6)
         a, b = (drawn_counts(OLH, bell(40), 5000, rng) for _ in range(2))
-        together = smooth(pool([estimate(OLH, a), estimate(OLH, b)]))
-        assert together.reports == 10_000
-        assert len(together.notes) == len(smooth(estimate(OLH, a)).notes) + 1
+        pooled = smooth(pool([estimate(OLH, a), estimate(OLH, b)]))
+        assert pooled.reports == 10_000
+        assert len(pooled.notes) == len(smooth(estimate(OLH, a)).notes) + 1
         # The strengths differ slightly: one is from the mean of two histograms' errors, one from one
         # histogram's.
-        np.testing.assert_allclose(together.frequencies, smooth(estimate(OLH, a + b)).frequencies, atol=2e-3)
+        np.testing.assert_allclose(pooled.frequencies, smooth(estimate(OLH, a + b)).frequencies, atol=2e-3)
 
     def test_rejects_labels(self):
         for exp in (Experiment.parse(experiment_json()), choice(["off", "on"], 1)):

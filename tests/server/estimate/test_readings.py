@@ -115,10 +115,10 @@ class TestIntervals:
         assert held >= 322
 
     def test_have_no_bounds_if_the_denominator_may_be_0(self):
-        each = [Ratio(0.5, 0.1, 0.0, Statistic(1.0, error), 0.2) for error in (0.1, 0.6)]
-        low, high = Ratios.of(each).interval()
-        assert (low[0], high[0]) == pytest.approx(each[0].interval())
-        assert (low[1], high[1]) == each[1].interval() == (-np.inf, np.inf)
+        ratios = [Ratio(0.5, 0.1, 0.0, Statistic(1.0, error), 0.2) for error in (0.1, 0.6)]
+        low, high = Ratios.of(ratios).interval()
+        assert (low[0], high[0]) == pytest.approx(ratios[0].interval())
+        assert (low[1], high[1]) == ratios[1].interval() == (-np.inf, np.inf)
 
     def test_raise_an_error_without_readings(self):
         e = parsed(SHAPES["bool"])

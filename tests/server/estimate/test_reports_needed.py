@@ -45,19 +45,21 @@ class TestShare:
     """Shares and means: z² v / target², with v from the mechanism."""
 
     def test_yes_or_no_follows_closed_form(self):
-        of = number_with_mechanism("rr", 2, 1)
-        p = of.levels[0].threshold / ONE
+        version = number_with_mechanism("rr", 2, 1)
+        p = version.levels[0].threshold / ONE
         support = 0.3 * p + 0.7 * (1 - p)
         variance = support * (1 - support) / (2 * p - 1) ** 2
-        assert reports_needed(of, RangeShare(1, 2), 0.1, [0.7, 0.3]) == math.ceil(variance * (Z / 0.1) ** 2)
+        assert reports_needed(version, RangeShare(1, 2), 0.1, [0.7, 0.3]) == math.ceil(
+            variance * (Z / 0.1) ** 2
+        )
 
     def test_label_of_choice_follows_closed_form(self):
-        of = choice(["a", "b", "c"], 1)
-        p = of.levels[0].threshold / ONE
+        version = choice(["a", "b", "c"], 1)
+        p = version.levels[0].threshold / ONE
         q = (1 - p) / 3
         support = 0.25 * p + 0.75 * q
         variance = support * (1 - support) / (p - q) ** 2
-        assert reports_needed(of, RangeShare(0, 1), 0.05) == math.ceil(variance * (Z / 0.05) ** 2)
+        assert reports_needed(version, RangeShare(0, 1), 0.05) == math.ceil(variance * (Z / 0.05) ** 2)
 
     def test_mean_has_the_mechanisms_variance(self):
         shares = bell_population(64, 0.2)
@@ -98,15 +100,15 @@ class TestQuantile:
         """The mean half-width of 300 fleets, with deviation up to 2.2 bins: ±0.8 is 6 standard errors."""
         shares, rng = bell_population(64, spread), np.random.default_rng(23)
         reports = reports_needed(of, QuantileLevel(q), TARGET, shares)
-        each = [draw(of, shares, reports, rng).quantile(q) for _ in range(300)]
-        widths = np.array([(one.high - one.low + 1) / 2 for one in each])
+        quantiles = [draw(of, shares, reports, rng).quantile(q) for _ in range(300)]
+        widths = np.array([(one.high - one.low + 1) / 2 for one in quantiles])
         assert widths.std() < 2.2
         assert widths.mean() == pytest.approx(TARGET, abs=0.8)
 
     @pytest.mark.slow
     def test_finer_target_needs_more_up_to_the_bin_width(self):
-        few, many = (reports_needed(TREE, QuantileLevel(0.5), target) for target in (6.4, 3.2))
-        assert 2.5 * few < many
+        loose, tight = (reports_needed(TREE, QuantileLevel(0.5), target) for target in (6.4, 3.2))
+        assert 2.5 * loose < tight
         assert reports_needed(TREE, QuantileLevel(0.5), 0.4) == MOST
 
     def test_large_domains_use_only_some_edges(self):
@@ -125,11 +127,11 @@ class TestPopulation:
         """For ten estimates from 2,000 reports each, the median number is within a factor of 1.5."""
         shares, rng = centred(64, 30, 10), np.random.default_rng(24)
         expected = reports_needed(TREE, QuantileLevel(0.5), TARGET, shares)
-        each = [
+        quantiles = [
             reports_needed(TREE, QuantileLevel(0.5), TARGET, likely_population(draw(TREE, shares, 2000, rng)))
             for _ in range(10)
         ]
-        assert 1 / 1.5 < np.median(each) / expected < 1.5
+        assert 1 / 1.5 < np.median(quantiles) / expected < 1.5
 
     def test_likely_shares_are_shares(self):
         rng = np.random.default_rng(25)

@@ -60,8 +60,8 @@ def test_difference_combines_variances_and_skews():
 
 
 def test_batch_equals_single_statistics():
-    many = Statistics(np.array([0.5, 0.2]), np.array([0.1, 0.3]), np.array([0.3, 0.0]))
-    low, high = many.interval(0.9)
-    assert len(many) == 2
+    statistics = Statistics(np.array([0.5, 0.2]), np.array([0.1, 0.3]), np.array([0.3, 0.0]))
+    low, high = statistics.interval(0.9)
+    assert len(statistics) == 2
     for i in range(2):
-        assert many[i].interval(0.9) == pytest.approx((low[i], high[i]))
+        assert statistics[i].interval(0.9) == pytest.approx((low[i], high[i]))

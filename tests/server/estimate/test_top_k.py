@@ -25,19 +25,19 @@ def skewed(domain: int) -> np.ndarray:
 
 
 class TestPrior:
-    def test_includes_half_of_the_own_estimate(self):
+    def test_adds_half_of_its_own_estimate(self):
         likelihood, pseudo = np.array([[1.0, 4.0, 2.0]]), 0.1
-        _, own = _prior(likelihood, np.arange(3)[None], np.ones(1), 3, pseudo)
-        settled = likelihood * (pseudo + own / 2)
-        assert own == pytest.approx(settled / settled.sum(), abs=1e-6)
+        _, prior = _prior(likelihood, np.arange(3)[None], np.ones(1), 3, pseudo)
+        fixed_point = likelihood * (pseudo + prior / 2)
+        assert prior == pytest.approx(fixed_point / fixed_point.sum(), abs=1e-6)
 
 
 class TestSums:
     @pytest.mark.parametrize(
         ("n", "k", "power"), [(2, 1, 1), (6, 3, 1), (60, 5, 6), (300, 20, 8), (300, 150, 1)]
     )
-    def test_of_unequal_draws_are_exact(self, n, k, power):
-        """Compare with term-by-term convolution of draws with chances from 0 to 1, some of them rare."""
+    def test_unequal_draws_are_exact(self, n, k, power):
+        """Compare with term-by-term convolution of draws with probabilities from 0 to 1, some tiny."""
         chance = np.random.default_rng(n).random(n) ** power
         chance[: n // 4] = np.linspace(0, 0.019, n // 4)
         chance[n // 4 : n // 3] = 1 - chance[: n // 3 - n // 4]
@@ -50,7 +50,7 @@ class TestSums:
             assert value == pytest.approx(counts[:k].sum(), abs=2e-5)
 
     @pytest.mark.parametrize("k", [14, 19, 23])
-    def test_of_rare_draws_are_within_a_millionth(self, k):
+    def test_rare_draws_are_within_a_millionth(self, k):
         actual = fewer_above(np.full(1000, 0.019), np.array([0]), k)
         assert actual[0] == pytest.approx(stats.binom.cdf(k - 1, 999, 0.019), abs=1e-6)
 

@@ -68,7 +68,7 @@ class TestAsksOfPair:
 
 class TestErrors:
     @refusals(
-        ("epsilon = 1.0", "epsilon = 0.0000005", "epsilon must be a positive multiple of one millionth"),
+        ("epsilon = 1.0", "epsilon = 0.0000005", "epsilon must be a whole number of millionths"),
         ("epsilon = 1.0", "epsilon = 17", "epsilon must be from 0.001 to 16, not 17"),
         ("epsilon = 1.0", "epsilon = -1", "epsilon must be from 0.001 to 16, not -1"),
         ("epsilon = 1.0", "epsilon = nan", "epsilon must be a number, not NaN"),

@@ -67,8 +67,8 @@ class TestDefinition:
     )
     def test_statistics_determine_the_views(self, statistics, given, views):
         fields = {"statistics": statistics} | ({"given": given} if given else {})
-        many = VERSION.replace('"1.3"', ", ".join(f'"1.{i}"' for i in range(3, 9)))
-        mechanism = mechanism_of(defined(many, CRASHED, **fields).experiment())
+        version = VERSION.replace('"1.3"', ", ".join(f'"1.{i}"' for i in range(3, 9)))
+        mechanism = mechanism_of(defined(version, CRASHED, **fields).experiment())
         assert mechanism.fields().get("views") == views
 
     def test_keeps_views_at_another_epsilon(self):

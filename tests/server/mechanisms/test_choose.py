@@ -68,7 +68,7 @@ class TestHash:
 
 
 def covariance(level: Level, shares: np.ndarray) -> np.ndarray:
-    """Return the covariance of a level's node estimates, times reports, over all seeds and cells."""
+    """Return a level's covariance of node estimates, times the number of reports, over seeds and cells."""
     channel = level_channel(level)
     cells = cells_of(level)
     support, both = np.zeros(level.domain), np.zeros((level.domain, level.domain))

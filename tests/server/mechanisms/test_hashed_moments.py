@@ -134,8 +134,8 @@ def mean_variances(experiment: Experiment, shares: np.ndarray) -> np.ndarray:
         before = np.append(np.zeros((len(law), 1)), weights.cumsum(axis=1), axis=1)
         before -= law @ before
         covariance = (before.T * law) @ before
-        own = covariance.diagonal()
-        ranges = own[:, None] + own - 2 * covariance
+        variances = covariance.diagonal()
+        ranges = variances[:, None] + variances - 2 * covariance
         result[row] = ranges[np.triu_indices(domain + 1, 1)].mean(), ranges.diagonal(1).mean()
     return result
 

@@ -103,10 +103,10 @@ def test_batched_weights_equal_single_ones() -> None:
     for g in (2, 3, 7, 11):
         level = Level(3_000_000, 50, g, 1, 0, 1)
         weights = np.random.default_rng(1).normal(size=(50, 4))
-        together = butterfly.expand(level, butterfly.class_weights(level, weights))
+        combined = butterfly.expand(level, butterfly.class_weights(level, weights))
         for k in range(4):
             np.testing.assert_allclose(
-                together[:, k],
+                combined[:, k],
                 butterfly.expand(level, butterfly.class_weights(level, weights[:, k])),
                 atol=1e-12,
             )

@@ -15,14 +15,14 @@ SMALL = TEXT | {"slots": 4, "prefixes": [1, 2, 2], "q": 2, "weights": [1, 2, 3]}
 LARGE = TEXT | {"slots": 1 << 16, "prefixes": [2, 3, 4, 5, 6, 6], "q": 53, "epsilon": 4_000_000}
 
 
-def made(fields) -> Prefix:
+def prefix_mechanism(fields) -> Prefix:
     return Prefix(Experiment.parse(experiment_json(**fields)))
 
 
 class TestLevels:
     def test_sums_over_their_slots_are_unbiased(self):
         """Check exactly, by the law, a number for each slot on each level and a constant."""
-        mechanism = made(SMALL)
+        mechanism = prefix_mechanism(SMALL)
         rng = np.random.default_rng(1)
         index = np.arange(64)
         numbers = rng.normal(size=(3, 4))
@@ -41,11 +41,11 @@ class TestLevels:
         with pytest.raises(
             ValueError, match="reports do not reveal how often slots on two levels occur together"
         ):
-            made(SMALL).weights(statistic, [1, 1, 1])
+            prefix_mechanism(SMALL).weights(statistic, [1, 1, 1])
 
     def test_slots_are_estimated_from_a_histogram(self):
         """With 200,000 reports, all 12 estimates are within 7 standard errors (misses: 3e-11)."""
-        mechanism = made(SMALL)
+        mechanism = prefix_mechanism(SMALL)
         rng = np.random.default_rng(2)
         shares = rng.dirichlet(np.ones(64))
         counts = vectorised.histogram(mechanism.experiment, rng.multinomial(200_000, shares), rng)
@@ -60,7 +60,7 @@ class TestLevels:
 
 class TestDomain:
     def test_draws_agree_for_indices_and_slots(self):
-        mechanism = made(SMALL)
+        mechanism = prefix_mechanism(SMALL)
         indices = np.array([0, 5, 63, 27], np.uint32)
         rows = mechanism.drawable(indices.tolist())
         assert rows.tolist() == [[0, 0, 0], [1, 1, 0], [3, 3, 3], [3, 2, 1]]
@@ -70,7 +70,7 @@ class TestDomain:
     @pytest.mark.slow
     def test_large_domain_is_never_allocated(self):
         """With 2**96 indices, the odds, stratum probabilities and blanket are still available."""
-        mechanism = made(LARGE)
+        mechanism = prefix_mechanism(LARGE)
         assert mechanism.domain == 1 << 96
         assert mechanism.odds <= np.exp(4)
         assert mechanism.odds == pytest.approx(np.exp(4), rel=1e-6)
@@ -78,9 +78,9 @@ class TestDomain:
         assert odds >= mechanism.odds
         assert 0 < pair < whole < 1
         indices = [(1 << 96) - 1, 12345 << 40]
-        of = mechanism.experiment
+        experiment = mechanism.experiment
         rng = np.random.default_rng(4)
-        counts = vectorised.histogram(of, np.array([3000, 3000]), rng, of=indices)
+        counts = vectorised.histogram(experiment, np.array([3000, 3000]), rng, of=indices)
         checks = [*mechanism.invariants(counts)]
         assert checks
         assert min(check.p for check in checks) > 1e-9
@@ -95,7 +95,7 @@ class TestChoice:
         assert choice.fields() == {"mechanism": "prefix", "q": 53, "weights": [1, 2, 2, 2, 2, 4]}
         assert {one.mechanism for one in designs(1 << 96, 2_000_000, workload)} == {"prefix"}
         assert choose(1 << 96, 2_000_000, workload).fields()["q"] == 7
-        with pytest.raises(ValueError, match="no prefix"):
+        with pytest.raises(ValueError, match="prefix does not fit"):
             designs(1 << 96, 4_000_000, FREQUENCIES, "prefix")
 
     @pytest.mark.parametrize("epsilon", [100_000, 1_000_000, 8_000_000, 16_000_000])
@@ -103,4 +103,4 @@ class TestChoice:
     def test_has_parameters_that_fit_boards(self, epsilon, levels):
         fields = choose((1 << 10) ** levels, epsilon, Workload("texts", levels=levels)).fields()
         prefixes = [min(i, levels - 1) for i in range(1, levels + 1)]
-        made(TEXT | {"slots": 1 << 10, "prefixes": prefixes, "epsilon": epsilon} | fields)
+        prefix_mechanism(TEXT | {"slots": 1 << 10, "prefixes": prefixes, "epsilon": epsilon} | fields)

@@ -77,9 +77,9 @@ class TestReach:
     @pytest.mark.parametrize("bins", [3, 4, 33, 64])
     def test_is_the_best(self, bins: int, epsilon: int):
         reach, variance = best_reach(bins, epsilon)
-        each = [even_variance(bins, epsilon, b) for b in range(2 * bins)]
-        assert variance == pytest.approx(min(each), rel=1e-12)
-        assert each[reach] == variance
+        variances = [even_variance(bins, epsilon, b) for b in range(2 * bins)]
+        assert variance == pytest.approx(min(variances), rel=1e-12)
+        assert variances[reach] == variance
         assert math.isinf(even_variance(12_000_000, 1_000, 1))
 
     @pytest.mark.parametrize(

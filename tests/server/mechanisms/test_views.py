@@ -28,8 +28,8 @@ FALSE_ALARM = 1e-11
 
 def pair(shape: tuple[int, ...], mechanism: dict[str, Any], epsilon: int = EPSILON) -> Experiment:
     number = {"type": "number", "low": 0, "high": 1_000_000}
-    of = [{"name": f"p{i}", **number, "bins": n} for i, n in enumerate(shape)]
-    fields = {"v": 1, "name": "e", "type": "pair", "of": of, **mechanism, "epsilon": epsilon}
+    parts = [{"name": f"p{i}", **number, "bins": n} for i, n in enumerate(shape)]
+    fields = {"v": 1, "name": "e", "type": "pair", "of": parts, **mechanism, "epsilon": epsilon}
     return Experiment.parse(json.dumps(fields | {"budget": {"rule": "unlimited"}, "window": "day"}).encode())
 
 

@@ -76,11 +76,11 @@ class TestCommands:
         run("experiment", "withdraw", "room_temp", "--grace", "0")
         run("store", "erase", "sqlite:///hushmote.sqlite", "--experiment", "room_temp", "--yes")
         log = tmp_path / "hushmote.sqlite.audit.jsonl"
-        noted = lines(log)
-        assert [line["action"] for line in noted] == ["add", "withdraw", "erase"]
-        assert {line["who"] for line in noted} == {system_user()}
-        assert {line["fleet"] for line in noted} == {"home"}
-        assert {line["experiment"] for line in noted} == {"room_temp"}
+        entries = lines(log)
+        assert [line["action"] for line in entries] == ["add", "withdraw", "erase"]
+        assert {line["who"] for line in entries} == {system_user()}
+        assert {line["fleet"] for line in entries} == {"home"}
+        assert {line["experiment"] for line in entries} == {"room_temp"}
 
     def test_never_name_a_device(self, run, tmp_path):
         exp = experiment()

@@ -121,7 +121,7 @@ class TestTokenFile:
     def test_rejects_file_that_others_can_read(self, file):
         file.write_text(f"ada {ADA}\n")
         file.chmod(0o640)
-        with pytest.raises(UsageError, match="can be read by others: run `chmod 600` on it"):
+        with pytest.raises(UsageError, match="can be read by others; run `chmod 600` on it"):
             TokenFile(file)
 
 

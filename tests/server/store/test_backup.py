@@ -211,7 +211,7 @@ class TestBackup:
             link()
 
         monkeypatch.setattr(os, "link", late)
-        with pytest.raises(BackupRefused, match=r"copy\.sqlite exists"):
+        with pytest.raises(BackupRefused, match=r"copy\.sqlite already exists"):
             backup(store, copy)
         assert copy.read_text() == "someone else's"
         copy.unlink()
@@ -235,7 +235,7 @@ class TestBackup:
         url = "sqlite:///live.sqlite"
         output = json.loads(run("backup", url, "copy.sqlite", "--json"))
         assert output == {"file": "copy.sqlite", "bytes": (tmp_path / "copy.sqlite").stat().st_size}
-        assert "copy.sqlite exists" in run("backup", url, "copy.sqlite", expect=1)
+        assert "copy.sqlite already exists" in run("backup", url, "copy.sqlite", expect=1)
         assert "nowhere does not exist" in run("backup", url, "nowhere/copy.sqlite", expect=1)
         assert "there is no store" in run("backup", "sqlite:///none.sqlite", "none", expect=1)
         assert "pg_dump" in run("backup", "postgresql+psycopg://h/d", "x", expect=1)

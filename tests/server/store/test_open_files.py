@@ -27,7 +27,7 @@ def path(tmp_path):
     return path
 
 
-def beside(path, end):
+def file_next_to(path, end):
     return Path(f"{path}{end}")
 
 
@@ -79,7 +79,7 @@ class TestOtherPrograms:
 
 def lose_the_wal_in_mid_batch(store, statement):
     with store.writing() as connection:
-        beside(store.where, "-wal").unlink()
+        file_next_to(store.where, "-wal").unlink()
         connection.exec_driver_sql(statement)
 
 
@@ -94,7 +94,7 @@ class TestRemovedWal:
                 process.ready()
                 publish(broker, messages[:600])
                 until(lambda: report_count(path) == 600, process.log)
-                beside(path, end).unlink()
+                file_next_to(path, end).unlink()
                 publish(broker, messages[600:])
                 assert process.wait() == 1
                 assert process.log().count(f"{path}{end} was removed") == 1
@@ -115,10 +115,10 @@ class TestRemovedWal:
 
     def test_made_anew_by_another_program_is_reported(self, path):
         with Store(f"sqlite:///{path}") as store:
-            beside(path, "-wal").unlink()
+            file_next_to(path, "-wal").unlink()
             with closing(sqlite3.connect(path)) as other, suppress(sqlite3.Error):
                 other.execute("SELECT count(*) FROM fleet").fetchone()
-            assert beside(path, "-wal").exists()
+            assert file_next_to(path, "-wal").exists()
             before = path.read_bytes()
             with pytest.raises(
                 StoreRemoved, match="the last reports counted may be lost: stop all programs that use"
@@ -132,7 +132,7 @@ class TestRemovedWal:
             other.execute("BEGIN")
             other.execute("SELECT count(*) FROM fleet").fetchone()
             store.add_fleet("further", keyed=False)
-            beside(path, "-wal").unlink()
+            file_next_to(path, "-wal").unlink()
             with pytest.raises(StoreRemoved, match="may be lost"):
                 store.fleets()
             other.execute("ROLLBACK")

@@ -253,7 +253,10 @@ class TestErrors:
                 own_folder("half", COIN.replace("def law", "def raw")),
                 "half:Coin is not a complete mechanism: it lacks law",
             ),
-            (own_folder("unknown", COIN), 'enters no such word: ldp_client.MECHANISMS["unknown:Coin"] ='),
+            (
+                own_folder("unknown", COIN),
+                'its board file must register it: ldp_client.MECHANISMS["unknown:Coin"] =',
+            ),
         ]:
             with fails(re.escape(text), MechanismError):
                 cases(word)

@@ -4,11 +4,11 @@ import { element, number, percent, points, roughly } from './words.js';
 const [HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [260, 46, 8, 10, 44];
 
 /** Return whether an interval is narrow enough to show, like server/words/numbers.py::is_too_wide. */
-export const tells = (row) => row.high - row.low <= 0.6;
+export const isInformative = (row) => row.high - row.low <= 0.6;
 
 /** Draw rows {name, share, low, high, truth}; truth is the true share, or null if it is unknown. */
 export function drawHistogram(box, rows, width) {
-  const visible = rows.filter(tells);
+  const visible = rows.filter(isInformative);
   const top = Math.max(0.05, ...visible.map((r) => r.high), ...rows.map((r) => r.truth ?? 0)) * 1.05;
   const bottom = Math.min(0, ...visible.map((r) => r.low)) * 1.05;
   const y = (share) => TOP + ((top - Math.min(Math.max(share, bottom), top)) / (top - bottom)) * (HEIGHT - TOP - BOTTOM);
@@ -25,14 +25,14 @@ export function drawHistogram(box, rows, width) {
   const every = Math.ceil((Math.max(...rows.map((r) => r.name.length)) * 6.5 + 8) / step);
   rows.forEach((row, i) => {
     const [x, middle] = [LEFT + i * step, LEFT + (i + 0.5) * step];
-    if (tells(row)) {
+    if (isInformative(row)) {
       const bar = [y(Math.max(row.share, 0)), y(Math.min(row.share, 0))];
       svg.append(element('svg:rect', { x: x + step * 0.12, width: step * 0.76, y: bar[0], height: bar[1] - bar[0], class: 'bar' }));
     }
     if (row.truth !== null) {
       svg.append(element('svg:line', { x1: x + step * 0.04, x2: x + step * 0.96, y1: y(row.truth), y2: y(row.truth), class: 'truth' }));
     }
-    if (tells(row)) svg.append(element('svg:line', { x1: middle, x2: middle, y1: y(row.low), y2: y(row.high), class: 'interval' }));
+    if (isInformative(row)) svg.append(element('svg:line', { x1: middle, x2: middle, y1: y(row.low), y2: y(row.high), class: 'interval' }));
     if (i % every === 0) {
       svg.append(element('svg:text', { x: middle, y: HEIGHT - BOTTOM + 18, 'text-anchor': 'middle' }, row.name));
     }
@@ -52,8 +52,8 @@ export function fillTable(body, rows) {
         'tr',
         {},
         element('th', { scope: 'row' }, row.name),
-        element('td', {}, tells(row) ? percent(row.share) : '–'),
-        element('td', {}, tells(row) ? `${percent(row.low)} to ${percent(row.high)}` : 'too few reports'),
+        element('td', {}, isInformative(row) ? percent(row.share) : '–'),
+        element('td', {}, isInformative(row) ? `${percent(row.low)} to ${percent(row.high)}` : 'too few reports'),
         ...(row.truth === null ? [] : [element('td', {}, percent(row.truth))]),
       ),
     ),
@@ -62,7 +62,7 @@ export function fillTable(body, rows) {
 
 /** Describe how close the estimates are to the true shares. */
 export function comparison(rows) {
-  const comparable = rows.filter((r) => r.truth !== null && tells(r));
+  const comparable = rows.filter((r) => r.truth !== null && isInformative(r));
   if (!comparable.length) return '';
   const correct = comparable.filter((r) => r.low <= r.truth && r.truth <= r.high).length;
   const gap = Math.max(...comparable.map((r) => Math.abs(r.share - r.truth)));

@@ -52,14 +52,14 @@ export function readings(exp, text) {
 
 export const newDevice = () => `web-${toHex(randomBytes(6))}`;
 
-/** Make `many` boards and send one report from each.
+/** Create `boardCount` boards and send one report from each.
  *
  * @param source returns the next reading
  * @param to the result of door() or examples()
  * @param onAcknowledged called with (index, hex) for each acknowledged report
  * @param onProgress called with {made, sent, waiting}; waiting is an error message while the door or broker rejects reports
  */
-export async function send({ call, payloadHex, many, source, to, onAcknowledged, onProgress, signal }) {
+export async function send({ call, payloadHex, boardCount, source, to, onAcknowledged, onProgress, signal }) {
   const progress = { made: 0, sent: 0, silent: 0, waiting: null };
   async function post(board) {
     for (let n = 0; ; n++) {
@@ -79,7 +79,7 @@ export async function send({ call, payloadHex, many, source, to, onAcknowledged,
     onProgress(progress);
   }
   const requests = new Set();
-  while (progress.made < many) {
+  while (progress.made < boardCount) {
     const board = { device: newDevice() };
     Object.assign(board, call('crowd', board.device, payloadHex, source()));
     progress.made++;

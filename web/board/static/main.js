@@ -42,7 +42,7 @@ const LOCKED = [
   ['damaged', 'This board’s ledger is damaged. A board that cannot trust its ledger stays silent.'],
   ['storage failed', 'This browser cannot store anything for this page, because its storage is blocked or full. A board that cannot keep its budget stays silent. Nothing was spent.'],
 ];
-const lockedWords = (text) => LOCKED.find(([part]) => text.includes(part))?.[1] ?? text;
+const lockedMessage = (text) => LOCKED.find(([part]) => text.includes(part))?.[1] ?? text;
 
 // --- The board -------------------------------------------------------------------------------------
 
@@ -51,7 +51,7 @@ function newBoard() {
   try {
     replace(board);
   } catch (error) {
-    showProblem(lockedWords(error.message), true);
+    showProblem(lockedMessage(error.message), true);
     return;
   }
   $('message').textContent = 'This is a new board.';
@@ -91,14 +91,14 @@ async function choose(name) {
     $('leaves').textContent = `A report of ${5 + 4 + board.exp.code_bytes} bytes with one code, which was partly chosen at random. The only other thing sent is this board’s random name, ${board.state.device}.`;
     const line = board.state.experiments[name];
     const all = line.reports + line.left;
-    const together = all > 1 ? ` ${belief(all * board.exp.epsilon, `All ${number(all)} reports that its budget allows`)}` : '';
-    $('learn').textContent = belief(board.exp.epsilon) + together;
+    const totalBelief = all > 1 ? ` ${belief(all * board.exp.epsilon, `All ${number(all)} reports that its budget allows`)}` : '';
+    $('learn').textContent = belief(board.exp.epsilon) + totalBelief;
     showState();
     drain();
   } catch (error) {
     if (!(error instanceof BoardError)) throw error;
     if (error.kind === 'ExperimentRefused') showProblem(`This board refuses the experiment: ${error.message}.`);
-    else showProblem(lockedWords(error.kind === 'LedgerExists' ? 'damaged' : error.message), !error.message.includes('storage failed'));
+    else showProblem(lockedMessage(error.kind === 'LedgerExists' ? 'damaged' : error.message), !error.message.includes('storage failed'));
   }
   await board.view?.refresh();
 }
@@ -111,7 +111,7 @@ function showState() {
   $('meter').setAttribute('aria-valuenow', line.left);
   $('meter').setAttribute('aria-valuetext', `${number(line.left)} of ${number(all)} reports left`);
   $('meter-left').style.width = `${all ? (100 * line.left) / all : 0}%`;
-  $('left').textContent = state.locked ? lockedWords(state.locked)
+  $('left').textContent = state.locked ? lockedMessage(state.locked)
     : line.left ? `${number(line.left)} of ${reports(all)} ${line.left === 1 ? 'is' : 'are'} left.`
     : `The budget is spent. The board is now silent for ${exp.name}; the application does not notice.`;
   const lifetime = { max: state.policy.sum, left: Math.max(state.policy.sum - state.sum, 0) };
@@ -128,7 +128,7 @@ function showState() {
   $('preview').textContent = previewText();
   $('policy').textContent = JSON.stringify(state.policy, null, 1);
   for (const id of ['report', 'until']) $(id).disabled = !takesPart(board) || !board.input.chosen();
-  if (state.locked) showProblem(lockedWords(state.locked), true);
+  if (state.locked) showProblem(lockedMessage(state.locked), true);
 }
 
 /** Return what the current reading would send, without sending it. */
@@ -171,9 +171,9 @@ const wasSkipped = (now) => noReportReason(now).startsWith('The draw');
 function noReportReason(now) {
   const { state, exp } = now;
   const line = state.experiments[exp.name];
-  if (state.locked) return lockedWords(state.locked);
+  if (state.locked) return lockedMessage(state.locked);
   if (!takesPart(now)) return 'This board does not take part.'; // even if the no could not be stored
-  if (state.error) return lockedWords(state.error);
+  if (state.error) return lockedMessage(state.error);
   if (!line.left) return 'The budget is spent.';
   if (state.pending >= MAX_UNSENT) return 'The outbox is full.';
   return `The draw skipped this reading. It is made before the board looks at the reading, and lets 1 reading in ${number(exp.every)} through.`;
@@ -379,7 +379,7 @@ function handleAnswer(yes) {
   } catch (error) {
     if (!(error instanceof BoardError)) throw error;
     board.state = board.call('state');
-    showProblem(lockedWords(error.message), true);
+    showProblem(lockedMessage(error.message), true);
   }
   if (!takesPart(board)) {
     stop.abort();

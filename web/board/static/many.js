@@ -7,7 +7,7 @@ const $ = (id) => document.getElementById(id);
 /** Fill the list of populations that fit the experiment. */
 export function fillPopulations(exp) {
   const choices = populations(exp);
-  $('population').replaceChildren(...Object.entries(choices).map(([key, [words]]) => element('option', { value: key }, words)));
+  $('population').replaceChildren(...Object.entries(choices).map(([key, [label]]) => element('option', { value: key }, label)));
   $('own-field').hidden = true;
 }
 
@@ -15,14 +15,14 @@ export function fillPopulations(exp) {
 export async function sendMany(board) {
   const { exp, view } = board;
   const [, draw] = populations(exp)[$('population').value];
-  const many = Number($('many').value);
+  const boardCount = Number($('many').value);
   let source;
   try {
-    let mine = null;
-    if (['mine', 'most'].includes($('population').value)) mine = board.input.value();
-    const list = draw ? [] : readings(exp, $('own').value);
+    let ownReading = null;
+    if (['mine', 'most'].includes($('population').value)) ownReading = board.input.value();
+    const typedReadings = draw ? [] : readings(exp, $('own').value);
     let i = 0;
-    source = draw ? () => draw(() => mine) : () => list[i++ % list.length];
+    source = draw ? () => draw(() => ownReading) : () => typedReadings[i++ % typedReadings.length];
   } catch (error) {
     if (!(error instanceof TypeError)) throw error;
     $('crowd-message').textContent = error.message;
@@ -33,26 +33,26 @@ export async function sendMany(board) {
   $('cancel').hidden = $('progress').hidden = false;
   $('send').disabled = $('experiment').disabled = true;
   const [startMs, bar] = [performance.now(), $('progress')];
-  bar.max = many;
+  bar.max = boardCount;
   $('crowd-message').textContent = 'Sending …';
   let progress = { made: 0, sent: 0, silent: 0 };
   const onProgress = (current) => {
     progress = current;
     bar.value = current.sent + current.silent;
   };
-  const words = () => `${number(progress.sent)} of ${reports(many)} ${many === 1 ? 'is' : 'are'} ${board.to.broker ? 'acknowledged by the broker' : 'counted'}.`;
+  const progressText = () => `${number(progress.sent)} of ${reports(boardCount)} ${boardCount === 1 ? 'is' : 'are'} ${board.to.broker ? 'acknowledged by the broker' : 'counted'}.`;
   const refresh = setInterval(() => {
-    $('crowd-at').textContent = `${words()} ${progress.waiting ?? ''}`;
+    $('crowd-at').textContent = `${progressText()} ${progress.waiting ?? ''}`;
     view.refresh();
   }, 700);
   try {
     const onAcknowledged = (index, hex) => view.add(index, hex);
-    await send({ call: board.call, payloadHex: board.payload, many, source, to: board.to, onAcknowledged, onProgress, signal: stop.signal });
+    await send({ call: board.call, payloadHex: board.payload, boardCount, source, to: board.to, onAcknowledged, onProgress, signal: stop.signal });
     const silent = progress.silent ? ` ${number(progress.silent)} ${progress.silent === 1 ? 'board' : 'boards'} never reported.` : '';
-    $('crowd-message').textContent = `Done in ${number((performance.now() - startMs) / 1000)} s. ${words()}${silent}`;
+    $('crowd-message').textContent = `Done in ${number((performance.now() - startMs) / 1000)} s. ${progressText()}${silent}`;
   } catch (error) {
     if (error.name !== 'AbortError') throw error;
-    $('crowd-message').textContent = `Cancelled. ${words()} Reports that were already sent cannot be withdrawn.`;
+    $('crowd-message').textContent = `Cancelled. ${progressText()} Reports that were already sent cannot be withdrawn.`;
   } finally {
     clearInterval(refresh);
     $('cancel').hidden = bar.hidden = true;

@@ -1,5 +1,5 @@
 // The results, from the server if it publishes any, otherwise estimated from this page's reports.
-import { comparison, drawHistogram, fillTable, tells } from './chart.js';
+import { comparison, drawHistogram, fillTable, isInformative } from './chart.js';
 import { canEstimate, estimator } from './estimate.js';
 import { NotSent } from './door.js';
 import { belief, codeOf, groupName, groupsOf, nats, needed, number, reports } from './words.js';
@@ -77,13 +77,13 @@ export function makeView(exp, to) {
   /** Return the finding, or the number of reports that a finding needs. */
   function findingText(rows, n) {
     if (n === 1) return 'One report tells nothing yet: an estimate needs 2.';
-    return last?.finding || (rows.length && !rows.some(tells) ? needed(rows, n) : '');
+    return last?.finding || (rows.length && !rows.some(isInformative) ? needed(rows, n) : '');
   }
 
   /** Return the note on estimates from too few reports. */
   function fewReportsNote(rows, n) {
     const scatter = rows.length && n < MIN_USEFUL ? `${reports(n)} are too few to say much. Estimates are right on average, but estimates from few reports scatter widely, even below 0% and above 100%.` : '';
-    return `${scatter} ${rows.every(tells) ? '' : 'Shares with too wide an interval are not shown.'}`.trim();
+    return `${scatter} ${rows.every(isInformative) ? '' : 'Shares with too wide an interval are not shown.'}`.trim();
   }
 
   async function ask() {
@@ -119,7 +119,7 @@ export function makeView(exp, to) {
     async draw() {
       await ask();
       const all = last?.histogram?.length ? serverRows(last) : localRows();
-      const rows = all.some(tells) ? all : [];
+      const rows = all.some(isInformative) ? all : [];
       $('source').textContent = source();
       $('comparison').textContent = comparison(rows);
       const n = (last ?? { reports: counted }).reports;

@@ -238,7 +238,7 @@ def _table_in_words(table: Answer, experiment: Experiment, dates: str) -> str:
         rows = list({row.name: row for row in rows}.values())
     listed = list[str]()
     for row in rows[:_MAX_IN_WORDS]:
-        value = sentences.amount(row, unit) if table.is_informative(row) else "too few reports to say"
+        value = sentences.amount(row, unit) if table.tells(row) else "too few reports to say"
         value += APPROXIMATE_MARK * table.approximate
         title = _title(row, experiment, table.unit)
         if experiment.type == "pair":  # a share of the devices that meet a condition

@@ -634,7 +634,7 @@ class _Asker:
         none = Finding(ask.text, ask.text, "", period=self._period)
         if len(cases) != 2:
             table = estimate.pairs.conditional(ask.of, "".join(cases))
-            clear = sorted(filter(table.is_informative, table.rows), key=lambda row: row.value)
+            clear = sorted(filter(table.tells, table.rows), key=lambda row: row.value)
             if len(clear) < 2:
                 halves = sorted(row.half_width for row in table.rows)
                 second = halves[1] if table.quantity == "share" and len(halves) > 1 else math.inf

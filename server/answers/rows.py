@@ -278,13 +278,13 @@ class AnswerRows:
             return self
         return replace(self, rows=(*self.rows[: self.most], self.rows[-1]))
 
-    def is_informative(self, row: Row) -> bool:
+    def tells(self, row: Row) -> bool:
         """Return whether a row's interval is narrow enough to be shown."""
         return not is_too_wide(row.half_width, 1.0 if self.quantity == "share" else self.extent)
 
-    def drop_wide_rows(self) -> Self:
+    def telling(self) -> Self:
         """Return a copy with only the rows whose interval is narrow enough to be shown."""
-        return replace(self, rows=tuple(filter(self.is_informative, self.rows)))
+        return replace(self, rows=tuple(filter(self.tells, self.rows)))
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -295,7 +295,7 @@ class AnswerRows:
             notes.append(APPROXIMATE)
         if self.missing and self.kind == "histogram":
             notes.insert(0, _missing_note(self.missing))
-        if self.quantity == "share" and any(map(_is_outside, self.limit_rows().drop_wide_rows().rows)):
+        if self.quantity == "share" and any(map(_is_outside, self.limit_rows().telling().rows)):
             processed = f" {option('post', 'nonnegative')} also shows shares from 0% to 100%."
             has_post = self.kind in ("histogram", "ranges") and self.rows[0].truth is None
             notes.append(OUTSIDE + processed * (has_post and not self.post))

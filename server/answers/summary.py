@@ -100,7 +100,7 @@ def exactness(answers: Sequence[AnswerRows]) -> str:
 
 
 def _any_informative(answers: Sequence[AnswerRows]) -> bool:
-    return any(a.is_informative(row) for a in answers for row in a.rows)
+    return any(a.tells(row) for a in answers for row in a.rows)
 
 
 def _next_step(answers: Sequence[AnswerRows], windows: int) -> str:

@@ -268,7 +268,7 @@ def trend_table(table_of: AnswerRows) -> FittedTable:
         result.add_column(heading, justify="right" if heading else "left", no_wrap=not heading)
     for name in dict.fromkeys(row.name for row in table_of.rows):
         rows = [row for row in table_of.rows if row.name == name]
-        exact_rows = [row for row in rows if table_of.is_informative(row)]
+        exact_rows = [row for row in rows if table_of.tells(row)]
         ends = (
             [f"{number(row.value)}{unit}" for row in (exact_rows[0], exact_rows[-1])]
             if exact_rows
@@ -317,12 +317,12 @@ def answer(table_of: AnswerRows, title: str = "") -> FittedTable:
     has_bars = table_of.quantity == "share" and _row_class(table_of) in classes_with_bars
     if has_bars:
         result.add_column("", no_wrap=True, overflow="crop", style="blue")
-    max_share = max([row.value for row in table_of.rows if table_of.is_informative(row)] + [0.0])
+    max_share = max([row.value for row in table_of.rows if table_of.tells(row)] + [0.0])
     for row in table_of.rows:
         cells = [column.cell(row) for column in columns]
         result.add_row(
             *cells,
-            *([_bar(row.value if table_of.is_informative(row) else 0.0, max_share)] if has_bars else []),
+            *([_bar(row.value if table_of.tells(row) else 0.0, max_share)] if has_bars else []),
         )
     return result
 
@@ -367,14 +367,14 @@ def _columns(table_of: AnswerRows) -> list[_Column]:
     value, unit = ("change", "points" if share else unit) if kind is ChangeRow else ("est.", unit)
 
     def format_value(row: Row) -> str:
-        if not table_of.is_informative(row):
+        if not table_of.tells(row):
             return "–"
         # Only an upper bound of this standard deviation is known.
         at_most = not share and row.low == 0 < row.value and row.name == DEVIATION
         return f"at most {number(row.high)}" if at_most else number(row.value)
 
     def format_interval(row: Row) -> str:
-        return f"{number(row.low)} to {number(row.high)}" if table_of.is_informative(row) else TOO_FEW
+        return f"{number(row.low)} to {number(row.high)}" if table_of.tells(row) else TOO_FEW
 
     columns.append(_Column(f"{value} {unit}".strip(), format_value))
     columns.append(_Column(table_of.interval_heading, format_interval))
@@ -402,7 +402,7 @@ def _heading(table_of: AnswerRows) -> str:
 def _number(table_of: AnswerRows) -> Callable[[float], str]:
     """Return a formatter (percent for shares) with the precision of the narrowest interval shown."""
     scale = 100 if table_of.quantity == "share" else 1
-    halves = [scale * row.half_width for row in table_of.drop_wide_rows().rows if row.high > row.low]
+    halves = [scale * row.half_width for row in table_of.telling().rows if row.high > row.low]
     places = decimals(0.0, 2 * min(halves, default=0.0))
     return lambda x: f"{round(scale * x, places) + 0.0:.{places}f}"  # no -0.00
 

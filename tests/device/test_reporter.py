@@ -1162,6 +1162,11 @@ def live_until(board: Board, what: str, value: Any) -> None:
     assert passed_ms < NEVER_MS, (what, board.ask("status"))
 
 
+def poll_until_status(board: Any, watcher: Watcher, status: bytes) -> None:
+    """Poll the board, whose event loop runs only then, until it has published this status."""
+    until(lambda: board.ask("poll", 100) is not None and watcher.statuses[-1] == status, watcher.statuses)
+
+
 class TestLongPause:
     def test_sends_queued_report_afterwards(
         self, watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any
@@ -1200,11 +1205,11 @@ class TestLongPause:
             board.ask("full", True)
             live_until(board, "sent", i + 1)
             assert "storage failed" in board.ask("status")
-            until(lambda: watcher.statuses[-1] == b"online fault", watcher.statuses)
+            poll_until_status(board, watcher, b"online fault")
             board.ask("pass_ms", outage_ms)
             board.ask("full", False)
             live_until(board, "pending", 0)
-            until(lambda: board.ask("poll", 100) and watcher.statuses[-1] == b"online", watcher.statuses)
+            poll_until_status(board, watcher, b"online")
 
     def test_honors_withdrawal_afterwards(
         self, watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any

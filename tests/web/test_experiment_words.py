@@ -303,8 +303,8 @@ class TestSentences:
         away = replace(change, p=0.03, p_adjusted=0.15)
         text = sentences.change(away, "mean", replace(answer, rows=(away,) * 5), ENGLISH)
         assert text.endswith(
-            "that much would be seen about 1 time in 33, considered alone; with all 5 rows that are compared "
-            "here taken into account, 15 times in 100. That may be chance."
+            "that much would be seen about 1 time in 33, considered alone; with all 5 rows compared here "
+            "taken into account, 15 times in 100. That may be chance."
         )
 
     def test_headline_names_windows(self):

@@ -33,7 +33,7 @@ def number_tiles(container: ui.element, answers: Iterable[Answer], context: Pane
     unit, reader = context.unit, context.reader
     container.clear()
     with container:
-        for row in (row for answer in answers for row in answer.drop_wide_rows().rows):
+        for row in (row for answer in answers for row in answer.telling().rows):
             at_most = row.low <= 0 and row.name == _SPREAD
             value, interval = format_estimate(row.value, row.low, row.high, unit, reader)
             high = findings.level(row.high, row, unit, reader)

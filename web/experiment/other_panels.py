@@ -47,7 +47,7 @@ class MeanPanel:
     def show(self, answer: Answer, when: str) -> None:
         """Show the mean and the other answers; `when` describes the windows."""
         mean, *others = answer.rows
-        has_enough = answer.is_informative(mean)
+        has_enough = answer.tells(mean)
         value = findings.amount(mean, self._unit, self._reader) if has_enough else "too few reports to tell"
         self._sentence.text = f"{words.capitalize(mean.name)}: {value}, {when}"
         more = words.capitalize(
@@ -123,7 +123,7 @@ class TextsOrPairPanel:
                 self._table(answer)
 
     def _show_picture(self, answer: Answer | None) -> None:
-        rows = () if answer is None else answer.limit_rows().drop_wide_rows().rows[:_MAX_BARS]
+        rows = () if answer is None else answer.limit_rows().telling().rows[:_MAX_BARS]
         self._chart.element.visible = self._title.visible = bool(rows)
         if answer is None or not rows:
             return
@@ -137,7 +137,7 @@ class TextsOrPairPanel:
     def _table(self, answer: Answer) -> None:
         share = answer.quantity == "share"
         heading(_heading_of(answer), 3)
-        rows = answer.drop_wide_rows().rows
+        rows = answer.telling().rows
         if rows:
             rows_table(_COLUMNS, [(visible(r.name), *format_row(r, self._reader, share=share)) for r in rows])
         if len(rows) < len(answer.rows):

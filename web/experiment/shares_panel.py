@@ -152,7 +152,7 @@ class SharesPanel:
             readings: The means and quantiles.
         """
         all_rows = len(histogram.rows)
-        self._answer = histogram = histogram.drop_wide_rows()
+        self._answer = histogram = histogram.telling()
         self._wide_note.visible = len(histogram.rows) < all_rows
         self._chart.element.visible = bool(histogram.rows)
         self.show_share(choices, when, share)
@@ -189,7 +189,7 @@ class SharesPanel:
             self._ticked = choices.ranges
             self._tick(choices.ranges)
         assert self._answer is not None  # show() has set the histogram
-        has_enough = row is None or share is None or share.is_informative(row)
+        has_enough = row is None or share is None or share.tells(row)
         self._exact.text = sentences.exact(self._answer, row, self._reader) if has_enough else ""
         if row is None or share is None:
             self._sentence.text, self._processed.visible = "", False

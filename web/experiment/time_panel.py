@@ -77,7 +77,7 @@ class TimePanel:
         windows = tuple(dict.fromkeys(row.window for row in answer.rows if isinstance(row, TrendRow)))
         period = words.period(windows, self._windows, self._reader)
         self._sentence.text = f"{words.capitalize(period)}. {verdict}".strip()
-        answer = answer.drop_wide_rows()
+        answer = answer.telling()
         self._drawn_windows = tuple(dict.fromkeys(row.window for row in answer.rows))  # type: ignore[attr-defined]
         positions = [i for i, window in enumerate(self._drawn_windows) if window in choices.windows]
         area = (positions[0], positions[-1]) if positions else None

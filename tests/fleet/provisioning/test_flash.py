@@ -268,8 +268,11 @@ WIRINGS = [
     ("ldp_client.os = StuckEntropy", "os.urandom is stuck: power-cycle the board"),
     ("network = None", "this firmware has no Wi-Fi: install the one for your board (Pico W, not Pico)"),
     ("READINGS = {}", "no sensor for room_temp: add a function that reads it to READINGS"),
-    ("settings['wifi_ssid'] = 'other'", "Wi-Fi other: not found (boards hear 2.4 GHz only): see wifi_ssid"),
-    ("settings['wifi_password'] = 'no'", "Wi-Fi home: wrong password, or a weak signal: see wifi_password"),
+    (
+        "settings['wifi_ssid'] = 'other'",
+        "Wi-Fi other: not found (boards support only 2.4 GHz): check wifi_ssid",
+    ),
+    ("settings['wifi_password'] = 'no'", "Wi-Fi home: wrong password or weak signal: check wifi_password"),
     ("set_clock()", "the clock says 2000 and no time server answered: allow NTP"),
     ("vfs.umount('/')", "no file system: erase the flash, install MicroPython again, then `hushmote flash`"),
 ]

@@ -243,7 +243,7 @@ class TestTexts:
         field = browser.find("textarea[aria-label='Texts to look for, one on each line']")
         assert field.get_property("value") == "1.0.0\n9.9.9"
         field.send_keys("x" * 300, Keys.TAB)
-        browser.says("A text has at most 255 bytes")
+        browser.says("A text can have at most 255 bytes")
         assert value in browser.text_of("tables")
         assert not browser.errors()
 

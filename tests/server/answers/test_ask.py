@@ -108,13 +108,14 @@ VERSIONS = {"of": "crashed=yes", "given": ("version=1.0", "version=1.1")}
 EVERYTHING = {"ranges": ("4:8",), "quantiles": (0.5,), "cdf": True}
 
 
-class TestConfidence:
-    @pytest.fixture(scope="class")
-    def facts(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Facts]:
-        with Store(f"sqlite:///{tmp_path_factory.mktemp('kinds')}/store.sqlite") as store:
-            fill_kinds(store)
-            yield Facts(store)
+@pytest.fixture(scope="module")
+def facts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Facts]:
+    with Store(f"sqlite:///{tmp_path_factory.mktemp('kinds')}/store.sqlite") as store:
+        fill_kinds(store)
+        yield Facts(store)
 
+
+class TestConfidence:
     @pytest.mark.parametrize(
         ("name", "options"),
         [

@@ -2,9 +2,9 @@
 
 `mutation_rules.py` makes every mutant of a file. A fixed choice of them, one for about 100 lines, is the
 table. Each is applied to a copy of this tree, and the tests of its mirrored folder run there, the nearest
-ones first. It dies if a test fails that passes without it, or if a test hangs. `equivalent_mutants.toml`
-lists those that no test can notice. Exit status: 1 if fewer than 95% of the others die, 2 if that list is
-outdated.
+ones first. It is killed if a test fails that passes without it, or if a test hangs.
+`equivalent_mutants.toml` lists those that no test can notice. Exit status: 1 if fewer than 95% of the others
+are killed, 2 if that list is outdated.
 """
 
 import argparse
@@ -183,7 +183,7 @@ class Copy:
             return TestRun("passed")
         return TestRun("failed", (failure[1] or failure[2]).decode() if failure else "")
 
-    def kills(self, mutant: Mutant) -> TestRun:
+    def test(self, mutant: Mutant) -> TestRun:
         """Run the tests of a mutant's folder over it."""
         path = self.root / mutant.file
         source, times = path.read_text("utf-8"), path.stat()
@@ -199,7 +199,7 @@ class Copy:
             os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
-class Laboratory:
+class MutantRunner:
     """Copies of the tree that try mutants at the same time, and one without mutants."""
 
     def __init__(self, folder: Path, workers: int):
@@ -214,14 +214,14 @@ class Laboratory:
         """Return whether no test notices a mutant, and print the result."""
         copy, start = self._copies.get(), time.monotonic()
         try:
-            run = copy.kills(mutant)
+            run = copy.test(mutant)
         finally:
             self._copies.put(copy)
-        lives = run.end in ("passed", "late") or (run.end == "failed" and self._is_broken(run.failure))
-        end = "LIVES" if lives else "died"
+        survives = run.end in ("passed", "late") or (run.end == "failed" and self._is_broken(run.failure))
+        verdict = "SURVIVED" if survives else "killed"
         reason = run.failure.rpartition("/")[2] if run.end == "failed" else run.end
-        print(f"{end:<5} {time.monotonic() - start:4.0f} s  {mutant.words}  [{reason}]", flush=True)
-        return lives
+        print(f"{verdict:<8} {time.monotonic() - start:4.0f} s  {mutant.words}  [{reason}]", flush=True)
+        return survives
 
     def _is_broken(self, test: str) -> bool:
         """Return whether a test also fails without a mutant."""
@@ -258,20 +258,19 @@ def main() -> int:
     if not mutants:
         raise SystemExit(f"no mutant of a file with {' or '.join(options.only)} in its path")
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.workers) as threads:
-        laboratory = Laboratory(Path(folder), options.workers)
-        lived = [
-            m for m, lives in zip(mutants, threads.map(laboratory.survives, mutants), strict=True) if lives
-        ]
-    share = 1 - len(lived) / len(mutants)
-    for mutant in lived:
-        print("lives:", mutant.words)
-    print(f"{len(mutants) - len(lived)} of {len(mutants)} mutants died: {share:.1%}")
+        runner = MutantRunner(Path(folder), options.workers)
+        results = zip(mutants, threads.map(runner.survives, mutants), strict=True)
+        survivors = [mutant for mutant, survives in results if survives]
+    share = 1 - len(survivors) / len(mutants)
+    for mutant in survivors:
+        print("survived:", mutant.words)
+    print(f"{len(mutants) - len(survivors)} of {len(mutants)} mutants were killed: {share:.1%}")
     if not options.only and options.sample is None:
         row = {
             "mutants": len(mutants),
             "equivalent": len(reasons),
-            "died": share,
-            "lived": [m.words for m in lived],
+            "killed": share,
+            "survivors": [m.words for m in survivors],
         }
         write("mutants.json", {"machine": machine(), **row})
     return 0 if share >= MIN_SHARE else 1

@@ -12,8 +12,8 @@ except ImportError:  # on Windows, two clients sharing a ledger are noticed only
     fcntl = None
 
 
-def _sync_folder(path: str) -> None:
-    folder = os.open(path, os.O_RDONLY)
+def _sync_parent(path: str) -> None:
+    folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
     try:
         os.fsync(folder)
     finally:
@@ -26,7 +26,7 @@ def make_folder(path: str) -> None:
         os.mkdir(path)
     except FileExistsError:
         pass  # an earlier call may have created it, but failed to sync its parent
-    _sync_folder(os.path.dirname(path) or ".")
+    _sync_parent(path)
 
 
 def replace(path: str, data: bytes) -> None:
@@ -36,7 +36,7 @@ def replace(path: str, data: bytes) -> None:
         f.flush()
         os.fsync(f.fileno())
     os.replace(path + ".new", path)
-    _sync_folder(os.path.dirname(path) or ".")
+    _sync_parent(path)
 
 
 def remove(path: str) -> None:
@@ -45,7 +45,7 @@ def remove(path: str) -> None:
         os.remove(path)
     except FileNotFoundError:
         pass  # an earlier call may have removed it, but failed to sync the folder
-    _sync_folder(os.path.dirname(path) or ".")
+    _sync_parent(path)
 
 
 class Disk:

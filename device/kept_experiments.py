@@ -280,8 +280,5 @@ class KeptExperiments:
             else:
                 os.remove(path)
         except OSError as e:
-            if not e.args or e.args[0] not in (
-                2,
-                44,
-            ):  # ENOENT (44 in WebAssembly): there is nothing to remove
+            if not e.args or e.args[0] not in (2, 44):  # ENOENT (44 in WebAssembly): nothing to remove
                 self.fault = "cannot remove experiments: errno %s" % (e.args[0] if e.args else "unknown")

@@ -25,7 +25,7 @@ from ...server.mechanisms import mechanism_of
 from ...server.service.audit_log import audit_log, system_user
 from ...server.store.database import StoreAbsent
 from ...server.store.store import Store
-from ...server.store.versions import Description, most_reports, publication_order
+from ...server.store.versions import Description, most_reports, newest_versions
 from ...server.wire import board_files
 from ...server.wire.experiments import parse_experiment, reports_in_budget, value_count
 from ...server.wire.topics import SIMULATED_PREFIX
@@ -232,9 +232,7 @@ def list_versions(store: str, as_json: bool) -> None:
         days = (str(day or "-") for day in (v.expires, v.counted_until))
         table.add_row(*cells, "yes" if v.current else "no", *days)
     show.out.print(table if versions else "no experiments have been added yet")
-    in_order = sorted(versions, key=publication_order)
-    newest = {(v.fleet, v.experiment.name): v for v in in_order if v.purpose}
-    for (fleet, name), v in newest.items():
+    for (fleet, name), v in newest_versions(v for v in versions if v.purpose).items():
         show.out.print(f"{name} of {fleet}: {v.purpose} ({v.owner})")
 
 

@@ -71,7 +71,7 @@ def forget_command(
             f"`hushmote provision revoke {device}` and `hushmote store erase --device {device}` at the store"
         )
     else:
-        # imported lazily because they are slow to load
+        # Imported lazily because they are slow to load.
         from ...server.service.audit_log import audit_log
         from ...server.store.store import Store
 

@@ -22,7 +22,7 @@ from ...server.plain import plain
 from ...server.store.counting import clock_fault
 from ...server.store.erase import unfinished_erasures
 from ...server.store.store import Store, Version
-from ...server.store.versions import publication_order
+from ...server.store.versions import newest_versions
 from ...server.words.epsilon import rounded_up
 from ..broker import connection, settings
 from ..options import print_json
@@ -130,10 +130,10 @@ def _print(
 def _lines(facts: Facts) -> list[dict[str, Any]]:
     store, lines = facts.store, []
     versions, now = store.experiments(), datetime.datetime.now(datetime.UTC)
-    retention = {(v.fleet, v.experiment.name): v.keep for v in sorted(versions, key=publication_order)}
+    newest = newest_versions(versions)
     for v in versions:
         counts, windows = store.counts(v), store.windows(v.fleet, v.experiment.digest)
-        erased = due(windows, retention[v.fleet, v.experiment.name], now)
+        erased = due(windows, newest[v.fleet, v.experiment.name].keep, now)
         lines.append(
             {
                 "fleet": v.fleet,

@@ -1,9 +1,9 @@
 import type { Client } from './hushmote.js';
 
-/** Access through `hushmote door` at a URL. It does not connect before someone has opted in. */
 /** Throw unless a retained message's experiment has this name, which is the one in its topic. */
 export function checkName(payload: Uint8Array, name: string): void;
 
+/** Access through `hushmote door` at a URL. It does not connect before someone has opted in. */
 export class Door {
   constructor(client: Client, url: string, options?: { token?: string });
   readonly error: string | null;

@@ -34,7 +34,7 @@ from . import schema
 from .database import COUNTING_LOCK, StoreError, StoreLocked, insert_erased, insert_erasure
 from .number_set import NumberSet
 from .store import Store, Version, VersionRefused
-from .versions import publication_order
+from .versions import newest_versions
 
 _ALL = (1 << 32) - 1  # the highest possible number
 _LOCK_S = 30  # the longest wait for a table lock, for which batches may be blocked
@@ -494,7 +494,7 @@ def expire(store: Store, now: datetime.datetime) -> tuple[Version, str, int] | N
         StoreError: If the database fails.
     """
     versions, table = store.experiments(), schema.histogram
-    newest = {(v.fleet, v.experiment.name): v for v in sorted(versions, key=publication_order)}
+    newest = newest_versions(versions)
     for v in versions:
         kind = v.experiment.window
         hours = kept_hours(newest[v.fleet, v.experiment.name].keep)

@@ -105,6 +105,11 @@ def publication_order(version: Version) -> tuple[bool, int]:
     return version.current, version.serial
 
 
+def newest_versions(versions: Iterable[Version]) -> dict[tuple[str, str], Version]:
+    """Return each experiment's current version, or the last published one, by fleet and name."""
+    return {(v.fleet, v.experiment.name): v for v in sorted(versions, key=publication_order)}
+
+
 def version_of(row: RowMapping) -> Version:
     """Return the version in a row of the experiment table.
 

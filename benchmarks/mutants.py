@@ -41,7 +41,8 @@ _PACKAGES = ("cli", "device", "fleet", "hushmote", "planning", "server", "simula
 _CLIENTS = ("clients/c/*.c", "clients/c/posix/*.c", "clients/c/psa/*.c", "clients/c/idf/idf_nvs.c")
 _SCRIPTS = ("clients/js/*.js", "clients/js/node-red/*.js", "web/static/*.js")
 _TEST_PROGRAMS = ("clients/c/check.c", "clients/c/fuzz.c")
-_PYTEST = ("-m", "pytest", "-x", "-vv", "-p", "no:cacheprovider", "--tb=no", "--color=no")
+# Not `python -m pytest`: click would take the module for the program's name.
+_PYTEST = (str(Path(sys.executable).with_name("pytest")), "-x", "-vv", "-p", "no:cacheprovider", "--tb=no")
 _CC = ("gcc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-O2", "-Iclients/c", "-c", "-o", os.devnull)
 
 
@@ -153,10 +154,12 @@ class Copy:
                 (finders / finder.name).write_text(finder.read_text().replace(str(ROOT), str(self.root)))
         return finders
 
-    def run(self, tests: Sequence[str], limit_s: float = LIMIT_S) -> TestRun:
-        """Run tests in this order until one fails."""
+    def run(self, tests: Sequence[str], limit_s: float = LIMIT_S, broken: Sequence[str] = ()) -> TestRun:
+        """Run tests in this order, without those that are broken, until one fails."""
+        command = [sys.executable, *_PYTEST, "--color=no", *tests]
         process = subprocess.Popen(
-            [sys.executable, *_PYTEST, *tests], cwd=self.root, env=self._environment, bufsize=0,
+            [*command, *(f"--deselect={test}" for test in broken)],
+            cwd=self.root, env=self._environment, bufsize=0,
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
         assert process.stdout is not None
@@ -178,13 +181,15 @@ class Copy:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        failure = re.search(rb"^(tests/.*?) (?:FAILED|ERROR)|^ERROR (\S+)", output, re.M)
         if process.returncode in (0, 5):  # 5: no test was selected
             return TestRun("passed")
-        return TestRun("failed", (failure[1] or failure[2]).decode() if failure else "")
+        failure = re.search(rb"^(tests/.*?) (?:FAILED|ERROR)|^ERROR (\S+)", output, re.M)
+        if not failure:
+            raise RuntimeError(f"pytest failed without a failed test: {output.decode()[-1000:]}")
+        return TestRun("failed", (failure[1] or failure[2]).decode())
 
-    def test(self, mutant: Mutant) -> TestRun:
-        """Run the tests of a mutant's folder over it."""
+    def test(self, mutant: Mutant, broken: Sequence[str]) -> TestRun:
+        """Run the tests of a mutant's folder over it, without those that are broken."""
         path = self.root / mutant.file
         source, times = path.read_text("utf-8"), path.stat()
         path.write_text(mutant.apply(source), "utf-8")
@@ -192,7 +197,7 @@ class Copy:
         try:
             for tests in tests_of(mutant.file):
                 if tests and run.end == "passed":
-                    run = self.run(tests, LIMIT_S - (time.monotonic() - start))
+                    run = self.run(tests, LIMIT_S - (time.monotonic() - start), broken)
             return run
         finally:
             path.write_text(source, "utf-8")
@@ -214,22 +219,29 @@ class MutantRunner:
         """Return whether no test notices a mutant, and print the result."""
         copy, start = self._copies.get(), time.monotonic()
         try:
-            run = copy.test(mutant)
+            run = copy.test(mutant, self._broken_tests())
+            while run.end == "failed" and self._is_broken(run.failure):
+                run = copy.test(mutant, self._broken_tests())
         finally:
             self._copies.put(copy)
-        survives = run.end in ("passed", "late") or (run.end == "failed" and self._is_broken(run.failure))
+        survives = run.end in ("passed", "late")
         verdict = "SURVIVED" if survives else "killed"
         reason = run.failure.rpartition("/")[2] if run.end == "failed" else run.end
         print(f"{verdict:<8} {time.monotonic() - start:4.0f} s  {mutant.words}  [{reason}]", flush=True)
         return survives
 
+    def _broken_tests(self) -> list[str]:
+        """Return the tests that failed without a mutant so far."""
+        with self._lock:
+            return [test for test, is_broken in self._broken.items() if is_broken]
+
     def _is_broken(self, test: str) -> bool:
         """Return whether a test also fails without a mutant."""
         with self._lock:
             if test not in self._broken:
-                self._broken[test] = not test or self._clean.run([test]).end == "failed"
+                self._broken[test] = self._clean.run([test]).end == "failed"
                 if self._broken[test]:
-                    print(f"fails without a mutant: {test or 'pytest'}", flush=True)
+                    print(f"fails without a mutant: {test}", flush=True)
             return self._broken[test]
 
 

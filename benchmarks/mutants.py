@@ -41,6 +41,7 @@ _PACKAGES = ("cli", "device", "fleet", "hushmote", "planning", "server", "simula
 _CLIENTS = ("clients/c/*.c", "clients/c/posix/*.c", "clients/c/psa/*.c", "clients/c/idf/idf_nvs.c")
 _SCRIPTS = ("clients/js/*.js", "clients/js/node-red/*.js", "web/static/*.js")
 _TEST_PROGRAMS = ("clients/c/check.c", "clients/c/fuzz.c")
+_RUNTIMES = (".rig", "web/board/static/micropython")  # ignored by Git, and needed by tests of boards
 # Not `python -m pytest`: click would take the module for the program's name.
 _PYTEST = (str(Path(sys.executable).with_name("pytest")), "-x", "-vv", "-p", "no:cacheprovider", "--tb=no")
 _CC = ("gcc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-O2", "-Iclients/c", "-c", "-o", os.devnull)
@@ -86,20 +87,21 @@ def _compiles(mutant: Mutant, source: str) -> bool:
 
 def tests_of(file: str) -> tuple[list[str], list[str]]:
     """Return the test files of the mirrored folder that name the module, nearest first, and the others."""
-    path = Path(file)
+    path, packages = Path(file), set[str]()
     if path.parts[0] == "clients":
         tests = tracked("tests/clients/test_c_*.py" if "c" in path.parts else "tests/clients/test_js_*.py")
         tests += tracked("tests/clients/test_three_clients.py", "tests/clients/test_consent_lifetimes.py")
     else:
         folder = next(f for f in map(Path("tests").joinpath, path.parents) if (ROOT / f).is_dir())
+        packages = {f"test_{part}" for part in path.parent.parts[len(folder.parts) - 1 :]}
         tests = tracked(f":(glob){folder}/**/test_*.py")
     stem = path.parent.name if path.stem == "__init__" else path.stem
-    named = re.compile(rf"\b{re.escape(stem)}\b")
+    named = re.compile(rf"\b{re.escape(stem).replace('_', '[_-]')}\b")  # a command's name has hyphens
 
     def distance(test: str) -> int:
         if Path(test).stem == f"test_{stem}":
             return 0
-        if Path(test).stem.startswith(f"test_{stem}"):
+        if Path(test).stem.startswith(f"test_{stem}") or Path(test).stem in packages:
             return 1
         lines = (ROOT / test).read_text("utf-8").splitlines()
         if any(named.search(line) for line in lines if "import" in line):
@@ -126,13 +128,16 @@ class TestRun:
 
 
 class Copy:
-    """A copy of the tree, without what Git ignores; Python imports its packages as `hushmote` there."""
+    """A copy of the tree and its runtimes; Python imports its packages as `hushmote` there."""
 
     def __init__(self, folder: Path):
         self.root = folder / "tree"
         for name in tracked():
             (self.root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, self.root / name)
+        for name in _RUNTIMES:
+            if (ROOT / name).is_dir():
+                (self.root / name).symlink_to(ROOT / name)
         # A mutant's compiled file must not stay: the next mutant may have the same time and size.
         self._environment = os.environ | {
             "PYTHONPATH": str(self._finder(folder)),

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from refusals import Refusal, fails, refusals
 from scipy import stats
 
 from hushmote.device.ldp_client import Experiment
+from hushmote.planning.answer import answer
 from hushmote.planning.devices import (
     MICRO,
     PlanError,
@@ -37,6 +39,7 @@ from hushmote.planning.lifetime import (
     plan_lifetime,
     reports_made,
 )
+from hushmote.planning.request import PlanRequest
 from hushmote.server.estimate import estimate
 from hushmote.server.experiments.payload import experiment_over
 from hushmote.server.mechanisms import choose as oracle
@@ -104,6 +107,25 @@ def estimated_variance(design: Design, population: np.ndarray, low: int, high: i
         within = law[stratum.first : stratum.first + stratum.codes] / stratum.chance
         total += float(within @ weights**2 - (within @ weights) ** 2) / stratum.chance
     return total
+
+
+class TestFixedLimit:
+    @pytest.mark.parametrize(
+        ("fields", "is_cheaper"),
+        [
+            ({"values": 16}, True),
+            ({"values": 2}, False),  # the same question
+            ({"values": 16, "statistics": "frequencies"}, False),
+        ],
+        ids=["range", "two values", "frequencies"],
+    )
+    def test_is_advised_if_it_needs_fewer_devices(self, fields: dict[str, Any], is_cheaper: bool):
+        common: dict[str, Any] = {"epsilon": 2.0, "error": 0.05, "statistics": "ranges"}
+        advice = answer(PlanRequest(**common | fields)).fixed_limit
+        assert ("needs only" in advice) == is_cheaper
+        if fields == {"values": 16}:
+            needed = answer(PlanRequest(epsilon=2.0, error=0.05, values="yes-no")).plan.devices
+            assert f"needs only {needed:,} devices." in advice
 
 
 class TestVariance:

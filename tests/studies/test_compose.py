@@ -35,6 +35,12 @@ class TestCompose:
         table = hushmote("compose", "--releases=0.5x2,1:0.001,0.25x4")
         assert f"{rows['optimal']['epsilon']:.6f}" in table
 
+    def test_delta_of_one_half_promises_nothing(self, hushmote):
+        text = hushmote("compose", "--releases=1x10", "--delta=0.5")
+        assert text.startswith("These 10 releases are 10-LDP together, by basic.")
+        text = hushmote("compose", "--releases=1x10", "--delta=0.4")
+        assert text.startswith("These 10 releases are (4.58, 0.4)-LDP together, by optimal.")
+
     def test_says_which_theorems_bound_the_odds_of_pure_releases(self, hushmote):
         text = " ".join(hushmote("compose", "--releases=0.1x100", "--all").split())
         assert "the odds pass e^ε with probability at most δ" in text

@@ -182,6 +182,16 @@ class TestIssue:
             assert reason in run("device", *arguments, expect=1)
         assert Path("fl/authority/issued.jsonl").read_bytes() == issued
 
+    def test_deletes_only_this_boards_files(self, run: Run):
+        folder = make_folder(run)
+        for device in ("k3f9", "k3f90"):
+            run("device", device, "--folder", "fl")
+            run("device", device, "--folder", "fl", "--for", "c")
+        assert folder.delete_files("k3f9") == 2
+        names = [path.name for path in Path("fl/devices").iterdir()]
+        assert {name.partition(".")[0] for name in names} == {"k3f90"}
+        assert folder.delete_files("k3f9") == 0
+
     def test_works_without_a_folder(self, run: Run):
         run("device", "k3f9", "--fleet", "away", "--open", "--broker", "h")
         board = provision.load_settings(Path("k3f9.settings.json"))

@@ -29,6 +29,7 @@ from running_aggregator import HANGS_S, until
 from hushmote.fleet.provisioning import authority
 from hushmote.fleet.provisioning import mosquitto as broker_config
 from hushmote.fleet.provisioning.fleet_folder import FleetFolder, FleetSpec, now_utc
+from hushmote.fleet.provisioning.forget import clear_status
 from hushmote.server.errors import ProvisionError
 from hushmote.server.wire.topics import NameRefused
 
@@ -127,6 +128,27 @@ class TestAdmission:
         assert not is_refused(
             site, site.port, site.named("not-ended", until=now_utc() + datetime.timedelta(hours=1))
         )
+
+    def test_clearing_ends_connection_and_status(self, site: Site):
+        topics = [f"{TOPIC}/status/{device}" for device in ("clears", "keeps")]
+        with (
+            visit(site.port, site.board("keeps")) as keeps,
+            visit(site.port, site.board("clears")) as clears,
+            visit(site.aggregator_port, site.aggregator()) as aggregator,
+        ):
+            for board, topic in zip((clears, keeps), topics, strict=True):
+                assert board.connected()
+                board.publish(topic, b"online", retain=True)
+            aggregator.subscribe(f"{TOPIC}/status/+")
+            until(lambda: len(aggregator.messages) == 2, "both statuses")
+            clear_status(site.folder, "clears", now_utc())
+            until(lambda: clears.ended, "the end of the board's connection")
+            until(lambda: (topics[0], b"") in aggregator.messages, "the cleared status")
+            assert keeps.ended is None
+        with visit(site.aggregator_port, site.aggregator()) as aggregator:
+            aggregator.subscribe(f"{TOPIC}/status/+")
+            until(lambda: aggregator.messages, "the other board's status")
+            assert dict(aggregator.messages) == {topics[1]: b"online"}
 
     def test_refuses_only_revoked_board_after_sighup(self, site: Site):
         stolen, other = site.board("stolen"), site.board("k3f9")

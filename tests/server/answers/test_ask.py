@@ -94,6 +94,17 @@ class TestComparison:
             assert ("No clear difference" not in headline) == is_clear
 
 
+@pytest.mark.parametrize(
+    ("options", "kinds"),
+    [({}, ["histogram"]), ({"ranges": ("18:22",)}, ["ranges"]), ({"trend": True}, ["trend"])],
+)
+def test_picture_shows_the_requested_tables(
+    reader: StoreReader, options: dict[str, Any], kinds: list[str]
+) -> None:
+    reply = ask(Facts(reader.store), TEMP.replace(**options))
+    assert [table.kind for table in reply.picture_answers()] == kinds
+
+
 @pytest.mark.parametrize("options", [{}, {"trend": True}, {"trend": True, "quantiles": (0.5,)}])
 def test_finding_has_the_requested_unit(reader: StoreReader, options: dict[str, Any]) -> None:
     reply = ask(Facts(reader.store), TEMP.replace(unit="K", **options))

@@ -374,7 +374,7 @@ class TestStatistics:
         for lo, hi in ((-1, 3), (3, 2), (0, 11)):
             with pytest.raises(EstimateError, match="0 <= lo <= hi <= 10"):
                 e.range(lo, hi)
-        with pytest.raises(EstimateError, match="shape"):
+        with pytest.raises(EstimateError, match=r"shape \(10,\), not \(9,\)"):
             e.linear(np.ones(9))
         with pytest.raises(EstimateError, match="finite"):
             e.linear([math.nan] * 10)

@@ -4,13 +4,15 @@ Each statistical test states its number of independent draws and the probability
 a fresh seed.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from designs import bell, choice, draw, number
 from scipy import stats
 
 from hushmote.server import estimate as estimates
-from hushmote.server.answers import change, moments
+from hushmote.server.answers import change, moments, plot
 from hushmote.server.answers.answer import Frame
 from hushmote.server.answers.rows import ChangeRow, TrendRow
 from hushmote.server.estimate.estimate import Estimates
@@ -135,6 +137,39 @@ class TestIntervals:
         assert row.value == new.value - old.value
         assert row.low == pytest.approx(row.value - np.hypot(new.value - l1, u0 - old.value))
         assert row.high == pytest.approx(row.value + np.hypot(u1 - new.value, old.value - l0))
+
+
+class TestSignificance:
+    """A row counts as changed only below the level that belongs to the confidence."""
+
+    LEVELS = pytest.mark.parametrize(
+        ("p", "confidence", "is_change"),
+        [(0.04, 0.95, True), (0.06, 0.95, False), (0.25, 0.75, False), (0.24, 0.75, True)],
+    )
+
+    @LEVELS
+    @pytest.mark.parametrize("decrease", [0.1, -0.1])
+    def test_bounds_a_quantile_interval_by_zero(
+        self, p: float, confidence: float, is_change: bool, decrease: float
+    ):
+        row = ChangeRow("median", 0.5, -1.0, 2.0, p=p)
+        bounded = change._by_shares_below(row, decrease, Frame(confidence=confidence))
+        ends = (0.0, 2.0) if decrease > 0 else (-1.0, 0.0)
+        assert (bounded.low, bounded.high) == (ends if is_change else (-1.0, 2.0))
+        narrow = change._by_shares_below(
+            replace(row, low=0.5, high=0.7), decrease, Frame(confidence=confidence)
+        )
+        assert is_change or (narrow.low, narrow.high) == (0.0, 0.7)
+
+    @LEVELS
+    def test_is_marked_in_pictures(self, p: float, confidence: float, is_change: bool):
+        row = ChangeRow("share", 0.5, -1.0, 2.0, p=p / 2, p_adjusted=p)
+        assert row.adjusted_away(confidence) == (not is_change)
+        look = plot._CHANGED if is_change else plot._ADJUSTED_AWAY
+        assert plot._marker_style(row, confidence) is look
+        alone = replace(row, p=p)
+        assert not alone.adjusted_away(confidence)
+        assert plot._marker_style(alone, confidence) is (plot._CHANGED if is_change else plot._CHANCE)
 
 
 class TestComparability:

@@ -101,6 +101,17 @@ class TestSentence:
         assert median.change is not None
         assert 2.5 < median.change.low < 4 < median.change.high < 7
 
+    def test_change_of_a_quantile_is_that_quantile(self, store: Store):
+        shares = {day: room(4 if i < 15 else 8) for i, day in enumerate(days(30))}
+        fill(store, "home", ROOM, dict.fromkeys(days(30), 4000), shares, "°C", asked="90%\n10%")
+        for finding, away in zip(findings(store, "room").findings, (2.6, -2.6), strict=True):
+            assert finding.change is not None
+            assert finding.change.before == pytest.approx(4 + away, abs=0.8)
+            assert finding.change.after == pytest.approx(8 + away, abs=0.8)
+        upper = findings(store, "room").findings[0].change
+        assert upper is not None
+        assert upper.low < 4 < upper.high
+
     def test_no_change_names_its_start_and_the_detectable_size(self, store: Store):
         fill(store, "home", ROOM, dict.fromkeys(days(30), 4000), room(6), "°C", asked="8:\nmedian")
         share, median = findings(store, "room").findings
@@ -317,6 +328,52 @@ class TestPair:
         chance = false_alarm_chance(z, 40, comparisons)
         assert CERTAIN < chance < 0.05
         assert f"They differ ({certainty(chance)})" in finding.sentence
+
+
+class TestCases:
+    """The share of crashes given two versions, which change at different times."""
+
+    CASES = "version=1.2", "version=1.3"
+
+    def finding(self, store: Store, count: int, last: Mapping[str, int]) -> Finding:
+        """Return the finding if the share rises from 10% to 50%, `last` days before the last day."""
+        by_day = {}
+        for index, day in enumerate(days(count)):
+            crashes = [0.5 if count - index <= last[case] else 0.1 for case in self.CASES]
+            by_day[day] = [x for share in crashes for x in (0.5 * (1 - share), 0.5 * share)] + [0.0, 0.0]
+        asked = f"crashed=yes given {', '.join(self.CASES)}"
+        fill(store, "home", TestPair.CRASHES, dict.fromkeys(by_day, 3000), by_day, asked=asked)
+        return only(store, "crash")
+
+    @pytest.mark.parametrize("later", CASES)
+    def test_newest_change_is_named(self, store: Store, later: str):
+        finding = self.finding(store, 30, {case: 8 if case == later else 18 for case in self.CASES})
+        text = rf"With {later}: up from (9|10|11)(\.\d)?% before 20 Nov"
+        assert re.search(text, finding.sentence)
+        assert finding.change is not None
+        assert finding.change.since == datetime.date(2026, 11, 20)
+
+    def test_no_change_is_known_since_the_last_one(self, store: Store):
+        finding = self.finding(store, 60, {self.CASES[0]: 40, self.CASES[1]: 60})
+        assert finding.change is None
+        assert finding.since == datetime.date.fromisoformat(days(40)[0])
+        assert finding.sentence.endswith("No change since 19 Oct.")
+
+    def test_reading_has_its_unit(self, store: Store):
+        payload = experiment_json(
+            name="temp", type="pair", mechanism="grr", epsilon=6_000_000,
+            of=[
+                {"name": "version", "type": "choice", "labels": ["1.2", "1.3"]},
+                {"name": "temp", "type": "number", "low": 0, "high": 8_000, "bins": 8},
+            ],
+        )  # fmt: skip
+        shares = [0.5 * (index == 2) for index in range(8)] + [0.5 * (index == 5) for index in range(8)]
+        asked = f"temp given {', '.join(self.CASES)}"
+        fill(store, "home", payload, {days(1)[0]: 9000}, [*shares, *[0.0] * 8], "°C", asked=asked)
+        finding = only(store, "temp")
+        assert (finding.quantity, finding.unit) == ("reading", "°C")
+        assert re.search(r"2\.\d+ °C \(.*\) with version=1\.2; 5\.\d+ °C", finding.sentence)
+        assert finding.to_dict()["from"] == finding.to_dict()["to"] == days(1)[0]
 
 
 class TestDailyRhythm:

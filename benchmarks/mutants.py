@@ -188,10 +188,11 @@ class Copy:
             process.wait()
         if process.returncode in (0, 5):  # 5: no test was selected
             return TestRun("passed")
-        failure = re.search(rb"^(tests/.*?) (?:FAILED|ERROR)|^ERROR (\S+)", output, re.M)
+        # The last line names the test during which the process ended, if none failed.
+        failure = re.search(rb"^(tests/.*?) (?:FAILED|ERROR)|^ERROR (\S+)|^(tests/.*?) \Z", output, re.M)
         if not failure:
-            raise RuntimeError(f"pytest failed without a failed test: {output.decode()[-1000:]}")
-        return TestRun("failed", (failure[1] or failure[2]).decode())
+            raise RuntimeError(f"pytest ended without a failed test: {output.decode()[-1000:]}")
+        return TestRun("failed", (failure[1] or failure[2] or failure[3]).decode())
 
     def test(self, mutant: Mutant, broken: Sequence[str]) -> TestRun:
         """Run the tests of a mutant's folder over it, without those that are broken."""

@@ -1482,6 +1482,61 @@ def make_client(folder: Path, fleet: str | None) -> ldp_client.Client:
     return ldp_client.Client(POLICY, str(folder), DEVICE, fleet=fleet)
 
 
+class LateMessages:
+    """umqtt.simple's client and its socket, which receive retained messages at given times."""
+
+    keepalive = 0
+
+    def __init__(self, arrivals: dict[int, bytes], now: list[int]) -> None:
+        self.arrivals = arrivals
+        self.now = now
+        self.sock: Any = self
+
+    def connect(self, *_: Any, **__: Any) -> None:
+        self.sock = self
+
+    def set_callback(self, take: Callable[[bytes, bytes], None]) -> None:
+        self._take = take
+
+    def check_msg(self) -> None:
+        self.sock.setblocking(False)
+        if self.sock.read(1) is not None:
+            payload = self.arrivals.pop(min(self.arrivals))
+            name = json.loads(payload)["name"]
+            self._take(topics.experiment_topic(FLEET, name).encode(), payload)
+
+    def read(self, _count: int) -> bytes | None:
+        return b"0" if self.arrivals and min(self.arrivals) <= self.now[0] else None
+
+    def ignore(self, *_: Any) -> None:
+        pass
+
+    set_last_will = subscribe = publish = disconnect = setblocking = close = ignore
+
+
+class TestLateMessages:
+    @pytest.mark.parametrize(
+        ("times", "expected"),
+        [((490, 980), 2), ((490, 1000), 1), ((510, 520), 0)],
+        ids=["both wait", "second too late", "both too late"],
+    )
+    def test_flush_waits_after_each_one(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: tuple[int, int], expected: int
+    ) -> None:
+        """It waits 500 ms for the first message, and 500 ms after each one for the next."""
+        now = [0]
+        for module in (reporter_base, mqtt_reporter):
+            monkeypatch.setattr(module, "ticks_ms", lambda: now[0])
+        monkeypatch.setattr(mqtt_reporter, "sleep_ms", lambda ms: now.append(now.pop() + ms))
+        client = make_client(tmp_path, FLEET)
+        arrivals = dict(zip(times, map(experiment, POLICY["experiments"]), strict=True))
+        reporter = mqtt_reporter.Reporter(client, lambda: LateMessages(arrivals, now))
+        assert reporter.flush(20_000)
+        states = [line["state"] for line in client.status()["experiments"].values()]
+        assert states.count("reporting") == expected, states
+        assert now[0] < max(times) + 520
+
+
 class TestMistakes:
     def test_wrong_type_is_a_missing_reading_in_status(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

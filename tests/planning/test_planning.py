@@ -1,7 +1,9 @@
 """Predicted errors compared with exact enumeration and simulated fleets; plans that meet their targets."""
 
+import datetime
 import itertools
 import math
+import tomllib
 from typing import Any
 
 import numpy as np
@@ -31,6 +33,7 @@ from hushmote.planning.expected_error import (
     variance,
     well_sampled,
 )
+from hushmote.planning.experiment_file import ExperimentInfo
 from hushmote.planning.lifetime import (
     LifetimeBudget,
     Rhythm,
@@ -107,6 +110,16 @@ def estimated_variance(design: Design, population: np.ndarray, low: int, high: i
         within = law[stratum.first : stratum.first + stratum.codes] / stratum.chance
         total += float(within @ weights**2 - (within @ weights) ** 2) / stratum.chance
     return total
+
+
+class TestFile:
+    @pytest.mark.parametrize("epsilon", [0.5, 2.0])
+    def test_has_exact_numbers(self, epsilon: float):
+        info = ExperimentInfo("planned", None, "a@example.org", datetime.date(2026, 1, 1))
+        plan = answer(PlanRequest(devices=1000, epsilon=epsilon, values=8, low=-0.5, high=31.5))
+        fields = tomllib.loads(plan.file(info))
+        assert (fields["epsilon"], fields["low"], fields["high"]) == (epsilon, -0.5, 31.5)
+        assert (fields["bins"], fields["planned"]["devices"]) == (8, 1000)
 
 
 class TestFixedLimit:

@@ -170,6 +170,19 @@ class TestRepeatedReports:
         assert result.passes == pytest.approx([float(x) for x in passes], rel=1e-12)
         assert (result.mean, result.guess) == (pytest.approx(float(mean)), pytest.approx(float(guess)))
 
+    @pytest.mark.parametrize(
+        ("text", "name", "members"),
+        [
+            ("3", "value 3", (3,)),
+            ("2:5", "values 2 to 4", (2, 3, 4)),
+            (":2", "values 0 to 1", (0, 1)),
+            ("8:", "values 8 to 9", (8, 9)),
+            ("1,4:6", "value 1,4:6", (1, 4, 5)),
+        ],
+    )
+    def test_target_of_bare_values_is_named(self, text: str, name: str, members: tuple[int, ...]):
+        assert epsilon_local.bare_values(10).target(text) == epsilon_local.Target(name, members)
+
     @pytest.mark.slow
     def test_reports_about_one_value_satisfy_the_theorems(self):
         values = epsilon_local.bare_values(4)

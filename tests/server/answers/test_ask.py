@@ -14,6 +14,7 @@ from hushmote.server.answers.query import Facts
 from hushmote.server.answers.question import Question
 from hushmote.server.answers.rows import ChangeRow
 from hushmote.server.answers.store_reader import StoreReader
+from hushmote.server.errors import UsageError
 from hushmote.server.store import Store
 from hushmote.server.words.findings import CERTAIN, certainty
 
@@ -92,6 +93,14 @@ class TestComparison:
         for confidence, is_clear in ((0.99 - lowest, True), (1.01 - lowest, False)):
             headline = ask(Facts(reader.store), reply.question.replace(confidence=confidence)).headline
             assert ("No clear difference" not in headline) == is_clear
+
+
+def test_rows_group_only_numbers(tmp_path: Path) -> None:
+    with Store(f"sqlite:///{tmp_path / 'doors.sqlite'}") as store:
+        fill(store, "home", experiment_json(name="door", epsilon=2_000_000), {DAYS[0]: 100})
+        question = Question(experiment="door", fleet="home", rows=4)
+        with pytest.raises(UsageError, match="groups a number's bins, but door has no number; omit it"):
+            ask(Facts(store), question)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 
 from hushmote.server.answers import tables
 from hushmote.server.answers.answer import Answer
-from hushmote.server.answers.rows import TITLES, CandidateRow, ChangeRow, Kind, PostRow, Row, TopRow, TrendRow
+from hushmote.server.answers.rows import (
+    TITLES,
+    CandidateRow,
+    ChangeRow,
+    Kind,
+    PostRow,
+    Quantity,
+    Row,
+    TopRow,
+    TrendRow,
+)
 from hushmote.server.answers.tables import FittedTable
 
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[+-]\d+)?")
@@ -102,6 +112,34 @@ def test_p_considers_all_rows(kind: Kind, row: type[ChangeRow | CandidateRow]) -
     text = printed(tables.answer(Answer(kind, "mode", "share", "", 9, 0.95, rows)), 80)
     assert "0.0456" in text
     assert "0.0123" not in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "quantity", "row", "headings"),
+    [
+        ("ranges", "share", Row("a", 0.2, 0.1, 0.3), ["est. %", "95% interval"]),
+        ("quantiles", "reading", Row("a", 0.2, 0.1, 0.3), ["est. °C", "95% interval"]),
+        (
+            "change",
+            "share",
+            ChangeRow("a", 0.2, 0.1, 0.3, before=0.3, after=0.5),
+            ["before", "after", "change points", "95% interval"],
+        ),
+        (
+            "change",
+            "reading",
+            ChangeRow("a", 0.2, 0.1, 0.3, before=0.3, after=0.5),
+            ["before", "after", "change °C", "95% interval"],
+        ),
+    ],
+)
+def test_headings_name_value_and_unit(kind: Kind, quantity: Quantity, row: Row, headings: list[str]) -> None:
+    answer = Answer(kind, "temp", quantity, "°C", 9, 0.95, (row,))
+    text = printed(tables.answer(answer), 100)
+    line = next(line for line in text.splitlines() if "interval" in line)
+    columns = re.split(r"  +", line.strip())
+    first = columns.index(headings[0])
+    assert columns[first : first + len(headings)] == headings
 
 
 def test_wide_numbers_stay_on_one_line() -> None:

@@ -1,6 +1,7 @@
 """Views of a pair: least squares over them, and the choice of views for a workload."""
 
 import json
+import math
 from itertools import product
 from typing import Any
 
@@ -177,6 +178,12 @@ class TestChoice:
         assert variance(alone, part) == pytest.approx(0.722, rel=0.005)
         assert variance(joint, part) == pytest.approx(11.5, rel=0.01)
         assert variance(both, part) == pytest.approx(1.445, rel=0.005)
+
+    @pytest.mark.parametrize(("shape", "are_equal"), [((16, 16), True), ((16, 4), False)])
+    def test_omits_equal_weights(self, shape: tuple[int, int], are_equal: bool):
+        fields = chosen_fields(math.prod(shape), EPSILON, Workload("marginals", shape=shape))
+        assert fields["views"] == [[0], [1]]
+        assert ("weights" not in fields) == are_equal
 
     @pytest.mark.parametrize(
         "workload",

@@ -121,6 +121,18 @@ class TestSigning:
 
 
 class TestFleetKeys:
+    def test_must_include_the_stored_master(self):
+        old, strange = MASTER, bytes(32)
+        check = keys.master_check(old, "home")
+        for masters in ((old,), (strange, old)):
+            keys.check_masters(keys.FleetKeys(masters, SIGNING), "home", check)
+        with pytest.raises(keys.MasterKeyError, match="this is not the master key of fleet home"):
+            keys.check_masters(keys.FleetKeys((strange,), SIGNING), "home", check)
+        with pytest.raises(keys.MasterKeyError, match="this is not the master key of fleet lab"):
+            keys.check_masters(keys.FleetKeys((old,), SIGNING), "lab", check)
+        keys.check_masters(None, "home", check)
+        keys.check_masters(keys.FleetKeys((strange,), SIGNING), "home", None)
+
     def test_hide_secrets_in_repr(self):
         text = repr(keys.FleetKeys((MASTER,), SIGNING))
         assert repr(MASTER) not in text

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 from custom_mechanisms import COIN, EXAMPLES
+from experiments import experiment_json
 from micropython import find_runtime
 from refusals import fails
 
-from hushmote.device.ldp_client import ONE, truth_threshold
+from hushmote.device.ldp_client import DRBG, ONE, Experiment, truth_threshold
+from hushmote.fleet.provisioning.board_runtimes import CLIENT, CPYTHON, run_script
 from hushmote.server.estimate.shuffled import histogram_epsilon
 from hushmote.server.mechanisms.custom import MechanismError
 from hushmote.server.wire import experiments as wire
@@ -222,6 +224,13 @@ class TestRuntimes:
             result = check.compare_runtimes(word, cases(word), runtime)
             assert result.holds is (not text), result.words
             assert text in result.words
+
+    def test_draw_every_index_and_no_reading(self):
+        payload = experiment_json(epsilon=1_000_000)
+        call, script = f"codes({[payload]!r}, 30)", Path(runtimes.__file__).with_name("codes_board.py")
+        rng, experiment = DRBG(bytes(32)), Experiment.parse(payload)
+        expected = [experiment.randomize(index, rng) for index in (0, 1, None) * 10]
+        assert [int(code) for _, code in run_script(CPYTHON, script, (CLIENT,), call)] == expected
 
     def test_are_not_compared_without_micropython(self, own_coin: Coin):
         word = own_coin()

@@ -170,6 +170,12 @@ class TestRepeatedReports:
         assert result.passes == pytest.approx([float(x) for x in passes], rel=1e-12)
         assert (result.mean, result.guess) == (pytest.approx(float(mean)), pytest.approx(float(guess)))
 
+    def test_many_reports_do_not_overflow(self):
+        result = disclosure_budget.repeated_reports(np.array([0.7, 0.3]), 3.0, 5_000, np.full(2, 0.8))
+        assert result.worst == pytest.approx([1, 1])
+        assert result.passes == pytest.approx([1, 1])
+        assert (result.mean, result.guess) == (pytest.approx(1), pytest.approx(1))
+
     @pytest.mark.parametrize(
         ("text", "name", "members"),
         [

@@ -144,6 +144,10 @@ class TestResolve:
         compared = TEMP.replace(against=("before",), **fields)
         assert compared.resolve(facts).question == compared
 
+    def test_trend_of_ranges_may_have_rows(self, facts: Facts):
+        question = TEMP.replace(trend=True, rows=8, ranges=("20:",))
+        assert question.resolve(facts).question == question
+
     @pytest.mark.parametrize(
         ("fields", "text"),
         [
@@ -153,6 +157,7 @@ class TestResolve:
             ({"against": ("2026-11-13..2026-11-19",)}, "both sides are the same"),
             ({"together": True}, "together combines ranges"),
             ({"trend": True, "against": ("fleet=lab",)}, "cannot be combined"),
+            ({"against": ("fleet=lab",), "rows": 8, "ranges": ("20:",)}, "rows applies only to histograms"),
         ],
     )
     def test_rejects_questions_without_an_answer(self, fields: dict, text: str, facts: Facts):

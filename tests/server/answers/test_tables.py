@@ -117,7 +117,7 @@ def test_p_considers_all_rows(kind: Kind, row: type[ChangeRow | CandidateRow]) -
 @pytest.mark.parametrize(
     ("kind", "quantity", "row", "headings"),
     [
-        ("ranges", "share", Row("a", 0.2, 0.1, 0.3), ["est. %", "95% interval"]),
+        ("ranges", "share", Row("a", 0.2, 0.1, 0.3), ["°C", "est. %", "95% interval"]),
         ("quantiles", "reading", Row("a", 0.2, 0.1, 0.3), ["est. °C", "95% interval"]),
         (
             "change",

@@ -10,7 +10,7 @@ from fleet_broker import make_fleet
 from traffic import publish
 
 from hushmote.server.ingest.broker_url import BrokerAddress
-from hushmote.server.ingest.device_health import BrokerUnreachable, DeviceHealth, parse, read
+from hushmote.server.ingest.device_health import BrokerUnreachable, DeviceHealth, clear, parse, read
 from hushmote.simulator.broker import MosquittoBroker, free_port
 
 
@@ -110,6 +110,16 @@ class TestRead:
             address = BrokerAddress("127.0.0.1", empty.port, others=(("127.0.0.1", broker.port),))
             assert ("home", "b1") in read(address, ["home"], quiet_s=2)
             assert read(address, ["nobodys"], quiet_s=2) == {}
+
+
+class TestClear:
+    def test_clears_one_devices_status(self):
+        with MosquittoBroker() as running:
+            statuses = [(f"hushmote/v1/home/status/{device}", b"online") for device in ("gone", "stays")]
+            publish(running, statuses, retain=True)
+            address = BrokerAddress("127.0.0.1", running.port)
+            clear(address, None, "home", "gone")  # pyright: ignore[reportArgumentType]
+            assert list(read(address, ["home"], quiet_s=2)) == [("home", "stays")]
 
 
 class TestStatusCommand:

@@ -13,7 +13,6 @@ from serve_process import add_fleet, get, health, served, with_setting
 from traffic import crowd, publish
 
 from hushmote.server.ingest.pipeline import REASONS
-from hushmote.server.ingest.status import Condition, health_problem
 from hushmote.server.service import metrics as module
 from hushmote.server.service.metrics import CertificateEnds
 from hushmote.server.store import Store
@@ -122,12 +121,6 @@ class TestMetrics:
         assert log.count("reports are counted again") == 1
 
 
-def condition(**changes):
-    fields = {"connected": True, "subscribed": True, "uncommitted": 0, "oldest_s": 0.0, "since_turn_s": 0.1}
-    fields |= {"since_commit_s": None, "failing": False, "clock": "", "published": 1, "state": "subscribed"}
-    return Condition(**(fields | changes))
-
-
 class TestHealth:
     def test_follows_the_database(self, postgres, postgres_url):
         messages, counts = crowd(50)
@@ -152,13 +145,6 @@ class TestHealth:
                 assert process.end() == 0
         with Store(postgres_url) as store:
             assert list(store.histogram("open", experiment().digest)) == counts
-
-    def test_names_the_first_problem(self):
-        assert health_problem(condition()) is None
-        assert health_problem(condition(connected=False, subscribed=False)) == "not connected to the broker"
-        assert health_problem(condition(subscribed=False)) == "not subscribed to reports"
-        assert "the store failed" in (health_problem(condition(failing=True)) or "")
-        assert "stuck for 31 s" in (health_problem(condition(since_turn_s=31.0, failing=True)) or "")
 
 
 class TestCertificateEnds:

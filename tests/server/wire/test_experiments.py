@@ -99,6 +99,11 @@ class TestOwnMechanism:
             (CODE_COUNT, "    exp.code_count = 1 << 25\n", "more than 16777216 codes"),
             (CODE_COUNT, "    exp.code_count = True\n", "more than 16777216 codes"),
             (
+                CODE_COUNT,
+                f"    exp.epsilon *= 2\n{CODE_COUNT}",
+                "its take changes epsilon from 1000000 to 2000000",
+            ),
+            (
                 "(take, randomize)",
                 "take",
                 'register two functions: MECHANISMS["{name}:Coin"] = (take, randomize)',
@@ -111,6 +116,7 @@ class TestOwnMechanism:
             "float code count",
             "too many codes",
             "bool code count",
+            "other epsilon",
             "one function",
             "number instead of a function",
         ],

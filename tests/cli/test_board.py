@@ -22,7 +22,7 @@ class Window:
     """A `hushmote board` process and its output."""
 
     def __init__(self, folder: Path, interpreter: list[str]) -> None:
-        self._log = folder / "window"
+        self._log = Path(f"{folder}.window")  # outside, because refused commands must write nothing inside
         command = [sys.executable, "-m", "hushmote", "board"]
         environment = os.environ | {"HUSHMOTE_MICROPYTHON": shlex.join(interpreter), "COLUMNS": "80"}
         with open(self._log, "wb") as log:
@@ -36,6 +36,10 @@ class Window:
     def wait_for(self, text: str) -> None:
         until(lambda: text in self.text() or self.process.poll() is not None, self.text)
         assert text in self.text(), self.text()
+
+
+def has_tls(interpreter: list[str]) -> bool:
+    return subprocess.run([*interpreter, "-c", "import tls"], capture_output=True).returncode == 0
 
 
 @contextlib.contextmanager
@@ -59,6 +63,8 @@ def test_flashed_board_keeps_state_after_power_cut(tmp_path: Path, interpreter: 
         window.wait_for("MicroPython, a board in software")
         window.wait_for("Next, in another window: hushmote flash board/port DEVICE.settings.json\n")
         window.wait_for("Ctrl-C switches the board off")
+        tls = "" if has_tls(interpreter) else ", without TLS"
+        assert f"({shlex.join(interpreter)}{tls}), flash in board/" in window.text()
         flashed = hushmote(*flash, "--yes", cwd=tmp_path)
         assert flashed.startswith("board in software, MicroPython 1.")
         assert "ledger: made, empty" in flashed
@@ -88,7 +94,7 @@ def test_names_busy_and_missing_port(tmp_path: Path, interpreter: list[str]):
     settings = tmp_path / "desk.settings.json"
     provision_device(None, "home", "desk", Network("any", mqtt_host="127.0.0.1"), path=settings)
     with switched_on(tmp_path, interpreter) as window:
-        window.wait_for("MicroPython, a board in software")
+        window.wait_for("Next, in another window")
         port = tmp_path / "board" / "port"
         with subprocess.Popen(
             on_port(str(port), "exec", "import time\nprint('here')\ntime.sleep(60)"), stdout=subprocess.PIPE

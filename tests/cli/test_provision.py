@@ -36,6 +36,14 @@ def test_reads_wifi_password_from_environment(tmp_path: Path, password: str):
     assert load_settings(tmp_path / "desk.settings.json").wifi_password == password
 
 
+def test_steps_copy_the_brokers_files_to_their_folder(tmp_path: Path):
+    fleet = ("provision", "fleet", "fleet", "--host", "localhost")
+    there = hushmote(*fleet, "--broker-folder", "/etc/mosquitto/hush mote", cwd=tmp_path)
+    copy = "mkdir -p '/etc/mosquitto/hush mote' && cp -r fleet/broker/. '/etc/mosquitto/hush mote'"
+    assert copy in " ".join(there.split())
+    assert "mosquitto -c '/etc/mosquitto/hush mote/mosquitto.conf'" in there
+
+
 HARD_TO_QUOTE = 'a "\\?? \té😀1'  # must be escaped in both C and YAML
 
 

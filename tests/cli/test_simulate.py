@@ -53,6 +53,15 @@ class TestStore:
         assert json.loads(hushmote(*command, cwd=folder))["reports"] == output[0]["reports"]
 
 
+class TestQuestions:
+    def test_ranges_and_quantiles_are_answered(self, folder: Path):
+        options = ("--devices", "2000", "--seed", "1", "--json")
+        options = ("--range", "18:22", "--range", "22:", "--quantile", "0.9", *options)
+        result = json.loads(hushmote("simulate", "room.toml", *options, cwd=folder))
+        assert [row["name"] for row in result["ranges"]] == ["18 to 22", "22 and above"]
+        assert [row["name"] for row in result["quantiles"]] == ["90% quantile"]
+
+
 class TestAccuracy:
     def test_share_is_as_exact_as_stated(self, folder: Path):
         """If ±1 point takes N devices, half an interval with N devices is between 0.8 and 1.05 points."""

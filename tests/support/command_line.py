@@ -87,7 +87,9 @@ def _contents(folder: Path) -> dict[Path, bytes]:
     for path in folder.rglob("*"):
         if "__pycache__" in path.parts or path.name.endswith(("-shm", "-wal", "mosquitto.db")):
             continue  # written by Python, by a database that it read, or by a broker that runs in the folder
-        if path.suffix == ".sqlite":
+        if path.is_symlink():
+            contents[path] = os.fsencode(path.readlink())
+        elif path.suffix == ".sqlite":
             contents[path] = _rows(path)
         # created empty by a check for write permission
         elif path.stat().st_size or not path.name.endswith(".audit.jsonl"):

@@ -138,6 +138,7 @@ class TestMessages:
     @pytest.mark.parametrize(
         ("words", "expected"),
         [
+            ("", ""),
             ("no store, nowhere", "No store, nowhere."),
             ("it's there!", "It's there!"),
             ("old.sqlite is another program's database", "old.sqlite is another program's database."),

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from running_aggregator import WAIT_S
+from uvicorn.server import ServerState
 
-from hushmote.server.service.bounded_http import BoundedServer
+from hushmote.server.service.bounded_http import BoundedServer, config
 
 MAX_CONNECTIONS = 3
 
@@ -67,6 +68,24 @@ def is_closed(s: socket.socket) -> bool:
     with contextlib.suppress(ConnectionResetError):
         return s.recv(1) == b""
     return True
+
+
+class TestDeadline:
+    @pytest.mark.parametrize(("request_s", "expected_s"), [(None, 10), (3.0, 3)])
+    def test_is_ten_seconds_unless_given(self, request_s: float | None, expected_s: float):
+        async def deadline_s() -> float:
+            loop, settings = asyncio.get_running_loop(), config(Application(), most=3, request_s=request_s)
+            settings.load()
+            make: Any = settings.http_protocol_class
+            protocol = make(config=settings, server_state=ServerState(), app_state={})
+            transport, _ = await loop.create_connection(lambda: protocol, sock=near)
+            seconds = protocol.deadline.when() - loop.time()
+            transport.close()
+            return seconds
+
+        near, far = socket.socketpair()
+        with far:
+            assert asyncio.run(deadline_s()) == pytest.approx(expected_s, abs=0.5)
 
 
 class TestLimit:

@@ -1,6 +1,7 @@
 """Erased data is gone from the files, nothing else changes, and no old report counts again."""
 
 import datetime
+import inspect
 import itertools
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
@@ -235,6 +236,16 @@ class TestPostgresqlWhileAggregatorsCount:
             erase(store, "home", device=ERASED, fleet_keys=FLEET_KEYS, confirm=batch_in_between)
             assert count(other, OLD[:5] + sent("new")) == (3, {"duplicate": 5})
         assert (check(store).reports, check(store).violations) == (14, ())
+
+    def test_blocks_batches_for_half_a_minute_at_most(self, store):
+        statements: list[str] = []
+        event.listen(store.engine, "before_cursor_execute", lambda *args: statements.append(args[2]))
+        erase(store, "home", device=ERASED, fleet_keys=FLEET_KEYS)
+        rewrite = next(i for i, statement in enumerate(statements) if statement.startswith("VACUUM"))
+        limits = [statement for statement in statements[:rewrite] if statement.startswith("SET lock_timeout")]
+        assert limits == ["SET lock_timeout = '30s'"]
+        for call in (erase, finish_rewrite):
+            assert inspect.signature(call).parameters["readers_s"].default == 30
 
     def test_stays_unfinished_while_a_transaction_sees_it(self, store, postgres_url, request):
         with Store(postgres_url) as other, other.snapshot() as reader:

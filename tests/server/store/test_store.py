@@ -167,6 +167,16 @@ class TestOpen:
             with pytest.raises(StoreError, match="it is read-only"):
                 reader.add_fleet("home", keyed=False)
 
+    @pytest.mark.parametrize(("read_only", "wait_ms"), [(False, 10_000), (True, 2_000)])
+    def test_waits_for_a_lock_for_a_limited_time(self, tmp_path, read_only, wait_ms):
+        with Store(url(tmp_path)) as created:
+            created.add_fleet("home", keyed=False)
+        with (
+            Store(url(tmp_path), create=False, read_only=read_only) as opened,
+            opened.engine.connect() as connection,
+        ):
+            assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar() == wait_ms
+
     def test_reader_does_not_wait_for_a_writer(self, store, store_url):
         store.add_experiment("home", experiment_payload())
         with store.ingest() as transaction:

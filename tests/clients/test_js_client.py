@@ -304,6 +304,19 @@ class TestVectors:
                 case["question"] is None and answer.startswith("ExperimentRefused: ")
             ), case
 
+    def test_question_needs_short_and_plain_text(self):
+        longest = b'{"epsilon":1000000,"note":"%s"}' % (b"a" * 995)
+        assert len(longest) == 1024
+        payloads = [
+            longest,
+            longest + b" ",
+            b'{"epsilon":1000000,"note":"\\u0041"}',
+            b'{"epsilon":1000000,\n"a":1}',
+        ]
+        accepted, *refused = ask([["question", payload] for payload in payloads])
+        assert len(accepted) == 24
+        assert refused == ["ExperimentRefused: its fields cannot be read"] * 3
+
     def test_rejects_malformed_experiments(self):
         cases = [
             bytes.fromhex(c["hex"]) if "hex" in c else c["payload"].encode() for c in VECTORS["malformed"]

@@ -11,7 +11,7 @@ from filled_store import fill
 
 from hushmote.server.answers.ask import Reply, ask
 from hushmote.server.answers.query import Facts
-from hushmote.server.answers.question import Question
+from hushmote.server.answers.question import PairQuestion, Question
 from hushmote.server.answers.rows import ChangeRow
 from hushmote.server.answers.store_reader import StoreReader
 from hushmote.server.errors import UsageError
@@ -133,6 +133,14 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Facts]:
     with Store(f"sqlite:///{tmp_path_factory.mktemp('kinds')}/store.sqlite") as store:
         fill_kinds(store)
         yield Facts(store)
+
+
+def test_trend_in_python_keeps_the_condition(facts: Facts) -> None:
+    with StoreReader(f"sqlite:///{facts.store.where}") as reader:
+        crash = reader.fleet("home").experiment("crash_by_version")
+        for version, share in (("1.0", 0.5), ("1.1", 0.0)):
+            (trend,) = crash.trend(pair=PairQuestion(of="crashed=yes", given=f"version={version}"))
+            assert [row.value for row in trend.rows] == [pytest.approx(share, abs=0.1)] * len(WINDOWS)
 
 
 class TestConfidence:

@@ -14,8 +14,14 @@ from traffic import counted_reports, crowd, publish
 from hushmote.server.aggregator import Aggregator
 from hushmote.server.ingest.broker_url import BrokerUrlError, is_nats, parse_nats_url
 from hushmote.server.ingest.nats.client import BatchNatsClient
+from hushmote.server.ingest.nats.connection import NatsConnection
 from hushmote.server.ingest.nats.pull import Pull
+from hushmote.server.ingest.nats.source import NatsSource
+from hushmote.server.ingest.pacing import Pace
+from hushmote.server.ingest.session import Session
+from hushmote.server.ingest.status import Status
 from hushmote.server.ingest.tls import client_context
+from hushmote.simulator.broker import free_port
 from hushmote.simulator.nats_servers import NatsServers
 
 
@@ -156,6 +162,17 @@ class trying:
     def __exit__(self, *_):
         self._aggregator.stop()
         self._thread.join()
+
+
+class TestSource:
+    def test_closes_every_failed_attempt(self, monkeypatch: pytest.MonkeyPatch):
+        closed, close = [], NatsConnection.close
+        monkeypatch.setattr(NatsConnection, "close", lambda self: closed.append(self) or close(self))
+        hosts = ",".join(f"127.0.0.1:{free_port()}" for _ in range(3))
+        address = parse_nats_url(f"nats://{hosts}")
+        source = NatsSource(address, Session(address.mqtt, "agg"), Status(), lambda: Pace(40, 0.2))
+        assert source.connect() is None
+        assert len(set(closed)) == 3
 
 
 @pytest.mark.long

@@ -13,7 +13,8 @@ from hushmote.server.mechanisms.hashing import butterfly, fourier
 from hushmote.server.mechanisms.hashing import moments as hashed_moments
 from hushmote.server.mechanisms.hashing.local_hashing import LocalHashing
 from hushmote.server.mechanisms.hashing.variance import frequency_variance
-from hushmote.server.mechanisms.support_mechanisms import SupportMechanism
+from hushmote.server.mechanisms.support_mechanisms import SupportMechanism, TreeDecoded
+from hushmote.server.mechanisms.tree import covariance
 from hushmote.simulator import vectorised
 
 # Powers of g and other domains; last groups with one, some, and all but one value; one digit more and less.
@@ -79,6 +80,24 @@ def test_moments_equal_those_over_all_code_classes(experiment: Experiment) -> No
     assert short.frequencies.sum() == pytest.approx(1)
     total = short.cdf_spread.variance[-1]
     assert total == (pytest.approx(0, abs=1e-14) if experiment in TREES else 0)
+
+
+@pytest.mark.parametrize("cells", [[2, 2, 27], [3, 9, 27], [2, 9, 2]], ids=str)
+def test_tree_model_is_exact_for_two_cells_and_direct_answers(cells: list[int]) -> None:
+    experiment = number_with_mechanism("hh", 27, 2, fanout=3, cells=cells)
+    shares = np.random.default_rng(3).dirichlet(np.ones(27))
+    decoded = mechanism_of(experiment).decode(
+        vectorised.histogram(experiment, np.round(1e6 * shares).astype(int), np.random.default_rng(4))
+    )
+    assert isinstance(decoded, TreeDecoded)
+    assert decoded.exact
+    exact = decoded.frequency_spread, decoded.cdf_spread
+    for spread, model in zip(
+        exact, covariance.model(decoded._joined_tree, decoded._smoothed, decoded._values), strict=True
+    ):
+        np.testing.assert_allclose(
+            model.variance, spread.variance, rtol=0.01, atol=1e-3 * spread.variance.max()
+        )
 
 
 @each_design

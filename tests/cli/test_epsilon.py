@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -156,6 +157,12 @@ class TestOutput:
         if "No ε" not in expected:
             assert "can raise someone's confidence" in " ".join(text.split("\n\n")[0].split())
             assert " ".join(ask(hushmote, *arguments.split())["answer"]) in " ".join(text.split())
+
+    @pytest.mark.slow
+    def test_plot_marks_the_bound_and_the_exact_epsilon(self, hushmote, tmp_path: Path):
+        result = ask(hushmote, "64", "--risk", "1/8", "--plot", "risk.svg")
+        marks = re.findall(r"<!-- ε = (\S+) -->", (tmp_path / "risk.svg").read_text("utf-8"))
+        assert marks == [f"{result[name]:.4g}" for name in ("epsilon_any_mechanism", "epsilon_one_report")]
 
     @pytest.mark.slow
     def test_writes_plots(self, hushmote, tmp_path: Path):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from c_core import CORE, compile_c, needs_gcc
 from folder_writes import assert_survives_power_cuts, assert_syncs_every_change
-from power_cuts import build, live
+from power_cuts import RIGS, build, live
 
 pytestmark = needs_gcc
 MODEL = Path(__file__).parents[2] / "rigs" / "idf_model"
@@ -26,6 +26,58 @@ def compile_folder(folder: Path) -> Path:
     """Return the compiled storage in a POSIX folder."""
     source = CORE / "posix" / "folder.c"
     return compile_c(folder / "folder.so", [source], "-shared", "-fPIC", "-std=gnu99")
+
+
+# Stands for a device's other parts. The linker passes each call of nvs_commit() through this one.
+UNRELIABLE = """
+#include "esp_random.h"
+#include "nvs.h"
+#include "../flash_model.h"
+
+long flash_operations, flash_cut = -1;
+jmp_buf flash_power;
+int failures;
+
+void esp_fill_random(void *buf, size_t len) { (void)buf, (void)len; }
+esp_err_t __real_nvs_commit(nvs_handle_t handle);
+esp_err_t __wrap_nvs_commit(nvs_handle_t handle);
+esp_err_t __wrap_nvs_commit(nvs_handle_t handle) {
+    return failures > 0 && failures-- > 0 ? ESP_FAIL : __real_nvs_commit(handle);
+}
+"""
+
+
+def unreliable_nvs(folder: Path) -> ctypes.CDLL:
+    """Return the NVS port on a model whose next `failures` commits fail and that loses uncommitted writes."""
+    source, model = folder / "unreliable.c", RIGS / "idf_model"
+    source.write_text(UNRELIABLE)
+    flags = (f"-I{model}", f"-I{CORE / 'idf'}", "-std=gnu17", "-Wno-pedantic", LOSES_UNCOMMITTED)
+    sources = [source, model / "nvs.c", CORE / "idf" / "idf_nvs.c"]
+    library = compile_c(
+        folder / "nvs.so", sources, "-shared", "-fPIC", "-Wl,--wrap=nvs_commit", f"-I{CORE}", *flags
+    )
+    return ctypes.CDLL(str(library))
+
+
+class TestFailedCommit:
+    @pytest.mark.parametrize("change", [b"", b"new"], ids=["erase", "write"])
+    def test_repeated_change_is_committed(self, tmp_path: Path, change: bytes):
+        port, idf = unreliable_nvs(tmp_path), ctypes.create_string_buffer(4096)
+        port.storage_new()
+        port.storage_start()
+        assert port.hushmote_idf_open(idf) == 0
+        for write, read, place in [
+            (port.hushmote_idf_write, port.hushmote_idf_read, 1),
+            (port.hushmote_idf_write_kept, port.hushmote_idf_read_kept, b"door"),
+        ]:
+            data = ctypes.create_string_buffer(8)
+            assert write(idf, place, b"old", ctypes.c_size_t(3)) == 0
+            ctypes.c_int.in_dll(port, "failures").value = 1
+            assert write(idf, place, change, ctypes.c_size_t(len(change))) == -1
+            assert write(idf, place, change, ctypes.c_size_t(len(change))) == 0
+            port.storage_start()
+            assert read(idf, place, data, ctypes.c_size_t(8)) == len(change)
+            assert data.value == change
 
 
 class TestPowerCuts:

@@ -21,12 +21,17 @@ def until(condition, what):
         time.sleep(0.02)
 
 
+def address_of(broker):
+    """Return an aggregator's address of a broker, which may also be NatsServers."""
+    if isinstance(broker, NatsServers):
+        return parse_nats_url(broker.url)
+    return BrokerAddress(broker.host, broker.port)
+
+
 @contextlib.contextmanager
 def running(store, broker, **options):
     """Run a subscribed aggregator in a thread and stop it at the end; broker may also be NatsServers."""
     login = {name: options.pop(name, None) for name in ("username", "password")}
-    nats = isinstance(broker, NatsServers)
-    address = parse_nats_url(broker.url) if nats else BrokerAddress(broker.host, broker.port)
     hooks = {
         name: options.pop(name)
         for name in ("tls", "on_ready", "on_commit", "retained_messages", "again_s")
@@ -34,7 +39,7 @@ def running(store, broker, **options):
     }
     usual = {"client_id": f"agg-{time.monotonic_ns()}", "batch_s": 0.2, "protocol": broker.protocol}
     aggregator = Aggregator(
-        store, dataclasses.replace(address, **login), Counting(**usual | options), **hooks
+        store, dataclasses.replace(address_of(broker), **login), Counting(**usual | options), **hooks
     )
     with in_thread(aggregator):
         yield aggregator

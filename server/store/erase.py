@@ -97,6 +97,7 @@ def erase(
 
     Raises:
         VersionRefused: If the target does not exist, or boards still report to the experiment.
+        ClockWrong: If a version is current and this machine's clock is wrong.
         MasterKeyError: If the keyed fleet's key is missing or wrong.
         StoreLocked: If an aggregator has a SQLite store open, or a PostgreSQL batch takes too long.
         StoreError: If the database fails.
@@ -110,7 +111,7 @@ def erase(
             if device is None:
                 versions = store.versions(connection, fleet)
                 versions = [v for v in versions if experiment in (None, v.experiment.name)]
-                erasure = _erase_versions(connection, versions, plan, confirm)
+                erasure = _erase_versions(store, connection, versions, plan, confirm)
             else:
                 erasure = _erase_device(connection, row, fleet_keys, plan, confirm)
             _record_erasure(connection)
@@ -347,14 +348,14 @@ def _highest_number(row: Any) -> int:
 
 
 def _erase_versions(
-    connection: Connection, versions: list[Version], plan: Erasure, confirm: _Confirm
+    store: Store, connection: Connection, versions: list[Version], plan: Erasure, confirm: _Confirm
 ) -> Erasure:
     """Erase an experiment's versions, or everything in a fleet."""
     fleet, name = plan.fleet, plan.experiment
     if name is not None and not versions:
         raise VersionRefused(f"there is no experiment {name} in fleet {fleet}: nothing was erased")
     for v in versions:
-        if v.published_on(datetime.datetime.now(datetime.UTC).date()):
+        if v.current and v.published_on(store.checked_time(connection).date()):
             raise VersionRefused(
                 f"boards of fleet {fleet} still answer {v.experiment.name}: run `hushmote experiment "
                 f"withdraw {v.experiment.name}`, then `hushmote serve` until it has published the withdrawal"

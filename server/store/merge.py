@@ -5,7 +5,6 @@ reports each store counted, so this can be checked exactly. If both counted the 
 counts cannot be identified, and the merge is refused.
 """
 
-import datetime
 import itertools
 import os
 from collections import Counter, defaultdict
@@ -106,6 +105,7 @@ def merge(
             a digest belongs to two versions; a version would raise a name's total; both stores counted the
             same reports; a store's counts and dedupe sets do not match; or a source has queued erasures.
             Nothing is changed.
+        ClockWrong: If a version stops being current while this machine's clock is wrong. Nothing is changed.
         StoreError: If a database fails. Nothing is changed.
     """
     for first, other in itertools.combinations((into, *sources), 2):
@@ -257,7 +257,7 @@ class _Merge:
     def _insert(self, v: Version, *, current: bool) -> int:
         until = v.counted_until
         if v.current and not current:  # treat it as if the target's version had replaced it now
-            until = retired_until(v, datetime.datetime.now(datetime.UTC).date(), GRACE_DAYS)
+            until = retired_until(v, self._into.checked_time(self._target).date(), GRACE_DAYS)
         row = row_of(replace(v, current=current, counted_until=until))
         insert = schema.experiment.insert().values(**row).returning(schema.experiment.c.id)
         return self._target.execute(insert).scalar_one()

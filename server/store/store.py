@@ -228,7 +228,7 @@ class Store(Database):
             raise VersionRefused(f"not an experiment: {e}") from None
         with self.writing() as connection:
             # If two processes add versions at once, the second one sees the first one's version.
-            now = self._checked_time(connection)
+            now = self.checked_time(connection)
             if signatures is None:
                 serial = self._new_serial(connection, fleet, now)
             else:
@@ -275,7 +275,7 @@ class Store(Database):
             if not versions:
                 names = sorted({v.experiment.name for v in all_versions})
                 raise VersionRefused(no_such_name("experiment", name, names, f"in fleet {fleet}"))
-            now = self._checked_time(connection)
+            now = self.checked_time(connection)
             for v in versions:
                 self._retire(connection, v, now.date(), grace_days)
             record_clock(connection, now)
@@ -297,12 +297,12 @@ class Store(Database):
         """
         table = schema.experiment
         with self.writing() as connection:
-            serial = self._new_serial(connection, version.fleet, self._checked_time(connection))
+            serial = self._new_serial(connection, version.fleet, self.checked_time(connection))
             same = and_(table.c.id == version.id, table.c.current, table.c.serial == version.serial)
             if not connection.execute(update(table).where(same).values(serial=serial)).rowcount:
                 connection.rollback()
 
-    def _checked_time(self, connection: Connection) -> datetime.datetime:
+    def checked_time(self, connection: Connection) -> datetime.datetime:
         """Return this machine's time, UTC; raise ClockWrong if it is wrong."""
         now = datetime.datetime.now(datetime.UTC)
         with self.decoding_errors():

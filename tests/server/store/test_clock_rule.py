@@ -12,6 +12,7 @@ from time_of_day import advance_clock
 
 from hushmote.server.store import Store, schema
 from hushmote.server.store.counting import AHEAD, BEHIND, ClockWrong, check_clock, counting_minute
+from hushmote.server.store.erase import erase
 from hushmote.server.store.merge import merge
 
 NOON = datetime.datetime(2026, 11, 21, 12, tzinfo=datetime.UTC)
@@ -85,18 +86,28 @@ class TestExperiments:
         assert store.counting_time() is None
 
     @pytest.mark.parametrize("by", [-21 * DAY, -6 * MINUTE, 32 * DAY, 1800 * DAY, 29_000 * DAY], ids=str)
-    def test_wrong_clock_changes_nothing(self, store, monkeypatch, by):
-        (version,), last = store.experiments(), store.last_time()
-        advance_clock(monkeypatch, by)
-        for change in (
-            lambda: store.add_experiment("home", experiment_payload(epsilon=500_000)),
-            lambda: store.withdraw_experiment("home", "temp"),
-            lambda: store.renew_serial(version),
-        ):
-            with fails("the clock says", ClockWrong):
-                change()
+    def test_wrong_clock_changes_nothing(self, store, tmp_path, monkeypatch, by):
+        with Store(f"sqlite:///{tmp_path / 'site.sqlite'}") as site:
+            ask_fleet(site, "home", experiment(epsilon=500_000))  # a merge stops counting this version later
+            store.add_experiment("home", experiment_payload(), now().date() + 7 * DAY)
+            (version,), last = store.experiments(), store.last_time()
+            advance_clock(monkeypatch, by)
+            for change in (
+                lambda: store.add_experiment("home", experiment_payload(epsilon=500_000)),
+                lambda: store.withdraw_experiment("home", "temp"),
+                lambda: store.renew_serial(version),
+                lambda: merge(store, [site]),
+                lambda: erase(store, "home", experiment="temp"),
+                lambda: erase(store, "home"),
+            ):
+                with fails("the clock says", ClockWrong):
+                    change()
         (after,) = store.experiments()
-        assert (after.serial, after.current, after.counted_until) == (version.serial, True, None)
+        assert (after.serial, after.current, after.counted_until) == (
+            version.serial,
+            True,
+            version.counted_until,
+        )
         assert store.last_time() == last
 
     @pytest.mark.parametrize("by", [-SECOND, 30 * DAY], ids=str)

@@ -30,7 +30,10 @@ _NOT_YET = (
     exceptions.StaleElementReferenceException,
 )
 _EXCEPTION = re.compile("Uncaught|(?:Range|Reference|Syntax|Type)Error: ")
-_FAILED_PAGE_S = 20.0  # waiting longer for a page that has failed would not help
+# A page that fails or stops changing has reached its final state, so waiting longer would not help.
+_FAILED_PAGE_S = 20.0
+_STILL_PAGE_S = 30.0
+_LOOK_S = 2.0  # interval at which to compare the page with its last state
 # The driver's errors for a command interrupted by a page change.
 _LEFT = re.compile("aborted by navigation|loader has changed")
 
@@ -122,9 +125,11 @@ class Browser:
     def until(self, look: Callable[[], Any], what: str = "") -> Any:
         """Poll look() until its result is true, ignoring missing elements, and return that result.
 
-        If the page has failed with an exception, wait for at most _FAILED_PAGE_S.
+        Give up after WAIT_S, _STILL_PAGE_S without any change of the page, or _FAILED_PAGE_S if the page has
+        failed with an exception.
         """
-        start = time.monotonic()
+        start = changed_at = compared_at = time.monotonic()
+        state = None
         while True:
             try:
                 if result := look():
@@ -132,8 +137,17 @@ class Browser:
             except (AssertionError, exceptions.WebDriverException) as e:
                 if not isinstance(e, _NOT_YET) and not _LEFT.search(str(e)):
                     raise
-            waited_s = time.monotonic() - start
-            if waited_s > WAIT_S or (waited_s > _FAILED_PAGE_S and self._has_failed()):
+            now = time.monotonic()
+            if now - compared_at > _LOOK_S:
+                compared_at, before, state = now, state, self._state()
+                if state != before:
+                    changed_at = now
+            waited_s, still_s = now - start, now - changed_at
+            if (
+                waited_s > WAIT_S
+                or still_s > _STILL_PAGE_S
+                or (waited_s > _FAILED_PAGE_S and self._has_failed())
+            ):
                 raise AssertionError(f"{what}\n{self.text[-3000:]}\n{self.errors()}")
             time.sleep(0.1)  # each look() costs some 20 ms of CPU in the driver and browser
 
@@ -146,6 +160,18 @@ class Browser:
         self._read_log()
         errors, self._errors = self._errors, []
         return errors
+
+    def _state(self) -> Any:
+        """Return a value that differs after most changes of the page, or None while it is being replaced."""
+        try:
+            return self.script(
+                "const root = document.documentElement; return [location.href, document.readyState,"
+                " root.outerHTML.length, root.innerText, document.getElementsByTagName('*').length]"
+            )
+        except exceptions.WebDriverException as e:
+            if not _LEFT.search(str(e)):
+                raise
+            return None
 
     def _has_failed(self) -> bool:
         self._read_log()

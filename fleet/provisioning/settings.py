@@ -252,7 +252,8 @@ def _secrets(
 def _build_settings(values: dict[str, Any], where: str) -> DeviceSettings:
     """Return the settings with these values; raises ProvisionError in one line that begins with where."""
     missing = {f.name for f in dataclasses.fields(DeviceSettings)} - _MAY_BE_MISSING - values.keys()
-    if len(values.get("announce_key") or "") == 64:
+    announce_key = values.get("announce_key")
+    if isinstance(announce_key, str) and len(announce_key) == 64:
         raise ProvisionError(
             f"{where}: announce_key is from before experiments were signed with a key pair: "
             "run `hushmote provision upgrade`, then `hushmote flash`"

@@ -5,6 +5,7 @@ lightsleep, deepsleep, WDT and the reset causes behave as in ports/rp2 and ports
 
 import contextlib
 import itertools
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from enumeration import memory
 from experiments import experiment_json
+from settings_mistakes import MISTAKES, VALID, Mistake
 from wake_ups import Air, install, provisioned
 
 from hushmote.device import consent, ldp_client, main, station
@@ -271,6 +273,39 @@ class TestEsp32:
         chip = Esp32(cause, wake)
         assert lifetime(chip) == []
         assert chip.slept_ms == [(main.INTERVAL_S - 1) * 1000]
+
+
+class TestSettings:
+    """The file that `hushmote flash` writes, in which someone may have changed fields."""
+
+    @pytest.fixture
+    def client_of(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
+        """Return a function that makes the client of a board with this settings file."""
+        file = tmp_path / "settings.json"
+        monkeypatch.setattr(main, "SETTINGS", str(file))
+        monkeypatch.setattr(main, "LEDGER", memory(provisioned()))
+
+        def make(text: str) -> ldp_client.Client:
+            file.write_text(text)
+            return main.make_client(main.load_settings())
+
+        return make
+
+    def test_become_the_clients(self, client_of: Callable[[str], Any]):
+        assert client_of(json.dumps(VALID)).fleet == "home"
+
+    @pytest.mark.parametrize("mistake", MISTAKES, ids=str)
+    def test_mistake_is_named(self, mistake: Mistake, client_of: Callable[[str], Any]):
+        with pytest.raises(main.NeedsPerson) as caught:
+            client_of(json.dumps(mistake.settings))
+        mistake.assert_explained_by(str(caught.value))
+
+    def test_damaged_or_missing_file_is_one_line(self, client_of: Callable[[str], Any], tmp_path: Path):
+        with pytest.raises(main.NeedsPerson, match=r"settings\.json is damaged: run `hushmote flash` again"):
+            client_of('{"fleet":')
+        (tmp_path / "settings.json").unlink()
+        with pytest.raises(main.NeedsPerson, match="run `hushmote provision`, then `hushmote flash`"):
+            main.load_settings()
 
 
 class TestWatchdog:

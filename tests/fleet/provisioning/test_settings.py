@@ -12,10 +12,17 @@ from typing import Any
 
 import pytest
 from refusals import Refusal, fails, refusals
+from settings_mistakes import MISTAKES, Mistake
 
 from hushmote.fleet.provisioning import authority
 from hushmote.fleet.provisioning import settings as provision
-from hushmote.fleet.provisioning.settings import Network, ProvisionError, load_settings, provision_device
+from hushmote.fleet.provisioning.settings import (
+    Network,
+    ProvisionError,
+    check_complete,
+    load_settings,
+    provision_device,
+)
 from hushmote.server.wire.keys import FleetKeys, MasterKeyError, device_key
 from hushmote.server.wire.topics import NameRefused
 
@@ -235,6 +242,15 @@ class TestFile:
             load_settings(path)
         assert "\n" not in str(caught.value)
         assert values["key"] not in str(caught.value)
+
+    @pytest.mark.parametrize("mistake", MISTAKES, ids=str)
+    def test_mistake_is_named(self, mistake: Mistake, tmp_path: Path):
+        path = tmp_path / "s.json"
+        path.touch(0o600)
+        path.write_text(json.dumps(mistake.settings))
+        with pytest.raises(ProvisionError) as caught:
+            check_complete(load_settings(path), path)
+        mistake.assert_explained_by(str(caught.value).removeprefix(f"{path}: "))
 
     def test_marking_ledger_as_made_keeps_the_mode(self, tmp_path: Path):
         path = tmp_path / "s.json"

@@ -211,7 +211,7 @@ const jobs = {
   /** Send messages to the Node-RED node at the same time. Return each one's output topics, warnings and errors. */
   async node(config, messages) {
     const results = messages.map(() => []);
-    const node = { credentials: {}, status() {}, error() {}, on: (event, run) => (node[event] = run) };
+    const node = { credentials: config.credentials ?? {}, status() {}, error() {}, on: (event, run) => (node[event] = run) };
     const registerType = (_name, Hushmote) => Hushmote.call(node, config);
     createRequire(import.meta.url)('../../clients/js/node-red/hushmote.js')({ nodes: { createNode() {}, registerType } });
     let at = 0;

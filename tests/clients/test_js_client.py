@@ -8,6 +8,7 @@ import subprocess
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -24,6 +25,7 @@ from fuzz_inputs import EXPERIMENTS, FIELDS, mutate, mutate_fields
 from npm_packages import npm_file
 from retained_messages import WAITING, WAITING_NAMES, WAITING_POLICY, digests_in_force, digests_of
 from running_aggregator import until
+from settings_mistakes import MISTAKES
 from traffic import publish
 
 from hushmote._version import VERSION
@@ -594,6 +596,14 @@ def test_door_waits_longer_after_each_failure():
     assert limits == [10]
 
 
+# Those that someone can type into the node's form, where an empty key stands for an open fleet.
+TYPED_MISTAKES = [
+    mistake
+    for mistake in MISTAKES
+    if isinstance(value := mistake.changes.get(mistake.field), str)
+    and mistake.field in ("fleet", "device_id", "key", "announce_key")
+    and (value or mistake.field == "fleet")
+]
 NO_TOPIC = "set msg.provision = true, or msg.consent to true or false; topics no longer do this"
 
 
@@ -690,6 +700,17 @@ class TestNodeRed:
         once = config | {"each": False, "folder": str(tmp_path / "once")}
         outputs = ask([["node", once, [{"agree": "e"}]]])[0]
         assert outputs == [["msg.agree requires a node with Ask each"]]
+
+    @pytest.mark.parametrize("mistake", TYPED_MISTAKES, ids=str)
+    def test_mistake_in_settings_is_named(self, tmp_path, mistake):
+        wrong = mistake.settings
+        config = {"fleet": wrong["fleet"], "device": wrong["device_id"], "experiments": "e", "epsilon": 1}
+        config |= {"sum": 9, "folder": str(tmp_path / "ledger")}
+        config |= {"credentials": {"key": wrong["key"], "announceKey": wrong["announce_key"]}}
+        ((message,),) = ask([["node", config, [{"provision": True}]]])[0]
+        named = {"device_id": "deviceId", "announce_key": "announceKey"}
+        replace(mistake, field=named.get(mistake.field, mistake.field)).assert_explained_by(message)
+        assert not (tmp_path / "ledger").exists()
 
 
 class TestReport:

@@ -17,7 +17,13 @@ module.exports = function register(RED) {
     const [experiments, at] = [config.experiments.split(/[\s,]+/).filter(Boolean), `hushmote/v1/${config.fleet}`];
     const micro = (epsilon) => Math.round(Number(epsilon) * 1e6);
     const policy = { sum: micro(config.sum), squares: 0, epsilon: micro(config.epsilon), rules: ['sum', 'count'], experiments };
-    const bytes = (hex) => (hex ? new Uint8Array(Buffer.from(hex, 'hex')) : null);
+    /* Buffer.from() alone would drop everything after the first wrong digit. */
+    const bytes = (hex, name, digits) => {
+      if (!hex) return null;
+      const isKey = hex.length === digits && /^[0-9a-f]*$/.test(hex);
+      if (!isKey) throw new Error(`${name} must be ${digits} hex digits: copy it from what \`hushmote provision\` wrote`);
+      return new Uint8Array(Buffer.from(hex, 'hex'));
+    };
     const { key, announceKey } = this.credentials ?? {};
     const deviceId = config.device || undefined;
 
@@ -26,7 +32,8 @@ module.exports = function register(RED) {
       const { Client } = await import('../hushmote.js');
       const { AskingClient } = await import('../question.js');
       const storage = new Folder(config.folder);
-      const settings = { policy, storage, deviceId, fleet: config.fleet, key: bytes(key), announceKey: bytes(announceKey) };
+      const keys = { key: bytes(key, 'key', 64), announceKey: bytes(announceKey, 'announceKey', 128) };
+      const settings = { policy, storage, deviceId, fleet: config.fleet, ...keys };
       const each = { ...settings, policy: { ...policy, ask: 'each' }, answers: new Folder(`${config.folder}/yes`) };
       const client = await (config.each ? AskingClient.open(each) : Client.open(settings));
       return { provision: () => Client.provision(storage, { deviceId }), client };

@@ -186,7 +186,9 @@ class FleetView:
         problems = sum(tile.has_problem for tile in self._tiles.values())
         spent = sum(tile.is_nearly_spent for tile in self._tiles.values())
         bad = sum(any(not r.harmless for r in fleet.rejects) for fleet in store_overview.fleets)
+        clock = store_overview.clock
         lines = [
+            f"Nothing is counted with this clock: {clock}." if clock else "",
             f"{problems} of {len(self._tiles)} experiments need{'s' * (problems == 1)} attention."
             if problems
             else "",
@@ -197,7 +199,7 @@ class FleetView:
             "" if bad or store_overview.rejects else "No reports were rejected.",
         ]
         state: Health = "unknown" if aggregator.health is None else "well"
-        if problems or bad or store_overview.rejects or aggregator.problem:
+        if clock or problems or bad or store_overview.rejects or aggregator.problem:
             state = "bad"
         self._health_mark.text = _HEALTH[state]
         self._health_mark.classes(state, remove=" ".join(_HEALTH.keys() - {state}))

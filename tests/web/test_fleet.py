@@ -14,7 +14,7 @@ from designs import choice_payload, number_payload
 from experiment_kinds import PAIR, put
 from filled_store import fill
 from running_aggregator import running
-from time_of_day import away_from_midnight
+from time_of_day import WRONG_CLOCKS, away_from_midnight, set_times
 
 from hushmote.server.answers.finding import Finding, find, reports_a_day
 from hushmote.server.answers.query import Facts, Selection
@@ -248,6 +248,15 @@ class TestHealth:
             assert max(red, green, blue) - min(red, green, blue) < 30  # grey
             assert "All is well" not in browser.text
             assert barriers(browser) == []
+
+    @pytest.mark.parametrize(("since", "words"), WRONG_CLOCKS[:1])
+    def test_is_bad_with_a_wrong_clock(self, browser, store, since, words):
+        set_times(store, alive=datetime.datetime.now(datetime.UTC) - since)
+        with paged(url(store)) as page:
+            browser.open(page)
+            browser.says("Something is wrong.")
+            browser.says("Nothing is counted with this clock: the clock says ")
+            browser.says(words)
 
     def test_is_bad_if_aggregator_does_not_answer(self, browser, store):
         count(store, ["a"])

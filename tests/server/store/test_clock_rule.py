@@ -8,9 +8,10 @@ import pytest
 from boards import ask_fleet, experiment, experiment_payload
 from command_line import hushmote
 from refusals import fails
-from time_of_day import advance_clock
+from time_of_day import WRONG_CLOCKS, advance_clock, set_times
 
-from hushmote.server.store import Store, schema
+from hushmote.server.overview.fleets import overview
+from hushmote.server.store import Store
 from hushmote.server.store.counting import AHEAD, BEHIND, ClockWrong, check_clock, counting_minute
 from hushmote.server.store.erase import erase
 from hushmote.server.store.merge import merge
@@ -29,13 +30,6 @@ def store(store_url):
 
 def now():
     return datetime.datetime.now(datetime.UTC)
-
-
-def set_times(store, alive=None, clock=None):
-    """Make a store look as if it was last written at these times."""
-    times = {"alive": alive and counting_minute(alive), "clock": clock and counting_minute(clock)}
-    with store.writing() as connection:
-        connection.execute(schema.counting.update().values(**times))
 
 
 class TestRule:
@@ -190,9 +184,12 @@ class TestCommand:
         assert "Aggregators resume automatically." in run("store", "clock", "--accept")
         assert json.loads(run("store", "clock", "--json"))["fault"] is None
 
-    def test_status_shows_both_states(self, store, run):
+    def test_everything_shows_a_wrong_clock(self, store, run):
         assert json.loads(run("status", "--json"))["clock"] is None
-        for last, words in ((now() - 40 * DAY, "40 days after"), (now() + DAY, "is behind the store's last")):
-            set_times(store, alive=last)
+        assert overview(store, now()).clock == ""
+        for since, words in WRONG_CLOCKS:
+            set_times(store, alive=now() - since)
             assert words in json.loads(run("status", "--json"))["clock"]
             assert words in " ".join(run("status").split())
+            assert words in run("store", "clock", expect=1)
+            assert words in overview(store, now()).clock

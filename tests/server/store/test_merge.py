@@ -443,6 +443,9 @@ class TestMerge:
             (door, True, LAST),
             (other, False, LAST),
         }
+        # Late reports of the replaced version count as after a withdrawal in the same store.
+        ends = {v.payload: v.counted_until for store in (a, b) for v in store.experiments() if not v.current}
+        assert ends[old] == ends[other]
         assert [x.experiment for x in added.experiments if x.kept] == ["temp"]
         b.add_experiment("home", door, None)
         assert [x.experiment for x in merge(a, [b]).experiments if x.kept] == ["door", "temp"]

@@ -240,6 +240,58 @@ class TestFields:
         assert error is None or "\n" not in error
 
 
+QUANTILE = SETTINGS["devices of a quantile"]
+LASTING = {"form": "yes_no", "lasting": True}
+# The view's fields, one of them with another value, that value as an option, and whether it is accepted.
+LIMITS: list[tuple[dict[str, Any], str, Any, str, bool]] = [
+    (SMALL, "devices", 1.0, "--devices=1", False),
+    (SMALL, "devices", 2.0**40 + 1, f"--devices={2**40 + 1}", False),
+    (SMALL, "epsilon", 0.0009, "--epsilon=0.0009", False),
+    (SMALL, "epsilon", 0.001, "--epsilon=0.001", True),
+    (SMALL, "epsilon", 16.0, "--epsilon=16", True),
+    (SMALL, "epsilon", 16.001, "--epsilon=16.001", False),
+    (SMALL, "domain", 1.0, "--values=1", False),
+    (SMALL, "domain", 2.0, "--values=2", True),
+    (SMALL, "domain", 2.0**24 + 1, f"--values={2**24 + 1}", False),
+    (SMALL, "high", 0.0, "--high=0", False),
+    (QUANTILE, "quantile", 0.0, "--quantile=0", False),
+    (QUANTILE, "quantile", 100.0, "--quantile=1", False),
+    (QUANTILE, "error", 0.0, "--error=0", False),
+    (QUANTILE, "error", 30.0, "--error=0.3", True),
+    (QUANTILE, "error", 30.1, "--error=0.301", False),
+    (LASTING, "lifetime", 0.0009, "--lifetime=0.0009", False),
+    (LASTING, "lifetime", 1000.0, "--lifetime=1000", True),
+    (LASTING, "lifetime", 1000.1, "--lifetime=1000.1", False),
+    (LASTING, "epsilon", 0.0009, "--limit=0.0009", False),
+    (LASTING, "epsilon", 16.001, "--limit=16.001", False),
+    (LASTING, "horizon", "soon", "--horizon=soon", False),
+    (LASTING, "horizon", "0 days", "--horizon=0 days", False),
+    (LASTING, "call", "0min", "--call=0min", False),
+    ({"form": "labels"}, "labels", "a", "--values=a", True),
+    ({"form": "labels"}, "labels", "a,,b", "--values=a,,b", False),
+    ({"form": "labels"}, "labels", "a,a", "--values=a,a", False),
+]
+
+
+class TestLimits:
+    @pytest.mark.slow
+    @pytest.mark.parametrize(
+        ("setting", "field", "value", "option", "is_accepted"),
+        LIMITS,
+        ids=[f"{field} {value}" for _, field, value, _, _ in LIMITS],
+    )
+    def test_are_the_commands(self, setting, field, value, option, is_accepted, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        line = shlex.split(answer_to(setting).plan_answer.command(INFO.name))
+        line[line.index(option.partition("=")[0]) + 1] = option.partition("=")[2]
+        assert (run(shlex.join(line)).exit_code == 0) is is_accepted
+        if is_accepted:
+            answer_to(setting | {field: value})
+        else:
+            with pytest.raises(PlanError):
+                answer_to(setting | {field: value})
+
+
 class TestFile:
     @pytest.mark.parametrize(
         ("setting", "changes", "field"),

@@ -14,7 +14,6 @@ from folder_writes import assert_survives_power_cuts, assert_syncs_every_change
 from power_cuts import RIGS, build, live
 
 pytestmark = needs_gcc
-MODEL = Path(__file__).parents[2] / "rigs" / "idf_model"
 ALL_WELL = {"reports": 40, "locked": 0, "forgotten": 0, "conflicting": 0, "unpaid": 0, "failed": 0}
 ERASED_IS_OVERWRITTEN = "-DNVS_OVERWRITES_ERASED=1"
 MOVES_ARE_NOT_MARKED = "-DNVS_MARKS_MOVES=0"
@@ -130,36 +129,3 @@ class TestPowerCuts:
         """Check that the model detects the known problem of blobs, which ESPHome's preferences use."""
         counts = live(build(tmp_path, "nvs blobs", *flags))
         assert (counts["locked"], counts["forgotten"]) == (76, 2)
-
-
-# An NVS whose first commit fails, after the key has been erased in RAM.
-FAILED_COMMIT = """
-#include "esp_random.h"
-#include "nvs.h"
-#include "nvs_flash.h"
-int commits = -1;
-static int is_erased;
-esp_err_t nvs_erase_key(nvs_handle_t h, const char *key) {
-    return is_erased++ ? ESP_ERR_NVS_NOT_FOUND : ESP_OK;
-}
-esp_err_t nvs_commit(nvs_handle_t h) { return commits++ < 0 ? ESP_FAIL : ESP_OK; }
-esp_err_t nvs_get_str(nvs_handle_t h, const char *key, char *value, size_t *length) { return ESP_FAIL; }
-esp_err_t nvs_set_str(nvs_handle_t h, const char *key, const char *value) { return ESP_FAIL; }
-esp_err_t nvs_flash_init_partition(const char *partition) { return ESP_OK; }
-esp_err_t nvs_open_from_partition(const char *p, const char *n, nvs_open_mode_t m, nvs_handle_t *handle) {
-    return ESP_OK;
-}
-void esp_fill_random(void *data, size_t bytes) {}
-"""
-
-
-class TestCommit:
-    def test_is_repeated_after_an_erase_that_failed_to_commit(self, tmp_path: Path):
-        (tmp_path / "failed_commit.c").write_text(FAILED_COMMIT)
-        sources = [CORE / "idf" / "idf_nvs.c", tmp_path / "failed_commit.c"]
-        flags = ("-shared", "-fPIC", "-std=gnu17", "-Wno-unused-parameter", f"-I{MODEL}", f"-I{CORE / 'idf'}")
-        port = ctypes.CDLL(str(compile_c(tmp_path / "nvs.so", sources, *flags)))
-        idf, commits = ctypes.create_string_buffer(4096), ctypes.c_int.in_dll(port, "commits")
-        assert port.hushmote_idf_write_kept(idf, b"door", None, 0) == -1
-        assert port.hushmote_idf_write_kept(idf, b"door", None, 0) == 0
-        assert commits.value == 1

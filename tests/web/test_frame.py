@@ -43,6 +43,23 @@ def is_dark(browser) -> bool:
 FRAMED = (*(path for _, path in VIEWS if path != "/board/"), "/nowhere")
 
 
+class TestMessages:
+    @pytest.mark.parametrize(
+        ("words", "expected"),
+        [
+            ("", ""),
+            ("no store, nowhere", "No store, nowhere."),
+            ("it's there!", "It's there!"),
+            ("old.sqlite is another program's database", "old.sqlite is another program's database."),
+            ("data/old is none", "data/old is none."),
+            ("room_temp is withdrawn", "room_temp is withdrawn."),
+            ("ε must be from 0.001 to 16", "ε must be from 0.001 to 16."),
+        ],
+    )
+    def test_capitalizes_sentences_but_not_names(self, words, expected):
+        assert sentence(words) == expected
+
+
 class TestLayout:
     def test_views_have_frame_at_all_widths_and_colors(self, browser, page):
         for path in FRAMED:
@@ -132,23 +149,6 @@ class TestStore:
             browser.says("No fleet nope in this store; its fleets: home.")
             browser.open(page + "/budget")
             browser.says("No fleet nope in this store; its fleets: home.")
-
-
-class TestMessages:
-    @pytest.mark.parametrize(
-        ("words", "expected"),
-        [
-            ("", ""),
-            ("no store, nowhere", "No store, nowhere."),
-            ("it's there!", "It's there!"),
-            ("old.sqlite is another program's database", "old.sqlite is another program's database."),
-            ("data/old is none", "data/old is none."),
-            ("room_temp is withdrawn", "room_temp is withdrawn."),
-            ("ε must be from 0.001 to 16", "ε must be from 0.001 to 16."),
-        ],
-    )
-    def test_capitalizes_sentences_but_not_names(self, words, expected):
-        assert sentence(words) == expected
 
 
 # Each view's path, and words that it shows only when its answers are ready.

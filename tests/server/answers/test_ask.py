@@ -135,6 +135,15 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Facts]:
         yield Facts(store)
 
 
+@pytest.mark.parametrize(("confidence", "level"), [(0.95, "0.05"), (0.99, "0.01")])
+def test_note_counts_texts_above_the_noise(facts: Facts, confidence: float, level: str) -> None:
+    question = Question(
+        experiment="firmware", fleet="home", ranges=(WORDS[0], "nowhere"), confidence=confidence
+    )
+    (table,) = ask(facts, question).answers
+    assert f"1 of 2 rows stand out from the noise (p-value below {level})" in " ".join(table.notes)
+
+
 def test_trend_in_python_keeps_the_condition(facts: Facts) -> None:
     with StoreReader(f"sqlite:///{facts.store.where}") as reader:
         crash = reader.fleet("home").experiment("crash_by_version")

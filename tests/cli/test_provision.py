@@ -137,3 +137,9 @@ def test_esphome_yaml_has_all_settings(tmp_path: Path, more: tuple[str, ...]):
     assert said == {name: value for name, value in values.items() if value is not None}
     assert pems.keys() == ({"ca"} if more else {"ca", "certificate", "certificate_key"})
     assert base64.b64encode(ssl.PEM_cert_to_DER_cert(pems["ca"])).decode() == settings.mqtt_ca
+
+
+def test_broker_folder_elsewhere_is_copied_first(tmp_path: Path):
+    line = ("provision", "fleet", "fleet", "--host", "localhost", "--broker-folder", "/srv/a broker")
+    output = hushmote(*line, cwd=tmp_path)
+    assert "     mkdir -p '/srv/a broker' && cp -r fleet/broker/. '/srv/a broker'\n" in output

@@ -93,6 +93,9 @@ class TestUnfinishedErasure:
             event.remove(Engine, "before_cursor_execute", interrupt)
         due = "old pages of the files may still contain erased data: an aggregator or"
         assert due in " ".join(check("check", "sqlite:///s.sqlite").split())
+        Store(f"sqlite:///{tmp_path}/empty.sqlite").close()
+        check("merge", "sqlite:///s.sqlite", "sqlite:///empty.sqlite", "--dry-run")
+        assert due in " ".join(check("check", "sqlite:///s.sqlite").split())
         run()
         assert due not in " ".join(check("check", "sqlite:///s.sqlite").split())
         assert "give --device ID, --experiment NAME" in run(expect=1)

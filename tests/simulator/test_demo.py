@@ -12,6 +12,7 @@ def test_shows_the_truth_next_to_the_answers(tmp_path: Path):
     line = ("demo", "--devices", "2000", "--broker", "embedded", "--json")
     result = json.loads(hushmote(*line, cwd=tmp_path))
     assert result["reports"] == 2000
+    assert result["epsilon"] == 2
     assert result["intervals_that_hold_the_truth"] >= 0.3 * result["intervals"]
     for name in ("plot", "convergence"):
         assert (tmp_path / result[name]).stat().st_size > 20_000

@@ -53,6 +53,13 @@ class TestPort:
                 Store(f"postgresql://u:{START}@127.0.0.1:{port}/db")
 
 
+class TestPath:
+    @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///", "sqlite:///:memory:"])
+    def test_store_needs_a_file(self, url: str):
+        with pytest.raises(StoreError, match="a store needs a file: write sqlite:///path"):
+            Store(url)
+
+
 PASSWORD = "p@ss:w/o\\rd"
 
 

@@ -96,6 +96,11 @@ class TestOwnMechanism:
                 "    exp.code_count = 16.0\n",
                 "its take sets code_count to 16.0, which is not an integer",
             ),
+            (
+                CODE_COUNT,
+                CODE_COUNT + "    exp.epsilon *= 2\n",
+                "its take changes epsilon from 1000000 to 2000000",
+            ),
             (CODE_COUNT, "    exp.code_count = 1 << 25\n", "more than 16777216 codes"),
             (CODE_COUNT, "    exp.code_count = True\n", "more than 16777216 codes"),
             (
@@ -114,6 +119,7 @@ class TestOwnMechanism:
             "exits",
             "raises",
             "float code count",
+            "changes a field",
             "too many codes",
             "bool code count",
             "other epsilon",

@@ -13,6 +13,8 @@
     │   └── BudgetExceeded
     ├── MechanismError, WorkloadError, EstimateError         mechanisms, estimate
     ├── DefinitionError, UnitsError, NoMechanism, UnanswerableError                experiments
+    ├── ReleaseError               release: versions that cannot be compared, or a plan that does not fit
+    │   └── PlanChanged
     ├── PlanError                  planning
     │   └── FileRefused
     ├── PolicyError, StatusRefused

@@ -1,0 +1,71 @@
+"""How many more reports a release needs for "proceed"."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .boundary import bounds
+from .difference import Look
+from .plan import QuestionPlan
+from .spending import MIN_STEP
+
+USUAL_POWER = 0.8
+POWER_DEVIATE = 0.8416212335729143
+"""The standard normal quantile of USUAL_POWER."""
+_RECENT = 7  # days whose rate is expected to continue
+_MOST = 1e4  # times the planned information that are considered
+_STEPS = 1.05
+
+
+@dataclass(frozen=True)
+class Needed:
+    """What a question is likely to need until "proceed", if the new version is not worse from now on.
+
+    Attributes:
+        reports: The reports of the new version that are missing.
+        days: The days that they take at the rate of the last 7 days.
+    """
+
+    reports: int
+    days: int
+
+
+def needed_for_proceed(
+    question: QuestionPlan, margin: float, looks: Sequence[Look], alpha: float
+) -> Needed | None:
+    """Return what "proceed" needs with a probability of 80%, or None if no number of reports is enough.
+
+    What the looks so far have shown counts; for later reports no difference is assumed.
+
+    Args:
+        question: The question's plan.
+        margin: Its margin.
+        looks: Its looks so far, at least one.
+        alpha: The level of "proceed".
+    """
+    last = looks[-1]
+    fractions = tuple(question.fraction(look.effective) for look in looks)
+    now, effect = fractions[-1], question.sign * last.value
+    fraction = now + MIN_STEP
+    while fraction < _MOST:
+        between = (1.0,) if now < 1 < fraction else ()  # looks go on, so one uses up the plan
+        limit = bounds((*fractions, *between, fraction), alpha)[-1]
+        old = now / fraction
+        error = last.stderr * math.sqrt(old)
+        if margin - effect * old >= (limit + POWER_DEVIATE * math.sqrt(1 - old)) * error:
+            break
+        higher = max(fraction * _STEPS, fraction + MIN_STEP)
+        fraction = 1.0 if fraction < 1 < higher else higher
+    else:
+        return None
+    return _from_rate(fraction / now - 1, looks)
+
+
+def _from_rate(growth: float, looks: Sequence[Look]) -> Needed:
+    """Return what multiplies the information by 1 + growth."""
+    last = looks[-1]
+    earlier = [look for look in looks if look.day <= last.day - _RECENT]
+    begin = earlier[-1] if earlier else None
+    gain = last.effective - (begin.effective if begin else 0.0)
+    days = last.day - (begin.day if begin else -1)
+    return Needed(math.ceil(growth * last.reports), math.ceil(growth * last.effective * days / gain))

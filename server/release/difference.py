@@ -120,12 +120,6 @@ def looks(new: SideDays, other: SideDays) -> tuple[Look, ...]:
     return tuple(look for look in days if look is not None)
 
 
-def pooled_difference(new: SideDays, other: SideDays) -> Look | None:
-    """Return the last look, or None before the first; arguments as in looks()."""
-    all_looks = looks(new, other)
-    return all_looks[-1] if all_looks else None
-
-
 def _look(new: SideDays, other: SideDays, days: npt.NDArray[np.intp]) -> Look | None:
     n, m = new.reports[days], other.reports[days]
     (u_new, skew_new), (u_other, skew_other) = _one_report(new, days), _one_report(other, days)

@@ -176,7 +176,5 @@ def _fields(plan: ReleasePlan) -> Mapping[str, object]:
             result[f"{field.name} of {question.name}"] = getattr(question, field.name)
     for field in fields(SilencePlan):
         silence = plan.silence
-        result[f"{field.name} of silence"] = (
-            "not planned" if silence is None else getattr(silence, field.name)
-        )
+        result[f"{field.name} of silence"] = "missing" if silence is None else getattr(silence, field.name)
     return result

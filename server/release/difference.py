@@ -36,7 +36,8 @@ class SideDays:
     Attributes:
         reports: Each day's number of reports.
         estimate: Each day's share or mean; NaN without an estimate.
-        variance: The variances of the estimates; NaN or infinite without an estimate.
+        variance: The variances of the estimates: of each report around the day's mean, divided by the number
+            of reports. NaN or infinite without an estimate.
         skew: The growth of each variance per unit growth of the estimate; see estimate.statistic.Statistic.
     """
 
@@ -137,9 +138,8 @@ def _one_report(side: SideDays, days: npt.NDArray[np.intp]) -> tuple[float, floa
     """Return the variance and the skew of one report over all these days, or zeros if no day shows them."""
     n, variance, skew = side.reports[days], side.variance[days], side.skew[days]
     usable = (n >= _MIN_FOR_VARIANCE) & np.isfinite(variance) & np.isfinite(skew)
-    squares, total = n[usable] ** 2, float(n[usable].sum())
-    return (
-        (float(squares @ variance[usable]) / total, float(squares @ skew[usable]) / total)
-        if total
-        else (0, 0)
-    )
+    if not usable.any():
+        return 0.0, 0.0
+    squares, total = n[usable] ** 2, n[usable].sum()
+    # A day's variance is taken around its own mean, which costs one report a day.
+    return float(squares @ variance[usable] / (total - usable.sum())), float(squares @ skew[usable] / total)

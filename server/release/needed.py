@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .boundary import bounds
+from .boundary import bounds, later_bound
 from .difference import Look
 from .plan import QuestionPlan
 from .spending import MIN_STEP
@@ -46,10 +46,11 @@ def needed_for_proceed(
     last = looks[-1]
     fractions = tuple(question.fraction(look.effective) for look in looks)
     now, effect = fractions[-1], question.sign * last.value
+    # Until the end of the plan, the boundary is nearly constant for the score Z sqrt(t).
+    end = bounds((*fractions, max(1.0, now + MIN_STEP)), alpha)[-1]
     fraction = now + MIN_STEP
     while fraction < _MOST:
-        between = (1.0,) if now < 1 < fraction else ()  # looks go on, so one uses up the plan
-        limit = bounds((*fractions, *between, fraction), alpha)[-1]
+        limit = end / math.sqrt(fraction) if fraction <= 1 else later_bound(fraction, alpha)
         old = now / fraction
         error = last.stderr * math.sqrt(old)
         if margin - effect * old >= (limit + POWER_DEVIATE * math.sqrt(1 - old)) * error:

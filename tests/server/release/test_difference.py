@@ -16,10 +16,10 @@ from hushmote.server.release.difference import (
 
 
 def side(reports: list[float], estimate: list[float], variance: float = 0.25, skew: float = 0.0) -> SideDays:
-    """Return days with the variance and skew of one report."""
+    """Return days with the variance and skew of one report; a day's variance is around its own mean."""
     n = np.array(reports, float)
     each = np.divide(1.0, n, out=np.full_like(n, np.nan), where=n > 0)
-    return SideDays(n, np.array(estimate, float), variance * each, skew * each)
+    return SideDays(n, np.array(estimate, float), variance * each * (1 - each), skew * each)
 
 
 def last_look(new: SideDays, other: SideDays) -> Look:
@@ -49,7 +49,7 @@ class TestLooks:
     def test_weights_do_not_depend_on_a_days_estimate(self):
         """A day that happens to have a low share also has a low variance, but no greater weight."""
         new, other = side([100, 100], [0.0, 0.2]), side([1000, 1000], [0.1, 0.1])
-        unequal = replace(new, variance=np.array([0.0001, 0.0049]))
+        unequal = replace(new, variance=np.array([0.0001, 0.0049]) * 0.99)
         look = last_look(unequal, other)
         assert look.value == pytest.approx(0.0)
         assert look.variance == pytest.approx((0.0025 + 0.00025) / 2)
@@ -63,7 +63,7 @@ class TestLooks:
 
     def test_a_single_report_counts_with_the_variance_of_others(self):
         new = side([1, 99], [1.0, 0.1])
-        new = replace(new, variance=np.array([0.0, 0.25 / 99]), skew=np.array([np.nan, 0.0]))
+        new = replace(new, variance=np.array([0.0, 0.25 / 99 * 98 / 99]), skew=np.array([np.nan, 0.0]))
         look = last_look(new, side([1000, 1000], [0.1, 0.1]))
         assert 0.005 < look.value < 0.015
         assert look.variance == pytest.approx(0.0025 + 0.25 / 2000, rel=0.1)

@@ -55,7 +55,7 @@ class Stage:
         part: The part of the fleet that has the new version, between 0 and 1.
         rollout: The reports per day, and the days.
         rise: The rise that is found with a probability of 80%.
-        proceed: The probability that a release that is no worse may proceed, or None without a margin.
+        proceed: The probability that a release without any rise may proceed, or None without a margin.
     """
 
     part: float
@@ -160,6 +160,7 @@ def reports_to_proceed(
     *,
     ratio: float | None = None,
     other: float | None = None,
+    questions: int = 1,
 ) -> int | None:
     """Return the reports of the new version after which 80% of releases without a rise may proceed.
 
@@ -171,9 +172,10 @@ def reports_to_proceed(
         level: The level of "proceed".
         ratio: The reports of the others for each one of the new version.
         other: All reports of the others, in place of a ratio.
+        questions: The number of such questions; each has its own reports, and all must proceed.
 
     Returns:
-        The number of reports, or None if no number is enough.
+        The number of reports for each question, or None if no number is enough.
     """
     if (ratio is None) == (other is None):
         raise ReleaseError("give either the ratio of the others' reports, or their number")
@@ -181,7 +183,8 @@ def reports_to_proceed(
     def power(new: float) -> float:
         others = ratio * new if ratio is not None else other
         assert others is not None
-        return proceed_power(Rollout(new / days, others / days, days), share, margin, variance, level)
+        rollout = Rollout(new / days, others / days, days)
+        return proceed_power(rollout, share, margin, variance, level) ** questions
 
     return _fewest(power)
 
@@ -206,7 +209,7 @@ def stage(
         days: The days of the stage.
         share: The share of the other versions.
         variance: The variance of one report by share.
-        questions: The number of questions among which Holm's method divides alpha.
+        questions: The number of such questions: Holm's method divides alpha among them, and all must proceed.
         margin: The accepted rise, or None.
         alpha: The probability of a false verdict.
         sign: 1 if a higher share is worse, otherwise -1.
@@ -215,7 +218,7 @@ def stage(
         raise ReleaseError(f"a stage must be a part of the fleet between 0 and 1, not {part:g}")
     rollout = Rollout(part * reports_per_day, (1 - part) * reports_per_day, days)
     rise = detectable_rise(rollout, share, variance, alpha / questions, sign=sign)
-    proceed = None if margin is None else proceed_power(rollout, share, margin, variance, alpha)
+    proceed = None if margin is None else proceed_power(rollout, share, margin, variance, alpha) ** questions
     return None if rise is None else Stage(part, rollout, rise, proceed)
 
 

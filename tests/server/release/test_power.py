@@ -60,6 +60,12 @@ class TestReports:
         rollout = Rollout(needed / 10, 3 * needed / 10, 10)
         assert proceed_power(rollout, 0.1, 0.03, VARIANCE) == pytest.approx(0.8, abs=1e-3)
 
+    def test_three_questions_that_must_proceed_need_more(self):
+        one, three = (reports_to_proceed(14, 0.05, 0.02, VARIANCE, ratio=19.0, questions=m) for m in (1, 3))
+        assert one is not None
+        assert three is not None
+        assert 1.3 * one < three < 2 * one
+
     def test_are_none_if_the_others_are_too_few(self):
         assert reports_to_proceed(14, 0.05, 0.02, VARIANCE, other=1000) is None
 

@@ -1,0 +1,171 @@
+"""Describe the verdict on a release: stop, proceed or not yet, and how far it has rolled out."""
+
+import datetime
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .answers import scale_and_unit
+from .numbers import ENGLISH, READING_STEPS, SHARE_STEPS, Numbers, counted, decimals, round_up_boards
+
+_POINTS = 10 * SHARE_STEPS  # a difference is shown with two digits
+NOT_RANDOM = (
+    "The boards with {new} were not chosen at random, "
+    "so a difference may come from the boards and not from the version."
+)
+"""A note for rollouts by model, by region or by request; `new` is the version."""
+BRICKED = "Without the number of installed devices, boards that never report again cannot be noticed."
+"""A note for verdicts without the number of installed devices."""
+
+
+@dataclass(frozen=True)
+class Versions:
+    """The versions that are compared.
+
+    Attributes:
+        new: The new version.
+        others: The versions that it is compared with.
+    """
+
+    new: str
+    others: tuple[str, ...]
+
+    @property
+    def text_of_others(self) -> str:
+        """The others for a sentence: "2.3.1", "2.3.0 and 2.3.1"."""
+        *first, last = self.others
+        return f"{', '.join(first)} and {last}" if first else last
+
+
+@dataclass(frozen=True)
+class Margin:
+    """The difference that is accepted.
+
+    Attributes:
+        subject: What may differ, in the plural, such as "crashes".
+        value: The margin, above 0.
+        unit: The unit of a reading, or None for a share.
+    """
+
+    subject: str
+    value: float
+    unit: str | None = None
+
+
+@dataclass(frozen=True)
+class Rise:
+    """How much more the new version has, in the unit of the question.
+
+    Attributes:
+        subject: What differs, in the plural, such as "crashes".
+        value: The new version minus the others.
+        low: The lower bound of `value`.
+        high: Its upper bound.
+        unit: The unit of a reading, or None for a share.
+    """
+
+    subject: str
+    value: float
+    low: float
+    high: float
+    unit: str | None = None
+
+
+def worse(versions: Versions, rise: Rise, write: Numbers = ENGLISH) -> str:
+    """Return "Stop: crashes are worse on 2.4.0 than on 2.3.1, by 4.8 points (2.1 to 7.5).".
+
+    A fall of what should be high is worse, too; sizes are always positive.
+    """
+    sign = 1 if rise.value > 0 else -1
+    ends = sorted((max(sign * rise.low, 0.0), max(sign * rise.high, 0.0)))
+    size, low, high = _sizes((abs(rise.value), *ends), rise, write)
+    begin = f"Stop: {rise.subject} are worse on {versions.new} than on {versions.text_of_others}"
+    return f"{begin}, by {size} ({low} to {high})."
+
+
+def silent(
+    versions: Versions, received: float, expected: float, missing: float, write: Numbers = ENGLISH
+) -> str:
+    """Return "Stop: boards with 2.4.0 are silent; 12 of about 980 reports came, at least 93% are missing.".
+
+    Args:
+        versions: The versions.
+        received: The reports received.
+        expected: The reports expected.
+        missing: The lower bound of the missing share.
+        write: The format of numbers.
+    """
+    came = f"{write.number(received, 0)} of about {counted(round(expected), write=write)} came"
+    least = write.percent(math.floor(100 * max(missing, 0.0)) / 100, 0)
+    return f"Stop: boards with {versions.new} are silent; {came}, at least {least} are missing."
+
+
+def proceed(versions: Versions, margins: Sequence[Margin], write: Numbers = ENGLISH) -> str:
+    """Return "Proceed: crashes on 2.4.0 are at most 2 points worse than on 2.3.1.".
+
+    With several questions, the sentence gives only their number.
+
+    Args:
+        versions: The versions.
+        margins: The accepted difference of each question that has a margin, at least one.
+        write: The format of numbers.
+    """
+    new, others = versions.new, versions.text_of_others
+    if len(margins) > 1:
+        count = write.number(len(margins), 0)
+        return f"Proceed: {new} is worse than {others} by at most the margin in each of {count} questions."
+    (margin,) = margins
+    return f"Proceed: {margin.subject} on {new} are at most {_size(margin, write)} worse than on {others}."
+
+
+def not_yet(versions: Versions, reports: int | None, days: int | None, write: Numbers = ENGLISH) -> str:
+    """Return "Not yet: about 1,200 more reports of 2.4.0 are needed, 4 days at this rate.".
+
+    Args:
+        versions: The versions.
+        reports: The reports of the new version that are likely to be missing, or None if it is not known.
+        days: The days that they take at this rate, or None.
+        write: The format of numbers.
+    """
+    if reports is None:
+        return f"Not yet: {versions.new} is not worse than {versions.text_of_others} beyond chance so far."
+    at_rate = "" if days is None else f", {counted(days, 'day', write)} at this rate"
+    more = write.number(round_up_boards(reports), 0)
+    return f"Not yet: about {more} more reports of {versions.new} are needed{at_rate}."
+
+
+def rollout(
+    versions: Versions, part: float, days_to_half: int | None, today: datetime.date, write: Numbers = ENGLISH
+) -> str:
+    """Return "2.4.0 is on about 23% of devices: half by Thursday at this rate.".
+
+    Args:
+        versions: The versions.
+        part: The part of the devices with the new version.
+        days_to_half: The days until it is half; 0 if it is already, None if it does not grow.
+        today: The last day of the reports.
+        write: The format of numbers.
+    """
+    begin = f"{versions.new} is on about {write.percent(part, 0 if part >= 0.1 else 1)} of devices"
+    if days_to_half == 0:
+        return f"{begin}."
+    if days_to_half is None:
+        return f"{begin}, and the part does not clearly grow."
+    day = today + datetime.timedelta(days=days_to_half)
+    when = f"{day:%A}" if days_to_half < 7 else write.day(day)
+    return f"{begin}: half by {when} at this rate."
+
+
+def _sizes(values: Sequence[float], rise: Rise, write: Numbers) -> list[str]:
+    """Return differences with as many digits as their interval needs; the first one has the unit."""
+    scale, unit = scale_and_unit(rise.unit)
+    steps = READING_STEPS if rise.unit is not None else _POINTS
+    places = decimals(scale * min(values[1:]), scale * max(values[1:]), steps)
+    texts = [write.number(scale * value, places) for value in values]
+    return [f"{texts[0]} {unit}".rstrip(), *texts[1:]]
+
+
+def _size(margin: Margin, write: Numbers) -> str:
+    scale, unit = scale_and_unit(margin.unit)
+    number = write.number(round(scale * margin.value, 9))
+    return f"{number} {'point' if margin.unit is None and number == '1' else unit}".rstrip()

@@ -1,0 +1,94 @@
+"""Sentences about a release: the verdict first, with the size of the difference, and the rollout."""
+
+import datetime
+
+import pytest
+
+from hushmote.server.words.release import (
+    BRICKED,
+    NOT_RANDOM,
+    Margin,
+    Rise,
+    Versions,
+    not_yet,
+    proceed,
+    rollout,
+    silent,
+    worse,
+)
+
+VERSIONS = Versions("2.4.0", ("2.3.1",))
+THURSDAY = datetime.date(2026, 12, 3)
+
+
+class TestVersions:
+    def test_lists_the_others(self):
+        assert Versions("3", ("1", "2")).text_of_others == "1 and 2"
+        assert Versions("4", ("1", "2", "3")).text_of_others == "1, 2 and 3"
+
+
+class TestStop:
+    def test_gives_the_size_with_its_bounds(self):
+        sentence = worse(VERSIONS, Rise("crashes", 0.0482, 0.0213, 0.0751))
+        assert sentence == "Stop: crashes are worse on 2.4.0 than on 2.3.1, by 4.8 points (2.1 to 7.5)."
+
+    def test_a_fall_may_be_worse(self):
+        sentence = worse(VERSIONS, Rise("battery voltages", -0.31, -0.42, -0.2, "V"))
+        expected = "Stop: battery voltages are worse on 2.4.0 than on 2.3.1, by 0.31 V (0.20 to 0.42)."
+        assert sentence == expected
+
+    def test_bounds_never_change_the_sign(self):
+        assert "(0.0 to 10.0)" in worse(VERSIONS, Rise("crashes", 0.04, -0.1, 0.1))
+
+    def test_silence_gives_the_missing_share_rounded_down(self):
+        sentence = silent(VERSIONS, 12, 980.4, 0.939)
+        assert sentence == (
+            "Stop: boards with 2.4.0 are silent; 12 of about 980 reports came, at least 93% are missing."
+        )
+
+
+class TestProceed:
+    def test_gives_the_margin(self):
+        sentence = proceed(VERSIONS, [Margin("crashes", 0.02)])
+        assert sentence == "Proceed: crashes on 2.4.0 are at most 2 points worse than on 2.3.1."
+        assert "at most 1 point worse" in proceed(VERSIONS, [Margin("crashes", 0.01)])
+        assert "at most 0.5 °C worse" in proceed(VERSIONS, [Margin("temperatures", 0.5, "°C")])
+
+    def test_counts_several_questions(self):
+        sentence = proceed(VERSIONS, [Margin("crashes", 0.02), Margin("resets", 0.03)])
+        expected = "Proceed: 2.4.0 is worse than 2.3.1 by at most the margin in each of 2 questions."
+        assert sentence == expected
+
+
+class TestNotYet:
+    @pytest.mark.parametrize(
+        ("reports", "days", "text"),
+        [
+            (1137, 4, "Not yet: about 1,200 more reports of 2.4.0 are needed, 4 days at this rate."),
+            (30, 1, "Not yet: about 30 more reports of 2.4.0 are needed, 1 day at this rate."),
+            (30, None, "Not yet: about 30 more reports of 2.4.0 are needed."),
+            (None, None, "Not yet: 2.4.0 is not worse than 2.3.1 beyond chance so far."),
+        ],
+    )
+    def test_gives_what_is_needed(self, reports: int | None, days: int | None, text: str):
+        assert not_yet(VERSIONS, reports, days) == text
+
+
+class TestRollout:
+    @pytest.mark.parametrize(
+        ("part", "days", "text"),
+        [
+            (0.23, 4, "2.4.0 is on about 23% of devices: half by Monday at this rate."),
+            (0.052, 30, "2.4.0 is on about 5.2% of devices: half by 2027-01-02 at this rate."),
+            (0.23, None, "2.4.0 is on about 23% of devices, and the part does not clearly grow."),
+            (0.61, 0, "2.4.0 is on about 61% of devices."),
+        ],
+    )
+    def test_gives_the_day_of_half(self, part: float, days: int | None, text: str):
+        assert rollout(VERSIONS, part, days, THURSDAY) == text
+
+
+class TestNotes:
+    def test_have_no_version_but_the_new_one(self):
+        assert "2.4.0" in NOT_RANDOM.format(new="2.4.0")
+        assert "{" not in BRICKED

@@ -12,6 +12,8 @@ estimate, and weights that depend on the estimates would bias d. The information
 d at one look and what is added until the next are independent.
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +21,7 @@ import numpy.typing as npt
 
 from ..arrays import Floats
 from ..errors import HushmoteError
+from ..estimate.statistic import Statistic
 
 MIN_REPORTS = 50
 """The number of reports that each side needs before the first look."""
@@ -49,6 +52,19 @@ class SideDays:
     def __post_init__(self) -> None:
         if len({self.reports.shape, self.estimate.shape, self.variance.shape, self.skew.shape}) > 1:
             raise ReleaseError("reports, estimates, variances and skews must have one value for each day")
+
+    @staticmethod
+    def of(reports: Sequence[int], estimates: Sequence[Statistic | None]) -> "SideDays":
+        """Return the days with these numbers of reports and estimates, None for a day without one.
+
+        Raises:
+            ReleaseError: If there is not one estimate for each number of reports.
+        """
+        values = [
+            (math.nan, math.nan, math.nan) if x is None else (x.value, x.stderr**2, x.skew) for x in estimates
+        ]
+        columns = np.array(values, np.float64).reshape(-1, 3).T
+        return SideDays(np.array(reports, np.float64), *columns)
 
     def has_estimate(self) -> npt.NDArray[np.bool_]:
         """Return whether each day has an estimate, shape (days,)."""

@@ -4,7 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from experiments import experiment_json
 
+from hushmote.device.ldp_client import Experiment
+from hushmote.server.estimate import estimate
+from hushmote.server.estimate.statistic import difference
 from hushmote.server.release.difference import (
     MIN_REPORTS,
     Look,
@@ -99,6 +103,22 @@ class TestLooks:
             looks(side([60, 60], [0, 0]), side([60], [0]))
         with pytest.raises(ReleaseError, match="one value for each day"):
             SideDays(np.ones(2), np.ones(2), np.ones(1), np.ones(2))
+
+
+class TestSideDays:
+    def test_of_estimates_agrees_with_their_difference(self):
+        """One day of real counts: the variance is larger only by what a day's mean costs, 1 / (n - 1)."""
+        crashed = Experiment.parse(experiment_json(type="bool", mechanism="rr", epsilon=2_000_000))
+        yes = [estimate(crashed, np.array(counts)).range(1, 2) for counts in ([880, 120], [1700, 300])]
+        sides = [SideDays.of([n, 0], [x, None]) for n, x in zip((1000, 2000), yes, strict=True)]
+        look, expected = last_look(*sides), difference(*yes)
+        assert look.value == pytest.approx(expected.value)
+        assert look.stderr == pytest.approx(expected.stderr, rel=1e-3)
+        assert look.skew == pytest.approx(expected.skew, rel=5e-3)
+        assert look.day == 0
+
+    def test_of_no_days_has_no_looks(self):
+        assert looks(SideDays.of([], []), SideDays.of([], [])) == ()
 
 
 class TestEffectiveReports:

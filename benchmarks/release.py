@@ -55,12 +55,12 @@ CASES = (
     *(Case((0.0, 0.0, rise)) for rise in (0.051, 0.053)),
     Case((0.053,) * 3),
     # A question is worse by exactly the margin: "proceed" is false.
-    Case((0.02,), 0.02, 4_700),
-    Case((0.02, -0.03, -0.03), 0.02, 4_700),
+    Case((0.02,), 0.02, 4_950),
+    Case((0.02, -0.03, -0.03), 0.02, 4_950),
     Case((0.05,), 0.05),
     # Nothing is worse: "proceed" is right.
-    Case((0.0,), 0.02, 4_700),
-    Case((0.0,) * 3, 0.02, 4_700),
+    Case((0.0,), 0.02, 4_950),
+    Case((0.0,) * 3, 0.02, 4_950),
 )
 
 

@@ -48,12 +48,15 @@ def needed_for_proceed(
     now, effect = fractions[-1], question.sign * last.value
     # Until the end of the plan, the boundary is nearly constant for the score Z sqrt(t).
     end = bounds((*fractions, max(1.0, now + MIN_STEP)), alpha)[-1]
+    # The test allows for the variance that a rise by the whole margin would have.
+    skew = max(question.sign * last.skew * (margin - effect), 0.0)
+    scale = math.sqrt(1 + skew / last.variance)
     fraction = now + MIN_STEP
     while fraction < _MOST:
         limit = end / math.sqrt(fraction) if fraction <= 1 else later_bound(fraction, alpha)
         old = now / fraction
         error = last.stderr * math.sqrt(old)
-        if margin - effect * old >= (limit + POWER_DEVIATE * math.sqrt(1 - old)) * error:
+        if margin - effect * old >= (scale * limit + POWER_DEVIATE * math.sqrt(1 - old)) * error:
             break
         higher = max(fraction * _STEPS, fraction + MIN_STEP)
         fraction = 1.0 if fraction < 1 < higher else higher

@@ -95,15 +95,18 @@ def proceed_power(
 ) -> float:
     """Return the probability that a release without any rise may proceed by the last day.
 
+    The test allows for the variance that a rise by the whole margin would have.
+
     Args:
         rollout: The rollout.
         share: The share of all versions.
-        margin: The accepted rise, above 0.
+        margin: The accepted rise, in the direction that is worse; negative if less is worse.
         variance: The variance of one report by share.
         level: The level of "proceed".
     """
     error = math.sqrt(rollout.variance(variance(share), variance(share)))
-    return _power(rollout.fractions, level, round(margin / error, 12))
+    tested = max(math.sqrt(rollout.variance(variance(share + margin), variance(share))), error)
+    return _power(rollout.fractions, level, round(abs(margin) / error, 12), round(tested / error, 12))
 
 
 def detectable_rise(
@@ -167,7 +170,7 @@ def reports_to_proceed(
     Args:
         days: The number of looks among which the reports are spread.
         share: The share of all versions.
-        margin: The accepted rise, above 0.
+        margin: The accepted rise, as in proceed_power().
         variance: The variance of one report by share.
         level: The level of "proceed".
         ratio: The reports of the others for each one of the new version.
@@ -210,7 +213,7 @@ def stage(
         share: The share of the other versions.
         variance: The variance of one report by share.
         questions: The number of such questions: Holm's method divides alpha among them, and all must proceed.
-        margin: The accepted rise, or None.
+        margin: The accepted rise, as in proceed_power(), or None.
         alpha: The probability of a false verdict.
         sign: 1 if a higher share is worse, otherwise -1.
     """
@@ -245,10 +248,11 @@ def _needed_drift(level: float) -> float:
 
 
 @lru_cache(maxsize=4096)
-def _power(fractions: tuple[float, ...], level: float, drift: float) -> float:
+def _power(fractions: tuple[float, ...], level: float, drift: float, scale: float = 1.0) -> float:
+    """Return the probability of crossing boundaries that are multiplied by a scale."""
     limits = bounds(fractions, level)
     at = planned_looks(fractions)
-    crossed = crossing_probability([fractions[k] for k in at], [limits[k] for k in at], drift)
+    crossed = crossing_probability([fractions[k] for k in at], [scale * limits[k] for k in at], drift)
     return float(crossed[-1])
 
 

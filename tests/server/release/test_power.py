@@ -46,9 +46,14 @@ class TestDetectableRise:
 
 class TestReports:
     def test_to_proceed_with_two_points(self):
-        """Without looks after the plan it would be 4,640."""
-        assert reports_to_proceed(14, 0.05, 0.02, VARIANCE, other=19_000) == pytest.approx(4680, rel=0.005)
-        assert reports_to_proceed(14, 0.05, 0.02, VARIANCE, ratio=19.0) == pytest.approx(3955, rel=0.005)
+        """With the variance of a release without a rise in place of the margin's, it would be 4,680."""
+        assert reports_to_proceed(14, 0.05, 0.02, VARIANCE, other=19_000) == pytest.approx(4957, rel=0.005)
+        assert reports_to_proceed(14, 0.05, 0.02, VARIANCE, ratio=19.0) == pytest.approx(4175, rel=0.005)
+
+    def test_do_not_depend_on_the_direction(self):
+        more = reports_to_proceed(14, 0.05, 0.02, VARIANCE, ratio=19.0)
+        less = reports_to_proceed(14, 0.95, -0.02, VARIANCE, ratio=19.0)
+        assert less == pytest.approx(more, rel=1e-3)
 
     def test_have_the_power(self):
         needed = reports_to_stop(19.0, 14, 0.05, 0.03, VARIANCE)

@@ -1,11 +1,11 @@
 """Verdicts on a new version with a look each day: false ones, power, silence, and what a rollout can show.
 
-    python benchmarks/release.py [--quick] [verdicts] [silence] [planned]
+    python benchmarks/release.py [--quick] [verdicts] [silence] [planning]
 
 1,000 reports of the new version and 19,000 of the others arrive over 14 days, yes or no at ε = 2, with a
 share of 5% among the others. Rises are in points. The part `verdicts` draws every report's code; the new
 version's reports come evenly, or ramp up while the share of all versions rises as well. `silence` simulates
-boards of which some are offline throughout. `planned` computes what hushmote.server.release.power says.
+boards of which some are offline throughout. `planning` computes what hushmote.server.release.power says.
 Writes benchmarks/results/release.json; --quick draws a fiftieth of the releases.
 """
 
@@ -111,7 +111,7 @@ def verdicts(options: Options) -> list[dict]:
         count, release, days = releases // len(case.rises), plan(case), schedules(case, rng)
         results = [verdict(case, days, release, rng) for _ in range(count)]
         decided = [
-            [question.since for question in result.questions if question.since is not None]
+            [question.decision_day for question in result.questions if question.decision_day is not None]
             for result in results
         ]
         first = [min(since) + 1 for since in decided if since]
@@ -169,7 +169,7 @@ def silence(options: Options) -> list[dict]:
             )
             result = release_verdict(release, {"0": ()}, evidence).silence
             assert result is not None
-            days.append(result.since)
+            days.append(result.decision_day)
         stops = [day + 1 for day in days if day is not None]
         case = {"bricked": bricked, "offline": offline, "every": round(1 / rate), "releases": releases}
         median = float(np.median(stops)) if stops else None
@@ -177,7 +177,7 @@ def silence(options: Options) -> list[dict]:
     return rows
 
 
-# --- Planned --------------------------------------------------------------------------------------
+# --- Planning ------------------------------------------------------------------------------------
 
 
 def mixture_power(drift: float, level: float) -> float:
@@ -197,7 +197,7 @@ def fixed_power(drift: float, level: float) -> float:
     return float(special.ndtr(drift + special.ndtri(level)))
 
 
-def planned(options: Options) -> dict:
+def planning(options: Options) -> dict:
     rollout = power.Rollout(NEW / DAYS, OTHER / DAYS, DAYS)
     rises = []
     for questions in (1, 2, 3):
@@ -226,8 +226,8 @@ def planned(options: Options) -> dict:
     for part in (0.05, 0.25, 0.5):
         stage = power.stage(part, DEVICES / DAYS, DAYS, SHARE, VARIANCE, questions=1, margin=0.02)
         assert stage is not None
-        assert stage.proceed is not None
-        stages.append({"part": part, "rise": 100 * stage.rise, "proceed_2_points": stage.proceed})
+        assert stage.proceed_chance is not None
+        stages.append({"part": part, "rise": 100 * stage.rise, "proceed_2_points": stage.proceed_chance})
     return {"rises": rises, "proceed": proceed, "stages": stages}
 
 
@@ -242,4 +242,4 @@ def _rise(rollout: power.Rollout, level: float, method) -> float:
 
 
 if __name__ == "__main__":
-    run(__doc__, "release.json", {"verdicts": verdicts, "silence": silence, "planned": planned})
+    run(__doc__, "release.json", {"verdicts": verdicts, "silence": silence, "planning": planning})

@@ -39,8 +39,8 @@ class SideDays:
     Attributes:
         reports: Each day's number of reports.
         estimate: Each day's share or mean; NaN without an estimate.
-        variance: The variances of the estimates: of each report around the day's mean, divided by the number
-            of reports. NaN or infinite without an estimate.
+        variance: The variances of the estimates: of each report around the day's mean, divided by the
+            number of reports. NaN or infinite without an estimate.
         skew: The growth of each variance per unit growth of the estimate; see estimate.statistic.Statistic.
     """
 
@@ -81,9 +81,9 @@ class Look:
         variance: The variance of `value`.
         skew: The growth of the variance per unit growth of the value.
         reports: The number of reports of the new version, on days that could be compared.
-        effective: The sum of n m / (n + m) over days, for n new and m other reports. If a report of either
-            side has variance u, `variance` is u / effective; unlike `variance`, it does not depend on what
-            the reports contain.
+        effective_reports: The sum of n m / (n + m) over days, for n new and m other reports. If a report
+            of either side has variance u, `variance` is u / effective_reports; unlike `variance`, it does
+            not depend on what the reports contain.
     """
 
     day: int
@@ -91,7 +91,7 @@ class Look:
     variance: float
     skew: float
     reports: float
-    effective: float
+    effective_reports: float
 
     @property
     def information(self) -> float:

@@ -54,9 +54,9 @@ class QuestionPlan:
         """1 if a positive difference is worse, otherwise -1."""
         return 1 if self.worse == "more" else -1
 
-    def fraction(self, effective: float) -> float:
+    def fraction(self, effective_reports: float) -> float:
         """Return the fraction of the planned information; difference.Look has the effective reports."""
-        return effective / self.variance / self.information
+        return effective_reports / self.variance / self.information
 
 
 @dataclass(frozen=True)
@@ -67,20 +67,20 @@ class SilencePlan:
         information: The planned information: 1 / variance of the missing share of reports at the planned
             end.
         tolerance: The missing share that may have other reasons, such as other customers or regions.
-        offline: The share of boards that may be offline for a long time.
+        offline_share: The share of boards that may be offline for a long time.
         dispersion: The variance of the number of reports of a day, divided by its mean; above 1 if boards
             send several at once after they were offline.
     """
 
     information: float
     tolerance: float = 0.1
-    offline: float = 0.1
+    offline_share: float = 0.1
     dispersion: float = 2.0
 
     def __post_init__(self) -> None:
         if not self.information > 0:
             raise ReleaseError("the planned information about silence must be above 0")
-        if not (0 <= self.tolerance < 1 and 0 <= self.offline < 1):
+        if not (0 <= self.tolerance < 1 and 0 <= self.offline_share < 1):
             raise ReleaseError("tolerance and offline must be shares from 0 to below 1")
         if not self.dispersion >= 1:
             raise ReleaseError(f"dispersion must be 1 or more, not {self.dispersion:g}")

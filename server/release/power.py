@@ -10,8 +10,8 @@ from functools import lru_cache
 
 from .boundary import bounds, planned_looks
 from .difference import ReleaseError
-from .needed import USUAL_POWER
 from .plan import ALPHA
+from .remaining_reports import USUAL_POWER
 from .spending import crossing_probability
 
 Variance = Callable[[float], float]
@@ -55,13 +55,13 @@ class Stage:
         part: The part of the fleet that has the new version, between 0 and 1.
         rollout: The reports per day, and the days.
         rise: The rise that is found with a probability of 80%.
-        proceed: The probability that a release without any rise may proceed, or None without a margin.
+        proceed_chance: The probability that a release without any rise may proceed, or None without a margin.
     """
 
     part: float
     rollout: Rollout
     rise: float
-    proceed: float | None
+    proceed_chance: float | None
 
 
 def yes_no_variance(epsilon: float) -> Variance:
@@ -237,13 +237,13 @@ def silence_information(missing: float, tolerance: float, level: float) -> float
         raise ReleaseError(
             f"the missing share must be above the tolerance ({tolerance:g}) and at most 1, not {missing:g}"
         )
-    return (_needed_drift(level) / (missing - tolerance)) ** 2
+    return (_drift_for_power(level) / (missing - tolerance)) ** 2
 
 
 _LOOKS = tuple((k + 1) / 14 for k in range(14))
 
 
-def _needed_drift(level: float) -> float:
+def _drift_for_power(level: float) -> float:
     return _bisect(lambda drift: USUAL_POWER - _power(_LOOKS, level, drift), 0.0, 40.0)
 
 

@@ -53,20 +53,20 @@ class SilenceLook:
 
     Attributes:
         day: The number of the day, counted from 0.
-        expected: The reports expected of the new version so far.
-        received: The reports received so far.
+        expected_reports: The reports expected of the new version so far.
+        received_reports: The reports received so far.
         variance: The variance of the missing share.
     """
 
     day: int
-    expected: float
-    received: float
+    expected_reports: float
+    received_reports: float
     variance: float
 
     @property
-    def missing(self) -> float:
+    def missing_share(self) -> float:
         """The missing share of reports; below 0 if there are more than expected."""
-        return 1 - self.received / self.expected
+        return 1 - self.received_reports / self.expected_reports
 
     @property
     def information(self) -> float:
@@ -134,4 +134,4 @@ def _arrival(side: Presence) -> Floats:
 
 
 def _side_variance(plan: SilencePlan, reports: float, devices: Floats) -> float:
-    return plan.dispersion / reports + plan.offline / (1 - plan.offline) / float(devices.mean())
+    return plan.dispersion / reports + plan.offline_share / (1 - plan.offline_share) / float(devices.mean())

@@ -36,7 +36,7 @@ _DIRECT = 1e-10  # below this, a boundary ignores earlier looks, which only make
 _ITERATIONS, _PRECISION = 100, 1e-11
 
 
-def spent(fraction: float, level: float) -> float:
+def spent_level(fraction: float, level: float) -> float:
     """Return the part of the level that may be used up, O'Brien and Fleming's type.
 
     Args:
@@ -50,8 +50,8 @@ def spent(fraction: float, level: float) -> float:
 def boundaries(fractions: tuple[float, ...], level: float) -> tuple[float, ...]:
     """Return the boundary of each look, in standard errors of the difference.
 
-    With boundaries b_k, the probability that Z_k >= b_k at any of the looks is spent(fractions[-1], level) if
-    there is no difference.
+    With boundaries b_k, the probability that Z_k >= b_k at any of the looks is
+    spent_level(fractions[-1], level) if there is no difference.
 
     Args:
         fractions: The fraction of the planned information at each look, increasing by at least MIN_STEP.
@@ -67,7 +67,7 @@ def boundaries(fractions: tuple[float, ...], level: float) -> tuple[float, ...]:
     result: list[float] = []
     density, before = _Density.start(), 0.0
     for k, fraction in enumerate(fractions):
-        total = spent(fraction, level)
+        total = spent_level(fraction, level)
         score = density.boundary(fraction, total - before)
         result.append(score / math.sqrt(fraction))
         if k + 1 < len(fractions):
@@ -172,8 +172,8 @@ class _Density:
         mean, tail = self.drift * fraction, _TAIL * math.sqrt(fraction)
         low, high = mean - tail, min(score, mean + tail)
         low = min(low, high - tail)
-        needed = _NODES_PER_STEP * (high - low) / math.sqrt(min(step, next_step))
-        points, weights = _rule(next((size for size in _SIZES if size >= needed), _SIZES[-1]))
+        node_count = _NODES_PER_STEP * (high - low) / math.sqrt(min(step, next_step))
+        points, weights = _rule(next((size for size in _SIZES if size >= node_count), _SIZES[-1]))
         nodes = low + (high - low) * (points + 1) / 2
         off = (nodes[:, None] - self.nodes - self.drift * step) / math.sqrt(step)
         density = np.exp(-(off**2) / 2) @ self.mass / math.sqrt(2 * math.pi * step)

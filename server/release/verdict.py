@@ -25,8 +25,8 @@ from enum import StrEnum
 
 from .boundary import bounds
 from .difference import Look, ReleaseError
-from .needed import Needed, needed_for_proceed
 from .plan import QuestionPlan, ReleasePlan
+from .remaining_reports import RemainingReports, reports_until_proceed
 from .silence import SilenceLook
 
 
@@ -53,8 +53,8 @@ class QuestionVerdict:
             verdict: "stop" if the former excludes no difference, "proceed" if the latter excludes the
                 margin.
         fraction: The information so far, as a fraction of the planned information.
-        since: The day of the look that decided, counted from 0; None if none did.
-        needed: What is likely to be missing for "proceed", or None if that cannot be reached or is not
+        decision_day: The day of the look that decided, counted from 0; None if none did.
+        remaining: What is likely to be missing for "proceed", or None if that cannot be reached or is not
             needed.
     """
 
@@ -64,8 +64,8 @@ class QuestionVerdict:
     low: float
     high: float
     fraction: float
-    since: int | None
-    needed: Needed | None
+    decision_day: int | None
+    remaining: RemainingReports | None
 
 
 @dataclass(frozen=True)
@@ -74,19 +74,19 @@ class SilenceVerdict:
 
     Attributes:
         is_silent: Whether reports are missing beyond chance and the plan's tolerance.
-        missing: The missing share of reports, or None before the first look.
+        missing_share: The missing share of reports, or None before the first look.
         low: Its lower bound, valid at every look.
-        expected: The reports expected so far.
-        received: The reports received so far.
-        since: The day of the look that decided, or None.
+        expected_reports: The reports expected so far.
+        received_reports: The reports received so far.
+        decision_day: The day of the look that decided, or None.
     """
 
     is_silent: bool
-    missing: float | None
+    missing_share: float | None
     low: float
-    expected: float
-    received: float
-    since: int | None
+    expected_reports: float
+    received_reports: float
+    decision_day: int | None
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ def _worse_test(question: QuestionPlan, looks: Sequence[Look]) -> _Test:
     """Return the test of whether the new version is worse."""
     return _Test(
         tuple(look.day for look in looks),
-        tuple(question.fraction(look.effective) for look in looks),
+        tuple(question.fraction(look.effective_reports) for look in looks),
         tuple(question.sign * look.value for look in looks),
         tuple(look.stderr for look in looks),
         tuple(question.sign * look.skew for look in looks),
@@ -221,7 +221,7 @@ def _silence_test(plan: ReleasePlan, looks: Sequence[SilenceLook]) -> _Test:
     return _Test(
         tuple(look.day for look in looks),
         tuple(look.information / plan.silence.information for look in looks),
-        tuple(look.missing - plan.silence.tolerance for look in looks),
+        tuple(look.missing_share - plan.silence.tolerance for look in looks),
         tuple(math.sqrt(look.variance) for look in looks),
         (0.0,) * len(looks),
     )
@@ -245,17 +245,17 @@ def _question_verdict(
     if better > worse:  # the bounds of different looks contradict each other, so show the last look's
         better, worse = test.lower_bounds(levels[question.name])[-1], -distances[-1]
     effect = min(max(effect, better), worse)
-    verdict, day, needed = Verdict.NOT_YET, None, None
+    verdict, day, remaining = Verdict.NOT_YET, None, None
     proceeds = None if margin is None else _margin_test(test, margin).crossing_day(plan.alpha)
     if proceeds is not None:
         verdict, day = Verdict.PROCEED, proceeds
     elif question.name in since:
         verdict, day = Verdict.STOP, since[question.name]
     elif margin is not None:
-        needed = needed_for_proceed(question, margin, looks, plan.alpha)
+        remaining = reports_until_proceed(question, margin, looks, plan.alpha)
     ends = sorted((question.sign * better, question.sign * worse))
     return QuestionVerdict(
-        question.name, verdict, question.sign * effect, ends[0], ends[1], test.fractions[-1], day, needed
+        question.name, verdict, question.sign * effect, ends[0], ends[1], test.fractions[-1], day, remaining
     )
 
 
@@ -271,4 +271,6 @@ def _silence_verdict(
     assert plan.silence is not None
     low = max(test.lower_bounds(levels[""])) + plan.silence.tolerance
     last = looks[-1]
-    return SilenceVerdict("" in since, last.missing, low, last.expected, last.received, since.get(""))
+    return SilenceVerdict(
+        "" in since, last.missing_share, low, last.expected_reports, last.received_reports, since.get("")
+    )

@@ -71,7 +71,7 @@ class Rise:
     unit: str | None = None
 
 
-def worse(versions: Versions, rise: Rise, write: Numbers = ENGLISH) -> str:
+def stop_sentence(versions: Versions, rise: Rise, write: Numbers = ENGLISH) -> str:
     """Return "Stop: crashes are worse on 2.4.0 than on 2.3.1, by 4.8 points (2.1 to 7.5).".
 
     A fall of what should be high is worse, too; sizes are always positive.
@@ -83,8 +83,8 @@ def worse(versions: Versions, rise: Rise, write: Numbers = ENGLISH) -> str:
     return f"{begin}, by {size} ({low} to {high})."
 
 
-def silent(
-    versions: Versions, received: float, expected: float, missing: float, write: Numbers = ENGLISH
+def silence_sentence(
+    versions: Versions, received: float, expected: float, missing_share: float, write: Numbers = ENGLISH
 ) -> str:
     """Return "Stop: boards with 2.4.0 are silent; 12 of about 980 reports came, at least 93% are missing.".
 
@@ -92,15 +92,15 @@ def silent(
         versions: The versions.
         received: The reports received.
         expected: The reports expected.
-        missing: The lower bound of the missing share.
+        missing_share: The lower bound of the missing share.
         write: The format of numbers.
     """
     came = f"{write.number(received, 0)} of about {counted(round(expected), write=write)} came"
-    least = write.percent(math.floor(100 * max(missing, 0.0)) / 100, 0)
+    least = write.percent(math.floor(100 * max(missing_share, 0.0)) / 100, 0)
     return f"Stop: boards with {versions.new} are silent; {came}, at least {least} are missing."
 
 
-def proceed(versions: Versions, margins: Sequence[Margin], write: Numbers = ENGLISH) -> str:
+def proceed_sentence(versions: Versions, margins: Sequence[Margin], write: Numbers = ENGLISH) -> str:
     """Return "Proceed: crashes on 2.4.0 are at most 2 points worse than on 2.3.1.".
 
     With several questions, the sentence gives only their number.
@@ -118,7 +118,9 @@ def proceed(versions: Versions, margins: Sequence[Margin], write: Numbers = ENGL
     return f"Proceed: {margin.subject} on {new} are at most {_size(margin, write)} worse than on {others}."
 
 
-def not_yet(versions: Versions, reports: int | None, days: int | None, write: Numbers = ENGLISH) -> str:
+def not_yet_sentence(
+    versions: Versions, reports: int | None, days: int | None, write: Numbers = ENGLISH
+) -> str:
     """Return "Not yet: about 1,200 more reports of 2.4.0 are needed, 4 days at this rate.".
 
     Args:
@@ -134,7 +136,7 @@ def not_yet(versions: Versions, reports: int | None, days: int | None, write: Nu
     return f"Not yet: about {more} more reports of {versions.new} are needed{at_rate}."
 
 
-def rollout(
+def rollout_sentence(
     versions: Versions, part: float, days_to_half: int | None, today: datetime.date, write: Numbers = ENGLISH
 ) -> str:
     """Return "2.4.0 is on about 23% of devices: half by Thursday at this rate.".

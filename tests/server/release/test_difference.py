@@ -40,7 +40,7 @@ class TestLooks:
         assert look.information == pytest.approx(np.sum(1 / variances))
         assert look.stderr == pytest.approx(look.variance**0.5)
         assert (look.day, look.reports) == (1, 400)
-        assert look.effective == pytest.approx(100 * 100 / 200 + 300 * 100 / 400)
+        assert look.effective_reports == pytest.approx(100 * 100 / 200 + 300 * 100 / 400)
 
     def test_a_ramp_and_a_trend_are_no_difference(self):
         """The share rises with time, and so does the new version's part of the fleet."""

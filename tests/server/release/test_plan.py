@@ -92,7 +92,7 @@ class TestSettings:
                 replace(PLAN, **change)
         for change, message in (
             ({"information": -1.0}, "information about silence must be above 0"),
-            ({"offline": 1.0}, "shares from 0 to below 1"),
+            ({"offline_share": 1.0}, "shares from 0 to below 1"),
             ({"dispersion": 0.5}, r"dispersion must be 1 or more, not 0\.5"),
         ):
             with pytest.raises(ReleaseError, match=message):

@@ -56,13 +56,13 @@ class TestReports:
         assert less == pytest.approx(more, rel=1e-3)
 
     def test_have_the_power(self):
-        needed = reports_to_stop(19.0, 14, 0.05, 0.03, VARIANCE)
-        assert needed is not None
-        rollout = Rollout(needed / 14, 19 * needed / 14, 14)
+        count = reports_to_stop(19.0, 14, 0.05, 0.03, VARIANCE)
+        assert count is not None
+        rollout = Rollout(count / 14, 19 * count / 14, 14)
         assert stop_power(rollout, 0.05, 0.03, VARIANCE) == pytest.approx(0.8, abs=1e-3)
-        needed = reports_to_proceed(10, 0.1, 0.03, VARIANCE, ratio=3.0)
-        assert needed is not None
-        rollout = Rollout(needed / 10, 3 * needed / 10, 10)
+        count = reports_to_proceed(10, 0.1, 0.03, VARIANCE, ratio=3.0)
+        assert count is not None
+        rollout = Rollout(count / 10, 3 * count / 10, 10)
         assert proceed_power(rollout, 0.1, 0.03, VARIANCE) == pytest.approx(0.8, abs=1e-3)
 
     def test_three_questions_that_must_proceed_need_more(self):
@@ -83,7 +83,7 @@ class TestStage:
     def test_larger_parts_show_more(self):
         stages = [stage(p, 1429, 14, 0.05, VARIANCE, margin=0.02) for p in (0.05, 0.25, 0.5)]
         rises = [s.rise for s in stages if s is not None]
-        chances = [s.proceed for s in stages if s is not None and s.proceed is not None]
+        chances = [s.proceed_chance for s in stages if s is not None and s.proceed_chance is not None]
         assert rises == sorted(rises, reverse=True)
         assert chances == sorted(chances)
         assert len(rises) == len(chances) == 3
@@ -92,7 +92,7 @@ class TestStage:
         assert stage(0.05, 2, 5, 0.05, VARIANCE) is None
         small = stage(0.05, 1000, 14, 0.05, VARIANCE)
         assert small is not None
-        assert small.proceed is None
+        assert small.proceed_chance is None
 
     def test_rejects_impossible_sizes(self):
         with pytest.raises(ReleaseError, match="between 0 and 1, not 1"):

@@ -19,9 +19,9 @@ class TestSilenceLooks:
         """On the second day the broker was out for most of the time, for both sides."""
         new, other = presence([100, 100], [80, 8], 0.5), presence([1000, 1000], [160, 16], 0.1)
         first, second = silence_looks(new, other, PLAN)
-        assert (first.expected, second.expected) == pytest.approx((80, 88))
-        assert second.received == 88
-        assert second.missing == pytest.approx(0.0)
+        assert (first.expected_reports, second.expected_reports) == pytest.approx((80, 88))
+        assert second.received_reports == 88
+        assert second.missing_share == pytest.approx(0.0)
 
     def test_variance_has_a_part_that_time_does_not_reduce(self):
         new = presence([200] * 1000, [200] * 1000)
@@ -34,7 +34,7 @@ class TestSilenceLooks:
 
     def test_without_others_uses_the_usual_share(self):
         (look,) = silence_looks(presence([50], [0], 2.0), None, PLAN, usual=0.8)
-        assert (look.expected, look.received, look.missing) == (pytest.approx(80), 0, 1)
+        assert (look.expected_reports, look.received_reports, look.missing_share) == (pytest.approx(80), 0, 1)
 
     def test_days_that_show_nothing_are_no_looks(self):
         new = presence([0, 100, 100], [5, 90, 0])

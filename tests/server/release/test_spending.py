@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from hushmote.server.release.difference import ReleaseError
-from hushmote.server.release.spending import MIN_STEP, boundaries, crossing_probability, spent
+from hushmote.server.release.spending import MIN_STEP, boundaries, crossing_probability, spent_level
 
 # One-sided boundaries of O'Brien and Fleming's type at equally spaced looks: Lan and DeMets, Biometrika 1983;
 # Reboussin, DeMets, Kim and Lan, Controlled Clinical Trials 2000.
@@ -49,7 +49,7 @@ class TestBoundaries:
     )
     def test_spend_the_level_at_unequal_looks(self, fractions: tuple[float, ...], level: float):
         crossed = crossing_probability(fractions, boundaries(fractions, level))
-        expected = [spent(t, level) for t in fractions]
+        expected = [spent_level(t, level) for t in fractions]
         assert crossed == pytest.approx(expected, rel=1e-7, abs=1e-9)
 
     def test_one_look_is_one_test(self):
@@ -80,9 +80,9 @@ class TestBoundaries:
             crossing_probability((0.5, 1.0), (2.0,))
 
 
-class TestSpent:
+class TestSpentLevel:
     def test_rises_from_nothing_to_the_level(self):
-        values = [spent(t, 0.05) for t in (0.01, 0.2, 0.5, 0.9, 1.0, 2.0)]
+        values = [spent_level(t, 0.05) for t in (0.01, 0.2, 0.5, 0.9, 1.0, 2.0)]
         assert values[0] < 1e-50
         assert values == sorted(values)
         assert values[-2:] == pytest.approx([0.05, 0.05])

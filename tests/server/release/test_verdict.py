@@ -53,7 +53,7 @@ class TestOneQuestion:
         at = boundary(6)
         assert only(*[0.0] * 6, at * 0.999, margin=None).verdict is Verdict.NOT_YET
         decided = only(*[0.0] * 6, at * 1.001, margin=None)
-        assert (decided.verdict, decided.since) == (Verdict.STOP, 6)
+        assert (decided.verdict, decided.decision_day) == (Verdict.STOP, 6)
         assert decided.low > 0
         assert decided.value == pytest.approx(at * 1.001)
         assert decided.fraction == pytest.approx(0.5)
@@ -62,13 +62,13 @@ class TestOneQuestion:
         at = boundary(13)
         assert only(*[0.024] * 13, 0.05 - at * 0.999).verdict is Verdict.NOT_YET
         decided = only(*[0.024] * 13, 0.05 - at * 1.001)
-        assert (decided.verdict, decided.since) == (Verdict.PROCEED, 13)
+        assert (decided.verdict, decided.decision_day) == (Verdict.PROCEED, 13)
         assert decided.high < 0.05
 
     def test_a_decided_question_stays_decided(self):
         values = [0.0] * 5 + [0.09] + [0.02] * 8
         stop = only(*values, margin=None)
-        assert (stop.verdict, stop.since) == (Verdict.STOP, 5)
+        assert (stop.verdict, stop.decision_day) == (Verdict.STOP, 5)
         assert stop.value is not None
         assert 0 < stop.low <= stop.value <= stop.high
 
@@ -106,9 +106,9 @@ class TestOneQuestion:
 
     def test_says_what_is_needed(self):
         early, late = only(*[0.0] * 4), only(*[0.0] * 9)
-        assert early.needed is not None
-        assert late.needed is None or late.needed.days < early.needed.days
-        assert only(*[0.0] * 4, margin=None).needed is None
+        assert early.remaining is not None
+        assert late.remaining is None or late.remaining.days < early.remaining.days
+        assert only(*[0.0] * 4, margin=None).remaining is None
 
 
 class TestHolm:
@@ -128,10 +128,16 @@ class TestHolm:
         first, second = question("a", None), question("b", None)
         values = {"a": series(*[0.0] * 8, 0.2, *[0.1] * 5), "b": series(*[0.0] * 13, late)}
         result = release_verdict(plan(first, second), values)
-        assert [(q.verdict, q.since) for q in result.questions] == [(Verdict.STOP, 8), (Verdict.STOP, 13)]
+        assert [(q.verdict, q.decision_day) for q in result.questions] == [
+            (Verdict.STOP, 8),
+            (Verdict.STOP, 13),
+        ]
         values = {"a": series(*[0.0] * 13, 0.2), "b": series(*[0.0] * 6, boundary(6) * 1.001, *[0.0] * 7)}
         result = release_verdict(plan(first, second), values)
-        assert [(q.verdict, q.since) for q in result.questions] == [(Verdict.STOP, 13), (Verdict.STOP, 13)]
+        assert [(q.verdict, q.decision_day) for q in result.questions] == [
+            (Verdict.STOP, 13),
+            (Verdict.STOP, 13),
+        ]
 
 
 class TestAllQuestions:
@@ -166,10 +172,10 @@ class TestSilence:
         assert result.verdict is Verdict.STOP
         assert result.is_silent
         assert result.silence is not None
-        assert result.silence.since == 1
-        assert result.silence.missing == pytest.approx(0.97)
+        assert result.silence.decision_day == 1
+        assert result.silence.missing_share == pytest.approx(0.97)
         assert 0.1 < result.silence.low < 0.97
-        assert (result.silence.expected, result.silence.received) == (300, 9)
+        assert (result.silence.expected_reports, result.silence.received_reports) == (300, 9)
 
     def test_tolerates_a_small_shortfall(self):
         watching = plan(silence=SilencePlan(300.0))
@@ -182,7 +188,7 @@ class TestSilence:
     def test_before_its_first_look(self):
         result = release_verdict(plan(silence=SilencePlan(300.0)), {"crashed": []})
         assert result.silence is not None
-        assert (result.silence.missing, result.is_silent) == (None, False)
+        assert (result.silence.missing_share, result.is_silent) == (None, False)
         assert not release_verdict(plan(), {"crashed": []}).is_silent
 
 
@@ -203,7 +209,7 @@ class TestFalseVerdicts:
 
         variance = 0.181 + 0.05 * 0.95
         margin = None if rise == 0 else rise
-        asked = plan(
+        release_plan = plan(
             QuestionPlan("a", "more", margin, 950 / variance, variance),
             QuestionPlan("b", "more", margin, 950 / variance, variance),
         )
@@ -214,5 +220,5 @@ class TestFalseVerdicts:
             evidence = {
                 name: looks(side(1000, 0.3 + value), side(19_000, 0.3)) for name, value in rises.items()
             }
-            false += release_verdict(asked, evidence).verdict is verdict
+            false += release_verdict(release_plan, evidence).verdict is verdict
         assert 0 < false <= stats.binom.isf(1e-9, releases, 0.05)

@@ -10,11 +10,11 @@ from hushmote.server.words.release import (
     Margin,
     Rise,
     Versions,
-    not_yet,
-    proceed,
-    rollout,
-    silent,
-    worse,
+    not_yet_sentence,
+    proceed_sentence,
+    rollout_sentence,
+    silence_sentence,
+    stop_sentence,
 )
 
 VERSIONS = Versions("2.4.0", ("2.3.1",))
@@ -29,19 +29,19 @@ class TestVersions:
 
 class TestStop:
     def test_gives_the_size_with_its_bounds(self):
-        sentence = worse(VERSIONS, Rise("crashes", 0.0482, 0.0213, 0.0751))
+        sentence = stop_sentence(VERSIONS, Rise("crashes", 0.0482, 0.0213, 0.0751))
         assert sentence == "Stop: crashes are worse on 2.4.0 than on 2.3.1, by 4.8 points (2.1 to 7.5)."
 
     def test_a_fall_may_be_worse(self):
-        sentence = worse(VERSIONS, Rise("battery voltages", -0.31, -0.42, -0.2, "V"))
+        sentence = stop_sentence(VERSIONS, Rise("battery voltages", -0.31, -0.42, -0.2, "V"))
         expected = "Stop: battery voltages are worse on 2.4.0 than on 2.3.1, by 0.31 V (0.20 to 0.42)."
         assert sentence == expected
 
     def test_bounds_never_change_the_sign(self):
-        assert "(0.0 to 10.0)" in worse(VERSIONS, Rise("crashes", 0.04, -0.1, 0.1))
+        assert "(0.0 to 10.0)" in stop_sentence(VERSIONS, Rise("crashes", 0.04, -0.1, 0.1))
 
     def test_silence_gives_the_missing_share_rounded_down(self):
-        sentence = silent(VERSIONS, 12, 980.4, 0.939)
+        sentence = silence_sentence(VERSIONS, 12, 980.4, 0.939)
         assert sentence == (
             "Stop: boards with 2.4.0 are silent; 12 of about 980 reports came, at least 93% are missing."
         )
@@ -49,13 +49,13 @@ class TestStop:
 
 class TestProceed:
     def test_gives_the_margin(self):
-        sentence = proceed(VERSIONS, [Margin("crashes", 0.02)])
+        sentence = proceed_sentence(VERSIONS, [Margin("crashes", 0.02)])
         assert sentence == "Proceed: crashes on 2.4.0 are at most 2 points worse than on 2.3.1."
-        assert "at most 1 point worse" in proceed(VERSIONS, [Margin("crashes", 0.01)])
-        assert "at most 0.5 °C worse" in proceed(VERSIONS, [Margin("temperatures", 0.5, "°C")])
+        assert "at most 1 point worse" in proceed_sentence(VERSIONS, [Margin("crashes", 0.01)])
+        assert "at most 0.5 °C worse" in proceed_sentence(VERSIONS, [Margin("temperatures", 0.5, "°C")])
 
     def test_counts_several_questions(self):
-        sentence = proceed(VERSIONS, [Margin("crashes", 0.02), Margin("resets", 0.03)])
+        sentence = proceed_sentence(VERSIONS, [Margin("crashes", 0.02), Margin("resets", 0.03)])
         expected = "Proceed: 2.4.0 is worse than 2.3.1 by at most the margin in each of 2 questions."
         assert sentence == expected
 
@@ -71,7 +71,7 @@ class TestNotYet:
         ],
     )
     def test_gives_what_is_needed(self, reports: int | None, days: int | None, text: str):
-        assert not_yet(VERSIONS, reports, days) == text
+        assert not_yet_sentence(VERSIONS, reports, days) == text
 
 
 class TestRollout:
@@ -85,7 +85,7 @@ class TestRollout:
         ],
     )
     def test_gives_the_day_of_half(self, part: float, days: int | None, text: str):
-        assert rollout(VERSIONS, part, days, THURSDAY) == text
+        assert rollout_sentence(VERSIONS, part, days, THURSDAY) == text
 
 
 class TestNotes:

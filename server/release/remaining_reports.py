@@ -18,7 +18,7 @@ _STEPS = 1.05
 
 
 @dataclass(frozen=True)
-class Needed:
+class RemainingReports:
     """What a question is likely to need until "proceed", if the new version is not worse from now on.
 
     Attributes:
@@ -30,9 +30,9 @@ class Needed:
     days: int
 
 
-def needed_for_proceed(
+def reports_until_proceed(
     question: QuestionPlan, margin: float, looks: Sequence[Look], alpha: float
-) -> Needed | None:
+) -> RemainingReports | None:
     """Return what "proceed" needs with a probability of 80%, or None if no number of reports is enough.
 
     What the looks so far have shown counts; for later reports no difference is assumed.
@@ -44,7 +44,7 @@ def needed_for_proceed(
         alpha: The level of "proceed".
     """
     last = looks[-1]
-    fractions = tuple(question.fraction(look.effective) for look in looks)
+    fractions = tuple(question.fraction(look.effective_reports) for look in looks)
     now, effect = fractions[-1], question.sign * last.value
     # Until the end of the plan, the boundary is nearly constant for the score Z sqrt(t).
     end = bounds((*fractions, max(1.0, now + MIN_STEP)), alpha)[-1]
@@ -65,11 +65,13 @@ def needed_for_proceed(
     return _from_rate(fraction / now - 1, looks)
 
 
-def _from_rate(growth: float, looks: Sequence[Look]) -> Needed:
+def _from_rate(growth: float, looks: Sequence[Look]) -> RemainingReports:
     """Return what multiplies the information by 1 + growth."""
     last = looks[-1]
     earlier = [look for look in looks if look.day <= last.day - _RECENT]
     begin = earlier[-1] if earlier else None
-    gain = last.effective - (begin.effective if begin else 0.0)
+    gain = last.effective_reports - (begin.effective_reports if begin else 0.0)
     days = last.day - (begin.day if begin else -1)
-    return Needed(math.ceil(growth * last.reports), math.ceil(growth * last.effective * days / gain))
+    return RemainingReports(
+        math.ceil(growth * last.reports), math.ceil(growth * last.effective_reports * days / gain)
+    )

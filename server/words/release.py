@@ -76,7 +76,7 @@ def stop_sentence(versions: Versions, rise: Rise, write: Numbers = ENGLISH) -> s
 
     A fall of what should be high is worse, too; sizes are always positive.
     """
-    sign = 1 if rise.value > 0 else -1
+    sign = math.copysign(1.0, rise.value)
     ends = sorted((max(sign * rise.low, 0.0), max(sign * rise.high, 0.0)))
     size, low, high = _sizes((abs(rise.value), *ends), rise, write)
     begin = f"Stop: {rise.subject} are worse on {versions.new} than on {versions.text_of_others}"

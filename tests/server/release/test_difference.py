@@ -78,6 +78,10 @@ class TestLooks:
         assert MIN_REPORTS == 50
         assert looks(side([], []), side([], [])) == ()
 
+    def test_reports_that_never_vary_give_no_look(self):
+        constant, varied = side([60], [0.0], variance=0.0), side([60], [0.1])
+        assert looks(constant, varied) == looks(varied, constant) == ()
+
     def test_each_look_has_only_its_own_days(self):
         rng = np.random.default_rng(1)
         reports = rng.integers(50, 500, size=(2, 9)).astype(float)

@@ -91,7 +91,7 @@ class TestSettings:
             with pytest.raises(ReleaseError, match=message):
                 replace(PLAN, **change)
         for change, message in (
-            ({"information": -1.0}, "information about silence must be above 0"),
+            ({"information": 0.0}, "information about silence must be above 0"),
             ({"offline_share": 1.0}, "shares from 0 to below 1"),
             ({"dispersion": 0.5}, r"dispersion must be 1 or more, not 0\.5"),
         ):

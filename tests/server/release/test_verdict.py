@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from hushmote.server.estimate.statistic import Statistic
 from hushmote.server.release.boundary import bounds
 from hushmote.server.release.difference import Look, ReleaseError, SideDays, looks
 from hushmote.server.release.plan import QuestionPlan, ReleasePlan, SilencePlan
@@ -103,6 +104,9 @@ class TestOneQuestion:
         result = release_verdict(plan(), {"crashed": skewed}).questions[0]
         assert result.low == pytest.approx(plain.low)
         assert result.high > plain.high
+        limit = bounds(tuple((k + 1) / DAYS for k in range(DAYS)), 0.05)[-1]
+        interval = Statistic(0.0, ERROR, 0.002).interval(1 - 2 * float(stats.norm.sf(limit)))
+        assert result.high == pytest.approx(interval[1])
 
     def test_says_what_is_needed(self):
         early, late = only(*[0.0] * 4), only(*[0.0] * 9)

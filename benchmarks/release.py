@@ -88,7 +88,7 @@ def schedules(case: Case, rng: Rng) -> list[tuple[Floats, Floats]]:
 def plan(case: Case) -> ReleasePlan:
     """Return a plan for the reports expected in 14 days."""
     variance = VARIANCE(SHARE)
-    information = 1 / power.Rollout(case.new / DAYS, OTHER / DAYS, DAYS).variance(variance, variance)
+    information = power.Rollout(case.new / DAYS, OTHER / DAYS, DAYS).information(variance)
     questions = (
         QuestionPlan(str(k), "more", case.margin, information, variance) for k in range(len(case.rises))
     )

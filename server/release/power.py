@@ -46,6 +46,10 @@ class Rollout:
         """Return the variance of the difference at the end, from the variances of one report."""
         return (new / self.new + other / self.other) / self.days
 
+    def information(self, variance: float) -> float:
+        """Return the information to plan, if a report of either side has this variance."""
+        return 1 / self.variance(variance, variance)
+
 
 @dataclass(frozen=True)
 class Stage:

@@ -2,10 +2,12 @@
 
 import math
 
+import numpy as np
 import pytest
 from scipy import stats
 
-from hushmote.server.release.difference import ReleaseError
+from hushmote.server.release.difference import ReleaseError, effective_reports
+from hushmote.server.release.plan import QuestionPlan
 from hushmote.server.release.power import (
     Rollout,
     Variance,
@@ -99,6 +101,15 @@ class TestStage:
             stage(1.0, 100, 14, 0.05, VARIANCE)
         with pytest.raises(ReleaseError, match="reports of both sides every day"):
             Rollout(0, 100, 14)
+
+
+class TestRollout:
+    def test_information_is_used_up_on_the_last_day(self):
+        question = QuestionPlan("crashed", "more", 0.02, ROLLOUT.information(0.23), 0.23)
+        days = np.ones(14)
+        effective = effective_reports(ROLLOUT.new * days, ROLLOUT.other * days)
+        assert question.fraction(effective) == pytest.approx(1.0)
+        assert ROLLOUT.fractions[6] == 0.5
 
 
 class TestVariance:

@@ -180,10 +180,10 @@ def from_network(client, value):
 
 
 _YES_FILE, _ASKING_FILE = ".yes", ".ask"  # experiment names contain no dots
-# Fields that are not part of an experiment's question: frequency, cost and code layout. Epsilon is compared
-# as a number.
+# Fields that are not part of an experiment's question: frequency, cost, code layout and the listed values of a
+# group. Epsilon is compared as a number.
 _NON_QUESTION_FIELDS = (
-    "v", "epsilon", "every", "budget", "window", "g", "q", "reach", "fanout", "cells", "weights"
+    "v", "epsilon", "every", "budget", "window", "g", "q", "reach", "fanout", "cells", "weights", "groups"
 )  # fmt: skip
 
 

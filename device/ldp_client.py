@@ -7,6 +7,9 @@ no networking, needs only the modules of stock MicroPython, and runs unchanged o
 Units: epsilon is an integer number of micro-nats (1_000_000 is epsilon = 1), its squares are in micro-nats
 squared, and numbers are in milli-units. No floats are used between index and code, or in the budget.
 
+Only the reading is protected. An experiment may have one open group, such as the firmware's version: if the
+policy names the group, each report also contains the board's value of it, as an index in the clear.
+
     provision("/ldp")                      once, by someone with physical access to the board
     client = Client(POLICY, "/ldp", device_id="k3f9x1")
     client.consent = True                  someone at the board opts in; until then it is silent
@@ -58,9 +61,11 @@ _MAX_CODES = const(1 << 24)
 _MAX_G = const(1 << 16)
 _MAX_MILLI = const(1 << 40)
 _MAX_CAP = const(1 << 54)  # the limit of a ledger entry's field
+_MAX_GROUPS = const(15)
 _NAME_CHARS = "abcdefghijklmnopqrstuvwxyz0123456789-_"
 _NAME_TEXT = " must be 1 to 32 of a-z, 0-9, _ and -"
 _RULES = ("unlimited", "sum", "squares", "count")  # the ledger stores a rule's index in this tuple
+_OPTIONAL = ("groups", "ask", "consent_from")  # fields of a policy
 
 
 def _import_sibling(name):
@@ -285,6 +290,17 @@ def take_ints(fields, name, count, low, high, default=None):
     return value
 
 
+def take_texts(fields, name, size):
+    """Take a field that must be a list of different texts of at most size characters; return a tuple."""
+    texts = take(fields, name)
+    good = type(texts) is list and texts
+    for text in good or ():
+        good = good and type(text) is str and 1 <= len(text) <= size
+    good = good and len(set(texts)) == len(texts)
+    check(good, "%s must differ and have 1 to %d characters" % (name, size))
+    return tuple(texts)
+
+
 def take_choice(fields, name, choices):
     """Take a field that must be one of the texts in choices."""
     value = take(fields, name)
@@ -301,14 +317,8 @@ def take_no_more(fields, where=""):
 
 def _take_type(reading, fields):
     if reading.type == "choice":
-        labels = take(fields, "labels")
-        good = type(labels) is list and labels
-        for label in good or ():
-            good = good and type(label) is str and 1 <= len(label) <= 64
-        good = good and len(set(labels)) == len(labels)
-        check(good, "labels must differ and have 1 to 64 characters")
-        reading.labels = tuple(labels)
-        reading.domain = len(labels) + 1  # the last index is "other": any label that is not listed
+        reading.labels = take_texts(fields, "labels", 64)
+        reading.domain = len(reading.labels) + 1  # the last index is "other": any label that is not listed
     elif reading.type == "number":
         reading.low = take_int(fields, "low", -_MAX_MILLI, _MAX_MILLI)
         reading.high = take_int(fields, "high", -_MAX_MILLI, _MAX_MILLI)
@@ -443,6 +453,22 @@ def _randomize(exp, index, rng):
     return level.respond(index // level.width, rng)
 
 
+def _take_group(exp, fields):
+    """Take the open group's name and values, and `every` for each of them or for all."""
+    if "group" in fields:
+        exp.group = take(fields, "group")
+        check(_valid_name(exp.group, _NAME_CHARS), "group" + _NAME_TEXT)
+        exp.groups = take_texts(fields, "groups", 32)
+        good = len(exp.groups) <= _MAX_GROUPS and "other" not in exp.groups
+        check(good, "groups must have at most 15 values, and not other")
+    count = len(exp.groups) + 1  # the last index is "other": any value that is not listed
+    if exp.group and type(fields.get("every")) is list:
+        every = take_ints(fields, "every", count, 1, _MAX_CODES)
+    else:
+        every = [take_int(fields, "every", 1, _MAX_CODES, 1)] * count
+    exp._every, exp.every = every, every[-1]
+
+
 # The reading types and mechanisms that this board supports, by their names in experiments. Other modules add
 # theirs when they are imported. Types: take(exp, fields) sets domain, and also missing if "no reading" has
 # its own index; bucket(exp, value) returns an index, None for no reading, or -1 for a wrong type.
@@ -455,7 +481,9 @@ class Experiment:
     """An experiment's question, randomization and cost. Immutable; use Experiment.parse() to create one.
 
     Attributes:
-        name, type, labels, mechanism, every, window, rule, cap: The JSON fields of the same names.
+        name, type, labels, mechanism, window, rule, cap: The JSON fields of the same names.
+        group, groups: The open group's name and listed values; "" and () without one.
+        every: The JSON field; if it is a list, its last number, which is that of "other".
         low, high: The range of a number, in milli-units.
         epsilon: Per report, in micro-nats.
         domain: Number of indices.
@@ -465,7 +493,9 @@ class Experiment:
         sha256, digest: SHA-256 of the JSON as it was published, and its first 4 bytes.
     """
 
+    group = ""  # type: str
     labels = ()
+    groups = ()  # type: tuple[str, ...]
     levels = ()  # type: tuple[Level, ...]
     low = high = fanout = weight_sum = code_count = 0
     domain = 2  # type: int
@@ -503,7 +533,7 @@ class Experiment:
         setup(self, fields)
         check(2 <= self.code_count <= _MAX_CODES, "more than 16777216 codes")
         self.code_bytes = 1 + (self.code_count > 1 << 8) + (self.code_count > 1 << 16)
-        self.every = take_int(fields, "every", 1, _MAX_CODES, 1)
+        _take_group(self, fields)
         self.window = take_choice(fields, "window", ("hour", "day", "all"))
         budget = take(fields, "budget")
         check(type(budget) is dict, "budget must be an object")
@@ -511,6 +541,18 @@ class Experiment:
         self.cap = 0 if self.rule == "unlimited" else take_int(budget, "cap", 1, _MAX_CAP - 1)  # type: int
         take_no_more(budget, " in budget")
         take_no_more(fields)
+
+    def group_index(self, value):  # type: (object) -> int
+        """Return the index of a group's value; a value that is not listed has the last, "other"."""
+        return self.groups.index(value) if value in self.groups else len(self.groups)
+
+    def group_bytes(self, index):  # type: (int) -> bytes
+        """Return what a report contains in the clear: the index of the group's value, or nothing."""
+        return bytes((index,)) if self.group else b""
+
+    def every_of(self, index):  # type: (int) -> int
+        """Return n, where 1 in n calls makes a report, for the index of a group's value."""
+        return self._every[index]
 
     def cost(self):
         """Return the cost of one report against the cap: micro-nats, micro-nats squared, or 1."""
@@ -785,8 +827,9 @@ class Client:
     Args:
         policy: A dict of what this firmware allows, whatever a server publishes. sum and squares: reports
             continue while the lifetime sum of epsilon <= sum, or that of epsilon**2 <= squares; epsilon: the
-            highest cost of one report; rules and experiments: the allowed names. Other modules read its
-            optional fields ask and consent_from.
+            highest cost of one report; rules and experiments: the allowed names; groups, optional: the names
+            of the open groups that experiments may have. Other modules read its optional fields ask and
+            consent_from.
         storage: A folder, or an object with read(slot) and write(slot, data), slots 0 and 1.
         device_id: 1 to 32 of a-z, 0-9 and -; new each time the board is provisioned, never a MAC address.
         key: The device's 32-byte key; None in an open fleet.
@@ -794,6 +837,8 @@ class Client:
         fleet: The fleet's name.
 
     Attributes:
+        groups: An open group's name -> this board's value, such as {"firmware": "2.4.0"}; the application
+            sets it. Values are sent unprotected, so they must not depend on a reading.
         rng: The random source for reports, with bernoulli and below; only tests and simulations replace it.
         serials: The lowest serial number accepted for each signed experiment, by name. An application that
             keeps experiments in flash must keep these as well.
@@ -807,12 +852,13 @@ class Client:
     def __init__(
         self, policy, storage: object = "/ldp", device_id=None, key=None, announce_key=None, fleet=None
     ):
-        good = type(policy) is dict and len(policy) - ("ask" in policy) - ("consent_from" in policy) == 5
+        good = type(policy) is dict and len(policy) - sum([name in policy for name in _OPTIONAL]) == 5
         for name in ("sum", "squares", "epsilon"):
             good = good and type(policy.get(name)) is int
         for name in ("rules", "experiments"):  # not str: ("bath") lacks a comma, and "at" would be in it
             good = good and type(policy.get(name)) in (tuple, list)
-        text = "policy must have int sum, squares, epsilon and tuple rules, experiments, no more"
+        good = good and type(policy.get("groups", ())) in (tuple, list)
+        text = "policy must have int sum, squares, epsilon and tuple rules, experiments, [groups], no more"
         check(good, text, SettingsError)
         good = _valid_name(device_id, _NAME_CHARS[:-1])
         check(good, "device_id must be 1 to 32 of a-z, 0-9 and -", SettingsError)
@@ -824,6 +870,7 @@ class Client:
         self._policy = policy
         self.device_id = device_id
         self.fleet = fleet
+        self.groups = {}
         self._device_key = key
         self._announce_key = announce_key
         self._experiments = {}
@@ -877,6 +924,8 @@ class Client:
         most = self._policy["epsilon"]
         check(exp.epsilon <= most, "epsilon is above the policy's %d" % most)
         check(exp.rule in self._policy["rules"], "the policy forbids budget rule " + exp.rule)
+        good = not exp.group or exp.group in self._policy.get("groups", ())
+        check(good, "the policy does not name group " + exp.group)
         _, rule, _, spent = self._entry(exp)
         check(exp.rule == rule, "its budget rule was pinned as " + rule)
         good = rule != "count" or exp.epsilon == spent
@@ -924,7 +973,7 @@ class Client:
 
     # Reports
 
-    def report(self, name, value, drawn=None):
+    def report(self, name, value, drawn=None, group=None):
         """Randomize a reading; return a report to publish, already debited, or None.
 
         None means that there is no consent, or it ended during the call, that the draw of `every` skipped it,
@@ -934,7 +983,9 @@ class Client:
         Args:
             name: The experiment's name.
             value: The reading, or None if there is none.
-            drawn: The digest of the version for which gap.py drew a report for this call in advance.
+            drawn: What gap.py returned if it drew a report for this call in advance.
+            group: The open group's value in the period that the reading describes, such as the version before
+                an update; None for the value in `groups`. It must not depend on the reading either.
 
         Raises:
             TypeError: If the value is of the wrong type; nothing was spent.
@@ -947,15 +998,18 @@ class Client:
             if exp is None or not self.consent:  # before the draw, and before the value is looked at
                 return None
             self._drbg.reseed(_entropy(_RESEED_BYTES))
-            # `every` is drawn before the value is looked at.
-            silent = exp.every > 1 and exp.digest != drawn and self.rng.below(exp.every)
+            # `every` is drawn before the value is looked at, and depends only on the group.
+            group = self._group_index(exp, group)
+            every = exp.every_of(group)
+            is_drawn = drawn == exp.digest + exp.group_bytes(group)
+            silent = every > 1 and not is_drawn and self.rng.below(every)
             index = exp.bucket(value)
             state = self._ledger.state
             if silent or self._remaining(exp) < 1 or len(state.unsent) >= _MAX_UNSENT:
                 return None
             new = state.copy()
             number, rule, cap, spent = self._entry(exp)
-            report = self._encode(exp, number + 1, exp.randomize(index, self.rng))
+            report = self._encode(exp, number + 1, group, exp.randomize(index, self.rng))
             if rule == "sum" or rule == "squares":
                 spent += exp.cost()
             new.entries[exp.key] = (number + 1, rule, cap, spent)
@@ -970,6 +1024,10 @@ class Client:
             self._error = str(e)
         finally:
             self._release()
+
+    def _group_index(self, exp, value=None):
+        """Return the index of a value of the experiment's group; None stands for this board's value."""
+        return exp.group_index(self.groups.get(exp.group) if value is None else value)
 
     def _entry(self, exp):
         """Return the experiment's ledger entry, or the one that its first report will write."""
@@ -1001,10 +1059,11 @@ class Client:
         )
         return max(min(count, _MAX_UINT32 - number), 0)
 
-    def _encode(self, exp, number, code):
+    def _encode(self, exp, number, group, code):
         key = self._device_key
-        report = b"\x11" if key else b"\x10"
-        report += exp.digest + number.to_bytes(4, "big") + code.to_bytes(exp.code_bytes, "big")
+        report = bytes((0x10 + (2 if exp.group else 0) + (1 if key else 0),))
+        report += exp.digest + number.to_bytes(4, "big") + exp.group_bytes(group)
+        report += code.to_bytes(exp.code_bytes, "big")
         if key:
             report += _hmac(key, self.device_id.encode() + b"\x00" + exp.sha256 + report)[:8]
         return report
@@ -1090,8 +1149,9 @@ class Client:
         Returns:
             locked, error: None or a line of text; consent; pending: unsent reports; sum, squares: spent in
             the board's lifetime; experiments: name -> state (reporting, spent, refused, absent), reports
-            made, left (reports that the budget still allows), digest, epsilon, reason (of a refusal);
-            refused: why the last experiment that is not among these was refused, or None.
+            made, left (reports that the budget still allows), digest, epsilon, group (an open
+            group, which is unprotected, or ""), reason (of a refusal); refused: why the last experiment that
+            is not among these was refused, or None.
         """
         state = self._ledger.state
         experiments = {}
@@ -1105,6 +1165,7 @@ class Client:
                 line["state"] = "reporting" if line["left"] else "spent"
                 line["digest"] = binascii.hexlify(exp.digest).decode()
                 line["epsilon"] = exp.epsilon
+                line["group"] = exp.group
             experiments[name] = line
         return {
             "locked": self._ledger.locked,

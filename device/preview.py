@@ -37,8 +37,13 @@ def _remaining_words(client, exp):
     return "%d more report%s left" % (n, "" if n == 1 else "s")
 
 
-def preview(client, name, reading):
-    """Return what report(name, reading) would send, in lines of text; draw and spend nothing.
+def _code_at(exp):
+    """Return the number of bytes before the code in a report."""
+    return 9 + len(exp.group_bytes(0))
+
+
+def preview(client, name, reading, group=None):
+    """Return what report(name, reading, None, group) would send, in lines of text; draw and spend nothing.
 
     Raises:
         TypeError: If the reading is of the wrong type.
@@ -51,7 +56,8 @@ def preview(client, name, reading):
     if exp is None:
         return "%s: there is no such experiment yet." % name
     index = exp.bucket(reading)
-    size = 9 + exp.code_bytes + (8 if client._device_key else 0)
+    group = client._group_index(exp, group)
+    size = _code_at(exp) + exp.code_bytes + (8 if client._device_key else 0)
     lines = ["%s: one of %d codes, in %d bytes." % (name, exp.code_count, size)]
     if index is None:
         lines.append("No reading: a uniformly drawn value takes its place.")
@@ -65,8 +71,12 @@ def preview(client, name, reading):
         value = "no reading" if index == exp.missing else reading
         lines.append((text + " is sent with odds %s to 1.") % (value, _tenths(odds)))
     lines.append("No code is more than %s times as likely at one reading as at another." % _times(exp))
-    if exp.every > 1:
-        lines.append("One reading in %d is reported, chosen before anything looks at it." % exp.every)
+    if exp.group:
+        value = (exp.groups + ("other",))[group]
+        lines.append("Unprotected, everyone can see %s %s in the report." % (exp.group, value))
+    every = exp.every_of(group)
+    if every > 1:
+        lines.append("One reading in %d is reported, chosen before anything looks at it." % every)
     lines.append("A report costs epsilon %s; %s." % (_epsilon(exp), _remaining_words(client, exp)))
     if not client.consent:
         lines.append("Nothing is sent: nobody at this board has opted in.")
@@ -77,7 +87,8 @@ def words(client, report):
     """Return one line about a report: its question, code, size and cost, and the remaining budget."""
     for name, exp in client._experiments.items():
         if exp.digest == report[1:5]:
-            code = int.from_bytes(report[9 : 9 + exp.code_bytes], "big")
+            at = _code_at(exp)
+            code = int.from_bytes(report[at : at + exp.code_bytes], "big")
             text = "%s: code %d of %d, %d bytes, epsilon %s; %s"
             return text % (
                 name,

@@ -240,7 +240,7 @@ class BaseReporter:
 
     # The application's side
 
-    def report(self, name, value, drawn=None):
+    def report(self, name, value, drawn=None, group=None):
         """Make a report from a reading, as Client.report() does, and send it some time later.
 
         A value of the wrong type counts as no reading, and its name is added to mistyped: silence must not
@@ -254,10 +254,10 @@ class BaseReporter:
         self.mistyped.pop(name, None)
         try:
             try:
-                report = self._client.report(name, value, drawn)
+                report = self._client.report(name, value, drawn, group)
             except TypeError as e:
                 self.mistyped[name] = str(e)
-                report = self._client.report(name, None, drawn)
+                report = self._client.report(name, None, drawn, group)
         except ldp_client.LDPError as e:
             self.fault = str(e)
             return None

@@ -868,6 +868,7 @@ class TestStatus:
             "reason": None,
             "digest": exp.digest.hex(),
             "epsilon": EPSILON,
+            "group": "",
         }
         assert status["experiments"]["f"]["state"] == "absent"
 

@@ -48,6 +48,7 @@ class Policy:
         rules: The budget rules that the device accepts.
         experiments: The experiments that the device accepts.
         ask: "each" for consent to each experiment, "once" for one consent to all.
+        groups: The groups whose values the device may send unprotected.
         consent_from: "network" if network messages may start a board, "board" if only someone at the board
             can.
 
@@ -60,6 +61,7 @@ class Policy:
     epsilon: int
     rules: tuple[str, ...]
     experiments: tuple[str, ...]
+    groups: tuple[str, ...] = ()
     ask: str = "once"
     consent_from: str = "board"
 
@@ -88,7 +90,7 @@ def _check(policy: Policy) -> None:
         value: object = getattr(policy, name)
         if type(value) is not int or not low <= value <= high:
             raise PolicyError(f"policy: {name} must be an integer from {low} to {high}")
-    for name in ("rules", "experiments"):  # a board would find "at" in the str ("bath")
+    for name in ("rules", "experiments", "groups"):  # a board would find "at" in the str ("bath")
         value = getattr(policy, name)
         if not isinstance(value, tuple):
             raise PolicyError(f"policy: {name} must be a tuple of str")
@@ -98,11 +100,12 @@ def _check(policy: Policy) -> None:
     for rule in policy.rules:
         if rule not in (*RULES, "unlimited"):
             raise PolicyError(f"policy: rules must be chosen from unlimited, {', '.join(RULES)}")
-    for name in policy.experiments:
-        if not (isinstance(name, str) and is_fleet(name)):
-            raise PolicyError(
-                f"policy: the names of experiments must be 1 to 32 of a-z, 0-9, _ and -, not {name!r}"
-            )
+    for kind in ("experiments", "groups"):
+        for name in getattr(policy, kind):
+            if not (isinstance(name, str) and is_fleet(name)):
+                raise PolicyError(
+                    f"policy: the names of {kind} must be 1 to 32 of a-z, 0-9, _ and -, not {name!r}"
+                )
     if not len(set(policy.experiments)) == len(policy.experiments) <= _MAX_EXPERIMENTS:
         raise PolicyError(f"policy: experiments must list at most {_MAX_EXPERIMENTS} names, each only once")
 

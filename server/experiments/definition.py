@@ -11,13 +11,14 @@ import contextlib
 import datetime
 import difflib
 import json
+import re
 import tomllib
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import numpy as np
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, PlainValidator, TypeAdapter, ValidationError, model_validator
 
 from ...device import ldp_client
 from ..accounting import AccountingError, Guarantee
@@ -47,8 +48,23 @@ _LISTS = {
     "ranges": 'texts such as ["18:22"]',
     "asks": 'texts such as ["24:", "median"]',
     "candidates": 'texts such as ["1.4.1", "1.4.2"]',
+    "groups": 'texts such as ["2.3.1", "2.4.0"]',
 }
 _WORKLOADS = {"ranges": ALL_RANGES, "frequencies": FREQUENCIES, "quantiles": PREFIXES, "mean": MEAN}
+
+
+MAX_GROUPS = 15
+_GROUP_VALUE = r"[ !#-\[\]-~]{1,32}"
+_NUMBER, _TABLE = TypeAdapter(int), TypeAdapter(dict[str, Annotated[int, Field(ge=1, le=1 << 24)]])
+
+
+def _check_every(value: Any) -> int | dict[str, int]:
+    """Return the number or the table of a group's numbers, or raise ValueError."""
+    if not isinstance(value, dict):
+        return _NUMBER.validate_python(value)
+    if any(isinstance(number, dict) for number in cast(dict[str, Any], value).values()):
+        raise ValueError('put a group value with points into quotes, as in {"2.4.0" = 1, other = 130}')
+    return _TABLE.validate_python(value)
 
 
 class Definition(ReadingDefinition):
@@ -66,7 +82,9 @@ class Definition(ReadingDefinition):
     mechanism: str = AUTO
     parameters: dict[str, Any] = Field(default_factory=dict)
     epsilon: Quantity
-    every: int = 1
+    group: Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,32}$")] | None = None
+    groups: tuple[str, ...] = ()
+    every: Annotated[int | dict[str, int], PlainValidator(_check_every)] = 1
     budget: ExperimentBudget
     window: Literal["hour", "day", "all"] = "day"
     keep: str = ""
@@ -93,6 +111,7 @@ class Definition(ReadingDefinition):
     def _fields_fit_type(self) -> Definition:
         self.check_values()
         self._check_pair()
+        self._check_group()
         try:
             kept_hours(self.keep, self.window)
         except ValueError as e:
@@ -142,6 +161,40 @@ class Definition(ReadingDefinition):
         for text in self.candidates:
             if self.candidates.count(text) > 1:
                 raise ValueError(f"candidates: {text} is listed twice")
+
+    def _check_group(self) -> None:
+        """Raise ValueError if the open group, its values or their `every` do not fit together."""
+        if self.group is None and self.groups:
+            raise ValueError('groups need the name of their group, such as group = "firmware"')
+        if self.group is not None and not 1 <= len(self.groups) <= MAX_GROUPS:
+            raise ValueError(
+                f"groups must list 1 to {MAX_GROUPS} values of the group {self.group}, not {len(self.groups)}"
+            )
+        for value in self.groups:
+            if not re.fullmatch(_GROUP_VALUE, value):
+                raise ValueError(
+                    f'groups: {value!r:.40} must be 1 to 32 printable ASCII characters, none of them " or a '
+                    "backslash"
+                )
+            if self.groups.count(value) > 1:
+                raise ValueError(f"groups: {value} is listed twice")
+        if "other" in self.groups:
+            raise ValueError("groups: other is always added as the last value: omit it")
+        if isinstance(self.every, int):
+            return
+        if self.group is None:
+            raise ValueError("every must be a whole number: only a group has a table")
+        for value in self.every:
+            if value not in (*self.groups, "other"):
+                raise ValueError(f"every: {value!r:.40} is not one of groups: list it there, or omit it")
+        if "other" not in self.every:
+            raise ValueError("every needs a number for other, which covers all values without one")
+
+    def _every_fields(self) -> int | list[int]:
+        """Return `every` for boards: a number, or a list of each group value's and of other's."""
+        if isinstance(self.every, int):
+            return self.every
+        return [self.every.get(value, self.every["other"]) for value in (*self.groups, "other")]
 
     def _check_reads(self) -> None:
         """Raise ValueError if the mechanism does not support these readings."""
@@ -204,7 +257,8 @@ class Definition(ReadingDefinition):
             reading,
             self._mechanism_fields(epsilon),
             epsilon,
-            every=self.every,
+            every=self._every_fields(),
+            group=None if self.group is None else {"group": self.group, "groups": list(self.groups)},
             budget=self._budget_fields(epsilon),
             window=self.window,
         )

@@ -30,7 +30,8 @@ def payload(
     mechanism: Fields,
     epsilon: int,
     *,
-    every: int = 1,
+    every: int | list[int] = 1,
+    group: Fields | None = None,
     budget: Fields | None = None,
     window: str = "day",
 ) -> bytes:
@@ -43,11 +44,13 @@ def payload(
         reading: The reading's type, and its labels or low, high (milli-units) and bins.
         mechanism: The mechanism's fields.
         epsilon: ε of a report, in micro-nats.
-        every: The average number of calls per report.
+        every: The average number of calls per report; with a group, optionally a list with each value's.
+        group: The fields group and groups, if the experiment has an open group.
         budget: The rule and cap; by default unlimited.
         window: "hour", "day" or "all".
     """
     fields = {"v": 1, "name": name, **reading, **mechanism, "epsilon": epsilon, "every": every}
+    fields |= group or {}
     fields |= {"budget": budget or {"rule": "unlimited"}, "window": window}
     return json.dumps(fields, separators=(",", ":")).encode()
 

@@ -295,7 +295,7 @@ def _screen(
     if version.counted_until is not None and not version.counts_on(today):
         return name, EXPIRED_VERSION
     experiment = version.experiment
-    if len(decoded.code) != experiment.code_bytes:
+    if not decoded.has_layout_of(experiment):
         return name, MALFORMED
     if fleet.keys is None:
         # Reports in an open fleet have no tag, so device and server are configured differently.

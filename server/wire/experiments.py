@@ -177,12 +177,15 @@ def _parse_own(payload: bytes | bytearray | memoryview) -> Experiment:
             f"its take sets code_count to {experiment.code_count!r:.40}, which is not an integer"
         )
     fields: dict[str, Any] = json.loads(bytes(payload))
-    fields = {"every": 1, "cap": 0} | fields | fields["budget"]
-    for name in ("name", "type", "epsilon", "mechanism", "every", "rule", "cap", "window"):
-        if vars(experiment)[name] != fields[name]:
-            raise OwnCodeError(
-                f"its take changes {name} from {fields[name]} to {vars(experiment)[name]!r:.40}"
-            )
+    fields = {"every": 1, "group": "", "groups": [], "cap": 0} | fields | fields["budget"]
+    parsed = vars(experiment) | {"group": experiment.group, "groups": list(experiment.groups)}
+    if isinstance(fields["every"], list):
+        parsed["every"] = [experiment.every_of(i) for i in range(len(experiment.groups) + 1)]
+    for name in (
+        *("name", "type", "epsilon", "mechanism", "every", "group", "groups", "rule", "cap", "window"),
+    ):
+        if parsed[name] != fields[name]:
+            raise OwnCodeError(f"its take changes {name} from {fields[name]} to {parsed[name]!r:.40}")
     return experiment
 
 

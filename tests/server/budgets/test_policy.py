@@ -76,7 +76,7 @@ def check_guarantee(path: list[int], total: float, delta: float) -> None:
 # --- Written and read ------------------------------------------------------------------------------------
 
 
-ASKS_FIRST = {"ask": "once", "consent_from": "board"}
+DEFAULTS = {"groups": (), "ask": "once", "consent_from": "board"}
 
 
 class TestCommand:
@@ -86,15 +86,15 @@ class TestCommand:
         assert "2 of ε = 4, 8 of ε = 1" in output.replace("\n# ", " ")
         assert max(map(len, output.splitlines())) <= 100
         printed = ast.literal_eval(output[output.index("{") :])
-        assert printed | ASKS_FIRST == asdict(policy.policy_for(8, 1e-6, ("room_temp", "door")))
+        assert printed | DEFAULTS == asdict(policy.policy_for(8, 1e-6, ("room_temp", "door")))
         Client(printed, MemoryStorage(), device_id="b")
         (tmp_path / "p.py").write_text(output, encoding="utf-8")
-        assert asdict(policy.read(tmp_path / "p.py")) == printed | ASKS_FIRST
+        assert asdict(policy.read(tmp_path / "p.py")) == printed | DEFAULTS
         fields = json.loads(
             run("--epsilon", "8", "--delta", "1e-6", "--experiments", "room_temp,door", "--json").output
         )
         (tmp_path / "p.json").write_text(json.dumps(fields["policy"]))
-        assert asdict(policy.read(tmp_path / "p.json")) == printed | ASKS_FIRST
+        assert asdict(policy.read(tmp_path / "p.json")) == printed | DEFAULTS
         assert (fields["guarantee"]["kind"], fields["reports"]["0.1"]) == ("(ε, δ)-LDP", 181)
 
     def test_writes_the_firmware_file_and_keeps_the_rest(self, tmp_path):
@@ -149,7 +149,7 @@ class TestFile:
 
     def test_example_firmware_matches_its_comment(self):
         device_policy = policy.read(Path(main.__file__))
-        assert asdict(device_policy) == main.POLICY | ASKS_FIRST
+        assert asdict(device_policy) == main.POLICY | DEFAULTS
         best = policy.policy_for(8, 1e-6, device_policy.experiments)
         assert (device_policy.sum, device_policy.epsilon, device_policy.rules) == (
             best.sum,

@@ -19,6 +19,7 @@ POLICY = {
     "epsilon": 16000000,
     "rules": ("sum", "squares", "count", "unlimited"),
     "experiments": ("e", "f", "room_temp", "a" * 32),
+    "groups": ("firmware", "m_0-" * 8),
 }
 
 
@@ -96,6 +97,10 @@ def check_experiments(case, experiments):
     same(exp.digest, exp.sha256[:4], "digest")
     if case["levels"]:  # otherwise the levels are of another kind, which the codes distinguish
         same(len(exp.levels), len(case["levels"]), "number of levels")
+    if "group" in case:
+        same(exp.group, case["group"], "group")
+        same(list(exp.groups), case["groups"], "groups")
+        same([exp.every_of(i) for i in range(len(exp.groups) + 1)], case["every_of"], "every_of")
     for i, want in enumerate(case["levels"]):
         x = exp.levels[i]
         same([x.domain, x.g, x.t, x.width, x.offset, x.threshold, x.weight], want, "level")
@@ -148,8 +153,12 @@ def check_reports(case, experiments):
     client = ldp_client.Client(POLICY, storage, case["device"], key)
     exp = client.enroll(case["payload"].encode())
     client.rng = Script(case["draws"])
-    report = client.report(exp.name, None)
+    report = client.report(exp.name, None, None, case.get("group"))
     same(report and binascii.hexlify(report).decode(), case["report"], "report")
+    same(client.rng.at, len(case["draws"]), "number of draws")
+    if report is None:
+        same([binascii.hexlify(s).decode() for s in storage.slots], case["before"], "the ledger")
+        return
     # Replace the random seed with the vector's zeros, and recompute the record's checksum.
     newer, older = storage.slots
     want = binascii.unhexlify(case["after"])[:-4]
@@ -157,6 +166,17 @@ def check_reports(case, experiments):
     want += (binascii.crc32(want) & 0xFFFFFFFF).to_bytes(4, "big")
     same(binascii.hexlify(newer), binascii.hexlify(want), "ledger")
     same(binascii.hexlify(older).decode(), case["before"][1], "the older ledger")
+
+
+def check_policies(case, experiments):
+    policy = dict(POLICY, groups=case["groups"])
+    if case["groups"] is None:
+        del policy["groups"]
+    client = ldp_client.Client(policy, Storage([None, None]), "d")
+    if case["refused"] is None:
+        client.enroll(case["payload"].encode())
+    else:
+        refused(lambda: client.enroll(case["payload"].encode()), "ExperimentRefused", case["refused"])
 
 
 def check_signatures(case, experiments):
@@ -231,6 +251,7 @@ CHECKS = {
     "buckets": check_buckets,
     "drbg": check_drbg,
     "reports": check_reports,
+    "policies": check_policies,
     "signatures": check_signatures,
     "withdrawals": check_withdrawals,
     "ledgers": check_ledgers,

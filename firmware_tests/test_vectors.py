@@ -1,4 +1,4 @@
-"""Test every vector in tests/vectors.json and tests/vectors_further.json bit for bit."""
+"""Test every vector in tests/vectors.json and its two companions bit for bit."""
 
 import check_vectors
 import on_device
@@ -11,17 +11,19 @@ def test_reproduces_every_vector_bit_for_bit():
         counts, failures = check_vectors.run(lines)
     with open("vectors_further.json") as lines:
         further, more = check_vectors.run(lines)
-    failures += more
+    with open("vectors_groups.json") as lines:
+        groups, failures_in_groups = check_vectors.run(lines)
+    failures += more + failures_in_groups
     for line in failures[:20]:
         print(line)
     if failures:
         raise AssertionError(f"{len(failures)} cases")
     for section in check_vectors.CHECKS:
-        if not (counts.get(section) or further.get(section)):
+        if not (counts.get(section) or further.get(section) or groups.get(section)):
             raise AssertionError("no case of " + section)
     if not further["codes"]:
         raise AssertionError("no codes of further mechanisms")
-    print(sum(counts.values()) + sum(further.values()), "vectors")
+    print(sum(counts.values()) + sum(further.values()) + sum(groups.values()), "vectors")
 
 
 on_device.run(globals())

@@ -1,6 +1,7 @@
 """Write vectors.json: the values that every client must compute, and the inputs that it must reject.
 
 vectors_further.json has the same for mechanisms and types in separate files, and for `missing`.
+vectors_groups.json has the same for experiments with an open group.
 vectors_questions.json has the questions that consent covers with "ask": "each"; separate files compute them.
 
 Run `python tools/make_vectors.py` from the repository's root. Every expected value comes from
@@ -23,6 +24,7 @@ import reference_board as ref
 
 PATH = Path(__file__).parents[1] / "tests" / "vectors.json"
 FURTHER_PATH = PATH.with_name("vectors_further.json")
+GROUPS_PATH = PATH.with_name("vectors_groups.json")
 QUESTIONS_PATH = PATH.with_name("vectors_questions.json")
 # Types and mechanisms that are in separate files rather than in ldp_client.py.
 _ENTERED = re.compile(r'(?:TYPES|MECHANISMS)\["(\w+)"\] = ')
@@ -135,6 +137,18 @@ MISSING_PAIRS = [
 EXPERIMENTS[-2:-2] = [*MISSING, *PAIRS, *MISSING_PAIRS]
 
 
+FIRMWARE = {"group": "firmware", "groups": ["2.3.1", "2.4.0"]}
+GROUPED = [
+    text(**FIRMWARE),
+    text(**FIRMWARE, every=[130, 1, 90]),
+    text(**FIRMWARE, every=7, budget={"rule": "count", "cap": 12}),
+    number(1000, "grr", group="m_0-" * 8, groups=["~ !#[]" + "x" * 26, "Other"], every=[1, 2, 2**24]),
+    number(70_000, "grr", epsilon=16_000_000, group="g", groups=[str(i) for i in range(15)]),
+    hh(256, 4, [4, 3, 3, 3], **FIRMWARE, every=[1, 1, 1]),
+    text(type="choice", labels=["a", "b"], mechanism="olh", g=2, **FIRMWARE, every=[3, 3, 2]),
+]
+
+
 class Draws:
     """Fixed draws that look random: SHA-256 of a label and a counter."""
 
@@ -167,9 +181,9 @@ def thresholds() -> list[dict[str, Any]]:
     return [{"epsilon": e, "g": g, "threshold": ref.threshold(e, g)} for e in epsilons for g in cells]
 
 
-def experiments() -> list[dict[str, Any]]:
+def experiments(payloads: Sequence[str] = EXPERIMENTS) -> list[dict[str, Any]]:
     cases = []
-    for payload in EXPERIMENTS:
+    for payload in payloads:
         fields = json.loads(payload)
         case: dict[str, Any] = {"payload": payload, "sha256": hashlib.sha256(payload.encode()).hexdigest()}
         case |= {name: fields.get(name, no) for name, no in (("epsilon", None), ("every", 1), ("fanout", 0))}
@@ -343,6 +357,80 @@ def reports() -> list[dict[str, Any]]:
         case["after"] = record.hex()
         cases.append(case)
     return cases
+
+
+def group_experiments() -> list[dict[str, Any]]:
+    cases = experiments(GROUPED)
+    for case in cases:
+        fields = json.loads(case["payload"])
+        case |= {"group": fields["group"], "groups": fields["groups"]}
+        case["every_of"] = [ref.every_of(fields, i) for i in range(len(fields["groups"]) + 1)]
+        case["every"] = case["every_of"][-1]
+    return cases
+
+
+def group_reports() -> list[dict[str, Any]]:
+    """Return calls of report() in which the group has a value; null for a call that the draw skips."""
+    cases = []
+    for payload in GROUPED:
+        fields = json.loads(payload)
+        name, epsilon, rule = fields["name"], fields["epsilon"], fields["budget"]["rule"]
+        if epsilon > fields["budget"]["cap"]:
+            continue
+        for i, value in enumerate((fields["groups"][0], fields["groups"][-1], "not listed")):
+            group = ref.group_index_of(fields, value)
+            every = ref.every_of(fields, group)
+            key, device = (KEY, f"board-{i}") if i % 2 else (None, "board")
+            before = [ref.ledger_record(sequence).hex() for sequence in (1, 2)]
+            case = {"payload": payload, "device": device, "key": key and key.hex(), "group": value}
+            case |= {"before": before, "after": before[0], "report": None}
+            if every > 1:
+                cases.append(case | {"draws": [["below", every, every - 1]]})
+            code, draws = ref.code_of(fields, None, Draws(f"group report {i}"))
+            case["draws"] = ([["below", every, 0]] if every > 1 else []) + draws
+            report = ref.report_of(payload, 1, code, device, key, group)
+            entry = (name, 1, rule, fields["budget"]["cap"], epsilon)
+            case["after"] = ref.ledger_record(3, [entry], epsilon, epsilon**2, [report]).hex()
+            cases.append(case | {"report": report.hex()})
+    return cases
+
+
+def policies() -> list[dict[str, Any]]:
+    """Return experiments, the groups that a policy names, and why it refuses the experiment, or null."""
+    without = "the policy does not name group firmware"
+    forms = [(["firmware"], None), (["model", "firmware"], None), ([], without), (["model"], without)]
+    forms += [(["firmware "], without), (None, without)]
+    cases = [{"payload": GROUPED[1], "groups": groups, "refused": why} for groups, why in forms]
+    return [*cases, {"payload": text(), "groups": ["firmware"], "refused": None}]
+
+
+def malformed_groups() -> list[dict[str, Any]]:
+    """Return invalid experiments with a group, and the text of the ExperimentRefused."""
+    of_name = "group must be 1 to 32 of a-z, 0-9, _ and -"
+    of_texts = "groups must differ and have 1 to 32 characters"
+    of_values = "groups must have at most 15 values, and not other"
+    of_every = "every must be a list of 3 integers from 1 to 16777216"
+    of_number = "every must be an integer from 1 to 16777216"
+    forms = [({"group": name}, of_name) for name in ("", "Firmware", "a b", "g" * 33, 5, ["a", "b"])]
+    forms += [({"group": None}, "group is missing"), ({"groups": None}, "groups is missing")]
+    lists = [], ["a", "a"], ["a", ""], ["a" * 33], ["a", 1], "ab", [["a"], ["a"]], {"a": 1}
+    forms += [({"groups": groups}, of_texts) for groups in lists]
+    forms += [({"groups": [str(i) for i in range(16)]}, of_values), ({"groups": ["a", "other"]}, of_values)]
+    lists = [], [1, 1], [1, 1, 1, 1], [1, 0, 1], [1, 1, 2**24 + 1], [1, 1, True], [1, 1, 1.0], [1, 1, "1"]
+    forms += [({"every": every}, of_every) for every in lists]
+    forms += [({"every": every}, of_number) for every in (0, True, "1", {"2.4.0": 1})]
+    cases = []
+    for change, why in forms:
+        fields = {**json.loads(text(**FIRMWARE)), **change}
+        cases.append({"payload": json.dumps(fields, separators=(",", ":")), "text": why})
+    alone = [
+        (text(groups=["a"]), "unknown field groups"),
+        (text(group="firmware"), "groups is missing"),
+        (text(every=[1]), of_number),
+        (text(every=[1, 1, 1]), of_number),
+        (text(**FIRMWARE, group2="model"), "unknown field group2"),
+    ]
+    return cases + [{"payload": payload, "text": why} for payload, why in alone]
 
 
 def signatures() -> list[dict[str, Any]]:
@@ -636,7 +724,7 @@ def questions() -> list[dict[str, Any]]:
         *('["epsilon"]', '{"epsilon":1}x', "", " ", "1", '{"epsilon":1,"a":01}', '{"epsilon":1,"a":+1}'),
     ]
     cases: list[dict[str, Any]] = [
-        {"payload": payload, "question": ref.question_of(payload).hex()} for payload in (*EXPERIMENTS, *odd)
+        {"payload": payload, "question": ref.question_of(payload).hex()} for payload in (*EXPERIMENTS, *odd, *GROUPED)
     ]
     return cases + [{"payload": payload, "question": None} for payload in refused]
 
@@ -659,6 +747,12 @@ def build(further: bool = False) -> str:
     return format_sections({name: own for name, own in cases.items() if own})
 
 
+def build_groups() -> str:
+    """Return the text of vectors_groups.json."""
+    sections = {"experiments": group_experiments(), "reports": group_reports()}
+    return format_sections(sections | {"policies": policies(), "malformed": malformed_groups()})
+
+
 def build_questions() -> str:
     """Return the text of vectors_questions.json."""
     return format_sections({"questions": questions()})
@@ -674,7 +768,8 @@ def format_sections(sections: dict[str, list[dict[str, Any]]]) -> str:
 
 
 if __name__ == "__main__":
-    texts = {PATH: build(), FURTHER_PATH: build(further=True), QUESTIONS_PATH: build_questions()}
+    texts = {PATH: build(), FURTHER_PATH: build(further=True), GROUPS_PATH: build_groups()}
+    texts[QUESTIONS_PATH] = build_questions()
     for path, content in texts.items():
         path.write_text(content, encoding="ascii")
         print(f"{path}: {path.stat().st_size} bytes")

@@ -7,7 +7,7 @@
 #include "core.h"
 
 #define MAX_DEPTH 8 /* no experiment's fields are nested deeper than 4 */
-#define NO_QUESTION "v epsilon every budget window g q reach fanout cells weights"
+#define NO_QUESTION "v epsilon every budget window g q reach fanout cells weights groups"
 
 struct text {
     uint8_t *at, *end;

@@ -8,7 +8,7 @@
  */
 import { Client, check } from './hushmote.js';
 
-const NO_QUESTION = ['v', 'epsilon', 'every', 'budget', 'window', 'g', 'q', 'reach', 'fanout', 'cells', 'weights'];
+const NO_QUESTION = ['v', 'epsilon', 'every', 'budget', 'window', 'g', 'q', 'reach', 'fanout', 'cells', 'weights', 'groups'];
 const WAITS = 'nobody has opted in to it; call agree(name)';
 const TRIES = 100;
 

@@ -14,6 +14,7 @@ from hushmote.device.ldp_client import ExperimentRefused
 
 TEXT = make_vectors.PATH.read_text(encoding="ascii")
 FURTHER = make_vectors.FURTHER_PATH.read_text(encoding="ascii")
+GROUPS = make_vectors.GROUPS_PATH.read_text(encoding="ascii")
 CHECKER = Path(__file__).parents[2] / "firmware_tests" / "check_vectors.py"
 
 
@@ -65,11 +66,13 @@ class TestFile:
     def test_reading_line_by_line_finds_every_case(self, checker):
         whole = [(name, case) for name, cases in json.loads(TEXT).items() for case in cases]
         assert list(checker.cases(TEXT.splitlines(keepends=True))) == whole
-        assert set(json.loads(TEXT)) | set(json.loads(FURTHER)) == set(checker.CHECKS)
+        sections = set(json.loads(TEXT)) | set(json.loads(FURTHER)) | set(json.loads(GROUPS))
+        assert sections == set(checker.CHECKS)
 
     def test_matches_the_reference(self):
         assert make_vectors.build() == TEXT, "run python tools/make_vectors.py"
         assert make_vectors.build(further=True) == FURTHER, "run python tools/make_vectors.py"
+        assert make_vectors.build_groups() == GROUPS, "run python tools/make_vectors.py"
 
     def test_reference_is_independent_of_the_client(self):
         for module in (reference_board, make_vectors):
@@ -79,9 +82,10 @@ class TestFile:
 
     def test_suits_small_boards(self):
         assert len(TEXT) <= 108 * 1024
-        assert len(FURTHER) <= 64 * 1024  # read line by line, and stored with 100 KiB of firmware on a board
-        assert max(len(line) for line in (TEXT + FURTHER).splitlines()) <= 4096
-        assert (TEXT + FURTHER).isascii()
+        # Read line by line, and stored with 100 KiB of firmware on a board.
+        assert len(FURTHER) + len(GROUPS) <= 64 * 1024
+        assert max(len(line) for line in (TEXT + FURTHER + GROUPS).splitlines()) <= 4096
+        assert (TEXT + FURTHER + GROUPS).isascii()
 
 
 def altered(value):
@@ -104,6 +108,7 @@ EXPECTATIONS = {
     "buckets": ["index"],
     "drbg": ["steps"],
     "reports": ["report", "after"],
+    "policies": ["refused"],
     "signatures": ["refused"],
     "withdrawals": ["refused", "least"],
     "ledgers": ["locked", "consent", "sum", "squares", "reports", "outbox"],
@@ -128,9 +133,24 @@ class TestClient:
         assert failures == []
         assert counts[section] == len(needed[section]) >= 4
 
+    @pytest.mark.parametrize("section", json.loads(GROUPS))
+    def test_passes_every_vector_with_a_group(self, checker, section):
+        cases = json.loads(GROUPS)[section]
+        counts, failures = checker.run(as_lines({section: cases}))
+        assert failures == []
+        assert counts[section] == len(cases) >= 4
+
+    @pytest.mark.parametrize("section", ["experiments", "reports"])
+    def test_fails_the_check_on_wrong_group(self, checker, section):
+        case = next(case for case in json.loads(GROUPS)[section] if case.get("report", True))
+        for field in {"group", "groups", "every_of", "report"} & set(case):
+            wrong = case | {field: altered(case[field])}
+            _, failures = checker.run(as_lines({section: [wrong]}))
+            assert len(failures) == 1, field
+
     @pytest.mark.parametrize("section", EXPECTATIONS)
     def test_fails_the_check_on_wrong_expectation(self, checker, section):
-        sections = json.loads(FURTHER) | json.loads(TEXT)
+        sections = json.loads(GROUPS) | json.loads(FURTHER) | json.loads(TEXT)
         for field in EXPECTATIONS[section]:
             case = dict(sections[section][1 if section in ("signatures", "withdrawals", "ledgers") else -1])
             case[field] = altered(case[field])

@@ -259,11 +259,30 @@ def text_index_of(fields: dict[str, Any], text: bytes) -> int:
     return sum(slot_of(salt, slots, x, i + 1) * slots**i for i, x in enumerate(starts))
 
 
-def report_of(payload: str, number: int, code: int, device: str = "", key: bytes | None = None) -> bytes:
-    """Return the bytes of a report on the wire."""
+def group_index_of(fields: dict[str, Any], value: Any) -> int:
+    """Return the position of a group's value in [*groups, "other"]."""
+    return {text: i for i, text in enumerate(fields["groups"])}.get(value, len(fields["groups"]))
+
+
+def every_of(fields: dict[str, Any], group: int) -> int:
+    every = fields.get("every", 1)
+    return every[group] if isinstance(every, list) else every
+
+
+def report_of(
+    payload: str,
+    number: int,
+    code: int,
+    device: str = "",
+    key: bytes | None = None,
+    group: int | None = None,
+) -> bytes:
+    """Return the bytes of a report on the wire; `group` is the index of the open group's value."""
     sha256 = hashlib.sha256(payload.encode()).digest()
     size = code_bytes_of(json.loads(payload))
-    body = bytes([0x10 if key is None else 0x11]) + sha256[:4] + struct.pack(">I", number)
+    flags = 0b01 * (key is not None) + 0b10 * (group is not None)
+    body = bytes([0x10 | flags]) + sha256[:4] + struct.pack(">I", number)
+    body += b"" if group is None else struct.pack("B", group)
     body += code.to_bytes(size, "big")
     if key is None:
         return body
@@ -274,6 +293,7 @@ def question_of(payload: str) -> bytes:
     """Return the bytes that an opt-in applies to under "ask": "each"; see docs/wire-format.md."""
     fields = json.loads(payload)
     left_out = ("v", "epsilon", "every", "budget", "window", "g", "q", "reach", "fanout", "cells", "weights")
+    left_out += ("groups",)
     kept_fields = {name: value for name, value in fields.items() if name not in left_out}
     canonical = json.dumps(kept_fields, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).digest()[:8] + struct.pack(">I", fields["epsilon"])

@@ -32,6 +32,7 @@ def draw(client, most, groups=None):
         missing; (0, {}) without a draw if another call is in progress.
     """
     calls, draws = 0, {}
+    groups = groups or {}
     if not client._lock.acquire(False):
         return calls, draws
     try:
@@ -41,7 +42,7 @@ def draw(client, most, groups=None):
         while asking and calls < most and not draws:
             calls += 1
             for exp in asking:
-                group = client._group_index(exp, groups and groups.get(exp.name))
+                group = client._group_index(exp, groups.get(exp.name))
                 every = exp.every_of(group)
                 if every == 1 or client.rng.below(every) == 0:
                     draws[exp.name] = exp.digest + exp.group_bytes(group)

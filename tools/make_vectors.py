@@ -724,7 +724,8 @@ def questions() -> list[dict[str, Any]]:
         *('["epsilon"]', '{"epsilon":1}x', "", " ", "1", '{"epsilon":1,"a":01}', '{"epsilon":1,"a":+1}'),
     ]
     cases: list[dict[str, Any]] = [
-        {"payload": payload, "question": ref.question_of(payload).hex()} for payload in (*EXPERIMENTS, *odd, *GROUPED)
+        {"payload": payload, "question": ref.question_of(payload).hex()}
+        for payload in (*EXPERIMENTS, *odd, *GROUPED)
     ]
     return cases + [{"payload": payload, "question": None} for payload in refused]
 

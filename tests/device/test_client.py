@@ -228,6 +228,9 @@ class TestPinning:
         assert client.report("e", True) is None
 
 
+FIRMWARE = {"group": "firmware", "groups": ["2.3.1", "2.4.0"]}
+
+
 class TestPolicy:
     @pytest.mark.parametrize(
         ("policy", "payload", "reason"),
@@ -240,8 +243,14 @@ class TestPolicy:
                 budget("unlimited"),
                 "the policy forbids budget rule unlimited",
             ),
+            ({}, budget("sum", EPSILON, **FIRMWARE), "the policy does not name group firmware"),
+            (
+                {"groups": ["model"]},
+                budget("sum", EPSILON, **FIRMWARE),
+                "the policy does not name group firmware",
+            ),
         ],
-        ids=["epsilon", "rule", "no rules", "unlimited"],
+        ids=["epsilon", "rule", "no rules", "unlimited", "group", "another group"],
     )
     def test_shows_reason_for_refused_experiment_in_status(self, policy, payload, reason):
         client = board(policy)
@@ -311,6 +320,7 @@ class TestSettings:
             *({**POLICY, "rules": bad} for bad in ("sum", None, 5)),
             *({**POLICY, "experiments": bad} for bad in (None, 5)),
             *({**POLICY, "experiments": bad} for bad in ("e", "bath", "room_temp")),
+            *({**POLICY, "groups": bad} for bad in ("firmware", None)),
         ],
         ids=[
             "none",
@@ -336,6 +346,8 @@ class TestSettings:
             "one-letter experiments",
             "short experiments",
             "string experiments",
+            "string groups",
+            "no groups",
         ],
     )
     def test_rejects_invalid_policy(self, policy):
@@ -880,6 +892,40 @@ class TestStatus:
                 client.report("e", value)
             histories.append(client.status())
         assert histories[0] == histories[1]
+
+
+class TestGroup:
+    def client(self, key=None, **changes):
+        client = board({"groups": ("firmware",)}, key=key)
+        client.enroll(budget("sum", 4 * EPSILON, **FIRMWARE, **changes))
+        return client
+
+    def test_is_one_byte_before_the_code(self):
+        client = self.client()
+        for groups, index in (
+            ({"firmware": "2.4.0"}, 1),
+            ({"firmware": "2.3.1"}, 0),
+            ({"firmware": "2.5.0"}, 2),
+            ({"model": "2.4.0"}, 2),
+        ):
+            client.groups = groups
+            report = client.report("e", True)
+            assert (report[0], report[9], len(report)) == (0x12, index, 11)
+
+    def test_is_that_of_the_readings_period(self):
+        client = self.client()
+        client.groups = {"firmware": "2.4.0"}
+        assert [client.report("e", True, None, value)[9] for value in ("2.3.1", "2.4.0", "1.0")] == [0, 1, 2]
+
+    def test_is_covered_by_the_tag(self):
+        client = self.client(key=KEY)
+        report = client.report("e", True)
+        exp = client._experiments["e"]
+        tag = hmac.digest(KEY, client.device_id.encode() + b"\0" + exp.sha256 + report[:-8], "sha256")[:8]
+        assert (report[0], report[-8:], len(report)) == (0x13, tag, 19)
+
+    def test_is_named_in_status(self):
+        assert self.client().status()["experiments"]["e"]["group"] == "firmware"
 
 
 class TestReport:

@@ -84,6 +84,41 @@ def test_reports_after_gaps_match_independent_draws(every: tuple[int, ...], limi
     assert distribution(run) == independent(every, calls)
 
 
+FIRMWARE: dict[str, Any] = {"group": "firmware", "groups": ["2.3.1", "2.4.0"], "every": [3, 1, 2]}
+
+
+def board_with_group(rng: Any, firmware: str | None) -> Client:
+    storage = memory()
+    ldp_client.provision(storage, consent=True)
+    client = Client(POLICY | {"groups": ("firmware",)}, storage, "board-1")
+    client.enroll(experiment_json(**FIRMWARE))
+    client.groups = {} if firmware is None else {"firmware": firmware}
+    client.rng = rng
+    return client
+
+
+@pytest.mark.parametrize(("firmware", "every"), [("2.3.1", 3), ("2.4.0", 1), ("2.5.0", 2), (None, 2)])
+def test_gap_has_the_rate_of_the_boards_group(firmware: str | None, every: int):
+    def run(rng: Any, **groups: str) -> bool:
+        client = board_with_group(rng, None if groups else firmware)
+        _, drawn = gap.draw(client, 1, groups)
+        return bool(drawn) and client.report("e", None, drawn["e"], groups.get("e")) is not None
+
+    assert distribution(run)[True] == Fraction(1, every)
+    if firmware is not None:
+        assert distribution(lambda rng: run(rng, e=firmware))[True] == Fraction(1, every)
+
+
+def test_draw_is_valid_only_for_its_group():
+    def run(rng: Any) -> Any:
+        client = board_with_group(rng, "2.4.0")
+        calls, drawn = gap.draw(client, 5)
+        assert calls == 1, "2.4.0 reports at every call"
+        return client.report("e", True, drawn["e"], "2.3.1") is not None
+
+    assert distribution(run) == {True: Fraction(1, 3), False: Fraction(2, 3)}
+
+
 def test_draw_is_valid_only_for_its_version():
     def run(rng: Any) -> Any:
         client = board((2,), rng)

@@ -169,6 +169,76 @@ class TestLikelihoodRatio:
         assert ratio > exp_below(1_900_000), "the histories must differ in more than one report"
 
 
+FIRMWARE = {"group": "firmware", "groups": ["2.3.1", "2.4.0"]}
+GROUP_VALUES = ("2.3.1", "2.4.0", "other", "not listed", None)
+GROUP_CASES = {
+    "rr": {"type": "bool", "mechanism": "rr"},
+    "olh": labels(4, mechanism="olh", g=3),
+    "hh": hh(5, 2, [2, 2, 5], weights=[1, 0, 2]),
+}
+
+
+def group_report(rng, payload, value, slots, **group):
+    """Return a board's report, as (its group's index, the rest of its bytes)."""
+    client = Client(POLICY | {"groups": ("firmware",)}, memory(slots), device_id="d")
+    client.enroll(payload)
+    client.rng = rng
+    client.groups = group
+    report = client.report("e", value)
+    return report and (report[9], report[5:9] + report[10:])
+
+
+class TestGroup:
+    @pytest.mark.parametrize("epsilon", [1_000, 1_000_000])
+    @pytest.mark.parametrize("name", GROUP_CASES)
+    def test_report_differs_only_by_the_groups_byte(self, name, epsilon):
+        """The rest of the bytes has the distribution of the same experiment without a group."""
+        alone = experiment_json(epsilon=epsilon, budget=CAP, **GROUP_CASES[name])
+        payload = experiment_json(epsilon=epsilon, budget=CAP, **GROUP_CASES[name], **FIRMWARE)
+        slots = provisioned()
+
+        def without_group(rng, value):
+            client = Client(POLICY, memory(slots), device_id="d")
+            client.enroll(alone)
+            client.rng = rng
+            return client.report("e", value)[5:]
+
+        for value in (*readings(Experiment.parse(payload))[:5], None):
+            expected = distribution(lambda rng, v=value: without_group(rng, v))
+            for index, firmware in zip((0, 1, 2, 2, 2), GROUP_VALUES, strict=True):
+                groups = {} if firmware is None else {"firmware": firmware}
+                exact = distribution(lambda rng, v=value, g=groups: group_report(rng, payload, v, slots, **g))
+                assert exact == {(index, rest): chance for rest, chance in expected.items()}
+
+    @pytest.mark.parametrize("name", GROUP_CASES)
+    def test_every_group_value_is_private_at_its_own_rate(self, name):
+        payload = experiment_json(every=[3, 1, 2], budget=CAP, **GROUP_CASES[name], **FIRMWARE)
+        slots = provisioned()
+        values = readings(Experiment.parse(payload))
+        for firmware, every in zip(GROUP_VALUES, (3, 1, 2, 2, 2), strict=True):
+            groups = {} if firmware is None else {"firmware": firmware}
+            exact = {
+                i: distribution(lambda rng, v=v, g=groups: group_report(rng, payload, v, slots, **g))
+                for i, v in enumerate(values)
+            }
+            assert assert_private(exact, 1_000_000) > 1
+            for outputs in exact.values():
+                assert outputs.get(None, 0) == 1 - Fraction(1, every)
+                assert len({output[0] for output in outputs if output}) == 1
+
+    def test_depends_on_reading_only_if_the_application_does(self):
+        """The check fails for a board that sends its version only after a crash."""
+        payload = experiment_json(budget=CAP, **FIRMWARE)
+        slots = provisioned()
+
+        def leaky(rng, crashed):
+            return group_report(rng, payload, crashed, slots, firmware="2.4.0" if crashed else "2.3.1")
+
+        exact = {c: distribution(lambda rng, c=c: leaky(rng, c)) for c in (True, False)}
+        with pytest.raises(AssertionError, match="impossible for another"):
+            assert_private(exact, 1_000_000)
+
+
 class RefusesUnknownLabels(Client):
     def report(self, name, value):
         return super().report(name, value) if value is None or value in ("l0", "l1", "l2") else None

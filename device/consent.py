@@ -106,7 +106,9 @@ def offer(experiments, button, led, feed):
     button = Button(machine.Pin(button, machine.Pin.IN, machine.Pin.PULL_UP), False)
     name = list(experiments.asking)[0]
     payload = experiments.asking[name]
-    print("hushmote: %s needs its own consent: hold the button for 3 s" % name)
+    group = _fields(payload).get("group")
+    text = "it sends %s unprotected; " % group if group else ""
+    print("hushmote: %s needs its own consent: %shold the button for 3 s" % (name, text))
     button.was_held(feed)  # a button that is down now was pressed before the light flashed
     for _ in range(_OFFER_ROUNDS):
         if flash_and_watch(button, light, feed):
@@ -151,6 +153,9 @@ def attend(client, button, led, feed, released=False):
     why = "someone said no" if client.consent is False else "nobody has said yes yet"
     names = ", ".join(client._policy["experiments"])
     text = "silent, as %s; with a yes it answers %s" % (why, names)
+    groups = client._policy.get("groups")
+    if groups:
+        text += " and may send %s unprotected" % ", ".join(groups)
     if pin is None:
         return text + ": yes() says it"
     print("hushmote: %s: hold the button for 3 s" % text)
@@ -217,14 +222,18 @@ def question(fields):
         raise ldp_client.ExperimentRefused("its fields cannot be read")
 
 
-def _question(payload):
+def _fields(payload):
     end = payload.find(b"\x00")
     try:
         fields = json.loads(payload if end < 0 else payload[:end])
     except (ValueError, TypeError, RuntimeError):  # RuntimeError: nested too deeply
         fields = None
     ldp_client.check(isinstance(fields, dict), "not a JSON object")
-    return question(fields)
+    return fields
+
+
+def _question(payload):
+    return question(_fields(payload))
 
 
 # KeptExperiments uses the following if the policy has "ask": "each".

@@ -51,6 +51,10 @@ POLICY = {
     "rules": ("sum", "squares", "count"),
     "experiments": ("room_temp",),
 }
+# Sent unprotected by experiments with the group "firmware", if POLICY has "groups": ("firmware",).
+VERSION = "1.0.0"
+# Readings of the time since the last one: they are reported under the version that ran in that time.
+PERIOD_READINGS = ("crash_by_version",)
 BUTTON = None  # pin of a button to ground: hold it for 3 s to opt in, and again to opt out
 LED = None  # pin of a light: two flashes ask for consent; a long one confirms it, three short ones an opt-out
 # ID_AT = "on the sticker underneath"  # where people find the board's id; used by the label, not by the board
@@ -63,6 +67,7 @@ START_SPREAD_S = 60  # a board without experiments starts at a random moment wit
 SETTINGS = "/settings.json"
 LEDGER = "/ldp"  # created once by `hushmote flash`
 EXPERIMENTS = "/experiments"
+PERIODS = "/periods.json"  # the versions that ran since the last reading, and their crashes
 
 
 def chip_thermometer():
@@ -86,6 +91,16 @@ _last = {}
 def board_health():
     """Return the reading for examples/board_health.toml: reset cause, last dBm, free heap in KiB."""
     return import_sibling("station").health(machine, _last)
+
+
+# [version, crashes] of the time since the last reading; after an update more than one, the oldest first.
+_periods = [[VERSION, 0]]
+_period = [VERSION, 0]  # the period that this wake-up's readings describe
+
+
+def has_crashed():
+    """Return the reading for examples/crash_by_version.toml: whether the watchdog restarted the board."""
+    return _period[1] > 0
 
 
 # An experiment's name -> the function that reads its sensor. An error counts as no reading.
@@ -151,6 +166,7 @@ def make_client(settings):
         )
     except ldp_client.LDPError as e:
         raise NeedsPerson(str(e))
+    client.groups = {"firmware": VERSION}
     locked = client.status()["locked"]
     if locked:
         raise NeedsPerson(locked + " (`hushmote flash`)")
@@ -270,6 +286,11 @@ def read(name):
         return None
 
 
+def period_groups(period):
+    """Return an experiment's name -> its group's value, for PERIOD_READINGS that describe this period."""
+    return {name: period[0] for name in PERIOD_READINGS}
+
+
 class Application:
     """The board's application: its client, experiments and reporter.
 
@@ -331,7 +352,8 @@ class Application:
             refresh = INTERVAL_S >= REFRESH_S or self.client.rng.bernoulli(
                 INTERVAL_S * ldp_client.ONE // REFRESH_S
             )
-        first, digests = import_sibling("gap").draw(self.client, calls)
+        groups = period_groups(_periods[0])
+        first, digests = import_sibling("gap").draw(self.client, calls, groups)
         self.due = digests, refresh and first == calls
         return first
 
@@ -344,8 +366,11 @@ class Application:
             self.plan()
         digests, refresh = self.due or ({}, False)
         self.due = None
+        # This comes before the reports: after a power cut a period is better lost than reported twice.
+        _period[:] = import_sibling("station").end_period(PERIODS, _periods)
+        groups = period_groups(_period)
         for name in digests:
-            self.reporter.report(name, read(name), digests[name])
+            self.reporter.report(name, read(name), digests[name], groups.get(name))
         if refresh or not self.kept.digests or client.outbox():
             # The broker may have the experiments that this board does not know yet.
             self.connect(
@@ -364,6 +389,8 @@ class Application:
         ):
             return INTERVAL_S
         feed()
+        if len(_periods) > 1:  # after an update the next readings describe another period
+            return INTERVAL_S * self.plan()
         return INTERVAL_S * self.plan(max(min(MAX_SLEEP_S // INTERVAL_S, 1_000), 1))
 
     def connect(self, unknown):
@@ -383,7 +410,7 @@ class Application:
             station = None  # free its memory
             feed()
             tidy()
-            self.reporter.flush(30_000, unknown)
+            self.reporter.flush(30_000, unknown, period_groups(_period))
         finally:
             try:
                 wlan.disconnect()
@@ -398,6 +425,8 @@ class Application:
         for name, line in status["experiments"].items():
             if line["state"] == "reporting":
                 text = "%d reports made, %d left" % (line["reports"], line["left"])
+                if line["group"]:
+                    text += "; its %s is sent unprotected" % line["group"]
             elif line["state"] == "spent":
                 text = "silent: its budget is spent, after %d reports" % line["reports"]
             elif line["reason"] or name in reporter.refused:
@@ -473,7 +502,12 @@ def main():
     """Wake up, then sleep until the next reading; return to the REPL if a person is needed."""
     board = None
     first = not woke_as_planned()
-    due = import_sibling("station").recall(machine, _last, first)
+    station = import_sibling("station")
+    due = station.recall(machine, _last, first)
+    if [name for name in PERIOD_READINGS if name in POLICY["experiments"]]:
+        crashed = first and machine.reset_cause() == getattr(machine, "WDT_RESET", None)
+        _periods[:] = station.start_periods(PERIODS, VERSION, crashed)
+    station = None  # free its memory
     if first and START_DELAY_S and not is_pressed():
         print("hushmote: starts in %d s; Ctrl-C stops it" % START_DELAY_S)
         time.sleep(START_DELAY_S)

@@ -258,7 +258,7 @@ class Reporter(base.BaseReporter):
             self._end_connection(reason(e))
         return self.connected
 
-    def flush(self, timeout_ms=20_000, readings=None):
+    def flush(self, timeout_ms=20_000, readings=None, groups=None):
         """Connect, fetch the experiments, report the readings, send everything and disconnect.
 
         Call it between two sleeps. There is no random delay here, so a report's arrival reveals when the
@@ -269,6 +269,7 @@ class Reporter(base.BaseReporter):
             timeout_ms: The limit for everything except the name look-up and the connection itself, which
                 takes at most timeout_s.
             readings: An experiment's name -> value.
+            groups: An experiment's name -> its group's value, as report() has it.
 
         Returns:
             Whether all reports were sent.
@@ -293,9 +294,9 @@ class Reporter(base.BaseReporter):
         except Exception as e:  # as in poll()
             self._end_connection(reason(e))
         # Report even without a connection: a board still knows its experiments after a light sleep.
-        readings = readings or {}
+        readings, groups = readings or {}, groups or {}
         for name in readings:
-            self.report(name, readings[name])
+            self.report(name, readings[name], None, groups.get(name))
         try:
             while self.connected and self._send(True):
                 pass

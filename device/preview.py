@@ -42,6 +42,11 @@ def _code_at(exp):
     return 9 + len(exp.group_bytes(0))
 
 
+def _group(exp, index):
+    """Return the name of an experiment's group, and the value with this index."""
+    return exp.group + " " + (exp.groups + ("other",))[index]
+
+
 def preview(client, name, reading, group=None):
     """Return what report(name, reading, None, group) would send, in lines of text; draw and spend nothing.
 
@@ -72,8 +77,7 @@ def preview(client, name, reading, group=None):
         lines.append((text + " is sent with odds %s to 1.") % (value, _tenths(odds)))
     lines.append("No code is more than %s times as likely at one reading as at another." % _times(exp))
     if exp.group:
-        value = (exp.groups + ("other",))[group]
-        lines.append("Unprotected, everyone can see %s %s in the report." % (exp.group, value))
+        lines.append("Unprotected, everyone can see %s in the report." % _group(exp, group))
     every = exp.every_of(group)
     if every > 1:
         lines.append("One reading in %d is reported, chosen before anything looks at it." % every)
@@ -89,12 +93,13 @@ def words(client, report):
         if exp.digest == report[1:5]:
             at = _code_at(exp)
             code = int.from_bytes(report[at : at + exp.code_bytes], "big")
-            text = "%s: code %d of %d, %d bytes, epsilon %s; %s"
+            text = "%s: code %d of %d, %d bytes, %sepsilon %s; %s"
             return text % (
                 name,
                 code,
                 exp.code_count,
                 len(report),
+                "%s unprotected, " % _group(exp, report[9]) if exp.group else "",
                 _epsilon(exp),
                 _remaining_words(client, exp),
             )

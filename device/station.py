@@ -1,4 +1,4 @@
-"""Memory during sleep, Wi-Fi, clock and TLS for main.py. Imported only while it is needed.
+"""Memory during sleep and across updates, Wi-Fi, clock and TLS for main.py. Imported only while it is needed.
 
 why = connect(wlan, network, settings, ap, feed)     None, or a line that says what is missing
 """
@@ -35,7 +35,7 @@ def keep(machine, due, last):
     clock = _rtc(machine)
     if clock is not None:
         digests, refresh = due or ({}, None)
-        digests = {name: int.from_bytes(digests[name], "big") for name in digests}
+        digests = {name: binascii.hexlify(digests[name]).decode() for name in digests}
         clock.memory(json.dumps([digests, refresh, last]).encode())
 
 
@@ -54,13 +54,64 @@ def recall(machine, last, unplanned):
             digests, refresh, values = json.loads(clock.memory())
             last.update(values)
             if refresh is not None and not unplanned:
-                due = {name: digests[name].to_bytes(4, "big") for name in digests}, refresh
+                due = {name: binascii.unhexlify(digests[name]) for name in digests}, refresh
         except (ValueError, TypeError, AttributeError):  # empty, or written by another program
             pass
         clock.memory(b"")
     if unplanned:
         last["cause"], last["up"] = machine.reset_cause(), 0
     return due
+
+
+_MAX_PERIODS = 4
+
+
+def start_periods(path, version, has_crashed):
+    """Return the periods that no reading has described yet, the oldest first, and keep them in flash.
+
+    A period is [version, crashes]: the time since the last reading in which one version ran. A crash that
+    caused this start counts for the version that ran until then, even if another one has started now.
+
+    Args:
+        path: The file.
+        version: The version that has started.
+        has_crashed: Whether a crash caused this start.
+    """
+    old = None
+    try:
+        with open(path) as f:
+            old = [[str(name), int(crashes)] for name, crashes in json.load(f)]
+    except (OSError, ValueError, TypeError):  # the first start, or a damaged file
+        pass
+    periods = [list(period) for period in old or ([version, 0],)]
+    if has_crashed:
+        periods[-1][1] += 1
+    if periods[-1][0] != version:
+        periods = periods[1 - _MAX_PERIODS :] + [[version, 0]]
+    if periods != old:
+        _write_periods(path, periods)
+    return periods
+
+
+def end_period(path, periods):
+    """Remove and return the oldest period, because a reading describes it now; the last one starts anew."""
+    period = list(periods[0])
+    if len(periods) > 1:
+        del periods[0]
+    elif period[1]:
+        periods[0][1] = 0
+    else:
+        return period
+    _write_periods(path, periods)
+    return period
+
+
+def _write_periods(path, periods):
+    try:
+        with open(path, "w") as f:
+            f.write(json.dumps(periods))
+    except OSError as e:  # full or worn out: right until the next start
+        print("hushmote: cannot store %s: errno %s" % (path, e.args[0] if e.args else "unknown"))
 
 
 def listen(wlan, last):

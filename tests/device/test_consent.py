@@ -18,6 +18,7 @@ from hushmote.device import consent, preview
 from hushmote.device.kept_experiments import KeptExperiments
 from hushmote.device.ldp_client import Client, ExperimentRefused, LedgerError, SettingsError, provision
 from hushmote.server.mechanisms import MECHANISMS
+from hushmote.server.wire.report import encode
 
 POLICY = {
     "sum": 8_000_000,
@@ -136,7 +137,7 @@ class TestQuestion:
 
         def make(**policy: Any) -> KeptExperiments:
             """Start a board."""
-            policy = POLICY | {"ask": "each"} | policy
+            policy = POLICY | {"ask": "each", "groups": ("firmware", "model")} | policy
             client = Client(policy, memory(slots), device_id="board-1", fleet="home")
             client.consent = True
             return KeptExperiments(client, str(tmp_path))
@@ -178,6 +179,7 @@ class TestQuestion:
             {"high": 40_001},
             {"bins": 101},
             {"bins": 99},
+            {"group": "firmware", "groups": ["2.4.0"]},
             {"missing": 1},
             {"mechanism": "grr", "g": None},
             {"type": "choice", "labels": ["a", "b", "c"], "low": None, "high": None, "bins": None},
@@ -190,6 +192,7 @@ class TestQuestion:
             "higher high",
             "more bins",
             "fewer bins",
+            "group",
             "missing",
             "grr",
             "choice",
@@ -228,6 +231,21 @@ class TestQuestion:
         assert not self.asks(experiments, self.ROOM | change)
         assert not self.asks(start(), self.ROOM | change)
         assert not self.asks(start(), self.ROOM)  # the opt-in was to this epsilon
+
+    def test_covers_new_values_of_its_group_only(self, start: Any):
+        group = {"group": "firmware", "groups": ["2.3.1"]}
+        experiments = self.agreed(start, self.ROOM | group)
+        listed = self.ROOM | group | {"groups": ["2.3.1", "2.4.0"], "every": [130, 1, 130]}
+        assert not self.asks(experiments, listed)
+        assert self.asks(experiments, listed | {"group": "model"})
+
+    def test_says_that_the_group_is_unprotected(self, start: Any):
+        client = start()._client
+        client.consent = False
+        assert consent.attend(client, None, None, lambda: None) == (
+            "silent, as someone said no; with a yes it answers room_temp, door and may send firmware, model "
+            "unprotected: yes() says it"
+        )
 
     def test_outlasts_restart_while_waiting(self, start: Any, tmp_path: Path):
         waiting = start()
@@ -539,6 +557,21 @@ class TestPreview:
         assert preview.preview(client, "door", True) == "door: there is no such experiment yet."
         with pytest.raises(SettingsError, match=r"^garage is not in the policy$"):
             preview.preview(client, "garage", True)
+
+    def test_names_the_group_as_unprotected(self):
+        client = Client(POLICY | {"groups": ("firmware",)}, memory(), device_id="board-1", fleet="home")
+        group = {"group": "firmware", "groups": ["2.3.1", "2.4.0"], "every": [90, 1, 130]}
+        exp = client.enroll(experiment_json(name="door", **group))
+        client.groups = {"firmware": "2.3.1"}
+        for given, value, every in ((None, "2.3.1", 90), ("2.4.0", "2.4.0", 1), ("x", "other", 130)):
+            lines = preview.preview(client, "door", True, given).split("\n")
+            assert lines[0] == "door: one of 2 codes, in 11 bytes."
+            assert f"Unprotected, everyone can see firmware {value} in the report." in lines
+            assert any(line.startswith(f"One reading in {every} ") for line in lines) == (every > 1)
+        report = encode(exp, 1, 1, group=1)
+        assert preview.words(client, report).startswith(
+            "door: code 1 of 2, 11 bytes, firmware 2.4.0 unprotected, epsilon 1;"
+        )
 
     @pytest.mark.parametrize(
         "shape", ["rr", "grr-16", "olh-9-3", "hh-9-3-hash", "pgr-5-3", "sw-5-2", "prefix-2", "views"]

@@ -12,7 +12,7 @@ from enumeration import assert_private, distribution, memory
 from experiments import experiment_json
 from wake_ups import Air, install, provisioned
 
-from hushmote.device import main
+from hushmote.device import main, station
 from hushmote.device.kept_experiments import KeptExperiments
 from hushmote.device.ldp_client import Client, provision
 
@@ -84,6 +84,72 @@ def raising(name: str) -> Any:
     reading = main.READINGS[name]
     assert reading is not None
     return reading()
+
+
+class TestPeriod:
+    """A reading of a period is reported under the version that ran in it, whatever the reading is."""
+
+    NAME = "crash_by_version"
+    VERSIONS = ("2.3.1", "2.4.0")
+
+    @pytest.fixture
+    def start(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+        fields: dict[str, Any] = {"name": self.NAME, "epsilon": 16_000_000, "budget": {"rule": "unlimited"}}
+        payload = experiment_json(group="firmware", groups=list(self.VERSIONS), **fields)
+        storage = memory(provisioned())
+        air = Air()
+        air.experiment(self.NAME, payload)
+        monkeypatch.setattr(main, "POLICY", main.POLICY)
+
+        def run(version: str, has_crashed: bool = False, wakes: int = 1) -> list[tuple[int, bool]]:
+            """Start a board, and return the (group, crashed) of its reports; epsilon is high enough."""
+            install(monkeypatch, air, tmp_path / "kept", storage, {self.NAME: None})
+            monkeypatch.setitem(main.POLICY, "groups", ("firmware",))
+            monkeypatch.setitem(main.READINGS, self.NAME, main.has_crashed)
+            periods = station.start_periods(str(tmp_path / "periods"), version, has_crashed)
+            monkeypatch.setattr(main, "PERIODS", str(tmp_path / "periods"))
+            monkeypatch.setattr(main, "_periods", periods)
+            before = len(air.reports())
+            application = main.Application()
+            application.client.groups = {"firmware": version}
+            for _ in range(wakes):
+                application.wake_up()
+                assert application.sleep_s() <= main.INTERVAL_S
+            return [(report[9], bool(report[10])) for report in air.reports()[before:]]
+
+        return run
+
+    def test_crash_before_update_belongs_to_the_old_version(self, start: Any):
+        assert start("2.3.1", wakes=2) == [(0, False), (0, False)]
+        assert start("2.4.0", True, wakes=2) == [(0, True), (1, False)]
+
+    def test_rollback_after_crash_reports_the_version_that_crashed(self, start: Any):
+        assert start("2.4.0") == [(1, False)]
+        assert start("2.3.1", True, wakes=3) == [(1, True), (0, False), (0, False)]
+
+    def test_group_does_not_depend_on_the_crash(self, start: Any):
+        for has_crashed in (True, False):
+            start("2.3.1", wakes=2)
+            groups = [group for group, _ in start("2.4.0", has_crashed, wakes=3)]
+            assert groups == [0, 1, 1]
+            start("2.3.1", wakes=2)
+
+    def test_updates_before_a_reading_keep_each_versions_crashes(self, start: Any):
+        start("2.3.1")
+        start("2.4.0", True, wakes=0)
+        start("2.4.0", True, wakes=0)
+        assert start("2.5.0", False, wakes=4) == [(0, True), (1, True), (2, False), (2, False)]
+
+    def test_damaged_file_starts_anew(self, start: Any, tmp_path: Path):
+        for damage in ("", "[]", "{}", "[[1]]", '[["2.3.1", null]]', "[7]", "\0"):
+            start("2.3.1")
+            (tmp_path / "periods").write_text(damage)
+            assert start("2.4.0", wakes=2) == [(1, False), (1, False)], damage
+
+    def test_other_readings_belong_to_the_running_version(self, start: Any, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(main, "PERIOD_READINGS", ())
+        start("2.3.1")
+        assert [group for group, _ in start("2.4.0", True)] == [1]
 
 
 class TestPrivacy:
@@ -167,7 +233,7 @@ class TestPrivacy:
         payload = experiment_json(name="t", epsilon=1_000_000, every=2, **EXPERIMENTS["grr"])
         slots = kept_in(tmp_path, {"t": payload})
 
-        def report(self: Any, name: str, value: Any, drawn: Any) -> Any:
+        def report(self: Any, name: str, value: Any, drawn: Any, group: Any) -> Any:
             try:
                 return self._client.report(name, value, drawn)
             except TypeError:

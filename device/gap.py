@@ -42,10 +42,10 @@ def draw(client, most, groups=None):
         while asking and calls < most and not draws:
             calls += 1
             for exp in asking:
-                group = client._group_index(exp, groups.get(exp.name))
-                every = exp.every_of(group)
+                group = client._group_bytes(exp, groups.get(exp.name))
+                every = exp.every_of(*group)
                 if every == 1 or client.rng.below(every) == 0:
-                    draws[exp.name] = exp.digest + exp.group_bytes(group)
+                    draws[exp.name] = exp.digest + group
     finally:
         client._lock.release()
     return (calls if asking else most), draws

@@ -35,20 +35,6 @@ else:
 _CAN_SYNC = hasattr(os, "fsync")  # on CPython; littlefs on a board syncs each file as it is closed
 
 
-def load_further(names):
-    """Import modules with further mechanisms; return a text for each one that fails.
-
-    Experiments that need a missing mechanism are then refused by name, and the others continue.
-    """
-    faults = []
-    for name in names or ():
-        try:
-            __import__(name)
-        except Exception as e:  # an imported file may raise anything
-            faults.append("%s.py: %s: %s: flash it again" % (name, type(e).__name__, e))
-    return faults
-
-
 def _name_in(payload):
     """Return the name in an experiment's JSON, or None for JSON that enroll() will refuse."""
     end = payload.find(b"\x00")

@@ -65,7 +65,6 @@ _MAX_GROUPS = const(15)
 _NAME_CHARS = "abcdefghijklmnopqrstuvwxyz0123456789-_"
 _NAME_TEXT = " must be 1 to 32 of a-z, 0-9, _ and -"
 _RULES = ("unlimited", "sum", "squares", "count")  # the ledger stores a rule's index in this tuple
-_OPTIONAL = ("groups", "ask", "consent_from")  # fields of a policy
 
 
 def _import_sibling(name):
@@ -499,6 +498,7 @@ class Experiment:
     levels = ()  # type: tuple[Level, ...]
     low = high = fanout = weight_sum = code_count = 0
     domain = 2  # type: int
+    every = 1  # type: int
     missing = None  # type: int | None
 
     @classmethod
@@ -542,16 +542,8 @@ class Experiment:
         take_no_more(budget, " in budget")
         take_no_more(fields)
 
-    def group_index(self, value):  # type: (object) -> int
-        """Return the index of a group's value; a value that is not listed has the last, "other"."""
-        return self.groups.index(value) if value in self.groups else len(self.groups)
-
-    def group_bytes(self, index):  # type: (int) -> bytes
-        """Return what a report contains in the clear: the index of the group's value, or nothing."""
-        return bytes((index,)) if self.group else b""
-
-    def every_of(self, index):  # type: (int) -> int
-        """Return n, where 1 in n calls makes a report, for the index of a group's value."""
+    def every_of(self, index=0):  # type: (int) -> int
+        """Return n, where 1 in n calls makes a report, for the index of a value of the group, if any."""
         return self._every[index]
 
     def cost(self):
@@ -852,7 +844,7 @@ class Client:
     def __init__(
         self, policy, storage: object = "/ldp", device_id=None, key=None, announce_key=None, fleet=None
     ):
-        good = type(policy) is dict and len(policy) - sum([name in policy for name in _OPTIONAL]) == 5
+        good = type(policy) is dict and len(set(policy) - {"groups", "ask", "consent_from"}) == 5
         for name in ("sum", "squares", "epsilon"):
             good = good and type(policy.get(name)) is int
         for name in ("rules", "experiments"):  # not str: ("bath") lacks a comma, and "at" would be in it
@@ -999,10 +991,9 @@ class Client:
                 return None
             self._drbg.reseed(_entropy(_RESEED_BYTES))
             # `every` is drawn before the value is looked at, and depends only on the group.
-            group = self._group_index(exp, group)
-            every = exp.every_of(group)
-            is_drawn = drawn == exp.digest + exp.group_bytes(group)
-            silent = every > 1 and not is_drawn and self.rng.below(every)
+            group = self._group_bytes(exp, group)
+            every = exp.every_of(*group)
+            silent = every > 1 and exp.digest + group != drawn and self.rng.below(every)
             index = exp.bucket(value)
             state = self._ledger.state
             if silent or self._remaining(exp) < 1 or len(state.unsent) >= _MAX_UNSENT:
@@ -1025,9 +1016,14 @@ class Client:
         finally:
             self._release()
 
-    def _group_index(self, exp, value=None):
-        """Return the index of a value of the experiment's group; None stands for this board's value."""
-        return exp.group_index(self.groups.get(exp.group) if value is None else value)
+    def _group_bytes(self, exp, value=None):
+        """Return the byte that names a value of the experiment's group: its index; no byte without a group.
+
+        A value that is not listed has the last index, "other"; None stands for this board's value.
+        """
+        value = self.groups.get(exp.group) if value is None else value
+        index = exp.groups.index(value) if value in exp.groups else len(exp.groups)
+        return bytes((index,)) if exp.group else b""
 
     def _entry(self, exp):
         """Return the experiment's ledger entry, or the one that its first report will write."""
@@ -1061,9 +1057,8 @@ class Client:
 
     def _encode(self, exp, number, group, code):
         key = self._device_key
-        report = bytes((0x10 + (2 if exp.group else 0) + (1 if key else 0),))
-        report += exp.digest + number.to_bytes(4, "big") + exp.group_bytes(group)
-        report += code.to_bytes(exp.code_bytes, "big")
+        report = bytes((0x10 + 2 * len(group) + (1 if key else 0),))
+        report += exp.digest + number.to_bytes(4, "big") + group + code.to_bytes(exp.code_bytes, "big")
         if key:
             report += _hmac(key, self.device_id.encode() + b"\x00" + exp.sha256 + report)[:8]
         return report

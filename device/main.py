@@ -11,20 +11,17 @@ and `hushmote flash`; the privacy budget is in /ldp and is never copied.
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
 # pyright: reportOptionalCall=false
 
-import binascii
-import json
-import os
 import sys
 import time
 
 if "." in __name__:  # the package on CPython; on a board, all files are in one folder
     from . import ldp_client
-    from .kept_experiments import KeptExperiments, load_further, tidy
+    from .kept_experiments import KeptExperiments, tidy
     from .mqtt_reporter import Reporter
     from .reporter_base import Brokers, sleep_ms, ticks_diff, ticks_ms
 else:
     import ldp_client
-    from kept_experiments import KeptExperiments, load_further, tidy
+    from kept_experiments import KeptExperiments, tidy
     from mqtt_reporter import Reporter
     from reporter_base import Brokers, sleep_ms, ticks_diff, ticks_ms
 
@@ -67,7 +64,6 @@ START_SPREAD_S = 60  # a board without experiments starts at a random moment wit
 SETTINGS = "/settings.json"
 LEDGER = "/ldp"  # created once by `hushmote flash`
 EXPERIMENTS = "/experiments"
-PERIODS = "/periods.json"  # the versions that ran since the last reading, and their crashes
 
 
 def chip_thermometer():
@@ -90,21 +86,19 @@ _last = {}
 
 def board_health():
     """Return the reading for examples/board_health.toml: reset cause, last dBm, free heap in KiB."""
-    return import_sibling("station").health(machine, _last)
+    return import_sibling("memory").health(machine, _last)
 
 
 # [version, crashes] of the time since the last reading; after an update more than one, the oldest first.
-_periods = [[VERSION, 0]]
+_periods = [[VERSION, 0]]  # in flash, beside the ledger
 _period = [VERSION, 0]  # the period that this wake-up's readings describe
 
 
-def has_crashed():
-    """Return the reading for examples/crash_by_version.toml: whether the watchdog restarted the board."""
-    return _period[1] > 0
-
-
 # An experiment's name -> the function that reads its sensor. An error counts as no reading.
-READINGS = {"room_temp": chip_thermometer()}
+READINGS = {
+    "room_temp": chip_thermometer(),
+    "crash_by_version": lambda: _period[1] > 0,  # whether the watchdog has restarted the board
+}
 
 
 def import_sibling(name):
@@ -122,44 +116,15 @@ class Outage(Exception):
 
 def load_settings():
     """Return the settings that `hushmote flash` wrote."""
-    try:
-        blocks = os.statvfs("/")[2]
-    except OSError:
-        blocks = 0
-    if not blocks:  # a root folder without a file system has no blocks
-        raise NeedsPerson("no file system: erase the flash, install MicroPython again, then `hushmote flash`")
-    try:
-        with open(SETTINGS) as f:
-            settings = json.load(f)
-    except OSError:
-        raise NeedsPerson("no %s: run `hushmote provision`, then `hushmote flash`" % SETTINGS)
-    except ValueError:
-        raise NeedsPerson("%s is damaged: run `hushmote flash` again" % SETTINGS)
-    for name in ("fleet", "device_id", "wifi_ssid", "mqtt_host"):
-        if not settings.get(name):
-            raise NeedsPerson("%s is empty: fill it in and run `hushmote flash` again" % name)
-    return settings
-
-
-def key_bytes(settings, name, size):
-    """Return a key of size bytes from its hex digits, or None in an open fleet."""
-    text = settings.get(name)
-    if text is None:
-        return None
-    try:
-        key = binascii.unhexlify(text)
-    except (ValueError, TypeError):
-        key = b""
-    if len(key) != size:
-        text = "%s must be %d hex digits: flash the settings that `hushmote provision` wrote"
-        raise NeedsPerson(text % (name, 2 * size))
-    return key
+    return import_sibling("station").load_settings(SETTINGS)
 
 
 def make_client(settings):
     """Return the client with this board's ledger, which must exist already."""
-    key = key_bytes(settings, "key", 32)
-    announce_key = key_bytes(settings, "announce_key", 64)
+    station = import_sibling("station")
+    key = station.key_bytes(settings, "key", 32)
+    announce_key = station.key_bytes(settings, "announce_key", 64)
+    station = None  # free its memory
     try:
         client = ldp_client.Client(
             POLICY, LEDGER, settings["device_id"], key, announce_key, fleet=settings["fleet"]
@@ -286,11 +251,6 @@ def read(name):
         return None
 
 
-def period_groups(period):
-    """Return an experiment's name -> its group's value, for PERIOD_READINGS that describe this period."""
-    return {name: period[0] for name in PERIOD_READINGS}
-
-
 class Application:
     """The board's application: its client, experiments and reporter.
 
@@ -301,7 +261,7 @@ class Application:
     def __init__(self):
         tidy()  # after the imports
         self.settings = load_settings()
-        for fault in load_further(self.settings.get("with")):
+        for fault in import_sibling("station").load_further(self.settings.get("with")):
             print("hushmote: " + fault)
         if network is None:
             raise NeedsPerson("this firmware has no Wi-Fi: install the one for your board (Pico W, not Pico)")
@@ -352,7 +312,7 @@ class Application:
             refresh = INTERVAL_S >= REFRESH_S or self.client.rng.bernoulli(
                 INTERVAL_S * ldp_client.ONE // REFRESH_S
             )
-        groups = period_groups(_periods[0])
+        groups = dict.fromkeys(PERIOD_READINGS, _periods[0][0])
         first, digests = import_sibling("gap").draw(self.client, calls, groups)
         self.due = digests, refresh and first == calls
         return first
@@ -366,23 +326,29 @@ class Application:
             self.plan()
         digests, refresh = self.due or ({}, False)
         self.due = None
-        # This comes before the reports: after a power cut a period is better lost than reported twice.
-        _period[:] = import_sibling("station").end_period(PERIODS, _periods)
-        groups = period_groups(_period)
+        if len(_periods) > 1 or _periods[0][1]:
+            _period[:] = _periods.pop(0)
+            _periods[:] = _periods or [[VERSION, 0]]
+            # This comes before the reports: after a power cut a period is better lost than reported twice.
+            import_sibling("memory").write_periods(LEDGER + "/periods.json", _periods)
+        else:
+            _period[:] = _periods[0]
+        groups = dict.fromkeys(PERIOD_READINGS, _period[0])
         for name in digests:
             self.reporter.report(name, read(name), digests[name], groups.get(name))
         if refresh or not self.kept.digests or client.outbox():
             # The broker may have the experiments that this board does not know yet.
             self.connect(
-                {name: read(name) for name in POLICY["experiments"] if name not in self.kept.digests}
+                {name: read(name) for name in POLICY["experiments"] if name not in self.kept.digests},
+                groups,
             )
-        self.print_results()
+        import_sibling("memory").print_results(client, self.reporter, self.kept)
         self.ask()
 
     def sleep_s(self):
         """Return the seconds to the next reading that is needed, as drawn; without a draw, INTERVAL_S."""
         if (
-            not import_sibling("station").remembers(machine)
+            not import_sibling("memory").remembers(machine)
             or not self.client.consent
             or not self.kept.digests
             or self.client.outbox()
@@ -393,7 +359,7 @@ class Application:
             return INTERVAL_S * self.plan()
         return INTERVAL_S * self.plan(max(min(MAX_SLEEP_S // INTERVAL_S, 1_000), 1))
 
-    def connect(self, unknown):
+    def connect(self, unknown, groups):
         """Fetch experiments, report these readings, and send all waiting reports."""
         if self.make_mqtt is None:
             self.make_mqtt = make_mqtt_maker(self.settings)
@@ -410,38 +376,13 @@ class Application:
             station = None  # free its memory
             feed()
             tidy()
-            self.reporter.flush(30_000, unknown, period_groups(_period))
+            self.reporter.flush(30_000, unknown, groups)
         finally:
             try:
                 wlan.disconnect()
             except OSError:  # not connected
                 pass
             wlan.active(False)
-
-    def print_results(self):
-        """Print this wake-up's results, one line per experiment and problem."""
-        status = self.client.status()
-        reporter = self.reporter
-        for name, line in status["experiments"].items():
-            if line["state"] == "reporting":
-                text = "%d reports made, %d left" % (line["reports"], line["left"])
-                if line["group"]:
-                    text += "; its %s is sent unprotected" % line["group"]
-            elif line["state"] == "spent":
-                text = "silent: its budget is spent, after %d reports" % line["reports"]
-            elif line["reason"] or name in reporter.refused:
-                text = "refused: " + (line["reason"] or reporter.refused[name])
-                if "signature" in text:
-                    text += ": is announce_key this fleet's?"
-            else:
-                text = "the broker has no such experiment yet: run `hushmote experiment add`"
-            if line["state"] != "absent" or reporter.error is None:
-                print("hushmote: %s: %s" % (name, text))
-        problems = [reporter.error, reporter.fault, self.kept.fault, status["error"]]
-        for problem in problems + list(reporter.mistyped.values()):
-            if problem:
-                print("hushmote: " + problem)
-        print("hushmote: %d sent, %d waiting" % (reporter.sent, status["pending"]))
 
 
 # --- Watchdog and sleep ---------------------------------------------------------------------------
@@ -482,7 +423,7 @@ def sleep(ms, board=None):
         if is_pressed() is None and hasattr(esp32, "wake_on_ext0"):
             esp32.wake_on_ext0(button(), esp32.WAKEUP_ALL_LOW)
         if board is not None:
-            import_sibling("station").keep(machine, board.due, _last)
+            import_sibling("memory").keep(machine, board.due, _last)
         machine.deepsleep(ms)
     # An RP2040 cannot tell such a start from others, and sleeps at most 4,294 s, less if its radio wakes it.
     while ms > 0:
@@ -502,12 +443,11 @@ def main():
     """Wake up, then sleep until the next reading; return to the REPL if a person is needed."""
     board = None
     first = not woke_as_planned()
-    station = import_sibling("station")
-    due = station.recall(machine, _last, first)
-    if [name for name in PERIOD_READINGS if name in POLICY["experiments"]]:
-        crashed = first and machine.reset_cause() == getattr(machine, "WDT_RESET", None)
-        _periods[:] = station.start_periods(PERIODS, VERSION, crashed)
-    station = None  # free its memory
+    memory = import_sibling("memory")
+    due = memory.recall(machine, _last, first)
+    if set(PERIOD_READINGS) & set(POLICY["experiments"]):
+        _periods[:] = memory.start_periods(machine, first, LEDGER + "/periods.json", VERSION)
+    memory = None  # free its memory
     if first and START_DELAY_S and not is_pressed():
         print("hushmote: starts in %d s; Ctrl-C stops it" % START_DELAY_S)
         time.sleep(START_DELAY_S)

@@ -14,7 +14,8 @@ if "." in __name__:  # the package on CPython; on a board, all files are in one 
 else:
     import ldp_client
 
-_LAST = 8
+const = ldp_client.const
+_LAST = const(8)
 
 
 def _tenths(n):
@@ -37,16 +38,6 @@ def _remaining_words(client, exp):
     return "%d more report%s left" % (n, "" if n == 1 else "s")
 
 
-def _code_at(exp):
-    """Return the number of bytes before the code in a report."""
-    return 9 + len(exp.group_bytes(0))
-
-
-def _group(exp, index):
-    """Return the name of an experiment's group, and the value with this index."""
-    return exp.group + " " + (exp.groups + ("other",))[index]
-
-
 def preview(client, name, reading, group=None):
     """Return what report(name, reading, None, group) would send, in lines of text; draw and spend nothing.
 
@@ -61,8 +52,8 @@ def preview(client, name, reading, group=None):
     if exp is None:
         return "%s: there is no such experiment yet." % name
     index = exp.bucket(reading)
-    group = client._group_index(exp, group)
-    size = _code_at(exp) + exp.code_bytes + (8 if client._device_key else 0)
+    group = client._group_bytes(exp, group)
+    size = 9 + len(group) + exp.code_bytes + (8 if client._device_key else 0)
     lines = ["%s: one of %d codes, in %d bytes." % (name, exp.code_count, size)]
     if index is None:
         lines.append("No reading: a uniformly drawn value takes its place.")
@@ -76,9 +67,10 @@ def preview(client, name, reading, group=None):
         value = "no reading" if index == exp.missing else reading
         lines.append((text + " is sent with odds %s to 1.") % (value, _tenths(odds)))
     lines.append("No code is more than %s times as likely at one reading as at another." % _times(exp))
-    if exp.group:
-        lines.append("Unprotected, everyone can see %s in the report." % _group(exp, group))
-    every = exp.every_of(group)
+    if group:
+        value = (exp.groups + ("other",))[group[0]]
+        lines.append("Unprotected, everyone can see %s %s in the report." % (exp.group, value))
+    every = exp.every_of(*group)
     if every > 1:
         lines.append("One reading in %d is reported, chosen before anything looks at it." % every)
     lines.append("A report costs epsilon %s; %s." % (_epsilon(exp), _remaining_words(client, exp)))
@@ -91,15 +83,14 @@ def words(client, report):
     """Return one line about a report: its question, code, size and cost, and the remaining budget."""
     for name, exp in client._experiments.items():
         if exp.digest == report[1:5]:
-            at = _code_at(exp)
-            code = int.from_bytes(report[at : at + exp.code_bytes], "big")
-            text = "%s: code %d of %d, %d bytes, %sepsilon %s; %s"
+            end = len(report) - 8 * (report[0] & 1)  # where the tag begins
+            code = int.from_bytes(report[end - exp.code_bytes : end], "big")
+            text = "%s: code %d of %d, %d bytes, epsilon %s; %s"
             return text % (
                 name,
                 code,
                 exp.code_count,
                 len(report),
-                "%s unprotected, " % _group(exp, report[9]) if exp.group else "",
                 _epsilon(exp),
                 _remaining_words(client, exp),
             )

@@ -270,24 +270,7 @@ class BaseReporter:
 
     def status(self):
         """Return one line: the connection, the number of waiting reports, and problems, most urgent first."""
-        client = self._client.status()
-        waiting = "; %d sent, %d waiting" % (self.sent, client["pending"])
-        if self.connected:
-            line = "connected" + waiting
-        elif not client["consent"]:
-            line = "silent: " + ("nobody said yes yet" if client["consent"] is None else "someone said no")
-        else:
-            line = "not connected, next attempt in %d s" % ((self._wait_ms() + 999) // 1000) + waiting
-        for problem in (client["locked"], client["error"], self.fault, self._kept.fault, self.error):
-            if problem and problem not in line:
-                line += "; " + problem
-        if self._kept._folder is None:
-            line += "; nothing is stored"
-        for name in sorted(self.mistyped):
-            line += "; " + self.mistyped[name]
-        for name in sorted(self.refused):
-            line += "; %s refused: %s" % (name, self.refused[name])
-        return line
+        return ldp_client._import_sibling("memory").status(self)
 
     # The broker's side
 

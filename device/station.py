@@ -1,4 +1,4 @@
-"""Memory during sleep and across updates, Wi-Fi, clock and TLS for main.py. Imported only while it is needed.
+"""Settings, Wi-Fi, clock and TLS for main.py. Imported only while it is needed.
 
 why = connect(wlan, network, settings, ap, feed)     None, or a line that says what is missing
 """
@@ -6,112 +6,73 @@ why = connect(wlan, network, settings, ap, feed)     None, or a line that says w
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
 
 import binascii
-import gc
 import json
+import os
 import sys
 import time
 
 if "." in __name__:  # the package on CPython; on a board, all files are in one folder
-    from .ldp_client import SettingsError
+    from .ldp_client import SettingsError, const
     from .reporter_base import sleep_ms, ticks_diff, ticks_ms
 else:
-    from ldp_client import SettingsError
+    from ldp_client import SettingsError, const
     from reporter_base import sleep_ms, ticks_diff, ticks_ms
 
 
-# An ESP32's RTC memory survives a deep sleep; on a board without it, main.py draws nothing in advance.
-def _rtc(machine):
-    clock = getattr(machine, "RTC", object)()
-    return clock if hasattr(clock, "memory") else None
+def load_settings(path):
+    """Return the settings that `hushmote flash` wrote.
 
-
-def remembers(machine):
-    """Return whether the board can remember across a sleep why it was to wake up."""
-    return not hasattr(machine, "DEEPSLEEP_RESET") or _rtc(machine) is not None
-
-
-def keep(machine, due, last):
-    """Store a plan's result (or None) and `last`, a JSON dict, where they survive a deep sleep."""
-    clock = _rtc(machine)
-    if clock is not None:
-        digests, refresh = due or ({}, None)
-        digests = {name: binascii.hexlify(digests[name]).decode() for name in digests}
-        clock.memory(json.dumps([digests, refresh, last]).encode())
-
-
-def recall(machine, last, unplanned):
-    """Restore `last` on startup; return the stored plan's result, only once, or None.
-
-    Args:
-        machine: The module.
-        last: The dict to restore into.
-        unplanned: Whether this start did not follow a sleep of the planned length; then the stored draws,
-            which were made for another moment, are dropped.
+    Raises:
+        SettingsError: With what a person must do, if there are none.
     """
-    clock, due = _rtc(machine), None
-    if clock is not None:
-        try:
-            digests, refresh, values = json.loads(clock.memory())
-            last.update(values)
-            if refresh is not None and not unplanned:
-                due = {name: binascii.unhexlify(digests[name]) for name in digests}, refresh
-        except (ValueError, TypeError, AttributeError):  # empty, or written by another program
-            pass
-        clock.memory(b"")
-    if unplanned:
-        last["cause"], last["up"] = machine.reset_cause(), 0
-    return due
-
-
-_MAX_PERIODS = 4
-
-
-def start_periods(path, version, has_crashed):
-    """Return the periods that no reading has described yet, the oldest first, and keep them in flash.
-
-    A period is [version, crashes]: the time since the last reading in which one version ran. A crash that
-    caused this start counts for the version that ran until then, even if another one has started now.
-
-    Args:
-        path: The file.
-        version: The version that has started.
-        has_crashed: Whether a crash caused this start.
-    """
-    old = None
+    try:
+        blocks = os.statvfs("/")[2]
+    except OSError:
+        blocks = 0
+    if not blocks:  # a root folder without a file system has no blocks
+        raise SettingsError(
+            "no file system: erase the flash, install MicroPython again, then `hushmote flash`"
+        )
     try:
         with open(path) as f:
-            old = [[str(name), int(crashes)] for name, crashes in json.load(f)]
-    except (OSError, ValueError, TypeError):  # the first start, or a damaged file
-        pass
-    periods = [list(period) for period in old or ([version, 0],)]
-    if has_crashed:
-        periods[-1][1] += 1
-    if periods[-1][0] != version:
-        periods = periods[1 - _MAX_PERIODS :] + [[version, 0]]
-    if periods != old:
-        _write_periods(path, periods)
-    return periods
+            settings = json.load(f)
+    except OSError:
+        raise SettingsError("no %s: run `hushmote provision`, then `hushmote flash`" % path)
+    except ValueError:
+        raise SettingsError("%s is damaged: run `hushmote flash` again" % path)
+    for name in ("fleet", "device_id", "wifi_ssid", "mqtt_host"):
+        if not settings.get(name):
+            raise SettingsError("%s is empty: fill it in and run `hushmote flash` again" % name)
+    return settings
 
 
-def end_period(path, periods):
-    """Remove and return the oldest period, because a reading describes it now; the last one starts anew."""
-    period = list(periods[0])
-    if len(periods) > 1:
-        del periods[0]
-    elif period[1]:
-        periods[0][1] = 0
-    else:
-        return period
-    _write_periods(path, periods)
-    return period
+def load_further(names):
+    """Import modules with further mechanisms; return a text for each one that fails.
+
+    Experiments that need a missing mechanism are then refused by name, and the others continue.
+    """
+    faults = []
+    for name in names or ():
+        try:
+            __import__(name)
+        except Exception as e:  # an imported file may raise anything
+            faults.append("%s.py: %s: %s: flash it again" % (name, type(e).__name__, e))
+    return faults
 
 
-def _write_periods(path, periods):
+def key_bytes(settings, name, size):
+    """Return a key of size bytes from its hex digits, or None in an open fleet."""
+    text = settings.get(name)
+    if text is None:
+        return None
     try:
-        with open(path, "w") as f:
-            f.write(json.dumps(periods))
-    except OSError as e:  # full or worn out: right until the next start
-        print("hushmote: cannot store %s: errno %s" % (path, e.args[0] if e.args else "unknown"))
+        key = binascii.unhexlify(text)
+    except (ValueError, TypeError):
+        key = b""
+    if len(key) != size:
+        text = "%s must be %d hex digits: flash the settings that `hushmote provision` wrote"
+        raise SettingsError(text % (name, 2 * size))
+    return key
 
 
 def listen(wlan, last):
@@ -122,15 +83,8 @@ def listen(wlan, last):
         pass
 
 
-def health(machine, last):
-    """Return (reset cause, last connection's dBm or None, free heap in KiB)."""
-    gc.collect()
-    causes = {getattr(machine, "PWRON_RESET", -1): "power", getattr(machine, "WDT_RESET", -2): "watchdog"}
-    return causes.get(last.get("cause"), "other"), last.get("rssi"), gc.mem_free() / 1024
-
-
-_WAIT_MS = 20_000
-_DIRECT_MS = 6_000  # the part of that time in which only the last access point is tried
+_WAIT_MS = const(20_000)
+_DIRECT_MS = const(6_000)  # the part of that time in which only the last access point is tried
 
 
 def _join(wlan, settings, ap):

@@ -103,7 +103,8 @@ def encode(
         raise ValueError(f"group must be from 0 to {len(experiment.groups)}, not {group}")
     head = FORMAT << 4 | (0 if key is None else AUTHENTICATED) | (GROUPED if experiment.group else 0)
     signed_bytes = bytes((head,)) + experiment.digest + number.to_bytes(4, "big")
-    signed_bytes += experiment.group_bytes(group) + code.to_bytes(experiment.code_bytes, "big")
+    signed_bytes += bytes((group,)) if experiment.group else b""
+    signed_bytes += code.to_bytes(experiment.code_bytes, "big")
     return signed_bytes if key is None else signed_bytes + tag(key, device, experiment.sha256, signed_bytes)
 
 

@@ -17,6 +17,7 @@ from settings_mistakes import MISTAKES, VALID, Mistake
 from wake_ups import Air, install, provisioned
 
 from hushmote.device import consent, ldp_client, main, station
+from hushmote.device import memory as memory_module
 from hushmote.device.kept_experiments import KeptExperiments
 from hushmote.server.experiments import definition
 
@@ -232,7 +233,7 @@ class TestBoardHealth:
         chip = Chip(cause)
         lifetime(chip)
         assert main._last["up"] == pytest.approx(chip.now_ms / 1000, abs=main.START_DELAY_S + 5)
-        monkeypatch.setattr(station.gc, "mem_free", lambda: 80 * 1024, raising=False)
+        monkeypatch.setattr(memory_module.gc, "mem_free", lambda: 80 * 1024, raising=False)
         main._last["rssi"] = -67
         experiment = definition.load(
             Path(__file__).parents[2] / "examples" / "board_health.toml"

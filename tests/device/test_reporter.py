@@ -1322,6 +1322,7 @@ MODULES = (
     "reporter_base",
     "mqtt_reporter",
     "station",
+    "memory",
     "main",
 )
 

@@ -4,6 +4,7 @@ import importlib.util
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import make_vectors
 import pytest
@@ -88,7 +89,7 @@ class TestFile:
         assert (TEXT + FURTHER + GROUPS).isascii()
 
 
-def altered(value):
+def altered(value: Any) -> Any:
     """Return the value with one change."""
     if isinstance(value, bool) or value is None:
         return "altered"
@@ -144,7 +145,7 @@ class TestClient:
     def test_fails_the_check_on_wrong_group(self, checker, section):
         case = next(case for case in json.loads(GROUPS)[section] if case.get("report", True))
         for field in {"group", "groups", "every_of", "report"} & set(case):
-            wrong = case | {field: altered(case[field])}
+            wrong: dict[str, object] = {**case, field: altered(case[field])}
             _, failures = checker.run(as_lines({section: [wrong]}))
             assert len(failures) == 1, field
 

@@ -5,6 +5,7 @@ import math
 import re
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from enumeration import assert_private, distribution, memory
 from experiments import experiment_json
 from wake_ups import Air, install, provisioned
 
-from hushmote.device import main, station
+from hushmote.device import main
+from hushmote.device import memory as board_memory
 from hushmote.device.kept_experiments import KeptExperiments
 from hushmote.device.ldp_client import Client, provision
 
@@ -100,14 +102,16 @@ class TestPeriod:
         air = Air()
         air.experiment(self.NAME, payload)
         monkeypatch.setattr(main, "POLICY", main.POLICY)
+        reading = main.READINGS[self.NAME]
 
         def run(version: str, has_crashed: bool = False, wakes: int = 1) -> list[tuple[int, bool]]:
             """Start a board, and return the (group, crashed) of its reports; epsilon is high enough."""
             install(monkeypatch, air, tmp_path / "kept", storage, {self.NAME: None})
             monkeypatch.setitem(main.POLICY, "groups", ("firmware",))
-            monkeypatch.setitem(main.READINGS, self.NAME, main.has_crashed)
-            periods = station.start_periods(str(tmp_path / "periods"), version, has_crashed)
-            monkeypatch.setattr(main, "PERIODS", str(tmp_path / "periods"))
+            monkeypatch.setitem(main.READINGS, self.NAME, reading)
+            cause = SimpleNamespace(WDT_RESET=3, reset_cause=lambda: 3 if has_crashed else 1)
+            periods = board_memory.start_periods(cause, True, str(tmp_path / "periods.json"), version)
+            monkeypatch.setattr(main, "LEDGER", str(tmp_path))
             monkeypatch.setattr(main, "_periods", periods)
             before = len(air.reports())
             application = main.Application()
@@ -143,7 +147,7 @@ class TestPeriod:
     def test_damaged_file_starts_anew(self, start: Any, tmp_path: Path):
         for damage in ("", "[]", "{}", "[[1]]", '[["2.3.1", null]]', "[7]", "\0"):
             start("2.3.1")
-            (tmp_path / "periods").write_text(damage)
+            (tmp_path / "periods.json").write_text(damage)
             assert start("2.4.0", wakes=2) == [(1, False), (1, False)], damage
 
     def test_other_readings_belong_to_the_running_version(self, start: Any, monkeypatch: pytest.MonkeyPatch):

@@ -8,6 +8,7 @@ import pytest
 from enumeration import POLICY, memory
 
 from hushmote.device import ldp_client, main
+from hushmote.device import memory as board_memory
 from hushmote.server.wire import topics
 
 FLEET = "home"
@@ -124,3 +125,4 @@ def install(
     patch.setattr(main, "make_client", make_client)
     patch.setattr(main, "make_mqtt_maker", lambda _settings: lambda: air)
     patch.setattr(main, "print", lambda *_: None, raising=False)
+    patch.setattr(board_memory, "print", lambda *words: vars(main)["print"](*words), raising=False)

@@ -1,0 +1,150 @@
+"""Memory across sleeps and updates, and the state for people. Imported only while it is needed."""
+
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
+
+import binascii
+import gc
+import json
+
+if "." in __name__:  # the package on CPython; on a board, all files are in one folder
+    from .ldp_client import const
+else:
+    from ldp_client import const
+
+_MAX_PERIODS = const(4)
+
+
+# An ESP32's RTC memory survives a deep sleep; on a board without it, main.py draws nothing in advance.
+def _rtc(machine):
+    clock = getattr(machine, "RTC", object)()
+    return clock if hasattr(clock, "memory") else None
+
+
+def remembers(machine):
+    """Return whether the board can remember across a sleep why it was to wake up."""
+    return not hasattr(machine, "DEEPSLEEP_RESET") or _rtc(machine) is not None
+
+
+def keep(machine, due, last):
+    """Store a plan's result (or None) and `last`, a JSON dict, where they survive a deep sleep."""
+    clock = _rtc(machine)
+    if clock is not None:
+        digests, refresh = due or ({}, None)
+        digests = {name: binascii.hexlify(digests[name]).decode() for name in digests}
+        clock.memory(json.dumps([digests, refresh, last]).encode())
+
+
+def recall(machine, last, unplanned):
+    """Restore `last` on startup; return the stored plan's result, only once, or None.
+
+    Args:
+        machine: The module.
+        last: The dict to restore into.
+        unplanned: Whether this start did not follow a sleep of the planned length; then the stored draws,
+            which were made for another moment, are dropped.
+    """
+    clock, due = _rtc(machine), None
+    if clock is not None:
+        try:
+            digests, refresh, values = json.loads(clock.memory())
+            last.update(values)
+            if refresh is not None and not unplanned:
+                due = {name: binascii.unhexlify(digests[name]) for name in digests}, refresh
+        except (ValueError, TypeError, AttributeError):  # empty, or written by another program
+            pass
+        clock.memory(b"")
+    if unplanned:
+        last["cause"], last["up"] = machine.reset_cause(), 0
+    return due
+
+
+def start_periods(machine, unplanned, path, version):
+    """Return the periods that no reading has described yet, the oldest first, and keep them in flash.
+
+    A period is [version, crashes]: the time since the last reading in which one version ran. If the watchdog
+    has restarted the board, that counts for the version that ran until then, even if another one starts now.
+
+    Args:
+        machine: The module.
+        unplanned: Whether this start did not follow a sleep of the planned length.
+        path: The file.
+        version: The version that starts.
+    """
+    before = None
+    try:
+        with open(path) as f:
+            before = [[str(name), int(crashes)] for name, crashes in json.load(f)]
+    except (OSError, ValueError, TypeError):  # the first start, or a damaged file
+        pass
+    periods = [list(period) for period in before or ([version, 0],)]
+    if unplanned and machine.reset_cause() == getattr(machine, "WDT_RESET", None):
+        periods[-1][1] += 1
+    if periods[-1][0] != version:
+        periods = periods[1 - _MAX_PERIODS :] + [[version, 0]]
+    if periods != before:
+        write_periods(path, periods)
+    return periods
+
+
+def write_periods(path, values):
+    """Write the periods that no reading has described yet to flash."""
+    try:
+        with open(path, "wb") as f:
+            f.write(json.dumps(values).encode())
+    except OSError as e:  # full or worn out: they are right until the next start
+        print("hushmote: cannot store %s: errno %s" % (path, e.args[0] if e.args else "unknown"))
+
+
+def health(machine, last):
+    """Return (reset cause, last connection's dBm or None, free heap in KiB)."""
+    gc.collect()
+    causes = {getattr(machine, "PWRON_RESET", -1): "power", getattr(machine, "WDT_RESET", -2): "watchdog"}
+    return causes.get(last.get("cause"), "other"), last.get("rssi"), gc.mem_free() / 1024
+
+
+def print_results(client, reporter, kept):
+    """Print a wake-up's results, one line per experiment and problem."""
+    status = client.status()
+    for name, line in status["experiments"].items():
+        if line["state"] == "reporting":
+            text = "%d reports made, %d left" % (line["reports"], line["left"])
+            if line["group"]:
+                text += "; its %s is sent unprotected" % line["group"]
+        elif line["state"] == "spent":
+            text = "silent: its budget is spent, after %d reports" % line["reports"]
+        elif line["reason"] or name in reporter.refused:
+            text = "refused: " + (line["reason"] or reporter.refused[name])
+            if "signature" in text:
+                text += ": is announce_key this fleet's?"
+        else:
+            text = "the broker has no such experiment yet: run `hushmote experiment add`"
+        if line["state"] != "absent" or reporter.error is None:
+            print("hushmote: %s: %s" % (name, text))
+    for problem in [reporter.error, reporter.fault, kept.fault, status["error"]] + list(
+        reporter.mistyped.values()
+    ):
+        if problem:
+            print("hushmote: " + problem)
+    print("hushmote: %d sent, %d waiting" % (reporter.sent, status["pending"]))
+
+
+def status(reporter):
+    """Return a reporter's connection, its waiting reports and its problems in one line."""
+    client = reporter._client.status()
+    waiting = "; %d sent, %d waiting" % (reporter.sent, client["pending"])
+    if reporter.connected:
+        line = "connected" + waiting
+    elif not client["consent"]:
+        line = "silent: " + ("nobody said yes yet" if client["consent"] is None else "someone said no")
+    else:
+        line = "not connected, next attempt in %d s" % ((reporter._wait_ms() + 999) // 1000) + waiting
+    for problem in (client["locked"], client["error"], reporter.fault, reporter._kept.fault, reporter.error):
+        if problem and problem not in line:
+            line += "; " + problem
+    if reporter._kept._folder is None:
+        line += "; nothing is stored"
+    for name in sorted(reporter.mistyped):
+        line += "; " + reporter.mistyped[name]
+    for name in sorted(reporter.refused):
+        line += "; %s refused: %s" % (name, reporter.refused[name])
+    return line

@@ -51,7 +51,7 @@ POLICY = {
 # Sent unprotected by experiments with the group "firmware", if POLICY has "groups": ("firmware",).
 VERSION = "1.0.0"
 # Readings of the time since the last one: they are reported under the version that ran in that time.
-PERIOD_READINGS = ("crash_by_version",)
+PERIOD_READINGS = ("board_crash",)
 BUTTON = None  # pin of a button to ground: hold it for 3 s to opt in, and again to opt out
 LED = None  # pin of a light: two flashes ask for consent; a long one confirms it, three short ones an opt-out
 # ID_AT = "on the sticker underneath"  # where people find the board's id; used by the label, not by the board
@@ -97,7 +97,7 @@ _period = [VERSION, 0]  # the period that this wake-up's readings describe
 # An experiment's name -> the function that reads its sensor. An error counts as no reading.
 READINGS = {
     "room_temp": chip_thermometer(),
-    "crash_by_version": lambda: _period[1] > 0,  # whether the watchdog has restarted the board
+    "board_crash": lambda: _period[1] > 0,  # whether the watchdog has restarted the board
 }
 
 

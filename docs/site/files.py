@@ -50,6 +50,7 @@ PATTERNS = (
     "studies/README.md",
     "tests/vectors.json",
     "tests/vectors_further.json",
+    "tests/vectors_groups.json",
 )
 
 _NOTEBOOK, _TOUR = "examples/tour.ipynb", "examples/tour.md"

@@ -91,7 +91,7 @@ def raising(name: str) -> Any:
 class TestPeriod:
     """A reading of a period is reported under the version that ran in it, whatever the reading is."""
 
-    NAME = "crash_by_version"
+    NAME = "board_crash"
     VERSIONS = ("2.3.1", "2.4.0")
 
     @pytest.fixture

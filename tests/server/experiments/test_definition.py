@@ -243,6 +243,52 @@ class TestPayload:
             definition.payload()
 
 
+CRASHED = ROOM_FILE.with_name("board_crash.toml").read_text()
+
+
+class TestGroup:
+    def test_is_published_with_each_values_rate(self):
+        exp = parse(CRASHED).experiment()
+        assert (exp.group, exp.groups, exp.every) == ("firmware", ("2.3.1", "2.4.0"), 130)
+        assert [exp.every_of(i) for i in range(3)] == [130, 1, 130]
+
+    def test_a_number_is_every_values_rate(self):
+        text = re.sub(r"every = .*", "every = 7", CRASHED)
+        fields = json.loads(parse(text).payload())
+        assert (fields["every"], fields["group"], fields["groups"]) == (7, "firmware", ["2.3.1", "2.4.0"])
+
+    def test_is_absent_from_the_payload_by_default(self):
+        assert not {"group", "groups"} & set(json.loads(parse(ROOM).payload()))
+
+    @refusals(
+        ('group = "firmware"', 'group = "Firmware"', "group must be 1 to 32 of a-z, 0-9, _ and -"),
+        ('group = "firmware"', 'group = ["a", "b"]', "group must be a text, not a list"),
+        ('group = "firmware"', "", 'groups need the name of their group, such as group = "firmware"'),
+        ('groups = ["2.3.1", "2.4.0"]', "", "groups must list 1 to 15 values of the group firmware, not 0"),
+        ('["2.3.1", "2.4.0"]', str([str(i) for i in range(16)]), "groups must list 1 to 15 values of the"),
+        ('["2.3.1", "2.4.0"]', '"2.4.0"', 'groups must be a list of texts such as ["2.3.1", "2.4.0"]'),
+        ('["2.3.1", "2.4.0"]', '["2.4.0", "2.4.0"]', "groups: 2.4.0 is listed twice"),
+        ('["2.3.1", "2.4.0"]', '["2.4.0", "other"]', "groups: other is always added as the last value: omit"),
+        ('["2.3.1", "2.4.0"]', '["2.4.0", ""]', "groups: '' must be 1 to 32 printable ASCII characters"),
+        ('["2.3.1", "2.4.0"]', '["2.4.0", "ä"]', "groups: 'ä' must be 1 to 32 printable ASCII characters"),
+        ('"2.4.0" = 1', '"2.5.0" = 1', "every: '2.5.0' is not one of groups: list it there, or omit it"),
+        ('"2.4.0" = 1', "2.4.0 = 1", "every: put a group value with points into quotes, as in"),
+        ('"2.4.0" = 1', '"2.4.0" = 0', "every.2.4.0 must be 1 or more, not 0"),
+        ('"2.4.0" = 1', '"2.4.0" = "x"', "every.2.4.0 must be a whole number, not 'x'"),
+        (", other = 130", "", "every needs a number for other, which covers all values without one"),
+        ('{"2.4.0" = 1, other = 130}', '"often"', "every must be a whole number, not 'often'"),
+        call=lambda old, new: parse(CRASHED.replace(old, new)).payload(),
+        error=DefinitionError,
+    )
+    def test_mistake_is_one_line(self, refusal: Refusal):
+        refusal.check()
+
+    def test_table_needs_a_group(self):
+        text = CRASHED.replace('group = "firmware"', "").replace('groups = ["2.3.1", "2.4.0"]', "")
+        with pytest.raises(DefinitionError, match=r"^every must be a whole number: only a group"):
+            parse(text)
+
+
 class TestMissing:
     BOOL = of_another_type('type = "bool"')
 

@@ -543,7 +543,7 @@ class Experiment:
         take_no_more(fields)
 
     def every_of(self, index=0):  # type: (int) -> int
-        """Return n, where 1 in n calls makes a report, for the index of a value of the group, if any."""
+        """Return n, where 1 in n calls makes a report, for a group value's index; 0 without a group."""
         return self._every[index]
 
     def cost(self):
@@ -1017,9 +1017,9 @@ class Client:
             self._release()
 
     def _group_bytes(self, exp, value=None):
-        """Return the byte that names a value of the experiment's group: its index; no byte without a group.
+        """Return the byte that reports a group's value: its index. Without a group there is no byte.
 
-        A value that is not listed has the last index, "other"; None stands for this board's value.
+        A value that is not listed counts as "other", the last index; None stands for this board's value.
         """
         value = self.groups.get(exp.group) if value is None else value
         index = exp.groups.index(value) if value in exp.groups else len(exp.groups)
@@ -1144,9 +1144,9 @@ class Client:
         Returns:
             locked, error: None or a line of text; consent; pending: unsent reports; sum, squares: spent in
             the board's lifetime; experiments: name -> state (reporting, spent, refused, absent), reports
-            made, left (reports that the budget still allows), digest, epsilon, group (an open
-            group, which is unprotected, or ""), reason (of a refusal); refused: why the last experiment that
-            is not among these was refused, or None.
+            made, left (reports that the budget still allows), digest, epsilon, group (the
+            open group that reports name unprotected, or ""), reason (of a refusal); refused: why the last
+            experiment that is not among these was refused, or None.
         """
         state = self._ledger.state
         experiments = {}

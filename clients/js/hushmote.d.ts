@@ -13,6 +13,8 @@ export interface Policy {
   rules: ('sum' | 'squares' | 'count' | 'unlimited')[];
   /** Names of experiments that a server may ask for. */
   experiments: string[];
+  /** Names of open groups whose values reports may contain unprotected. */
+  groups?: string[];
 }
 
 /** Ledger storage: numbered records, of which it keeps at least the last two. */
@@ -39,7 +41,13 @@ export interface Experiment {
   readonly codes: number;
   readonly codeBytes: number;
   readonly epsilon: number;
+  /** A call makes a report with probability 1 / every; with a group, that of "other". */
   readonly every: number;
+  /** `every` of each of the group's values, and of "other". */
+  readonly everyOf: number[];
+  /** The open group's name and listed values; '' and [] without one. */
+  readonly group: string;
+  readonly groups: string[];
   readonly window: 'hour' | 'day' | 'all';
   readonly rule: Policy['rules'][number];
   readonly cap: bigint;
@@ -94,11 +102,13 @@ export class Client {
   /** Names of the experiments that the application withdrew itself, and has not enrolled in again. */
   readonly ended: Set<string>;
   rng: Rng;
+  /** An open group's name -> this client's value, which is sent unprotected. */
+  groups: Record<string, string>;
   setConsent(yes: boolean): Promise<void>;
   enroll(payload: Uint8Array): Promise<Experiment>;
   withdraw(name: string, payload?: Uint8Array): Promise<void>;
   /** Resolve to a report to publish, already debited, or to null; status() gives the reason. */
-  report(name: string, value: Reading): Promise<Uint8Array | null>;
+  report(name: string, value: Reading, group?: string | null): Promise<Uint8Array | null>;
   unsent(): Promise<Uint8Array[]>;
   sent(report: Uint8Array): Promise<void>;
   status(): Promise<Status>;

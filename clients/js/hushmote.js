@@ -100,7 +100,7 @@ export function truthThreshold(epsilon, others, inside = 1) {
   }
 }
 
-function isPrime(n) {
+export function isPrime(n) {
   let i = 2;
   while (i * i <= n && n % i) i++;
   return n > 1 && i * i > n;
@@ -196,6 +196,30 @@ function checkInts(name, value, count, low, high) {
   return value;
 }
 
+/** Take a field that must be a list of different texts with at most `size` characters. */
+function takeTexts(fields, name, size) {
+  const texts = take(fields, name);
+  const good = isList(texts) && texts.length && texts.every((x) => isText(x, size));
+  check(good && isSet(texts), `${name} must differ and have 1 to ${size} characters`);
+  return texts;
+}
+
+/** Take the open group's name and values, and `every` for each of them or for all. */
+function takeGroup(exp, fields) {
+  let [group, groups] = ['', []];
+  if (fields.group !== undefined) {
+    group = takeName(fields, 'group');
+    groups = takeTexts(fields, 'groups', 32);
+    check(groups.length < 16 && !groups.includes('other'), 'groups must have at most 15 values, and not other');
+  }
+  const count = groups.length + 1; // the last index is "other": any value that is not listed
+  const everyOf =
+    group && isList(fields.every)
+      ? checkInts('every', take(fields, 'every'), count, 1, MAX_CODES)
+      : Array(count).fill(takeInt(fields, 'every', 1, MAX_CODES, 1));
+  Object.assign(exp, { group, groups, everyOf, every: everyOf.at(-1) });
+}
+
 const takeCells = (fields, count) => checkInts('cells', take(fields, 'cells'), count, 2, MAX_CODES);
 
 /**
@@ -216,9 +240,9 @@ function takeChoice(fields, name, choices) {
   return value;
 }
 
-function takeName(fields) {
-  const name = take(fields, 'name');
-  check(isString(name) && NAME.test(name), `name ${NAMED}`);
+function takeName(fields, field = 'name') {
+  const name = take(fields, field);
+  check(isString(name) && NAME.test(name), `${field} ${NAMED}`);
   return name;
 }
 
@@ -233,9 +257,7 @@ const SIMPLE = {
     at: (x) => (typeof x === 'boolean' || typeof x === 'bigint' || Number.isInteger(x) ? +!!x : undefined),
   }),
   choice(fields) {
-    const labels = take(fields, 'labels');
-    const good = isList(labels) && labels.length && labels.every((x) => isText(x, 64));
-    check(good && isSet(labels), 'labels must differ and have 1 to 64 characters');
+    const labels = takeTexts(fields, 'labels', 64);
     const domain = labels.length + 1;
     // An unlisted label, for which indexOf() gives -1, counts as "other", the last label.
     return { domain, at: (x) => (isString(x) ? (labels.indexOf(x) + domain) % domain : undefined) };
@@ -359,63 +381,6 @@ function level(epsilon, domain, g, offset, nodeOf) {
 }
 
 /**
- * Return a response over points mod q: all of pgr, or one prefix.
- *
- * @param {number} epsilon Epsilon in micro-nats.
- * @param {number} domain Number of values.
- * @param {number} q A prime, 2 to 4093.
- * @param {number} offset First code.
- * @returns {[number, function(number, Object): number]} Number of codes, and (index, rng) -> code.
- * @throws {Error} ExperimentRefused if q is not a prime or there are more than 2^24 codes.
- */
-export function points(epsilon, domain, q, offset) {
-  check(isPrime(q), 'q must be a prime');
-  let t = 1;
-  let inside = 1;
-  for (; inside * q + 1 < domain; t++) inside = inside * q + 1;
-  const outside = q ** t++;
-  check(offset + inside + outside <= MAX_CODES, TOO_MANY);
-  const threshold = truthThreshold(epsilon, outside, inside);
-  const respond = (node, rng) => {
-    // Everything is always drawn, so timing does not reveal whether the code is inside.
-    const out = 1 - rng.bernoulli(threshold);
-    let quotient = 1 + rng.below(outside - 1); // all digits except the one to solve for; inside, not all are 0
-    quotient += out * (rng.below(outside) - quotient);
-    const digits = [];
-    let at = 0;
-    let dot = 0;
-    for (let i = 0; i < t; i++) {
-      digits.push(quotient % q);
-      // The node's digits, lowest first: the node written with digits 1 to q, minus 1 each; a 1; zeros.
-      dot += digits[i] * (((node + q - 1) % q) * (node > 0) + (node === 0));
-      quotient = floor(quotient / q);
-      at += node > 0;
-      node = floor((node - 1) / q);
-    }
-    // Move the digit at the position of the node's leading 1 to the top, which has no digit yet, and put in its
-    // place the digit that makes the product 0 inside and 1 outside.
-    const digit = digits[at];
-    digits[t - 1] = digit;
-    digits[at] = (((digit + out - dot) % q) + q) % q;
-    let top = 0;
-    for (const d of digits) top += (d - top) * (d > 0);
-    let inverse = 1; // by Fermat's little theorem
-    for (let power = q - 2; power; power >>= 1) {
-      if (power & 1) inverse = (inverse * top) % q;
-      top = (top * top) % q;
-    }
-    let code = 0;
-    let seen = 0;
-    for (const d of digits.reverse()) {
-      code = code * q + (1 + ((d * inverse) % q)) * seen;
-      seen |= d > 0;
-    }
-    return offset + code;
-  };
-  return [inside + outside, respond];
-}
-
-/**
  * Combine several responses. Each report uses one, drawn by weight and independently of the reading.
  *
  * @param {Object} exp The experiment, whose `codes` is set.
@@ -461,7 +426,7 @@ function plain(exp, fields, mechanism) {
 }
 
 /**
- * Mechanisms by name. prefix.js adds one.
+ * Mechanisms by name. pgr.js and prefix.js add one each.
  *
  * Each function reads its fields, sets exp.codes and returns (index, rng) -> code. For privacy, utility and citations see
  * device/ldp_client.py, ldp_sw.py, ldp_pgr.py, ldp_prefix.py and ldp_pairs.py.
@@ -489,10 +454,6 @@ export const MECHANISMS = {
       const far = rng.below(domain - 1);
       return [far + (far >= index) * inside, near][+truthful];
     };
-  },
-  pgr(exp, fields) {
-    const q = takeInt(fields, 'q', 2, 4096);
-    return combine(exp, [1], () => points(exp.epsilon, exp.domain, q, 0));
   },
   views(exp, fields) {
     const { epsilon, domain, parts } = exp;
@@ -545,7 +506,7 @@ export async function parseExperiment(payload) {
   const randomize = MECHANISMS[mechanism](exp, fields, mechanism);
   check(exp.codes <= MAX_CODES, TOO_MANY);
   exp.codeBytes = 1 + (exp.codes > 256) + (exp.codes > 65536);
-  exp.every = takeInt(fields, 'every', 1, MAX_CODES, 1);
+  takeGroup(exp, fields);
   exp.window = takeChoice(fields, 'window', { hour: 1, day: 1, all: 1 });
   const budget = take(fields, 'budget');
   check(isObject(budget), 'budget must be an object');
@@ -632,10 +593,11 @@ const checkDevice = (x) => check(isText(x, 32) && /^[a-z0-9-]+$/.test(x), 'devic
 function checkSettings({ policy = {}, deviceId, key, announceKey, fleet }) {
   const ask = (good, text) => check(good, text, SETTINGS);
   const counts = ['sum', 'squares', 'epsilon'].every((name) => Number.isSafeInteger(policy[name]));
-  const lists = ['rules', 'experiments'].every((name) => isList(policy[name]));
+  const { groups = [], ...needed } = policy;
+  const lists = isList(groups) && ['rules', 'experiments'].every((name) => isList(policy[name]));
   ask(
-    counts && lists && Object.keys(policy).length === 5,
-    'policy: integers sum, squares, epsilon; lists rules, experiments; no more',
+    counts && lists && Object.keys(needed).length === 5,
+    'policy: integers sum, squares, epsilon; lists rules, experiments, [groups]; no more',
   );
   if (deviceId !== undefined) checkDevice(deviceId);
   const bytes = (x, size) => x == null || (x instanceof Bytes && x.length === size);
@@ -656,6 +618,11 @@ export class Client {
   #queue = Promise.resolve();
   /** Names of the experiments that the application withdrew itself, and has not enrolled in again. */
   ended = new Set();
+  /**
+   * An open group's name -> this client's value, such as { firmware: '2.4.0' }. Values are sent unprotected, so they must
+   * not depend on a reading.
+   */
+  groups = {};
   /** The random number generator. Only tests and simulations replace it. */
   rng = RNG;
 
@@ -775,6 +742,7 @@ export class Client {
       name = exp.name;
       check(exp.epsilon <= policy.epsilon, `epsilon is above the policy's ${policy.epsilon}`);
       check(policy.rules.includes(exp.rule), `the policy forbids budget rule ${exp.rule}`);
+      check(!exp.group || policy.groups?.includes(exp.group), `the policy does not name group ${exp.group}`);
       const [, rule, , spent] = this.#entry(exp, await this.#read());
       check(exp.rule === rule, `its budget rule was pinned as ${rule}`);
       check(rule !== 'count' || exp.epsilon === Number(spent), `its epsilon was pinned as ${spent}`);
@@ -848,20 +816,26 @@ export class Client {
    *
    * @param {string} name Name of the experiment.
    * @param {Reading} value The reading; null for a missing one.
+   * @param {?string} [group] The open group's value in the period that the reading describes; defaults to the value in
+   *     `groups`. It must not depend on the reading either.
    * @returns {Promise<?Uint8Array>} A report to publish, already debited, or null.
    * @throws {TypeError} If the experiment requires another type; nothing was spent.
    * @throws {Error} EntropyError if the random source is missing or stuck; nothing was spent.
    */
-  report(name, value) {
+  report(name, value, group) {
     const make = async (state) => {
       const exp = this.#experiments.get(name);
       if (!exp || this.#muted || state.consent !== true) return undefined; // must precede the draw and any use of the value
       check(isRandom(), 'crypto.getRandomValues is missing or stuck', 'EntropyError');
-      const silent = exp.every > 1 && this.rng.below(exp.every);
+      // An unlisted value, for which indexOf() gives -1, counts as "other", the last value.
+      const count = exp.everyOf.length;
+      const groupIndex = (exp.groups.indexOf(group ?? this.groups[exp.group]) + count) % count;
+      const every = exp.everyOf[groupIndex];
+      const silent = every > 1 && this.rng.below(every);
       const index = await exp.bucket(value);
       if (silent || this.#left(exp, state) < 1n || state.unsent.length >= MAX_UNSENT) return undefined;
       const [number, rule, cap, spent] = this.#entry(exp, state);
-      const report = await this.#encode(exp, number + 1, exp.randomize(index, this.rng));
+      const report = await this.#encode(exp, number + 1, groupIndex, exp.randomize(index, this.rng));
       const cost = RULES[rule] ? exp.cost : 0n;
       state.entries[`.${name}`] = [number + 1, rule, `${cap}`, `${big(spent) + cost}`];
       state.sum = `${big(state.sum) + big(exp.epsilon)}`;
@@ -902,9 +876,10 @@ export class Client {
     return rule === 'unlimited' ? left : lower(left, within / exp.cost);
   }
 
-  async #encode(exp, number, code) {
+  async #encode(exp, number, groupIndex, code) {
     const { key } = this.#settings;
-    const report = joined([key ? 0x11 : 0x10], exp.sha256.subarray(0, 4), bigEndian(number, 4), bigEndian(code, exp.codeBytes));
+    const group = exp.group ? [groupIndex] : [];
+    const report = joined([0x10 + 2 * group.length + !!key], exp.sha256.subarray(0, 4), bigEndian(number, 4), group, bigEndian(code, exp.codeBytes));
     if (!key) return report;
     const HMAC = { name: 'HMAC', hash: SHA };
     const hmacKey = await subtle().importKey('raw', key, HMAC, false, ['sign']);

@@ -4,7 +4,8 @@
  * It draws one of a text's `prefixes` by weight and reports its slot with pgr. For privacy and citation see
  * device/ldp_prefix.py.
  */
-import { MECHANISMS, check, combine, points, takeInt, takeWeights } from './hushmote.js';
+import { MECHANISMS, check, combine, takeInt, takeWeights } from './hushmote.js';
+import { points } from './pgr.js';
 
 MECHANISMS.prefix = (exp, fields) => {
   const { epsilon, slots, prefixes } = exp;

@@ -38,6 +38,7 @@ ROOT = Path(__file__).parents[2]
 RIG = Path(__file__).with_name("js_rig.mjs")
 NODE = shutil.which("node")
 VECTORS = vectors("JavaScript", "vectors.json", "vectors_further.json")
+GROUPS = vectors("JavaScript", "vectors_groups.json")
 POLICY = {
     "sum": 2**47,
     "squares": 0,
@@ -280,7 +281,10 @@ def lifetime_before(case: dict[str, Any]) -> list[Any]:
     records = [record(n, **state) for n in (old["sequence"], now["sequence"])]
     more = {"draws": case["draws"], "payloads": [case["payload"].encode()]}
     settings = keys(case, key="key") | {"deviceId": case["device"]}
-    return lifetime_of([["report", "e", None], ["status"]], {"records": records}, settings, **more)
+    if "group" in case:
+        settings["policy"] = POLICY | {"groups": [json.loads(case["payload"])["group"]]}
+    call = ["report", "e", None, *([case["group"]] if "group" in case else [])]
+    return lifetime_of([call, ["status"]], {"records": records}, settings, **more)
 
 
 class TestVectors:
@@ -297,6 +301,36 @@ class TestVectors:
             names |= {"sha256": "sha256", "epsilon": "epsilon", "every": "every"}
             assert {k: str(case[k]) for k in names} == {k: str(result[v]) for k, v in names.items()}
         assert str(2**54 - 1) in {str(case["cap"]) for case in cases}
+
+    def test_groups(self):
+        cases = GROUPS["experiments"]
+        for case, result in zip(cases, ask([["parse", c["payload"].encode()] for c in cases]), strict=True):
+            names = {"group": "group", "groups": "groups", "every_of": "everyOf", "every": "every"}
+            assert {k: case[k] for k in names} == {k: result[v] for k, v in names.items()}
+        payloads = [c["payload"].encode() for c in GROUPS["malformed"]]
+        assert all(
+            str(result).startswith("ExperimentRefused: ") for result in ask([["parse", c] for c in payloads])
+        )
+
+    def test_reports_with_a_group(self):
+        cases = GROUPS["reports"]
+        for case, lifetime in zip(cases, ask([lifetime_before(case) for case in cases]), strict=True):
+            assert lifetime["answers"][0] == case["report"], case
+
+    def test_policies_for_groups(self):
+        cases = GROUPS["policies"]
+        lifetimes = [
+            lifetime_of(
+                [["enroll", case["payload"].encode()]],
+                settings={"policy": POLICY | ({"groups": groups} if groups is not None else {})},
+            )
+            for case in cases
+            for groups in [case["groups"]]
+        ]
+        for case, lifetime in zip(cases, ask(lifetimes), strict=True):
+            refused = str(lifetime["answers"][0]).startswith("ExperimentRefused")
+            assert refused == (case["refused"] is not None)
+            assert not refused or lifetime["answers"] == [f"ExperimentRefused: {case['refused']}"]
 
     def test_questions(self):
         cases = json.loads((ROOT / "tests" / "vectors_questions.json").read_text())["questions"]

@@ -262,7 +262,7 @@ WIRINGS = [
     ("LEDGER = '/none'", "locked: no ledger; provision this board (`hushmote flash`)"),
     (
         "POLICY['sum'] = 1.5",
-        "policy must have int sum, squares, epsilon and tuple rules, experiments, no more",
+        "policy must have int sum, squares, epsilon and tuple rules, experiments, [groups], no more",
     ),
     ("ldp_client.os = NoEntropy", "this firmware has no os.urandom"),
     ("ldp_client.os = StuckEntropy", "os.urandom is stuck: power-cycle the board"),
@@ -312,7 +312,9 @@ for line in LINES:
         main.SETTINGS = '/edited.json'
         with open('/edited.json', 'w') as f: json.dump(settings, f)
     elif line == 'set_clock()': main.Application = set_clock
-    elif line.startswith('vfs'): exec(line)
+    elif line.startswith('vfs'):
+        import memory, station  # as if they were frozen into the firmware
+        exec(line)
     else: exec('main.' + line)
     try: main.main()
     except (SystemExit, AttributeError): pass

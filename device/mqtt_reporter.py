@@ -45,7 +45,7 @@ _SLICE_MS = const(1000)  # waits are interrupted this often, to feed a watchdog
 # after 65,535 packets from one client object, the id on the wire wraps to 0, which MQTT forbids, and the id
 # in the reply never equals the counter again, so publish() waits forever. Only one packet is in flight at a
 # time, so an id may be reused as soon as publish() or subscribe() has returned.
-_LAST_PACKET_ID = const(65_000)
+_LAST_PACKET_ID = 65_000
 
 
 class _Link:

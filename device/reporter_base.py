@@ -63,14 +63,6 @@ _STEADY_MS = const(30_000)  # a connection that lasts this long resets the backo
 _STORAGE_RETRY_MS = const(60_000)
 _MAX_HEALTH_WORDS = const(8)
 
-_CONNACK = (
-    "the broker does not speak MQTT 3.1.1",
-    "the broker refuses the client id",
-    "the broker is not available",
-    "the broker refuses the user name or password",
-    "the broker does not authorize this client",
-)
-
 
 class ConnectionRefused(Exception):
     """The broker's CONNACK refused the connection; the argument is its code, 1 to 5."""
@@ -97,7 +89,13 @@ def reason(e):
             return "the broker's name was not found: is the network up?"
         return "network error, errno %s" % code
     if type(e).__name__ in ("MQTTException", "ConnectionRefused") and type(code) is int and 1 <= code <= 5:
-        return _CONNACK[code - 1]
+        return (
+            "the broker does not speak MQTT 3.1.1",
+            "the broker refuses the client id",
+            "the broker is not available",
+            "the broker refuses the user name or password",
+            "the broker does not authorize this client",
+        )[code - 1]
     if isinstance(e, MemoryError):
         return "out of memory"
     if isinstance(e, ValueError) and type(code) is str and "ertificate" in code:  # mbedTLS, on several lines

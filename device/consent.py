@@ -185,7 +185,7 @@ def from_network(client, value):
 
 
 _YES_FILE, _ASKING_FILE = ".yes", ".ask"  # experiment names contain no dots
-# Fields that are not part of an experiment's question: frequency, cost, code layout and the listed values of a
+# Fields that are not part of an experiment's question: frequency, cost, code layout, and the values of a
 # group. Epsilon is compared as a number.
 _NON_QUESTION_FIELDS = (
     "v", "epsilon", "every", "budget", "window", "g", "q", "reach", "fanout", "cells", "weights", "groups"

@@ -308,7 +308,7 @@ def fill(
             transaction.write(numbers, {}, {})
     for window, counts in windows.items():
         code_counts = {
-            (version.id, window, code): int(counts[code]) for code in np.flatnonzero(counts).tolist()
+            (version.id, window, 0, code): int(counts[code]) for code in np.flatnonzero(counts).tolist()
         }
         with store.ingest() as transaction:
             transaction.write({}, code_counts, {})

@@ -92,7 +92,7 @@ def finding_cpu_s(url: str, commits: int) -> list[float]:
             rows.append(time.process_time() - before)
             newest = max(facts.reports(FLEET)[version.id])
             with store.ingest() as transaction:
-                transaction.write({}, {(version.id, newest, code): 1 for code in range(10)}, {})
+                transaction.write({}, {(version.id, newest, 0, code): 1 for code in range(10)}, {})
     return rows
 
 

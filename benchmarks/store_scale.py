@@ -91,7 +91,7 @@ def make_store(cluster: Cluster, devices: int) -> tuple[str, Row]:
     set_up(url := cluster.url(name), Reports(0).payload)
     with psycopg.connect(cluster.dsn(name), autocommit=True) as connection:
         connection.execute(_FILL.replace("%s", str(devices - 1)).encode())
-        connection.execute("INSERT INTO histogram VALUES (1, 'all', 0, %s)", (devices,))
+        connection.execute("INSERT INTO histogram VALUES (1, 'all', 0, 0, %s)", (devices,))
         connection.execute("VACUUM (ANALYZE) dedupe")
         table, index = connection.execute(_SIZES).fetchone() or (0, 0)
     return url, {"devices": devices, "table": int(table) / devices, "index": int(index) / devices}

@@ -280,7 +280,7 @@ def fill(
             )
             codes = np.flatnonzero(counts)
             rows = zip(codes.tolist(), counts[codes].tolist(), strict=True)
-            transaction.write({}, {(version.id, window, code): n for code, n in rows}, {})
+            transaction.write({}, {(version.id, window, 0, code): n for code, n in rows}, {})
             windows[window] = int(counts.sum())
             ends[1:] = [(window, readings, counts)]
             for total, more in zip(totals, (readings, counts), strict=True):

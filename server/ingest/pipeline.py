@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ..store.number_set import NumberSet
 from ..store.store import Store, StoreError
-from ..store.transaction import DedupeKey, IngestTransaction, NumbersFault, TimeNotRecorded
+from ..store.transaction import CountKey, DedupeKey, IngestTransaction, NumbersFault, TimeNotRecorded
 from ..store.versions import Version, most_reports
 from ..wire import keys, report, topics
 from ..wire.keys import FleetKeys
@@ -87,12 +87,22 @@ class FleetRules:
 
 
 class AuthenticReport(NamedTuple):
-    """A report that is authentic and in range; only the dedupe sets show whether it is new."""
+    """A report that is authentic and in range; only the dedupe sets show whether it is new.
+
+    Attributes:
+        key: The key of the device's dedupe row.
+        number: The report number.
+        most: The highest possible report number; None if unlimited.
+        version: The experiment's version.
+        group: The index of the open group's value; 0 if the version has no group.
+        code: The code.
+    """
 
     key: DedupeKey
     number: int
     most: int | None
     version: Version
+    group: int
     code: int
 
 
@@ -310,7 +320,8 @@ def _screen(
     if code >= experiment.code_count or decoded.number == 0:
         return name, OUT_OF_RANGE
     key = (name, experiment.name, device)
-    return name, AuthenticReport(key, decoded.number, fleet.most[decoded.digest], version, code)
+    group = decoded.group or 0
+    return name, AuthenticReport(key, decoded.number, fleet.most[decoded.digest], version, group, code)
 
 
 @dataclass(frozen=True)
@@ -319,12 +330,12 @@ class Settlement:
 
     Attributes:
         number_sets: The new dedupe sets.
-        counts: Numbers of reports by version id, window and code.
+        counts: Numbers of reports by version id, window, group index and code.
         rejects: Numbers of reports by fleet and reason.
     """
 
     number_sets: Mapping[DedupeKey, NumberSet]
-    counts: Counter[tuple[int, str, int]]
+    counts: Counter[CountKey]
     rejects: Counter[tuple[str, str]]
 
 
@@ -346,12 +357,12 @@ def settle(
         NumbersFault: If a set cannot be extended; call again without it.
     """
     new_sets: dict[DedupeKey, NumberSet] = {}
-    counts: Counter[tuple[int, str, int]] = Counter()
+    counts: Counter[CountKey] = Counter()
     rejects: Counter[tuple[str, str]] = Counter()
     accepted: Counter[Device] = Counter()
     faults: dict[DedupeKey, Exception] = {}
     windows = {kind: window(kind, now) for kind in ("hour", "day", "all")}
-    for key, number, most, version, code in candidates:
+    for key, number, most, version, group, code in candidates:
         numbers = new_sets.get(key) or number_sets.get(key)
         if numbers is None:
             rejects[key[0], DAMAGED_NUMBERS] += 1
@@ -375,7 +386,7 @@ def settle(
                 continue
             accepted[device] += 1
         new_sets[key] = wider
-        counts[version.id, windows[version.experiment.window], code] += 1
+        counts[version.id, windows[version.experiment.window], group, code] += 1
     if faults:
         raise NumbersFault(faults)
     return Settlement(new_sets, counts, rejects), accepted

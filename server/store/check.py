@@ -158,18 +158,20 @@ def _histograms(rows: Rows, versions: dict[int, Version], violations: list[str])
     table = schema.histogram
     totals: Counter[_Name] = Counter()
     faults: Counter[tuple[int, str]] = Counter()
-    query = select(table.c.experiment, table.c.window, table.c.code, table.c.count)
-    for id_, window, code, count in rows.iterate(query):
+    query = select(table.c.experiment, table.c.window, table.c.group_index, table.c.code, table.c.count)
+    for id_, window, group, code, count in rows.iterate(query):
         if id_ not in versions:
             faults[id_, "belong to no readable version"] += 1
             continue
         experiment = versions[id_].experiment
-        if not (isinstance(count, int) and isinstance(code, int)):
+        if not all(isinstance(number, int) for number in (group, code, count)):
             faults[id_, "are not numbers"] += 1
             continue
         totals[versions[id_].fleet, experiment.name] += count
         if not 0 <= code < experiment.code_count:
             faults[id_, f"have codes outside 0 to {experiment.code_count - 1}"] += 1
+        if not 0 <= group <= len(experiment.groups):
+            faults[id_, f"have groups outside 0 to {len(experiment.groups)}"] += 1
         if count < 0:
             faults[id_, "are negative"] += 1
         if not _WINDOW[experiment.window].fullmatch(window):

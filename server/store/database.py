@@ -360,6 +360,11 @@ def insert_interruptions(connection: Connection) -> Any:
     return _insert(connection, schema.interruption).on_conflict_do_nothing()
 
 
+def insert_release_plans(connection: Connection) -> Any:
+    """Return an INSERT of releases' plans; an existing plan is kept."""
+    return _insert(connection, schema.release_plan).on_conflict_do_nothing()
+
+
 def _set_up_sqlite(connection: Any, record: Any) -> None:
     # _begin_sqlite() begins transactions, because the driver would begin them without the write lock.
     connection.isolation_level = None

@@ -375,7 +375,7 @@ def _erase_versions(
     for table in (
         schema.dedupe,
         schema.erased,
-        *(() if name else (schema.device, schema.reject, schema.erasure)),
+        *(() if name else (schema.device, schema.reject, schema.erasure, schema.release_plan)),
     ):
         connection.execute(delete(table).where(in_scope(table)))
     if name is None:

@@ -18,7 +18,7 @@ from ..errors import HushmoteError
 from ..wire.limits import GRACE_DAYS
 from . import schema
 from .counting import add_interruptions
-from .database import insert_devices, insert_erased
+from .database import insert_devices, insert_erased, insert_release_plans
 from .number_set import NumberSet
 from .rows import Rows
 from .store import Store, Version, VersionRefused, check_total
@@ -90,7 +90,8 @@ def merge(
     Everything happens in one transaction. If the target already has an experiment's name, its current version
     and expiry are kept; otherwise they come from the first source. The same applies to a version's unit,
     purpose and owner: the target's text is kept, and an empty one is filled from the first source that has
-    one. A device that is revoked in any store is revoked. A day that is interrupted in any store is
+    one. The plan by which a release is judged is also the target's, or else the first source's. A device that
+    is revoked in any store is revoked. A day that is interrupted in any store is
     interrupted, because its counts are incomplete. Each source is read as one snapshot and is not changed.
     Rejects are added without a check, so a source that contains nothing else can be added twice.
 
@@ -180,6 +181,7 @@ class _Merge:
         self._add_histograms(rows, ids)
         self._add_rejects()
         self._add_interruptions()
+        self._add_release_plans()
 
     def _add_fleets(self) -> None:
         table = schema.fleet
@@ -318,9 +320,9 @@ class _Merge:
 
     def _add_histograms(self, rows: Rows, ids: dict[int, int]) -> None:
         table = schema.histogram
-        query = select(table.c.experiment, table.c.window, table.c.code, table.c.count)
-        for part in rows.parts(query):
-            self._write({}, {(ids[id_], window, code): count for id_, window, code, count in part}, {})
+        key = table.c.experiment, table.c.window, table.c.group_index, table.c.code
+        for part in rows.parts(select(*key, table.c.count)):
+            self._write({}, {(ids[id_], *rest): count for id_, *rest, count in part}, {})
 
     def _add_rejects(self) -> None:
         table = schema.reject
@@ -333,6 +335,11 @@ class _Merge:
         with self._source.decoding_errors():
             days = sorted(self._connection.scalars(select(schema.interruption.c.day)))
         add_interruptions(self._target, days)
+
+    def _add_release_plans(self) -> None:
+        rows = [dict(row) for row in self._connection.execute(select(schema.release_plan)).mappings()]
+        if rows:
+            self._target.execute(insert_release_plans(self._target), rows)
 
 
 def _decode(text: str, beyond: bytes | None, accepted: int) -> NumberSet:

@@ -1,14 +1,15 @@
 """The store's tables, one schema for SQLite and PostgreSQL.
 
-No column links a device to a code, a value, an address or a time: `dedupe` has devices and numbers,
-`histogram` has codes and windows, and nothing joins them; `erased` has neither. `counting`, `interruption`
-and `rewrite` describe the whole store. Every version of this schema has a script in `migrations`.
+No column links a device to a code, a group, a value, an address or a time: `dedupe` has devices and numbers,
+`histogram` has codes, groups and windows, and nothing joins them; `erased` has none of these. `counting`,
+`interruption` and `rewrite` describe the whole store. Every version of this schema has a script in
+`migrations`.
 """
 
 import sqlalchemy as sa
 from sqlalchemy import event
 
-VERSION = 10
+VERSION = 11
 BASELINE = 5
 """The oldest version that can be upgraded; earlier ones were never released."""
 
@@ -41,8 +42,8 @@ device = sa.Table(
 
 # A version of an experiment is immutable. `current` marks the published one, at most one per name. Serials
 # are unix times, or the fleet's last serial plus one if that is larger, and define the order. `signatures`
-# are those of its announcement and its withdrawal if they were made elsewhere. unit, purpose, owner, asked
-# and keep are the analyst's texts, which devices never see and which may change.
+# are those of its announcement and its withdrawal if they were made elsewhere. unit, purpose, owner, asked,
+# keep and worse are the analyst's texts, which devices never see and which may change.
 experiment = sa.Table(
     "experiment",
     metadata,
@@ -68,6 +69,7 @@ experiment = sa.Table(
         "erased", sa.BigInteger, nullable=False, server_default="0"
     ),  # number of reports in erased windows
     sa.Column("signatures", sa.LargeBinary(128)),
+    sa.Column("worse", sa.Text, nullable=False, server_default=""),  # by how much a release may be worse
     sa.UniqueConstraint("fleet", "digest"),
 )
 
@@ -80,6 +82,9 @@ histogram = sa.Table(
     sa.Column(
         "window", sa.String(13), primary_key=True
     ),  # window of arrival, UTC: 2026-11-21T14, 2026-11-21, all
+    sa.Column(
+        "group_index", sa.Integer, primary_key=True, autoincrement=False
+    ),  # of the open group's value, which the report named in the clear; 0 for a version without a group
     sa.Column("code", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("count", sa.BigInteger, nullable=False),
     sqlite_with_rowid=False,
@@ -165,4 +170,16 @@ rewrite = sa.Table(
     metadata,
     sa.Column("erasures", sa.BigInteger, nullable=False),
     sa.Column("rewritten", sa.BigInteger, nullable=False),
+)
+
+# The plan by which a release is judged at every look, such as a new firmware version. It is stored at the
+# first look and never changes, because a verdict at any time holds only for a plan made beforehand.
+release_plan = sa.Table(
+    "release_plan",
+    metadata,
+    sa.Column("fleet", sa.String(32), sa.ForeignKey("fleet.name"), primary_key=True),
+    sa.Column("group_name", sa.String(32), primary_key=True),  # of the open group: firmware
+    sa.Column("version", sa.String(32), primary_key=True),  # the group's value that is judged: 2.4.0
+    sa.Column("plan", sa.Text, nullable=False),
+    sqlite_with_rowid=False,
 )

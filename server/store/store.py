@@ -21,7 +21,7 @@ from ..wire.limits import GRACE_DAYS
 from ..wire.topics import check_device, check_fleet
 from . import schema
 from .counting import accept_clock, check_clock, last_time, record_clock, record_counting
-from .database import Database, StoreError, insert_devices
+from .database import Database, StoreError, insert_devices, insert_release_plans
 from .number_set import NumberSet
 from .rows import window_counts
 from .transaction import IngestTransaction
@@ -392,11 +392,19 @@ class Store(Database):
             counts[codes] += reports
         return counts
 
-    def window_counts(self, version: Version, *windows: str) -> Iterator[tuple[str, Counts, Counts]]:
-        """Yield windows with their codes and each code's number of reports; all windows if none are given."""
+    def window_counts(
+        self, version: Version, *windows: str, group: int | None = None
+    ) -> Iterator[tuple[str, Counts, Counts]]:
+        """Yield windows with their codes and each code's number of reports.
+
+        Args:
+            version: The version.
+            windows: The windows to read; all if none are given.
+            group: The index of the open group's value; None for the sum over all groups.
+        """
         highest = version.experiment.code_count - 1
         with self.reading() as connection, self.decoding_errors():
-            for window, codes, reports in window_counts(connection, version.id, windows):
+            for window, codes, reports in window_counts(connection, version.id, windows, group):
                 for code in codes[(codes < 0) | (codes > highest)].tolist():
                     expected = f"{version.experiment.name} has codes 0 to {highest}"
                     raise StoreError(f"{self.where} is damaged: it counts code {code}, but {expected}")
@@ -465,6 +473,58 @@ class Store(Database):
         for version, window, count in self.read(query):
             reports.setdefault(version, {})[window] = int(count)
         return reports
+
+    def group_reports(self, fleet: str) -> dict[int, dict[str, dict[int, int]]]:
+        """Return the accepted reports by version id, window and group index, for versions that have any.
+
+        The index of the reports to a version without a group is 0.
+        """
+        table, versions = schema.histogram.c, schema.experiment.c
+        key = table.experiment, table.window, table.group_index
+        query = select(*key, func.sum(table.count)).group_by(*key).order_by(*key)
+        query = query.where(table.experiment.in_(select(versions.id).where(versions.fleet == fleet)))
+        reports: dict[int, dict[str, dict[int, int]]] = {}
+        for version, window, group, count in self.read(query):
+            reports.setdefault(version, {}).setdefault(window, {})[group] = int(count)
+        return reports
+
+    # Releases
+
+    def release_plan(self, fleet: str, group: str, version: str) -> str | None:
+        """Return the plan by which a release is judged, or None before the first look.
+
+        Args:
+            fleet: The fleet's name.
+            group: The open group's name, such as firmware.
+            version: The group's value, such as 2.4.0.
+        """
+        with self.reading() as connection:
+            return self._release_plan(connection, fleet, group, version)
+
+    def add_release_plan(self, fleet: str, group: str, version: str, plan: str) -> str:
+        """Store the plan by which a release is judged, unless there is one; return the plan that applies.
+
+        Args:
+            fleet: The fleet's name.
+            group: The open group's name.
+            version: The group's value.
+            plan: The plan.
+
+        Raises:
+            VersionRefused: If there is no such fleet.
+        """
+        with self.writing() as connection:
+            self.check_version(connection)
+            if self._is_keyed(connection, fleet) is None:
+                raise VersionRefused(_no_fleet(fleet))
+            values = {"fleet": fleet, "group_name": group, "version": version, "plan": plan}
+            connection.execute(insert_release_plans(connection), values)
+            return self._release_plan(connection, fleet, group, version) or plan
+
+    def _release_plan(self, connection: Connection, fleet: str, group: str, version: str) -> str | None:
+        table = schema.release_plan.c
+        query = select(table.plan).where(table.fleet == fleet, table.group_name == group)
+        return connection.scalar(query.where(table.version == version))
 
     # Ingest
 

@@ -20,6 +20,7 @@ from .number_set import NumberSet
 _PARAMETERS = 4000  # devices in one SELECT, well below any database's limit
 
 DedupeKey = tuple[str, str, str]  # key of a device's dedupe row: fleet, experiment name, device id
+CountKey = tuple[int, str, int, int]  # key of a histogram row: version id, window, group index, code
 
 
 class NumbersFault(StoreError):
@@ -121,14 +122,14 @@ class IngestTransaction:
     def write(
         self,
         number_sets: Mapping[DedupeKey, NumberSet],
-        counts: Mapping[tuple[int, str, int], int],
+        counts: Mapping[CountKey, int],
         rejects: Mapping[tuple[str, str], int],
     ) -> None:
         """Replace dedupe sets and add to the counters.
 
         Args:
             number_sets: The new sets.
-            counts: Numbers of reports by version id, window and code.
+            counts: Numbers of reports by version id, window, group index (0 without a group) and code.
             rejects: Numbers of reports by fleet and reason.
 
         Raises:

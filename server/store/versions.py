@@ -34,6 +34,7 @@ class Description:
         asked: The questions that its finding answers, one per line; empty for the default for its kind.
         keep: How long windows are kept after they end, in the format of wire.limits.kept_hours(); empty for
             ever.
+        worse: By how much a release may be worse, and in which direction; empty if releases are not judged.
     """
 
     unit: str = ""
@@ -41,6 +42,7 @@ class Description:
     owner: str = ""
     asked: str = ""
     keep: str = ""
+    worse: str = ""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class Version:
         owner: See Description.
         asked: See Description.
         keep: See Description.
+        worse: See Description.
         erased: The number of reports in windows that have been erased.
         signatures: The signatures for its serial if they were made elsewhere; otherwise None.
     """
@@ -80,13 +83,14 @@ class Version:
     owner: str = ""
     asked: str = ""
     keep: str = ""
+    worse: str = ""
     erased: int = 0
     signatures: Signatures | None = None
 
     @property
     def description(self) -> Description:
         """The texts as a Description."""
-        return Description(self.unit, self.purpose, self.owner, self.asked, self.keep)
+        return Description(self.unit, self.purpose, self.owner, self.asked, self.keep, self.worse)
 
     def published_on(self, day: datetime.date) -> bool:
         """Return whether devices take part on that day, UTC."""
@@ -124,7 +128,7 @@ def version_of(row: RowMapping) -> Version:
     }
     if days["expires"] == datetime.date.max:  # files use 9999-12-31 for no end
         days["expires"] = None
-    texts = {name: row[name] for name in ("unit", "purpose", "owner", "asked", "keep")}
+    texts = {name: row[name] for name in ("unit", "purpose", "owner", "asked", "keep", "worse")}
     if not all(isinstance(text, str) for text in texts.values()):
         raise TypeError("the unit, purpose, owner or question is not text")
     kept_hours(texts["keep"])

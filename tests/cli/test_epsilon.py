@@ -92,7 +92,7 @@ class TestSources:
             ask_fleet(opened, "home", payload)
             (version,) = opened.experiments("home")
             with opened.ingest() as transaction:
-                counts = {(version.id, "2026-11-21", c): int(n) for c, n in enumerate(histogram) if n}
+                counts = {(version.id, "2026-11-21", 0, c): int(n) for c, n in enumerate(histogram) if n}
                 transaction.write({}, counts, {})
         name = experiment.name
         result = ask(hushmote, "--store", url, "--prior", f"{name}@", "--about", "heating", "--risk", "1/2")

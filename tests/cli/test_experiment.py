@@ -85,7 +85,7 @@ class TestVersions:
             (version,) = store.experiments()
             assert version.description == Description("°C", "how cold", "heating@example.org")
             with store.ingest() as transaction:
-                transaction.write({}, {(version.id, "all", code): 1000 for code in range(8)}, {})
+                transaction.write({}, {(version.id, "all", 0, code): 1000 for code in range(8)}, {})
         assert "°C" in hushmote("estimate", "room_temp", cwd=tmp_path)
         assert "°C" not in hushmote("estimate", "room_temp", "--unit", "K", cwd=tmp_path)
         assert '"unit": "\\u00b0C"' in hushmote("estimate", "room_temp", "--json", cwd=tmp_path)

@@ -56,7 +56,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 for day in ("2026-11-19", "2026-11-20"):
                     people = rng.multinomial(20_000, np.full(experiment.domain, 1 / experiment.domain))
                     histogram = vectorised.histogram(experiment, people, rng)
-                    counts |= {(version.id, day, code): int(n) for code, n in enumerate(histogram)}
+                    counts |= {(version.id, day, 0, code): int(n) for code, n in enumerate(histogram)}
             with opened.ingest() as transaction:
                 transaction.write({}, counts, {})
     (folder / "mode.toml").write_text(TOML)

@@ -176,7 +176,7 @@ class TestCommands:
         with Store("sqlite:///" + str(tmp_path / "hushmote.sqlite")) as store:
             version = store.experiments()[0]
             with store.ingest() as transaction:
-                transaction.write({}, {(version.id, "all", 1): 400}, {})
+                transaction.write({}, {(version.id, "all", 0, 1): 400}, {})
         result = json.loads(hushmote("status", "--json", cwd=tmp_path))["experiments"][0]["plausibility"]
         assert result["implausible"]
         assert result["words"][1:] in " ".join(hushmote("status", cwd=tmp_path).split())

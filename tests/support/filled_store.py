@@ -51,12 +51,14 @@ def write(
     experiment: Experiment,
     counts: Mapping[tuple[Any, int], int],
     devices: Iterable[str] = ("b1",),
+    group: int = 0,
 ) -> None:
-    """Add reports by window and code, and record each device's first report."""
+    """Add reports by window and code to a group, and record each device's first report."""
     version = next(v for v in store.experiments(fleet) if v.experiment.digest == experiment.digest)
     numbers = {(fleet, experiment.name, device): NumberSet().add(1) for device in devices}
     with store.ingest() as transaction:
-        transaction.write(numbers, {(version.id, *key): n for key, n in counts.items()}, {})
+        rows = {(version.id, window, group, code): n for (window, code), n in counts.items()}
+        transaction.write(numbers, rows, {})
 
 
 @functools.cache

@@ -77,7 +77,7 @@ class FilledStore:
     def count(self, name: str, window: str, reports: int, shares: np.ndarray) -> None:
         version, experiment = self.experiment(name)
         histogram = vectorised.histogram(experiment, self._rng.multinomial(reports, shares), self._rng)
-        counts = {(version, window, int(c)): int(histogram[c]) for c in np.flatnonzero(histogram)}
+        counts = {(version, window, 0, int(c)): int(histogram[c]) for c in np.flatnonzero(histogram)}
         with Store(self.url) as store, store.ingest() as transaction:
             transaction.write({}, counts, {})
 

@@ -69,7 +69,7 @@ def store(tmp_path):
             shares = bell(64, 30, 8) if name == "temp" else np.array([5, 3, 2]) / 10
             counts = vectorised.histogram(version.experiment, rng.multinomial(reports, shares), rng)
             with opened.ingest() as transaction:
-                added = {(version.id, window, int(c)): int(counts[c]) for c in np.flatnonzero(counts)}
+                added = {(version.id, window, 0, int(c)): int(counts[c]) for c in np.flatnonzero(counts)}
                 transaction.write({}, added, {})
 
     return url, grow
@@ -383,7 +383,7 @@ class TestComparison:
             counts = vectorised.histogram(version.experiment, np.full(64, 60), np.random.default_rng(1))
             with opened.ingest() as transaction:
                 transaction.write(
-                    {}, {(version.id, DAYS[2], c): int(n) for c, n in enumerate(counts) if n}, {}
+                    {}, {(version.id, DAYS[2], 0, c): int(n) for c, n in enumerate(counts) if n}, {}
                 )
         old, new = (Experiment.parse(payload).digest.hex() for payload in (first, second))
         with StoreReader(url) as reader:
@@ -446,7 +446,7 @@ class TestChart:
             opened.add_experiment("home", choice_payload([hostile, "b"], 1).replace(b'"mode"', b'"evil"'))
             (version,) = (v for v in opened.experiments("home") if v.experiment.name == "evil")
             with opened.ingest() as transaction:
-                transaction.write({}, {(version.id, DAYS[0], code): 500 for code in range(3)}, {})
+                transaction.write({}, {(version.id, DAYS[0], 0, code): 500 for code in range(3)}, {})
         with StoreReader(url) as reader:
             histogram = reader.fleet("home").experiment("evil").estimate().histogram()
         scripts = []
@@ -496,7 +496,7 @@ class TestDefaults:
         url, _grow = store
         with Store(url) as opened:
             version = next(v for v in opened.experiments("home") if v.experiment.name == "mode")
-            counts = {(version.id, DAYS[1], 1): 900, (version.id, DAYS[2], 0): 5000}
+            counts = {(version.id, DAYS[1], 0, 1): 900, (version.id, DAYS[2], 0, 0): 5000}
             with opened.ingest() as transaction:
                 transaction.write({}, counts, {})
         assert self.default_ranges(url, "mode") == ("a",)

@@ -206,7 +206,7 @@ class TestTile:
         (version,) = (v for v in store.experiments("home") if v.experiment.name == "temp")
         seen = {("home", "temp", f"d{n}"): all_numbers if n else NumberSet().add(1) for n in range(20)}
         with store.ingest() as transaction:
-            transaction.write(seen, {(version.id, last.isoformat(), 0): 77}, {})
+            transaction.write(seen, {(version.id, last.isoformat(), 0, 0): 77}, {})
         with paged(url(store)) as page:
             browser.open(page)
             browser.says("The budget is nearly spent: 5% of devices can still report.")
@@ -311,7 +311,7 @@ class TestView:
     def test_is_accessible_in_light_and_dark(self, browser, store):
         count(store, ["a"])
         with store.writing() as connection:
-            row = {"experiment": 1, "window": "2026-11-21", "code": 5, "count": 5000}
+            row = {"experiment": 1, "window": "2026-11-21", "group_index": 0, "code": 5, "count": 5000}
             connection.execute(schema.histogram.insert().values(**row))
         with paged(url(store), "--aggregator", "http://127.0.0.1:1") as page:
             for width, dark in ((1440, False), (360, True)):

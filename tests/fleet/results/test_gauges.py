@@ -92,7 +92,7 @@ class TestSnapshot:
         assert implausible() == 0
         (version,) = store.experiments("home")
         with store.ingest() as transaction:  # 5,000 reports of one code
-            transaction.write({}, {(version.id, "2026-11-22", temp.code_count - 1): 5_000}, {})
+            transaction.write({}, {(version.id, "2026-11-22", 0, temp.code_count - 1): 5_000}, {})
         assert implausible() == 1
 
     def test_expiry_is_the_end_of_the_last_day(self, store: Store):

@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
 def _count(folder: Path, window: str, reports: int) -> None:
     with Store(f"sqlite:///{folder / 'hushmote.sqlite'}") as store, store.ingest() as transaction:
         (version,) = store.experiments("home")
-        transaction.write({}, {(version.id, window, 1): reports}, {})
+        transaction.write({}, {(version.id, window, 0, 1): reports}, {})
 
 
 def _report_again(folder: Path) -> None:

@@ -76,7 +76,13 @@ class TestWords:
         seen = overview(store, NOON)
         with store.writing() as connection:
             version = store.experiments("home")[0]
-            row = {"experiment": version.id, "window": "2026-11-21", "code": 5, "count": 5000}
+            row = {
+                "experiment": version.id,
+                "window": "2026-11-21",
+                "group_index": 0,
+                "code": 5,
+                "count": 5000,
+            }
             connection.execute(schema.histogram.insert().values(**row))
         seen = overview(store, NOON, seen)
         assert experiment_overview(seen, "temp").implausible.startswith(
@@ -194,6 +200,6 @@ class TestCounts:
         with Store(f"sqlite:///{tmp_path / 's.sqlite'}") as store:
             ask_fleet(store, "home", TEMP)
             with store.writing() as connection:
-                connection.exec_driver_sql("INSERT INTO histogram VALUES (1, '2026-11-21', 1, 9e999)")
+                connection.exec_driver_sql("INSERT INTO histogram VALUES (1, '2026-11-21', 0, 1, 9e999)")
             with pytest.raises(StoreError, match="is damaged"):
                 overview(store, NOON)

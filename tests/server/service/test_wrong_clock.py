@@ -72,7 +72,7 @@ class Site:
         (version,) = self.store.experiments()
         self.old = [str(now().date() - days * DAY) for days in (40, 20)]
         with self.store.ingest() as transaction:  # not erased while the clock is right
-            transaction.write({}, {(version.id, window, 0): 7 for window in self.old}, {})
+            transaction.write({}, {(version.id, window, 0, 0): 7 for window in self.old}, {})
         self._sent = 0
         self.first_day = now().date()
 

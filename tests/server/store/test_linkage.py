@@ -23,8 +23,8 @@ DAY, HOUR = experiment(), experiment(name="door", window="hour")
 DEVICES = [f"board-{i}" for i in range(40)]
 DOCS = Path(__file__).parents[3] / "docs" / "store.md"
 
-# No table may store a device's answer, time or address.
-REVEALING = re.compile("code|value|reading|window|count|time|date|expires|address|topic|payload|digest")
+# No table may store a device's answer, group, time or address.
+REVEALING = re.compile("code|group|value|reading|window|count|time|date|expires|address|topic|payload|digest")
 SERIALS = {("fleet", "serial"), ("experiment", "serial"), ("experiment", "first_serial")}
 COUNTING = ("counting", "alive")  # the store's last minute of counting
 CLOCK = ("counting", "clock")  # the minute in which an experiment was added

@@ -226,7 +226,7 @@ class TestRefusal:
     def test_counts_without_dedupe_sets(self, sites):
         a, b = sites.open("a"), sites.open("b")
         with b.ingest() as transaction:
-            transaction.write({}, {(1, "2026-11-21", 5): 3}, {})
+            transaction.write({}, {(1, "2026-11-21", 0, 5): 3}, {})
         target = sites.at("b")
         assert_refused(
             a, b, match=f"{target} counts 3 reports to temp in fleet home but has the numbers of 0"

@@ -180,7 +180,7 @@ class TestOpen:
     def test_reader_does_not_wait_for_a_writer(self, store, store_url):
         store.add_experiment("home", experiment_payload())
         with store.ingest() as transaction:
-            transaction.write({}, {(1, "all", 1): 1}, {})
+            transaction.write({}, {(1, "all", 0, 1): 1}, {})
             with Store(store_url, create=False) as reader:
                 assert reader.rejects() == {}
                 assert reader.participation("home") == {}
@@ -194,9 +194,13 @@ class TestCounts:
         first_id, two = ids[first.digest], ids[second.digest]
         add(
             store,
-            {(first_id, "2026-11-20", 0): 2, (first_id, "2026-11-21", 63): 1, (two, "2026-11-21", 5): 7},
+            {
+                (first_id, "2026-11-20", 0, 0): 2,
+                (first_id, "2026-11-21", 0, 63): 1,
+                (two, "2026-11-21", 0, 5): 7,
+            },
         )
-        add(store, {(first_id, "2026-11-20", 0): 3})
+        add(store, {(first_id, "2026-11-20", 0, 0): 3})
         counts = store.histogram("home", first.digest)
         assert counts.dtype == np.int64
         assert counts.shape == (64,)
@@ -213,7 +217,10 @@ class TestCounts:
             exp = ask_fleet(store, "home", experiment_payload(), keyed=True)
             key = ("home", "temp", "k3")
             add(
-                store, {(1, "all", 1): 1}, number_sets={key: NumberSet(2)}, rejects={("home", "duplicate"): 4}
+                store,
+                {(1, "all", 0, 1): 1},
+                number_sets={key: NumberSet(2)},
+                rejects={("home", "duplicate"): 4},
             )
         with Store(store_url, create=False) as store:
             assert store.fleets() == {"home": True}
@@ -244,7 +251,7 @@ class TestCounts:
             for number in numbers:
                 with store.ingest() as transaction:
                     number_set = transaction.read_numbers([key])[key]
-                    transaction.write({key: number_set.add(number)}, {(1, "all", 0): 1}, {})
+                    transaction.write({key: number_set.add(number)}, {(1, "all", 0, 0): 1}, {})
 
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(work, stores, (range(1, 201, 2), range(2, 201, 2))))
@@ -259,7 +266,7 @@ class TestCounts:
         numbers = NumberSet()
         for number in range(1, 80_000, 2):
             numbers = numbers.add(number)
-        add(store, {(1, "all", 0): 40_000}, number_sets={key: numbers})
+        add(store, {(1, "all", 0, 0): 40_000}, number_sets={key: numbers})
         with store.engine.connect() as connection:
             row = connection.execute(schema.dedupe.select()).mappings().one()
         assert (row["numbers"], len(row["beyond"]), row["accepted"]) == ("1-1", 16_408, 40_000)

@@ -351,7 +351,7 @@ class TestLostConnection:
             assert take(store, batch(["a"])).accepted == 0
             with fails("terminating connection|server closed"), store.ingest() as transaction:
                 key = ("open", "temp", "b")
-                transaction.write({key: NumberSet(1)}, {(1, "2026-11-21", 1): 1}, {})
+                transaction.write({key: NumberSet(1)}, {(1, "2026-11-21", 0, 1): 1}, {})
                 postgres.execute(CUT)
             assert counted_reports(store) == 1
             assert take(store, batch(["a", "b"])).accepted == 1

@@ -101,7 +101,8 @@ def _version_days(selected: Selected, version: Version, index_by_window: dict[st
         w: n[version.id] for w, n in selected.all_counts.items() if w in index_by_window and version.id in n
     }
     days, codes, counts = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
-    for window, code, count in selected.facts.cache.windows(selected.facts.store, version, reports):
+    facts, group = selected.facts, selected.group_index(version)
+    for window, code, count in facts.cache.windows(facts.store, version, reports, group):
         days.append(np.full(len(code), index_by_window[window]))
         codes.append(code)
         counts.append(count)

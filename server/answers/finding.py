@@ -559,7 +559,8 @@ class _Asker:
         windows = tuple((w, *counts[w].items()) for w in windows_of_completed_days(tuple(counts), facts.at))
         versions = tuple(map(version_key, self._scanned_versions.versions))
         interrupted_days = facts.store.interrupted_days()
-        key = facts.store, versions, windows, interrupted_days, answer.subject, self._comparisons
+        group = self._scanned_versions.selection.group
+        key = facts.store, versions, group, windows, interrupted_days, answer.subject, self._comparisons
         try:
             return facts.cache.result(key, lambda: self._scan_days(answer))
         except HushmoteError:  # too few reports on some days: show the value without a change

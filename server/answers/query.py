@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,12 +13,13 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from ..arrays import Counts
-from ..errors import UsageError, choose_name
+from ..errors import UsageError, choose_name, no_such_name
 from ..estimate.estimate import Estimates, estimate
 from ..estimate.pooling import pool
 from ..estimate.readings import among_readings
 from ..estimate.statistic import EstimateError
 from ..experiments.answerable import answerable_questions
+from ..hints import option
 from ..plain_text import visible
 from ..store.store import Store, Version
 from ..store.versions import most_reports, publication_order
@@ -26,6 +27,9 @@ from .periods import group_windows
 from .question import Selection, WeighBy
 
 T = TypeVar("T")
+
+OTHER = "other"
+"""The open group's value of reports whose board has a value that the experiment does not list."""
 
 
 class ReportSource(NamedTuple):
@@ -35,10 +39,11 @@ class ReportSource(NamedTuple):
     fleet: str
     digest: bytes
     window: str
+    group: str = ""
 
 
 class ResultCache:
-    """A thread-safe cache of counts by window, and of estimates by their counts.
+    """A thread-safe cache of counts by window and group, and of estimates by their counts.
 
     A window is read and estimated again only when its number of reports changes, through a late report or a
     merge. Entries are no longer used once windows are erased or another file replaces the store.
@@ -66,21 +71,17 @@ class ResultCache:
                 self._results.popitem(last=False)
         return result
 
-    def counts(self, store: Store, version: Version, reports: Mapping[str, int]) -> Counts:
-        """Return the counts of a version's codes, shape (code_count,).
-
-        Args:
-            store: The store.
-            version: The version.
-            reports: The number of reports in each window.
-        """
+    def counts(
+        self, store: Store, version: Version, reports: Mapping[str, int], group: int | None = None
+    ) -> Counts:
+        """Return the counts of a version's codes, shape (code_count,); arguments as in windows()."""
         total = np.zeros(version.experiment.code_count, np.int64)
-        for _, codes, counts in self.windows(store, version, reports):
+        for _, codes, counts in self.windows(store, version, reports, group):
             total[codes] += counts
         return total
 
     def windows(
-        self, store: Store, version: Version, reports: Mapping[str, int]
+        self, store: Store, version: Version, reports: Mapping[str, int], group: int | None = None
     ) -> Iterator[tuple[str, Counts, Counts]]:
         """Yield (window, codes, counts of these codes) for each window.
 
@@ -88,8 +89,9 @@ class ResultCache:
             store: The store.
             version: The version.
             reports: The number of reports in each window.
+            group: The index of the open group's value; None for the sum over all groups.
         """
-        missing, version_part = list[str](), (store, version_key(version))
+        missing, version_part = list[str](), (store, version_key(version), group)
         for window, n in reports.items():
             with self._lock:
                 entry = self._windows.get((*version_part, window))
@@ -97,7 +99,7 @@ class ResultCache:
                 yield window, *entry
             else:
                 missing.append(window)
-        for window, codes, counts in store.window_counts(version, *missing) if missing else ():
+        for window, codes, counts in store.window_counts(version, *missing, group=group) if missing else ():
             self._keep((*version_part, window), (codes, counts))
             yield window, codes, counts
 
@@ -126,6 +128,7 @@ class Facts:
     _versions: dict[str, tuple[Version, ...]] = field(default_factory=dict)
     _max_reports_per_board: dict[str, dict[int, int]] = field(default_factory=dict)
     _reports: dict[str, dict[int, dict[str, int]]] = field(default_factory=dict)
+    _group_reports: dict[str, dict[int, dict[str, dict[int, int]]]] = field(default_factory=dict)
 
     def versions(self, fleet: str) -> tuple[Version, ...]:
         """Return all versions of a fleet's experiments, oldest first."""
@@ -163,11 +166,17 @@ class Facts:
             self._reports[fleet] = self.store.window_reports(fleet)
         return self._reports[fleet]
 
+    def group_reports(self, fleet: str) -> dict[int, dict[str, dict[int, int]]]:
+        """Return the number of reports accepted, by version id, window and index of the group's value."""
+        if fleet not in self._group_reports:
+            self._group_reports[fleet] = self.store.group_reports(fleet)
+        return self._group_reports[fleet]
+
     def selected(self, selection: Selection) -> Selected:
         """Return the selected reports.
 
         Raises:
-            UsageError: If the fleet, name or version does not exist.
+            UsageError: If the fleet, name, version or value of the open group does not exist.
         """
         name, fleet = selection.experiment, selection.fleet
         same_name = [v for v in self.versions(fleet) if v.experiment.name == name]
@@ -179,7 +188,10 @@ class Facts:
         if not versions:
             digests = ", ".join(v.experiment.digest.hex() for v in same_name)
             raise UsageError(f"{name} has no version {selection.version}; its versions: {digests}")
-        return Selected(self, selection, versions)
+        selected = Selected(self, selection, versions)
+        if selection.group and selection.group not in selected.group_values:
+            raise UsageError(_no_such_group(selected))
+        return selected
 
 
 @dataclass(frozen=True)
@@ -215,13 +227,48 @@ class Selected:
         # A store may come from anyone, and pictures and JSON do not escape control characters.
         return visible(next((v.unit for v in reversed(self.versions) if v.unit), ""))
 
+    @property
+    def group_name(self) -> str:
+        """The open group's name in the newest version that has one, such as firmware; otherwise ""."""
+        return next((v.experiment.group for v in reversed(self.versions) if v.experiment.group), "")
+
+    @cached_property
+    def group_values(self) -> tuple[str, ...]:
+        """The values of the group, the newest version's first, then older ones and "other"; () without one.
+
+        Values of a group with another name, which an older version may have, are not included.
+        """
+        values = [
+            value for _, values in reversed(self._values_by_version) for value in values if value != OTHER
+        ]
+        return (*dict.fromkeys(values), OTHER) if self._values_by_version else ()
+
+    @cached_property
+    def _values_by_version(self) -> tuple[tuple[Version, tuple[str, ...]], ...]:
+        """Each version that has the group, with the values by index."""
+        name = self.group_name
+        same = [v for v in self.versions if name and v.experiment.group == name]
+        return tuple((v, (*v.experiment.groups, OTHER)) for v in same)
+
+    @cached_property
+    def _index_by_version(self) -> Mapping[int, int]:
+        """The index of the selected value by version id, for the versions that list it."""
+        group = self.selection.group
+        return {v.id: values.index(group) for v, values in self._values_by_version if group in values}
+
     @cached_property
     def all_counts(self) -> Mapping[str, Mapping[int, int]]:
-        """The number of reports by window and version id, for all windows of these versions."""
-        reports = self.facts.reports(self.selection.fleet)
-        counts_by_version = {
-            v.id: {w: n for w, n in reports.get(v.id, {}).items() if n} for v in self.versions
-        }
+        """The number of reports by window and version id, for all windows of these versions and the group."""
+        fleet = self.selection.fleet
+        counts_by_version: dict[int, dict[str, int]] = {}
+        if self.selection.group:
+            for id_, index in self._index_by_version.items():
+                windows_of_version = self.facts.group_reports(fleet).get(id_, {})
+                counts_by_version[id_] = {w: n[index] for w, n in windows_of_version.items() if n.get(index)}
+        else:
+            for v in self.versions:
+                windows_of_version = self.facts.reports(fleet).get(v.id, {})
+                counts_by_version[v.id] = {w: n for w, n in windows_of_version.items() if n}
         windows = sorted(set().union(*counts_by_version.values()))
         return {w: {i: counts[w] for i, counts in counts_by_version.items() if w in counts} for w in windows}
 
@@ -231,6 +278,22 @@ class Selected:
         windows = self.selection.windows or self.all_counts
         return {window: self.all_counts[window] for window in windows if window in self.all_counts}
 
+    @cached_property
+    def group_reports(self) -> Mapping[str, Mapping[str, int]]:
+        """The number of reports by window and value of the group, whichever value is selected.
+
+        It has the selected windows, or all if none are selected, and only values with reports. Reports to a
+        version without the group are not included.
+        """
+        reports: dict[str, Counter[str]] = {}
+        for version, values in self._values_by_version:
+            by_window = self.facts.group_reports(self.selection.fleet).get(version.id, {})
+            for window, counts in by_window.items():
+                named = {values[index]: n for index, n in counts.items() if n and 0 <= index < len(values)}
+                reports.setdefault(window, Counter()).update(named)
+        windows = self.selection.windows or sorted(reports)
+        return {window: reports[window] for window in windows if window in reports}
+
     @property
     def reports(self) -> int:
         """The number of reports in the selected windows."""
@@ -239,10 +302,15 @@ class Selected:
     @property
     def sources(self) -> frozenset[ReportSource]:
         """The places where the reports were counted."""
-        where, fleet = self.facts.store.where, self.selection.fleet
-        digests = {v.id: v.experiment.digest for v in self.versions}
-        both = [(window, i) for window, counts in self.counts.items() for i in counts]
-        return frozenset(ReportSource(where, fleet, digests[i], window) for window, i in both)
+        where, fleet, group = self.facts.store.where, self.selection.fleet, self.selection.group
+        sources = set[ReportSource]()
+        by_id = {v.id: v.experiment for v in self.versions}
+        for window, counts in self.counts.items():
+            for experiment in map(by_id.__getitem__, counts):
+                # Reports of all groups are counted in each group's histogram.
+                values = (*experiment.groups, OTHER) if experiment.group and not group else (group,)
+                sources.update(ReportSource(where, fleet, experiment.digest, window, v) for v in values)
+        return frozenset(sources)
 
     def estimate(self, weigh: WeighBy = "reports") -> Estimates:
         """Return the estimate, with the windows' histograms summed and versions pooled.
@@ -258,7 +326,7 @@ class Selected:
         self._check_windows()
         counts = tuple((w, tuple(sorted(n.items()))) for w, n in self.counts.items())
         version_keys = tuple(map(version_key, self.versions))
-        key = self.facts.store, version_keys, weigh, counts
+        key = self.facts.store, version_keys, self.selection.group, weigh, counts
         return self.facts.cache.result(key, lambda: pooled(self, weigh))
 
     def by_window(self, weigh: WeighBy = "reports", by: str = "") -> dict[str, Estimates]:
@@ -290,11 +358,21 @@ class Selected:
         names = tuple(self.all_counts)
         listed = ", ".join(names) if len(names) <= 4 else f"{len(names)}, {names[0]} to {names[-1]}"
         advice = f"it has {listed}" if names else "no reports have been counted yet"
+        of_group = f" of group {self.selection.group}" if self.selection.group else ""
         for window in self.selection.windows:
             if window not in names:
                 raise EstimateError(
-                    f"{self.selection.experiment} has no reports in window {window}; {advice}"
+                    f"{self.selection.experiment} has no reports{of_group} in window {window}; {advice}"
                 )
+
+    def counts_of(self, version: Version) -> Counts:
+        """Return a version's counts in the selected windows and group, shape (code_count,)."""
+        reports = {w: counts[version.id] for w, counts in self.counts.items() if version.id in counts}
+        return self.facts.cache.counts(self.facts.store, version, reports, self.group_index(version))
+
+    def group_index(self, version: Version) -> int | None:
+        """Return the index of the selected group value in a version; None for all, or if it has none."""
+        return self._index_by_version.get(version.id) if self.selection.group else None
 
 
 def version_key(version: Version) -> Hashable:
@@ -309,10 +387,9 @@ def pooled(selected: Selected, weigh: WeighBy = "reports") -> Estimates:
         EstimateError: In the same cases as Selected.estimate().
     """
     estimates: list[Estimates] = []
-    facts, selection = selected.facts, selected.selection
+    selection = selected.selection
     for version in selected.versions:
-        reports = {w: counts[version.id] for w, counts in selected.counts.items() if version.id in counts}
-        total = facts.cache.counts(facts.store, version, reports)
+        total = selected.counts_of(version)
         if total.sum() >= 2:
             estimates.append(estimate(version.experiment, total))
     if not estimates:
@@ -322,6 +399,13 @@ def pooled(selected: Selected, weigh: WeighBy = "reports") -> Estimates:
     if len(estimates) == 1:
         return among_readings(estimates[0])
     return among_readings(pool(estimates, by=weigh))
+
+
+def _no_such_group(selected: Selected) -> str:
+    selection, values = selected.selection, selected.group_values
+    if not values:
+        return f"{selection.experiment} has no open group; omit {option('group')}"
+    return no_such_name("group", selection.group, values, f"in {selection.experiment}")
 
 
 def check_apart(before: frozenset[ReportSource], after: frozenset[ReportSource]) -> None:

@@ -48,20 +48,24 @@ Texts = Annotated[
 
 @dataclass(frozen=True)
 class Selection:
-    """An experiment's reports, from some or all windows and from one or all versions.
+    """An experiment's reports, from some or all windows, versions and values of its open group.
 
     Attributes:
         version: The first hexadecimal digits of the version's digest, or "" for all versions.
+        group: A value of the open group, or "other"; "" for all reports.
     """
 
     experiment: str
     fleet: str
     windows: tuple[str, ...] = ()
     version: str = ""
+    group: str = ""
 
     def __str__(self) -> str:
         parts = [f"fleet {self.fleet}", *self.windows]
-        return ", ".join(parts + ([f"version {self.version}"] if self.version else []))
+        parts += [f"version {self.version}"] if self.version else []
+        parts += [f"group {self.group}"] if self.group else []
+        return ", ".join(parts)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ def filled(store: Store, code: int) -> None:
 def count(store: Store, windows: dict[str, int], code: int) -> None:
     (version,) = store.experiments("home")
     with store.ingest() as transaction:
-        transaction.write({}, {(version.id, window, code): n for window, n in windows.items()}, {})
+        transaction.write({}, {(version.id, window, 0, code): n for window, n in windows.items()}, {})
 
 
 def a_late_report(store: Store) -> None:
@@ -85,9 +85,9 @@ def test_another_file_with_equal_reports_is_another_store(tmp_path: Path) -> Non
 def test_reads_only_changed_windows_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache, read, original = ResultCache(), list[tuple[str, ...]](), Store.window_counts
 
-    def reading(self: Store, version: object, *windows: str) -> object:
+    def reading(self: Store, version: object, *windows: str, group: int | None) -> object:
         read.append(windows)
-        return original(self, version, *windows)  # type: ignore[arg-type]
+        return original(self, version, *windows, group=group)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Store, "window_counts", reading)
     with Store(f"sqlite:///{tmp_path / 'hushmote.sqlite'}") as store:

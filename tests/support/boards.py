@@ -47,19 +47,24 @@ class MemoryStorage(dict):
         self[slot] = data
 
 
-def client(device, exp, *, key=None, storage=None):
-    """Return a provisioned board that takes part in the experiment regardless of its rule."""
+def client(device, exp, *, key=None, storage=None, groups=None):
+    """Return a provisioned board that takes part in the experiment regardless of its rule.
+
+    groups: its open groups and their values, which its policy allows.
+    """
     storage = MemoryStorage() if storage is None else storage
     if not storage:
         ldp_client.provision(storage, consent=True)
-    board = Client(POLICY | {"experiments": (exp.name,)}, storage, device_id=device, key=key)
+    policy = POLICY | {"experiments": (exp.name,)} | ({"groups": tuple(groups)} if groups else {})
+    board = Client(policy, storage, device_id=device, key=key)
+    board.groups = groups or {}
     board.enroll(payload_of(exp))
     return board
 
 
-def reports(device, exp, count, *, key=None, value=20.0):
+def reports(device, exp, count, *, key=None, value=20.0, groups=None):
     """Return a new board's first `count` reports, each sent immediately."""
-    board = client(device, exp, key=key)
+    board = client(device, exp, key=key, groups=groups)
     payloads = []
     for _ in range(count):
         payload = board.report(exp.name, value)

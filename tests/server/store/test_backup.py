@@ -266,6 +266,8 @@ class TestCheck:
                 "UPDATE histogram SET code = 64 WHERE code = (SELECT max(code) FROM histogram)",
                 "outside 0 to 63",
             ),
+            ("UPDATE histogram SET group_index = 1", "have groups outside 0 to 0"),
+            ("UPDATE histogram SET group_index = 'a'", "are not numbers"),
             ("UPDATE histogram SET count = -1", "are negative"),
             ("UPDATE histogram SET count = 'many'", "are not numbers"),
             ("UPDATE dedupe SET numbers = x'00' WHERE device = 'b3'", "numbers of 1 device cannot be read"),

@@ -187,6 +187,9 @@ class TestUpgrade:
         assert after == before
         assert sum(row["count"] for row in after["histogram"][1]) == REPORTS[version]
         with Store(old, create=False) as store:
+            for fleet in store.fleets():
+                groups = store.group_reports(fleet).values()
+                assert {index for windows in groups for n in windows.values() for index in n} <= {0}
             assert check(store).violations == ()
             assert check(store).reports == REPORTS[version]
         if old.startswith("sqlite"):

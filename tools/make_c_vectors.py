@@ -1,4 +1,4 @@
-"""Write vectors.json, vectors_further.json and vectors_questions.json as C tables, for clients/c/check.c.
+"""Write the test vectors as C tables, for clients/c/check.c.
 
 Run `python tools/make_c_vectors.py vectors.h`. It omits cases that C cannot express: keys with a wrong
 length, device ids that are not text, bytes for a choice, and experiments with mechanisms that the C client
@@ -6,6 +6,7 @@ lacks.
 """
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 import _paths  # noqa: F401
 from client_vectors import vectors
 
-NAMES = ("vectors.json", "vectors_further.json", "vectors_questions.json")
+NAMES = ("vectors.json", "vectors_further.json", "vectors_groups.json", "vectors_questions.json")
 MAX_CODES = 1 << 24
 REALS = {"inf": "HUGE_VAL", "-inf": "-HUGE_VAL", "nan": "NAN"}
 LOCKED = {None: 0, "locked: no ledger; provision this board": 1}  # any other text means damaged
@@ -87,6 +88,14 @@ def reading(tables: Tables, kind: str, value: Any) -> tuple[Any, ...]:
     return f"KIND_{kind}", f"INT64_C({number})", real, tables.span(text), tables.run("readings", parts)
 
 
+def texts(tables: Tables, values: Iterable[str]) -> str:
+    return tables.run("texts", ((tables.span(value.encode()),) for value in values))
+
+
+def optional_text(tables: Tables, text: str | None) -> str:
+    return tables.span(None if text is None else text.encode())
+
+
 def draws(tables: Tables, case: dict[str, Any]) -> str:
     return tables.run("draws", ((int(name == "below"), f"{n}u", f"{out}u") for name, n, out in case["draws"]))
 
@@ -96,19 +105,30 @@ def experiments(tables: Tables, cases: list[dict[str, Any]], numbers: dict[str, 
         levels = tables.run("levels", ([f"{x}u" for x in level] for level in case["levels"]))
         names = ("epsilon", "every", "code_count", "weight_sum", "code_bytes")
         domain = min(case["domain"], MAX_CODES + 1)
+        every_of = tables.run("every_of", ((f"{n}u",) for n in case.get("every_of", [case["every"]])))
+        groups = (optional_text(tables, case.get("group")), texts(tables, case.get("groups", [])), every_of)
         numbers[case["sha256"][:8]] = tables.add(
             "experiments",
             *(tables.span(case["payload"].encode()), tables.span(bytes.fromhex(case["sha256"]))),
             *(f"UINT64_C({case['cap']})", f"{domain}u", *(f"{case[name]}u" for name in names), levels),
+            *groups,
         )
 
 
 def clients(tables: Tables, case: dict[str, Any], section: str) -> None:
-    """Add a case of reports, signatures, withdrawals, ledgers or settings."""
+    """Add a case of reports, policies, signatures, withdrawals, ledgers or settings."""
     if section == "reports":
         around = (tables.span(case["payload"].encode()), tables.span(case["device"].encode()))
         slots = (tables.span(unhexed(slot)) for slot in (*case["before"], case["after"], case["report"]))
-        tables.add(section, *around, tables.span(unhexed(case["key"])), *slots, draws(tables, case))
+        names = (json.loads(case["payload"]).get("group"), case.get("group"))
+        group = (optional_text(tables, name) for name in names)
+        tables.add(section, *around, tables.span(unhexed(case["key"])), *group, *slots, draws(tables, case))
+    elif section == "policies":
+        names = case["groups"] or []
+        is_valid = all(re.fullmatch("[a-z0-9_-]{1,32}", name) for name in names)
+        code = "HUSHMOTE_REFUSED_GROUP" if case["refused"] else "HUSHMOTE_OK"
+        payload = tables.span(case["payload"].encode())
+        tables.add(section, payload, texts(tables, names), code if is_valid else "HUSHMOTE_BAD_SETTINGS")
     elif section in ("signatures", "withdrawals"):
         payload = tables.span(bytes.fromhex(case["payload" if section == "signatures" else "withdrawal"]))
         codes = {None: "HUSHMOTE_OK", "a newer version was published": "HUSHMOTE_REFUSED_SERIAL"}
@@ -168,7 +188,7 @@ def fill(tables: Tables, sections: dict[str, list[dict[str, Any]]]) -> None:
             numbers_of = [0, 0] if name == "reseed" else [rest[0], 0 if name == "generate" else rest[1]]
             steps.append((f"STEP_{name}", *(f"{n}u" for n in numbers_of), tables.span(data)))
         tables.add("generators", tables.span(bytes.fromhex(case["seed"])), tables.run("steps", steps))
-    for section in ("reports", "signatures", "withdrawals", "ledgers", "settings"):
+    for section in ("reports", "policies", "signatures", "withdrawals", "ledgers", "settings"):
         for case in sections.get(section, []):
             clients(tables, case, section)
 

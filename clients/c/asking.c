@@ -70,9 +70,10 @@ static void load(struct hushmote_reporter *reporter) {
     }
 }
 
-/* Compute a payload's question. Return 0, or the code with which it is refused, for example for a different name. */
+/* Compute a payload's question and its open group. Return 0, or the code with which it is refused, for example for a
+   different name. */
 static int question_of(const struct hushmote_reporter *reporter, unsigned at, const uint8_t *payload, size_t bytes,
-                       uint8_t question[HM_QUESTION_BYTES]) {
+                       uint8_t question[HM_QUESTION_BYTES], const struct hushmote_group **group) {
     const struct hushmote_config *config = reporter->client->config;
     struct hm_object fields;
     const uint8_t *name;
@@ -85,14 +86,24 @@ static int question_of(const struct hushmote_reporter *reporter, unsigned at, co
     hm_json_object(&fields, payload);
     name = hm_take(&fields, HM_F_NAME);
     length = hm_json_length(name);
-    return length >= 0 && hm_find(config->policy, name + 1, (size_t)length) == at ? HUSHMOTE_OK : HUSHMOTE_REFUSED;
+    if (length < 0 || hm_find(config->policy, name + 1, (size_t)length) != at)
+        return HUSHMOTE_REFUSED;
+    *group = NULL;
+    if (fields.at[HM_F_GROUP] == 0)
+        return HUSHMOTE_OK;
+    name = hm_take(&fields, HM_F_GROUP);
+    length = hm_json_length(name);
+    if (length >= 0)
+        *group = hm_find_group(config->policy, name + 1, (size_t)length);
+    return *group == NULL ? HUSHMOTE_REFUSED_GROUP : HUSHMOTE_OK;
 }
 
 /* Return 0 if the last opt-in covers this question and its epsilon; otherwise make the payload wait. */
 static int ask(struct hushmote_reporter *reporter, unsigned at, const uint8_t *payload, size_t bytes) {
     struct hushmote_question *state = reporter->port->questions + at;
+    const struct hushmote_group *group;
     uint8_t question[HM_QUESTION_BYTES];
-    int code = question_of(reporter, at, payload, bytes, question);
+    int code = question_of(reporter, at, payload, bytes, question, &group);
     if (code != HUSHMOTE_OK)
         return code;
     if (state->has_yes && memcmp(question, state->yes, HM_QUESTION_BYTES - 4) == 0 &&
@@ -100,6 +111,7 @@ static int ask(struct hushmote_reporter *reporter, unsigned at, const uint8_t *p
         return HUSHMOTE_OK;
     memcpy(state->payload, payload, bytes);
     state->bytes = (uint16_t)bytes;
+    state->group = group;
     return HUSHMOTE_REFUSED_UNASKED;
 }
 
@@ -107,10 +119,11 @@ static int ask(struct hushmote_reporter *reporter, unsigned at, const uint8_t *p
 static void keep_yes(struct hushmote_reporter *reporter, unsigned at) {
     const struct hushmote_config *config = reporter->client->config;
     struct hushmote_question *state = reporter->port->questions + at;
+    const struct hushmote_group *group;
     uint8_t data[FILE_BYTES];
     char file[NAME_BYTES];
     if (reporter->opt_outs != reporter->client->opt_outs ||
-        question_of(reporter, at, state->payload, state->bytes, data) != HUSHMOTE_OK)
+        question_of(reporter, at, state->payload, state->bytes, data, &group) != HUSHMOTE_OK)
         return;
     state->has_yes = true;
     memcpy(state->yes, data, sizeof state->yes);

@@ -39,6 +39,9 @@ struct levels_row { uint32_t nodes, g, t, width, offset, threshold, weight; };
 struct steps_row { uint32_t step, argument, outcome; struct span data; };
 struct thresholds_row { uint32_t epsilon, g, threshold; };
 struct malformed_row { struct span payload; };
+struct texts_row { struct span text; };
+struct every_of_row { uint32_t every; };
+struct policies_row { struct span payload, groups; int code; };
 struct readings_row { uint32_t kind; int64_t number; double real; struct span text, parts; };
 struct buckets_row { uint32_t experiment; struct readings_row given; uint32_t wrong; struct place place; };
 struct codes_row { uint32_t experiment; struct place place; struct span draws; uint32_t code; };
@@ -47,9 +50,9 @@ struct experiments_row {
     struct span payload, sha256;
     uint64_t cap;
     uint32_t domain, epsilon, every, code_count, weight_sum, code_bytes;
-    struct span levels;
+    struct span levels, group, groups, every_of;
 };
-struct reports_row { struct span payload, device, key, older, newer, after, report, draws; };
+struct reports_row { struct span payload, device, key, group, value, older, newer, after, report, draws; };
 struct signatures_row { struct span payload, fleet, key; uint32_t least; int code; };
 struct withdrawals_row { struct span payload, fleet, key; uint32_t least; int code; };
 struct ledgers_row {
@@ -126,8 +129,9 @@ uint32_t hm_below(struct hushmote_random *random, uint32_t n) {
 #define UNSENT 16
 
 static const char *const names[NAMES] = {"e", "f", "room_temp", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"};
-static const struct hushmote_policy policy = {(UINT64_C(1) << 48) - 1, UINT64_MAX, HUSHMOTE_EPSILON_MAX, 15, false,
-                                              NAMES, names};
+static struct hushmote_group groups[2] = {{"firmware", NULL}, {"firmware", NULL}};
+static struct hushmote_policy policy = {(UINT64_C(1) << 48) - 1, UINT64_MAX, HUSHMOTE_EPSILON_MAX, 15, false,
+                                        NAMES, names, 1, groups};
 
 static struct {
     uint8_t bytes[HUSHMOTE_RECORD_BYTES(NAMES, UNSENT)];
@@ -212,14 +216,33 @@ static bool levels_match(struct span span) {
     return good;
 }
 
+/* Set the name of the policy's group, if an experiment has one. */
+static void set_group(struct span name) {
+    if (bytes_of(name) != NULL)
+        groups[0].name = (const char *)bytes_of(name);
+}
+
+static bool group_matches(const struct experiments_row *expected) {
+    const struct hushmote_experiment *e = experiment;
+    const struct texts_row *values = texts + expected->groups.at;
+    const struct every_of_row *every = every_of + expected->every_of.at;
+    unsigned count = expected->groups.count;
+    bool good = e->group_count == count && e->group == (count > 0 ? groups : NULL);
+    for (unsigned i = 0; good && i < count; i++)
+        good = hm_group_index(e, (const char *)bytes_of(values[i].text)) == i && hm_every(e, (uint8_t)i) == every[i].every;
+    return good && hm_group_index(e, "not listed") == count && hm_every(e, (uint8_t)count) == every[count].every;
+}
+
 static void check_experiments(void) {
     const struct hushmote_experiment *e = experiment;
     for (size_t i = 0; i < ROWS(experiments); i++) {
         const struct experiments_row *expected = experiments + i;
-        bool good = parse(expected->payload) && equals(expected->sha256, e->sha256, 32) && e->cap == expected->cap &&
+        bool good;
+        set_group(expected->group);
+        good = parse(expected->payload) && equals(expected->sha256, e->sha256, 32) && e->cap == expected->cap &&
                     e->domain == expected->domain && e->epsilon == expected->epsilon && e->every == expected->every &&
                     e->code_count == expected->code_count && e->weight_sum == expected->weight_sum &&
-                    e->code_bytes == expected->code_bytes;
+                    e->code_bytes == expected->code_bytes && group_matches(expected);
         /* Experiments without listed levels are checked through their codes. */
         check(good && (expected->levels.count == 0 || levels_match(expected->levels)), "experiments", i);
     }
@@ -343,12 +366,13 @@ static void check_reports(void) {
         int bytes;
         set_slot(0, expected->older);
         set_slot(1, expected->newer);
+        set_group(expected->group);
         good = begin((const char *)bytes_of(expected->device), no_bytes, no_bytes, expected->key) == HUSHMOTE_OK &&
                hushmote_enroll(&client, bytes_of(expected->payload), expected->payload.count) == HUSHMOTE_OK;
         start_script(expected->draws);
-        bytes = hushmote_report(&client, experiment[2].enrolled ? names[2] : experiment[3].enrolled ? names[3] : "e",
-                                hushmote_none(), report);
-        good = good && bytes > 0 && equals(expected->report, report, (size_t)bytes) && script_ended();
+        bytes = hushmote_report_as(&client, experiment[2].enrolled ? names[2] : experiment[3].enrolled ? names[3] : "e",
+                                   hushmote_none(), (const char *)bytes_of(expected->value), report);
+        good = good && bytes == expected->report.count && equals(expected->report, report, (size_t)bytes) && script_ended();
         /* The record has a seed where the vector has zeros, and therefore a different CRC, which the client accepts
            below. */
         memcpy(seed, flash[0].bytes + 6, sizeof seed);
@@ -362,6 +386,24 @@ static void check_reports(void) {
                equals(expected->report, report, expected->report.count);
         check(good, "reports", i);
     }
+}
+
+/* A policy that names a group with an invalid name does not start. */
+static void check_policies(void) {
+    flash[0].count = flash[1].count = 0;
+    for (size_t i = 0; i < ROWS(policies); i++) {
+        const struct policies_row *expected = policies + i;
+        int code;
+        policy.group_count = (uint8_t)expected->groups.count;
+        for (unsigned j = 0; j < expected->groups.count; j++)
+            groups[j].name = (const char *)bytes_of(texts[expected->groups.at + j].text);
+        code = begin("d", no_bytes, no_bytes, no_bytes);
+        if (code == HUSHMOTE_OK)
+            code = hushmote_enroll(&client, bytes_of(expected->payload), expected->payload.count);
+        check(code == expected->code, "policies", i);
+    }
+    policy.group_count = 1;
+    groups[0].name = "firmware";
 }
 
 static void check_signatures(void) {
@@ -449,6 +491,7 @@ int main(void) {
     check_codes();
     check_generators();
     check_reports();
+    check_policies();
     check_signatures();
     check_withdrawals();
     check_ledgers();

@@ -11,8 +11,8 @@
 #define MORE_ENTROPY_BYTES 128  /* mixed in before each report */
 #define SIGNED_BYTES 69         /* a zero byte, a 4-byte serial and a 64-byte signature, which follow the JSON */
 #define MAX_SUM (UINT64_C(1) << 48)
-#define DUE 1 /* a report was drawn in advance */
-#define NOT_DUE 2 /* no report was drawn in advance */
+#define DUE 1 /* plus the index of the group's value: a report was drawn in advance */
+#define NOT_DUE 255 /* no report was drawn in advance */
 
 /* --- One call at a time --------------------------------------------------------------------------------------- */
 
@@ -214,6 +214,8 @@ static int check_allowed(const struct hushmote *client, const struct hushmote_ex
     struct hm_entry entry;
     if (experiment->epsilon > policy->epsilon || (policy->rules >> experiment->rule & 1) == 0)
         return HUSHMOTE_REFUSED_POLICY;
+    if (experiment->group_count > 0 && experiment->group == NULL)
+        return HUSHMOTE_REFUSED_GROUP;
     find_entry(client, known, experiment, &entry);
     if (entry.rule != experiment->rule || (entry.rule == HM_COUNT && entry.spent != experiment->epsilon))
         return HUSHMOTE_REFUSED_PINNED;
@@ -351,13 +353,16 @@ static unsigned count_unsent(const struct hushmote *client) {
 
 /* Write a report's bytes and return their number. */
 static size_t encode(const struct hushmote_config *config, const struct hushmote_experiment *experiment, uint32_t number,
-                     uint32_t code, uint8_t report[HUSHMOTE_REPORT_BYTES]) {
+                     uint8_t group_index, uint32_t code, uint8_t report[HUSHMOTE_REPORT_BYTES]) {
     struct hushmote_piece pieces[4];
-    size_t bytes = 9u + experiment->code_bytes;
-    report[0] = config->key == NULL ? 0x10 : 0x11;
+    unsigned has_group = experiment->group_count > 0, has_key = config->key != NULL;
+    size_t bytes = 9 + has_group;
+    report[0] = (uint8_t)(0x10 + 2 * has_group + has_key);
     memcpy(report + 1, experiment->sha256, 4);
     hm_put(report + 5, 4, number);
-    hm_put(report + 9, experiment->code_bytes, code);
+    report[9] = group_index; /* without a group, the code replaces it */
+    hm_put(report + bytes, experiment->code_bytes, code);
+    bytes += experiment->code_bytes;
     if (config->key == NULL)
         return bytes;
     pieces[0].data = config->device_id;
@@ -371,22 +376,24 @@ static size_t encode(const struct hushmote_config *config, const struct hushmote
 }
 
 static int make_report(struct hushmote *client, const char *name, const struct hushmote_reading *reading,
-                       uint8_t report[HUSHMOTE_REPORT_BYTES]) {
+                       const char *group, uint8_t report[HUSHMOTE_REPORT_BYTES]) {
     const struct hushmote_config *config = client->config;
     struct hushmote_experiment *experiment = find(config, name);
-    uint8_t seed[HM_SEED_BYTES], *unsent;
+    uint8_t seed[HM_SEED_BYTES], *unsent, group_index;
     struct hm_entry entry;
     struct hm_index index;
-    uint32_t randomized;
+    uint32_t randomized, every;
     bool due, silent;
     int code;
     if (experiment == NULL || !experiment->enrolled || hushmote_consent(client) != HUSHMOTE_YES)
         return 0; /* must precede the draw and any use of the reading */
-    due = experiment->due == DUE;
+    group_index = hm_group_index(experiment, group);
+    every = hm_every(experiment, group_index);
+    due = experiment->due == DUE + group_index;
     code = mix_entropy(client, MORE_ENTROPY_BYTES, NULL, "");
     if (code != HUSHMOTE_OK)
         return code;
-    silent = !due && experiment->every > 1 && hm_below(&client->random, experiment->every) != 0;
+    silent = !due && every > 1 && hm_below(&client->random, every) != 0;
     code = hm_bucket(config, experiment, reading, &index);
     if (code != HUSHMOTE_OK)
         return code; /* the draw in advance remains valid for the next call */
@@ -406,7 +413,7 @@ static int make_report(struct hushmote *client, const char *name, const struct h
     memcpy(client->next + HM_SEED_AT, seed, sizeof seed);
     hm_debit(client, experiment->epsilon, &entry);
     unsent = client->next + client->next_bytes_used;
-    *unsent = (uint8_t)encode(config, experiment, entry.number, randomized, unsent + 1);
+    *unsent = (uint8_t)encode(config, experiment, entry.number, group_index, randomized, unsent + 1);
     client->next_bytes_used += 1u + *unsent;
     client->error = (int8_t)hm_commit(client, code);
     if (client->error != HUSHMOTE_OK || hushmote_consent(client) != HUSHMOTE_YES)
@@ -417,7 +424,12 @@ static int make_report(struct hushmote *client, const char *name, const struct h
 
 int hushmote_report(struct hushmote *client, const char *name, struct hushmote_reading reading,
                     uint8_t report[HUSHMOTE_REPORT_BYTES]) {
-    return enter(client) ? leave_writing(client, make_report(client, name, &reading, report)) : 0;
+    return hushmote_report_as(client, name, reading, NULL, report);
+}
+
+int hushmote_report_as(struct hushmote *client, const char *name, struct hushmote_reading reading, const char *group,
+                       uint8_t report[HUSHMOTE_REPORT_BYTES]) {
+    return enter(client) ? leave_writing(client, make_report(client, name, &reading, group, report)) : 0;
 }
 
 static int copy_unsent(const struct hushmote *client, unsigned at, uint8_t report[HUSHMOTE_REPORT_BYTES]) {
@@ -501,6 +513,7 @@ static int read_line(const struct hushmote *client, const char *name, struct hus
         line->left = reports_left(client, experiment, &entry);
         line->epsilon = experiment->epsilon;
         memcpy(line->digest, experiment->sha256, 4);
+        line->group = experiment->group;
     }
     return HUSHMOTE_OK;
 }
@@ -513,6 +526,10 @@ int hushmote_line(struct hushmote *client, const char *name, struct hushmote_lin
 /* --- Sleep ----------------------------------------------------------------------------------------------------- */
 
 unsigned hushmote_gap(struct hushmote *client, unsigned max_calls, uint64_t *drawn) {
+    return hushmote_gap_as(client, max_calls, NULL, drawn);
+}
+
+unsigned hushmote_gap_as(struct hushmote *client, unsigned max_calls, const char *const *groups, uint64_t *drawn) {
     const struct hushmote_policy *policy;
     struct hushmote_line line;
     unsigned calls = 0;
@@ -532,8 +549,14 @@ unsigned hushmote_gap(struct hushmote *client, unsigned max_calls, uint64_t *dra
         calls++;
         for (unsigned i = 0; i < policy->name_count; i++, bit += bit) {
             struct hushmote_experiment *experiment = client->config->experiments + i;
-            if (experiment->due != 0 && (experiment->every == 1 || hm_below(&client->random, experiment->every) == 0)) {
-                experiment->due = DUE;
+            uint8_t group_index;
+            uint32_t every;
+            if (experiment->due == 0)
+                continue;
+            group_index = hm_group_index(experiment, groups == NULL ? NULL : groups[i]);
+            every = hm_every(experiment, group_index);
+            if (every == 1 || hm_below(&client->random, every) == 0) {
+                experiment->due = (uint8_t)(DUE + group_index);
                 *drawn |= bit;
             }
         }

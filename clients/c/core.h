@@ -35,7 +35,7 @@ uint32_t hm_threshold(uint32_t epsilon, uint32_t g, uint32_t inside);
 enum hm_field { /* 1-based index in the list of names in json.c; 0 stands for any other name */
     HM_F_V = 1, HM_F_NAME, HM_F_TYPE, HM_F_LABELS, HM_F_LOW, HM_F_HIGH, HM_F_BINS, HM_F_MISSING, HM_F_SALT, HM_F_SLOTS,
     HM_F_PREFIXES, HM_F_OF, HM_F_MECHANISM, HM_F_G, HM_F_Q, HM_F_REACH, HM_F_VIEWS, HM_F_FANOUT, HM_F_CELLS, HM_F_WEIGHTS,
-    HM_F_EPSILON, HM_F_EVERY, HM_F_BUDGET, HM_F_WINDOW, HM_F_RULE, HM_F_CAP, HM_FIELDS
+    HM_F_EPSILON, HM_F_EVERY, HM_F_BUDGET, HM_F_WINDOW, HM_F_RULE, HM_F_CAP, HM_F_GROUP, HM_F_GROUPS, HM_FIELDS
 };
 struct hm_object {
     const uint8_t *json;
@@ -55,7 +55,7 @@ const uint8_t *hm_take(struct hm_object *object, enum hm_field field); /* the fi
 uint32_t hm_take_number(struct hm_object *object, enum hm_field field, uint32_t low, uint32_t high);
 int hm_nothing_left(const struct hm_object *object); /* 0 if all fields were taken; otherwise the experiment is refused */
 
-/* An experiment's room holds its parts, then its levels, and its labels from the end backwards. */
+/* An experiment's room holds its parts, then its levels, and its labels and group from the end backwards. */
 enum { HM_BOOL, HM_CHOICE, HM_NUMBER, HM_TEXT, HM_PAIR };
 enum { HM_RR, HM_GRR, HM_OLH, HM_HH, HM_PGR, HM_SW, HM_PREFIX, HM_VIEWS };
 
@@ -106,6 +106,12 @@ uint32_t hm_respond(const struct hm_level *level, uint32_t node, struct hushmote
    refers only to the name, because the client checks epsilon and the rule. If refused, *experiment is undefined. */
 int hm_parse(const struct hushmote_config *config, const uint8_t *json, size_t bytes,
              struct hushmote_experiment *experiment, unsigned *at);
+
+/* Return the index of a value of the open group: of the policy's value if `value` is NULL. A value that is not listed
+   has the last index, "other". Without a group, return 0. */
+uint8_t hm_group_index(const struct hushmote_experiment *experiment, const char *value);
+/* Return n, where 1 in n calls makes a report, for the index of a value. */
+uint32_t hm_every(const struct hushmote_experiment *experiment, uint8_t group_index);
 
 struct hm_index { /* a reading's index */
     uint32_t missing; /* 1: the reading is missing, and has no index */
@@ -185,10 +191,11 @@ int hm_question(const struct hushmote_config *config, const uint8_t *json, size_
 
 /* settings.c. hm_settings returns 0, or HUSHMOTE_BAD_SETTINGS. hm_is_name returns whether a text is 1 to 32 of a-z,
    0-9, - and, except in device ids, _. hm_find returns a text's index among the policy's names, or the number of names
-   if it is not one of them. */
+   if it is not one of them; hm_find_group returns the policy's group with a name, or NULL. */
 int hm_settings(const struct hushmote_config *config);
 bool hm_is_name(const void *text, size_t length, bool underscore);
 unsigned hm_find(const struct hushmote_policy *policy, const void *name, size_t length);
+const struct hushmote_group *hm_find_group(const struct hushmote_policy *policy, const void *name, size_t length);
 /* Read and write a big-endian number. */
 uint64_t hm_get(const uint8_t *at, unsigned bytes);
 void hm_put(uint8_t *at, unsigned bytes, uint64_t value);

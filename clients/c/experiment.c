@@ -8,6 +8,9 @@
 
 #define MAX_MILLI (INT64_C(1) << 40)
 #define CAP_BITS 54 /* size of the cap in a ledger entry */
+#define MAX_LABEL 64
+#define MAX_GROUPS 15 /* values of an open group */
+#define MAX_GROUP 32
 
 #if HUSHMOTE_WITH_PREFIX && !(HUSHMOTE_WITH_TEXT && HUSHMOTE_WITH_PGR)
 #error "HUSHMOTE_WITH_PREFIX needs HUSHMOTE_WITH_TEXT and HUSHMOTE_WITH_PGR"
@@ -52,22 +55,28 @@ static uint32_t find_label(const uint8_t *label, uint32_t count, const void *tex
     return at;
 }
 
-static int take_labels(struct hushmote_experiment *e, struct hm_object *fields, struct hm_part *part) {
-    const uint8_t *label = hm_json_list(hm_take(fields, HM_F_LABELS));
-    uint32_t count = 0;
+/* Keep a list of different texts of at most max_length bytes in the room, the last one first, and count them. */
+static int take_texts(struct hushmote_experiment *e, const uint8_t *list, int max_length, uint32_t *count) {
+    const uint8_t *text = hm_json_list(list);
+    *count = 0;
     do {
-        int length = hm_json_length(label);
-        if (length < 1 || length > 64 ||
-            find_label(e->room.bytes + e->room_end, count, label + 1, (size_t)length) < count) /* duplicate label */
+        int length = hm_json_length(text);
+        if (length < 1 || length > max_length ||
+            find_label(e->room.bytes + e->room_end, *count, text + 1, (size_t)length) < *count) /* duplicate text */
             return HUSHMOTE_REFUSED;
-        if (!hm_keep(e, label + 1, (size_t)length))
+        if (!hm_keep(e, text + 1, (size_t)length))
             return HUSHMOTE_REFUSED_ROOM;
-        count++;
-        label = hm_json_next(label);
-    } while (label);
-    part->words = e->room_end;
-    part->domain = count + 1; /* the last index stands for any unlisted label */
+        ++*count;
+        text = hm_json_next(text);
+    } while (text);
     return 0;
+}
+
+static int take_labels(struct hushmote_experiment *e, struct hm_object *fields, struct hm_part *part) {
+    int wrong = take_texts(e, hm_take(fields, HM_F_LABELS), MAX_LABEL, &part->domain);
+    part->words = e->room_end;
+    part->domain++; /* the last index stands for any unlisted label */
+    return wrong;
 }
 
 /* Read one end of a number's range, in milli-units. */
@@ -170,7 +179,63 @@ static int take_budget(struct hushmote_experiment *e, const uint8_t *value) {
     return hm_nothing_left(&fields);
 }
 
-static int take_fields(struct hushmote_experiment *e, struct hm_object *fields) {
+/* --- The open group ------------------------------------------------------------------------------------------- */
+
+/* Take the open group's name and values, and `every` for each of them or for all. The policy need not have the group. */
+static int take_group(const struct hushmote_policy *policy, struct hushmote_experiment *e, struct hm_object *fields) {
+    static const uint8_t other[] = {"other"};
+    const uint8_t *name = hm_take(fields, HM_F_GROUP), *every = hm_take(fields, HM_F_EVERY), *element = every;
+    int length = hm_json_length(name), wrong;
+    uint32_t numbers[MAX_GROUPS + 1], count;
+    if (length < 0 || !hm_is_name(name + 1, (size_t)length, true))
+        return HUSHMOTE_REFUSED;
+    wrong = take_texts(e, hm_take(fields, HM_F_GROUPS), MAX_GROUP, &count);
+    if (wrong)
+        return wrong;
+    if (count > MAX_GROUPS || find_label(e->room.bytes + e->room_end, count, other, sizeof other - 1) < count)
+        return HUSHMOTE_REFUSED;
+    if (every && *every == '[')
+        element = hm_json_list(every);
+    for (uint32_t i = 0; i <= count; i++) {
+        numbers[i] = every ? hm_json_number(element, 1, HM_MAX_CODES) : 1;
+        if (numbers[i] == HM_NONE)
+            return HUSHMOTE_REFUSED;
+        if (element != every)
+            element = hm_json_next(element);
+    }
+    if (element != every && element) /* too many numbers */
+        return HUSHMOTE_REFUSED;
+    if (!hm_keep(e, numbers, (count + 1) * sizeof *numbers))
+        return HUSHMOTE_REFUSED_ROOM;
+    e->group = hm_find_group(policy, name + 1, (size_t)length);
+    e->group_count = (uint8_t)count;
+    e->group_at = e->room_end;
+    e->every = numbers[count];
+    return 0;
+}
+
+uint8_t hm_group_index(const struct hushmote_experiment *e, const char *value) {
+    const uint8_t *every = e->room.bytes + e->group_at;
+    if (e->group_count == 0)
+        return 0;
+    if (value == NULL)
+        value = e->group->value;
+    if (value == NULL)
+        return e->group_count;
+    return (uint8_t)find_label(every + 1 + *every, e->group_count, value, strlen(value));
+}
+
+uint32_t hm_every(const struct hushmote_experiment *e, uint8_t group_index) {
+    uint32_t every;
+    if (e->group_count == 0)
+        return e->every;
+    memcpy(&every, e->room.bytes + e->group_at + 1 + group_index * sizeof every, sizeof every);
+    return every;
+}
+
+/* --- All fields ------------------------------------------------------------------------------------------------ */
+
+static int take_fields(const struct hushmote_policy *policy, struct hushmote_experiment *e, struct hm_object *fields) {
     int wrong;
     if (hm_take_number(fields, HM_F_V, 1, 1) == HM_NONE)
         return HUSHMOTE_REFUSED;
@@ -184,7 +249,13 @@ static int take_fields(struct hushmote_experiment *e, struct hm_object *fields) 
     if (wrong)
         return wrong;
     e->code_bytes = (uint8_t)(1 + (e->code_count > 1u << 8) + (e->code_count > 1u << 16));
-    e->every = fields->at[HM_F_EVERY] ? hm_take_number(fields, HM_F_EVERY, 1, HM_MAX_CODES) : 1;
+    e->every = 1;
+    if (fields->at[HM_F_GROUP])
+        wrong = take_group(policy, e, fields);
+    else if (fields->at[HM_F_EVERY])
+        e->every = hm_take_number(fields, HM_F_EVERY, 1, HM_MAX_CODES);
+    if (wrong)
+        return wrong;
     if (e->every == HM_NONE || take_word(fields, HM_F_WINDOW, "hour day all", HUSHMOTE_REFUSED) < 0 ||
         take_budget(e, hm_take(fields, HM_F_BUDGET)))
         return HUSHMOTE_REFUSED;
@@ -212,7 +283,7 @@ int hm_parse(const struct hushmote_config *config, const uint8_t *json, size_t b
     if (*at == policy->name_count)
         return HUSHMOTE_REFUSED_POLICY;
     hm_sha256(config, &piece, 1, e->sha256);
-    return take_fields(e, &fields);
+    return take_fields(policy, e, &fields);
 }
 
 /* --- From a reading to an index ------------------------------------------------------------------------------ */

@@ -45,7 +45,8 @@ static void print_counts(void) {
 /* --- A board ------------------------------------------------------------------------------------------------- */
 
 static const char *const names[NAMES] = {"e", "room_temp"};
-static const struct hushmote_policy policy = {UINT64_C(1) << 47, 0, HUSHMOTE_EPSILON_MAX, 15, false, NAMES, names};
+static const struct hushmote_group groups[] = {{"firmware", "2.4.0"}};
+static const struct hushmote_policy policy = {UINT64_C(1) << 47, 0, HUSHMOTE_EPSILON_MAX, 15, false, NAMES, names, 1, groups};
 static const char rr[] = "{\"v\":1,\"name\":\"e\",\"type\":\"bool\",\"mechanism\":\"rr\",\"epsilon\":1000000,"
                          "\"budget\":{\"rule\":\"sum\",\"cap\":4000000},\"window\":\"day\"}";
 
@@ -180,6 +181,14 @@ static void check_levels(const struct hushmote_experiment *e) {
     }
 }
 
+static void check_group(const struct hushmote_experiment *e) {
+    MUST(e->group_count <= 15 && (e->group == NULL || e->group == groups) && (e->group == NULL || e->group_count > 0));
+    for (uint8_t i = 0; i <= e->group_count; i++)
+        MUST(hm_every(e, i) >= 1 && hm_every(e, i) <= HM_MAX_CODES);
+    MUST(hm_every(e, e->group_count) == e->every && hm_group_index(e, "other") == e->group_count);
+    MUST(e->group == NULL || hm_group_index(e, NULL) <= e->group_count);
+}
+
 static void check_experiment(const struct hushmote_config *config, const struct hushmote_experiment *e,
                              const uint8_t *data, size_t bytes) {
     struct hushmote_reading reading, parts[3] = {hushmote_flag(true), hushmote_none(), hushmote_milli(1500)};
@@ -187,6 +196,7 @@ static void check_experiment(const struct hushmote_config *config, const struct 
     memset(&random, 0, sizeof random);
     random.config = config;
     check_levels(e);
+    check_group(e);
     for (int kind = HUSHMOTE_IS_NONE; kind <= HUSHMOTE_IS_PARTS; kind++) {
         struct hm_index index;
         reading = hushmote_bytes(data, bytes);

@@ -62,7 +62,7 @@ extern "C" {
 #define HUSHMOTE_EPSILON_MIN 1000u      /**< Lowest epsilon of one report, in micro-nats. */
 #define HUSHMOTE_EPSILON_MAX 16000000u  /**< Highest epsilon of one report, in micro-nats. */
 #define HUSHMOTE_EXPERIMENT_BYTES 1024  /**< Longest experiment in JSON; a signed payload has 69 bytes more. */
-#define HUSHMOTE_REPORT_BYTES 20        /**< Longest report: 1 + 4 + 4 + 3 + 8 bytes. */
+#define HUSHMOTE_REPORT_BYTES 21        /**< Longest report: 1 + 4 + 4 + 1 + 3 + 8 bytes. */
 #define HUSHMOTE_UNSENT_MAX 16          /**< Maximum number of unsent reports in a ledger. */
 
 /**
@@ -79,6 +79,13 @@ enum { HUSHMOTE_FROM_NETWORK = 1, HUSHMOTE_ASK_EACH = 2 };
 /** Budget rules. */
 enum { HUSHMOTE_UNLIMITED = 1, HUSHMOTE_SUM = 2, HUSHMOTE_SQUARES = 4, HUSHMOTE_COUNT = 8 };
 
+/** An open group that experiments may have. Reports contain the board's value unprotected, so it must not depend on a
+    reading. */
+struct hushmote_group {
+    const char *name;  /**< Such as "firmware". */
+    const char *value; /**< Such as "2.4.0"; NULL, or a value that the experiment does not list: "other". */
+};
+
 /** This firmware's limits. A board reports as long as its lifetime sum of epsilon is at most `sum`, or its lifetime sum
     of epsilon^2 is at most `squares`. */
 struct hushmote_policy {
@@ -89,6 +96,8 @@ struct hushmote_policy {
     uint8_t consent;          /**< HUSHMOTE_FROM_NETWORK, HUSHMOTE_ASK_EACH, ORed; 0: opt in at the board, to all questions. */
     uint8_t name_count;       /**< Number of names, at most 64. */
     const char *const *names; /**< Experiments that a server may ask for. */
+    uint8_t group_count;      /**< Number of groups, 0 for none. */
+    const struct hushmote_group *groups; /**< The open groups that experiments may have, with the board's values. */
 };
 
 /**
@@ -103,6 +112,22 @@ struct hushmote_policy {
  * @param ... Up to 64 experiment names, each 1 to 32 of a-z, 0-9, _ and -.
  */
 #define HUSHMOTE_POLICY(id, sum, squares, epsilon, rules, consent, ...)                                                \
+    HUSHMOTE_DEFINE_POLICY(id, 0, NULL, sum, squares, epsilon, rules, consent, __VA_ARGS__)
+/**
+ * @brief Define a const policy whose experiments may have open groups.
+ *
+ * @code
+ *     static struct hushmote_group groups[] = {{"firmware", "2.4.0"}};
+ *     HUSHMOTE_POLICY_WITH_GROUPS(policy, groups, 8000000, 0, 1000000, HUSHMOTE_SUM, 0, "board_crash");
+ * @endcode
+ *
+ * @param id Name of the variable.
+ * @param groups An array of struct hushmote_group. The application may change the values.
+ * @param ... As for HUSHMOTE_POLICY().
+ */
+#define HUSHMOTE_POLICY_WITH_GROUPS(id, groups, ...)                                                                   \
+    HUSHMOTE_DEFINE_POLICY(id, sizeof(groups) / sizeof *(groups), groups, __VA_ARGS__)
+#define HUSHMOTE_DEFINE_POLICY(id, group_count, groups, sum, squares, epsilon, rules, consent, ...)                    \
     static const char *const id##_names[] = {__VA_ARGS__};                                                             \
     typedef char id##_is_wrong[(epsilon) >= HUSHMOTE_EPSILON_MIN && (epsilon) <= HUSHMOTE_EPSILON_MAX &&               \
                                        (rules) > 0 && (rules) < 16 && (consent) < 4 &&                                 \
@@ -111,7 +136,8 @@ struct hushmote_policy {
                                    ? 1                                                                                 \
                                    : -1];                                                                              \
     static const struct hushmote_policy id = {                                                                         \
-        (sum), (squares), (epsilon), (rules), (consent), sizeof id##_names / sizeof *id##_names, id##_names}
+        (sum), (squares), (epsilon), (rules), (consent), sizeof id##_names / sizeof *id##_names, id##_names,           \
+        (group_count), (groups)}
 
 /* --- Return codes -------------------------------------------------------------------------------------------- */
 
@@ -137,7 +163,8 @@ enum hushmote_code {
     HUSHMOTE_REFUSED_MISSING = -21,    /**< This firmware lacks the type or mechanism. */
     HUSHMOTE_REFUSED_ROOM = -22,       /**< It needs more than #HUSHMOTE_ROOM_BYTES. */
     HUSHMOTE_REFUSED_SMALL_EPSILON = -23, /**< Epsilon is too small for this number of cells. */
-    HUSHMOTE_REFUSED_UNASKED = -24     /**< The policy asks about each question, and nobody has opted in to this one. */
+    HUSHMOTE_REFUSED_UNASKED = -24,    /**< The policy asks about each question, and nobody has opted in to this one. */
+    HUSHMOTE_REFUSED_GROUP = -25       /**< The policy does not name its open group. */
 };
 
 /**
@@ -244,11 +271,16 @@ struct hushmote_experiment {
     uint8_t enrolled; /**< 0: absent or refused. */
     int8_t refused;   /**< 0, or the code with which the last version was refused. */
     uint8_t type, mechanism, rule, code_bytes, level_count, part_count;
-    uint8_t due;       /**< The draw of hushmote_gap() for the next call: 1 report, 2 no report; 0: not drawn. */
+    uint8_t due;       /**< The draw of hushmote_gap() for the next call: 1 + the group's value if it makes a report, 255
+                            if it makes none; 0: not drawn. */
     uint8_t withdrawn; /**< Whether the application withdrew it, and has not enrolled in it again. */
+    uint8_t group_count; /**< Number of values that its open group lists; 0 without a group. */
     uint16_t room_end; /**< End of parts and levels; labels follow it. */
+    uint16_t group_at; /**< Position in the room of the group's `every`, followed by its values. */
     uint32_t serial;   /**< Lowest accepted serial of a signed experiment; store it in flash with the payload. */
-    uint32_t epsilon, every, domain, code_count, weight_sum, slots;
+    uint32_t epsilon, domain, code_count, weight_sum, slots;
+    uint32_t every; /**< A call makes a report with probability 1 / every; with a group, that of "other". */
+    const struct hushmote_group *group; /**< The policy's group; NULL without one. */
     uint64_t cap;
     uint8_t sha256[32]; /**< SHA-256 of the JSON; its first 4 bytes are the digest. */
     union {
@@ -400,6 +432,21 @@ int hushmote_report(struct hushmote *client, const char *name, struct hushmote_r
                     uint8_t report[HUSHMOTE_REPORT_BYTES]);
 
 /**
+ * @brief Randomize a reading of a period in which the open group had another value, such as the time before an update.
+ *
+ * Same as hushmote_report(), but the report contains this value. Keep the value in flash, beside the reading's counter.
+ *
+ * @param client The client.
+ * @param name Name of the experiment.
+ * @param reading The reading.
+ * @param group The group's value in that period, which must not depend on the reading; NULL for the policy's value.
+ * @param[out] report The report, as in hushmote_report().
+ * @return The result of hushmote_report().
+ */
+int hushmote_report_as(struct hushmote *client, const char *name, struct hushmote_reading reading, const char *group,
+                       uint8_t report[HUSHMOTE_REPORT_BYTES]);
+
+/**
  * @brief Draw for `every` in advance, so that a board can sleep until a report is due.
  *
  * Sleep for the returned number of intervals, then read and report only the experiments in `drawn`. The distribution is
@@ -412,6 +459,19 @@ int hushmote_report(struct hushmote *client, const char *name, struct hushmote_r
  *     if no call will make one or nobody has opted in; 0 if another call is in progress.
  */
 unsigned hushmote_gap(struct hushmote *client, unsigned max_calls, uint64_t *drawn);
+
+/**
+ * @brief Draw for `every` in advance, for readings that hushmote_report_as() will report.
+ *
+ * Same as hushmote_gap(), but for these values of the groups. A report with another value is drawn again.
+ *
+ * @param client The client.
+ * @param max_calls Largest result.
+ * @param groups The value for each of the policy's names, NULL for the policy's value.
+ * @param[out] drawn A bit for each of the policy's names that will then make a report.
+ * @return The result of hushmote_gap().
+ */
+unsigned hushmote_gap_as(struct hushmote *client, unsigned max_calls, const char *const *groups, uint64_t *drawn);
 
 /**
  * @brief Copy an unsent report. Send the same bytes until you call hushmote_sent().
@@ -470,6 +530,7 @@ struct hushmote_line {
     uint32_t left;    /**< Number of reports that the budget still allows; 0 if it is not enrolled. */
     uint32_t epsilon; /**< Epsilon of one report, in micro-nats. */
     uint8_t digest[4]; /**< First bytes of SHA-256 of the JSON. */
+    const struct hushmote_group *group; /**< The open group that reports contain unprotected; NULL if there is none. */
 };
 
 /**

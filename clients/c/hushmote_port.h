@@ -49,6 +49,7 @@ struct hushmote_question {
     bool has_yes;    /**< Whether someone has opted in to a question with this name. */
     uint8_t yes[12]; /**< The question of the last opt-in: 8 bytes of its SHA-256, and 4 bytes of epsilon. */
     uint16_t bytes;  /**< Size of the payload that is waiting for an opt-in; 0 if none is waiting. */
+    const struct hushmote_group *group; /**< The open group that its reports would contain unprotected; NULL: none. */
     uint8_t payload[HUSHMOTE_PAYLOAD_BYTES]; /**< The payload that is waiting. */
 };
 
@@ -177,6 +178,18 @@ int hushmote_reporter_begin(struct hushmote_reporter *reporter, struct hushmote 
  */
 int hushmote_reporter_report(struct hushmote_reporter *reporter, const char *name, struct hushmote_reading reading,
                              uint8_t report[HUSHMOTE_REPORT_BYTES]);
+
+/**
+ * @brief Randomize a reading like hushmote_report_as(), and send the report after a random delay.
+ * @param reporter The reporter.
+ * @param name Name of the experiment.
+ * @param reading The reading.
+ * @param group The open group's value in the period that the reading describes; NULL for the policy's value.
+ * @param[out] report The report.
+ * @return The result of hushmote_reporter_report().
+ */
+int hushmote_reporter_report_as(struct hushmote_reporter *reporter, const char *name, struct hushmote_reading reading,
+                                const char *group, uint8_t report[HUSHMOTE_REPORT_BYTES]);
 
 /**
  * @brief Connect, send reports and handle timeouts when they are due. Call it at least once a second.

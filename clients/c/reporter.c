@@ -321,14 +321,19 @@ static void end_unrepeated(struct hushmote_reporter *reporter) {
 
 int hushmote_reporter_report(struct hushmote_reporter *reporter, const char *name, struct hushmote_reading reading,
                              uint8_t report[HUSHMOTE_REPORT_BYTES]) {
-    int result = hushmote_report(reporter->client, name, reading, report);
+    return hushmote_reporter_report_as(reporter, name, reading, NULL, report);
+}
+
+int hushmote_reporter_report_as(struct hushmote_reporter *reporter, const char *name, struct hushmote_reading reading,
+                                const char *group, uint8_t report[HUSHMOTE_REPORT_BYTES]) {
+    int result = hushmote_report_as(reporter->client, name, reading, group, report);
     reporter->unsure = true; /* a budget may have just run out */
     for (unsigned i = 0; i < name_count(reporter); i++) {
         if (strlen(name_of(reporter, i)) == strlen(name) && memcmp(name_of(reporter, i), name, strlen(name)) == 0)
             reporter->topics[i].mistyped = result == HUSHMOTE_WRONG_TYPE;
     }
     if (result == HUSHMOTE_WRONG_TYPE)
-        result = hushmote_report(reporter->client, name, hushmote_none(), report);
+        result = hushmote_report_as(reporter->client, name, hushmote_none(), group, report);
     if (result < 0)
         reporter->fault = (int8_t)result;
     else if (!reporter->retry.set)

@@ -47,6 +47,15 @@ unsigned hm_find(const struct hushmote_policy *policy, const void *name, size_t 
     return at;
 }
 
+const struct hushmote_group *hm_find_group(const struct hushmote_policy *policy, const void *name, size_t length) {
+    for (unsigned i = 0; i < policy->group_count; i++) {
+        const struct hushmote_group *group = policy->groups + i;
+        if (strlen(group->name) == length && memcmp(group->name, name, length) == 0)
+            return group;
+    }
+    return NULL;
+}
+
 static bool policy_fits(const struct hushmote_policy *policy) {
     if (policy == NULL || policy->names == NULL || policy->name_count < 1 || policy->name_count > HM_MAX_ENTRIES ||
         policy->epsilon < HUSHMOTE_EPSILON_MIN || policy->epsilon > HUSHMOTE_EPSILON_MAX || policy->rules < 1 ||
@@ -54,6 +63,10 @@ static bool policy_fits(const struct hushmote_policy *policy) {
         return false;
     for (unsigned i = 0; i < policy->name_count; i++) {
         if (!is_name(policy->names[i], true))
+            return false;
+    }
+    for (unsigned i = 0; i < policy->group_count; i++) {
+        if (policy->groups == NULL || !is_name(policy->groups[i].name, true))
             return false;
     }
     return true;
@@ -104,7 +117,8 @@ static const char TEXTS[] =
     "this firmware does not support its type or mechanism\0"
     "it needs more space than this firmware has: raise HUSHMOTE_ROOM_BYTES\0"
     "epsilon is too small for so many cells\0"
-    "nobody has opted in to this question\0";
+    "nobody has opted in to this question\0"
+    "the policy does not name its group\0";
 
 const char *hushmote_text(int code) {
     const char *text = TEXTS;

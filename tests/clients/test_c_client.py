@@ -50,6 +50,7 @@ CODES_BY_MESSAGE = {
     "its epsilon was pinned": "REFUSED_PINNED",
     "epsilon is above": "REFUSED_POLICY",
     "the policy forbids": "REFUSED_POLICY",
+    "the policy does not name group": "REFUSED_GROUP",
     "this firmware has no os": "BAD_ENTROPY",
     "os.urandom is stuck": "BAD_ENTROPY",
 }
@@ -670,24 +671,26 @@ class TestLedger:
         reports = [device.report("e", True) for _ in range(3)]
         assert None not in reports
         small = board(
-            device.storage.slots, POLICY | {"experiments": ("e",)}, unsent=1, record_bytes=40 + 22 + 21
+            device.storage.slots, POLICY | {"experiments": ("e",)}, unsent=1, record_bytes=40 + 22 + 22
         )
         assert small.status()["locked"] == "LOCKED"
         # Room for a new entry and two unsent reports, for one, and for none.
-        for size, reports in (
-            (36 + 2 * 22 + 11 + 21 + 4, 2),
-            (36 + 2 * 22 + 21 + 4, 1),
-            (36 + 2 * 22 + 24, 0),
+        for size, unsent, reports in (
+            (36 + 2 * 22 + 11 + 22 + 4, 2, 2),
+            (36 + 2 * 22 + 22 + 4, 2, 1),
+            (36 + 2 * 22 + 22 + 3, 1, 0),
         ):
             slots = fresh_slots()
             other = board(slots)
             other.enroll(experiment_json(name="f"))
             other.sent(other.report("f", True) or b"")
-            tight = board(other.storage.slots, POLICY | {"experiments": ("e",)}, unsent=2, record_bytes=size)
+            tight = board(
+                other.storage.slots, POLICY | {"experiments": ("e",)}, unsent=unsent, record_bytes=size
+            )
             tight.enroll(PAYLOAD)
             assert [tight.report("e", True) is not None for _ in range(3)].count(True) == reports
             assert (tight.status()["experiments"]["e"]["left"] > 0) == (reports > 0)
-        long = {i: with_crc(slot[:-4] + bytes([21 + i]) + bytes(21 + i)) for i, slot in fresh_slots().items()}
+        long = {i: with_crc(slot[:-4] + bytes([22 + i]) + bytes(22 + i)) for i, slot in fresh_slots().items()}
         assert board(long).status()["locked"] == "LOCKED"  # longer than any report
         full = board(device.storage.slots, unsent=3)
         full.enroll(PAYLOAD)
@@ -781,4 +784,4 @@ class TestNames:
                 device.enroll(second)
             device.sent(bytes(10))
             assert device.outbox() == [report]
-            assert device.c.hushmote_unsent(device.client, 9, ctypes.create_string_buffer(20)) == 0
+            assert device.c.hushmote_unsent(device.client, 9, ctypes.create_string_buffer(21)) == 0

@@ -199,7 +199,7 @@ def damage(payload: bytes, rng: np.random.Generator) -> bytes:
 
 def sources() -> list[bytes]:
     shapes = [published(shape) for shape in (*SHAPES.values(), *SLOW_SHAPES.values())]
-    payloads = [payload.encode() for payload in EXPERIMENTS]
+    payloads = [payload.encode() for payload in (*EXPERIMENTS, *make_vectors.GROUPED)]
     cases = make_vectors.malformed()
     payloads += [bytes.fromhex(x["hex"]) if "hex" in x else x["payload"].encode() for x in cases]
     # Texts whose slots serve as ordinary indices, and prefixes that differ only in length.
@@ -315,6 +315,13 @@ def check_same(core: c.Core, experiment: c.Experiment, python: Any) -> None:
     for name in ("epsilon", "every", "cap", "code_count", "code_bytes", "weight_sum"):
         assert getattr(experiment, name) == getattr(python, name), name
     assert experiment.domain == min(python.domain, MAX_CODES + 1)
+    count = len(python.groups)
+    assert experiment.group_count == count
+    assert bool(experiment.group) == (python.group == "firmware")  # the policy's only group
+    if count:
+        every, *values = core.words(experiment, experiment.group_at, 1 + count)
+        assert tuple(value.decode() for value in reversed(values)) == python.groups
+        assert np.frombuffer(every, np.uint32).tolist() == [python.every_of(i) for i in range(count + 1)]
     assert bytes(experiment.sha256) == python.sha256
     assert c.TYPES[experiment.type] == python.type
     assert c.MECHANISMS[experiment.mechanism] == python.mechanism

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import c_core
-from c_client import Policy
+from c_client import Group, Policy
 from c_core import Config, Entropy, Sha256
 
 pytestmark = c_core.needs_gcc
@@ -23,7 +23,7 @@ def settings_code(library: ctypes.CDLL, changes: dict[str, Any]) -> int:
     """Return the code for valid settings with changes; names that start with policy_ change the policy."""
     policy = Policy(sum=1, squares=0, epsilon=1000, rules=2, name_count=1, names=NAMES)
     config = Config(read=ADDRESS, write=ADDRESS, entropy=source, device_id=b"d", experiments=ADDRESS)
-    config.records, config.record_bytes, config.unsent_max = ADDRESS, 40 + 22 + 21, 1
+    config.records, config.record_bytes, config.unsent_max = ADDRESS, 40 + 22 + 22, 1
     config.policy = ctypes.addressof(policy)
     for name, value in changes.items():
         field = name.removeprefix("policy_")
@@ -35,12 +35,17 @@ def name_array(*names: bytes | None) -> ctypes.Array[ctypes.c_char_p]:
     return (ctypes.c_char_p * len(names))(*names)
 
 
+def group_array(*names: bytes | None) -> ctypes.Array[Group]:
+    return (Group * len(names))(*((name, None) for name in names))
+
+
 VALID: tuple[dict[str, Any], ...] = (
     {},
     {"policy_epsilon": 16_000_000, "policy_rules": 15},
-    {"policy_name_count": 64, "record_bytes": 40 + 22 * 64 + 21},
-    {"policy_name_count": 2, "policy_names": name_array(b"az09_-", b"z" * 32), "record_bytes": 105},
-    {"unsent_max": 16, "record_bytes": 40 + 22 + 21 * 16},
+    {"policy_name_count": 64, "record_bytes": 40 + 22 * 64 + 22},
+    {"policy_name_count": 2, "policy_names": name_array(b"az09_-", b"z" * 32), "record_bytes": 106},
+    {"policy_group_count": 1, "policy_groups": group_array(b"az09_-")},
+    {"unsent_max": 16, "record_bytes": 40 + 22 + 22 * 16},
     {"lock": ADDRESS, "unlock": ADDRESS},
     {"unique_id": b"id", "unique_id_bytes": 2},
     {"fleet": b"home_1", "announce_key": bytes(64), "key": bytes(32)},
@@ -58,9 +63,14 @@ INVALID: tuple[dict[str, Any], ...] = (
         {"policy_names": name_array(name)}
         for name in (b"", b"E", b"e" * 33, b"e/f", b"e f", b"e~", b"\xe4", None)
     ),
-    {"policy_name_count": 2, "policy_names": name_array(b"e", b"F"), "record_bytes": 105},
+    {"policy_name_count": 2, "policy_names": name_array(b"e", b"F"), "record_bytes": 106},
+    {"policy_group_count": 1},
+    *(
+        {"policy_group_count": 2, "policy_groups": group_array(b"e", name)}
+        for name in (b"", b"E", b"e ", None)
+    ),
     *({"device_id": name} for name in (b"", b"D", b"d_1", b"d" * 33, b"d/1")),
-    {"record_bytes": 82},
+    {"record_bytes": 83},
     {"unsent_max": 0},
     {"unsent_max": 2},
     {"unsent_max": 17, "record_bytes": 10_000},

@@ -38,13 +38,20 @@ CODES = {
     "REFUSED_ROOM": -22,
     "REFUSED_SMALL_EPSILON": -23,
     "REFUSED_UNASKED": -24,
+    "REFUSED_GROUP": -25,
 }
 NAMES = {code: name for name, code in CODES.items()}
+
+REPORT_BYTES = 21
 
 READ = ctypes.CFUNCTYPE(ctypes.c_long, c_void_p, c_int, POINTER(c_uint8), c_size_t)
 WRITE = ctypes.CFUNCTYPE(c_int, c_void_p, c_int, POINTER(c_uint8), c_size_t)
 LOCK = ctypes.CFUNCTYPE(ctypes.c_bool, c_void_p)
 UNLOCK = ctypes.CFUNCTYPE(None, c_void_p)
+
+
+class Group(ctypes.Structure):
+    _fields_ = (("name", c_char_p), ("value", c_char_p))
 
 
 class Policy(ctypes.Structure):
@@ -56,6 +63,8 @@ class Policy(ctypes.Structure):
         ("consent", c_uint8),
         ("name_count", c_uint8),
         ("names", POINTER(c_char_p)),
+        ("group_count", c_uint8),
+        ("groups", POINTER(Group)),
     )
 
 
@@ -78,6 +87,7 @@ class Line(ctypes.Structure):
         ("left", c_uint32),
         ("epsilon", c_uint32),
         ("digest", c_uint8 * 4),
+        ("group", POINTER(Group)),
     )
 
 
@@ -91,6 +101,7 @@ def library() -> Any:
         shared_library = ctypes.CDLL(str(compile_c(Path(folder) / "hushmote.so", [*sources, beside], *flags)))
     shared_library.hushmote_text.restype = c_char_p
     shared_library.hushmote_report.argtypes = [c_void_p, c_char_p, Reading, c_char_p]
+    shared_library.hushmote_report_as.argtypes = [c_void_p, c_char_p, Reading, c_char_p, c_char_p]
     shared_library.hushmote_enroll.argtypes = shared_library.hushmote_enroll_kept.argtypes = [
         c_void_p,
         c_char_p,
@@ -155,10 +166,13 @@ class CBoard:
         self.names = (c_char_p * len(names))(*(name.encode() for name in names))
         consent = 2 if policy.get("ask") == "each" else 0
         rules = sum(1 << RULES.index(rule) for rule in policy["rules"])
+        groups = policy.get("groups", ())
+        self.group_array = (Group * len(groups))(*(Group(name.encode()) for name in groups))
         self.rules = Policy(
-            policy["sum"], policy["squares"], policy["epsilon"], rules, consent, len(names), self.names
+            *(policy["sum"], policy["squares"], policy["epsilon"], rules, consent),
+            *(len(names), self.names, len(groups), self.group_array),
         )
-        record_bytes = record_bytes or 40 + 22 * max(len(names), 2) + 21 * unsent
+        record_bytes = record_bytes or 40 + 22 * max(len(names), 2) + (1 + REPORT_BYTES) * unsent
         self.records = ctypes.create_string_buffer(2 * record_bytes)
         self.experiments = (
             c_uint64 * (c_size_t.in_dll(self.c, "test_experiment_bytes").value * len(names) // 8 + 1)
@@ -251,27 +265,46 @@ class CBoard:
             return Reading(0) if milli == -(2**63) else Reading(3, milli)
         return reading(value)
 
-    def report(self, name: str, value: Any) -> bytes | None:
-        out = ctypes.create_string_buffer(b"\xa5" * 20, 20)
+    @property
+    def groups(self) -> dict[str, str]:
+        """The values of the policy's groups, as in Client."""
+        return {group.name.decode(): group.value.decode() for group in self.group_array if group.value}
+
+    @groups.setter
+    def groups(self, values: dict[str, str]) -> None:
+        for group in self.group_array:
+            value = values.get(group.name.decode())
+            group.value = None if value is None else value.encode()
+
+    def report(self, name: str, value: Any, group: str | None = None) -> bytes | None:
+        out = ctypes.create_string_buffer(b"\xa5" * REPORT_BYTES, REPORT_BYTES)
         try:
-            size = self._call("report", name.encode(), self.reading(value), out)
+            if group is None:
+                size = self._call("report", name.encode(), self.reading(value), out)
+            else:
+                size = self._call("report_as", name.encode(), self.reading(value), group.encode(), out)
         except BaseException:
-            assert out.raw == b"\xa5" * 20, "the report was written before the debit was in flash"
+            assert out.raw == b"\xa5" * REPORT_BYTES, "the report was written before the debit was in flash"
             raise
-        assert out.raw[max(size, 0) :] == b"\xa5" * (20 - max(size, 0))
+        assert out.raw[max(size, 0) :] == b"\xa5" * (REPORT_BYTES - max(size, 0))
         if size < 0:
             raise Refused(NAMES[size])
         return out.raw[:size] or None
 
-    def gap(self, max_calls: int) -> tuple[int, list[str]]:
+    def gap(self, max_calls: int, groups: dict[str, str] | None = None) -> tuple[int, list[str]]:
         """Return the first call that reports, and the names that report in it, like gap.draw()."""
         drawn = c_uint64()
-        calls = self._call("gap", c_uint(max_calls), ctypes.byref(drawn))
         names = self.policy["experiments"]
+        if groups is None:
+            calls = self._call("gap", c_uint(max_calls), ctypes.byref(drawn))
+        else:
+            values = (groups[name].encode() if name in groups else None for name in names)
+            array = (c_char_p * len(names))(*values)
+            calls = self._call("gap_as", c_uint(max_calls), array, ctypes.byref(drawn))
         return calls, [name for i, name in enumerate(names) if drawn.value >> i & 1]
 
     def outbox(self) -> list[bytes]:
-        reports, out = [], ctypes.create_string_buffer(20)
+        reports, out = [], ctypes.create_string_buffer(REPORT_BYTES)
         while size := self._call("unsent", len(reports), out):
             reports.append(out.raw[:size])
         return reports
@@ -315,6 +348,7 @@ class CBoard:
                 "left": line.left,
                 "epsilon": line.epsilon,
                 "digest": bytes(line.digest).hex(),
+                "group": line.group.contents.name.decode() if line.group else "",
             }
         return fields
 

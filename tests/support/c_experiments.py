@@ -31,10 +31,14 @@ class Experiment(ctypes.Structure):
         ("enrolled", ctypes.c_uint8),
         ("refused", ctypes.c_int8),
         *((name, ctypes.c_uint8) for name in ("type", "mechanism", "rule", "code_bytes")),
-        *((name, ctypes.c_uint8) for name in ("level_count", "part_count", "due")),
-        ("room_end", ctypes.c_uint16),
-        *((name, ctypes.c_uint32) for name in ("serial", "epsilon", "every", "domain")),
-        *((name, ctypes.c_uint32) for name in ("code_count", "weight_sum", "slots")),
+        *(
+            (name, ctypes.c_uint8)
+            for name in ("level_count", "part_count", "due", "withdrawn", "group_count")
+        ),
+        *((name, ctypes.c_uint16) for name in ("room_end", "group_at")),
+        *((name, ctypes.c_uint32) for name in ("serial", "epsilon", "domain")),
+        *((name, ctypes.c_uint32) for name in ("code_count", "weight_sum", "slots", "every")),
+        ("group", ctypes.c_void_p),
         ("cap", ctypes.c_uint64),
         ("sha256", ctypes.c_uint8 * 32),
         ("room", ctypes.c_uint64 * (ROOM_BYTES // 8)),

@@ -6,7 +6,7 @@ import ctypes
 from ctypes import c_char_p, c_int, c_long, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import Any
 
-from c_client import CBoard, Source, pointer
+from c_client import REPORT_BYTES, CBoard, Source, pointer
 from enumeration import POLICY, MemoryStorage
 
 CONNECT = ctypes.CFUNCTYPE(c_int, c_void_p, c_char_p, c_void_p, c_size_t)
@@ -179,11 +179,12 @@ class Board:
     def acknowledged(self, number: int) -> None:
         self.c.hushmote_reporter_acknowledged(self.reporter, c_long(number))
 
-    def report(self, name: str = "e", value: Any = True) -> int:
-        out = ctypes.create_string_buffer(20)
-        call = self.c.hushmote_reporter_report
-        call.argtypes = [c_void_p, c_char_p, type(self.board.reading(None)), c_char_p]
-        return call(self.reporter, name.encode(), self.board.reading(value), out)
+    def report(self, name: str = "e", value: Any = True, group: str | None = None) -> int:
+        out = ctypes.create_string_buffer(REPORT_BYTES)
+        reading = self.board.reading(value)
+        call = self.c.hushmote_reporter_report if group is None else self.c.hushmote_reporter_report_as
+        call.argtypes = [c_void_p, c_char_p, type(reading), *[c_char_p] * (1 if group is None else 2)]
+        return call(self.reporter, name.encode(), reading, *([] if group is None else [group.encode()]), out)
 
     def published(self, ms: int = 0) -> list[tuple[int, bytes]]:
         return [call[1:] for call in self.tick(ms) if call[0] == "report"]

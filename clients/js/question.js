@@ -219,12 +219,14 @@ export class AskingClient extends Client {
    *
    * @param {string} name Name of the experiment.
    * @param {Reading} value The reading; null for a missing one.
+   * @param {?string} [group] The open group's value in the period that the reading describes.
    * @returns {Promise<?Uint8Array>} A report to publish, already debited, or null.
    * @throws {TypeError} If the experiment requires another type; nothing was spent.
    * @throws {Error} EntropyError if the random source is missing or stuck; nothing was spent.
    */
-  report(name, value) {
-    return this._queue(async () => ((await this._isCovered(name, this._enrolled.get(name))) ? super.report(name, value) : null));
+  report(name, value, group) {
+    const make = async () => ((await this._isCovered(name, this._enrolled.get(name))) ? super.report(name, value, group) : null);
+    return this._queue(make);
   }
 
   /**

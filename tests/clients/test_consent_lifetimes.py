@@ -1,8 +1,8 @@
 """Random lifetimes of a board on three clients: consent, changed questions, missing readings, restarts.
 
 Each step must give the same answer and the same state on all three clients. Drawn codes differ, so reports
-are compared without them. Most lifetimes ask about each question; the waiting questions and the opt-ins must
-also be the same on all three clients.
+are compared without them, but with their group. Most lifetimes ask about each question; the waiting
+questions and the opt-ins must also be the same on all three clients.
 """
 
 from __future__ import annotations
@@ -36,6 +36,15 @@ BATCH = 200
 DEVICE = "board-1"
 NAMES = ("e", "f")
 PLAIN = {"rules": ["sum", "squares", "count"], "experiments": list(NAMES), "epsilon": 4_000_000}
+PLAIN["groups"] = ["firmware", "model"]
+GROUPS = (
+    {},
+    {},
+    {"group": "firmware", "groups": ["2.3.1"]},
+    {"group": "firmware", "groups": ["2.3.1", "2.4.0"]},
+    {"group": "model", "groups": ["2.4.0"]},
+)
+GROUP_VALUES = (None, "2.3.1", "2.4.0", "not listed")
 QUESTIONS: tuple[dict[str, Any], ...] = (
     {"type": "bool"},
     {"type": "bool", "missing": 1},
@@ -45,6 +54,7 @@ QUESTIONS: tuple[dict[str, Any], ...] = (
     {"type": "choice", "labels": ["home", "away"]},
     {"type": "choice", "labels": ["away", "home"], "missing": 1},
 )
+QUESTION_FIELDS = ("type", "low", "high", "bins", "labels", "missing", "group")
 VALUES = (True, 0, 3.5, 9999.5, "home", "else", None, float("nan"))
 
 pytestmark = [
@@ -83,7 +93,13 @@ def question(rng: Random) -> dict[str, Any]:
     fields["budget"] = {"rule": rule, "cap": cap}
     fields["epsilon"] = rng.choice((500_000, 1_000_000, 2_000_000, 5_000_000))
     fields["mechanism"] = "grr"
-    return fields
+    return fields | rng.choice(GROUPS)
+
+
+def without_code(report: bytes) -> str:
+    """Return a report's bytes before its code, and its length."""
+    start = 10 if report[0] & 2 else 9
+    return report[:start].hex() + f" {len(report)}"
 
 
 class PythonBoard:
@@ -175,7 +191,7 @@ class Lifetime:
                 answer = "ExperimentRefused" if refused else answer
                 answer = "TypeError" if "WRONG_TYPE" in str(e) else answer
             board.storage.before_write = None
-            answer = answer[:9].hex() + f" {len(answer)}" if isinstance(answer, bytes) else answer
+            answer = without_code(answer) if isinstance(answer, bytes) else answer
             asking = [name for name in board.asking() if name not in self.unrepeated]
             results.append([answer, *self.state(board.client), asking])
         assert results[0] == results[1], (step, self.steps)
@@ -202,7 +218,7 @@ class Lifetime:
         """Deliver a message; half of the pending questions get an opt-in."""
         fields = json.loads(payload)
         name, epsilon = fields["name"], fields["epsilon"]
-        text = json.dumps([fields.get(k) for k in ("type", "low", "high", "bins", "labels", "missing")])
+        text = json.dumps([fields.get(k) for k in QUESTION_FIELDS])
         agreed, max_epsilon = self.agreed.get(name, ("", 0))
         waits = self.each and not (text == agreed and epsilon <= max_epsilon)
         self.retained[name] = payload
@@ -237,7 +253,9 @@ class Lifetime:
 
     def do_report(self) -> None:
         name, value = self.rng.choice(NAMES), self.rng.choice(VALUES)
-        answer = self.both(["report", name, value], lambda board: board.client.report(name, value))
+        group = self.rng.choice(GROUP_VALUES)
+        step = ["report", name, value, group]
+        answer = self.both(step, lambda board: board.client.report(name, value, group=group))
         # According to the model, there are no reports without an opt-in to the question.
         assert not self.each or name in self.agreed or answer is None
 
@@ -311,7 +329,7 @@ def convert_javascript(answer: Any) -> list[Any]:
     """Convert an answer of js_rig.mjs to the format of Lifetime.answers."""
     result, consent, pending, total, squares, lines, asking = answer
     if isinstance(result, str) and result.startswith("1"):
-        result = f"{result[:18]} {len(result) // 2}"
+        result = without_code(bytes.fromhex(result))
     lines = [[state in ("reporting", "spent"), made, left] for state, made, left in lines]
     lines = [[known, made, left if known else None] for known, made, left in lines]
     return [result, consent, pending, total, squares, lines, asking]

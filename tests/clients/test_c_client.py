@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import hashlib
+import hmac
 import json
 import os
 import struct
@@ -103,17 +105,23 @@ LIFETIME_POLICY = {
     "epsilon": 4 * EPSILON,
     "rules": ("sum", "count", "squares"),
     "experiments": ("e", "f", "room-1"),
+    "groups": ("firmware", "model"),
 }
+GROUP_VALUES = (None, None, "2.3.1", "2.4.0", "", "other")
 VALUES = (True, False, None, 0, 7, 21.4, -3.0, "on", 10**30, float("nan"), float("inf"))
 
 
-def payload_of(name: str, kind: int, rule_of: str, epsilon: int, cap: int, every: int) -> bytes:
+def payload_of(
+    name: str, kind: int, rule_of: str, epsilon: int, cap: int, every: int, group: str = ""
+) -> bytes:
     budget = {"rule": rule_of} | ({} if rule_of == "unlimited" else {"cap": cap * EPSILON})
     if rule_of == "count":
         budget["cap"] = cap
     if rule_of == "squares":
         budget["cap"] = cap * EPSILON**2
     changes = {"name": name, "epsilon": epsilon * EPSILON, "budget": budget, "every": every}
+    if group:
+        changes |= {"group": group, "groups": ["2.3.1", "2.4.0"], "every": [every, 1, 2]}
     if kind == 0:
         return experiment_json(**changes)
     if kind == 1:
@@ -202,6 +210,7 @@ class Twins(RuleBasedStateMachine):
         epsilon=st.sampled_from([1, 1, 2, 5]),
         cap=st.integers(1, 9),
         every=st.sampled_from([1, 1, 2]),
+        group=st.sampled_from(["", "firmware", "model", "region"]),
         serial=st.integers(0, 4),
     )
     def enroll(self, name: str, serial: int, **what: Any) -> None:
@@ -223,9 +232,18 @@ class Twins(RuleBasedStateMachine):
     def withdraw(self, name: str, empty: bool) -> None:
         self.both(lambda client: client.withdraw(name, b"" if empty else None))
 
-    @rule(name=st.sampled_from((*LIFETIME_POLICY["experiments"], "nobody")), value=st.sampled_from(VALUES))
-    def report(self, name: str, value: Any) -> None:
-        self.both(lambda client: client.report(name, value))
+    @rule(value=st.sampled_from(GROUP_VALUES))
+    def set_group(self, value: str | None) -> None:
+        for client in (self.board, self.twin):
+            client.groups = {} if value is None else {"firmware": value}
+
+    @rule(
+        name=st.sampled_from((*LIFETIME_POLICY["experiments"], "nobody")),
+        value=st.sampled_from(VALUES),
+        group=st.sampled_from(GROUP_VALUES),
+    )
+    def report(self, name: str, value: Any, group: str | None) -> None:
+        self.both(lambda client: client.report(name, value, group=group))
 
     @rule(which=st.integers(0, 15), known=st.booleans())
     def sent(self, which: int, known: bool) -> None:
@@ -253,7 +271,7 @@ class Twins(RuleBasedStateMachine):
     def report_with_stuck_source(self, value: Any) -> None:
         for source in self.sources:
             source.stuck = True
-        self.report("e", value)
+        self.report("e", value, None)
         for source in self.sources:
             source.stuck = False
 
@@ -298,6 +316,7 @@ class Twins(RuleBasedStateMachine):
             assert (other["left"], other["reports"]) == (line["left"] or 0, line["reports"])
             assert other["refused"] == word(line["reason"])
             assert not other["enrolled"] or other["digest"] == line["digest"]
+            assert other["group"] == line.get("group", "")
             assert self.twin.serial(name) == self.board.serials.get(name, 0)
 
 
@@ -501,7 +520,7 @@ class TestBudget:
                 assert c.gap(3) == (3, [])
         assert len(seen) == 5  # a drawn report is always made, because the budget suffices
         busy = board(fresh_slots())
-        nested_gaps = []
+        nested_gaps: list[Any] = []
         busy.during = lambda where: nested_gaps.append(busy.gap(3))
         busy.enroll(payload_of("e", 0, "sum", 1, 2, 1))
         assert busy.report("e", True)
@@ -585,6 +604,77 @@ class TestBudget:
         fresh.entropy.stuck = True
         assert NAMES[fresh.provision()] == "BAD_ENTROPY"
         assert fresh.storage.slots == {}
+
+
+FIRMWARE = {"group": "firmware", "groups": ["2.3.1", "2.4.0"]}
+
+
+def device_with_group(**changes: Any) -> CBoard:
+    device = board(fresh_slots(), POLICY | {"groups": ("firmware",)}, key=changes.pop("key", None))
+    device.enroll(experiment_json(budget={"rule": "sum", "cap": 400 * EPSILON}, **FIRMWARE, **changes))
+    device.groups = {"firmware": "2.4.0"}
+    return device
+
+
+class TestGroup:
+    def test_precomputed_gap_draws_match_python_for_each_period(self):
+        """Draws for a group's value apply to readings under this value only."""
+        seen = set()
+        for seed in range(60):
+            sources = Source(seed), Source(seed)
+            with mock.patch.object(ldp_client.os, "urandom", sources[0]):
+                storage = MemoryStorage({})
+                ldp_client.provision(storage, consent=True)
+                policy = POLICY | {"groups": ("firmware",)}
+                python = Client(policy, storage, "b-1")
+                c = CBoard(policy, MemoryStorage({}), "b-1", entropy=sources[1], begin=False)
+                assert c.provision(consent=2) == 0
+                c = CBoard(policy, c.storage, "b-1", entropy=sources[1])
+                for client in (python, c):
+                    client.enroll(experiment_json(every=[3, 2, 4], **FIRMWARE))
+                    client.groups = {"firmware": "2.4.0"}
+                for group in ("2.3.1", "2.4.0", "1.0", None):
+                    groups = {} if group is None else {"e": group}
+                    calls, drawn = gap.draw(python, 2, groups)
+                    assert c.gap(2, groups) == (calls, sorted(drawn))
+                    for value in ("2.3.1", group):
+                        report = python.report("e", True, drawn.get("e"), value)
+                        assert c.report("e", True, value) == report
+                        seen.add(("e" in drawn, value == group, report is None))
+                        drawn = {}  # a draw applies to one call
+                assert storage.slots == c.storage.slots
+        assert (True, True, True) not in seen
+        assert len(seen) == 7
+
+    def test_is_covered_by_the_tag_in_the_longest_report(self):
+        number = {"type": "number", "low": 0, "high": 9, "bins": 70_000, "mechanism": "grr"}
+        device = device_with_group(key=KEY, epsilon=16_000_000, **number)
+        report = device.report("e", 0.0)
+        assert report
+        assert (report[0], report[9], len(report)) == (0x13, 1, 21)
+        assert device.outbox() == [report]
+        payload = experiment_json(
+            budget={"rule": "sum", "cap": 400 * EPSILON}, **FIRMWARE, epsilon=16_000_000, **number
+        )
+        body = b"board-1\0" + hashlib.sha256(payload).digest() + report[:-8]
+        assert report[-8:] == hmac.digest(KEY, body, "sha256")[:8]
+
+    def test_rate_depends_only_on_the_group(self):
+        device = device_with_group(every=[1 << 24, 1, 1 << 24])
+        for group, is_made in ((None, True), ("2.3.1", False), ("2.4.0", True), ("other", False)):
+            for value in (True, False, None):
+                report = device.report("e", value, group)
+                assert (report is not None) == is_made
+                if report:
+                    device.sent(report)
+
+    def test_without_the_policys_name_is_refused(self):
+        for groups in ((), ("model",)):
+            device = board(fresh_slots(), POLICY | {"groups": groups})
+            with pytest.raises(Refused, match="REFUSED_GROUP"):
+                device.enroll(experiment_json(**FIRMWARE))
+            assert device.status()["experiments"]["e"]["refused"] == "REFUSED_GROUP"
+            assert device.report("e", True) is None
 
 
 class TestLedger:

@@ -318,6 +318,25 @@ class TestExperiments:
         assert fails.report() > 0
 
 
+class TestGroup:
+    FIRMWARE = experiment_json(group="firmware", groups=["2.3.1", "2.4.0"])
+
+    def test_is_that_of_the_readings_period(self):
+        board = Board(policy=POLICY | {"groups": ("firmware",)})
+        board.board.groups = {"firmware": "2.4.0"}
+        assert board.take("e", self.FIRMWARE) == 0
+        for group in (None, "2.3.1", "1.0"):
+            assert board.report("e", "wrong type", group) == 11  # it counts as missing, in the same group
+        assert [report[9] for report in board.board.outbox()] == [1, 0, 2]
+
+    def test_outside_the_policy_is_a_problem_in_the_status(self):
+        board = Board()
+        board.connected()
+        board.message("e", self.FIRMWARE)
+        assert board.tick() == [("status", "online refused:e")]
+        assert board.c.hushmote_text(-25) == b"the policy does not name its group"
+
+
 class TestWaitingMessages:
     @pytest.mark.slow
     def test_decide_what_the_board_answers(self):
@@ -520,6 +539,25 @@ class TestAskingEach:
         announce = ANNOUNCE if board.verified else None
         board.c.hushmote_reporter_tick(board.reporter, 0)
         return Board(board.storage, board.kept if kept is None else kept, self.EACH, announce_key=announce)
+
+    def test_asks_about_the_group_but_not_about_its_values(self):
+        self.EACH = self.EACH | {"groups": ("firmware", "model")}
+        listed = {"group": "firmware", "groups": ["2.3.1"], "budget": {"rule": "sum", "cap": 40_000_000}}
+        board = self.agreed()
+        assert board.take("e", experiment_json(**listed)) == self.UNASKED
+        assert board.asking_groups() == {"e": "firmware"}
+        assert board.report(group="2.3.1") == 10  # of the version without a group
+        assert board.agree("e") == 0
+        assert board.report(group="2.3.1") == 11
+        for restart in (False, True):
+            device = self.reboot(board) if restart else board
+            assert device.take("e", experiment_json(**listed | {"groups": ["2.3.1", "2.4.0"]})) == 0
+            assert device.report(group="2.4.0") == 11
+            assert device.take("e", experiment_json(**listed | {"group": "model"})) == self.UNASKED
+            assert device.asking_groups() == {"e": "model"}
+            assert device.take("e", experiment_json(**listed | {"group": "region"})) == -25
+            assert device.take("e", experiment_json(**listed)) == 0
+            assert device.asking_groups() == {}
 
     def test_asks_again_for_higher_epsilon_and_keeps_old_version(self):
         board = self.agreed()

@@ -17,6 +17,12 @@ unsigned test_waiting(const struct hushmote_port *port, unsigned at, uint8_t pay
     return port->questions[at].bytes;
 }
 
+/* Returns the open group's name in the question that awaits an opt-in, or "". */
+const char *test_waiting_group(const struct hushmote_port *port, unsigned at) {
+    const struct hushmote_group *group = port->questions[at].group;
+    return group == NULL ? "" : group->name;
+}
+
 uint32_t test_serial(const struct hushmote_experiment *experiments, unsigned at) {
     return experiments[at].serial;
 }

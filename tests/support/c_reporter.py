@@ -176,6 +176,15 @@ class Board:
                 waiting[name] = payload.raw[:size]
         return waiting
 
+    def asking_groups(self) -> dict[str, str]:
+        """Return the open groups of the experiments awaiting opt-in, by name; "" for no group."""
+        self.c.test_waiting_group.restype = c_char_p
+        names = self.board.policy["experiments"]
+        return {
+            name: self.c.test_waiting_group(ctypes.byref(self.port), names.index(name)).decode()
+            for name in self.asking()
+        }
+
     def acknowledged(self, number: int) -> None:
         self.c.hushmote_reporter_acknowledged(self.reporter, c_long(number))
 

@@ -154,11 +154,12 @@ template <unsigned EXPERIMENTS, unsigned UNSENT = 8> class HushmoteBoard {
      * @brief Randomize a reading and send the report. Call it at a fixed interval.
      * @param name Name of the experiment.
      * @param reading The reading.
+     * @param group The open group's value in the period that the reading describes; nullptr for the policy's value.
      * @return Number of bytes in the report, 0 if no report is made, or a code below 0.
      */
-    int report(const char *name, hushmote_reading reading) {
+    int report(const char *name, hushmote_reading reading, const char *group = nullptr) {
         uint8_t bytes[HUSHMOTE_REPORT_BYTES];
-        return reporter.client == nullptr ? 0 : hushmote_reporter_report(&reporter, name, reading, bytes);
+        return reporter.client == nullptr ? 0 : hushmote_reporter_report_as(&reporter, name, reading, group, bytes);
     }
 
     /**

@@ -1,4 +1,5 @@
-/* hushmote-post: report readings from standard input, one "NAME VALUE" per line.
+/* hushmote-post: report readings from standard input, one "NAME VALUE" per line, or "NAME@GROUP VALUE" for a reading of
+   a period in which the open group had another value.
 
    FOLDER contains the ledger and the settings.json that `hushmote provision device` wrote. */
 #define _DEFAULT_SOURCE
@@ -37,6 +38,7 @@ static volatile sig_atomic_t ended;
 static const char usage[] =
     "usage: hushmote-post FOLDER provision | yes | no | status | run [SECONDS]\n"
     "run reads lines \"NAME VALUE\" and sends each report after a random delay of up to SECONDS (30)\n"
+    "\"NAME@2.3.1 VALUE\" reports under another value of the open group, such as the version before an update\n"
     "no also stops a running program\n";
 
 static int fail(const char *what, const char *why) {
@@ -172,17 +174,20 @@ static struct hushmote_reading reading_of(char *text) {
 
 /* Report a line's reading. Print whether a report was made, which never depends on the value, but not its content. */
 static void handle_line(char *text) {
-    char *value = strchr(text, ' ');
+    char *value = strchr(text, ' '), *group;
     uint8_t report[HUSHMOTE_REPORT_BYTES];
     struct hushmote_line line;
     int bytes;
     if (value != NULL)
         *value++ = 0;
+    group = strchr(text, '@');
+    if (group != NULL)
+        *group++ = 0;
     if (value == NULL || hushmote_line(&client, text, &line) != HUSHMOTE_OK) {
         fprintf(stderr, "hushmote-post: %s: each line must be NAME VALUE, with a NAME from the policy\n", text);
         return;
     }
-    bytes = hushmote_reporter_report(&reporter, text, reading_of(value), report);
+    bytes = hushmote_reporter_report_as(&reporter, text, reading_of(value), group, report);
     (void)hushmote_line(&client, text, &line);
     if (bytes > 0)
         printf("%s: report %u, %d bytes; %u more left\n", text, (unsigned)line.reports, bytes, (unsigned)line.left);
@@ -255,8 +260,10 @@ static int print_status(void) {
         int refused;
         (void)hushmote_line(&client, policy_names[i], &line);
         refused = topics[i].refused ? topics[i].refused : line.refused;
-        printf("%s: %u reports made, %u left%s%s\n", policy_names[i], (unsigned)line.reports, (unsigned)line.left,
-               refused ? "; refused: " : "", refused ? hushmote_text(refused) : "");
+        printf("%s: %u reports made, %u left", policy_names[i], (unsigned)line.reports, (unsigned)line.left);
+        if (line.group != NULL)
+            printf("; its %s is sent unprotected", line.group->name);
+        printf("%s%s\n", refused ? "; refused: " : "", refused ? hushmote_text(refused) : "");
     }
     return status.locked ? 1 : 0;
 }
@@ -381,6 +388,8 @@ int main(int count, char **arguments) {
     if (code == HUSHMOTE_OK && apply_requested_no() != HUSHMOTE_OK && command[0] == 'y')
         return fail(arguments[1], "an earlier opt-out cannot be stored");
     if (code == HUSHMOTE_OK && (strcmp(command, "yes") == 0 || strcmp(command, "no") == 0)) {
+        for (unsigned i = 0; command[0] == 'y' && i < policy.group_count; i++)
+            printf("it may send %s unprotected\n", policy.groups[i].name);
         code = hushmote_set_consent(&client, command[0] == 'y');
         return code == HUSHMOTE_OK ? 0 : fail(arguments[1], hushmote_text(code));
     }

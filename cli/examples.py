@@ -98,7 +98,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote estimate room_temp --range 18:24 --quantile 0.5",
         "hushmote estimate room_temp --trend --range 24:",
         "hushmote estimate firmware --candidates versions.txt",
-        "hushmote estimate crash_by_version --of crashed=yes --given version",
+        "hushmote estimate heating_by_window --of heating=yes --given window",
     ),
     "statement write": (
         "hushmote statement write --policy main.py",

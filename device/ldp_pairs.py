@@ -1,4 +1,4 @@
-"""Readings with several parts, `report("crash_by_version", (version, crashed))`, and the views mechanism.
+"""Readings with several parts, `report("heating_by_window", (window, heating))`, and the views mechanism.
 
 Copy this file next to ldp_client.py. The type "pair" has 2 or 3 parts, each a bool, a choice or a number;
 the index of a tuple or list of their readings is (a * D_B + b) * D_C + c. grr, olh and pgr report this joint

@@ -77,9 +77,9 @@ class TestAccuracy:
         assert "The mean is known to about ±" in output
         assert "so the mean may be off by up to another 0.5 °C." in output
         assert "A row's share" not in output
-        pair = str(Path(__file__).parents[2] / "examples" / "crash_by_version.toml")
+        pair = str(Path(__file__).parents[2] / "examples" / "heating_by_window.toml")
         output = " ".join(hushmote("simulate", pair, "--devices", "20000", "--seed", "1", cwd=folder).split())
-        assert 'Rows of "crashed=yes given each version" are known to about ±' in output
+        assert 'Rows of "heating=yes given each window" are known to about ±' in output
 
     @pytest.mark.slow
     def test_shows_mean_with_its_truth(self, folder: Path):

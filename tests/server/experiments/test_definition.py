@@ -17,7 +17,7 @@ from hushmote.server.experiments.units import bin_edges, index_names
 
 ROOM_FILE = Path(__file__).parents[3] / "examples" / "room_temp.toml"
 ROOM = ROOM_FILE.read_text()
-PAIR = ROOM_FILE.with_name("crash_by_version.toml").read_text()
+PAIR = ROOM_FILE.with_name("heating_by_window.toml").read_text()
 
 
 def changed(old: str, new: str) -> str:
@@ -44,14 +44,14 @@ class TestAsksOfPair:
     @pytest.mark.parametrize(
         ("ask", "text"),
         [
-            ("nothing given version", "has no part nothing; it has version, crashed"),
-            ("crashed=yes given version, version", 'a condition must be part=value, such as "version=1.2"'),
-            ("version=2.0 given crashed=yes", "name a part, or two conditions that differ, as in a=1, a=2"),
-            ("crashed=yes given version=2.0, version = 2.0", "two conditions that differ"),
-            ("crashed=yes given version=2.0, version=2.1, version=2.2", "two conditions that differ"),
-            ("version given crashed", "say which version, as in version=VALUE"),
-            ("crashed=yes given crashed", "the target and the condition must be different parts"),
-            ("crashed=yes&version=2.0", "must be different parts"),
+            ("nothing given window", "has no part nothing; it has window, heating"),
+            ("heating=yes given window, window", 'a condition must be part=value, such as "version=1.2"'),
+            ("window=closed given heating=yes", "name a part, or two conditions that differ, as in a=1, a=2"),
+            ("heating=yes given window=closed, window = closed", "two conditions that differ"),
+            ("heating=yes given window=closed, window=tilted, window=open", "two conditions that differ"),
+            ("window given heating", "say which window, as in window=VALUE"),
+            ("heating=yes given heating", "the target and the condition must be different parts"),
+            ("heating=yes&window=closed", "must be different parts"),
         ],
     )
     def test_rejects_questions_that_do_not_fit_the_pair(self, ask: str, text: str):
@@ -59,11 +59,11 @@ class TestAsksOfPair:
             parse(f'asks = ["{ask}"]\n{PAIR}').payload()
 
     def test_name_a_part_or_two_conditions(self):
-        asks = ["crashed=yes given version=2.0, version=2.1", "crashed given version", "crashed=yes"]
+        asks = ["heating=yes given window=closed, window=tilted", "heating given window", "heating=yes"]
         pair = parse(f"asks = {asks}\n{PAIR}")
         assert pair.payload()
         given = [ask.given for ask in asks_of(pair.experiment(), asks)]
-        assert given == [("version=2.0", "version=2.1"), ("version",), ()]
+        assert given == [("window=closed", "window=tilted"), ("window",), ()]
 
 
 class TestErrors:

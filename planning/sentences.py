@@ -1,6 +1,7 @@
 """Describes a plan's question, mechanism, advice, accuracy, privacy and cost in words."""
 
 from ..server.epsilon import MICRO, nats
+from ..server.wire.experiments import report_size
 from ..server.words.epsilon import ALL_SEEN, ITS_REPORT, belief
 from ..server.words.numbers import counted, is_too_wide, length, points
 from .devices import Plan
@@ -135,7 +136,7 @@ def not_met(lifetime: LifetimePlan, error: float | None) -> str:
 
 def cost(lifetime: LifetimePlan) -> str:
     """Describe what a device sends over its lifetime, and how its reports are spread."""
-    best, size = lifetime.best, 9 + lifetime.design.experiment.code_bytes
+    best, size = lifetime.best, report_size(lifetime.design.experiment, authenticated=False)
     text = f"a device sends {counted(best.cap)} of {size} bytes ({size + 8} in a keyed fleet)"
     text += f" in {length(lifetime.rhythm.horizon_s)}"
     if best.every == 1:

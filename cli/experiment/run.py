@@ -27,7 +27,7 @@ from ...server.store.database import StoreAbsent
 from ...server.store.store import Store
 from ...server.store.versions import Description, most_reports, newest_versions
 from ...server.wire import board_files
-from ...server.wire.experiments import parse_experiment, reports_in_budget, value_count
+from ...server.wire.experiments import parse_experiment, report_size, reports_in_budget, value_count
 from ...server.wire.topics import SIMULATED_PREFIX
 from ...server.words import experiment as words
 from ...server.words.epsilon import belief
@@ -61,14 +61,24 @@ def describe(experiment: Experiment, words: Description) -> dict[str, Any]:
         "cells": [level.g for level in experiment.levels if isinstance(level, Level)],
         "epsilon": experiment.epsilon / MICRO,
         "every": experiment.every,
+        "every_by_group": _every_by_group(experiment),
+        "group": experiment.group or None,
+        "groups": [*experiment.groups, "other"] if experiment.group else None,
         "rule": experiment.rule,
         "cap": cap_in_nats(experiment.rule, experiment.cap),
         "window": experiment.window,
         "keep": words.keep or None,
         "codes": experiment.code_count,
-        "report_bytes": 9 + experiment.code_bytes,
-        "authenticated_report_bytes": 17 + experiment.code_bytes,
+        "report_bytes": report_size(experiment, authenticated=False),
+        "authenticated_report_bytes": report_size(experiment, authenticated=True),
     }
+
+
+def _every_by_group(experiment: Experiment) -> dict[str, int] | None:
+    """Return the mean number of calls per report by the open group's value, or None without a group."""
+    if not experiment.group:
+        return None
+    return {value: experiment.every_of(i) for i, value in enumerate((*experiment.groups, "other"))}
 
 
 def flash_options(experiment: Experiment) -> str:
@@ -90,6 +100,7 @@ def show_file(file: Path, as_json: bool) -> None:
         extra_fields |= {"boards_need": [*board_files.needed_files(experiment)]}
         print_json(describe(experiment, definition.description()) | extra_fields)
         return
+    sizes = [report_size(experiment, authenticated=each) for each in (False, True)]
     facts = [
         ("name", definition.name),
         ("purpose", definition.purpose),
@@ -101,7 +112,8 @@ def show_file(file: Path, as_json: bool) -> None:
         ("privacy", f"ε = {experiment.epsilon / MICRO:g} per report, {words.budget(experiment)}"),
         ("", belief(experiment.epsilon / MICRO)),
         ("together", words.together(definition.guarantee(), definition.spent(), definition.epsilon)),
-        ("report", f"{9 + experiment.code_bytes} bytes, {17 + experiment.code_bytes} authenticated"),
+        *([("in clear", words.unprotected(experiment))] if experiment.group else []),
+        ("report", " bytes, ".join(map(str, sizes)) + " authenticated"),
         ("digest", experiment.digest.hex()),
     ]
     if definition.keep:
@@ -228,7 +240,9 @@ def list_versions(store: str, as_json: bool) -> None:
     table = show.table("", headings, range(len(headings)))
     for v in versions:
         e = v.experiment
-        cells = (v.fleet, e.name, e.digest.hex(), f"{e.epsilon / MICRO:g}", f"{e.every:,}")
+        every = sorted({e.every_of(i) for i in range(len(e.groups) + 1)})
+        rates = f"{every[0]:,}" if len(every) == 1 else f"{every[0]:,} to {every[-1]:,}"
+        cells = (v.fleet, e.name, e.digest.hex(), f"{e.epsilon / MICRO:g}", rates)
         days = (str(day or "-") for day in (v.expires, v.counted_until))
         table.add_row(*cells, "yes" if v.current else "no", *days)
     show.out.print(table if versions else "no experiments have been added yet")

@@ -36,11 +36,16 @@ def label(facts: FleetFacts, *, public: bool = False) -> dict[str, list[Paragrap
     named = facts.current_questions or facts.questions
     phrases = [words.question(q.name, q.purpose, q.version.experiment, q.version.unit, q.most) for q in named]
     times = _group_by(((q.version.expires, q.is_asked, q.keep), q) for q in facts.questions)
+    open_groups = _group_by((q.version.experiment.group, q) for q in named if q.version.experiment.group)
     consent = facts.consent
     return {
         words.ASKED: [*([phrase] for phrase in phrases), [Phrase.of("hidden")]],
         words.WHO: [words.who(facts.owners, facts.hosts), [Phrase.of("seen")]],
-        words.LEARN: [[words.GUESS], *([phrase] for phrase in _disclosure(facts, named, public))],
+        words.LEARN: [
+            *([words.open_group(_names(each), group)] for group, each in open_groups),
+            [words.GUESS],
+            *([phrase] for phrase in _disclosure(facts, named, public)),
+        ],
         words.LONG: [*([words.retention(_names(each), *time)] for time, each in times), [words.IDS]],
         words.STOP: [
             words.consent(

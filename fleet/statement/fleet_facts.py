@@ -248,6 +248,7 @@ def _check(question: FleetQuestion, policy: Policy, firmware: Path) -> None:
     """Raise StatementError if boards would refuse the question: its numbers would apply to no one."""
     e = question.version.experiment
     is_accepted = e.name in policy.experiments and e.rule in policy.rules and e.epsilon <= policy.epsilon
+    is_accepted &= not e.group or e.group in policy.groups
     if question.is_asked and not is_accepted:
         raise StatementError(
             f"boards with the POLICY of {firmware} refuse {e.name}: give their actual firmware with --policy"

@@ -7,12 +7,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from ...device.ldp_client import Experiment
 from ...server.epsilon import MICRO, nats
 from ...server.estimate.shuffled import LIMITS
 from ...server.words import label as words
 from ...server.words.answers import capitalize
 from ...server.words.epsilon import ALL_SEEN, belief, rounded_up
-from ...server.words.experiment import budget, mechanism
+from ...server.words.experiment import budget, group_values, mechanism, unprotected
 from ...server.words.label import Phrase
 from ...server.words.numbers import chance
 from .fleet_facts import FleetFacts, FleetQuestion
@@ -72,10 +73,34 @@ def _question_values(facts: FleetFacts, q: FleetQuestion) -> dict[str, str]:
         "budget": budget(e),
         "epsilon": rounded_up(q.epsilon),
         "told": belief(q.epsilon),
+        **_group_texts(e),
         "counts_of_it": _counts_sentence(q),
         "promised": facts.promised.words,
         "version": version("hushmote"),
     }
+
+
+def _group_texts(e: Experiment) -> dict[str, str]:
+    """Return the texts about an experiment's open group; all are "" without one."""
+    if not e.group:
+        return dict.fromkeys(("with_group", "by_group", "without_epsilon"), "")
+    return {
+        "with_group": f" {unprotected(e)}",
+        "by_group": f", separately for each {e.group}",
+        "without_epsilon": f" The {e.group} is not anonymized.",
+    }
+
+
+def _group_risk(grouped: Mapping[str, str]) -> str:
+    """Return what open groups can give away, for questions' names and their groups."""
+    if not grouped:
+        return "Nothing, apart from the device's id and the number of the report."
+    lines = (_english(words.open_group(names, group)) for group, names in _names_by_group(grouped).items())
+    return "\n".join(lines)
+
+
+def _names_by_group(grouped: Mapping[str, str]) -> dict[str, list[str]]:
+    return {group: [name for name in grouped if grouped[name] == group] for group in grouped.values()}
 
 
 def _fleet_values(facts: FleetFacts, questions: Sequence[Mapping[str, str]]) -> dict[str, str]:
@@ -87,6 +112,7 @@ def _fleet_values(facts: FleetFacts, questions: Sequence[Mapping[str, str]]) -> 
         consent.given, consent.because, consent.network, consent.each, consent.button, consent.light
     )
     withdrawing = words.stop_sentences(consent.button, consent.light)
+    grouped = {q.name: q.version.experiment.group for q in facts.questions if q.version.experiment.group}
     signed = "Questions are signed, and devices verify the signature. " if facts.keyed else ""
     return {
         "owners": _english(facts.owners),
@@ -103,6 +129,8 @@ def _fleet_values(facts: FleetFacts, questions: Sequence[Mapping[str, str]]) -> 
         "lifetime": _but(facts.promised.delta, belief(facts.promised.epsilon, reports=ALL_SEEN)),
         "counts": repeat("{name}: {counts_of_it}"),
         "seen": _english(Phrase.of("seen")),
+        "open_groups": "".join(f"; unprotected, the {group}" for group in _names_by_group(grouped)),
+        "group_risk": _group_risk(grouped),
         "forged": _FORGED[facts.keyed],
         "measures": f"{_MEASURES} {signed}{_carried(facts)}",
     }
@@ -194,6 +222,8 @@ def _numbers(facts: FleetFacts) -> Iterator[tuple[str, float | str | None, str]]
         e, at = q.version.experiment, f"store: experiment {q.name} {q.version.experiment.digest.hex()}"
         yield f"{q.name}: ε of a report", q.epsilon, f"{at}, epsilon"
         yield f"{q.name}: codes", e.code_count, f"{at}, mechanism: {mechanism(e)}"
+        if e.group:
+            yield f"{q.name}: in each report, unprotected", group_values(e), f"{at}, group"
         yield f"{q.name}: budget of a device", budget(e), f"{at}, budget"
         most = "the smaller of its budget and the policy's remainder at this ε"
         yield f"{q.name}: reports of a device's lifetime", q.most, most

@@ -5,6 +5,7 @@ import datetime
 from ..accounting import Guarantee
 from ..epsilon import nats
 from ..words.epsilon import ALL_SEEN, belief, with_exception
+from ..words.experiment import thinning
 from ..words.numbers import ENGLISH, Numbers, counted
 from .forecast import SPENT_SHARE
 from .policy import Policy, guarantee_of
@@ -141,5 +142,5 @@ def _device_sentences(line: Remaining) -> list[str]:
     e = line.budget.experiment
     silent = f"{line.silent:,} of {line.boards:,} devices have no reports left."
     new = f"A new device sends at most {counted(line.holds or 0)} of ε = {nats(e.epsilon)}"
-    frequency = "" if e.every == 1 else f", one for every {e.every:,} readings on average"
+    frequency = f"; {text}" if (text := thinning(e)) else ""
     return [*([silent] if line.boards and line.holds != 1 else []), f"{new}{frequency}."]

@@ -58,6 +58,11 @@ def reports_in_budget(experiment: Experiment) -> int | None:
     return None if experiment.rule == "unlimited" else experiment.cap // experiment.cost()
 
 
+def report_size(experiment: Experiment, *, authenticated: bool) -> int:
+    """Return a report's size in bytes, with its tag if it is authenticated."""
+    return 9 + bool(experiment.group) + experiment.code_bytes + 8 * authenticated
+
+
 def is_own(word: str) -> bool:
     """Return whether a name has the form package.module:name; other names are never imported."""
     return _WORD.fullmatch(word) is not None

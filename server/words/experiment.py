@@ -51,9 +51,38 @@ def _values(experiment: Experiment | Part, unit: str) -> str:
     return f"{low:g} to {high:g} {unit}".rstrip() + f", {width} {unit}".rstrip()
 
 
+def group_values(experiment: Experiment) -> str:
+    """Name the open group with its values, or return "" without one."""
+    return f"{experiment.group} ({', '.join((*experiment.groups, 'other'))})" if experiment.group else ""
+
+
+def unprotected(experiment: Experiment) -> str:
+    """Say what everyone who sees a report sees in the clear, or return "" if that is nothing."""
+    if not experiment.group:
+        return ""
+    return (
+        f"Each report contains the board's {group_values(experiment)} in the clear: everyone who sees the "
+        "report sees it, and no ε limits that."
+    )
+
+
+def thinning(experiment: Experiment) -> str:
+    """Say which share of the calls makes a report, or return "" if every call does."""
+    values = (*experiment.groups, "other")
+    rates = {value: experiment.every_of(i) for i, value in enumerate(values)}
+    every = experiment.every
+    usual = "every call makes a report" if every == 1 else f"1 call in {every:,} makes a report"
+    different = [
+        f"with {experiment.group} {value} {'every call' if n == 1 else f'1 in {n:,}'}"
+        for value, n in rates.items()
+        if n != every
+    ]
+    return ", ".join((usual, *different)) if different or every > 1 else ""
+
+
 def budget(experiment: Experiment) -> str:
     """Describe a board's budget for the experiment."""
-    thinned = "" if experiment.every == 1 else f"; 1 call in {experiment.every:,} makes a report"
+    thinned = f"; {text}" if (text := thinning(experiment)) else ""
     count = reports_in_budget(experiment)
     if count is None:
         return "no cap of its own" + thinned

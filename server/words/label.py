@@ -142,7 +142,11 @@ def question(name: str, purpose: str | Phrase, experiment: Experiment, unit: str
     codes = experiment.code_count
     sends = _of("sends_once", codes=codes) if most == 1 else _of("sends", most=most, codes=codes)
     purpose = purpose.rstrip() if isinstance(purpose, str) else purpose
-    return _of("question", purpose=purpose, name=name, answer=answer(experiment, unit), sends=sends)
+    phrase = _of("question", purpose=purpose, name=name, answer=answer(experiment, unit), sends=sends)
+    if not experiment.group:
+        return phrase
+    values = Series("or", (*experiment.groups, _of("other")))
+    return _of("question_open", question=phrase, group=experiment.group, values=values)
 
 
 def who(owners: tuple[str | Phrase, ...], hosts: Sequence[str]) -> list[Phrase]:
@@ -166,6 +170,11 @@ GUESS = _of("guess", before=_BEFORE)
 
 IDS = _of("ids")
 """A statement of how long a device's id is kept."""
+
+
+def open_group(names: Sequence[str], group: str) -> Phrase:
+    """Say that these experiments' reports contain an open group, and what it can give away."""
+    return _of("open_group", names=tuple(names), group=group)
 
 
 def _disclosure_sentence(template: str, loss: Disclosure, **values: Value) -> Phrase:

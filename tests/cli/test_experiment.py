@@ -2,6 +2,7 @@
 
 import datetime
 import json
+from pathlib import Path
 
 import pytest
 from command_line import Run, hushmote, runner
@@ -21,6 +22,7 @@ window = "all"
 rule = "sum"
 cap = 4
 """
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture
@@ -103,6 +105,19 @@ class TestShow:
         run("add", "room.toml", "--open")
         assert run("list").splitlines()[0].split()[:6] == ["fleet", "name", "digest", "ε", "every", "current"]
         assert "of home: how warm (heating@example.org)" in " ".join(run("list").split())
+
+    def test_says_that_a_group_is_not_protected(self, run: Run, tmp_path: Path):
+        file = str(EXAMPLES / "board_crash.toml")
+        text = " ".join(hushmote("experiment", "show", file, cwd=tmp_path).split())
+        assert "Each report contains the board's firmware (2.3.1, 2.4.0, other) in the clear" in text
+        assert "1 call in 130 makes a report, with firmware 2.4.0 every call" in text
+        assert "11 bytes, 19 authenticated" in text
+        result = json.loads(run("show", file, "--json"))
+        assert (result["group"], result["groups"]) == ("firmware", ["2.3.1", "2.4.0", "other"])
+        assert result["every_by_group"] == {"2.3.1": 130, "2.4.0": 1, "other": 130}
+        assert (result["report_bytes"], result["authenticated_report_bytes"]) == (11, 19)
+        run("add", file, "--open")
+        assert "1 to 130" in run("list")
 
     def test_json_gives_epsilon_and_caps_in_nats(self, run: Run, tmp_path):
         caps = {"sum": 4, "squares": 2.5, "count": 3}

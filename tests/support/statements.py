@@ -2,6 +2,7 @@
 
 import datetime
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from experiments import ROOM
@@ -16,7 +17,7 @@ from hushmote.server.store.store import Store
 
 AT = datetime.datetime(2026, 11, 26, 12, tzinfo=datetime.UTC)
 KEPT = ROOM.replace("9999-12-31", '2027-12-31\nkeep = "400d"')
-POLICY = policy.policy_for(8, 1e-6, ["room_temp"])
+POLICY = replace(policy.policy_for(8, 1e-6, ["room_temp"]), groups=("firmware",))
 
 
 def firmware(folder: Path) -> Path:

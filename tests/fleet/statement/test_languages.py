@@ -24,6 +24,8 @@ from hushmote.server.words.label import LANGUAGES, Language, Percent, Phrase, wo
 TRANSLATIONS = [language for language in LANGUAGES if language != "en"]
 NUMBER = re.compile(r"-?\d+(?:[.,\u202f]\d+)*")
 
+OPEN_GROUP = {"group": "firmware", "groups": ["stable", "beta"]}
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
@@ -109,6 +111,8 @@ class TestSameFacts:
         phrases = [
             words.question("x", "why", Experiment.parse(number_json(7, low=-500, high=1250)), "V", most),
             words.question("e", "why", Experiment.parse(experiment_json()), "", most),
+            words.question("e", "why", Experiment.parse(experiment_json(**OPEN_GROUP)), "", most),
+            words.open_group(["x", "y"], "firmware"),
             words.planned_disclosure("x", most, loss),
             words.total_planned_disclosure(loss),
             words.report_disclosure(["x", "y"], 2.0),

@@ -46,6 +46,10 @@ def numbers(contents: dict[str, Any]) -> dict[str, tuple[str, str]]:
     return {what: (value, source) for what, value, source in table["rows"]}
 
 
+def tables_of(contents: dict[str, Any]) -> list[dict[str, Any]]:
+    return [table for chapter in contents["chapters"] for table in chapter["tables"]]
+
+
 def english(phrase: Value) -> str:
     return words.words_in("en").write(phrase)
 
@@ -145,6 +149,17 @@ class TestLabel:
         assert (
             "want the device's id and everything stored under it erased, write to heating@example.org" in stop
         )
+
+    @pytest.mark.parametrize("public", [False, True])
+    def test_says_that_a_group_is_not_protected(self, public: bool, store: Store, tmp_path: Path):
+        ask(store, KEPT.replace("[budget]", 'group = "firmware"\ngroups = ["2.4.0"]\n[budget]'))
+        facts = facts_of(store, tmp_path)
+        label = label_of(document.document(facts, public=public))
+        assert (
+            "Each report also contains the device's firmware (2.4.0 or other). This is not hidden: anyone who"
+            in label[words.ASKED]
+        )
+        assert label[words.LEARN].startswith("room_temp: the device's firmware is not protected, and none")
 
     def test_formats_retention_withdrawal_and_single_reports(self):
         week = words.storage_period(7 * 86_400)
@@ -429,7 +444,11 @@ class TestMissingInput:
             statement(store, tmp_path)
 
     def test_rejects_questions_refused_by_boards(self, store: Store, tmp_path: Path):
+        ask(store, KEPT.replace("[budget]", 'group = "model"\ngroups = ["a"]\n[budget]'))
+        with fails(r"refuse room_temp: give their actual firmware with --policy", StatementError):
+            statement(store, tmp_path)
         ask(store, KEPT.replace("room_temp", "door_open"))
+        ask(store)
         with fails(r"refuse door_open: give their actual firmware with --policy", StatementError):
             statement(store, tmp_path)
 
@@ -654,6 +673,24 @@ class TestChapters:
         assert (model["model_name"], model["release_type"]) == ("Local", "Many releases")
         assert (model["data_source_type"], model["access_type"]) == ("Dynamic", "Non-interactive")
         assert facts["administrative"]["registry_authors"] == ["heating@example.org"]
+
+    def test_name_the_open_group_that_is_sent(self, store: Store, tmp_path: Path):
+        ask(store)
+        assert "firmware (" not in json.dumps(statement(store, tmp_path))
+        ask(store, KEPT.replace("[budget]", 'group = "firmware"\ngroups = ["2.4.0"]\n[budget]'))
+        content = statement(store, tmp_path)
+        assert numbers(content)["room_temp: in each report, unprotected"][0] == "firmware (2.4.0, other)"
+        tables = {table["title"]: dict(row[:2] for row in table["rows"]) for table in tables_of(content)}
+        data = tables["IXIT 21-PersData: PersData-room_temp"]
+        assert "firmware (2.4.0, other) in the clear" in data["Description"]
+        assert data["Aggregation"].endswith(", separately for each firmware.")
+        assert data["Anonymization"].endswith("The firmware is not anonymized.")
+        record = tables["Record of processing activities"]
+        assert record["personal data"].endswith("; unprotected, the firmware.")
+        risk = tables["Annex to an impact assessment"]["(c) risk: what reports contain unprotected"]
+        assert "a return to an earlier one suggests that something failed" in risk
+        (entry,) = content["registry"]
+        assert "in the clear" in entry["deployment"]["dp_variant"]["unprotected_quantities"]
 
     def test_policy_in_json_names_no_application(self, store: Store, tmp_path: Path):
         ask(store)

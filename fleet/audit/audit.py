@@ -75,6 +75,8 @@ class Subject:
 def subject(payload: bytes, whole: bool) -> Subject:
     """Return an audit's subject, with two inputs that differ on every level.
 
+    An open group is left out, because it does not take part in the randomization that an audit covers.
+
     Args:
         payload: The experiment's JSON.
         whole: Audit report() instead of randomize().
@@ -85,6 +87,7 @@ def subject(payload: bytes, whole: bool) -> Subject:
     """
     every = min(parse_experiment(payload).every, 2) if whole else 1
     fields = json.loads(payload) | {"budget": {"rule": "unlimited"}, "every": every}
+    fields = {name: value for name, value in fields.items() if name not in ("group", "groups")}
     free = json.dumps(fields, separators=(",", ":")).encode()
     experiment = parse_experiment(free)
     if experiment.domain > _MAX_VALUES:

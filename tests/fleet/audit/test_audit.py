@@ -183,6 +183,12 @@ class TestRuntimes:
         assert 40 < draws[SILENCE] < 160  # binomial(200, 1/2) is outside with probability 2e-18
         assert subject(experiment_json(every=90), False).experiment.every == 1
 
+    @pytest.mark.parametrize("whole", [False, True])
+    def test_audits_an_experiment_with_an_open_group(self, whole):
+        payload = experiment_json(group="firmware", groups=["1.0"], every=[1, 130])
+        (result,) = audit(CLIENT, payload, whole=whole)
+        assert result.private
+
     def test_failure_is_one_line(self, tmp_path):
         job = [Job(subject(SHAPES["rr"], False), (100, 100))]
         for argv, text in [

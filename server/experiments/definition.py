@@ -33,6 +33,7 @@ from ..wrong_value import wrong_toml, wrong_value
 from .answerable import UnanswerableError
 from .asks import MAX_ASKS, asks_of
 from .budget import ExperimentBudget, Quantity
+from .judged import Direction, JudgedError, JudgedQuestion, Worse, check_direction, judged_questions
 from .pair_workload import PAIR_STATISTICS, pair_workload
 from .payload import AUTO, MECHANISM_NAMES, Fields, NoMechanism, chosen_fields, mechanism_fields, payload
 from .planned_case import PlannedCase
@@ -56,6 +57,7 @@ _WORKLOADS = {"ranges": ALL_RANGES, "frequencies": FREQUENCIES, "quantiles": PRE
 MAX_GROUPS = 15
 _GROUP_VALUE = r"[ !#-\[\]-~]{1,32}"
 _NUMBER, _TABLE = TypeAdapter(int), TypeAdapter(dict[str, Annotated[int, Field(ge=1, le=1 << 24)]])
+_QUANTITY, _QUANTITIES = TypeAdapter(Quantity), TypeAdapter(dict[str, Quantity])
 
 
 def _check_every(value: Any) -> int | dict[str, int]:
@@ -65,6 +67,13 @@ def _check_every(value: Any) -> int | dict[str, int]:
     if any(isinstance(number, dict) for number in cast(dict[str, Any], value).values()):
         raise ValueError('put a group value with points into quotes, as in {"2.4.0" = 1, other = 130}')
     return _TABLE.validate_python(value)
+
+
+def _check_worse_by(value: Any) -> Decimal | dict[str, Decimal]:
+    """Return the number or the table of the questions' numbers, or raise ValueError."""
+    if not isinstance(value, dict):
+        return _QUANTITY.validate_python(value)
+    return _QUANTITIES.validate_python(value)
 
 
 class Definition(ReadingDefinition):
@@ -85,6 +94,8 @@ class Definition(ReadingDefinition):
     group: Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,32}$")] | None = None
     groups: tuple[str, ...] = ()
     every: Annotated[int | dict[str, int], PlainValidator(_check_every)] = 1
+    worse: Annotated[Direction | dict[str, Direction], PlainValidator(check_direction)] = "more"
+    worse_by: Annotated[Decimal | dict[str, Decimal] | None, PlainValidator(_check_worse_by)] = None
     budget: ExperimentBudget
     window: Literal["hour", "day", "all"] = "day"
     keep: str = ""
@@ -180,6 +191,9 @@ class Definition(ReadingDefinition):
                 raise ValueError(f"groups: {value} is listed twice")
         if "other" in self.groups:
             raise ValueError("groups: other is always added as the last value: omit it")
+        for name in ("worse", "worse_by"):
+            if self.group is None and name in self.model_fields_set:
+                raise ValueError(f"{name} compares the values of a group: add the group, or omit it")
         if isinstance(self.every, int):
             return
         if self.group is None:
@@ -278,6 +292,10 @@ class Definition(ReadingDefinition):
             asks_of(experiment, self.asks)
         except (UnitsError, UnanswerableError) as e:
             raise DefinitionError(f"asks: {e}") from None
+        try:
+            self.judged(experiment)
+        except JudgedError as e:
+            raise DefinitionError(str(e)) from None
         if experiment.rule != "unlimited" and experiment.cost() > experiment.cap:
             raise DefinitionError("the budget's cap is below the cost of one report: no board would report")
         return published
@@ -285,6 +303,21 @@ class Definition(ReadingDefinition):
     def experiment(self) -> ldp_client.Experiment:
         """Return the experiment as boards will parse it from payload()."""
         return parse_experiment(self.payload())
+
+    def judged(self, experiment: ldp_client.Experiment) -> tuple[JudgedQuestion, ...]:
+        """Return the questions by which a release is judged; none without a group.
+
+        Raises:
+            JudgedError: If `worse` or `worse_by` does not fit the questions.
+        """
+        return () if self.group is None else judged_questions(experiment, self.asks, self._worse)
+
+    @property
+    def _worse(self) -> Worse:
+        margin = self.worse_by
+        if isinstance(margin, dict):
+            return Worse(self.worse, {name: float(value) for name, value in margin.items()})
+        return Worse(self.worse, None if margin is None else float(margin))
 
     def mechanism_fields(self) -> Fields:
         """Return the mechanism's name and fields as in the payload."""

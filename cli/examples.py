@@ -16,6 +16,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote plan --devices 2000 --values 64 --lifetime 4 --horizon 2y --call 1h",
     ),
     "mechanisms": ("hushmote mechanisms",),
+    "release": (
+        "hushmote release 2.4.0 --against 2.3.1",
+        "hushmote release 2.4.0 --against 2.3.1 --installed https://updates.example/installed.json",
+        "hushmote release 2.4.0 --json",
+    ),
     "epsilon": ("hushmote epsilon 64 --risk 0.05", "hushmote epsilon room_temp.toml --risk 0.05"),
     "budget histogram": ("hushmote budget histogram --devices 100000 --epsilon 0.1",),
     "budget compare": (

@@ -58,6 +58,7 @@ _PANELS = {
     },
     "Read results": {
         "page": "Show a store in a browser, live and read-only.",
+        "release": "Say whether a release is worse than the version before: stop, proceed or not yet.",
         "estimate": "Estimate frequencies, ranges, quantiles, mean, trends and changes, with intervals.",
     },
     "Maintain": {

@@ -348,14 +348,14 @@ class Definition(ReadingDefinition):
         return _WORKLOADS[self.statistics or usual]
 
     def description(self) -> Description:
-        """Return the description for the store: unit, purpose, owner, questions and retention."""
+        """Return the description for the store: unit, purpose, owner, questions, retention and margins."""
         # Imported lazily because it is slow to load and planning does not need it.
         from ..store.versions import Description
 
         # For texts, both keys list the texts whose shares are requested, so the store has a single field for
         # them.
         questions = "\n".join(self.asks or self.candidates)
-        return Description(self.unit, self.purpose, self.owner, questions, self.keep)
+        return Description(self.unit, self.purpose, self.owner, questions, self.keep, self._worse.to_text())
 
     def guarantee(self) -> Guarantee:
         """Return the guarantee for all of a board's reports to this experiment combined."""

@@ -57,7 +57,7 @@ def worse_from_text(text: str) -> Worse:
     try:
         fields = cast(dict[str, Any], json.loads(text or "{}"))
         worse = Worse(check_direction(fields.get("worse", "more")), fields.get("worse_by"))
-        margins = worse.margin.values() if isinstance(worse.margin, dict) else [worse.margin]
+        margins = worse.margin.values() if isinstance(worse.margin, Mapping) else [worse.margin]
         if not all(margin is None or float(margin) > 0 for margin in margins):
             raise ValueError
     except (ValueError, TypeError, AttributeError):
@@ -123,7 +123,7 @@ def judged_questions(experiment: Experiment, asks: Sequence[str], worse: Worse) 
         result.append(JudgedQuestion(linear[name], word, accepted))
     kinds = {ask.kind for ask in linear.values()} if isinstance(margin, int | float) else set()
     if len(kinds) > 1:
-        raise JudgedError('worse_by: shares and a mean differ in unit: write a table, as in {mean = 0.5}')
+        raise JudgedError("worse_by: shares and a mean differ in unit: write a table, as in {mean = 0.5}")
     return tuple(result)
 
 

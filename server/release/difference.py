@@ -139,7 +139,7 @@ def looks(new: SideDays, other: SideDays) -> tuple[Look, ...]:
 
 def _look(new: SideDays, other: SideDays, days: npt.NDArray[np.intp]) -> Look | None:
     n, m = new.reports[days], other.reports[days]
-    (u_new, skew_new), (u_other, skew_other) = _one_report(new, days), _one_report(other, days)
+    (u_new, skew_new), (u_other, skew_other) = report_variance(new, days), report_variance(other, days)
     if min(n.sum(), m.sum()) < MIN_REPORTS or not (u_new > 0 and u_other > 0):
         return None
     weights = 1 / (u_new / n + u_other / m)
@@ -150,8 +150,13 @@ def _look(new: SideDays, other: SideDays, days: npt.NDArray[np.intp]) -> Look | 
     return Look(int(days[-1]), value, variance, skew, float(n.sum()), effective_reports(n, m))
 
 
-def _one_report(side: SideDays, days: npt.NDArray[np.intp]) -> tuple[float, float]:
-    """Return the variance and the skew of one report over all these days, or zeros if no day shows them."""
+def report_variance(side: SideDays, days: npt.NDArray[np.intp]) -> tuple[float, float]:
+    """Return the variance and the skew of one report over all these days, or zeros if no day shows them.
+
+    Args:
+        side: The daily estimates.
+        days: The indices of the days.
+    """
     n, variance, skew = side.reports[days], side.variance[days], side.skew[days]
     usable = (n >= _MIN_FOR_VARIANCE) & np.isfinite(variance) & np.isfinite(skew)
     if not usable.any():

@@ -17,6 +17,10 @@ SILENCE_WEIGHT = 0.1
 """The share of the probability of a false "stop" that belongs to silence, if it is watched."""
 
 
+DAYS = 14
+"""The default number of days to plan for."""
+
+
 class PlanChanged(ReleaseError):
     """Raised if a release already has a plan with other settings."""
 
@@ -98,6 +102,10 @@ class ReleasePlan:
         silence: The plan for silence, or None if the number of installed devices is not available.
         alpha: The probability of a false "stop" over all questions and looks, and also that of a false
             "proceed".
+        days: The days that were planned for.
+        reports: The reports of the new version that were planned for, or None if they were computed from
+            the rate at the first look.
+        selection: How the boards with the new version were chosen, such as "by region", or "" if at random.
     """
 
     group: str
@@ -106,10 +114,15 @@ class ReleasePlan:
     questions: tuple[QuestionPlan, ...]
     silence: SilencePlan | None = None
     alpha: float = ALPHA
+    days: int = DAYS
+    reports: int | None = None
+    selection: str = ""
 
     def __post_init__(self) -> None:
         if not 0 < self.alpha < 0.5:
             raise ReleaseError(f"alpha must be above 0 and below 0.5, not {self.alpha:g}")
+        if self.days < 1 or (self.reports is not None and self.reports < 1):
+            raise ReleaseError("a plan needs at least one day, and at least one report")
         if not self.questions:
             raise ReleaseError("a plan needs at least one question")
         if not self.others or self.new in self.others:
@@ -169,6 +182,9 @@ def _fields(plan: ReleasePlan) -> Mapping[str, object]:
         "new": plan.new,
         "others": ", ".join(plan.others),
         "alpha": plan.alpha,
+        "days": plan.days,
+        "reports": plan.reports,
+        "selection": plan.selection or "at random",
         "questions": ", ".join(question.name for question in plan.questions),
     }
     for question in plan.questions:

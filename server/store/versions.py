@@ -34,7 +34,8 @@ class Description:
         asked: The questions that its finding answers, one per line; empty for the default for its kind.
         keep: How long windows are kept after they end, in the format of wire.limits.kept_hours(); empty for
             ever.
-        worse: By how much a release may be worse, and in which direction; empty if releases are not judged.
+        worse: By how much a release may be worse, and in which direction, in the format of
+            experiments.judged.Worse; empty for its default.
     """
 
     unit: str = ""

@@ -42,7 +42,7 @@ class Margin:
     """The difference that is accepted.
 
     Attributes:
-        subject: What may differ, in the plural, such as "crashes".
+        subject: What may differ, such as "board_crash".
         value: The margin, above 0.
         unit: The unit of a reading, or None for a share.
     """
@@ -57,7 +57,7 @@ class Rise:
     """How much more the new version has, in the unit of the question.
 
     Attributes:
-        subject: What differs, in the plural, such as "crashes".
+        subject: What differs, such as "board_crash".
         value: The new version minus the others.
         low: The lower bound of `value`.
         high: Its upper bound.
@@ -72,14 +72,14 @@ class Rise:
 
 
 def stop_sentence(versions: Versions, rise: Rise, write: Numbers = ENGLISH) -> str:
-    """Return "Stop: crashes are worse on 2.4.0 than on 2.3.1, by 4.8 points (2.1 to 7.5).".
+    """Return "Stop: board_crash is worse on 2.4.0 than on 2.3.1, by 4.8 points (2.1 to 7.5).".
 
     A fall of what should be high is worse, too; sizes are always positive.
     """
     sign = math.copysign(1.0, rise.value)
     ends = sorted((max(sign * rise.low, 0.0), max(sign * rise.high, 0.0)))
     size, low, high = _sizes((abs(rise.value), *ends), rise, write)
-    begin = f"Stop: {rise.subject} are worse on {versions.new} than on {versions.text_of_others}"
+    begin = f"Stop: {rise.subject} is worse on {versions.new} than on {versions.text_of_others}"
     return f"{begin}, by {size} ({low} to {high})."
 
 
@@ -101,7 +101,7 @@ def silence_sentence(
 
 
 def proceed_sentence(versions: Versions, margins: Sequence[Margin], write: Numbers = ENGLISH) -> str:
-    """Return "Proceed: crashes on 2.4.0 are at most 2 points worse than on 2.3.1.".
+    """Return "Proceed: board_crash is at most 2 points worse on 2.4.0 than on 2.3.1.".
 
     With several questions, the sentence gives only their number.
 
@@ -115,7 +115,7 @@ def proceed_sentence(versions: Versions, margins: Sequence[Margin], write: Numbe
         count = write.number(len(margins), 0)
         return f"Proceed: {new} is worse than {others} by at most the margin in each of {count} questions."
     (margin,) = margins
-    return f"Proceed: {margin.subject} on {new} are at most {_size(margin, write)} worse than on {others}."
+    return f"Proceed: {margin.subject} is at most {_size(margin, write)} worse on {new} than on {others}."
 
 
 def not_yet_sentence(
@@ -134,6 +134,47 @@ def not_yet_sentence(
     at_rate = "" if days is None else f", {counted(days, 'day', write)} at this rate"
     more = write.number(round_up_boards(reports), 0)
     return f"Not yet: about {more} more reports of {versions.new} are needed{at_rate}."
+
+
+def no_look_sentence(versions: Versions, least: int, new: int, others: int, write: Numbers = ENGLISH) -> str:
+    """Return "Not yet: the first look needs 50 reports on each side; 2.4.0 has 12, and 2.3.1 has 980.".
+
+    Args:
+        versions: The versions.
+        least: The reports that each side needs.
+        new: The reports of the new version.
+        others: The reports of the others.
+        write: The format of numbers.
+    """
+    sides = f"{versions.new} has {write.number(new, 0)}"
+    verb = "has" if len(versions.others) == 1 else "have"
+    sides += f", and {versions.text_of_others} {verb} {write.number(others, 0)}"
+    return f"Not yet: the first look needs {counted(least, write=write)} on each side; {sides}."
+
+
+def signed_difference(
+    value: float, low: float, high: float, unit: str | None, write: Numbers = ENGLISH
+) -> tuple[str, str]:
+    """Return a difference and its bounds for a table: "+4.8 points" and "+2.1 to +7.5", or "-"."""
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return size(value, unit, write, sign=True), "-"
+    scale, name = scale_and_unit(unit)
+    places = decimals(scale * low, scale * high, READING_STEPS if unit is not None else _POINTS)
+    texts = [_signed(scale * x, places, write) for x in (value, low, high)]
+    return f"{texts[0]} {name}".rstrip(), f"{texts[1]} to {texts[2]}"
+
+
+def _signed(value: float, places: int, write: Numbers) -> str:
+    text = write.number(abs(value), places)
+    if not any(digit in text for digit in "123456789"):
+        return text
+    return ("+" if value > 0 else "-") + text
+
+
+def size(value: float, unit: str | None, write: Numbers = ENGLISH, *, sign: bool = False) -> str:
+    """Return a difference with its unit: "2 points", or with its sign "+2 points"."""
+    text = _size(Margin("", abs(value), unit), write)
+    return ("-" if value < 0 else "+") + text if sign else text
 
 
 def rollout_sentence(

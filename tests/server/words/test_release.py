@@ -29,16 +29,16 @@ class TestVersions:
 
 class TestStop:
     def test_gives_the_size_with_its_bounds(self):
-        sentence = stop_sentence(VERSIONS, Rise("crashes", 0.0482, 0.0213, 0.0751))
-        assert sentence == "Stop: crashes are worse on 2.4.0 than on 2.3.1, by 4.8 points (2.1 to 7.5)."
+        sentence = stop_sentence(VERSIONS, Rise("board_crash", 0.0482, 0.0213, 0.0751))
+        assert sentence == "Stop: board_crash is worse on 2.4.0 than on 2.3.1, by 4.8 points (2.1 to 7.5)."
 
     def test_a_fall_may_be_worse(self):
-        sentence = stop_sentence(VERSIONS, Rise("battery voltages", -0.31, -0.42, -0.2, "V"))
-        expected = "Stop: battery voltages are worse on 2.4.0 than on 2.3.1, by 0.31 V (0.20 to 0.42)."
+        sentence = stop_sentence(VERSIONS, Rise("the mean of battery", -0.31, -0.42, -0.2, "V"))
+        expected = "Stop: the mean of battery is worse on 2.4.0 than on 2.3.1, by 0.31 V (0.20 to 0.42)."
         assert sentence == expected
 
     def test_bounds_never_change_the_sign(self):
-        assert "(0.0 to 10.0)" in stop_sentence(VERSIONS, Rise("crashes", 0.04, -0.1, 0.1))
+        assert "(0.0 to 10.0)" in stop_sentence(VERSIONS, Rise("board_crash", 0.04, -0.1, 0.1))
 
     def test_silence_gives_the_missing_share_rounded_down(self):
         sentence = silence_sentence(VERSIONS, 12, 980.4, 0.939)
@@ -49,13 +49,13 @@ class TestStop:
 
 class TestProceed:
     def test_gives_the_margin(self):
-        sentence = proceed_sentence(VERSIONS, [Margin("crashes", 0.02)])
-        assert sentence == "Proceed: crashes on 2.4.0 are at most 2 points worse than on 2.3.1."
-        assert "at most 1 point worse" in proceed_sentence(VERSIONS, [Margin("crashes", 0.01)])
+        sentence = proceed_sentence(VERSIONS, [Margin("board_crash", 0.02)])
+        assert sentence == "Proceed: board_crash is at most 2 points worse on 2.4.0 than on 2.3.1."
+        assert "at most 1 point worse" in proceed_sentence(VERSIONS, [Margin("board_crash", 0.01)])
         assert "at most 0.5 °C worse" in proceed_sentence(VERSIONS, [Margin("temperatures", 0.5, "°C")])
 
     def test_counts_several_questions(self):
-        sentence = proceed_sentence(VERSIONS, [Margin("crashes", 0.02), Margin("resets", 0.03)])
+        sentence = proceed_sentence(VERSIONS, [Margin("board_crash", 0.02), Margin("resets", 0.03)])
         expected = "Proceed: 2.4.0 is worse than 2.3.1 by at most the margin in each of 2 questions."
         assert sentence == expected
 

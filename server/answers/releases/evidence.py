@@ -1,0 +1,260 @@
+"""Read an open group's daily reports from a store, and decode each side's histograms to shares and means."""
+
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ....device.ldp_client import Experiment
+from ...arrays import Counts, Floats
+from ...errors import HushmoteError, UsageError
+from ...estimate.estimate import Estimates, estimate
+from ...estimate.pooling import pool
+from ...estimate.readings import among_readings
+from ...estimate.statistic import EstimateError, Statistic
+from ...experiments.asks import Ask
+from ...experiments.judged import JudgedQuestion, judged_questions, worse_from_text
+from ...experiments.units import parse_range
+from ...release.difference import Look, SideDays, looks
+from ...store.store import Version
+from ...store.versions import publication_order
+from .. import moments
+from ..periods import day_of, windows_of_completed_days
+from ..query import OTHER, Facts, version_key
+
+_DAY = datetime.timedelta(days=1)
+
+
+def group_values(experiment: Experiment) -> tuple[str, ...]:
+    """Return the values of an experiment's open group by index, () without one."""
+    return (*experiment.groups, OTHER) if experiment.group else ()
+
+
+def group_of(facts: Facts, fleet: str, value: str, group: str = "") -> str:
+    """Return the open group that lists a value.
+
+    Args:
+        facts: The contents of the store.
+        fleet: The fleet's name.
+        value: The value, such as 2.4.0.
+        group: The group's name, or "" for the only one that lists the value.
+
+    Raises:
+        UsageError: If no group lists it, or several do and none is named.
+    """
+    values: dict[str, list[str]] = {}
+    for version in facts.versions(fleet):
+        if name := version.experiment.group:
+            values.setdefault(name, []).extend(version.experiment.groups)
+    if not values:
+        raise UsageError(
+            f'no experiment of fleet {fleet} has an open group: add group = "firmware" and its groups to one'
+        )
+    if group and group not in values:
+        raise UsageError(f"no experiment of fleet {fleet} has the group {group}; groups: {', '.join(values)}")
+    names = [name for name in ([group] if group else values) if value in values[name]]
+    if not names:
+        listed = "; ".join(f"{name}: {', '.join(dict.fromkeys(each))}" for name, each in values.items())
+        raise UsageError(f"no group of fleet {fleet} lists {value}; {listed}")
+    if len(names) > 1:
+        raise UsageError(f"{value} is in the groups {' and '.join(names)}: name one of them")
+    return names[0]
+
+
+@dataclass(frozen=True)
+class GroupExperiment:
+    """An experiment with the open group, in all its versions that have it, the current one last."""
+
+    name: str
+    versions: tuple[Version, ...]
+
+    @property
+    def newest(self) -> Version:
+        """The current version, or the last published one."""
+        return self.versions[-1]
+
+    @property
+    def has_days(self) -> bool:
+        """Whether its windows are days or hours."""
+        return self.newest.experiment.window != "all"
+
+    def judged(self) -> tuple[JudgedQuestion, ...]:
+        """Return the questions by which a release is judged.
+
+        Raises:
+            HushmoteError: If what the store says about them does not fit.
+        """
+        newest = self.newest
+        worse = worse_from_text(newest.worse)
+        return judged_questions(newest.experiment, newest.asked.splitlines(), worse)
+
+    def every(self, value: str) -> int:
+        """Return n, where 1 in n calls of a board with this value makes a report."""
+        values = group_values(self.newest.experiment)
+        return self.newest.experiment.every_of(values.index(value if value in values else OTHER))
+
+
+@dataclass(frozen=True)
+class GroupDays:
+    """The completed days of an open group, from the first day with reports of any of its values.
+
+    Attributes:
+        group: The group's name.
+        experiments: The experiments with this group, by name.
+        first: The first day.
+        count: The number of days; 0 if none is complete.
+    """
+
+    facts: Facts
+    fleet: str
+    group: str
+    experiments: Mapping[str, GroupExperiment]
+    first: datetime.date
+    count: int
+
+    @staticmethod
+    def read(facts: Facts, fleet: str, group: str) -> "GroupDays":
+        """Read the days of a group."""
+        versions: dict[str, list[Version]] = {}
+        for version in sorted(facts.versions(fleet), key=publication_order):
+            if version.experiment.group == group:
+                versions.setdefault(version.experiment.name, []).append(version)
+        experiments = {name: GroupExperiment(name, tuple(each)) for name, each in sorted(versions.items())}
+        reports = facts.group_reports(fleet)
+        windows = {w for each in versions.values() for v in each for w in reports.get(v.id, {})}
+        completed = windows_of_completed_days(sorted(windows), facts.at)
+        days = sorted(day for window in completed if (day := day_of(window)))
+        first = days[0] if days else facts.at.date()
+        count = (days[-1] - first).days + 1 if days else 0
+        return GroupDays(facts, fleet, group, experiments, first, count)
+
+    def since(self, first: datetime.date) -> "GroupDays":
+        """Return only the days from `first` on."""
+        first = max(first, self.first)
+        count = max(0, self.count - (first - self.first).days)
+        return GroupDays(self.facts, self.fleet, self.group, self.experiments, first, count)
+
+    def day(self, index: int) -> datetime.date:
+        """Return the date of the day with this index, starting at 0."""
+        return self.first + index * _DAY
+
+    @property
+    def last(self) -> datetime.date:
+        """The last completed day."""
+        return self.day(self.count - 1)
+
+    @cached_property
+    def values(self) -> tuple[str, ...]:
+        """The values of the group in the experiments' newest versions, then older ones, and "other"."""
+        listed = [
+            v for e in self.experiments.values() for x in reversed(e.versions) for v in x.experiment.groups
+        ]
+        return (*dict.fromkeys(listed), OTHER)
+
+    def reports(self, experiment: str, values: Iterable[str]) -> Floats:
+        """Return the reports of these values by day, shape (count,)."""
+        result, wanted = np.zeros(self.count), frozenset(values)
+        for version in self.experiments[experiment].versions:
+            names = group_values(version.experiment)
+            for window, by_index in self._windows(version).items():
+                day = self._index(window)
+                result[day] += sum(n for index, n in by_index.items() if names[index] in wanted)
+        return result
+
+    def first_day_of(self, value: str) -> datetime.date | None:
+        """Return the first completed day with reports of a value, or None."""
+        totals = sum((self.reports(name, [value]) for name in self.experiments), np.zeros(self.count))
+        days = np.flatnonzero(totals)
+        return self.day(int(days[0])) if len(days) else None
+
+    def looks(
+        self, experiment: str, questions: Sequence[JudgedQuestion], new: str, others: Iterable[str]
+    ) -> list["Comparison"]:
+        """Return the comparison of two sides for each question."""
+        asks = tuple(question.ask for question in questions)
+        sides = [self._sides(experiment, asks, frozenset(values)) for values in ([new], others)]
+        return [Comparison(*pair) for pair in zip(*sides, strict=True)]
+
+    def _windows(self, version: Version) -> dict[str, dict[int, int]]:
+        """Return the reports by window and index of a version's group, in the days' windows only."""
+        by_window = self.facts.group_reports(self.fleet).get(version.id, {})
+        windows = windows_of_completed_days(tuple(by_window), self.facts.at)
+        return {w: by_window[w] for w in windows if 0 <= self._index(w) < self.count}
+
+    def _index(self, window: str) -> int:
+        day = day_of(window)
+        return -1 if day is None else (day - self.first).days
+
+    def _sides(self, name: str, asks: tuple[Ask, ...], values: frozenset[str]) -> tuple[SideDays, ...]:
+        experiment = self.experiments[name]
+        counts = tuple(
+            (version_key(v), w, tuple(sorted(n.items())))
+            for v in experiment.versions
+            for w, n in self._windows(v).items()
+        )
+        key = "release", self.facts.store, name, asks, values, self.first, self.count, counts
+        return self.facts.cache.result(key, lambda: self._decode(experiment, asks, values))
+
+    def _decode(
+        self, experiment: GroupExperiment, asks: Sequence[Ask], values: frozenset[str]
+    ) -> tuple[SideDays, ...]:
+        daily: list[list[Estimates]] = [[] for _ in range(self.count)]
+        for version in experiment.versions:
+            for day, total in self._histograms(version, values).items():
+                if total.sum() >= 2:
+                    daily[day].append(estimate(version.experiment, total))
+        pooled = [_pooled(estimates) for estimates in daily]
+        reports = [0 if estimates is None else estimates.reports for estimates in pooled]
+        sides: list[SideDays] = []
+        for ask in asks:
+            statistics = [None if each is None else _statistic(each, ask) for each in pooled]
+            sides.append(SideDays.of(reports, statistics))
+        return tuple(sides)
+
+    def _histograms(self, version: Version, values: frozenset[str]) -> dict[int, Counts]:
+        """Return a version's counts by day, each of shape (code_count,), summed over these values."""
+        result: dict[int, Counts] = {}
+        names, windows = group_values(version.experiment), self._windows(version)
+        for index in (i for i, name in enumerate(names) if name in values):
+            reports = {w: n[index] for w, n in windows.items() if n.get(index)}
+            if not reports:
+                continue
+            for window, codes, counts in self.facts.cache.windows(self.facts.store, version, reports, index):
+                total = result.setdefault(
+                    self._index(window), np.zeros(version.experiment.code_count, np.int64)
+                )
+                total[codes] += counts
+        return result
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The days of the new version and of those that it is compared with."""
+
+    new: SideDays
+    other: SideDays
+
+    def looks(self) -> tuple[Look, ...]:
+        """Return the looks at the difference, one for each day."""
+        return looks(self.new, self.other)
+
+
+def _pooled(estimates: Sequence[Estimates]) -> Estimates | None:
+    if not estimates:
+        return None
+    try:
+        return among_readings(estimates[0] if len(estimates) == 1 else pool(estimates))
+    except EstimateError:
+        return None
+
+
+def _statistic(estimates: Estimates, ask: Ask) -> Statistic | None:
+    try:
+        if ask.kind == "mean":
+            return moments.mean(estimates)
+        indices = parse_range(estimates.experiment, ask.text)
+        return estimates.range(indices.low, indices.high)
+    except HushmoteError:
+        return None

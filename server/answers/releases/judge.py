@@ -1,0 +1,248 @@
+"""The verdict on a release, from a store: it reads the days, makes or loads the plan, and judges."""
+
+import datetime
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from ...errors import HushmoteError, UsageError
+from ...release.difference import ReleaseError
+from ...release.plan import PlanChanged, ReleasePlan, check_unchanged, plan_from_json
+from ...release.progress import Progress, rollout_progress
+from ...release.silence import SilenceLook
+from ...release.verdict import release_verdict
+from ..query import OTHER, Facts
+from .evidence import GroupDays, GroupExperiment, group_of
+from .first_plan import PlanRequest, Question, first_plan
+from .installed import Installed, silence
+from .result import JudgedRelease, Rollout, Subject
+
+AddPlan = Callable[[str, str, str, str], str]
+"""A function like Store.add_release_plan()."""
+_DAY = datetime.timedelta(days=1)
+
+
+def judge(
+    facts: Facts,
+    fleet: str,
+    request: PlanRequest,
+    add_plan: AddPlan | None,
+    *,
+    group: str = "",
+    installed: Installed | None = None,
+) -> JudgedRelease:
+    """Return the verdict on a release.
+
+    The first call in which a look is possible, or with the number of installed devices, stores the plan.
+
+    Args:
+        facts: The contents of the store.
+        fleet: The fleet's name.
+        request: The versions, and the settings of the plan.
+        add_plan: The function that stores a plan, or None to use only a stored one.
+        group: The group's name, or "" for the only one that lists the version.
+        installed: The installed devices, or None if they are not available.
+
+    Raises:
+        UsageError: If the group, a version or the installed devices do not exist, or versions are missing.
+        PlanChanged: If the request differs from the stored plan.
+        ReleaseError: If the stored plan is damaged.
+    """
+    group = group_of(facts, fleet, request.new, group)
+    days = GroupDays.read(facts, fleet, group)
+    plan = _stored_plan(facts, fleet, group, request)
+    others = request.others if plan is None else plan.others
+    _check_versions(days, request.new, others)
+    installed = _with_total(facts, fleet, installed)
+    days = days.since(_first_day(days, request.new, installed))
+    questions, subjects, unjudged = _questions(days, request.new, others)
+    if plan is None and add_plan is not None:
+        plan = _first_plan(facts, days, request, questions, installed, add_plan)
+    if plan is None:
+        return _without_plan(days, request.new, others, unjudged)
+    if installed is not None and plan.silence is None:
+        raise PlanChanged(
+            f"the plan of {plan.new} cannot change after its first look: it was stored without the number of "
+            "installed devices; omit it"
+        )
+    evidence = {question.name: question.comparison.looks() for question in questions}
+    planned = {question.name: evidence.get(question.name, ()) for question in plan.questions}
+    verdict = release_verdict(plan, planned, _silence(days, plan, installed))
+    return JudgedRelease(
+        days,
+        plan.new,
+        plan.others,
+        plan,
+        verdict,
+        subjects,
+        _rollout(days, plan.new, plan.others),
+        unjudged=(*unjudged, *_not_in_plan(plan, subjects)),
+        lacks_installed=plan.silence is None or installed is None,
+    )
+
+
+def stored_plans(facts: Facts, fleet: str) -> list[ReleasePlan]:
+    """Return the stored plans of a fleet, the versions listed last first.
+
+    Raises:
+        ReleaseError: If a plan is damaged.
+    """
+    pairs = dict[tuple[str, str], None]()
+    for version in reversed(facts.versions(fleet)):
+        experiment = version.experiment
+        pairs |= dict.fromkeys((experiment.group, value) for value in reversed(experiment.groups))
+    texts = (facts.store.release_plan(fleet, group, value) for group, value in pairs)
+    return [plan_from_json(text) for text in texts if text is not None]
+
+
+def _stored_plan(facts: Facts, fleet: str, group: str, request: PlanRequest) -> ReleasePlan | None:
+    """Return the stored plan, or None before the first look; raise PlanChanged for another request."""
+    text = facts.store.release_plan(fleet, group, request.new)
+    if text is None:
+        return None
+    plan = plan_from_json(text)
+    check_unchanged(plan, request.applied_to(plan))
+    return plan
+
+
+def _with_total(facts: Facts, fleet: str, installed: Installed | None) -> Installed | None:
+    """Return the installed devices; if only a number was given, all devices are those on the allow-list."""
+    if installed is None or installed.total is not None or "" not in installed.devices:
+        return installed
+    is_listed = fleet in facts.store.listed_fleets()
+    allowed = [state for state in facts.store.roster(fleet).values() if state == "allowed"]
+    return replace(installed, total=len(allowed)) if is_listed else installed
+
+
+def _check_versions(days: GroupDays, new: str, others: tuple[str, ...]) -> None:
+    if not others:
+        earlier = ", ".join(value for value in days.values if value not in (new, OTHER)) or OTHER
+        raise UsageError(f"name the version to compare {new} with; {days.group} has {earlier}")
+    for value in others:
+        if value not in days.values:
+            raise UsageError(f"group {days.group} does not list {value}; it has {', '.join(days.values)}")
+    if new in others:
+        raise UsageError(f"compare {new} with another version, not with itself")
+
+
+def _first_day(days: GroupDays, new: str, installed: Installed | None) -> datetime.date:
+    """Return the first day of the release: of a report, or of an installed device."""
+    firsts = [] if (first := days.first_day_of(new)) is None else [first]
+    if installed is not None:
+        firsts += [day for day, devices in installed.by_day.items() if devices.get(new)][:1]
+    return min(firsts, default=days.last)
+
+
+def _questions(
+    days: GroupDays, new: str, others: tuple[str, ...]
+) -> tuple[list[Question], dict[str, Subject], tuple[str, ...]]:
+    """Return the judged questions, what they are about by name, and why some experiments are not judged."""
+    questions, subjects, unjudged = list[Question](), dict[str, Subject](), list[str]()
+    for experiment in days.experiments.values():
+        if not experiment.has_days:
+            unjudged.append(f'{experiment.name} is not judged, because its window is "all", not "day".')
+            continue
+        try:
+            judged = experiment.judged()
+        except HushmoteError as e:
+            unjudged.append(f"{experiment.name} is not judged: {e}.")
+            continue
+        if not judged:
+            unjudged.append(f"{experiment.name} is not judged: its file asks for no share and no mean.")
+        other_every = len(others) / sum(1 / experiment.every(value) for value in others)
+        comparisons = days.looks(experiment.name, judged, new, others)
+        for question, comparison in zip(judged, comparisons, strict=True):
+            is_only = len(judged) == 1
+            name = experiment.name if is_only else f"{experiment.name}: {question.ask.text}"
+            questions.append(Question(name, question, comparison, experiment.every(new), other_every))
+            subjects[name] = _subject(experiment, question.ask.kind, question.ask.text)
+    return questions, subjects, tuple(unjudged)
+
+
+def _subject(experiment: GroupExperiment, kind: str, text: str) -> Subject:
+    newest = experiment.newest
+    if kind == "mean":
+        return Subject(f"the mean of {experiment.name}", newest.unit)
+    if newest.experiment.type == "bool" and text == "yes":
+        return Subject(experiment.name, None)
+    return Subject(f'"{text}" of {experiment.name}', None)
+
+
+def _first_plan(
+    facts: Facts,
+    days: GroupDays,
+    request: PlanRequest,
+    questions: list[Question],
+    installed: Installed | None,
+    add_plan: AddPlan,
+) -> ReleasePlan | None:
+    """Make and store the plan, and return the one that applies; None if no look is possible yet."""
+    if not questions:
+        raise ReleaseError(
+            f"no experiment with the group {days.group} has a share or a mean to judge: list one in asks"
+        )
+    if installed is None and not any(question.comparison.looks() for question in questions):
+        return None
+    plan = first_plan(days.group, request, questions, days.count, installed is not None)
+    if plan is None:
+        return None
+    stored = plan_from_json(add_plan(days.fleet, days.group, request.new, plan.to_json()))
+    check_unchanged(stored, request.applied_to(stored))  # another call may have been first
+    return stored
+
+
+def _not_in_plan(plan: ReleasePlan, subjects: dict[str, Subject]) -> list[str]:
+    planned = {question.name for question in plan.questions}
+    return [
+        f"{name} is not judged: it had too few reports, or did not exist, when the plan was stored."
+        for name in subjects
+        if name not in planned
+    ]
+
+
+def _without_plan(
+    days: GroupDays, new: str, others: tuple[str, ...], unjudged: tuple[str, ...]
+) -> JudgedRelease:
+    return JudgedRelease(days, new, others, None, None, {}, _rollout(days, new, others), unjudged=unjudged)
+
+
+def _fastest(days: GroupDays, new: str) -> GroupExperiment:
+    """Return the experiment to which boards with the new version report most often, the first of several."""
+    return min(
+        days.experiments.values(), key=lambda experiment: (not experiment.has_days, experiment.every(new))
+    )
+
+
+def _rollout(days: GroupDays, new: str, others: tuple[str, ...]) -> Rollout:
+    experiment = _fastest(days, new)
+    rest = [value for value in days.values if value not in (new, *others)]
+    columns = {value: days.reports(experiment.name, [value]) for value in (new, *others)}
+    remaining = days.reports(experiment.name, rest)
+    totals = {value: float(days.reports(experiment.name, [value]).sum()) for value in rest} | {
+        value: float(columns[value].sum()) for value in others
+    }
+    return Rollout(
+        experiment.name,
+        tuple(days.day(k) for k in range(days.count)),
+        columns,
+        remaining,
+        _progress(experiment, columns[new], sum(columns[v] for v in others) + remaining, totals, new),
+    )
+
+
+def _progress(
+    experiment: GroupExperiment,
+    new_reports: np.ndarray,
+    other: np.ndarray,
+    totals: dict[str, float],
+    new: str,
+) -> Progress | None:
+    reports = sum(totals.values())
+    devices = sum(n * experiment.every(value) for value, n in totals.items())
+    other_rate = reports / devices if devices else 1.0
+    return rollout_progress(new_reports, other, 1 / experiment.every(new), other_rate)
+
+
+def _silence(days: GroupDays, plan: ReleasePlan, installed: Installed | None) -> tuple[SilenceLook, ...]:
+    return () if installed is None else silence(installed, plan, days, _fastest(days, plan.new))

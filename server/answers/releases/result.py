@@ -1,0 +1,347 @@
+"""The verdict on a release as sentences, rows of tables and JSON."""
+
+import datetime
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from rich.console import Group, RenderableType
+
+from ...arrays import Floats
+from ...plain_text import visible
+from ...release.difference import MIN_REPORTS
+from ...release.plan import QuestionPlan, ReleasePlan
+from ...release.progress import Progress
+from ...release.verdict import QuestionVerdict, ReleaseVerdict, Verdict
+from ...words import release as sentences
+from ...words.numbers import ENGLISH, Numbers, counted, round_up_boards
+from ..tables import Printable, plain, table
+from .evidence import GroupDays
+
+EXIT_STATUS = {Verdict.PROCEED: 0, Verdict.STOP: 3, Verdict.NOT_YET: 4}
+"""The exit status of `hushmote release`."""
+SHOWN_DAYS = 7
+"""The days in the rollout's table."""
+NO_MARGIN = "No question has a margin, so a release cannot proceed: add worse_by = 0.02 to the experiment."
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a question is about.
+
+    Attributes:
+        name: The words for it, such as "board_crash".
+        unit: The unit of a mean, or None for a share.
+    """
+
+    name: str
+    unit: str | None
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """The reports by version.
+
+    Attributes:
+        experiment: The experiment that was counted.
+        days: The completed days.
+        reports: The reports of the new version and of those that it is compared with, by day.
+        rest: The reports of all other versions, by day.
+        progress: How far it is, or None without reports.
+    """
+
+    experiment: str
+    days: tuple[datetime.date, ...]
+    reports: Mapping[str, Floats]
+    rest: Floats
+    progress: Progress | None
+
+
+@dataclass(frozen=True, repr=False)
+class JudgedRelease(Printable):
+    """The verdict on a release, with everything that a reader needs to see.
+
+    Attributes:
+        days: The days of the group.
+        new: The new version.
+        others: The versions that it is compared with.
+        plan: The stored plan, or None before the first look.
+        judged: The verdict by this plan, or None.
+        subjects: What each question is about, by its name.
+        rollout: The reports by version.
+        unjudged: Sentences about what is not judged.
+        lacks_installed: Whether the number of installed devices was not used.
+    """
+
+    days: GroupDays
+    new: str
+    others: tuple[str, ...]
+    plan: ReleasePlan | None
+    judged: ReleaseVerdict | None
+    subjects: Mapping[str, Subject]
+    rollout: Rollout
+    unjudged: tuple[str, ...] = ()
+    lacks_installed: bool = True
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on all questions."""
+        return Verdict.NOT_YET if self.judged is None else self.judged.verdict
+
+    @property
+    def exit_status(self) -> int:
+        """The exit status of the command: 0 proceed, 3 stop, 4 not yet."""
+        return EXIT_STATUS[self.verdict]
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the verdict is "stop" because reports are missing."""
+        return self.judged is not None and self.judged.is_silent
+
+    @property
+    def _versions(self) -> sentences.Versions:
+        return sentences.Versions(visible(self.new), tuple(map(visible, self.others)))
+
+    def sentence(self, write: Numbers = ENGLISH) -> str:
+        """Return the verdict as one sentence."""
+        judged, versions = self.judged, self._versions
+        if judged is None or self.plan is None:
+            new, others = self._reports([self.new]), self._reports(self.others)
+            return sentences.no_look_sentence(versions, MIN_REPORTS, new, others, write)
+        if judged.is_silent and judged.silence is not None:
+            silence = judged.silence
+            numbers = silence.received_reports, silence.expected_reports, silence.low
+            return sentences.silence_sentence(versions, *numbers, write)
+        if judged.verdict is Verdict.STOP:
+            return self._stop_sentence(judged, write)
+        planned = [question for question in self.plan.questions if question.margin is not None]
+        if judged.verdict is Verdict.PROCEED:
+            margins = [
+                sentences.Margin(self._subject(q.name).name, q.margin or 0.0, self._subject(q.name).unit)
+                for q in planned
+            ]
+            return sentences.proceed_sentence(versions, margins, write)
+        return sentences.not_yet_sentence(versions, *self._remaining(judged), write)
+
+    def _stop_sentence(self, judged: ReleaseVerdict, write: Numbers) -> str:
+        stops = [q for q in judged.questions if q.verdict is Verdict.STOP and q.value is not None]
+        first = min(stops, key=lambda question: question.decision_day or 0)
+        subject = self._subject(first.name)
+        value, low, high = first.value or 0.0, first.low, first.high
+        rise = sentences.Rise(subject.name, value, low, high, subject.unit)
+        text = sentences.stop_sentence(self._versions, rise, write)
+        also = ", ".join(self._subject(q.name).name for q in stops if q is not first)
+        return f"{text} Also worse: {also}." if also else text
+
+    def _remaining(self, judged: ReleaseVerdict) -> tuple[int | None, int | None]:
+        """Return the reports and days until all questions with a margin are likely to proceed."""
+        missing = [
+            question.remaining
+            for question, planned in zip(judged.questions, self._planned, strict=True)
+            if planned.margin is not None and question.verdict is Verdict.NOT_YET
+        ]
+        known = [each for each in missing if each is not None]
+        if not known or len(known) < len(missing):
+            return None, None
+        return max(each.reports for each in known), max(each.days for each in known)
+
+    def _reports(self, values: Iterable[str]) -> int:
+        names, values = self.days.experiments, tuple(values)
+        totals = [self.days.reports(name, values).sum() for name in names]
+        return int(max(totals, default=0))
+
+    def _subject(self, name: str) -> Subject:
+        return self.subjects.get(name, Subject(name, None))
+
+    @property
+    def _planned(self) -> tuple[QuestionPlan, ...]:
+        return () if self.plan is None else self.plan.questions
+
+    def rollout_sentence(self, write: Numbers = ENGLISH) -> str:
+        """Return how far the new version has rolled out, "" without reports."""
+        progress = self.rollout.progress
+        if progress is None:
+            return ""
+        last = self.rollout.days[-1]
+        return sentences.rollout_sentence(self._versions, progress.part, progress.days_to_half, last, write)
+
+    def rollout_rows(self, write: Numbers = ENGLISH) -> tuple[list[str], list[list[str]]]:
+        """Return the headings and rows of the reports per day, the last SHOWN_DAYS only."""
+        columns = dict(self.rollout.reports)
+        if self.rollout.rest.any():
+            columns["all others"] = self.rollout.rest
+        rows = [
+            [write.day(day), *(write.number(float(reports[k]), 0) for reports in columns.values())]
+            for k, day in enumerate(self.rollout.days)
+        ]
+        return ["day", *map(visible, columns)], rows[-SHOWN_DAYS:]
+
+    @property
+    def _comparison(self) -> str:
+        return f"{self._versions.new} minus {self._versions.text_of_others}, with bounds valid at every look:"
+
+    def question_rows(self, write: Numbers = ENGLISH) -> tuple[list[str], list[list[str]]]:
+        """Return the headings and rows of the questions, with the bounds that are valid at every look."""
+        headings = ["question", "difference", "bounds", "accepted", "plan used", "verdict"]
+        if self.judged is None:
+            return headings, []
+        pairs = zip(self._planned, self.judged.questions, strict=True)
+        return headings, [self._question_row(*pair, write) for pair in pairs]
+
+    def _question_row(self, planned: QuestionPlan, question: QuestionVerdict, write: Numbers) -> list[str]:
+        subject = self._subject(question.name)
+        unit = subject.unit
+        accepted = "-"
+        if planned.margin is not None:
+            word = "+" if planned.worse == "more" else "-"
+            accepted = f"{word}{sentences.size(planned.margin, unit, write)}"
+        if question.value is None:
+            return [
+                visible(question.name),
+                "-",
+                "-",
+                accepted,
+                write.percent(0, 0),
+                self._verdict_text(question, write),
+            ]
+        value, bounds = sentences.signed_difference(question.value, question.low, question.high, unit, write)
+        fraction = write.percent(question.fraction, 0)
+        return [
+            visible(question.name),
+            value,
+            bounds,
+            accepted,
+            fraction,
+            self._verdict_text(question, write),
+        ]
+
+    def _verdict_text(self, question: QuestionVerdict, write: Numbers) -> str:
+        if question.decision_day is None:
+            more = question.remaining
+            needs = "" if more is None else f", {write.number(round_up_boards(more.reports), 0)} more"
+            return f"{question.verdict}{needs}"
+        return f"{question.verdict} since {write.day(self.days.day(question.decision_day))}"
+
+    def notes(self, write: Numbers = ENGLISH) -> list[str]:
+        """Return what limits the verdict, one sentence for each."""
+        notes = list(map(visible, self.unjudged))
+        if self.plan is not None and self.plan.silence is not None and not self.lacks_installed:
+            notes += self._silence_notes(write)
+        elif self.plan is not None and self.plan.silence is not None:
+            notes.append("The plan checks for silent boards, but the number of installed devices is missing.")
+        else:
+            notes.append(sentences.BRICKED)
+        if self.plan is None:
+            return notes
+        if all(question.margin is None for question in self.plan.questions):
+            notes.append(NO_MARGIN)
+        if self.plan.selection:
+            notes.append(
+                f"{sentences.NOT_RANDOM.format(new=visible(self.new))} ({visible(self.plan.selection)})"
+            )
+        return notes
+
+    def _silence_notes(self, write: Numbers) -> list[str]:
+        silence = None if self.judged is None else self.judged.silence
+        if silence is None or silence.missing_share is None:
+            return ["Silent boards: no complete day with installed devices yet."]
+        notes = list[str]()
+        if not silence.is_silent:
+            expected = counted(round(silence.expected_reports), write=write)
+            received = write.number(silence.received_reports, 0)
+            notes.append(f"Silent boards: none beyond chance; {received} of about {expected} came.")
+        return notes
+
+    def __rich__(self) -> RenderableType:
+        parts: list[RenderableType] = [plain(self.sentence())]
+        if text := self.rollout_sentence():
+            headings, rows = self.rollout_rows()
+            title = plain(f"Reports per day to {self.rollout.experiment}:")
+            parts += [plain(""), plain(text), plain(""), title, _table(headings, rows, (0,))]
+        headings, rows = self.question_rows()
+        if rows:
+            parts += [plain(""), plain(self._comparison), _table(headings, rows, (0, len(headings) - 1))]
+        parts += [plain(""), *map(plain, self.notes())]
+        return Group(*parts)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values that can be serialized as JSON, with days as 2026-11-21."""
+        judged, progress = self.judged, self.rollout.progress
+        return {
+            "verdict": str(self.verdict),
+            "silent": self.is_silent,
+            "sentence": self.sentence(),
+            "fleet": self.days.fleet,
+            "group": self.days.group,
+            "new": self.new,
+            "others": list(self.others),
+            "from": self.rollout.days[0].isoformat() if self.rollout.days else None,
+            "to": self.rollout.days[-1].isoformat() if self.rollout.days else None,
+            "rollout": {
+                "sentence": self.rollout_sentence(),
+                "part": progress and progress.part,
+                "growth_per_day": progress and progress.growth,
+                "days_to_half": progress and progress.days_to_half,
+                "experiment": self.rollout.experiment,
+                "reports": [
+                    {"day": day.isoformat()}
+                    | {version: int(n[k]) for version, n in self.rollout.reports.items()}
+                    | {"all others": int(self.rollout.rest[k])}
+                    for k, day in enumerate(self.rollout.days)
+                ],
+            },
+            "questions": []
+            if judged is None
+            else list(map(self._question_dict, self._planned, judged.questions)),
+            "silence": None if judged is None else self._silence_dict(judged),
+            "plan": None if self.plan is None else json.loads(self.plan.to_json()),
+            "notes": self.notes(),
+        }
+
+    def _question_dict(self, planned: QuestionPlan, question: QuestionVerdict) -> dict[str, Any]:
+        remaining = question.remaining
+        return {
+            "question": question.name,
+            "verdict": str(question.verdict),
+            "value": question.value,
+            "low": _finite(question.low),
+            "high": _finite(question.high),
+            "unit": self._subject(question.name).unit,
+            "worse": planned.worse,
+            "margin": planned.margin,
+            "fraction_of_plan": question.fraction,
+            "since": self._date(question.decision_day),
+            "more_reports": remaining and remaining.reports,
+            "more_days": remaining and remaining.days,
+        }
+
+    def _silence_dict(self, judged: ReleaseVerdict) -> dict[str, Any] | None:
+        silence = judged.silence
+        return silence and {
+            "silent": silence.is_silent,
+            "missing_share": silence.missing_share,
+            "low": _finite(silence.low),
+            "expected_reports": silence.expected_reports,
+            "received_reports": silence.received_reports,
+            "since": self._date(silence.decision_day),
+        }
+
+    def _date(self, day: int | None) -> str | None:
+        return None if day is None else self.days.day(day).isoformat()
+
+
+def _table(headings: list[str], rows: list[list[str]], text_columns: tuple[int, ...]) -> RenderableType:
+    result = table("", headings, text_columns)
+    for row in rows:
+        result.add_row(*row)
+    return result
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -39,6 +39,7 @@ from .rows import (
 )
 from .second_epsilon import Shuffling, TwoEpsilons
 from .summary import Guide, guide, is_noisy
+from .suppression import GroupReports
 from .texts import MAX_SHOWN
 
 ROWS = 16
@@ -63,6 +64,7 @@ class Reply:
         rows_words: Sentences describing the rows that the question names; "" if it names none.
         once: Both ε values of everything shown, for someone who sees it once.
         every_day: Both ε values for someone who has seen every completed window separately.
+        groups: The number of reports by value of the open group, or None if the experiment has none.
     """
 
     question: Question
@@ -74,6 +76,7 @@ class Reply:
     findings: Findings | None
     comparison: str = ""
     rows_words: str = ""
+    groups: GroupReports | None = None
 
     @property
     def headline(self) -> str:
@@ -102,6 +105,7 @@ class Reply:
             "unit": first.unit,
             "selection": self.estimate.which,
             "against": first.against or None,
+            "group": None if self.groups is None else self.groups.to_dict(),
             "finding": self._finding,
             "findings": [finding.to_dict() for finding in findings],
             "reports": self.estimate.reports,
@@ -157,11 +161,12 @@ def ask(facts: Facts, question: Question) -> Reply:
         once = second_epsilon.of_selections(facts, *sides, shuffling=shuffling)
     whole = replace(selection, windows=())
     every_day = second_epsilon.overview(facts, whole, shuffling).all_windows
-    windows = len(facts.selected(whole).all_counts) if _WITH_CHANGES & estimate.answers else 1
+    windows = len(facts.selected(whole).windows) if _WITH_CHANGES & estimate.answers else 1
     words = guide(answers, every_day, windows)
     rows_words = "" if against else describe_rows(facts, answers, question, resolved)
+    groups = facts.selected(selection).reports_by_value
     return Reply(
-        resolved.question, estimate, answers, once, every_day, words, findings, comparison, rows_words
+        resolved.question, estimate, answers, once, every_day, words, findings, comparison, rows_words, groups
     )
 
 
@@ -263,9 +268,10 @@ def _title(row: Row, experiment: Experiment, unit: str, write: Numbers = ENGLISH
 
 
 def _side(facts: Facts, selection: Selection, period: Period | None, one_fleet: bool, write: Numbers) -> str:
-    """Return the fleet, version and dates of one side of a comparison, omitting what both sides share."""
+    """Return the fleet (if the two differ), version, boards and dates of one side of a comparison."""
     parts = [] if one_fleet else [f"fleet {selection.fleet}"]
     parts += [f"version {selection.version}"] if selection.version else []
+    parts.append(facts.selected(selection).boards)
     dates = sentences.dates(period_of(selection.windows, period), facts.at, write)
     return ", ".join(filter(None, [*parts, dates])) or "all reports"
 
@@ -306,7 +312,8 @@ def estimate_of(facts: Facts, selection: Selection, question: Question) -> Fleet
     selected = facts.selected(selection)
     unit = selected.unit if question.unit is None else question.unit
     estimates = selected.estimate(question.weigh)
-    return FleetEstimate(estimates, str(selection), unit, question.confidence, None, selected.sources)
+    estimate = FleetEstimate(estimates, str(selection), unit, question.confidence, None, selected.sources)
+    return replace(estimate, version=selection.version, boards=selected.boards)
 
 
 def trend_tables(facts: Facts, resolved: ResolvedQuestion, statistics: Sequence[str]) -> Answers:
@@ -324,7 +331,8 @@ def trend_tables(facts: Facts, resolved: ResolvedQuestion, statistics: Sequence[
     selected = facts.selected(selection)
     unit = selected.unit if question.unit is None else question.unit
     windows = selected.by_window(question.weigh, question.by or "")
-    frame = Frame(unit, question.confidence, which_reports(selection.fleet, list(windows)))
+    about = which_reports(selection.fleet, list(windows), boards=selected.boards)
+    frame = Frame(unit, question.confidence, about)
     tables = trend(windows, statistics, frame, question.quantiles, question.pair)
     if selected.newest.experiment.type == "pair":
         return tables

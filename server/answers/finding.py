@@ -245,9 +245,12 @@ def find(
     """
     selected = facts.selected(selection)
     newest = selected.newest
-    available = tuple(selected.all_counts)
-    windows = tuple(sorted(selection.windows)) or default_windows(available, facts.at)
+    windows = tuple(sorted(selection.windows)) or default_windows(selected.windows, facts.at)
     selected_windows = replace(selected, selection=replace(selection, windows=windows))
+    name, purpose = selection.experiment, visible(newest.purpose)
+    if refusal := selected_windows.refusal:
+        lines = (words.capitalize(f"{refusal}."),)
+        return Findings(selection.fleet, name, purpose, 0, windows, (), False, lines)
     reports = selected_windows.reports if windows else 0
     questions = asks_of(newest.experiment, newest.asked.splitlines())
     asker = _Asker(
@@ -256,9 +259,9 @@ def find(
     findings = tuple(asker.finding(ask) for ask in questions)
     enough = any(finding.enough for finding in findings)
     parts = [finding.sentence for finding in findings if finding.enough or not enough]
-    if last := _last_window_if_silent(available, facts.at):
+    if last := _last_window_if_silent(tuple(selected.all_counts), facts.at):
         parts.append(sentences.last_report(last, facts.at, write))
-    name, purpose, lines = selection.experiment, visible(newest.purpose), tuple(dict.fromkeys(parts))
+    lines = tuple(dict.fromkeys(parts))
     return Findings(selection.fleet, name, purpose, reports, windows, findings, enough, lines)
 
 
@@ -295,7 +298,7 @@ def _asker(
 ) -> "_Asker":
     """Return an _Asker for these questions, which share one false-alarm allowance with those in the file."""
     selected = facts.selected(replace(selection, windows=()))
-    windows = tuple(sorted(selection.windows)) or default_windows(tuple(selected.all_counts), facts.at)
+    windows = tuple(sorted(selection.windows)) or default_windows(selected.windows, facts.at)
     chosen = replace(selected, selection=replace(selection, windows=windows))
     unit, newest = selected.unit if unit is None else unit, selected.newest
     questions_in_file = {_subject(ask): ask for ask in asks_of(newest.experiment, newest.asked.splitlines())}
@@ -383,8 +386,10 @@ class _Asker:
         return period_of(self.chosen.selection.windows, self.requested_period)
 
     @cached_property
-    def _dates(self) -> str:
-        return sentences.dates(self._period, self._facts.at, self.write)
+    def _scope(self) -> str:
+        """The boards with the selected value of the group, and the dates."""
+        dates = sentences.dates(self._period, self._facts.at, self.write)
+        return ", ".join(filter(None, [self.whole.boards, dates]))
 
     @cached_property
     def _scanned_versions(self) -> Selected:
@@ -424,7 +429,7 @@ class _Asker:
         except EstimateError as e:  # fewer than 2 reports, or versions that cannot be pooled
             reports = self.chosen.reports if windows else 0
             erased = sum(v.erased for v in self.whole.versions)
-            if reports >= 2:
+            if reports >= 2 or self.chosen.refusal:
                 return replace(none, sentence=words.capitalize(f"{visible(str(e))}."))
             if erased and not reports:
                 return replace(none, sentence=sentences.nothing_left(erased, self.write))
@@ -439,6 +444,12 @@ class _Asker:
             )
         except HushmoteError as e:
             return replace(none, sentence=words.capitalize(f"{visible(str(e))}."))
+
+    def _check_shown(self, windows: Sequence[str]) -> None:
+        """Raise EstimateError if the group's value is suppressed from the first to the last window."""
+        selected = self._scanned_versions
+        period = tuple(w for w in selected.windows if windows and windows[0] <= w <= windows[-1])
+        replace(selected, selection=replace(selected.selection, windows=period)).check_shown()
 
     def _estimate(self, windows: Sequence[str]) -> FleetEstimate:
         selected = replace(self.whole, selection=replace(self.whole.selection, windows=tuple(windows)))
@@ -498,7 +509,7 @@ class _Asker:
         again: Callable[[FleetEstimate], Row],
     ) -> Finding:
         """Add the value, dates and changes to a finding whose sentence already states the value."""
-        when = (APPROXIMATE_MARK if head.approximate else "") + (f", {self._dates}" if self._dates else "")
+        when = (APPROXIMATE_MARK if head.approximate else "") + (f", {self._scope}" if self._scope else "")
         finding = replace(head, value=row.value, low=row.low, high=row.high)
         finding = replace(finding, sentence=sentences.end_sentence(f"{head.sentence}{when}"))
         finding = self._with_change(finding, row, unit, answer)
@@ -562,9 +573,12 @@ class _Asker:
         group = self._scanned_versions.selection.group
         key = facts.store, versions, group, windows, interrupted_days, answer.subject, self._comparisons
         try:
-            return facts.cache.result(key, lambda: self._scan_days(answer))
+            outcome = facts.cache.result(key, lambda: self._scan_days(answer))
+            for windows in outcome.change.windows if outcome.change else ():
+                self._check_shown(windows)
         except HushmoteError:  # too few reports on some days: show the value without a change
             return _NOT_SCANNED
+        return outcome
 
     def _scan_days(self, answer: _Answer) -> _Outcome:
         days = self._days
@@ -596,13 +610,14 @@ class _Asker:
         needed = _reports_needed(estimate, ask, half / scale, half_width / scale)
         size, noun = (100 * half, "points") if unit is None else (half, unit)
         target = f"±{words.reading(size, noun, self.write)}"
-        at, available, windows = self._facts.at, tuple(self.whole.all_counts), self.chosen.selection.windows
+        at, available, windows = self._facts.at, self.whole.windows, self.chosen.selection.windows
         period, days = self._period, None
         if period is None or not {*completed_windows(available, at)} - {*windows}:  # the period still grows
             windows, reports, when = available, self.whole.reports, "so far"
         else:
             when = f"in {counted(period.units, 'day' if period.is_days else 'hour', self.write)}"
             days = period.units if period.is_days else 1
+        when += f" from {self.whole.boards}" if self.whole.boards else ""
         a_day = 0.0 if _last_window_if_silent(available, at) else reports_a_day(windows, reports, at)
         text = sentences.too_few(reports, needed, target, when, a_day, days, at, self.write)
         return f"{title}: {text}" if len(self.questions) > 1 else text
@@ -616,7 +631,7 @@ class _Asker:
 
         Answers whose intervals are too wide for `extent` (see is_too_wide()) are omitted.
         """
-        windows, rows = completed_windows(tuple(self.whole.all_counts), self._facts.at), list[TrendRow]()
+        windows, rows = completed_windows(self.whole.windows, self._facts.at), list[TrendRow]()
         group_size = -(-len(windows) // _MAX_POINTS)
         for first in range(0, len(windows), group_size or 1):
             try:
@@ -651,7 +666,7 @@ class _Asker:
         chance = false_alarm_chance(z, days, self._comparisons)
         differs = chance < 1 - CONFIDENCE
         named_cases = [(case.name, case) for case in case_table.rows]
-        text = sentences.pair(named_cases, title, unit, self._dates, chance if differs else 1.0, self.write)
+        text = sentences.pair(named_cases, title, unit, self._scope, chance if differs else 1.0, self.write)
         ends = {"value": row.value, "low": row.low, "high": row.high}
         name, quantity = f"{title}: {row.name}", difference_table.quantity
         finding = replace(none, title=name, sentence=text, quantity=quantity, unit=unit or "", **ends)

@@ -55,6 +55,8 @@ class FleetEstimate(Tables):
         texts: The true shares of texts, if the experiment is about texts and they are known from a
             simulation.
         missing_truth: The true share of the fleet without a reading, if known from a simulation.
+        version: The first digits of the only version that was used, or "" for all.
+        boards: The boards whose reports were used, such as "boards with firmware 2.4.0", or "" for all.
     """
 
     estimates: Estimates
@@ -65,6 +67,8 @@ class FleetEstimate(Tables):
     sources: frozenset[ReportSource] = frozenset()
     texts: Mapping[str, float] | None = None
     missing_truth: float | None = None
+    version: str = ""
+    boards: str = ""
     _post: dict[str, Shares] = field(default_factory=dict, init=False, compare=False)
 
     @property
@@ -310,8 +314,8 @@ class FleetEstimate(Tables):
         if not self.sources:
             return self.about
         fleet = " and ".join(sorted({source.fleet for source in self.sources}))
-        version = self.about.partition(", version ")[2]
-        return which_reports(fleet, sorted({source.window for source in self.sources}), version)
+        windows = sorted({source.window for source in self.sources})
+        return which_reports(fleet, windows, self.version, self.boards)
 
     def _require(self, *words: str) -> None:
         require(self.estimates.versions, words)

@@ -23,6 +23,8 @@ from ..hints import option
 from ..plain_text import visible
 from ..store.store import Store, Version
 from ..store.versions import most_reports, publication_order
+from ..words import groups as words
+from . import suppression
 from .periods import group_windows
 from .question import Selection, WeighBy
 
@@ -294,6 +296,47 @@ class Selected:
         windows = self.selection.windows or sorted(reports)
         return {window: reports[window] for window in windows if window in reports}
 
+    @cached_property
+    def windows(self) -> tuple[str, ...]:
+        """All windows with reports, whichever value of the group is selected, oldest first.
+
+        Periods resolve to these windows, so that all values of a group are compared over the same ones.
+        """
+        if not self.selection.group:
+            return tuple(self.all_counts)
+        return replace(self, selection=replace(self.selection, windows=(), group="")).windows
+
+    @property
+    def boards(self) -> str:
+        """A description of the boards with the selected value of the group, or ""."""
+        return words.boards_with(self.group_name, self.selection.group)
+
+    @property
+    def reports_by_value(self) -> suppression.GroupReports | None:
+        """The reports in the selected windows by value of the group; None if there is no group."""
+        if not self.group_name:
+            return None
+        return suppression.group_reports(self.group_name, self.selection.group, self._reports_by_value)
+
+    @property
+    def _reports_by_value(self) -> Mapping[str, int]:
+        counts = self.group_reports.values()
+        return {value: sum(n.get(value, 0) for n in counts) for value in self.group_values}
+
+    @property
+    def refusal(self) -> str:
+        """Why the selected value of the group is not shown in the selected windows, or ""."""
+        group = self.selection.group
+        if not group or group not in suppression.suppressed_values(self._reports_by_value):
+            return ""
+        has_enough = self._reports_by_value[group] >= suppression.MIN_REPORTS
+        return words.refusal(self.group_name, group, suppression.MIN_REPORTS, has_enough=has_enough)
+
+    def check_shown(self) -> None:
+        """Raise EstimateError if the selected value of the group is suppressed in the selected windows."""
+        if refusal := self.refusal:
+            raise EstimateError(refusal)
+
     @property
     def reports(self) -> int:
         """The number of reports in the selected windows."""
@@ -320,10 +363,11 @@ class Selected:
 
         Raises:
             UsageError: If there are too many values for `weigh`.
-            EstimateError: If a window has no reports, there are fewer than 2 reports, or the versions cannot
-                be pooled.
+            EstimateError: If a window has no reports, there are fewer than 2 reports, the versions cannot
+                be pooled, or the group's value is suppressed.
         """
         self._check_windows()
+        self.check_shown()
         counts = tuple((w, tuple(sorted(n.items()))) for w, n in self.counts.items())
         version_keys = tuple(map(version_key, self.versions))
         key = self.facts.store, version_keys, self.selection.group, weigh, counts
@@ -341,28 +385,32 @@ class Selected:
             EstimateError: If fewer than 2 windows remain; otherwise as estimate().
         """
         self._check_windows()
+        self.check_shown()
         estimates: dict[str, Estimates] = {}
-        for name, windows in group_windows(tuple(self.counts), by).items():
+        selected_windows = self.selection.windows or self.windows
+        for name, windows in group_windows(selected_windows, by).items():
             try:
                 selected = replace(self, selection=replace(self.selection, windows=windows))
                 estimates[name] = selected.estimate(weigh)
             except EstimateError:
-                continue  # too few reports in this window
+                continue  # too few reports in this window, or the group's value is suppressed in it
         if len(estimates) < 2:
-            is_subset = self.selection.windows and {*self.selection.windows} < {*self.all_counts}
+            is_subset = self.selection.windows and {*self.selection.windows} < {*self.windows}
             subject = "the selection has" if is_subset else f"{self.selection.experiment} has"
-            raise EstimateError(f"a trend needs at least 2 windows with reports; {subject} {len(estimates)}")
+            reports = f"enough reports from {self.boards} to be shown" if self.selection.group else "reports"
+            raise EstimateError(
+                f"a trend needs at least 2 windows with {reports}; {subject} {len(estimates)}"
+            )
         return estimates
 
     def _check_windows(self) -> None:
-        names = tuple(self.all_counts)
+        names = self.windows
         listed = ", ".join(names) if len(names) <= 4 else f"{len(names)}, {names[0]} to {names[-1]}"
         advice = f"it has {listed}" if names else "no reports have been counted yet"
-        of_group = f" of group {self.selection.group}" if self.selection.group else ""
         for window in self.selection.windows:
             if window not in names:
                 raise EstimateError(
-                    f"{self.selection.experiment} has no reports{of_group} in window {window}; {advice}"
+                    f"{self.selection.experiment} has no reports in window {window}; {advice}"
                 )
 
     def counts_of(self, version: Version) -> Counts:
@@ -414,5 +462,6 @@ def check_apart(before: frozenset[ReportSource], after: frozenset[ReportSource])
     if common:
         window = min(source.window for source in common)
         raise UsageError(
-            f"reports of {window} would be on both sides; compare windows, versions or fleets without overlap"
+            f"reports of {window} would be on both sides; compare windows, versions, groups or fleets "
+            "without overlap"
         )

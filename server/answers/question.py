@@ -105,6 +105,10 @@ class Question(BaseModel):
     )
     last: str = Field(default="", description="The last 7d, 12h or 2w before today, or all; default: 7d.")
     version: str = Field(default="", description="Use only this version: its digest, or the first digits.")
+    group: str = Field(
+        default="",
+        description="Use only reports with this value of the experiment's group, such as 2.4.0, or other.",
+    )
     delta: float = Field(default=1e-6, description="δ for the ε of a histogram.")
     honest: float = Field(default=1.0, description="Share of the reports that are not forged.")
     ranges: Texts = Field(
@@ -143,7 +147,7 @@ class Question(BaseModel):
     )
     against: Texts = Field(
         default=(),
-        description="Compare with these windows, fleet=NAME, version=DIGEST, or before.",
+        description="Compare with these windows, fleet=NAME, version=DIGEST, group=VALUE, or before.",
     )
     confidence: float = Field(default=CONFIDENCE, description="Confidence of the intervals.")
     weigh: WeighBy = Field(default="reports", description="How to weight versions.")
@@ -195,7 +199,7 @@ class Question(BaseModel):
     @property
     def all_windows(self) -> Selection:
         """The selection that includes all windows."""
-        return Selection(self.experiment, self.fleet, (), self.version)
+        return Selection(self.experiment, self.fleet, (), self.version, self.group)
 
     def replace(self, **values: Any) -> Question:
         """Return a copy of the question with some fields replaced."""
@@ -234,15 +238,15 @@ class Question(BaseModel):
             facts: The contents of the store.
 
         Raises:
-            UsageError: If a fleet, experiment or version does not exist, a period has no reports, or options
-                conflict.
+            UsageError: If a fleet, experiment, version or value of the group does not exist, a period has no
+                reports, or options conflict.
         """
         if self.last and self.windows:
             raise UsageError(
                 f"{option('window')} and {option('last')} both name a period; use only one of them"
             )
         selected = facts.selected(self.all_windows)
-        windows = self._windows(self.windows, tuple(selected.all_counts), facts)
+        windows = self._windows(self.windows, selected.windows, facts)
         selection = replace(self.all_windows, windows=windows)
         against = self._other_side(selection, facts)
         self._check_options()
@@ -277,16 +281,16 @@ class Question(BaseModel):
             return None
         if self.against == (BEFORE,):
             return replace(selection, windows=self._windows_before(selection, facts))
-        names_by_kind: dict[str, list[str]] = {"window": [], "fleet": [], "version": []}
+        names_by_kind: dict[str, list[str]] = {"window": [], "fleet": [], "version": [], "group": []}
         for text in self.against:
             what, equals, name = text.partition("=")
             if equals and what not in names_by_kind:
-                takes = f"{option('against')} takes a window, fleet=NAME or version=DIGEST"
+                takes = f"{option('against')} takes a window, fleet=NAME, version=DIGEST or group=VALUE"
                 raise UsageError(f"{takes}, not {text}")
             names_by_kind[what if equals else "window"].append(name if equals else text)
-        windows, fleets, versions = names_by_kind.values()
-        if max(len(fleets), len(versions)) > 1:
-            raise UsageError(f"{option('against')} takes at most one fleet and one version")
+        windows, fleets, versions, groups = names_by_kind.values()
+        if max(len(fleets), len(versions), len(groups)) > 1:
+            raise UsageError(f"{option('against')} takes at most one fleet, one version and one group")
         if BEFORE in windows:
             raise UsageError(
                 f"{option('against', BEFORE)} already names the preceding period; omit other windows"
@@ -296,15 +300,18 @@ class Question(BaseModel):
             self.experiment,
             fleet or self.fleet,
             version=version or ("" if fleet else self.version),
+            group="".join(groups) or self.group,
         )
-        available = tuple(facts.selected(other).all_counts)  # another fleet or version may have other windows
+        available = facts.selected(other).windows  # another fleet or version may have other windows
         other = replace(other, windows=self._windows(windows or self.windows, available, facts))
         if other == selection:
-            raise UsageError("both sides are the same; name another window, fleet or version to compare with")
+            raise UsageError(
+                "both sides are the same; name another window, fleet, version or group to compare with"
+            )
         return other
 
     def _windows_before(self, selection: Selection, facts: Facts) -> tuple[str, ...]:
-        available = tuple(facts.selected(selection).all_counts)
+        available = facts.selected(selection).windows
         if self.last:
             return periods.last_windows(self.last, available, facts.at, before=1)
         windows = periods.preceding_windows(selection.windows, available)

@@ -133,8 +133,13 @@ def of_selections(facts: Facts, *selections: Selection, shuffling: Shuffling | N
     """Return both ε values of the selections' histograms, seen side by side.
 
     Windows within a selection are summed; versions are not. If several selections include a window, its
-    reports count in each of them.
+    reports count in each of them. The values of an open group do not share reports.
+
+    Raises:
+        EstimateError: If a selected value of the group is suppressed.
     """
+    for selection in selections:
+        facts.selected(selection).check_shown()
     parts = [part for selection in selections for part in _summed_parts(facts, selection)]
     return _combined_epsilons(facts, parts, shuffling)
 
@@ -142,7 +147,7 @@ def of_selections(facts: Facts, *selections: Selection, shuffling: Shuffling | N
 def of_each_window(
     facts: Facts, selection: Selection, shuffling: Shuffling | None = None, by: str = ""
 ) -> Mapping[str, TwoEpsilons]:
-    """Return both ε values of each of a selection's windows separately.
+    """Return both ε values of each of a selection's windows separately, omitting those that are not shown.
 
     Args:
         facts: The contents of the store.
@@ -150,13 +155,28 @@ def of_each_window(
         shuffling: The parameters of the computation.
         by: "day", "week" or "month" to combine windows, or ""; see periods.group_windows().
     """
-    groups = group_windows(tuple(sorted(facts.selected(selection).counts)), by)
-    selections = {name: replace(selection, windows=windows) for name, windows in groups.items()}
-    return {name: of_selections(facts, group, shuffling=shuffling) for name, group in selections.items()}
+    selected = facts.selected(selection)
+    windows = sorted({*(selection.windows or selected.windows)} & {*selected.windows})
+    selections = {
+        name: replace(selection, windows=members) for name, members in group_windows(windows, by).items()
+    }
+    return {
+        name: of_selections(facts, part, shuffling=shuffling)
+        for name, part in selections.items()
+        if (shown := facts.selected(part)).counts and not shown.refusal
+    }
 
 
 def of_windows(facts: Facts, selection: Selection, shuffling: Shuffling | None = None) -> TwoEpsilons:
-    """Return both ε values of a selection for someone who sees each of its windows."""
+    """Return both ε values of a selection for someone who sees each of its windows.
+
+    Windows in which the group's value is suppressed count as well, because the differences of overlapping
+    periods reveal them.
+
+    Raises:
+        EstimateError: If the value is suppressed in all windows together.
+    """
+    facts.selected(selection).check_shown()
     return _combined_epsilons(facts, _flatten(_parts_by_window(facts, selection)), shuffling)
 
 
@@ -203,14 +223,16 @@ def add_epsilons(
     return Answers(map(with_epsilons, trends))
 
 
-_Part = tuple[Version, tuple[str, ...], int]  # a version's histogram: its windows and number of reports
+_Part = tuple[Version, str, tuple[str, ...], int]
+"""A version's histogram: the value of its group ("" for all), its windows and its number of reports."""
 
 
 def _summed_parts(facts: Facts, selection: Selection) -> list[_Part]:
     selected = facts.selected(selection)
     counts = selected.counts
     versions = [(v, tuple(w for w, n in counts.items() if v.id in n)) for v in selected.versions]
-    return [(v, windows, sum(counts[w][v.id] for w in windows)) for v, windows in versions if windows]
+    group = selection.group
+    return [(v, group, windows, sum(counts[w][v.id] for w in windows)) for v, windows in versions if windows]
 
 
 def _parts_by_window(facts: Facts, selection: Selection) -> dict[str, list[_Part]]:
@@ -218,7 +240,7 @@ def _parts_by_window(facts: Facts, selection: Selection) -> dict[str, list[_Part
     selected = facts.selected(selection)
     counts = selected.counts
     return {
-        w: [(v, (w,), counts[w][v.id]) for v in selected.versions if v.id in counts[w]]
+        w: [(v, selection.group, (w,), counts[w][v.id]) for v in selected.versions if v.id in counts[w]]
         for w in sorted(counts)
     }
 
@@ -238,16 +260,19 @@ def _missing_reason(windows: set[str], at: datetime.datetime) -> str:
 
 def _max_overlap(parts: Sequence[_Part], fleet: str) -> int:
     """Return the maximum number of a fleet's histograms that count the same report."""
-    times = Counter((v.id, window) for v, windows, _ in parts if v.fleet == fleet for window in windows)
-    return max(times.values(), default=1)
+    times = Counter(
+        (v.id, window, group) for v, group, windows, _ in parts if v.fleet == fleet for window in windows
+    )
+    # A report is counted once in its group's value, and once with those of all values.
+    return max((n + times[v, w, ""] * bool(group) for (v, w, group), n in times.items()), default=1)
 
 
 def _combined_epsilons(facts: Facts, parts: Sequence[_Part], shuffling: Shuffling | None) -> TwoEpsilons:
-    none_holds = _missing_reason({w for _, windows, _ in parts for w in windows}, facts.at)
+    none_holds = _missing_reason({w for _, _, windows, _ in parts for w in windows}, facts.at)
     # A board belongs to one fleet, so its reports add up only over that fleet's histograms.
     epsilons: list[TwoEpsilons] = []
-    for fleet in sorted({v.fleet for v, _, _ in parts}):
-        fleet_parts = [(v, n) for v, _, n in parts if v.fleet == fleet]
+    for fleet in sorted({v.fleet for v, *_ in parts}):
+        fleet_parts = [(v, n) for v, _, _, n in parts if v.fleet == fleet]
         board_reports = max(facts.max_reports_per_board(v.fleet)[v.id] for v, _ in fleet_parts)
         board_reports *= _max_overlap(parts, fleet)
         epsilons.append(

@@ -137,6 +137,11 @@ class ExperimentReader:
         return self._selected.digests
 
     @property
+    def groups(self) -> tuple[str, ...]:
+        """The values of the open group, such as firmware versions, and "other"; () without a group."""
+        return self._selected.group_values
+
+    @property
     def finding(self) -> Findings:
         """The answers to its questions over the newest completed days, and whether they have changed."""
         return find(self._facts, Selection(self.name, self.fleet), unit=self._unit, series=True)
@@ -171,6 +176,7 @@ class ExperimentReader:
         *,
         last: str = "",
         version: str = "",
+        group: str = "",
         weigh: WeighBy = "reports",
         confidence: float = CONFIDENCE,
     ) -> FleetEstimate:
@@ -181,15 +187,17 @@ class ExperimentReader:
             last: Instead of windows, "7d", "12h" or "2w" before today, or "all" for all completed windows.
             version: The first digits of a version's digest, to use only that version; by default all are
                 pooled.
+            group: A value of the open group, to use only its reports; by default all are pooled.
             weigh: How to weight the versions.
             confidence: The confidence of the intervals, between 0 and 1.
 
         Raises:
-            UsageError: If there is no such version.
-            EstimateError: If a window has no reports, or there are fewer than 2 reports in total.
+            UsageError: If there is no such version or value.
+            EstimateError: If a window has no reports, there are fewer than 2 reports in total, or the group's
+                value has too few to be shown.
         """
         question = self.question(
-            windows=windows, last=last, version=version, weigh=weigh, confidence=confidence
+            windows=windows, last=last, version=version, group=group, weigh=weigh, confidence=confidence
         )
         facts = self._facts
         return estimate_of(facts, question.resolve(facts).selection, question)
@@ -205,6 +213,7 @@ class ExperimentReader:
         quantiles: Sequence[float] = (),
         pair: PairQuestion = NO_QUESTION,
         by: str = "",
+        group: str = "",
     ) -> Answers:
         """Return trends: a row for each window, with its histogram's ε, and a test for change.
 
@@ -219,13 +228,15 @@ class ExperimentReader:
             quantiles: Quantiles of a number, between 0 and 1.
             pair: The question about a pair.
             by: "day", "week" or "month" to sum windows by, or "".
+            group: See estimate(); windows in which the value has too few reports are omitted.
 
         Raises:
             HushmoteError: In the same cases as estimate().
         """
         how: dict[str, Any] = {"weigh": weigh, "confidence": confidence, "quantiles": tuple(quantiles)}
         how |= {"of": pair.of, "given": pair.versus or pair.given or (), "joint": pair.joint}
-        question = self.question(windows=windows, version=version, trend=True, by=by or None, **how)
+        how |= {"version": version, "group": group}
+        question = self.question(windows=windows, trend=True, by=by or None, **how)
         facts = self._facts
         resolved = question.resolve(facts)
         trends = trend_tables(facts, resolved, statistics)
@@ -239,6 +250,7 @@ class ExperimentReader:
         weigh: WeighBy = "reports",
         confidence: float = CONFIDENCE,
         quantiles: Sequence[float] = (),
+        group: str = "",
     ) -> Answers:
         """Compare the last days, hours or weeks before today with the preceding period of the same length.
 
@@ -249,14 +261,16 @@ class ExperimentReader:
             weigh: See estimate().
             confidence: See estimate().
             quantiles: Quantiles of a number, between 0 and 1.
+            group: See estimate().
 
         Returns:
             The tables of FleetEstimate.change_since().
 
         Raises:
             UsageError: If either period has no reports, or `length` is malformed.
+            EstimateError: If the group's value has too few reports in either period.
         """
-        how: dict[str, Any] = {"version": version, "weigh": weigh, "confidence": confidence}
+        how: dict[str, Any] = {"version": version, "weigh": weigh, "confidence": confidence, "group": group}
         question = self.question(last=length, against=BEFORE, **how)
         facts = self._facts
         resolved = question.resolve(facts)
@@ -269,6 +283,7 @@ class ExperimentReader:
         windows: str | Sequence[str] = (),
         *,
         version: str = "",
+        group: str = "",
         shuffling: Shuffling | None = None,
         apart: bool = False,
     ) -> TwoEpsilons:
@@ -279,11 +294,12 @@ class ExperimentReader:
         Args:
             windows: See estimate().
             version: See estimate().
+            group: See estimate().
             shuffling: The parameters for computing a histogram's ε.
             apart: Whether the windows are seen individually rather than summed.
         """
         facts = self._facts
-        selection = self.question(windows=windows, version=version).resolve(facts).selection
+        selection = self.question(windows=windows, version=version, group=group).resolve(facts).selection
         if apart:
             return second_epsilon.of_windows(facts, selection, shuffling)
         return second_epsilon.of_selections(facts, selection, shuffling=shuffling)

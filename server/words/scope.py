@@ -1,4 +1,4 @@
-"""Describe an answer's reports briefly (fleet, windows, version), and build titles from that."""
+"""Describe an answer's reports briefly (fleet, windows, version, boards), and build titles from that."""
 
 from collections.abc import Sequence
 
@@ -13,9 +13,10 @@ def span(windows: Sequence[str]) -> str:
     return f"{named[0]} to {named[-1]} ({len(named)} {unit})"
 
 
-def which_reports(fleet: str = "", windows: Sequence[str] = (), version: str = "") -> str:
-    """Describe which reports were used: fleet, windows and version, if given."""
-    parts = (f"fleet {fleet}" if fleet else "", span(windows), f"version {version}" if version else "")
+def which_reports(fleet: str = "", windows: Sequence[str] = (), version: str = "", boards: str = "") -> str:
+    """Describe which reports were used: fleet, windows, version and boards, if given."""
+    version_name = f"version {version}" if version else ""
+    parts = (f"fleet {fleet}" if fleet else "", span(windows), version_name, boards)
     return ", ".join(part for part in parts if part)
 
 

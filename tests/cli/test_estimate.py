@@ -197,8 +197,8 @@ class TestRefusals:
         ("temp --quantile 1", "a quantile must be between 0 and 1 (0.5 is the median), not 1"),
         ("temp --confidence 1", "confidence must be between 0 and 1, not 1"),
         ("temp --top 32", "k"),
-        ("temp --against flet=lab", "--against takes a window, fleet=NAME or version"),
-        ("temp --against fleet=a --against fleet=a", "takes at most one fleet and one version"),
+        ("temp --against flet=lab", "--against takes a window, fleet=NAME, version=DIGEST or group"),
+        ("temp --against fleet=a --against fleet=a", "takes at most one fleet, one version and one group"),
         ("mode --quantile 0.5", "mode answers only shares: omit --quantile"),
         command="estimate --fleet home",
     )

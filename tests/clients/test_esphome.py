@@ -29,17 +29,18 @@ ROOT = Path(__file__).parents[2]
 CLIENTS_C = ROOT / "clients" / "c"
 REPORTS = 6
 NUMBER = {"type": "number", "low": 0, "high": 40_000, "bins": 16}
+FIRMWARE = {"group": "firmware", "groups": ["2.3.1", "2.4.0"]}
 PAIR = [NUMBER | {"name": "room", "bins": 4}, {"name": "door", "type": "bool"}]
 # Readings, and the experiments' fields. At ε = 16, two of six reports are lies with probability below 1e-10.
 READINGS: dict[str, tuple[Any, dict[str, Any]]] = {
     "room_temp": (21.4, NUMBER),
-    "door": (True, {"type": "bool"}),
-    "mode": ("eco", {"type": "choice", "labels": ["away", "eco"]}),
+    "door": (True, {"type": "bool"} | FIRMWARE),
+    "mode": ("eco", {"type": "choice", "labels": ["away", "eco"]} | FIRMWARE),
     "firmware": ("eco", {"type": "text", "salt": "s", "slots": 16}),
     "both": ((21.4, True), {"type": "pair", "of": PAIR}),
 }
 YAML = """
-esphome: {{name: {name}}}
+esphome: {{name: {name}{project}}}
 host:
 logger: {{level: INFO}}
 api: {{port: {api_port}}}
@@ -52,15 +53,20 @@ switch:
   - {{platform: template, name: Mark, optimistic: true}}
 text_sensor:
   - {{platform: template, id: mode, lambda: 'return {{"eco"}};', update_interval: 1s}}
+  - {{platform: template, id: earlier, lambda: 'return {{"2.3.1"}};', update_interval: 1s}}
 binary_sensor:
   - {{platform: template, id: door, lambda: "return true;"}}
   - {{platform: template, name: Button, id: held, lambda: "return id(hold).state;"}}
 hushmote:
   identity: !include {name}.esphome.yaml
-  policy: {{sum: {sum}, epsilon: 16, rules: count, consent_from: {consent_from}}}
+  policy: {{sum: {sum}, epsilon: 16, rules: count, groups: {groups}, consent_from: {consent_from}}}
   experiments:
     - {{name: room_temp, reading: {reading}, interval: 1s, budget_left: {{name: Left}}}}
-    - {{name: door, reading: door, interval: 1s}}
+    - name: door
+      reading: door
+      interval: 1s
+      group: earlier
+      on_reading: {{logger.log: {{level: INFO, format: the door was read}}}}
     - {{name: mode, reading: mode, interval: 1s}}
     - {{name: firmware, reading: mode, interval: 1s}}
     - {{name: both, reading: [room, door], interval: 1s}}
@@ -79,6 +85,7 @@ def write(folder: Path, port: int, name: str = "desk", **changes: object) -> int
     device = f"provision device {name} --for esphome --fleet home --master-key master.key"
     hushmote(*device.split(), "--broker", f"mqtt://127.0.0.1:{port}", cwd=folder)
     values = {"name": name, "api_port": free_port(), "components": COMPONENTS, "reading": "room"}
+    values |= {"groups": "firmware", "project": ', project: {name: me.desk, version: "2.4.0"}'}
     values |= {"hold": "ALWAYS_OFF", "consent_from": "network", "sum": 16 * REPORTS * len(READINGS)} | changes
     (folder / f"{name}.yaml").write_text(YAML.format(**values))
     return int(str(values["api_port"]))
@@ -104,13 +111,15 @@ def run_aggregator(folder: Path, broker: MosquittoBroker, *payloads: bytes) -> I
 
 
 @contextlib.contextmanager
-def collect_messages(broker: MosquittoBroker) -> Iterator[list[tuple[str, int]]]:
-    """Collect the devices' messages as (topic, report number or 0)."""
-    messages: list[tuple[str, int]] = []
+def collect_messages(broker: MosquittoBroker) -> Iterator[list[tuple[str, int, bytes, int | None]]]:
+    """Collect the devices' messages as (topic, report number or 0, digest, group's index)."""
+    messages: list[tuple[str, int, bytes, int | None]] = []
 
     def take(_client: object, _userdata: object, message: paho.MQTTMessage) -> None:
-        number = int.from_bytes(message.payload[5:9], "big") if "/report/" in message.topic else 0
-        messages.append((message.topic, number))
+        payload = message.payload
+        number = int.from_bytes(payload[5:9], "big") if "/report/" in message.topic else 0
+        group = payload[9] if number and payload[0] & 2 else None
+        messages.append((message.topic, number, payload[1:5], group))
 
     client = paho.Client(CallbackAPIVersion.VERSION2)
     client.on_message = take
@@ -147,7 +156,8 @@ def numbers(store: Store, device: str) -> set[int]:
 
 @needs_esphome_build
 def test_host_firmware_reports_after_opt_in_until_budget_ends(tmp_path: Path):
-    experiments = [payload_of(name, REPORTS) for name in READINGS]
+    named = {name: payload_of(name, REPORTS) for name in READINGS}
+    experiments = list(named.values())
     with MosquittoBroker() as broker:
         api_port = write(tmp_path, broker.port)
         firmware, flash = build(tmp_path, "desk"), tmp_path / "flash"
@@ -172,6 +182,8 @@ def test_host_firmware_reports_after_opt_in_until_budget_ends(tmp_path: Path):
                 )
                 device.wait("Left", 0)
                 device.wait_for_states("Room", 3)
+                assert "Reports may contain the firmware unprotected: 2.4.0" in device.log()
+                assert "the door was read" in device.log()
                 assert device.last("Last").endswith(f" {REPORTS}")
                 for payload, (reading, _) in zip(experiments, READINGS.values(), strict=True):
                     experiment = Experiment.parse(payload)
@@ -185,7 +197,11 @@ def test_host_firmware_reports_after_opt_in_until_budget_ends(tmp_path: Path):
                 assert device.last("Left") == 0
                 assert device.last("Takes part") is True
                 assert not device.last("Last")
-        reports = sorted(number for topic, number in messages if "/report/" in topic)
+        made = [(number, digest, group) for topic, number, digest, group in messages if "/report/" in topic]
+        groups = {"door": 0, "mode": 1}  # the version in the reading's period; the project's version
+        digests = {Experiment.parse(payload).digest: groups.get(name) for name, payload in named.items()}
+        assert {digest: group for _, digest, group in made} == digests
+        reports = sorted(number for number, _, _ in made)
         assert reports == sorted([*range(1, REPORTS + 1)] * len(READINGS))
 
 
@@ -262,8 +278,16 @@ def test_component_compiles_for_esp32(tmp_path: Path):
         ({"reading": "[room, room, room, room]"}, "length of value must be at most 3"),
         ({"consent_from": "anyone"}, "Unknown value 'anyone'"),
         ({"consent_from": "network, ask: each"}, "this component asks once for all experiments"),
+        ({"project": ""}, "write firmware: VALUE or set the version of project:"),
+        ({"groups": "[firmware, model]"}, "group model has no value: write model: VALUE"),
+        ({"groups": "{firmware: 2.4}"}, "Must be string"),
+        ({"groups": "{firmware: '2.4\"'}"}, "must be a text of 1 to 32 characters"),
+        ({"groups": "Firmware"}, "must be 1 to 32 of a-z, 0-9, _ and -"),
     ],
-    ids=["sum", "reading", "four readings", "consent_from", "ask"],
+    ids=[
+        *("sum", "reading", "four readings", "consent_from", "ask"),
+        *("no version", "no value", "number as value", "quote in value", "name of group"),
+    ],
 )
 def test_reports_yaml_errors_before_build(tmp_path: Path, changes: dict, message: str):
     write(tmp_path, 1883, **changes)

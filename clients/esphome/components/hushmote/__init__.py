@@ -12,17 +12,21 @@ from pathlib import Path
 import esphome.codegen as cg
 import esphome.config_validation as cv
 import esphome.final_validate as fv
-from esphome import yaml_util
+from esphome import automation, yaml_util
 from esphome.components import binary_sensor, button, sensor, switch, text_sensor
 from esphome.const import (
     CONF_BROKER,
     CONF_DISABLED_BY_DEFAULT,
+    CONF_ESPHOME,
+    CONF_GROUP,
     CONF_ID,
     CONF_INTERVAL,
     CONF_NAME,
     CONF_PASSWORD,
     CONF_PORT,
+    CONF_PROJECT,
     CONF_USERNAME,
+    CONF_VERSION,
     ENTITY_CATEGORY_CONFIG,
     ENTITY_CATEGORY_DIAGNOSTIC,
     PLATFORM_ESP32,
@@ -47,9 +51,11 @@ CONF_DEVICE_ID = "device_id"
 CONF_EPSILON = "epsilon"
 CONF_EXPERIMENTS = "experiments"
 CONF_FLEET = "fleet"
+CONF_GROUPS = "groups"
 CONF_IDENTITY = "identity"
 CONF_KEY = "key"
 CONF_LAST_REPORT = "last_report"
+CONF_ON_READING = "on_reading"
 CONF_POLICY = "policy"
 CONF_PROVISION = "provision"
 CONF_READING = "reading"
@@ -66,11 +72,13 @@ PORTS = {
 }
 NOT_CORE = ("check.c", "fuzz.c")
 RULES = {name: f"HUSHMOTE_{name.upper()}" for name in ("sum", "squares", "count", "unlimited")}
+FIRMWARE = "firmware"  # the group whose value is the project's version unless the YAML gives another
 # Supported reading components; C++ overload resolution selects the function for each entity class.
 READINGS = ("sensor", "binary_sensor", "text_sensor")
 SECRETS = (CONF_KEY, CONF_PASSWORD, CONF_CERTIFICATE_KEY)
 PARTITION_BYTES = 0x10000  # 16 NVS pages; an experiment needs at most one page
 WAKE_UPS = ("wakeup_pin", "esp32_ext1_wakeup", "touch_wakeup")
+REPORT_BYTES = 22  # in the record, including its length
 RECORD_BYTES = 254  # host preferences hold 255 bytes, one of which stores the record's length
 
 # Not named hushmote because the C client has a struct with that name.
@@ -142,12 +150,32 @@ def ask(value):
     return cv.one_of("once")(value)
 
 
+group_value = _matching(r"[ !#-\[\]-~]{1,32}", 'a text of 1 to 32 characters of ASCII without " and \\')
+
+
+def groups(value):
+    """Accept open groups as names, or as names with this device's values."""
+    if not isinstance(value, dict):
+        value = dict.fromkeys(cv.ensure_list(name)(value))
+    return {name(key): None if text is None else group_value(text) for key, text in value.items()}
+
+
+def group_values(config, full):
+    """Return the value of each of the policy's groups; None if there is none for a group."""
+    project = full[CONF_ESPHOME].get(CONF_PROJECT) or {}
+    values = dict(config[CONF_POLICY][CONF_GROUPS])
+    if FIRMWARE in values and values[FIRMWARE] is None:
+        values[FIRMWARE] = project.get(CONF_VERSION)
+    return values
+
+
 POLICY = cv.Schema(
     {
         cv.Required(CONF_SUM): _micro(0, 1_000_000_000_000),
         cv.Optional(CONF_SQUARES, default=0): _squares,
         cv.Required(CONF_EPSILON): _micro(1_000, 16_000_000),
         cv.Required(CONF_RULES): cv.All(cv.ensure_list(cv.one_of(*RULES, lower=True)), cv.Length(min=1)),
+        cv.Optional(CONF_GROUPS, default={}): groups,
         cv.Optional(CONF_ASK, default="once"): ask,
         cv.Optional(CONF_CONSENT_FROM, default="board"): cv.one_of("board", "network", lower=True),
     }
@@ -161,6 +189,8 @@ EXPERIMENT = cv.Schema(
             cv.positive_time_period_milliseconds,
             cv.Range(min=cv.TimePeriod(seconds=1), max=cv.TimePeriod(days=20)),
         ),
+        cv.Optional(CONF_GROUP): cv.use_id(text_sensor.TextSensor),
+        cv.Optional(CONF_ON_READING): automation.validate_automation(single=True),
         cv.Optional(CONF_BUDGET_LEFT): sensor.sensor_schema(
             unit_of_measurement="reports",
             icon="mdi:shield-half-full",
@@ -183,7 +213,7 @@ def _hide_secrets(config):
 
 def unsent_max(config):
     """Return the maximum number of unsent reports: the number that fits into the record, at most 16."""
-    return min(16, (RECORD_BYTES - 40 - 22 * len(config[CONF_EXPERIMENTS])) // 21)
+    return min(16, (RECORD_BYTES - 40 - 22 * len(config[CONF_EXPERIMENTS])) // REPORT_BYTES)
 
 
 def _check_consistency(config):
@@ -252,6 +282,14 @@ def _final_validate(config):
                     f"{reading} must be a sensor, a binary_sensor or a text_sensor",
                     [CONF_EXPERIMENTS, at, CONF_READING],
                 )
+    for group, value in group_values(config, full).items():
+        default = " or set the version of project: in esphome:" if group == FIRMWARE else ""
+        if value is None:
+            raise cv.Invalid(
+                f"group {group} has no value: write {group}: VALUE{default}", [CONF_POLICY, CONF_GROUPS]
+            )
+        with cv.prepend_path([CONF_POLICY, CONF_GROUPS, group]):
+            group_value(value)
     # Only a timer may wake the board: a report that is triggered by an event reveals the event.
     if set(WAKE_UPS) & set(full.get("deep_sleep") or ()):
         raise cv.Invalid(
@@ -303,9 +341,15 @@ async def to_code(config):
     names = ", ".join(f'"{experiment[CONF_NAME]}"' for experiment in config[CONF_EXPERIMENTS])
     rules = " | ".join(RULES[rule] for rule in policy[CONF_RULES])
     network = "true" if policy[CONF_CONSENT_FROM] == "network" else "false"
+    values = group_values(config, CORE.config)
+    macro = "HUSHMOTE_POLICY(hushmote_policy"
+    if values:
+        pairs = ", ".join(f'{{"{group}", "{value}"}}' for group, value in values.items())
+        cg.add_global(cg.RawStatement(f"static ::hushmote_group hushmote_groups[] = {{{pairs}}};"))
+        macro = "HUSHMOTE_POLICY_WITH_GROUPS(hushmote_policy, hushmote_groups"
     cg.add_global(
         cg.RawStatement(
-            f"HUSHMOTE_POLICY(hushmote_policy, UINT64_C({policy[CONF_SUM]}), "
+            f"{macro}, UINT64_C({policy[CONF_SUM]}), "
             f"UINT64_C({policy[CONF_SQUARES]}), {policy[CONF_EPSILON]}, {rules}, {network}, {names});"
         )
     )
@@ -333,6 +377,10 @@ async def to_code(config):
             cg.add(var.add_reading(await cg.get_variable(reading)))
         if CONF_BUDGET_LEFT in experiment:
             cg.add(var.set_budget_left(await sensor.new_sensor(experiment[CONF_BUDGET_LEFT])))
+        if CONF_GROUP in experiment:
+            cg.add(var.set_group(await cg.get_variable(experiment[CONF_GROUP])))
+        if CONF_ON_READING in experiment:
+            await automation.build_automation(var.on_reading(), [], experiment[CONF_ON_READING])
     takes_part = await switch.new_switch(config[CONF_TAKES_PART])
     cg.add(takes_part.set_parent(var))
     cg.add(var.set_takes_part(takes_part))

@@ -246,8 +246,11 @@ void Hushmote::report_(Question &question) {
   size_t count = 0;
   for (const auto &source : question.readings)
     parts[count++] = reading_of(source);
-  int bytes = hushmote_reporter_report(&this->reporter_, question.name,
-                                       count == 1 ? parts[0] : hushmote_parts(parts, count), report);
+  const char *group = nullptr;
+  if (question.group != nullptr)
+    group = question.group->has_state() ? question.group->state.c_str() : "";  // "" counts as "other"
+  int bytes = hushmote_reporter_report_as(&this->reporter_, question.name,
+                                          count == 1 ? parts[0] : hushmote_parts(parts, count), group, report);
   if (bytes < 0)
     ESP_LOGE(TAG, "%s: %s", question.name, hushmote_text(bytes));
   size_t at = &question - this->questions_.data();
@@ -258,6 +261,7 @@ void Hushmote::report_(Question &question) {
     hushmote_line(&this->client_, question.name, &line);
     this->last_report_->publish_state(str_sprintf("%s %u", question.name, (unsigned) line.reports));
   }
+  question.on_reading->trigger();
 }
 
 /* If someone holds the button, toggle the consent. */
@@ -271,6 +275,8 @@ void Hushmote::set_consent(bool yes, bool at_board) {
   int code = at_board ? hushmote_set_consent(&this->client_, yes) : hushmote_consent_from_network(&this->client_, yes);
   if (code != HUSHMOTE_OK)
     ESP_LOGE(TAG, "%s: %s", yes ? "yes" : "no", hushmote_text(code));
+  else if (yes)
+    this->log_groups_();
   this->takes_part_->publish_state(hushmote_consent(&this->client_) == HUSHMOTE_YES);
 }
 
@@ -306,11 +312,19 @@ void Hushmote::publish_() {
   }
 }
 
+void Hushmote::log_groups_() {
+  for (unsigned i = 0; i < this->config_.policy->group_count; i++) {
+    const auto &group = this->config_.policy->groups[i];
+    ESP_LOGI(TAG, "Reports may contain the %s unprotected: %s", group.name, group.value);
+  }
+}
+
 void Hushmote::dump_config() {
   ESP_LOGCONFIG(TAG, "Hushmote: device %s of fleet %s, %s, up to %u unsent reports", this->config_.device_id,
                 this->config_.fleet, this->config_.key != nullptr ? "with keys" : "open", this->config_.unsent_max);
   for (const auto &question : this->questions_)
     ESP_LOGCONFIG(TAG, "  %s: every %u s", question.name, (unsigned) (question.interval_ms / 1000));
+  this->log_groups_();
 }
 
 void TakesPart::write_state(bool state) { this->parent_->set_consent(state, false); }

@@ -14,6 +14,7 @@
 #include "esphome/components/sensor/sensor.h"
 #include "esphome/components/switch/switch.h"
 #include "esphome/components/text_sensor/text_sensor.h"
+#include "esphome/core/automation.h"
 #include "esphome/core/component.h"
 #include "esphome/core/preferences.h"
 #include "hushmote_button.h"
@@ -56,6 +57,8 @@ struct Question {
   uint32_t interval_ms;
   std::vector<Source> readings;
   sensor::Sensor *budget_left;
+  text_sensor::TextSensor *group; /* the open group's value in the period that the reading describes */
+  Trigger<> *on_reading;
 };
 
 class Hushmote;
@@ -86,11 +89,15 @@ class Hushmote : public Component {
   void set_broker(const char *hosts, uint16_t port, const char *user, const char *password);
   void set_tls(const char *ca, const char *certificate, const char *key);
   void set_delay(uint32_t ms) { this->delay_ms_ = ms; }
-  void add_experiment(const char *name, uint32_t interval_ms) { this->questions_.push_back({name, interval_ms, {}, nullptr}); }
+  void add_experiment(const char *name, uint32_t interval_ms) {
+    this->questions_.push_back({name, interval_ms, {}, nullptr, nullptr, new Trigger<>()});
+  }
   void add_reading(sensor::Sensor *number) { this->questions_.back().readings.push_back({number, nullptr, nullptr}); }
   void add_reading(binary_sensor::BinarySensor *flag) { this->questions_.back().readings.push_back({nullptr, flag, nullptr}); }
   void add_reading(text_sensor::TextSensor *text) { this->questions_.back().readings.push_back({nullptr, nullptr, text}); }
   void set_budget_left(sensor::Sensor *left) { this->questions_.back().budget_left = left; }
+  void set_group(text_sensor::TextSensor *group) { this->questions_.back().group = group; }
+  Trigger<> *on_reading() { return this->questions_.back().on_reading; }
   void set_takes_part(TakesPart *takes_part) { this->takes_part_ = takes_part; }
   void set_yes_button(binary_sensor::BinarySensor *button) { this->yes_button_ = button; }
   void set_last_report(text_sensor::TextSensor *last) { this->last_report_ = last; }
@@ -111,6 +118,7 @@ class Hushmote : public Component {
   void report_(Question &question);
   void poll_button_();
   void publish_();
+  void log_groups_();
   uint32_t key_(const std::string &what) const;
   bool open_flash_();
 #ifdef USE_HOST

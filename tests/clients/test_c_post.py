@@ -34,7 +34,8 @@ pytestmark = [
     pytest.mark.skipif(not LIBRARY.exists(), reason="no libmosquitto: apt-get install libmosquitto-dev"),
 ]
 POLICY = """
-HUSHMOTE_POLICY(policy, 40000000, 0, 4000000, HUSHMOTE_SUM, false, "temp", "room_temp");
+static const struct hushmote_group groups[] = {{"firmware", "2.4.0"}};
+HUSHMOTE_POLICY_WITH_GROUPS(policy, groups, 40000000, 0, 4000000, HUSHMOTE_SUM, false, "temp", "room_temp");
 """
 PYTHON_POLICY = {
     "sum": 40_000_000,
@@ -223,6 +224,27 @@ class TestReports:
             truth = math.exp(2) / (math.exp(2) + 3)
             assert abs(histogram[1] - 160 * truth) < 40
             assert all(of_fleet == {} for of_fleet in store.rejects().values())
+
+    def test_name_the_group_of_the_readings_period(self, program: Path, tmp_path: Path):
+        group = {"group": "firmware", "groups": ["2.3.1", "2.4.0"]}
+        budget = {"rule": "sum", "cap": 20_000_000}
+        experiment_with_group = experiment(name="room_temp", bins=4, budget=budget, **group)
+        with MosquittoBroker() as broker, run_aggregator(tmp_path, broker) as store:
+            store.add_experiment("open", payload_of(experiment_with_group))
+            post = Post(program, tmp_path / "c", broker.port)
+            post("provision")
+            assert post("yes") == "it may send firmware unprotected\n"
+            post("run", "0", text="room_temp 21.4\n")
+            until(lambda: store.histogram("open", experiment_with_group.digest).sum() == 1, "the report")
+        with post.running() as process:  # the reports wait for the broker
+            assert process.stdin
+            assert process.stdout
+            for line in ("room_temp 21.4", "room_temp@2.3.1 21.4", "room_temp@1.0 -"):
+                process.stdin.write(f"{line}\n")
+                assert process.stdout.readline().startswith("room_temp: report ")
+        assert "room_temp: 4 reports made, 16 left; its firmware is sent unprotected\n" in post("status")
+        client = Client(PYTHON_POLICY, str(post.folder), device_id="c", fleet="open")
+        assert [report[9] for report in client.outbox()] == [1, 0, 2]
 
     def test_survive_broker_restart(self, program: Path, tmp_path: Path):
         with MosquittoBroker() as broker, run_aggregator(tmp_path, broker) as store:

@@ -35,7 +35,10 @@ TARGET = 16_680 if os.environ.get("LONG") else 200
 KINDS = ("c", "js", "python")
 READINGS = "0112223333"  # repeated in turn, so the bins have shares of 10%, 20%, 30% and 40%
 NODE = shutil.which("node")
-POLICY = 'HUSHMOTE_POLICY(policy, 1099511627776, 0, 4000000, HUSHMOTE_COUNT, false, "c");\n'
+POLICY = """
+static const struct hushmote_group groups[] = {{"firmware", "2.4.0"}};
+HUSHMOTE_POLICY_WITH_GROUPS(policy, groups, 1099511627776, 0, 4000000, HUSHMOTE_COUNT, false, "c");
+"""
 
 pytestmark = [
     needs_gcc,
@@ -47,7 +50,8 @@ pytestmark = [
 
 def experiment_named(name: str) -> Experiment:
     bins = {"low": 0, "high": 4_000, "bins": 4, "epsilon": 2_000_000}
-    return experiment(name=name, **bins, budget={"rule": "count", "cap": 1 << 40})
+    group = {"group": "firmware", "groups": ["2.3.1", "2.4.0"]}
+    return experiment(name=name, **bins, **group, budget={"rule": "count", "cap": 1 << 40})
 
 
 def wait(condition: Callable[[], bool], count: Callable[[], int]) -> None:

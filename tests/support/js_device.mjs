@@ -6,8 +6,9 @@ import { Client } from '../../clients/js/hushmote.js';
 const [folder, deviceId, url, name, target, readings] = process.argv.slice(2);
 const storage = new Folder(folder);
 await Client.provision(storage, { deviceId, consent: true }).catch(() => {}); // it exists after the first run
-const policy = { sum: 2 ** 40, squares: 0, epsilon: 4_000_000, rules: ['count'], experiments: [name] };
+const policy = { sum: 2 ** 40, squares: 0, epsilon: 4_000_000, rules: ['count'], experiments: [name], groups: ['firmware'] };
 const client = await Client.open({ policy, storage, deviceId, fleet: 'open' });
+client.groups = { firmware: '2.4.0' };
 const door = new Door(client, url);
 for (;;) {
   const { experiments } = await client.status();

@@ -16,7 +16,8 @@ async def live(folder: str, device: str, port: str, name: str, target: str, read
     with contextlib.suppress(LedgerExists):  # from its second run onwards
         provision(folder, consent=True)
     policy = {"sum": 1 << 40, "squares": 0, "epsilon": 4_000_000, "rules": ("count",), "experiments": (name,)}
-    client = Client(policy, folder, device, fleet="open")
+    client = Client(policy | {"groups": ("firmware",)}, folder, device, fleet="open")
+    client.groups = {"firmware": "2.4.0"}
     quick = {"delay_s": 0, "backoff_s": 1, "backoff_max_s": 1, "settle_s": 1}
     reporter = AsyncReporter(client, "127.0.0.1", int(port), **quick)
     connection = asyncio.create_task(reporter.run())

@@ -13,7 +13,7 @@
 
 static const char *const payloads[] = {PAYLOADS}, *const names[] = {"e"};
 static const uint32_t domains[] = {DOMAINS};
-static const struct hushmote_policy policy = {0, 0, 0, 0, false, 1, names};
+static const struct hushmote_policy policy = {.name_count = 1, .names = names};
 static const struct hushmote_config config = {.policy = &policy};
 static struct hushmote_experiment experiment;
 

@@ -117,7 +117,8 @@ def method(estimate: SimulatedEstimate) -> None:
 
 def budget_in_words(experiment: Experiment) -> str:
     """Describe how much a report, and all reports within the budget, can reveal at most."""
-    return belief_of_all((experiment.epsilon / MICRO, reports_in_budget(experiment)))
+    protected = belief_of_all((experiment.epsilon / MICRO, reports_in_budget(experiment)))
+    return f"{protected} {words.unprotected(experiment)}".rstrip()
 
 
 def conclusion(

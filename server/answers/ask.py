@@ -19,6 +19,7 @@ from ..mechanisms.views.factors import parts_of
 from ..plain import plain
 from ..words import findings as sentences
 from ..words.answers import bin_range, capitalize
+from ..words.experiment import unprotected
 from ..words.numbers import ENGLISH, Numbers
 from ..words.scope import which_reports
 from . import second_epsilon
@@ -162,7 +163,7 @@ def ask(facts: Facts, question: Question) -> Reply:
     whole = replace(selection, windows=())
     every_day = second_epsilon.overview(facts, whole, shuffling).all_windows
     windows = len(facts.selected(whole).windows) if _WITH_CHANGES & estimate.answers else 1
-    words = guide(answers, every_day, windows)
+    words = guide(answers, every_day, windows, unprotected(estimate.experiment))
     rows_words = "" if against else describe_rows(facts, answers, question, resolved)
     groups = facts.selected(selection).reports_by_value
     return Reply(

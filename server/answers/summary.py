@@ -31,17 +31,17 @@ class Guide:
         return f"Privacy: {self.private}\nHow exact: {self.exact}\nNext: {self.next}"
 
 
-def guide(answers: Sequence[AnswerRows], epsilons: TwoEpsilons, windows: int) -> Guide:
+def guide(answers: Sequence[AnswerRows], epsilons: TwoEpsilons, windows: int, unprotected: str = "") -> Guide:
     """Return the three sentences about these answers.
 
     Args:
         answers: The answers.
         epsilons: Both ε values of the answers.
         windows: The number of windows with reports if trends can be asked for, otherwise 1.
+        unprotected: What reports contain in the clear, as a sentence, or "".
     """
-    return Guide(
-        belief_of_all((epsilons.report, epsilons.own)), exactness(answers), _next_step(answers, windows)
-    )
+    private = f"{belief_of_all((epsilons.report, epsilons.own))} {unprotected}".rstrip()
+    return Guide(private, exactness(answers), _next_step(answers, windows))
 
 
 def half_width(answer: AnswerRows) -> float:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from babel import Locale
 from designs import bell, choice_payload, number_payload
+from experiments import experiment_json
 from filled_store import fill
 
 from hushmote.device.ldp_client import Experiment
@@ -159,13 +160,19 @@ class TestEpsilons:
         today = datetime.datetime.now(datetime.UTC).date().isoformat()
         for day in (DAYS[0], today):
             grow("temp", day, 1000)
-        both = self.both(url, (DAYS[0], today))
-        lines = sentences.epsilons(both.once, both.every_day, ENGLISH)
+        both, temp = (
+            self.both(url, (DAYS[0], today)),
+            Experiment.parse(number_payload(64, 2, 0, 64_000, "temp")),
+        )
+        lines = sentences.epsilons(temp, both.once, both.every_day, ENGLISH)
         assert lines[1].startswith("ε for someone who sees this once: –. ")
         assert lines[2] == "ε for someone who has seen every day: –."
         both = self.both(url, DAYS[:1])
-        lines = sentences.epsilons(both.once, both.every_day, ENGLISH)
+        lines = sentences.epsilons(temp, both.once, both.every_day, ENGLISH)
         assert not [line for line in lines if "–" in line]
+        grouped = Experiment.parse(experiment_json(group="firmware", groups=["2.4.0"]))
+        lines = sentences.epsilons(grouped, both.once, both.every_day, ENGLISH)
+        assert lines[1].startswith("Each report contains the board's firmware (2.4.0, other) in the clear")
 
 
 class TestRanges:

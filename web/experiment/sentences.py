@@ -17,6 +17,7 @@ from ...server.plain_text import visible
 from ...server.words import answers as words
 from ...server.words import findings
 from ...server.words.epsilon import belief, reports_per_device, rounded_up
+from ...server.words.experiment import unprotected
 from ...server.words.numbers import Numbers, counted
 from ..in_locale import in_locale, percent_signs
 from ..period import EXPLICIT, phrase_of
@@ -118,16 +119,18 @@ def change(row: ChangeRow, name: str, answer: Answer, reader: Reader) -> str:
     return percent_signs(text, reader)
 
 
-def epsilons(once: TwoEpsilons, every_day: TwoEpsilons, reader: Reader) -> list[str]:
+def epsilons(experiment: Experiment, once: TwoEpsilons, every_day: TwoEpsilons, reader: Reader) -> list[str]:
     """Describe the ε of a report, and the ε of the page's numbers for two kinds of readers.
 
     Args:
+        experiment: The experiment's newest version.
         once: Both ε over all displayed sums.
         every_day: Both ε over all completed windows individually.
         reader: The reader's number format.
     """
     text = in_locale(belief(once.report), reader)
     lines = [f"ε of a report: {_epsilon(once.report, reader)}. It protects against everyone. {text}"]
+    lines += filter(None, [unprotected(experiment)])
     if once.histogram is None:
         return [*lines, f"ε for someone who sees this once: –. {WATCHING}", f"{_EVERY_DAY}: –."]
     return [

@@ -406,6 +406,7 @@ class ExperimentView:
     async def _show_private(self) -> None:
         try:
             assert self._selected is not None
+            experiment = self._selected.newest.experiment
             facts, compared = self._selected.facts, list[Selection]()
             selection = self._question("estimate").resolve(facts).selection
             if change := self._change_question():
@@ -415,7 +416,7 @@ class ExperimentView:
         except HushmoteError as e:
             lines = [sentence(await self._page.live.error_message(e))]
         else:
-            lines = sentences.epsilons(both.once, both.every_day, self._reader)
+            lines = sentences.epsilons(experiment, both.once, both.every_day, self._reader)
             lines.append(f"Computed at {self._reader.time(both.at)} UTC, {sentences.RECOMPUTED}.")
         if any(lines) and not self._client.is_deleted:
             self._show_lines(self._private, lines)

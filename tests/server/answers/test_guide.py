@@ -35,6 +35,8 @@ def test_privacy_sentence_covers_single_and_all_reports():
     assert "from 10% to at most 24%" in four
     assert "All 4 of a device's reports" in four
     assert "from 10% to at most 86%" in four
+    also = guide([histogram((0.5, 0.01))], epsilons(2, 1), 1, "The version is in the clear.").private
+    assert also == f"{private} The version is in the clear."
     assert "reveal more than that" in guide([histogram((0.5, 0.01))], epsilons(1, 100), 1).private
 
 

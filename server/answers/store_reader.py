@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,10 @@ from .finding import Findings, find
 from .fleet_estimate import FleetEstimate, Range
 from .query import Facts, Selected
 from .question import BEFORE, NO_QUESTION, PairQuestion, Question, Selection, WeighBy
+from .releases.first_plan import PlanRequest
+from .releases.installed import read_installed
+from .releases.judge import judge
+from .releases.result import JudgedRelease
 from .rows import CONFIDENCE
 from .second_epsilon import Shuffling, TwoEpsilons
 
@@ -30,6 +34,7 @@ class StoreReader:
     """
 
     def __init__(self, url: str) -> None:
+        self._url = url
         self._store = Store(url, read_only=True)
         self._finalizer = weakref.finalize(self, self._store.close)
 
@@ -53,6 +58,11 @@ class StoreReader:
         if not self._finalizer.alive:
             raise UsageError(f"the store {self._store.where} is closed; use it before its with block ends")
         return self._store
+
+    @property
+    def url(self) -> str:
+        """The store's URL."""
+        return self._url
 
     @property
     def fleets(self) -> tuple[str, ...]:
@@ -102,6 +112,46 @@ class FleetReader:
         """
         name = choose_name("experiment", name, self.experiments, f"in fleet {self.name}")
         return ExperimentReader(self._reader, self.name, name, unit)
+
+    def release(
+        self,
+        version: str,
+        against: str | Sequence[str] = (),
+        *,
+        group: str = "",
+        installed: int | str | Mapping[str, Any] | None = None,
+        days: int | None = None,
+        reports: int | None = None,
+        alpha: float | None = None,
+        not_randomized: str | None = None,
+    ) -> JudgedRelease:
+        """Return whether a new version is worse than others; the first look stores the plan.
+
+        Args:
+            version: The new version, a value of the experiments' open group.
+            against: The versions to compare it with; by default those of the stored plan.
+            group: The open group's name, optional if only one lists the version.
+            installed: The installed devices: "1200/20000", {"2.4.0": 1200, "2.3.1": 18800}, or a file or an
+                http(s) address that contains this.
+            days: The days to plan for, from the version's first report; 14 by default.
+            reports: The reports of the new version to plan for.
+            alpha: The probability of a false stop, and of a false proceed; 0.05 by default.
+            not_randomized: How boards were chosen, if not at random.
+
+        Raises:
+            UsageError: If a version or the group does not exist, or `installed` cannot be used.
+            PlanChanged: If the stored plan differs.
+        """
+
+        def add_plan(*plan: str) -> str:
+            with Store(self._reader.url, create=False) as store:
+                return store.add_release_plan(*plan)
+
+        others = (against,) if isinstance(against, str) else tuple(against)
+        request = PlanRequest(version, others, days, reports, alpha, not_randomized)
+        devices = None if installed is None else read_installed(installed)
+        facts = Facts(self._reader.store)
+        return judge(facts, self.name, request, add_plan, group=group, installed=devices)
 
     def __repr__(self) -> str:
         return f"<fleet {self.name}>"

@@ -72,6 +72,8 @@ def _growth(days: Floats, parts: Floats, new: Floats, other: Floats) -> float | 
         return None
     # Of log(part / (1 - part)), the variance is 1 / new + 1 / other; a half avoids dividing by 0.
     variance = (parts * (1 - parts)) ** 2 * (1 / (new + 0.5) + 1 / (other + 0.5))
+    if not variance.any():  # only one side has reports
+        return None
     weights = 1 / np.maximum(variance, variance.max() / 100)
     centred = days - np.average(days, weights=weights)
     information = float(weights @ centred**2)

@@ -31,6 +31,10 @@ cap = 2
 """
 
 
+VERDICTS = (3, 4)
+"""The exit statuses of `hushmote release` that are results: stop, and not yet."""
+
+
 def hushmote(
     *arguments: str,
     cwd: Path,
@@ -112,6 +116,9 @@ def _environment() -> dict[str, str]:
 def _checked(status: object, out: str, error: str, expect: int) -> str:
     assert status == expect, out + error
     assert "Traceback" not in error
+    if expect in VERDICTS:
+        assert error == ""
+        return out
     if expect:
         assert error.startswith("hushmote: ")
         assert 1 <= error.count("\n") <= expect  # with status 2, a second line may point to --help

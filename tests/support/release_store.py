@@ -34,6 +34,7 @@ def add_release(
     *,
     payload: bytes | None = None,
     fleet: str = "home",
+    first: datetime.date = FIRST,
     seed: int = 1,
 ) -> Experiment:
     """Add an experiment with each version's reports by day, and the versions' shares of crashes."""
@@ -48,7 +49,7 @@ def add_release(
         for day, n in enumerate(daily):
             share = shares[value]
             histogram = vectorised.histogram(experiment, rng.multinomial(n, [1 - share, share]), rng)
-            window = (FIRST + datetime.timedelta(days=day)).isoformat()
+            window = (first + datetime.timedelta(days=day)).isoformat()
             counts = {(window, code): int(count) for code, count in enumerate(histogram) if count}
             if counts:
                 write(store, fleet, experiment, counts, group=index)

@@ -8,14 +8,12 @@ import numpy as np
 from ...arrays import Floats
 from ...experiments.judged import JudgedQuestion
 from ...release.difference import MIN_REPORTS, SideDays, report_variance
-from ...release.plan import ALPHA, DAYS, SILENCE_WEIGHT, QuestionPlan, ReleasePlan, SilencePlan
-from ...release.power import Rollout, reports_to_proceed, silence_information
+from ...release.plan import ALPHA, DAYS, QuestionPlan, ReleasePlan
+from ...release.power import Rollout, reports_to_proceed
 from .evidence import Comparison
 
 RECENT_DAYS = 7
 """The days whose rate of reports is expected to continue."""
-NOTICED_MISSING_SHARE = 0.3
-"""The missing share of reports for which the check for silent boards is planned."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +69,9 @@ class Question:
 
 
 def first_plan(
-    group: str, request: PlanRequest, questions: Sequence[Question], days_so_far: int, has_silence: bool
+    group: str, request: PlanRequest, questions: Sequence[Question], days_so_far: int
 ) -> ReleasePlan | None:
-    """Return the plan of a release, or None if no question can be planned yet.
+    """Return the plan of a release, or None if no question can be planned yet; silence_plan() adds silence.
 
     A question with a margin is planned for the reports that "proceed" needs, or if these are too many, for
     those that half of the devices would send in the planned days. Without a margin, it is planned for the
@@ -85,7 +83,6 @@ def first_plan(
         request: The settings.
         questions: The questions.
         days_so_far: The completed days since the new version's first report.
-        has_silence: Whether the number of installed devices is available.
     """
     alpha = ALPHA if request.alpha is None else request.alpha
     days = DAYS if request.days is None else request.days
@@ -96,21 +93,15 @@ def first_plan(
     ]
     if not plans:
         return None
-    silence = None
-    if has_silence:
-        tolerance = SilencePlan(1.0).tolerance
-        information = silence_information(NOTICED_MISSING_SHARE, tolerance, SILENCE_WEIGHT * alpha)
-        silence = SilencePlan(information)
     return ReleasePlan(
         group,
         request.new,
         request.others,
         tuple(plans),
-        silence,
-        alpha,
-        days,
-        request.reports,
-        request.selection or "",
+        alpha=alpha,
+        days=days,
+        reports=request.reports,
+        selection=request.selection or "",
     )
 
 

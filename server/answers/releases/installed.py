@@ -26,11 +26,14 @@ import numpy as np
 from ... import special
 from ...arrays import Floats
 from ...errors import UsageError, os_reason
-from ...release.plan import SILENCE_WEIGHT, ReleasePlan
+from ...release.plan import SILENCE_WEIGHT, ReleasePlan, SilencePlan
+from ...release.power import silence_information
 from ...release.silence import Presence, SilenceLook, silence_looks, whole_day
 from ..query import OTHER
 from .evidence import GroupDays, GroupExperiment
 
+NOTICED_MISSING_SHARE = 0.3
+"""The missing share of reports for which the check is planned."""
 _MAX_BYTES = 1 << 20
 _TIMEOUT_S = 10
 _FORMS = 'numbers such as 1200/20000, or JSON such as {"2.4.0": 1200, "2.3.1": 18800}'
@@ -144,6 +147,23 @@ def _devices(table: dict[str, Any], source: str) -> dict[str, int]:
     if not table:
         raise UsageError(f"{source} must contain {_FORMS}")
     return table
+
+
+def silence_plan(
+    installed: Installed, plan: ReleasePlan, days: GroupDays, experiment: GroupExperiment
+) -> SilencePlan:
+    """Return the plan for the check for silent boards, from the numbers at the first call.
+
+    Numbers without a day show one day at each call, so it is planned for half of what this day shows.
+    """
+    level = SILENCE_WEIGHT * plan.alpha
+    tolerance = SilencePlan(1.0).tolerance
+    result = SilencePlan(silence_information(NOTICED_MISSING_SHARE, tolerance, level))
+    if installed.by_day:
+        return result
+    looks = silence(installed, replace(plan, silence=result), days, experiment)
+    information = min([result.information, *(look.information / 2 for look in looks)])
+    return replace(result, information=information)
 
 
 def silence(

@@ -15,7 +15,7 @@ from ...release.verdict import release_verdict
 from ..query import OTHER, Facts
 from .evidence import GroupDays, GroupExperiment, group_of
 from .first_plan import PlanRequest, Question, first_plan
-from .installed import Installed, silence
+from .installed import Installed, silence, silence_plan
 from .result import JudgedRelease, Rollout, Subject
 
 AddPlan = Callable[[str, str, str, str], str]
@@ -184,9 +184,11 @@ def _first_plan(
         )
     if installed is None and not any(question.comparison.looks() for question in questions):
         return None
-    plan = first_plan(days.group, request, questions, days.count, installed is not None)
+    plan = first_plan(days.group, request, questions, days.count)
     if plan is None:
         return None
+    if installed is not None:
+        plan = replace(plan, silence=silence_plan(installed, plan, days, _fastest(days, plan.new)))
     stored = plan_from_json(add_plan(days.fleet, days.group, request.new, plan.to_json()))
     check_unchanged(stored, request.applied_to(stored))  # another call may have been first
     return stored

@@ -1,0 +1,329 @@
+"""Verdicts on a release from prepared histograms, the plan that applies, and refusals."""
+
+import datetime
+from pathlib import Path
+
+import pytest
+from release_store import FIRST, NEW, OLD, add_release, at, crash_payload
+
+from hushmote.server.answers.query import Facts
+from hushmote.server.answers.releases.first_plan import PlanRequest
+from hushmote.server.answers.releases.installed import read_installed
+from hushmote.server.answers.releases.judge import judge, stored_plans
+from hushmote.server.answers.releases.result import JudgedRelease
+from hushmote.server.errors import UsageError
+from hushmote.server.release.difference import ReleaseError
+from hushmote.server.release.plan import PlanChanged, plan_from_json
+from hushmote.server.release.verdict import Verdict
+from hushmote.server.store.store import Store
+
+FAST, SLOW = [400] * 14, [20] * 14
+EQUAL, WORSE = {NEW: 0.05, OLD: 0.05}, {NEW: 0.2, OLD: 0.05}
+
+
+@pytest.fixture
+def store(tmp_path: Path):
+    with Store(f"sqlite:///{tmp_path / 'store.sqlite'}") as opened:
+        yield opened
+
+
+def verdict_on(
+    store: Store,
+    days: int = 14,
+    new: str = NEW,
+    against: tuple[str, ...] = (OLD,),
+    installed=None,
+    **settings,
+) -> JudgedRelease:
+    devices = None if installed is None else read_installed(installed)
+    request = PlanRequest(new, against, **settings)
+    return judge(Facts(store, at(days)), "home", request, store.add_release_plan, installed=devices)
+
+
+class TestVerdict:
+    def test_stops_a_release_that_is_worse(self, store: Store):
+        add_release(store, {NEW: FAST, OLD: [1300] * 14}, WORSE)
+        result = verdict_on(store)
+        assert (result.verdict, result.exit_status) == (Verdict.STOP, 3)
+        assert result.sentence().startswith("Stop: board_crash is worse on 2.4.0 than on 2.3.1, by 1")
+
+    def test_lets_a_release_proceed(self, store: Store):
+        add_release(store, {NEW: [2000] * 14, OLD: [2000] * 14}, EQUAL)
+        result = verdict_on(store)
+        assert (result.verdict, result.exit_status) == (Verdict.PROCEED, 0)
+        sentence = "Proceed: board_crash is at most 2 points worse on 2.4.0 than on 2.3.1."
+        assert result.sentence() == sentence
+
+    def test_needs_more_reports(self, store: Store):
+        add_release(store, {NEW: SLOW, OLD: [1300] * 14}, EQUAL)
+        result = verdict_on(store)
+        assert (result.verdict, result.exit_status) == (Verdict.NOT_YET, 4)
+        assert "more reports of 2.4.0 are needed" in result.sentence()
+
+    def test_without_margin_cannot_proceed(self, store: Store):
+        add_release(store, {NEW: [2000] * 14, OLD: [2000] * 14}, EQUAL, worse="")
+        result = verdict_on(store)
+        assert result.verdict is Verdict.NOT_YET
+        assert result.sentence() == "Not yet: 2.4.0 is not worse than 2.3.1 beyond chance so far."
+        assert any("add worse_by" in note for note in result.notes())
+
+    def test_direction_less_stops_a_fall(self, store: Store):
+        add_release(
+            store, {NEW: FAST, OLD: [1300] * 14}, {NEW: 0.6, OLD: 0.9}, '{"worse": "less", "worse_by": 0.02}'
+        )
+        assert verdict_on(store).verdict is Verdict.STOP
+
+    def test_direction_more_accepts_a_fall(self, store: Store):
+        add_release(store, {NEW: FAST, OLD: [1300] * 14}, {NEW: 0.6, OLD: 0.9})
+        assert verdict_on(store).verdict is Verdict.PROCEED
+
+    def test_stop_names_all_worse_questions(self, store: Store):
+        for name in ("board_crash", "wifi_lost"):
+            add_release(store, {NEW: FAST, OLD: [1300] * 14}, WORSE, payload=crash_payload(name))
+        sentence = verdict_on(store).sentence()
+        assert "board_crash" in sentence
+        assert "wifi_lost" in sentence
+
+    def test_ignores_the_day_in_progress(self, store: Store):
+        add_release(store, {NEW: [0] * 13 + [5000], OLD: [1300] * 14}, WORSE)
+        assert verdict_on(store, 13).judged is None
+
+    def test_compares_within_days(self, store: Store):
+        # The shares of all versions rise while the rollout ramps up, so pooled totals would differ.
+        add_release(store, {NEW: [50] * 7, OLD: [3000] * 7}, {NEW: 0.05, OLD: 0.05})
+        later = FIRST + datetime.timedelta(7)
+        add_release(store, {NEW: [1500] * 7, OLD: [1500] * 7}, {NEW: 0.4, OLD: 0.4}, first=later)
+        result = verdict_on(store)
+        assert result.judged is not None
+        (question,) = result.judged.questions
+        assert question.low < 0 < question.high
+        assert abs(question.value or 0) < 0.03
+
+
+class TestMissingEvidence:
+    def test_needs_fifty_reports_on_each_side(self, store: Store):
+        add_release(store, {NEW: [3] * 4, OLD: [1300] * 4}, EQUAL)
+        result = verdict_on(store, 4)
+        assert result.verdict is Verdict.NOT_YET
+        assert result.sentence() == (
+            "Not yet: the first look needs 50 reports on each side; 2.4.0 has 12, and 2.3.1 has 5,200."
+        )
+        assert store.release_plan("home", "firmware", NEW) is None
+
+    def test_reports_of_one_version_only(self, store: Store):
+        add_release(store, {NEW: FAST}, EQUAL)
+        assert verdict_on(store).sentence().endswith("2.4.0 has 5,600, and 2.3.1 has 0.")
+
+    def test_no_reports(self, store: Store):
+        add_release(store, {}, EQUAL)
+        result = verdict_on(store)
+        assert result.verdict is Verdict.NOT_YET
+        assert result.rollout_sentence() == ""
+
+    def test_rejects_an_unknown_version(self, store: Store):
+        add_release(store, {NEW: FAST}, EQUAL)
+        with pytest.raises(UsageError, match=r"no group of fleet home lists 2.5.0; firmware: 2.3.1, 2.4.0"):
+            verdict_on(store, new="2.5.0")
+        with pytest.raises(
+            UsageError, match=r"group firmware does not list 2.2.0; it has 2.3.1, 2.4.0, other"
+        ):
+            verdict_on(store, against=("2.2.0",))
+        with pytest.raises(UsageError, match="not with itself"):
+            verdict_on(store, against=(NEW,))
+
+    def test_asks_for_the_other_version(self, store: Store):
+        add_release(store, {NEW: FAST}, EQUAL)
+        with pytest.raises(UsageError, match=r"name the version to compare 2.4.0 with; firmware has 2.3.1"):
+            verdict_on(store, against=())
+
+    def test_rejects_a_fleet_without_group(self, store: Store):
+        add_release(store, {}, EQUAL, worse="", payload=crash_payload(group=None))
+        with pytest.raises(UsageError, match="no experiment of fleet home has an open group"):
+            verdict_on(store)
+
+    def test_names_an_experiment_that_is_not_judged(self, store: Store):
+        add_release(store, {NEW: FAST, OLD: FAST}, EQUAL)
+        add_release(store, {}, EQUAL, payload=crash_payload("ever", window="all"))
+        notes = verdict_on(store).notes()
+        assert 'ever is not judged, because its window is "all", not "day".' in notes
+
+
+class TestPlan:
+    def test_first_look_stores_the_plan(self, store: Store):
+        add_release(store, {NEW: FAST, OLD: [1300] * 14}, EQUAL)
+        result = verdict_on(store, 3)
+        text = store.release_plan("home", "firmware", NEW)
+        assert text is not None
+        assert plan_from_json(text) == result.plan
+        assert stored_plans(Facts(store, at(3)), "home") == [result.plan]
+
+    def test_later_look_uses_the_stored_plan(self, store: Store):
+        add_release(store, {NEW: FAST, OLD: [1300] * 14}, EQUAL)
+        first = verdict_on(store, 3, reports=70)
+        later = verdict_on(store, 14, against=())
+        assert later.plan == first.plan
+        assert later.judged is not None
+        assert later.judged.questions[0].fraction > 5  # of the plan for 70 reports, not of a new one
+
+    def test_changed_margin_leaves_the_plan(self, store: Store):
+        add_release(store, {NEW: [2000] * 14, OLD: [2000] * 14}, EQUAL)
+        assert verdict_on(store, 1).verdict is Verdict.NOT_YET
+        add_release(store, {}, EQUAL, worse='{"worse_by": 0.0001}')
+        assert verdict_on(store).verdict is Verdict.PROCEED
+
+    def test_refuses_another_plan(self, store: Store):
+        add_release(store, {NEW: FAST, OLD: FAST}, EQUAL)
+        verdict_on(store, days=14)
+        for settings, message in (
+            ({"against": ("other",)}, r"cannot change after its first look: others is 2.3.1, not other"),
+            ({"reports": 10}, "reports is None, not 10"),
+            ({"alpha": 0.1}, "alpha is 0.05, not 0.1"),
+            ({"selection": "by region"}, "selection is at random, not by region"),
+        ):
+            with pytest.raises(PlanChanged, match=message):
+                verdict_on(store, **settings)
+
+    def test_repeats_the_same_request(self, store: Store):
+        add_release(store, {NEW: FAST, OLD: FAST}, EQUAL)
+        settings = {"reports": 1000, "alpha": 0.1, "selection": "by region"}
+        assert verdict_on(store, **settings).plan == verdict_on(store, **settings).plan
+
+    def test_names_a_rollout_that_is_not_random(self, store: Store):
+        add_release(store, {NEW: FAST, OLD: FAST}, EQUAL)
+        verdict_on(store, selection="by region")
+        (note,) = [note for note in verdict_on(store).notes() if "at random" in note]
+        assert note.endswith("(by region)")
+
+    def test_later_experiment_is_not_in_the_plan(self, store: Store):
+        add_release(store, {NEW: FAST, OLD: FAST}, EQUAL)
+        verdict_on(store)
+        add_release(store, {NEW: FAST, OLD: FAST}, WORSE, payload=crash_payload("wifi_lost"))
+        result = verdict_on(store)
+        assert result.verdict is not Verdict.STOP
+        assert any(note.startswith("wifi_lost is not judged") for note in result.notes())
+
+    def test_plans_for_proceed_if_there_is_a_margin(self, store: Store):
+        add_release(store, {NEW: [71] * 14, OLD: [1357] * 14}, EQUAL)
+        result = verdict_on(store)
+        assert result.judged is not None
+        # 4,600 reports beside 19,000 others; here the ratio stays 1 to 19.
+        assert 0.15 < result.judged.questions[0].fraction < 0.3
+
+    def test_plans_for_the_given_reports(self, store: Store):
+        add_release(store, {NEW: [71] * 14, OLD: [1357] * 14}, EQUAL)
+        result = verdict_on(store, reports=994)
+        assert result.judged is not None
+        assert result.judged.questions[0].fraction == pytest.approx(1.0, abs=0.01)
+
+    def test_rejects_a_damaged_plan(self, store: Store):
+        add_release(store, {NEW: FAST, OLD: FAST}, EQUAL)
+        store.add_release_plan("home", "firmware", NEW, "{}")
+        with pytest.raises(ReleaseError, match="damaged"):
+            verdict_on(store)
+
+
+class TestSilence:
+    def test_stops_if_reports_are_missing(self, store: Store):
+        rollout = {NEW: [2] * 5, OLD: [145] * 5}
+        add_release(store, rollout, EQUAL, payload=crash_payload(every=[130, 1, 130]))
+        result = verdict_on(store, 5, installed={NEW: 1000, OLD: 19_000})
+        assert result.is_silent
+        assert result.exit_status == 3
+        assert result.sentence().startswith(
+            "Stop: boards with 2.4.0 are silent; 2 of about 992 reports came, at least "
+        )
+
+    def test_stops_without_any_report(self, store: Store):
+        add_release(store, {OLD: [145] * 5}, EQUAL, payload=crash_payload(every=[130, 1, 130]))
+        assert verdict_on(store, 5, installed="1000/20000").is_silent
+
+    def test_accepts_the_expected_reports(self, store: Store):
+        rollout = {NEW: [950] * 5, OLD: [145] * 5}
+        add_release(store, rollout, EQUAL, payload=crash_payload(every=[130, 1, 130]))
+        result = verdict_on(store, 5, installed={NEW: 1000, OLD: 19_000})
+        assert not result.is_silent
+        assert "Silent boards: none beyond chance; 950 of about 992 reports came." in result.notes()
+
+    def test_outage_is_no_silence(self, store: Store):
+        rollout = {NEW: [950] * 4 + [95], OLD: [145] * 4 + [15]}
+        add_release(store, rollout, EQUAL, payload=crash_payload(every=[130, 1, 130]))
+        assert not verdict_on(store, 5, installed={NEW: 1000, OLD: 19_000}).is_silent
+
+    def test_uses_the_days_of_a_history(self, store: Store):
+        rollout = {NEW: [0, 90, 290, 490, 690], OLD: [145] * 5}
+        add_release(store, rollout, EQUAL, payload=crash_payload(every=[130, 1, 130]))
+        growing = {
+            (FIRST + datetime.timedelta(day)).isoformat(): {NEW: 200 * day, OLD: 20_000 - 200 * day}
+            for day in range(5)
+        }
+        assert not verdict_on(store, 5, installed=growing).is_silent
+
+    def test_says_that_bricked_boards_cannot_be_noticed(self, store: Store):
+        add_release(store, {NEW: FAST, OLD: FAST}, EQUAL)
+        assert any("cannot be noticed" in note for note in verdict_on(store).notes())
+
+    def test_plan_without_devices_stays(self, store: Store):
+        add_release(store, {NEW: FAST, OLD: FAST}, EQUAL)
+        verdict_on(store)
+        with pytest.raises(PlanChanged, match="without the number of installed devices"):
+            verdict_on(store, installed="1000/20000")
+
+    def test_missing_numbers_are_named(self, store: Store):
+        add_release(store, {NEW: FAST, OLD: FAST}, EQUAL)
+        verdict_on(store, installed="1000/20000")
+        assert any("number of installed devices is missing" in note for note in verdict_on(store).notes())
+
+    def test_needs_the_other_devices(self, store: Store):
+        add_release(store, {NEW: FAST, OLD: FAST}, EQUAL)
+        with pytest.raises(UsageError, match="write numbers such as 1200/20000"):
+            verdict_on(store, installed=1000)
+        with pytest.raises(UsageError, match=r"name 2.3.1, but not 2.4.0"):
+            verdict_on(store, installed={OLD: 5})
+
+    def test_allow_list_gives_all_devices(self, store: Store):
+        add_release(store, {NEW: [0] * 5, OLD: [145] * 5}, EQUAL)
+        store.allow_devices("home", [f"d{k}" for k in range(200)])
+        store.set_listed("home", True)
+        assert verdict_on(store, 5, installed=50).is_silent
+
+
+class TestRollout:
+    def test_part_and_day_of_half(self, store: Store):
+        growing = [20 * (day + 1) for day in range(10)]
+        add_release(store, {NEW: growing, OLD: [1000 - n for n in growing]}, EQUAL)
+        sentence = verdict_on(store, 10).rollout_sentence()
+        assert sentence == "2.4.0 is on about 20% of devices: half by 2026-11-26 at this rate."
+
+    def test_divides_by_every(self, store: Store):
+        add_release(store, {NEW: FAST, OLD: [300] * 14}, EQUAL, payload=crash_payload(every=[10, 1, 10]))
+        assert verdict_on(store).rollout_sentence().startswith("2.4.0 is on about 12% of devices")
+
+    def test_table_shows_a_week(self, store: Store):
+        add_release(store, {NEW: FAST, OLD: [300] * 14, "other": [7] * 14}, EQUAL | {"other": 0.1})
+        headings, rows = verdict_on(store).rollout_rows()
+        assert headings == ["day", NEW, OLD, "all others"]
+        assert len(rows) == 7
+        assert rows[-1] == ["2026-11-14", "400", "300", "7"]
+
+
+class TestOutput:
+    def test_fits_80_columns(self, store: Store):
+        for name in ("board_crash", "a_rather_long_name_of_32_letters"):
+            add_release(store, {NEW: FAST, OLD: [1300] * 14}, EQUAL, payload=crash_payload(name))
+        lines = str(verdict_on(store)).splitlines()
+        assert max(map(len, lines)) <= 80
+        assert lines[0].startswith("Not yet: ")
+
+    def test_fields_of_the_json(self, store: Store):
+        add_release(store, {NEW: FAST, OLD: [1300] * 14}, WORSE)
+        fields = verdict_on(store, installed={NEW: 1000, OLD: 19_000}).to_dict()
+        assert {*fields} == {
+            *("verdict", "silent", "sentence", "fleet", "group", "new", "others", "from", "to", "rollout"),
+            *("questions", "silence", "plan", "notes"),
+        }
+        (question,) = fields["questions"]
+        assert question["verdict"] == "stop"
+        assert question["worse"] == "more"
+        assert question["margin"] == 0.02
+        assert question["low"] < question["value"] < question["high"]
+        assert len(fields["rollout"]["reports"]) == 14

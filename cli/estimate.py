@@ -59,9 +59,9 @@ def estimate_command(
 ) -> None:
     """Estimate frequencies, ranges, quantiles, mean, trends and changes, with intervals.
 
-    --trend shows how the fleet changed; --against compares it with another window, fleet or version. A
-    picture shows everything that was requested, or the histogram by default. Missing readings are spread over
-    all values unless the experiment sets missing.
+    --trend shows how the fleet changed; --against compares it with another window, fleet, version or group.
+    A picture shows everything that was requested, or the histogram by default. Missing readings are spread
+    over all values unless the experiment sets missing.
     """
     paths = output.check_paths(outputs, ".csv", ".json", *PICTURES)
     options = {name: value for name, value in fields.items() if value is not None}
@@ -102,6 +102,8 @@ def estimate_command(
         by_window = question.is_trend and not question.rows
         printable = reply.to_print if privacy else second_epsilon.remove_epsilons(reply.to_print)
         tables.print_answers(printable, tables.trend_table if by_window else tables.answer)
+        if reply.groups is not None:
+            tables.out.print("", tables.text_table(reply.groups.table()), sep="\n")
         if verbose:
             tables.out.print("\n" + "\n".join(_method(reply)))
         if privacy:

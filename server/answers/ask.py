@@ -223,8 +223,9 @@ def describe_rows(facts: Facts, answers: Answers, question: Question, resolved: 
     if question.is_trend:
         windows, period = list(group_windows(windows, question.by or "").values())[-1], None
     dates = sentences.dates(period_of(windows, period), facts.at)
+    scope = ", ".join(filter(None, [facts.selected(resolved.selection).boards, dates]))
     tables = [table for table in answers if question.is_trend or table.kind in _SENTENCE_KINDS]
-    return " ".join(_table_in_words(table, experiment, dates) for table in tables)
+    return " ".join(_table_in_words(table, experiment, scope) for table in tables)
 
 
 def _finding_selection(question: Question, resolved: ResolvedQuestion) -> Selection:
@@ -234,7 +235,7 @@ def _finding_selection(question: Question, resolved: ResolvedQuestion) -> Select
     return selection if has_period or not question.is_trend else replace(selection, windows=())
 
 
-def _table_in_words(table: Answer, experiment: Experiment, dates: str) -> str:
+def _table_in_words(table: Answer, experiment: Experiment, scope: str) -> str:
     """Describe the first rows of a table in a sentence; for a trend, the newest rows."""
     unit = None if table.quantity == "share" else table.unit
     if isinstance(difference := table.rows[0], DifferenceRow):
@@ -256,7 +257,7 @@ def _table_in_words(table: Answer, experiment: Experiment, dates: str) -> str:
     if len(rows) > _MAX_IN_WORDS:
         listed.append(f"{len(rows) - _MAX_IN_WORDS:,} more below")
     about = table.title.partition(" given")[0]
-    text = "; ".join(listed) + (f", {dates}" if dates else "")
+    text = "; ".join(listed) + (f", {scope}" if scope else "")
     return sentences.end_sentence(f"{about}: {text}" if about else text)
 
 

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..words import groups as words
+from ..words.numbers import ENGLISH, Numbers
+from ..words.text_table import TextTable
 
 MIN_REPORTS = 50
 """The number of reports in a period below which a value is suppressed."""
@@ -66,6 +68,17 @@ class GroupReports:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
         return {"name": self.name, "value": self.value or None, "reports": [vars(row) for row in self.rows]}
+
+    def table(self, write: Numbers = ENGLISH) -> TextTable:
+        """Return a table of the reports by value; `write` is the number format."""
+        rows = [
+            (row.value, row.not_shown if row.reports is None else write.number(row.reports, 0))
+            for row in self.rows
+        ]
+        notes = (
+            (words.suppression_note(MIN_REPORTS),) if any(row.reports is None for row in self.rows) else ()
+        )
+        return TextTable("", (self.name, "reports"), rows, notes=notes)
 
 
 def group_reports(name: str, value: str, reports: Mapping[str, int]) -> GroupReports:

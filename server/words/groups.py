@@ -22,8 +22,16 @@ def fewer_than(reports: int) -> str:
     return f"fewer than {reports} reports"
 
 
-NEXT_SMALLEST = "hidden, because subtracting it from all would reveal the smaller ones"
+NEXT_SMALLEST = "not shown, as the next smallest"
 """Shown instead of the number of reports of a value that is suppressed although it has enough."""
+
+
+def suppression_note(needed: int) -> str:
+    """Explain why some values are not shown; `needed` is the number of reports that a value needs."""
+    return (
+        f"A value with {fewer_than(needed)} is not shown, and neither is the next smallest: subtracting the "
+        "others from all reports would reveal it."
+    )
 
 
 def refusal(name: str, value: str, needed: int, *, has_enough: bool) -> str:

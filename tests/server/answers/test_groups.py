@@ -3,14 +3,15 @@
 import datetime
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from experiments import experiment_json
-from filled_store import write
+from open_groups import CRASHED, DAYS, EXPERIMENT, REPORTS, VALUES, fill_groups
 
-from hushmote.device.ldp_client import Experiment
 from hushmote.server.answers import second_epsilon
 from hushmote.server.answers.ask import ask
 from hushmote.server.answers.finding import find
@@ -22,51 +23,13 @@ from hushmote.server.errors import UsageError
 from hushmote.server.estimate.estimate import estimate
 from hushmote.server.estimate.shuffled import histogram_epsilon
 from hushmote.server.estimate.statistic import EstimateError
-from hushmote.server.store.store import Description, Store
-from hushmote.simulator import vectorised
+from hushmote.server.store.store import Store
 
 AT = datetime.datetime(2026, 11, 8, 12, tzinfo=datetime.UTC)
-DAYS = tuple(f"2026-11-{day:02}" for day in range(1, 8))
-VALUES = ("2.3.1", "2.4.0", "2.5.0", "other")
-REPORTS = {
-    "2.3.1": dict.fromkeys(DAYS, 900),
-    "2.4.0": dict.fromkeys(DAYS[2:], 300),
-    "2.5.0": {DAYS[-1]: 30},
-    "other": {DAYS[0]: 100},
-}
-"""The reports of each value by day: 30 of 2.5.0 hide 100 of other."""
-SHARES = {"2.3.1": 0.05, "2.4.0": 0.3, "2.5.0": 0.5, "other": 0.1}
-CRASHED = experiment_json(
-    name="crashed",
-    epsilon=2_000_000,
-    budget={"rule": "count", "cap": 1},
-    group="firmware",
-    groups=list(VALUES[:-1]),
-)
-EXPERIMENT = Experiment.parse(CRASHED)
 QUESTION = Question(experiment="crashed", fleet="home")
 FEW = "boards with firmware 2.5.0 sent fewer than 50 reports in this period; 50 are needed"
 NEXT = "boards with another firmware cannot be shown in this period: subtracting them from all boards would"
 LONGER = "ask for a longer period"
-
-Counts = Mapping[tuple[str, int], int]
-
-
-def _fill(store: Store, fleet: str, payload: bytes, reports: Mapping[str, Mapping[str, int]]) -> dict:
-    """Add reports by value and day; return the counts by value."""
-    rng = np.random.default_rng(7)
-    if fleet not in store.fleets():
-        store.add_fleet(fleet, keyed=False)
-    experiment = store.add_experiment(fleet, payload, description=Description(asked="yes"))
-    by_value: dict[str, dict[tuple[str, int], int]] = {}
-    for index, value in enumerate((*experiment.groups, "other")):
-        counts = by_value.setdefault(value, {})
-        for day, n in reports.get(value, {}).items():
-            yes = round(n * SHARES[value])
-            histogram = vectorised.histogram(experiment, np.array([n - yes, yes]), rng)
-            counts |= {(day, code): int(count) for code, count in enumerate(histogram) if count}
-        write(store, fleet, experiment, counts, group=index)
-    return by_value
 
 
 @pytest.fixture(scope="module")
@@ -74,10 +37,10 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[StoreRea
     """Provide a week of reports from two versions of firmware, and a few from two more."""
     url = f"sqlite:///{tmp_path_factory.mktemp('groups') / 'hushmote.sqlite'}"
     with Store(url) as store:
-        counts = _fill(store, "home", CRASHED, REPORTS)
-        _fill(store, "lab", CRASHED, {"2.3.1": dict.fromkeys(DAYS, 200)})
+        counts = fill_groups(store, "home")
+        fill_groups(store, "lab", CRASHED, {"2.3.1": dict.fromkeys(DAYS, 200)})
         ungrouped = experiment_json(name="crashed")
-        _fill(store, "plain", ungrouped, {"other": dict.fromkeys(DAYS, 200)})
+        fill_groups(store, "plain", ungrouped, {"other": dict.fromkeys(DAYS, 200)})
     with StoreReader(url) as reader:
         yield reader, counts
 
@@ -218,6 +181,47 @@ class TestSuppression:
 
     def test_pooled_is_never_suppressed(self, facts: Facts):
         assert ask(facts, QUESTION.replace(windows=DAYS[-1:])).estimate.reports == 1_230
+
+
+class TestFinding:
+    def test_names_the_boards(self, facts: Facts):
+        findings = find(facts, Selection("crashed", "home", group="2.4.0"), series=True)
+        assert ", boards with firmware 2.4.0, 1 to 7 Nov." in findings.sentence
+        assert findings.reports == 1_500
+        assert [row.window for row in findings.findings[0].series] == list(DAYS[2:6])
+
+    def test_is_pooled_by_default(self, facts: Facts):
+        reply = ask(facts, QUESTION)
+        assert reply.findings is not None
+        assert reply.findings.reports == 7_930
+        assert "boards with" not in reply.headline
+
+    def test_rows_name_the_boards(self, facts: Facts):
+        reply = ask(facts, QUESTION.replace(group="2.4.0", ranges=("yes",)))
+        assert "boards with firmware 2.4.0" in reply.rows_words
+        trend = ask(facts, QUESTION.replace(group="2.4.0", ranges=("yes",), trend=True))
+        assert "boards with firmware 2.4.0" in trend.rows_words
+
+    def test_too_few_names_the_boards(self, tmp_path: Path):
+        with Store(f"sqlite:///{tmp_path / 'few.sqlite'}") as store:
+            payload = CRASHED.replace(b'"epsilon": 2000000', b'"epsilon": 100000')
+            fill_groups(store, "home", payload, {"2.4.0": {DAYS[6]: 60}})
+            sentence = find(Facts(store, AT), Selection("crashed", "home", group="2.4.0")).sentence
+        assert sentence.startswith("60 reports so far from boards with firmware 2.4.0. About ")
+
+    @pytest.mark.parametrize("few", [0, 30])
+    def test_change_is_of_the_group(self, few: int, tmp_path: Path):
+        """Crashes rise on the 20th day, and only 2.4.0's; the change is hidden if the time after it is."""
+        days = [(AT.date() - datetime.timedelta(ago)).isoformat() for ago in range(40, 0, -1)]
+        reports = {"2.3.1": dict.fromkeys(days, 2_000), "2.4.0": dict.fromkeys(days, 1_000)}
+        shares = {day: 0.1 if i < 20 else 0.5 for i, day in enumerate(days)}
+        with Store(f"sqlite:///{tmp_path / 'days.sqlite'}") as store:
+            fill_groups(store, "home", reports=reports | {"2.5.0": {days[25]: few}}, shares=shares)
+            selection = Selection("crashed", "home", tuple(days[30:]), group="2.4.0")
+            (finding,) = find(Facts(store, AT), selection).findings
+            (pooled,) = find(Facts(store, AT), replace(selection, group="")).findings
+        assert pooled.direction == "up"
+        assert finding.direction == ("" if few else "up")
 
 
 class TestGroupsThatDoNotExist:

@@ -19,7 +19,8 @@ from hushmote.server.store import Store
 from hushmote.server.wire import keys, report, topics
 
 NOW = datetime.datetime(2026, 11, 21, 14, 53, 27, tzinfo=datetime.UTC)
-DAY, HOUR = experiment(), experiment(name="door", window="hour")
+DAY = experiment()
+HOUR = experiment(name="door", window="hour", group="firmware", groups=["2.3.1", "2.4.0"], every=[1, 1, 1])
 DEVICES = [f"board-{i}" for i in range(40)]
 DOCS = Path(__file__).parents[3] / "docs" / "store.md"
 
@@ -34,10 +35,11 @@ FINER_THAN_AN_HOUR = re.compile(r"\d{1,2}:\d\d|T\d\d\d")
 def messages(devices=DEVICES, numbers=(1, 2)):
     """Return real boards' reports to two experiments of a keyed fleet, in the order of the devices."""
     messages_so_far = []
-    for device in devices:
+    for i, device in enumerate(devices):
         key = keys.device_key(MASTER, "home", device)
+        groups = {"firmware": HOUR.groups[i % 2]}
         for exp in (DAY, HOUR):
-            sent = reports(device, exp, max(numbers), key=key, value=21.5)
+            sent = reports(device, exp, max(numbers), key=key, value=21.5, groups=groups)
             messages_so_far += [(topics.report_topic("home", device), sent[n - 1]) for n in numbers]
     return messages_so_far
 
@@ -90,6 +92,15 @@ class TestTables:
         assert with_device == {"dedupe", "device", "erasure"}
         for name in with_device:
             assert not [c.name for c in tables[name].columns if REVEALING.search(c.name)]
+
+    def test_group_is_only_in_the_counts(self, catalogue):
+        tables, rows = catalogue
+        assert {name for name, t in tables.items() if "group_index" in t.columns} == {"histogram"}
+        counts = {(row["experiment"], row["group_index"]): 0 for row in rows["histogram"]}
+        for row in rows["histogram"]:
+            counts[row["experiment"], row["group_index"]] += row["count"]
+        assert counts == {(1, 0): 80, (2, 0): 40, (2, 1): 40}
+        assert not any("2.4.0" in str(row) for name in ("dedupe", "device", "erased") for row in rows[name])
 
     def test_device_id_is_only_in_its_own_columns(self, catalogue):
         _, rows = catalogue

@@ -23,7 +23,7 @@ from run_page import LIBRARY
 from running_aggregator import WAIT_S, until
 from serve_process import served
 
-from hushmote.device.ldp_client import Client
+from hushmote.device.ldp_client import Client, Experiment
 from hushmote.fleet.provisioning.master_key import to_text
 from hushmote.server.store import Store
 from hushmote.server.wire import keys
@@ -45,6 +45,8 @@ PYTHON_POLICY = {
     "experiments": ("temp", "room_temp"),
 }
 EXPERIMENT = experiment(bins=4, epsilon=2_000_000, budget={"rule": "sum", "cap": 40_000_000})
+FIRMWARE = {"group": "firmware", "groups": ["2.3.1", "2.4.0"]}
+WITH_GROUP = experiment(name="room_temp", bins=4, budget={"rule": "sum", "cap": 20_000_000}, **FIRMWARE)
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +102,9 @@ class Post:
 
 
 @contextlib.contextmanager
-def run_aggregator(folder: Path, broker: MosquittoBroker) -> Iterator[Store]:
+def run_aggregator(
+    folder: Path, broker: MosquittoBroker, published: Experiment = EXPERIMENT
+) -> Iterator[Store]:
     """Run an aggregator with a store for an open and a keyed fleet."""
     url = f"sqlite:///{folder}/store.sqlite"
     (folder / "master.key").write_text(to_text(FLEET_KEYS))
@@ -108,7 +112,7 @@ def run_aggregator(folder: Path, broker: MosquittoBroker) -> Iterator[Store]:
     with Store(url) as store:
         for fleet in ("open", "keyed"):
             store.add_fleet(fleet, keyed=fleet == "keyed")
-            store.add_experiment(fleet, payload_of(EXPERIMENT))
+            store.add_experiment(fleet, payload_of(published))
         arguments = ("--store", url, "--broker", f"mqtt://127.0.0.1:{broker.port}")
         with served(*arguments, "--master-key", folder / "master.key") as process:
             process.ready()
@@ -226,16 +230,12 @@ class TestReports:
             assert all(of_fleet == {} for of_fleet in store.rejects().values())
 
     def test_name_the_group_of_the_readings_period(self, program: Path, tmp_path: Path):
-        group = {"group": "firmware", "groups": ["2.3.1", "2.4.0"]}
-        budget = {"rule": "sum", "cap": 20_000_000}
-        experiment_with_group = experiment(name="room_temp", bins=4, budget=budget, **group)
-        with MosquittoBroker() as broker, run_aggregator(tmp_path, broker) as store:
-            store.add_experiment("open", payload_of(experiment_with_group))
+        with MosquittoBroker() as broker, run_aggregator(tmp_path, broker, WITH_GROUP) as store:
             post = Post(program, tmp_path / "c", broker.port)
             post("provision")
             assert post("yes") == "it may send firmware unprotected\n"
-            post("run", "0", text="room_temp 21.4\n")
-            until(lambda: store.histogram("open", experiment_with_group.digest).sum() == 1, "the report")
+            assert "room_temp: report 1, 11 bytes" in post("run", "0", text="room_temp 21.4\n")
+            until(lambda: store.histogram("open", WITH_GROUP.digest).sum() == 1, "the report")
         with post.running() as process:  # the reports wait for the broker
             assert process.stdin
             assert process.stdout

@@ -1,7 +1,7 @@
 """`hushmote budget`: compare composition theorems for a total, and write the firmware's policy."""
 
 import textwrap
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -211,6 +211,9 @@ def policy_command(
         float | None, typer.Option(help="Maximum ε of one report, in nats.  [default: 4, or the total]")
     ] = None,
     rules: Annotated[str, typer.Option(help="Budget rules that may be used.")] = ",".join(policy.RULES),
+    groups: Annotated[
+        str, typer.Option(help="Open groups, such as firmware, that reports may contain unprotected: a,b,c.")
+    ] = "",
     write: Annotated[
         Path | None, typer.Option(help="Firmware file such as device/main.py; its POLICY is replaced.")
     ] = None,
@@ -224,6 +227,7 @@ def policy_command(
         None if max_epsilon is None else micro_nats(max_epsilon, AccountingError),
         _names(rules),
     )
+    board_policy = replace(board_policy, groups=_names(groups))
     guarantee = policy.guarantee(epsilon, delta)
     statement = policy.policy_statement(board_policy, _comment(board_policy, guarantee))
     missing_readings = [] if write is None else policy.write(write, statement, board_policy.experiments)
@@ -251,6 +255,8 @@ def _comment(board_policy: Policy, guarantee: Guarantee) -> list[str]:
         f"all experiments and their versions, reports go on while {condition}. {guarantee.words} "
         f"{_belief(guarantee)} A lifetime allows this many reports: {counts}, or a mixture."
     )
+    if board_policy.groups:
+        text += f" Reports may contain the board's {', '.join(board_policy.groups)}, which is not protected."
     return textwrap.wrap(text, 98)
 
 

@@ -80,6 +80,14 @@ DEFAULTS = {"groups": (), "ask": "once", "consent_from": "board"}
 
 
 class TestCommand:
+    def test_names_the_groups_that_reports_may_contain(self):
+        arguments = ("--epsilon", "8", "--experiments", "room_temp")
+        output = run(*arguments, "--groups", "firmware, model").output
+        assert '"groups": ("firmware", "model"),' in output
+        words = " ".join(output.replace("#", "").split())
+        assert "Reports may contain the board's firmware, model, which is not protected." in words
+        assert json.loads(run(*arguments, "--json").output)["policy"]["groups"] == []
+
     def test_prints_a_valid_policy_and_its_guarantee(self, tmp_path):
         output = run("--epsilon", "8", "--delta", "1e-6", "--experiments", "room_temp, door").output
         assert "(8, 1e-06)-LDP" in output.replace("\n# ", " ")

@@ -4,8 +4,11 @@ import math
 
 import numpy as np
 import pytest
+from experiments import experiment_json
 
+from hushmote.device.ldp_client import Experiment
 from hushmote.server.words.epsilon import belief, rounded_down, rounded_up
+from hushmote.server.words.experiment import thinning
 from hushmote.server.words.numbers import (
     chance,
     counted,
@@ -15,6 +18,22 @@ from hushmote.server.words.numbers import (
     round_up_boards,
     two_digits,
 )
+
+
+class TestThinning:
+    @pytest.mark.parametrize(
+        ("every", "words"),
+        [
+            (1, ""),
+            (130, "1 call in 130 makes a report"),
+            ([130, 1, 130], "1 call in 130 makes a report, with firmware 2.4.0 every call"),
+            ([2, 1, 1], "every call makes a report, with firmware 2.3.1 1 in 2"),
+            ([7, 7, 7], "1 call in 7 makes a report"),
+        ],
+    )
+    def test_names_each_rate_of_a_group(self, every, words: str):
+        payload = experiment_json(group="firmware", groups=["2.3.1", "2.4.0"], every=every)
+        assert thinning(Experiment.parse(payload)) == words
 
 
 class TestTooFewReports:

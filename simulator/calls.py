@@ -1,5 +1,6 @@
 """The number of reports that result from a fleet's calls to report(), given `every` and the budget."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,23 +45,43 @@ def usual_reports(experiment: Experiment) -> int:
     return min(reports_in_budget(experiment) or 1, _USUAL_REPORTS)
 
 
-def usual_calls(experiment: Experiment) -> int:
-    """Return the number of calls that result in usual_reports() on average."""
-    return usual_reports(experiment) * experiment.every
+def usual_calls(experiment: Experiment, group: int = 0) -> int:
+    """Return the number of calls that result in usual_reports() on average.
+
+    Args:
+        experiment: The experiment.
+        group: Index of the device's value of the open group.
+    """
+    return usual_reports(experiment) * experiment.every_of(group)
 
 
-def expected_reports(experiment: Experiment, calls: int) -> float:
-    """Return a device's expected number of reports after these calls, given `every` and its budget."""
-    max_reports = min(reports_in_budget(experiment) or calls, calls)
+def expected_reports(experiment: Experiment, calls: int, group: int = 0) -> float:
+    """Return a device's expected number of reports after these calls, given `every` and its budget.
+
+    Args:
+        experiment: The experiment.
+        calls: Number of calls.
+        group: Index of the device's value of the open group.
+    """
+    max_reports, every = min(reports_in_budget(experiment) or calls, calls), experiment.every_of(group)
     if max_reports == calls:
-        return calls / experiment.every
-    return float(special.bdtrc(np.arange(max_reports), calls, 1 / experiment.every).sum())
+        return calls / every
+    return float(special.bdtrc(np.arange(max_reports), calls, 1 / every).sum())
 
 
-def draw(experiment: Experiment, devices: int, calls: int | None, rng: np.random.Generator) -> Reporting:
+def draw(
+    experiment: Experiment, devices: int, calls: int | None, rng: np.random.Generator, group: int = 0
+) -> Reporting:
     """Draw the number of reports that devices make in `calls` calls each, or None for the usual number.
 
     Each call makes a report with probability 1/every until the budget is used up.
+
+    Args:
+        experiment: The experiment.
+        devices: Number of devices.
+        calls: Number of calls.
+        rng: Source of the draws.
+        group: Index of the devices' value of the open group.
 
     Raises:
         PopulationError: If there are more than 1,000,000,000 reports, or 1,000,000 calls per device.
@@ -70,13 +91,14 @@ def draw(experiment: Experiment, devices: int, calls: int | None, rng: np.random
         reports_each = usual_reports(experiment)
         check_reports(devices * reports_each)
         spent = devices if reports_each == max_reports else 0
-        return Reporting(devices, usual_calls(experiment), False, devices * reports_each, devices, spent)
+        return Reporting(
+            devices, usual_calls(experiment, group), False, devices * reports_each, devices, spent
+        )
     if not 1 <= calls <= MAX_CALLS:
         raise PopulationError(f"--calls must be from 1 to {MAX_CALLS:,}, not {calls}")
-    check_reports(devices * min(calls / experiment.every, max_reports or calls))
-    devices_by_reports = _draw_report_counts(
-        experiment, devices, min(max_reports or calls, calls), calls, rng
-    )
+    every = experiment.every_of(group)
+    check_reports(devices * min(calls / every, max_reports or calls))
+    devices_by_reports = _draw_report_counts(devices, min(max_reports or calls, calls), calls, every, rng)
     spent = (
         int(devices_by_reports[max_reports])
         if max_reports is not None and max_reports < len(devices_by_reports)
@@ -92,6 +114,16 @@ def draw(experiment: Experiment, devices: int, calls: int | None, rng: np.random
     )
 
 
+def total(parts: Sequence[Reporting]) -> Reporting:
+    """Return the result of the calls of several parts of a fleet, at least one."""
+    devices = sum(part.devices for part in parts)
+    calls = round(sum(part.devices * part.calls for part in parts) / devices)
+    reports, reporting_devices, spent = (
+        sum(getattr(part, name) for part in parts) for name in ("reports", "reporting_devices", "spent")
+    )
+    return Reporting(devices, calls, parts[0].calls_are_fixed, reports, reporting_devices, spent)
+
+
 def check_reports(reports: float) -> None:
     """Raise PopulationError for more reports than can be drawn."""
     if reports > MAX_REPORTS:
@@ -102,10 +134,10 @@ def check_reports(reports: float) -> None:
 
 
 def _draw_report_counts(
-    experiment: Experiment, devices: int, max_reports: int, calls: int, rng: np.random.Generator
+    devices: int, max_reports: int, calls: int, every: int, rng: np.random.Generator
 ) -> np.ndarray:
     """Return the number of devices that make 0, 1, ..., max_reports reports, shape (max_reports + 1,)."""
     # scipy.stats has this distribution too, but takes longer to load than most simulations take to run.
-    below = special.bdtr(np.arange(max_reports), calls, 1 / experiment.every)
+    below = special.bdtr(np.arange(max_reports), calls, 1 / every)
     chances = np.diff(below, prepend=0.0, append=1.0)
     return rng.multinomial(devices, chances / chances.sum())

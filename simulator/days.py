@@ -5,29 +5,21 @@ report, until the budget is used up. The store receives what an aggregator would
 of arrival, and each device's report numbers.
 """
 
-import contextlib
 import datetime
+import functools
+import operator
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ..device.ldp_client import Experiment
-from ..server.answers.fleet_estimate import FleetEstimate
-from ..server.answers.pairs import ROWS
 from ..server.answers.rows import Row
 from ..server.arrays import Counts, Floats
 from ..server.errors import UsageError
-from ..server.estimate.estimate import estimate
-from ..server.estimate.readings import among_readings
-from ..server.estimate.statistic import EstimateError
-from ..server.experiments.answerable import answerable_questions
-from ..server.experiments.cells import groups
 from ..server.experiments.definition import Definition
-from ..server.experiments.units import bin_middles, index_names
-from ..server.mechanisms.views.factors import parts_of
 from ..server.store.number_set import NumberSet
 from ..server.store.store import Store
 from ..server.wire.experiments import reports_in_budget
@@ -36,8 +28,9 @@ from . import vectorised
 from .calls import check_reports
 from .drift import shift_population
 from .faithful import random_ids
-from .population import Population, PopulationError, reported_shares, shares_with_reading
-from .texts import is_text_type, text_shares
+from .known_truth import Tally, estimate_with_truth
+from .population import Population, PopulationError
+from .rollout import default_shares, group_values, reports_per_call, stages_of, values_at
 
 FLEET = "simulated"
 MAX_DAYS = 3660
@@ -56,6 +49,7 @@ class Course:
 
     Attributes:
         people: Population on the first day; it moves by `drift` each day, see drift.shift_population().
+        shares: Shares of the open group's values by day, see rollout; default: default_shares().
         calls_per_day: Calls per board and day, above 0; 0.1 is a call every ten days.
         today: The date in UTC; the simulated days are whole days and end the day before.
 
@@ -73,6 +67,7 @@ class Course:
     calls_per_day: float
     drift: float
     today: datetime.date
+    shares: Floats | None = None
 
     def __post_init__(self) -> None:
         if not self.fleet.startswith(SIMULATED_PREFIX):
@@ -88,11 +83,13 @@ class Course:
             )
         self.definition.check_not_expired()
         max_reports = reports_in_budget(self.experiment)
-        reports_per_board = self.days * self.calls_per_day / self.experiment.every
+        reports_per_board = (
+            self.days * self.calls_per_day * reports_per_call(self.experiment, self.group_shares)
+        )
         check_reports(
             self.devices * (reports_per_board if max_reports is None else min(max_reports, reports_per_board))
         )
-        assert len(self.chances) == self.days
+        assert len(self.chances) == len(self.group_shares) == self.days
 
     @cached_property
     def experiment(self) -> Experiment:
@@ -100,12 +97,29 @@ class Course:
         return self.definition.experiment()
 
     @cached_property
-    def chances(self) -> list[Floats]:
-        """For each day, the probabilities of each index and, last, of no reading, shape (domain + 1,)."""
-        populations = (
-            shift_population(self.people, self.experiment, self.drift * day) for day in range(self.days)
-        )
-        return [people.probabilities(self.experiment) for people in populations]
+    def group_shares(self) -> Floats:
+        """The shares of the open group's values by day, shape (days, values)."""
+        return default_shares(self.experiment, self.days, self.people) if self.shares is None else self.shares
+
+    @cached_property
+    def chances(self) -> list[list[Floats]]:
+        """For each day and value of the open group, the probabilities of each index and, last, of no reading.
+
+        Their shape is (domain + 1,).
+        """
+        values = range(self.group_shares.shape[1])
+        groups = [self.people.of_group(i) for i in values]
+        distinct = {id(people): people for people in groups}
+        result: list[list[Floats]] = []
+        for day in range(self.days):
+            chances = {
+                key: shift_population(people, self.experiment, self.drift * day).probabilities(
+                    self.experiment
+                )
+                for key, people in distinct.items()
+            }
+            result.append([chances[id(people)] for people in groups])
+        return result
 
     @cached_property
     def indices(self) -> Sequence[int] | None:
@@ -122,67 +136,68 @@ class Course:
         return {"experiment": self.experiment.name, "fleet": self.fleet, "devices": self.devices}
 
 
-def usual_calls(experiment: Experiment, days: int) -> float:
-    """Return the daily calls that use two thirds of a board's budget over the days, or 1 without a budget."""
-    max_reports = reports_in_budget(experiment)
+def usual_calls(experiment: Experiment, shares: Floats) -> float:
+    """Return the daily calls that use two thirds of the boards' budgets over the days, or 1 without a budget.
+
+    Args:
+        experiment: The experiment.
+        shares: The shares of the open group's values by day, shape (days, values).
+    """
+    max_reports, days = reports_in_budget(experiment), len(shares)
     reports = float(days) if max_reports is None else _USED * max_reports
-    return float(f"{reports * experiment.every / days:.2g}")
+    return float(f"{reports / reports_per_call(experiment, shares) / days:.2g}")
 
 
 def draw_report_times(
     course: Course, n: int, rng: np.random.Generator
-) -> Iterator[tuple[int, Counts, Floats]]:
-    """Yield, for report 1, 2, 3, ..., the boards (of n) that make it, and when, in days from the start.
+) -> Iterator[tuple[Counts, Counts, Floats]]:
+    """Yield boards (of n) that make a report, their group's values, and when, in days from the start.
 
-    The number of calls between two reports is geometric, as if each call made a report independently.
+    A board is yielded once for each of its reports, in order. The number of calls between two reports is
+    geometric, as if each call made a report independently; where a board's value changes, the count begins
+    again, which does not change the distribution.
     """
+    experiment, shares = course.experiment, course.group_shares
+    every = np.array([experiment.every_of(i) for i in range(shares.shape[1])])
+    max_reports = reports_in_budget(experiment)
     phase = rng.random(n)
-    calls = np.full(n, -1.0)  # index of the last call of a board that made a report
-    active_boards = np.arange(n)
-    max_reports, number = reports_in_budget(course.experiment), 0
-    while max_reports is None or number < max_reports:
-        calls[active_boards] += rng.geometric(1 / course.experiment.every, len(active_boards))
-        days = (calls[active_boards] + phase[active_boards]) / course.calls_per_day
-        is_in_time = days < course.days
-        active_boards, days, number = active_boards[is_in_time], days[is_in_time], number + 1
-        if not len(active_boards):
-            return
-        yield number, active_boards, days
-
-
-def known_truth(course: Course, truth: Floats) -> tuple[str, float]:
-    """Return the name and value of the true statistic shown: a number's mean, or the share of one value.
-
-    The value is "yes", the first label or text, or the first value of a pair's first part. `truth` has the
-    shares of the values among those with a reading; for a text, it is the share of all texts in its slot.
-    """
-    experiment = course.experiment
-    if experiment.type == "pair":
-        first = groups(experiment, 0, ROWS)[0]
-        return first.text, float(truth @ first.cells)
-    if experiment.type == "number":
-        return "mean", float(truth @ bin_middles(experiment))
-    if course.indices is not None:
-        return next(iter(text_shares(course.people) or ())), float(truth[0])
-    if is_text_type(experiment.type):
-        text = next(iter(text_shares(course.people) or ()), "")
-        return text, float(truth[experiment.bucket(text) or 0])
-    index = int(experiment.type == "bool")
-    return index_names(experiment)[index], float(truth[index])
+    positions = rng.random(n) if len(every) > 1 else np.zeros(n)
+    numbers = np.zeros(n, np.int64)
+    for first_day, end_day, day_shares in stages_of(shares):
+        groups = values_at(day_shares, positions)
+        # The index of each board's last call before this stage, then that of its last report.
+        calls = np.ceil(first_day * course.calls_per_day - phase) - 1
+        active_boards = np.arange(n)
+        while len(active_boards):
+            if max_reports is not None:
+                active_boards = active_boards[numbers[active_boards] < max_reports]
+            calls[active_boards] += rng.geometric(1 / every[groups[active_boards]])
+            days = (calls[active_boards] + phase[active_boards]) / course.calls_per_day
+            is_in_time = days < end_day
+            active_boards = active_boards[is_in_time]
+            numbers[active_boards] += 1
+            if len(active_boards):
+                yield active_boards, groups[active_boards], days[is_in_time]
 
 
 @dataclass(frozen=True)
 class WindowTruth:
-    """A statistic in one window, or in all: the estimate, and the truth among the reports."""
+    """A statistic in one window, or in all: the estimate, and the truth among the reports.
+
+    Attributes:
+        group: Value of the open group to which it is limited, or "".
+    """
 
     window: str
     reports: int
     statistic: str
     row: Row
+    group: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
         head = {"window": self.window, "reports": self.reports, "statistic": self.statistic}
+        head |= {"group": self.group} if self.group else {}
         return head | {key: value for key, value in self.row.to_dict().items() if key != "name"}
 
 
@@ -191,7 +206,9 @@ class FilledFleet:
     """A filled store: the boards that reported or used up their budget, windows, truth.
 
     Attributes:
-        truths: Truths for the first window, the last, and all combined, if there are enough reports.
+        truths: Truths for the first window, the last, each value of the open group, and all combined, if
+            there are enough reports.
+        groups: Number of reports by value of the open group; empty without a group.
     """
 
     course: Course
@@ -199,6 +216,7 @@ class FilledFleet:
     spent: int
     windows: dict[str, int]
     truths: tuple[WindowTruth, ...]
+    groups: dict[str, int]
 
     @property
     def reports(self) -> int:
@@ -216,6 +234,7 @@ class FilledFleet:
             "spent": self.spent,
             "reports": self.reports,
             "windows": self.windows,
+            **({"groups": self.groups} if self.groups else {}),
             "truths": [truth.to_dict() for truth in self.truths],
         }
 
@@ -251,20 +270,21 @@ def fill(
     store.add_experiment(fleet, definition.payload(), definition.expires, description=described)
     version = next(v for v in store.experiments(fleet) if v.experiment.digest == experiment.digest)
     hours = 24 if experiment.window == "hour" else 1
-    slots = np.zeros(course.days * hours, np.int64)
+    slots = np.zeros((course.days * hours, course.group_shares.shape[1]), np.int64)
     max_reports = reports_in_budget(experiment)
     reporting_devices = spent = 0
     windows: dict[str, int] = {}
-    ends: list[tuple[str, Counts, Counts]] = []
-    totals = np.zeros(len(course.chances[0]), np.int64), np.zeros(experiment.code_count, np.int64)
+    ends: list[tuple[str, str, Tally]] = []
+    totals: dict[int, Tally] = {}
     with store.ingest() as transaction:
         ids = sorted(random_ids(course.devices, rng))
         for start in range(0, course.devices, _CHUNK):
             chunk = ids[start : start + _CHUNK]
             report_counts = np.zeros(len(chunk), np.int64)
-            for number, boards, times in draw_report_times(course, len(chunk), rng):
-                report_counts[boards] = number
-                slots += np.bincount((times * hours).astype(np.int64), minlength=len(slots))
+            for boards, groups, times in draw_report_times(course, len(chunk), rng):
+                report_counts[boards] += 1
+                places = (times * hours).astype(np.int64) * slots.shape[1] + groups
+                slots += np.bincount(places, minlength=slots.size).reshape(slots.shape)
             reporting_devices += int(np.count_nonzero(report_counts))
             spent += 0 if max_reports is None else int(np.count_nonzero(report_counts == max_reports))
             sets = [NumberSet(n) for n in range(int(report_counts.max()) + 1)]
@@ -274,55 +294,64 @@ def fill(
             )
             advance(len(chunk) / course.devices / 2)
         for window, readings in _windows(course, slots, hours, rng):
-            missing = int(readings[-1])
-            counts = vectorised.histogram(
-                experiment, readings[:-1], rng, no_reading=missing, of=course.indices
-            )
-            codes = np.flatnonzero(counts)
-            rows = zip(codes.tolist(), counts[codes].tolist(), strict=True)
-            transaction.write({}, {(version.id, window, 0, code): n for code, n in rows}, {})
-            windows[window] = int(counts.sum())
-            ends[1:] = [(window, readings, counts)]
-            for total, more in zip(totals, (readings, counts), strict=True):
-                total += more
+            tallies = {i: _tally(course, n, rng) for i, n in readings.items()}
+            for i, tally in tallies.items():
+                codes = np.flatnonzero(tally.codes)
+                rows = zip(codes.tolist(), tally.codes[codes].tolist(), strict=True)
+                transaction.write({}, {(version.id, window, i, code): n for code, n in rows}, {})
+                totals[i] = totals[i] + tally if i in totals else tally
+            sum_of_window = functools.reduce(operator.add, tallies.values())
+            windows[window] = sum_of_window.reports
+            ends[1:] = [(window, "", sum_of_window)]
             advance(0.5 / len(slots))
-    truths = _truths(course, [*(ends if len(ends) > 1 else []), ("all", *totals)])
-    return FilledFleet(course, reporting_devices, spent, windows, truths)
+    names = group_values(experiment)
+    by_value = [("all", names[i], totals[i]) for i in sorted(totals)] if experiment.group else []
+    if totals:
+        by_value.append(("all", "", functools.reduce(operator.add, totals.values())))
+    return FilledFleet(
+        course,
+        reporting_devices,
+        spent,
+        windows,
+        _truths(course, [*(ends if len(ends) > 1 else []), *by_value]),
+        {names[i]: totals[i].reports for i in sorted(totals)} if experiment.group else {},
+    )
 
 
 def _windows(
     course: Course, slots: Counts, per_day: int, rng: np.random.Generator
-) -> Iterator[tuple[str, Counts]]:
-    """Yield each window's reading counts by index, no reading last, shape (domain + 1,)."""
-    totals = np.zeros(len(course.chances[0]), np.int64)
+) -> Iterator[tuple[str, dict[int, Counts]]]:
+    """Yield each window and, for each value of the open group with reports, its number of reports by index.
+
+    The number without a reading is last; the arrays' shape is (domain + 1,).
+    """
+    totals: dict[int, Counts] = {}
     for i, reports in enumerate(slots.tolist()):
-        readings = rng.multinomial(reports, course.chances[i // per_day])
+        chances = course.chances[i // per_day]
+        readings = {g: rng.multinomial(n, chances[g]) for g, n in enumerate(reports) if n}
         if course.experiment.window == "all":
-            totals += readings
-        elif reports:
+            for g, more in readings.items():
+                totals[g] = totals.get(g, 0) + more
+        elif readings:
             day = course.dates[i // per_day].isoformat()
             yield (f"{day}T{i % per_day:02d}" if per_day > 1 else day), readings
-    if totals.any():
+    if totals:
         yield "all", totals
 
 
-def _truths(course: Course, windows: Sequence[tuple[str, Counts, Counts]]) -> tuple[WindowTruth, ...]:
-    """Return the truth and the estimate of one statistic in each window that has enough reports.
+def _tally(course: Course, readings: Counts, rng: np.random.Generator) -> Tally:
+    """Draw the codes of reports, given the number of reports by index and, last, without a reading."""
+    codes = vectorised.histogram(
+        course.experiment, readings[:-1], rng, no_reading=int(readings[-1]), of=course.indices
+    )
+    return Tally(readings, codes)
 
-    Each window has its readings and codes. Experiments that discover texts have no such statistic.
-    """
+
+def _truths(course: Course, tallies: Sequence[tuple[str, str, Tally]]) -> tuple[WindowTruth, ...]:
+    """Return the truth and the estimate of one statistic for each window and group with enough reports."""
     e, truths = course.experiment, list[WindowTruth]()
-    for window, readings, codes in [] if "discovery" in answerable_questions(e) else windows:
-        truth = shares_with_reading(e, reported_shares(readings[:-1], int(readings[-1])))
-        with contextlib.suppress(EstimateError):  # too few reports for an estimate
-            fleet = FleetEstimate(
-                among_readings(estimate(e, codes)), unit=course.definition.unit, truth=truth
-            )
-            statistic, true = known_truth(course, truth)
-            if e.type == "pair":
-                answer = fleet.pairs.marginal(parts_of(e)[0].name, ROWS)
-            else:
-                answer = fleet.mean() if e.type == "number" else fleet.share(statistic)
-            row = replace(answer.rows[0], truth=true)
-            truths.append(WindowTruth(window, int(codes.sum()), statistic, row))
+    for window, group, tally in tallies:
+        match = estimate_with_truth(e, course.people, course.definition.unit, tally)
+        if match is not None:
+            truths.append(WindowTruth(window, tally.reports, *match, group))
     return tuple(truths)

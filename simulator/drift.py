@@ -1,16 +1,18 @@
 """Populations that move from day to day, and default populations."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
 
 from ..device.ldp_client import Experiment
+from ..planning.readings_file import csv_table, read_column
 from ..server.experiments.definition import Definition
 from . import pairs, texts
 from .population import (
+    ByGroup,
     Continuous,
     Population,
     PopulationError,
@@ -20,6 +22,7 @@ from .population import (
     read_csv,
     reading_in,
 )
+from .rollout import OTHER
 
 _SPAN_MOVED = 8  # the default drift moves a number by this fraction of its range (1/8) over all days
 _SHARE_MOVED = 0.2  # share of a fleet that the default drift moves to one label
@@ -52,8 +55,9 @@ class Mixed(Population):
 def choose_population(definition: Definition, spec: str | None) -> tuple[Population, str]:
     """Return a population and its spec, such as "normal:21:3"; without a spec, that of default_spec().
 
-    file:FILE:COLUMN samples recorded readings with replacement; file:FILE is a table of texts, or of a pair's
-    readings, each with its share or count.
+    file:FILE:COLUMN samples recorded readings with replacement; if the file also has a column with the name
+    of the experiment's open group, it samples them for each of the group's values. file:FILE is a table of
+    texts, or of a pair's readings, each with its share or count.
 
     Raises:
         PopulationError: If the population does not fit the experiment.
@@ -64,7 +68,7 @@ def choose_population(definition: Definition, spec: str | None) -> tuple[Populat
     if definition.of is not None:
         return pairs.parse(spec_text, [(part.name, part.type) for part in definition.of]), spec_text
     if kind == "file" and path:
-        return read_csv(path, column, definition.type), spec_text
+        return _read_file(path, column, definition), spec_text
     if kind == "file" and not texts.is_text_type(definition.type):
         raise PopulationError(
             f"for recorded readings, write file:FILE:COLUMN, such as file:weather.csv:temp, not {spec_text}"
@@ -72,6 +76,23 @@ def choose_population(definition: Definition, spec: str | None) -> tuple[Populat
     if texts.is_text_type(definition.type):
         return texts.parse(spec_text, definition.type), spec_text
     return parse(spec_text), spec_text
+
+
+def _read_file(path: str, column: str, definition: Definition) -> Population:
+    """Return the readings of a file's column, by the open group's value if the file has a column for it."""
+    everyone = read_csv(path, column, definition.type)
+    with csv_table(path, PopulationError) as rows:
+        if definition.group is None or definition.group not in (rows.fieldnames or ()):
+            return everyone
+    names = (*definition.groups, OTHER)
+    cells = read_column(path, definition.group, "text", PopulationError)
+    indices = [names.index(cell) if cell in names else len(definition.groups) for cell in cells]
+    readings: dict[int, list[Reading]] = {}
+    for index, reading in zip(indices, everyone.readings, strict=True):
+        readings.setdefault(index, []).append(reading)
+    shares = np.bincount(indices, minlength=len(names)) / len(indices)
+    by_index: dict[int, Population] = {i: Recorded(tuple(of_value)) for i, of_value in readings.items()}
+    return ByGroup(everyone, by_index, tuple(shares.tolist()))
 
 
 def default_spec(definition: Definition) -> str:
@@ -86,6 +107,8 @@ def default_spec(definition: Definition) -> str:
 
 def default_drift(definition: Definition, people: Population, days: int) -> float:
     """Return a daily drift that is visible after these days; 0 if the population has no unit to move in."""
+    if isinstance(people, ByGroup):
+        return default_drift(definition, people.everyone, days)
     if texts.is_text_type(definition.type) and not isinstance(people, texts.Texts):
         return 0.0
     if definition.type != "number":
@@ -109,6 +132,8 @@ def shift_population(people: Population, experiment: Experiment, by: float) -> P
     Raises:
         PopulationError: If the population cannot move in this way.
     """
+    if isinstance(people, ByGroup):
+        return people.map(lambda readings: shift_population(readings, experiment, by))
     if not by:
         return people
     if not math.isfinite(by):
@@ -132,3 +157,22 @@ def shift_population(people: Population, experiment: Experiment, by: float) -> P
     raise PopulationError(
         "only a population in the reading's unit, such as normal:21:3, can drift; omit --drift"
     )
+
+
+def shift_groups(people: Population, experiment: Experiment, shifts: Mapping[int, float]) -> Population:
+    """Return a population in which the readings of boards with some values of the open group have moved.
+
+    Args:
+        people: The population before the move.
+        experiment: The experiment whose readings move.
+        shifts: A value's index -> the change, see shift_population().
+
+    Raises:
+        PopulationError: If the population cannot move in this way.
+    """
+    if not shifts:
+        return people
+    by_index = {i: shift_population(people.of_group(i), experiment, by) for i, by in shifts.items()}
+    if isinstance(people, ByGroup):
+        return replace(people, by_index={**people.by_index, **by_index})
+    return ByGroup(people, by_index)

@@ -22,6 +22,7 @@ from ..device.ldp_client import Client, Experiment
 from ..server.arrays import Counts
 from ..server.wire import report
 from .population import PopulationError, Reading
+from .rollout import default_shares, draw_values
 
 # The bounds for boards in production; see Client.
 BOUNDS = {"sum": 8_000_000, "squares": 1_819_000_000_000, "epsilon": 4_000_000}
@@ -188,9 +189,11 @@ class SimulatedFleet:
             a separate DRBG, seeded from os.urandom.
         device_key: Returns a device's 32-byte key by its id; None in an open fleet.
         announce_key: Public key of a fleet with signed experiments.
-        policy: Every client's policy; default: BOUNDS, RULES, and these experiments.
+        policy: Every client's policy; default: BOUNDS, RULES, and these experiments and their open groups.
 
     Attributes:
+        groups: An open group's name -> each device's value. They are drawn, see rollout.default_shares(), and
+            may be changed before any call of make_reports().
         reports: Every report that was made: ReportId to its reading's index, None for no reading.
         acknowledged: Every report that the broker acknowledged, once: ReportId to payload.
 
@@ -227,8 +230,18 @@ class SimulatedFleet:
         experiments = [_parsed_once(payload.partition(b"\x00")[0]) for payload in payloads]
         self._experiments = {experiment.name: experiment for experiment in experiments}
         self._of_digest = {experiment.digest: experiment for experiment in experiments}
-        self._policy = policy or {**BOUNDS, "rules": RULES, "experiments": tuple(self._experiments)}
+        with_group = {e.group: e for e in experiments if e.group}
+        self._policy = policy or {
+            **BOUNDS,
+            "rules": RULES,
+            "experiments": tuple(self._experiments),
+            "groups": tuple(with_group),
+        }
         self.ids = random_ids(size, rng)
+        self.groups: dict[str, Sequence[str]] = {
+            name: draw_values(experiment, default_shares(experiment, 1)[0], size, rng)
+            for name, experiment in with_group.items()
+        }
         self._devices: list[_Device | None] = [None] * size
         self._device(0)  # detect a mismatch before a run
 
@@ -295,7 +308,7 @@ class SimulatedFleet:
             if reboot[position] and early[position]:
                 self._reboot(device)
             for name, values in readings.items():
-                self._report(device, name, values[position])
+                self._report(device, position, name, values[position])
             device.loses_acknowledgement = reboot[position] and not early[position]
             if device.online and not device.late:
                 yield from self._deliveries(device, position)
@@ -306,10 +319,12 @@ class SimulatedFleet:
             return [False] * len(self)
         return (self._rng.random(len(self)) < chance).tolist()
 
-    def _report(self, device: _Device, name: str, reading: Reading) -> None:
-        payload = device.client.report(name, reading)
+    def _report(self, device: _Device, position: int, name: str, reading: Reading) -> None:
+        experiment = self._experiments[name]
+        group = self.groups[experiment.group][position] if experiment.group else None
+        payload = device.client.report(name, reading, group=group)
         if payload is not None:
-            self.reports[self._report_id(device.id, payload)] = self._experiments[name].bucket(reading)
+            self.reports[self._report_id(device.id, payload)] = experiment.bucket(reading)
 
     def _report_id(self, device: str, payload: bytes) -> ReportId:
         decoded = report.decode(payload)
@@ -342,16 +357,21 @@ class SimulatedFleet:
         else:
             device.client.sent(delivery.payload)
 
-    def index_counts(self, name: str, of: Sequence[int] | None = None) -> tuple[np.ndarray, int]:
+    def index_counts(
+        self, name: str, of: Sequence[int] | None = None, group: int | None = None
+    ) -> tuple[np.ndarray, int]:
         """Return the acknowledged reports with each index, shape (domain,), and the number without a reading.
 
-        `of` lists the indices to count if the domain is too large for an array; counts are in its order.
+        Args:
+            name: The experiment's name.
+            of: The indices to count if the domain is too large for an array; counts are in its order.
+            group: Index of the open group's value to count; default: all.
         """
         place = None if of is None else {int(index): i for i, index in enumerate(of)}
         counts = np.zeros(self._experiments[name].domain if of is None else len(of), np.int64)
         missing = 0
-        for report_id in self.acknowledged:
-            if report_id.experiment == name:
+        for report_id, payload in self.acknowledged.items():
+            if report_id.experiment == name and group in (None, report.decode(payload).group):
                 index = self.reports[report_id]
                 if index is None:
                     missing += 1
@@ -359,9 +379,14 @@ class SimulatedFleet:
                     counts[index if place is None else place[index]] += 1
         return counts, missing
 
-    def histogram(self, experiment: Experiment) -> np.ndarray:
-        """Return the code histogram of a version's acknowledged reports, shape (code_count,)."""
+    def histogram(self, experiment: Experiment, group: int | None = None) -> np.ndarray:
+        """Return the code histogram of a version's acknowledged reports, shape (code_count,).
+
+        `group` is the index of the open group's value to count; default: all.
+        """
         codes = codes_of(experiment, self.acknowledged.values())
+        if group is not None:
+            codes = codes[groups_of(experiment, self.acknowledged.values()) == group]
         return np.bincount(codes, minlength=experiment.code_count)
 
 
@@ -369,6 +394,12 @@ def codes_of(experiment: Experiment, payloads: Iterable[bytes]) -> Counts:
     """Return the codes in a version's payloads, in order; payloads of other versions are skipped."""
     decoded = (p for p in map(report.decode, payloads) if p.digest == experiment.digest)
     return np.array([int.from_bytes(p.code, "big") for p in decoded], np.int64)
+
+
+def groups_of(experiment: Experiment, payloads: Iterable[bytes]) -> Counts:
+    """Return the indices of the open group's value in a version's payloads, likewise; 0 without a group."""
+    decoded = (p for p in map(report.decode, payloads) if p.digest == experiment.digest)
+    return np.array([p.group or 0 for p in decoded], np.int64)
 
 
 def random_ids(n: int, rng: np.random.Generator) -> list[str]:

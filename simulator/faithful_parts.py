@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..server.arrays import Counts, Floats
+from ..server.arrays import Counts
 from ..server.wire.experiments import parse_experiment, reports_in_budget
 from .calls import Reporting
-from .faithful import Faults, SimulatedFleet, codes_of
-from .population import Population, reported_shares
+from .faithful import Faults, SimulatedFleet, codes_of, groups_of
+from .population import Population
+from .rollout import group_values, sample_by_group, values_at
 from .worker_pool import Workers
 
 # Limits of a part: calls for a second or two of work, and devices to fit into memory.
@@ -23,6 +24,7 @@ class RealClients:
 
     Attributes:
         repeatable: Whether reports are also drawn from the part's seed.
+        shares: Shares of the open group's values, one of 1.0 without a group.
     """
 
     payload: bytes
@@ -30,6 +32,7 @@ class RealClients:
     faults: Faults
     rounds: int
     repeatable: bool
+    shares: tuple[float, ...] = (1.0,)
 
 
 @dataclass(frozen=True)
@@ -45,18 +48,37 @@ class PartOutcome:
     """A part's reports.
 
     Attributes:
-        codes: The reports' codes, in order of arrival.
-        indices, times: Indices of readings, as in Population.indices(), and the number of reports with each.
-        missing: Number of reports without a reading.
+        codes, groups: The reports' codes and indices of the open group's value, in order of arrival.
+        devices: Number of devices by index of the value.
+        places, times: Places in a flattened array of shape (values, indices + 1), see GroupReports.readings,
+            and the number of reports with each.
         reporting_devices, spent: See Reporting.
     """
 
     codes: Counts
-    indices: Counts
+    groups: Counts
+    devices: Counts
+    places: Counts
     times: Counts
-    missing: int
     reporting_devices: int
     spent: int
+
+
+@dataclass(frozen=True)
+class GroupReports:
+    """The devices and reports of a fleet by index of the open group's value; one index without a group.
+
+    Attributes:
+        devices: Number of devices, shape (values,).
+        readings: Number of reports with each of Population.indices() and, last, without a reading, shape
+            (values, indices + 1).
+        codes, groups: The reports' codes and indices of the value, in order of arrival.
+    """
+
+    devices: Counts
+    readings: Counts
+    codes: Counts
+    groups: Counts
 
 
 def fleet_parts(devices: int, rounds: int, seed: int | None, max_devices: int = _DEVICES) -> list[FleetPart]:
@@ -71,6 +93,9 @@ def run_part(part: FleetPart, clients: RealClients) -> PartOutcome:
     """Run the real client on every device of a part, in this process."""
     experiment = parse_experiment(clients.payload)
     rng = np.random.default_rng(part.seed)
+    shares = np.array(clients.shares)
+    values = values_at(shares, rng.random(part.devices) if experiment.group else np.zeros(part.devices))
+    names = group_values(experiment)
     fleet = SimulatedFleet(
         "simulated",
         [clients.payload],
@@ -79,22 +104,31 @@ def run_part(part: FleetPart, clients: RealClients) -> PartOutcome:
         faults=clients.faults,
         repeatable=clients.repeatable,
     )
+    if experiment.group:
+        fleet.groups[experiment.group] = [names[i] for i in values.tolist()]
     for _ in range(clients.rounds):
-        readings = clients.people.sample(experiment, part.devices, rng)
+        readings = sample_by_group(clients.people, experiment, values, rng)
         for delivery in fleet.make_reports({experiment.name: readings}):
             fleet.acknowledge(delivery)
     for delivery in fleet.flush():
         fleet.acknowledge(delivery)
-    index_counts, missing = fleet.index_counts(experiment.name, clients.people.indices(experiment))
-    indices = np.flatnonzero(index_counts)
+    of = clients.people.indices(experiment)
+    places, times = list[Counts](), list[Counts]()
+    for group in range(len(shares)):
+        index_counts, missing = fleet.index_counts(experiment.name, of, group if experiment.group else None)
+        row = np.append(index_counts, missing)
+        places.append(np.flatnonzero(row) + group * len(row))
+        times.append(row[row > 0])
     reports_of_device = Counter(report.device for report in fleet.reports)
     max_reports = reports_in_budget(experiment)
     spent = sum(n == max_reports for n in reports_of_device.values())
+    payloads = fleet.acknowledged.values()
     return PartOutcome(
-        codes_of(experiment, fleet.acknowledged.values()),
-        indices,
-        index_counts[indices],
-        missing,
+        codes_of(experiment, payloads),
+        groups_of(experiment, payloads),
+        np.bincount(values, minlength=len(shares)),
+        np.concatenate(places),
+        np.concatenate(times),
         len(reports_of_device),
         spent,
     )
@@ -108,8 +142,8 @@ def run(
     workers: Workers,
     advance: Callable[[float], object],
     part_devices: int = _DEVICES,
-) -> tuple[Reporting, Floats, Counts]:
-    """Run a fleet on workers; return the totals, the truth among its reports, and their codes in order.
+) -> tuple[Reporting, GroupReports]:
+    """Run a fleet on workers; return the totals, and its reports.
 
     Args:
         clients: Settings common to all parts.
@@ -122,20 +156,22 @@ def run(
     """
     experiment = parse_experiment(clients.payload)
     reading_indices = clients.people.indices(experiment)
-    index_counts = np.zeros(experiment.domain if reading_indices is None else len(reading_indices), np.int64)
-    codes: list[Counts] = []
-    missing = reporting_devices = spent = 0
+    index_count = experiment.domain if reading_indices is None else len(reading_indices)
+    readings = np.zeros((len(clients.shares), index_count + 1), np.int64)
+    codes, groups, group_devices = list[Counts](), list[Counts](), np.zeros(len(clients.shares), np.int64)
+    reporting_devices = spent = 0
     parts = fleet_parts(devices, clients.rounds, seed, part_devices)
     for part_outcome in workers.map(
         run_part, parts, clients, advance=lambda part: advance(part.devices / devices)
     ):
-        index_counts[part_outcome.indices] += part_outcome.times
+        readings.reshape(-1)[part_outcome.places] += part_outcome.times
         codes.append(part_outcome.codes)
-        missing, reporting_devices, spent = (
-            missing + part_outcome.missing,
-            reporting_devices + part_outcome.reporting_devices,
-            spent + part_outcome.spent,
-        )
-    arrived = np.concatenate(codes)
-    reporting = Reporting(devices, clients.rounds, rounds_are_fixed, len(arrived), reporting_devices, spent)
-    return reporting, reported_shares(index_counts, missing), arrived
+        groups.append(part_outcome.groups)
+        group_devices += part_outcome.devices
+        reporting_devices += part_outcome.reporting_devices
+        spent += part_outcome.spent
+    reports = GroupReports(group_devices, readings, np.concatenate(codes), np.concatenate(groups))
+    reporting = Reporting(
+        devices, clients.rounds, rounds_are_fixed, len(reports.codes), reporting_devices, spent
+    )
+    return reporting, reports

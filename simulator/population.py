@@ -7,8 +7,8 @@ path), both from one distribution. Numbers are in an experiment's unit, such as 
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +47,42 @@ class Population(ABC):
     def indices(self, experiment: Experiment) -> Sequence[int] | None:
         """Return the indices of probabilities() if the domain is too large for an array, otherwise None."""
         return None
+
+    def of_group(self, index: int) -> "Population":
+        """Return the readings of boards whose value of the open group has this index; all are equal here."""
+        return self
+
+
+@dataclass(frozen=True)
+class ByGroup(Population):
+    """Readings that depend on the board's value of the open group.
+
+    Attributes:
+        everyone: The readings of boards whose value is not in `by_index`.
+        by_index: A value's index in the experiment -> the readings of boards with this value.
+        shares: Share of boards with each value, if a file has them; otherwise empty.
+    """
+
+    everyone: Population
+    by_index: Mapping[int, Population] = field(default_factory=dict)
+    shares: tuple[float, ...] = ()
+
+    def of_group(self, index: int) -> Population:
+        return self.by_index.get(index, self.everyone)
+
+    def sample(self, experiment: Experiment, n: int, rng: np.random.Generator) -> list[Reading]:
+        return self.everyone.sample(experiment, n, rng)
+
+    def probabilities(self, experiment: Experiment) -> np.ndarray:
+        return self.everyone.probabilities(experiment)
+
+    def indices(self, experiment: Experiment) -> Sequence[int] | None:
+        return self.everyone.indices(experiment)
+
+    def map(self, function: Callable[[Population], Population]) -> "ByGroup":
+        """Return the population with a function applied to each group's readings."""
+        by_index = {i: function(people) for i, people in self.by_index.items()}
+        return replace(self, everyone=function(self.everyone), by_index=by_index)
 
 
 @dataclass(frozen=True)
@@ -162,6 +198,8 @@ class FileRows:
 
 def rows_of(people: Population) -> FileRows | None:
     """Return a recorded population's total and blank row counts; None for other populations."""
+    if isinstance(people, ByGroup):
+        return rows_of(people.everyone)
     if not isinstance(people, Recorded):
         return None
     weights = people.weights or (1,) * len(people.readings)

@@ -1,14 +1,15 @@
 """Simulate a fleet before it is built: the estimate from its reports, compared with the truth."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from ..device.ldp_client import Experiment
 from ..server.answers.fleet_estimate import FleetEstimate
-from ..server.answers.rows import CONFIDENCE
+from ..server.answers.rows import CONFIDENCE, Row
 from ..server.arrays import Counts, Floats
 from ..server.errors import UsageError
 from ..server.estimate.estimate import estimate
@@ -30,10 +31,12 @@ from .convergence import (
     follow,
     sizes,
 )
-from .drift import choose_population
+from .drift import choose_population, shift_groups
 from .faithful import Faults
+from .known_truth import Tally, estimate_with_truth
 from .planned_case import PlannedError, case_of
 from .population import FileRows, Population, PopulationError, reported_shares, rows_of, shares_with_reading
+from .rollout import default_shares, group_values, parse_shares, parse_shifts
 from .texts import is_text_type, text_shares
 from .worker_pool import THIS_PROCESS, Workers
 
@@ -43,6 +46,25 @@ Advance = Callable[[float], object]
 DEVICES = 100_000
 MAX_FAITHFUL = 100_000_000  # calls of real clients, which take about an hour
 _BATCH = 1 << 22  # number of reports drawn between two calls of advance
+
+
+@dataclass(frozen=True)
+class GroupOutcome:
+    """The boards with one value of the experiment's open group, and one statistic of their reports.
+
+    Attributes:
+        index: The value's index in the experiment.
+        name: The value, or "other".
+        statistic: The statistic's name; "" if there are too few reports.
+        row: Its estimate and truth; None if there are too few reports.
+    """
+
+    index: int
+    name: str
+    devices: int
+    reports: int
+    statistic: str = ""
+    row: Row | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,6 +80,7 @@ class SimulatedEstimate(FleetEstimate):
         planned: The planned error and the measured one, if the file has a plan.
         purpose: The experiment's purpose.
         rows: Total and blank row counts of the readings' file; None without a file.
+        groups: Results by value of the open group, for values that boards have; () without a group.
     """
 
     devices: int = 0
@@ -68,6 +91,15 @@ class SimulatedEstimate(FleetEstimate):
     planned: PlannedError | None = None
     purpose: str = ""
     rows: FileRows | None = None
+    groups: tuple[GroupOutcome, ...] = ()
+
+
+class _Group(NamedTuple):
+    """A value of the open group: its index, the boards that have it, and their reports."""
+
+    index: int
+    devices: int
+    tally: Tally
 
 
 def simulate(  # noqa: PLR0913 (public, and all arguments but the file have defaults)
@@ -78,6 +110,8 @@ def simulate(  # noqa: PLR0913 (public, and all arguments but the file have defa
     calls: int | None = None,
     faults: Faults | None = None,
     attack: str | None = None,
+    groups: Sequence[str] = (),
+    shifts: Sequence[str] = (),
     seed: int | None = None,
     confidence: float = CONFIDENCE,
     convergence: PictureContent | None = None,
@@ -96,6 +130,10 @@ def simulate(  # noqa: PLR0913 (public, and all arguments but the file have defa
         faults: Run the real client on every device with these faults, Faults() for none; otherwise reports
             are drawn in NumPy, from the same distribution.
         attack: Codes that a share of the devices sends, such as "promote:30:0.05".
+        groups: Shares of the open group's values, such as "2.4.0=0.05"; the others have the newest value
+            that is not listed here. Default: 5% have the last value.
+        shifts: Changes of readings on boards with a value of the open group, such as "2.4.0=0.03", see
+            drift.shift_population().
         seed: Repeats a run exactly.
         confidence: Coverage of the intervals, such as 0.95.
         convergence: Also estimate while the reports arrive; PictureContent() for the largest shares.
@@ -120,6 +158,8 @@ def simulate(  # noqa: PLR0913 (public, and all arguments but the file have defa
         calls = case.planned.calls if calls is None and case.planned.calls > 1 else calls
     else:
         people, population_words = choose_population(definition, population)
+    people = shift_groups(people, experiment, parse_shifts(experiment, shifts))
+    shares = (parse_shares(experiment, groups, 1) if groups else default_shares(experiment, 1, people))[0]
     devices = devices or (case.planned.devices if case else DEVICES)
     rng = np.random.default_rng(seed)
     forgery, fake_devices, outcome = None, 0, None
@@ -139,16 +179,21 @@ def simulate(  # noqa: PLR0913 (public, and all arguments but the file have defa
             require([experiment], "frequencies", f"omit {option}, which is about shares")
     steps = convergence is not None
     if faults is not None:
-        rounds = _rounds(experiment, devices, calls)
-        clients = faithful_parts.RealClients(payload, people, faults, rounds, repeatable=seed is not None)
-        reporting, truth, codes = faithful_parts.run(
-            clients, devices, seed, calls is not None, workers, advance
+        rounds = _rounds(experiment, devices, calls, shares)
+        clients = faithful_parts.RealClients(
+            payload, people, faults, rounds, seed is not None, tuple(shares.tolist())
         )
-        whole = np.bincount(codes, minlength=experiment.code_count)
-        grown = accumulate(experiment, codes) if steps else [whole]
+        reporting, real = faithful_parts.run(clients, devices, seed, calls is not None, workers, advance)
+        truth = reported_shares(real.readings[:, :-1].sum(axis=0), int(real.readings[:, -1].sum()))
+        by_group = [
+            _Group(i, n, Tally(real.readings[i], _counted(experiment, real.codes[real.groups == i])))
+            for i, n in enumerate(real.devices.tolist())
+            if n
+        ]
+        grown = accumulate(experiment, real.codes) if steps else [_counted(experiment, real.codes)]
     else:
-        reporting, truth, grown = _vectorised(
-            experiment, people, devices - fake_devices, calls, rng, steps, advance
+        reporting, truth, by_group, grown = _vectorised(
+            experiment, people, devices - fake_devices, calls, rng, steps, advance, shares
         )
     growth = None
     if convergence is not None:
@@ -179,8 +224,15 @@ def simulate(  # noqa: PLR0913 (public, and all arguments but the file have defa
         attack=outcome,
         convergence=growth,
         purpose=definition.purpose,
+        groups=tuple(_outcome(experiment, people, definition.unit, group) for group in by_group)
+        if experiment.group
+        else (),
         planned=None if case is None or attack else case.error(estimates, true, population is not None),
     )
+
+
+def _counted(experiment: Experiment, codes: Counts) -> Counts:
+    return np.bincount(codes, minlength=experiment.code_count)
 
 
 def _vectorised(
@@ -191,36 +243,82 @@ def _vectorised(
     rng: np.random.Generator,
     steps: bool,
     advance: Advance,
-) -> tuple[Reporting, Floats, Iterable[Counts]]:
-    """Return the result of the calls, the truth, and the growing histogram.
+    shares: Floats,
+) -> tuple[Reporting, Floats, list[_Group], Iterable[Counts]]:
+    """Return the result of the calls, the truth, the groups, and the growing histogram.
 
-    The truth is taken over all calls to report(), or with `steps`, over the reports.
+    The truth is taken over all calls to report(), or with `steps` or an open group, over the reports. The
+    groups' histograms are complete once the growing histogram is.
     """
-    reporting = calling.draw(experiment, devices, calls, rng)
-    chances, of = people.probabilities(experiment), people.indices(experiment)
+    sizes_of_groups = enumerate(rng.multinomial(devices, shares).tolist())
+    parts = {i: calling.draw(experiment, n, calls, rng, i) for i, n in sizes_of_groups if n}
+    reporting = calling.total(list(parts.values()))
+    of = people.indices(experiment)
+    chances = {i: people.of_group(i).probabilities(experiment) for i in parts}
     batches = [*range(_BATCH, reporting.reports, _BATCH), reporting.reports]
     ends = sizes(reporting.reports, fewest_reports(experiment)) if steps else batches
-    batch_counts = [rng.multinomial(n, chances) for n in np.diff([0, *ends]).tolist()]
-    readings = np.sum(batch_counts, axis=0)
-    if not steps:
-        readings = readings + rng.multinomial(reporting.readings - reporting.reports, chances)
+    reports_of_groups = [part.reports for part in parts.values()]
+    batch_counts = [
+        {i: rng.multinomial(n, chances[i]) for i, n in zip(parts, batch, strict=True)}
+        for batch in _mixed(reports_of_groups, np.diff([0, *ends]).tolist(), rng)
+    ]
+    groups = [
+        _Group(
+            i,
+            part.devices,
+            Tally(
+                np.sum([batch[i] for batch in batch_counts], axis=0),
+                np.zeros(experiment.code_count, np.int64),
+            ),
+        )
+        for i, part in parts.items()
+    ]
+    readings = np.sum([group.tally.readings for group in groups], axis=0)
+    if not steps and not experiment.group:
+        readings = readings + rng.multinomial(reporting.readings - reporting.reports, chances[0])
 
     def grown() -> Iterator[Counts]:
         counts = np.zeros(experiment.code_count, np.int64)
         for batch in batch_counts:
-            counts += vectorised.histogram(experiment, batch[:-1], rng, no_reading=int(batch[-1]), of=of)
-            advance(float(batch.sum()) / max(1, reporting.reports))
+            for group in groups:
+                readings_of_group = batch[group.index]
+                codes = vectorised.histogram(
+                    experiment, readings_of_group[:-1], rng, no_reading=int(readings_of_group[-1]), of=of
+                )
+                np.add(group.tally.codes, codes, out=group.tally.codes)
+                counts += codes
+            advance(sum(float(n.sum()) for n in batch.values()) / max(1, reporting.reports))
             yield counts
 
-    return reporting, reported_shares(readings[:-1], int(readings[-1])), grown()
+    return reporting, reported_shares(readings[:-1], int(readings[-1])), groups, grown()
 
 
-def _rounds(experiment: Experiment, devices: int, calls: int | None) -> int:
+def _mixed(reports: Sequence[int], batches: Sequence[int], rng: np.random.Generator) -> Iterator[list[int]]:
+    """Yield each group's number of reports in each batch, if the groups' reports arrive in random order."""
+    if len(reports) == 1:
+        yield from ([n] for n in batches)
+        return
+    calling.check_reports(sum(reports) + 1)  # NumPy needs fewer than the limit
+    waiting = np.array(reports)
+    for n in batches:
+        batch = rng.multivariate_hypergeometric(waiting, n)
+        waiting -= batch
+        yield batch.tolist()
+
+
+def _outcome(experiment: Experiment, people: Population, unit: str, group: _Group) -> GroupOutcome:
+    statistic, row = estimate_with_truth(experiment, people, unit, group.tally) or ("", None)
+    name = group_values(experiment)[group.index]
+    return GroupOutcome(group.index, name, group.devices, group.tally.reports, statistic, row)
+
+
+def _rounds(experiment: Experiment, devices: int, calls: int | None, shares: Floats) -> int:
     """Return the number of calls per real client; raise PopulationError if they would take too long."""
-    rounds = calling.usual_calls(experiment) if calls is None else calls
-    if devices * rounds > MAX_FAITHFUL:
+    if calls is None:
+        calls = max(calling.usual_calls(experiment, i) for i in np.flatnonzero(shares).tolist())
+    if devices * calls > MAX_FAITHFUL:
         raise PopulationError(
-            f"--faithful makes {devices * rounds:,} calls, more than the {MAX_FAITHFUL:,} allowed; "
+            f"--faithful makes {devices * calls:,} calls, more than the {MAX_FAITHFUL:,} allowed; "
             "use fewer devices or --calls, or omit --faithful"
         )
-    return rounds
+    return calls

@@ -14,7 +14,7 @@ from ..device.ldp_client import Experiment
 from ..planning.readings_file import Reading, csv_rows
 from ..server.arrays import Floats
 from ..server.wire.experiments import is_own_type
-from .population import Population, PopulationError, Recorded
+from .population import ByGroup, Population, PopulationError, Recorded
 
 MAX_DOMAIN = 1 << 24
 """Largest number of indices for which an array is used; texts with prefixes have more."""
@@ -130,6 +130,8 @@ def _read_shares(path: str) -> Texts:
 
 def text_shares(people: Population) -> dict[str, float] | None:
     """Return the share of each text in a population, without missing readings; None for other readings."""
+    if isinstance(people, ByGroup):
+        return text_shares(people.everyone)
     if isinstance(people, Texts):
         return dict(zip(people.texts, people.shares.tolist(), strict=True))
     if isinstance(people, Recorded):

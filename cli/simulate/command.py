@@ -70,6 +70,24 @@ def simulate_command(  # noqa: PLR0913 - one for each option
             "shift:LOW:HIGH:SHARE or flood:VALUE:SHARE (one code)."
         ),
     ] = None,
+    groups: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--group",
+            help="Share of devices with a value of the open group; with --to, a share for each stage of a "
+            "rollout: 2.4.0=0.01,0.05,0.25,1. The others have the newest other value.",
+            metavar="VALUE=SHARE",
+            show_default="the last value is rolled out",
+        ),
+    ] = None,
+    shifts: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--shift",
+            help="Change of readings on devices with a value of the open group, as for --drift.",
+            metavar="VALUE=CHANGE",
+        ),
+    ] = None,
     to: Annotated[
         str | None,
         typer.Option(
@@ -122,6 +140,8 @@ def simulate_command(  # noqa: PLR0913 - one for each option
             faithful=faithful,
             faults=faults,
             attack=attack,
+            groups=groups,
+            shifts=shifts,
             to=to,
             days=days,
             fleet=fleet,

@@ -2,20 +2,21 @@
 
 import datetime
 import shlex
-from typing import Any
 
 import numpy as np
 
+from ...device.ldp_client import Experiment
 from ...server.answers import tables as show
+from ...server.arrays import Floats
 from ...server.experiments.definition import Definition, load
 from ...server.store.store import Store
-from ...server.words.numbers import decimals
 from ...simulator import drift as moving
 from ...simulator.days import FLEET, Course, FilledFleet, fill, usual_calls
+from ...simulator.rollout import default_shares, group_values, parse_shares, parse_shifts, stages_of
 from ..options import DEFAULT_STORE, print_json
 from ..progress import progress
 from .options import SimulateOptions
-from .words import budget_in_words
+from .words import budget_in_words, describe_every, truth_table
 
 DAYS = 30
 DEVICES = 100_000
@@ -25,20 +26,38 @@ def _course(options: SimulateOptions) -> tuple[Course, list[str]]:
     days = DAYS if options.days is None else options.days
     definition = load(options.file)
     readings, population = moving.choose_population(definition, options.population)
-    calls = usual_calls(definition.experiment(), max(1, days)) if options.calls is None else options.calls
+    experiment = definition.experiment()
+    readings = moving.shift_groups(readings, experiment, parse_shifts(experiment, options.shifts or ()))
+    if options.groups:
+        shares = parse_shares(experiment, options.groups, max(1, days))
+    else:
+        shares = default_shares(experiment, max(1, days), readings)
+    calls = usual_calls(experiment, shares) if options.calls is None else options.calls
     drift = (
         moving.default_drift(definition, readings, max(1, days)) if options.drift is None else options.drift
     )
     today = datetime.datetime.now(datetime.UTC).date()
     devices = options.devices or DEVICES
-    course = Course(options.fleet or FLEET, definition, devices, readings, days, calls, drift, today)
-    every = course.experiment.every
-    reporting = "each call makes a report" if every == 1 else f"one call in {every} makes a report"
+    fleet = options.fleet or FLEET
+    course = Course(fleet, definition, devices, readings, days, calls, drift, today, shares)
     unit = f" {definition.unit}" if definition.unit else ""
     return course, [
-        f"devices   {_describe_calls(calls)}; {reporting}",
+        f"devices   {_describe_calls(calls)}; {describe_every(experiment)}",
         f"readings  {population}{unit} on the first day; {_describe_drift(definition, drift)}",
+        *_describe_groups(experiment, shares),
     ]
+
+
+def _describe_groups(experiment: Experiment, shares: Floats) -> list[str]:
+    """Return a line for each value of the open group that boards have, with its share in each stage."""
+    lines: list[str] = []
+    stages = np.array([share for _, _, share in stages_of(shares)])
+    for value, of_value in zip(group_values(experiment), stages.T, strict=True):
+        if experiment.group and of_value.any():
+            label = "" if lines else "groups"
+            percents = ", ".join(f"{100 * share:.3g}%" for share in of_value.tolist())
+            lines.append(f"{label:<10}{experiment.group} {value} on {percents} of the devices")
+    return lines
 
 
 def fill_store(options: SimulateOptions, url: str) -> None:
@@ -59,34 +78,11 @@ def fill_store(options: SimulateOptions, url: str) -> None:
     show.out.print(f"          {filled.reporting_devices:,} of them reported{spent}")
     if filled.truths:
         rows = [
-            (
-                window_truth.window,
-                window_truth.reports,
-                window_truth.row.truth,
-                window_truth.row.value,
-                window_truth.row.low,
-                window_truth.row.high,
-            )
-            for window_truth in filled.truths
+            (", ".join(filter(None, (truth.window, truth.group))), truth.reports, truth.row)
+            for truth in filled.truths
         ]
-        _table(filled.truths[0].statistic, course.definition, rows)
+        truth_table("window", filled.truths[0].statistic, e, course.definition.unit, rows)
     _show_next(filled, url, is_only_fleet)
-
-
-def _table(title: str, definition: Definition, rows: list[tuple[Any, ...]]) -> None:
-    scale, unit = (1.0, definition.unit) if definition.type == "number" else (100.0, "%")
-    headings = ("window", "reports", "truth", "estimate", "95% interval")
-    heading = f"{title}{f', {unit}' if unit else ''}"
-    table = show.table(heading, headings)
-    intervals = [(row[4], row[5]) for row in rows if row[4] is not None]
-    narrowest = min((high - low for low, high in intervals if high > low), default=0.0)
-    places = decimals(0.0, scale * narrowest)
-    for window, reports, *values in rows:
-        numbers = ("-" if value is None else f"{scale * value:.{places}f}" for value in values)
-        truth, estimate, low, high = numbers
-        table.add_row(str(window), f"{reports:,}", truth, estimate, f"{low} to {high}")
-    show.out.print()
-    show.out.print(table)
 
 
 def _describe_calls(per_day: float) -> str:

@@ -25,6 +25,8 @@ class SimulateOptions:
     faithful: bool
     faults: list[str] | None
     attack: str | None
+    groups: list[str] | None
+    shifts: list[str] | None
     to: str | None
     days: int | None
     fleet: str | None

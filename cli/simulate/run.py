@@ -8,7 +8,7 @@ from typing import Any
 
 from ...server.answers import tables
 from ...server.answers.answer import Answer, Answers
-from ...server.answers.rows import coverage
+from ...server.answers.rows import Row, coverage
 from ...server.answers.summary import answer_in_focus, exactness, half_width
 from ...server.errors import UsageError
 from ...server.estimate.statistic import EstimateError
@@ -62,6 +62,8 @@ def run(options: SimulateOptions) -> None:
                 calls=_whole(options.calls),
                 faults=parse_faults(options.faults or []) if faithful else None,
                 attack=options.attack,
+                groups=options.groups or (),
+                shifts=options.shifts or (),
                 seed=options.seed,
                 convergence=PictureContent(ranges, quantiles) if convergence_paths else None,
                 workers=pool,
@@ -111,6 +113,7 @@ def show(
     words.heading(estimate)
     tables.out.print()
     tables.print_answers(answers)
+    words.groups_table(estimate)
     if estimate.attack:
         words.attack(estimate.attack)
     if verbose:
@@ -182,6 +185,7 @@ def to_dict(estimate: SimulatedEstimate, answers: Answers, seed: int | None = No
             else {}
         ),
         **_rows(estimate),
+        **_groups(estimate),
         **rows,
         "notes": [note for answer in answers for note in answer.notes],
         "intervals": interval_count,
@@ -200,6 +204,23 @@ def _rows(estimate: SimulatedEstimate) -> dict[str, Any]:
     if rows is not None:
         result = {"rows": rows.count, "rows_without_reading": rows.blank}
     return result | ({"missing": missing.to_dict()} if missing else {})
+
+
+def _groups(estimate: SimulatedEstimate) -> dict[str, Any]:
+    """Return the devices, the reports and one statistic of each value of the open group."""
+    groups = {
+        group.name: {
+            "devices": group.devices,
+            "reports": group.reports,
+            **({"statistic": group.statistic} | _statistic(group.row) if group.row else {}),
+        }
+        for group in estimate.groups
+    }
+    return {"groups": groups} if groups else {}
+
+
+def _statistic(row: Row) -> dict[str, Any]:
+    return {key: value for key, value in row.to_dict().items() if key != "name"}
 
 
 def _write(path: Path, estimate: SimulatedEstimate, answers: Answers, result: dict[str, Any]) -> None:

@@ -1,12 +1,13 @@
 """The result of a simulation in words: reports, privacy, precision and next steps."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 from ...device.ldp_client import Experiment
 from ...server.answers import tables as show
 from ...server.answers.answer import Answer, Answers
-from ...server.answers.rows import coverage
+from ...server.answers.rows import Row, coverage
 from ...server.answers.summary import answer_in_focus, half_width
 from ...server.epsilon import MICRO
 from ...server.mechanisms.views.factors import parts_of
@@ -20,7 +21,7 @@ from ...server.words.answers import (
     halving_advice,
 )
 from ...server.words.epsilon import belief_of_all
-from ...server.words.numbers import counted, is_too_wide, points, two_digits, with_unit
+from ...server.words.numbers import counted, decimals, is_too_wide, points, two_digits, with_unit
 from ...simulator.attack import AttackOutcome
 from ...simulator.calls import Reporting, expected_reports, usual_calls, usual_reports
 from ...simulator.planned_case import PlannedError
@@ -69,7 +70,6 @@ def rows_without_reading(estimate: SimulatedEstimate) -> str:
 
 
 def _describe_reporting(estimate: SimulatedEstimate, reporting: Reporting) -> str:
-    every = estimate.experiment.every
     times = counted(reporting.calls, "call")
     if not reporting.calls_are_fixed and reporting.reporting_devices == reporting.devices:
         report_count = usual_reports(estimate.experiment)
@@ -79,9 +79,69 @@ def _describe_reporting(estimate: SimulatedEstimate, reporting: Reporting) -> st
             else counted(report_count)
         )
         return f"each makes {reports} in {times} to report() on average"
-    thinning = f", of which one in {every} makes a report" if every > 1 else ""
+    e = estimate.experiment
+    exceptions = _describe_exceptions(e)
+    part = "each" if e.every == 1 else f"one in {e.every}"
+    thinning = f", of which {part} makes a report{exceptions}" if e.every > 1 or exceptions else ""
     spent = f"; {reporting.spent:,} used up their budget" if reporting.spent else ""
     return f"{reporting.reporting_devices:,} devices reported, with {times} to report(){thinning}{spent}"
+
+
+def describe_every(experiment: Experiment) -> str:
+    """Describe which calls make a report, and for which values of the open group it is others."""
+    part = "each call" if experiment.every == 1 else f"one call in {experiment.every}"
+    return f"{part} makes a report{_describe_exceptions(experiment)}"
+
+
+def _describe_exceptions(experiment: Experiment) -> str:
+    """Return " (firmware 2.4.0: each)" for the values whose `every` is not that of "other", or ""."""
+    others = enumerate(experiment.groups)
+    every = {value: n for i, value in others if (n := experiment.every_of(i)) != experiment.every}
+    texts = [f"{value}: {'each' if n == 1 else f'one in {n}'}" for value, n in every.items()]
+    return f" ({experiment.group} {'; '.join(texts)})" if texts else ""
+
+
+def groups_table(estimate: SimulatedEstimate) -> None:
+    """Print one statistic of each value of the open group, and how many devices have it."""
+    rows = [(f"{g.name} ({g.devices:,} devices)", g.reports, g.row) for g in estimate.groups]
+    statistics = [g.statistic for g in estimate.groups if g.row is not None]
+    if statistics:
+        truth_table(estimate.experiment.group, statistics[0], estimate.experiment, estimate.unit, rows)
+
+
+def truth_table(
+    first: str,
+    statistic: str,
+    experiment: Experiment,
+    unit: str,
+    rows: Sequence[tuple[str, int, Row | None]],
+) -> None:
+    """Print one statistic of parts of the reports, with its truth.
+
+    Args:
+        first: Heading of the parts' names.
+        statistic: The statistic's name.
+        experiment: The experiment.
+        unit: The unit of its readings.
+        rows: Each part's name, number of reports, and statistic; None if there are too few reports.
+    """
+    scale, unit = (1.0, unit) if experiment.type == "number" else (100.0, "%")
+    headings = (first, "reports", "truth", "estimate", "95% interval")
+    table = show.table(f"{statistic}{f', {unit}' if unit else ''}", headings)
+    widths = [row.high - row.low for _, _, row in rows if row is not None]
+    places = decimals(0.0, scale * min((width for width in widths if width > 0), default=0.0))
+    for name, reports, row in rows:
+        if row is None:
+            table.add_row(name, f"{reports:,}", "-", "-", "too few reports")
+            continue
+        truth, *numbers = (
+            "-" if value is None else f"{scale * value:.{places}f}"
+            for value in (row.truth, row.value, row.low, row.high)
+        )
+        estimate, low, high = numbers
+        table.add_row(name, f"{reports:,}", truth, estimate, f"{low} to {high}")
+    show.out.print()
+    show.out.print(table)
 
 
 def too_few(estimate: SimulatedEstimate, answers: Answers) -> str:
@@ -100,12 +160,13 @@ def _more(estimate: SimulatedEstimate, width: float) -> str:
         return capitalize(halving_advice(estimate.reports, approximate=True))
     reporting, e = estimate.reporting, estimate.experiment
     advice = ""
-    if reporting is not None and reporting.calls_are_fixed and reporting.calls < usual_calls(e):
-        reports = round(reporting.devices * expected_reports(e, usual_calls(e)))
-        width *= math.sqrt(estimate.reports / reports)
-        advice = (
-            f"--calls {usual_calls(e)} makes about {reports:,} reports: ±{two_digits(100 * width)} points. "
-        )
+    if reporting is not None and reporting.calls_are_fixed:
+        groups = [(group.index, group.devices) for group in estimate.groups] or [(0, reporting.devices)]
+        calls = max(usual_calls(e, i) for i, _ in groups)
+        if reporting.calls < calls:
+            reports = round(sum(devices * expected_reports(e, calls, i) for i, devices in groups))
+            width *= math.sqrt(estimate.reports / reports)
+            advice = f"--calls {calls} makes about {reports:,} reports: ±{two_digits(100 * width)} points. "
     return f"{advice}{devices_for_one_point(estimate.devices, width)}"
 
 

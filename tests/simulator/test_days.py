@@ -17,6 +17,7 @@ from hushmote.server.store.store import Store
 from hushmote.simulator import days, drift
 from hushmote.simulator.days import Course, FilledFleet, SimulatedFleetError, fill
 from hushmote.simulator.population import Population, PopulationError, normal, parse, zipf
+from hushmote.simulator.rollout import default_shares
 
 TODAY = datetime.date(2026, 11, 22)
 
@@ -146,8 +147,7 @@ class TestDrift:
 
 class TestUsualCalls:
     def test_leave_a_third_of_the_budget(self):
-        question = definition.parse(ROOM)
-        assert days.usual_calls(question.experiment(), 30) == pytest.approx(2 / 3 * 4 * 3 / 30, rel=0.05)
-        assert days.usual_calls(definition.parse(DOOR).experiment(), 30) == pytest.approx(
-            2 / 3 * 2 / 30, rel=0.05
-        )
+        for file, reports in ((ROOM, 4 * 3), (DOOR, 2)):
+            experiment = definition.parse(file).experiment()
+            calls = days.usual_calls(experiment, default_shares(experiment, 30))
+            assert calls == pytest.approx(2 / 3 * reports / 30, rel=0.05)

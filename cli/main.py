@@ -1,7 +1,8 @@
 """The command line: its lazily loaded commands and its error messages.
 
 Every command that prints a result takes --json. An error prints one line on standard error and exits with
-status 1. A usage error exits with status 2, and a second line points to the help.
+status 1. A usage error exits with status 2, and a second line points to the help. `release` exits with
+status 3 for stop and 4 for not yet.
 """
 
 import contextlib

@@ -19,6 +19,7 @@ from ...server.experiments import signed_file
 from ...server.experiments.answerable import answerable_questions
 from ...server.experiments.budget import cap_in_nats
 from ...server.experiments.definition import load
+from ...server.experiments.judged import JudgedQuestion, judged_questions, worse_from_text
 from ...server.experiments.reading import MILLI
 from ...server.experiments.signed_file import SignedExperiment
 from ...server.mechanisms import mechanism_of
@@ -30,6 +31,7 @@ from ...server.wire import board_files
 from ...server.wire.experiments import parse_experiment, report_size, reports_in_budget, value_count
 from ...server.wire.topics import SIMULATED_PREFIX
 from ...server.words import experiment as words
+from ...server.words import release
 from ...server.words.epsilon import belief
 from ..options import choose_fleet, print_json
 from ..provision.options import fleet_name, open_folder
@@ -68,6 +70,10 @@ def describe(experiment: Experiment, words: Description) -> dict[str, Any]:
         "cap": cap_in_nats(experiment.rule, experiment.cap),
         "window": experiment.window,
         "keep": words.keep or None,
+        "release": [
+            {"question": judged.ask.text, "worse": judged.worse, "worse_by": judged.margin}
+            for judged in _judged(experiment, words)
+        ],
         "codes": experiment.code_count,
         "report_bytes": report_size(experiment, authenticated=False),
         "authenticated_report_bytes": report_size(experiment, authenticated=True),
@@ -79,6 +85,12 @@ def _every_by_group(experiment: Experiment) -> dict[str, int] | None:
     if not experiment.group:
         return None
     return {value: experiment.every_of(i) for i, value in enumerate((*experiment.groups, "other"))}
+
+
+def _judged(experiment: Experiment, words: Description) -> tuple[JudgedQuestion, ...]:
+    """Return the questions by which a release is judged, none without a group."""
+    asks = words.asked.splitlines()
+    return judged_questions(experiment, asks, worse_from_text(words.worse)) if experiment.group else ()
 
 
 def flash_options(experiment: Experiment) -> str:
@@ -116,6 +128,10 @@ def show_file(file: Path, as_json: bool) -> None:
         ("report", " bytes, ".join(map(str, sizes)) + " authenticated"),
         ("digest", experiment.digest.hex()),
     ]
+    for number, judged in enumerate(definition.judged(experiment)):
+        unit = definition.unit if judged.ask.kind == "mean" else None
+        text = release.judged_text(judged.ask.text, judged.worse, judged.margin, unit)
+        facts.append(("" if number else "release", text))
     if definition.keep:
         facts.append(("kept", f"windows are erased {definition.keep} after their end"))
     if options := flash_options(experiment):

@@ -123,6 +123,7 @@ class Definition(ReadingDefinition):
         self.check_values()
         self._check_pair()
         self._check_group()
+        self._check_worse()
         try:
             kept_hours(self.keep, self.window)
         except ValueError as e:
@@ -191,9 +192,6 @@ class Definition(ReadingDefinition):
                 raise ValueError(f"groups: {value} is listed twice")
         if "other" in self.groups:
             raise ValueError("groups: other is always added as the last value: omit it")
-        for name in ("worse", "worse_by"):
-            if self.group is None and name in self.model_fields_set:
-                raise ValueError(f"{name} compares the values of a group: add the group, or omit it")
         if isinstance(self.every, int):
             return
         if self.group is None:
@@ -203,6 +201,12 @@ class Definition(ReadingDefinition):
                 raise ValueError(f"every: {value!r:.40} is not one of groups: list it there, or omit it")
         if "other" not in self.every:
             raise ValueError("every needs a number for other, which covers all values without one")
+
+    def _check_worse(self) -> None:
+        """Raise ValueError if there is no group whose values could be worse."""
+        for name in ("worse", "worse_by"):
+            if self.group is None and name in self.model_fields_set:
+                raise ValueError(f"{name} compares the values of a group: add the group, or omit it")
 
     def _every_fields(self) -> int | list[int]:
         """Return `every` for boards: a number, or a list of each group value's and of other's."""

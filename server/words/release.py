@@ -71,6 +71,22 @@ class Rise:
     unit: str | None = None
 
 
+def judged_text(question: str, worse: str, margin: float | None, unit: str | None) -> str:
+    """Return how a question judges a release: "worse if yes is higher by more than 2 points".
+
+    Args:
+        question: The question in the experiment's file.
+        worse: "more" or "less".
+        margin: The accepted difference, or None.
+        unit: The unit of a mean, or None for a share.
+    """
+    name = question if question.isalpha() else f'"{question}"'
+    text = f"worse if {name} is {'higher' if worse == 'more' else 'lower'}"
+    if margin is None:
+        return f"{text}; without worse_by it cannot proceed"
+    return f"{text} by more than {size(margin, unit)}"
+
+
 def stop_sentence(versions: Versions, rise: Rise, write: Numbers = ENGLISH) -> str:
     """Return "Stop: board_crash is worse on 2.4.0 than on 2.3.1, by 4.8 points (2.1 to 7.5).".
 

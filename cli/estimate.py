@@ -40,6 +40,7 @@ _AgainstLast = Annotated[
 ]
 _OPTION_SETTINGS: dict[str, dict[str, Any]] = {
     "last": {"metavar": "LENGTH"},
+    "group": {"metavar": "VALUE"},
     "against": {"metavar": "WINDOW"},
     "top": {"min": 0},
     "rows": {"min": 1},

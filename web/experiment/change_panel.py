@@ -1,10 +1,11 @@
-"""A comparison of two sets of windows or two versions, in words and as a picture."""
+"""A comparison of two sets of windows, versions or values of the open group, in words and as a picture."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from nicegui import ui
 
 from ...server.answers.answer import Answers
+from ...server.answers.query import Selected
 from ...server.answers.question import BEFORE
 from ...server.answers.rows import ChangeRow
 from ..frame import heading, tag
@@ -16,7 +17,7 @@ from .controls import PanelContext, offer, offer_versions, select, summarize
 
 
 class ChangePanel:
-    """The change compared with other windows or with another version."""
+    """The change compared with other windows, another version or another value of the open group."""
 
     def __init__(self, context: PanelContext):
         self._context, self._reader = context, context.reader
@@ -29,6 +30,7 @@ class ChangePanel:
         with ui.row().classes("experiment-controls"):
             self._since = select([], "Compare with windows", self._picked, multiple=True).props("clearable")
             self._earlier = select({"": "the same"}, "Compare with version", self._picked, value="")
+            self._other = select({"": "the same"}, "Compare with group", self._picked, value="")
         self._title = ui.label()
         self._sentences = ui.column().classes("experiment-lines").props('id="change"')
         self._shares = RangeSelectChart("What changed: shares")
@@ -36,21 +38,29 @@ class ChangePanel:
         self.show_message("")
 
     async def _picked(self) -> None:
-        version = [f"version={self._earlier.value}"] if self._earlier.value else []
-        await self._context.choose(against=(*(self._since.value or ()), *version))
+        await self._context.choose(against=(*(self._since.value or ()), *self._version_and_group()))
 
     async def _compare_with_before(self) -> None:
         """Compare with the preceding period of equal length, or stop comparing."""
-        version = [f"version={self._earlier.value}"] if self._earlier.value else []
-        await self._context.choose(against=(*([] if self._follows else [BEFORE]), *version))
+        before = () if self._follows else (BEFORE,)
+        await self._context.choose(against=(*before, *self._version_and_group()))
 
-    def show_windows(self, choices: Choices, windows: Sequence[str], versions: Mapping[str, str]) -> None:
+    def _version_and_group(self) -> list[str]:
+        version = [f"version={self._earlier.value}"] if self._earlier.value else []
+        return version + ([f"group={self._other.value}"] if self._other.value else [])
+
+    def show_windows(self, choices: Choices, selected: Selected, versions: Mapping[str, str]) -> None:
         """Show the possible comparisons; `versions` maps digests to names."""
+        windows = tuple(selected.all_counts)
         self._follows = choices.follows
         self._before.props(f'aria-pressed="{str(self._follows).lower()}"')
         offer(self._since, list(windows), list(choices.since))
         summarize(self._since, len(choices.since), len(windows))
         offer_versions("the same", self._earlier, versions, choices.earlier)
+        others = [value for value in selected.group_values if value != choices.question.group]
+        offer(self._other, {"": "the same"} | dict(zip(others, others, strict=True)), choices.other_group)
+        self._other.props["label"] = f"Compare with {selected.group_name}"
+        self._other.visible = bool(choices.question.group)
 
     def show(self, answers: Answers, choices: Choices) -> None:
         """Show changes, all of them in the picture; in words, show shares only if they are selected."""

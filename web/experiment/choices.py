@@ -33,6 +33,7 @@ MAX_TEXTS = 100
 """The maximum number of texts that a reader may type; a file may list more."""
 
 _VERSION = "version="  # prefix of a version in `against`
+_GROUP = "group="  # prefix of a value of the open group in `against`
 _MAX_SHOWN = 60  # characters of an invalid choice in a message
 _MAX_QUANTILES = 9
 _MAX_FIELDS = 1000  # fields in a URL; the page never makes longer ones
@@ -73,8 +74,16 @@ class Choices:
     @property
     def earlier(self) -> str:
         """The version to compare with, or ""."""
-        versions = [text for text in self.question.against if text.startswith(_VERSION)]
-        return versions[-1].removeprefix(_VERSION) if versions else ""
+        return self._compared(_VERSION)
+
+    @property
+    def other_group(self) -> str:
+        """The value of the open group to compare with, or ""."""
+        return self._compared(_GROUP)
+
+    def _compared(self, prefix: str) -> str:
+        names = [text for text in self.question.against if text.startswith(prefix)]
+        return names[-1].removeprefix(prefix) if names else ""
 
     @property
     def follows(self) -> bool:
@@ -83,8 +92,8 @@ class Choices:
 
     @property
     def compares(self) -> bool:
-        """Whether the reader compares with other windows or another version."""
-        return bool(self.since or self.earlier)
+        """Whether the reader compares with other windows, another version or another value of the group."""
+        return bool(self.since or self.earlier or self.other_group)
 
     def with_fields(self, **fields: Any) -> "Choices":
         """Return the choices with other values for some of the question's fields."""
@@ -110,6 +119,7 @@ class Choices:
             experiment=self.question.experiment,
             fleet=self.question.fleet,
             version=self.question.version,
+            group=self.question.group,
             windows=_newest(selected),
             ranges=self.question.ranges if wants_share else (),
             quantiles=() if quantile is None or "quantiles" not in selected.answerable else (quantile,),
@@ -120,7 +130,7 @@ class Choices:
     def change(self, selected: Selected) -> Question:
         """Return the question for the comparison, without chosen windows that are on the other side."""
         windows, version, earlier = self.windows, self.question.version, self.earlier
-        if self.since and not earlier:
+        if self.since and not (earlier or self.other_group):
             distinct = tuple(w for w in windows or selected.all_counts if w not in self.since)
             windows = distinct or windows
         if earlier and not version:
@@ -140,6 +150,7 @@ class Choices:
             against=(
                 *(before or windows_of_version(selected, earlier or version)),
                 *([_VERSION + earlier] if earlier else []),
+                *([_GROUP + self.other_group] if self.other_group else []),
             ),
         )
 
@@ -224,6 +235,7 @@ _READ: Mapping[str, Callable[[str], object]] = {
     "windows": lambda text: text or None,
     "last": lambda text: None if first_and_last(text) else parse(text) or None,
     "version": lambda text: text or None,
+    "group": lambda text: text or None,
     "ranges": lambda text: text or None,
     "quantiles": _part,
     "confidence": _part,
@@ -331,6 +343,9 @@ def fitting(choices: Choices, selected: Selected) -> Choices:
         chosen = windows_of(about, facts)
     since, against = _other_side(choices, chosen, available)
     earlier = _version(choices.earlier, selected.digests)
+    group = question.group if question.group in selected.group_values else ""
+    other = choices.other_group if choices.other_group in selected.group_values else ""
+    other = other if group and other != group else ""  # all reports include those of each value
     ranges: tuple[str, ...] = ()
     if "ranges" in can:
         max_ranges = 1 if "quantiles" in can else None
@@ -345,7 +360,12 @@ def fitting(choices: Choices, selected: Selected) -> Choices:
             windows=about.windows,
             last=about.last,
             version=about.version,
-            against=(*against, *([_VERSION + earlier] if earlier else [])),
+            group=group,
+            against=(
+                *against,
+                *([_VERSION + earlier] if earlier else []),
+                *([_GROUP + other] if other else []),
+            ),
             ranges=ranges,
             post="raw" if smooth or "frequencies" not in can else question.post,
         ),

@@ -69,7 +69,9 @@ class SharedQueries:
 
         def read(_: StoreReader) -> Selected:
             selected = facts.selected(selection)
-            assert selected.all_counts is not None  # read here, in a thread, because it is lazy
+            # Read them here, in a thread, because they are lazy.
+            assert selected.all_counts is not None
+            assert selected.group_reports is not None
             return selected
 
         return await self.live.ask(("selected", selection), read)

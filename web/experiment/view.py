@@ -34,6 +34,7 @@ from .change_panel import ChangePanel
 from .choices import Choices, fitting, from_query, left_out
 from .controls import EXPORT, OF_WINDOWS, PARTS, Controls, PanelContext, Parts
 from .defaults import file_texts, with_pair
+from .group_panel import GroupPanel
 from .missing import response_if_missing
 from .other_panels import MeanPanel, TextsOrPairPanel
 from .shares_panel import SharesPanel
@@ -71,6 +72,7 @@ class Areas:
         left_out: The note on invalid choices in the link.
         finding: The headline.
         period: The control for the period, in the bar below the headline.
+        group: The control for the value of the open group, below the bar.
         parts: The links to the view's parts, in the same bar.
         state: The error message, if any.
         body: The panels.
@@ -82,6 +84,7 @@ class Areas:
     finding: ui.column
     period: PeriodControl
     parts: Parts
+    group: GroupPanel
     state: ui.label
     body: ui.column
 
@@ -107,9 +110,10 @@ class ExperimentView:
         finding = ui.column().classes("experiment-lines").props('id="finding"')
         with ui.element("div").classes("experiment-bar") as self._bar:
             period, parts = PeriodControl(self._choose_period), Parts()
+        group = GroupPanel(self._choose, reader)
         state = ui.label().classes("experiment-state").props('id="state" role="status"')
         body = ui.column().classes("experiment-wide")
-        self._areas = Areas(title, head, left_out, finding, period, parts, state, body)
+        self._areas = Areas(title, head, left_out, finding, period, parts, group, state, body)
         with self._areas.finding:
             skeleton(2)
         with self._areas.body:
@@ -152,6 +156,7 @@ class ExperimentView:
         few = selected.reports < 2
         self.show_error(words.too_few(selected.reports, self._reader) if few else "")
         self._areas.body.visible = self._bar.visible = not few
+        self._show_group()
         return not few
 
     def _build(self, selected: Selected) -> None:
@@ -199,6 +204,7 @@ class ExperimentView:
         if choices != before and not only_range:
             self._update_url()
         self._show_period()
+        self._show_group()
         if note := sentences.not_available(request, choices, self._reader):
             self._areas.left_out.text = note
         if choices == before and "ranges" not in chosen:
@@ -222,6 +228,16 @@ class ExperimentView:
         windows = self._choices.windows or tuple(self._selected.all_counts if self._selected else ())
         self._areas.period.show(self._choices.period, windows)
 
+    def _show_group(self) -> None:
+        """Show the choice of the open group's value; hide all numbers if the value is suppressed."""
+        if self._selected is None:
+            return
+        choices = self._choices
+        chosen = replace(self._selection, windows=choices.windows, version=choices.question.version)
+        chosen = self._selected.facts.selected(replace(chosen, group=choices.question.group))
+        self._areas.group.show(chosen.reports_by_value)
+        self._areas.body.visible = self._selected.reports >= 2 and not chosen.refusal
+
     def _are_current(self, choices: Choices) -> bool:
         """Return whether the reader is still connected and has the same choices."""
         return choices == self._choices and not self._client.is_deleted
@@ -235,7 +251,7 @@ class ExperimentView:
 
     async def _show(self) -> None:
         """Show answers to the choices, first the picture and then the slower parts."""
-        if self._selected is None or self._selected.reports < 2:
+        if self._selected is None or not self._areas.body.visible:
             return
         choices, selected = self._choices, self._selected
         try:
@@ -247,7 +263,7 @@ class ExperimentView:
                 versions = {v.experiment.digest.hex(): _version_name(v) for v in selected.versions}
                 self._controls.show(effective, versions)
                 self._time.show_windows(effective, tuple(selected.all_counts))
-                self._change.show_windows(effective, tuple(selected.all_counts), versions)
+                self._change.show_windows(effective, selected, versions)
             await self._show_main(choices)
         except HushmoteError as e:
             await self._explain(e)
@@ -261,7 +277,8 @@ class ExperimentView:
         """Show the headline: the comparison if there is one, otherwise the findings."""
         choices = self._choices
         windows = choices.windows or tuple(self._selected.all_counts if self._selected else ())
-        selection = replace(self._selection, windows=windows, version=choices.question.version)
+        question = choices.question
+        selection = replace(self._selection, windows=windows, version=question.version, group=question.group)
         try:
             lines = await self._comparison() if choices.compares else ()
             lines = lines or (await self._queries.finding(selection, self._reader)).lines
@@ -431,10 +448,9 @@ class ExperimentView:
     def _when(self) -> str:
         selected = self._selected
         assert selected is not None
-        chosen = tuple(
-            selected.facts.selected(self._question("estimate").resolve(selected.facts).selection).counts
-        )
-        return words.period(chosen, tuple(selected.all_counts), self._reader)
+        shown = selected.facts.selected(self._question("estimate").resolve(selected.facts).selection)
+        period = words.period(tuple(shown.counts), tuple(selected.all_counts), self._reader)
+        return ", ".join(filter(None, [period, shown.boards]))
 
     def _question(self, table: str) -> Question:
         assert self._selected is not None

@@ -16,6 +16,7 @@ from ...server.answers.query import Facts, Selected
 from ...server.answers.question import Question, Selection
 from ...server.answers.rows import CONFIDENCE, Quantity, Row
 from ...server.answers.second_epsilon import ENDED, LEARNS_SINGLE
+from ...server.answers.suppression import GroupReports
 from ...server.answers.windows import has_ended
 from ...server.epsilon import MICRO
 from ...server.estimate.statistic import EstimateError
@@ -81,6 +82,8 @@ class Result:
         purpose, owner: The newest version's texts, shortened; empty if the store does not have them.
         approximate: Whether the mechanism has an error that more reports do not remove; the intervals include
             it.
+        group: The number of reports by value of the open group, or None if the experiment has none; all else
+            is pooled over the values.
     """
 
     fleet: str
@@ -100,6 +103,7 @@ class Result:
     note: str = ""
     finding: str = ""
     approximate: bool = False
+    group: GroupReports | None = None
 
     @property
     def quantity(self) -> Quantity:
@@ -117,6 +121,7 @@ class Result:
             {"name": row.name, "from": row.lower, "to": row.upper, "share": row.value, **_ends(row)}
             for row in self.histogram
         ]
+        values["group"] = self.group and self.group.to_dict()
         return {"v": 1} | values | {"at": f"{self.at.astimezone(datetime.UTC):%Y-%m-%dT%H:%M:%SZ}"}
 
     def to_json(self) -> bytes:
@@ -198,7 +203,7 @@ def result_of(
         "histogram": _histogram(answers),
         "finding": sentence,
     }
-    content |= {"approximate": estimate.approximate}
+    content |= {"approximate": estimate.approximate, "group": facts.selected(selection).reports_by_value}
     return _shorten_to_fit(replace(empty, reports=estimate.reports, epsilon=epsilons, **content))
 
 

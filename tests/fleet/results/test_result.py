@@ -10,6 +10,7 @@ from command_line import hushmote
 from experiment_kinds import MEAN, TEXT, fill_kinds
 from experiments import experiment_json
 from filled_store import fill
+from open_groups import fill_groups
 from refusals import fails
 
 from hushmote.device.ldp_client import Experiment, ExperimentRefused
@@ -171,6 +172,34 @@ class TestDocument:
             assert document["statistics"][0]["id"] == "share_0"  # the common label is never omitted
             assert (len(document["windows"]), document["window_count"]) == (7, 7)
             assert document["windows"][-1] == "2026-10-28"
+
+    def test_names_the_reports_of_each_group(self, store: Store) -> None:
+        fill_groups(store, "home")
+        result = result_of(store, "home", "crashed", NOON)
+        group = _plain(result)["group"]
+        assert (group["name"], group["value"], result.reports) == ("firmware", None, 7_930)
+        assert [(row["value"], row["reports"]) for row in group["reports"]] == [
+            ("2.3.1", 6_300),
+            ("2.4.0", 1_500),
+            ("2.5.0", None),
+            ("other", None),
+        ]
+
+    def test_fits_with_many_long_groups(self, store: Store) -> None:
+        values, labels = [f"{n:032}" for n in range(12)], [f"{n:020}" for n in range(14)]
+        payload = experiment_json(
+            name="crashed",
+            type="choice",
+            labels=labels,
+            mechanism="grr",
+            epsilon=4_000_000,
+            group="firmware",
+            groups=values,
+        )
+        fill(store, "home", payload, {"2026-11-21": 900})
+        document = _plain(result_of(store, "home", "crashed", NOON))
+        assert len(document["group"]["reports"]) == 13
+        assert document["histogram"]
 
     def test_contains_purpose_and_owner(self, store: Store) -> None:
         fill(store, "home", DOOR, {"2026-11-22": 3})

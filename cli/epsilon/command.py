@@ -40,6 +40,7 @@ from ...server.experiments.definition import load
 from ...server.experiments.payload import AUTO, MECHANISM_NAMES
 from ...server.store.store import Store
 from ...server.words.epsilon import belief
+from ...server.words.experiment import unprotected
 from ...simulator import population
 from ..options import DEFAULT_STORE, AsJson, StoreUrl, choose_fleet, print_json
 from ..output import PICTURES, Pictures, check_paths
@@ -107,11 +108,11 @@ def epsilon_command(  # noqa: PLR0913 - one for each option
         local_view = (fixed_mechanism(experiment), limit / MICRO) if limit else None
         reports_each = reports or 1
         view = histogram_view(experiment, answer.beliefs, histogram, reports_each, delta, local_view)
+    sentences = [*tables.describe(answer).split("\n"), *filter(None, [unprotected(values.experiment)])]
     if as_json:
-        sentences = tables.describe(answer).split("\n")
         print_json(answer.to_dict() | {"answer": sentences} | ({"histogram": view.to_dict()} if view else {}))
         return
-    show.out.print(tables.describe(answer))
+    show.out.print("\n".join(sentences))
     if isinstance(answer, RiskEpsilons):
         tables.print_choice(answer)
     else:

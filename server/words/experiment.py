@@ -62,7 +62,7 @@ def unprotected(experiment: Experiment) -> str:
         return ""
     return (
         f"Each report contains the board's {group_values(experiment)} in the clear: everyone who sees the "
-        "report sees it, and no ε limits that."
+        "report sees it, and ε does not cover it."
     )
 
 

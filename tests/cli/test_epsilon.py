@@ -73,6 +73,11 @@ class TestSources:
         for arguments in (("--risk", "x3"), ("--reports", "4")):
             hushmote(ROOM, "--prior", "normal:21:3", *arguments)
 
+    def test_says_that_a_group_is_not_protected(self, hushmote):
+        file = str(REPOSITORY / "examples" / "board_crash.toml")
+        assert "ε does not cover it" in " ".join(hushmote(file).split())
+        assert ask(hushmote, file)["answer"][-1].endswith("and ε does not cover it.")
+
     def test_prior_from_file_column_or_weights(self, hushmote, tmp_path: Path):
         (tmp_path / "rooms.csv").write_text("celsius\n" + "18\n" * 3 + "31\n")
         result = ask(hushmote, ROOM, "--prior", "rooms.csv:celsius", "--about", "30:")

@@ -119,7 +119,7 @@ def collect_messages(broker: MosquittoBroker) -> Iterator[list[tuple[str, int, b
         payload = message.payload
         number = int.from_bytes(payload[5:9], "big") if "/report/" in message.topic else 0
         group = payload[9] if number and payload[0] & 2 else None
-        messages.append((message.topic, number, payload[1:5], group))
+        messages.append((message.topic, number, bytes(payload[1:5]), group))
 
     client = paho.Client(CallbackAPIVersion.VERSION2)
     client.on_message = take

@@ -176,6 +176,10 @@ def test_each_report_counts_once_and_clients_agree(post: Path, tmp_path: Path):
             KINDS, DEVICES_PER_KIND * TARGET
         )
         assert set(store.rejects().get("open", {})) <= {"duplicate"}
+        by_window = [
+            by_group for windows in store.group_reports("open").values() for by_group in windows.values()
+        ]
+        assert {index for by_group in by_window for index in by_group} == {1}  # version 2.4.0
         truth = math.exp(2) / (math.exp(2) + 3)
         shares = np.bincount([int(reading) for reading in READINGS]) / len(READINGS)
         truths, lies = shares * truth, (1 - shares) * (1 - truth) / 3

@@ -2,6 +2,7 @@
 
 import datetime
 import shlex
+import textwrap
 
 import numpy as np
 
@@ -73,7 +74,8 @@ def fill_store(options: SimulateOptions, url: str) -> None:
     show.out.print(f"{e.name}: {filled.reports:,} simulated reports are in fleet {course.fleet}, as if")
     first, last = course.dates[0], course.dates[-1]
     show.out.print(f"{course.devices:,} devices had reported from {first} to {last} (UTC).")
-    show.out.print("\n".join(lines))
+    for line in lines:
+        show.out.print("\n".join(textwrap.wrap(line, 80, subsequent_indent=" " * 10)))
     spent = "" if e.rule == "unlimited" else f", {filled.spent:,} have used up their budget"
     show.out.print(f"          {filled.reporting_devices:,} of them reported{spent}")
     if filled.truths:

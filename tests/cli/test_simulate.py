@@ -1,6 +1,7 @@
 """`hushmote simulate`: its output, its errors, and the store for later questions."""
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -150,6 +151,45 @@ class TestMissing:
         assert (half / "convergence.png").stat().st_size > 1000
 
 
+class TestGroup:
+    """Boards with a firmware version, which the reports name."""
+
+    CRASH = str(Path(__file__).parents[2] / "examples" / "board_crash.toml")
+
+    def test_shows_each_version(self, folder: Path):
+        """Each truth is within 6 standard deviations of its share (2e-9)."""
+        arguments = (
+            "simulate",
+            self.CRASH,
+            "--population",
+            "weights:95:5",
+            "--devices",
+            "20000",
+            "--seed",
+            "1",
+        )
+        versions = ("--group", "2.4.0=0.25", "--shift", "2.4.0=0.2")
+        output = hushmote(*arguments, *versions, "--calls", "2", cwd=folder)
+        assert "firmware " in output
+        assert all(len(line) <= 80 for line in output.splitlines() if self.CRASH not in line)
+        output = " ".join(output.split())
+        assert "of which one in 130 makes a report (firmware 2.4.0: each)" in output
+        result = json.loads(hushmote(*arguments, *versions, "--json", cwd=folder))
+        old, new = result["groups"]["2.3.1"], result["groups"]["2.4.0"]
+        assert old["devices"] + new["devices"] == 20_000
+        assert old["reports"] + new["reports"] == result["reports"] == 80_000
+        assert old["truth"] == pytest.approx(0.05, abs=6 * (0.0475 / 60_000) ** 0.5)
+        assert new["truth"] == pytest.approx(0.24, abs=6 * (0.1824 / 19_000) ** 0.5)
+
+    def test_rolls_back_over_days(self, folder: Path):
+        store = ("--to", "sqlite:///a.sqlite", "--days", "6", "--devices", "2000", "--seed", "1")
+        versions = ("--group", "2.4.0=0.1,1,0", "--drift", "0")
+        output = hushmote("simulate", self.CRASH, *store, *versions, cwd=folder)
+        assert "groups    firmware 2.3.1 on 90%, 0%, 100% of the devices\n" in output
+        assert "          firmware 2.4.0 on 10%, 100%, 0% of the devices\n" in output
+        assert re.search(r"\nall, 2\.4\.0 +[\d,]+ ", output)
+
+
 class TestOutput:
     def test_advises_on_too_few_reports(self, folder: Path):
         arguments = ("simulate", "room.toml", "--devices", "2000", "--seed", "1")
@@ -205,6 +245,8 @@ class TestOutput:
         ("room.toml --to sqlite:///a.sqlite --fleet home", "begins with sim"),
         ("room.toml --to sqlite:///a.sqlite --calls 0", "must be above 0"),
         ("door.toml --to sqlite:///a.sqlite --drift 2", "from 0 to 1"),
+        ("door.toml --group 2.4.0=0.1", "door_open has no open group; omit 2.4.0=0.1"),
+        ("door.toml --shift 2.4.0=0.1", "door_open has no open group; omit 2.4.0=0.1"),
         command="simulate",
     )
     def test_refusal_is_one_line(self, refusal: Refusal, folder: Path):

@@ -2,6 +2,7 @@
 
 import datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -279,4 +280,5 @@ def _homogeneity(a: np.ndarray, b: np.ndarray) -> float:
     """Return the p-value of the hypothesis that two samples have one distribution; rare cells are joined."""
     is_rare = a + b < 40
     table = np.array([np.append(counts[~is_rare], counts[is_rare].sum()) for counts in (a, b)])
-    return float(stats.chi2_contingency(table[:, table.sum(axis=0) > 0]).pvalue)
+    result: Any = stats.chi2_contingency(table[:, table.sum(axis=0) > 0])
+    return float(result.pvalue)

@@ -54,8 +54,8 @@ def fleet(pool: Workers, advance: Callable[[float], object] = lambda more: None)
     """Simulate 240 real clients in 6 parts, with all faults."""
     faults = Faults(offline=0.2, duplicate=0.1, late=0.1, reboot=0.1)
     clients = RealClients(experiment_json(every=2), parse("weights:7:3"), faults, 3, repeatable=True)
-    reporting, truth, codes = faithful_parts.run(clients, 240, 5, True, pool, advance, part_devices=40)
-    return [codes.tolist(), truth.tolist(), reporting]
+    reporting, reports = faithful_parts.run(clients, 240, 5, True, pool, advance, part_devices=40)
+    return [reports.codes.tolist(), reports.readings.tolist(), reporting]
 
 
 def years(pool: Workers) -> object:

@@ -23,7 +23,7 @@ from ..server.hints import use_interface
 from ..server.service.bounded_http import listen
 from ..server.store.store import StoreError
 from ..server.wire.topics import SIMULATED_PREFIX
-from . import errors, fleet, server, socket_io
+from . import errors, fleet, releases, server, socket_io
 from .access import PageAccess
 from .board.app import BoardFiles
 from .board.files import BoardConfig
@@ -105,7 +105,7 @@ def guarded(access: PageAccess) -> Any:
 def application(page: Page) -> Any:
     """Return a page's ASGI application; only one per process, because NiceGUI's routes are global."""
     outer = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, lifespan=_lifespan)
-    for view in (fleet, experiment, budget, plan):
+    for view in (fleet, experiment, releases, budget, plan):
         view.register(page)
     errors.register(page)
     socket_io.restrict()

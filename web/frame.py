@@ -10,7 +10,13 @@ from nicegui import context, ui
 from . import public_statement
 from .page import Page
 
-VIEWS = (("Answers", "/"), ("Budget", "/budget"), ("Plan", "/plan"), ("A board in the browser", "/board/"))
+VIEWS = (
+    ("Answers", "/"),
+    ("Releases", "/releases"),
+    ("Budget", "/budget"),
+    ("Plan", "/plan"),
+    ("A board in the browser", "/board/"),
+)
 STATEMENT_VIEW = ("What is asked", public_statement.PATH)  # if the owner publishes a statement
 _WORD = re.compile(r"[a-z]+(['’-][a-z]+)*[,:;]?(\s|$)")
 FAULT = "This view has failed because of a bug in Hushmote. See the log of the page's process for details."

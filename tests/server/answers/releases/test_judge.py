@@ -2,6 +2,7 @@
 
 import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from release_store import FIRST, NEW, OLD, add_release, at, crash_payload
@@ -174,18 +175,19 @@ class TestPlan:
     def test_refuses_another_plan(self, store: Store):
         add_release(store, {NEW: FAST, OLD: FAST}, EQUAL)
         verdict_on(store, days=14)
-        for settings, message in (
+        changes: tuple[tuple[dict[str, Any], str], ...] = (
             ({"against": ("other",)}, r"cannot change after its first look: others is 2.3.1, not other"),
             ({"reports": 10}, "reports is None, not 10"),
             ({"alpha": 0.1}, "alpha is 0.05, not 0.1"),
             ({"selection": "by region"}, "selection is at random, not by region"),
-        ):
+        )
+        for settings, message in changes:
             with pytest.raises(PlanChanged, match=message):
                 verdict_on(store, **settings)
 
     def test_repeats_the_same_request(self, store: Store):
         add_release(store, {NEW: FAST, OLD: FAST}, EQUAL)
-        settings = {"reports": 1000, "alpha": 0.1, "selection": "by region"}
+        settings: dict[str, Any] = {"reports": 1000, "alpha": 0.1, "selection": "by region"}
         assert verdict_on(store, **settings).plan == verdict_on(store, **settings).plan
 
     def test_names_a_rollout_that_is_not_random(self, store: Store):

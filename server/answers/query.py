@@ -290,9 +290,11 @@ class Selected:
         reports: dict[str, Counter[str]] = {}
         for version, values in self._values_by_version:
             by_window = self.facts.group_reports(self.selection.fleet).get(version.id, {})
-            for window, counts in by_window.items():
+            for window in self.selection.windows or by_window:
+                counts = by_window.get(window, {})
                 named = {values[index]: n for index, n in counts.items() if n and 0 <= index < len(values)}
-                reports.setdefault(window, Counter()).update(named)
+                if named:
+                    reports.setdefault(window, Counter()).update(named)
         windows = self.selection.windows or sorted(reports)
         return {window: reports[window] for window in windows if window in reports}
 

@@ -4,6 +4,7 @@ import datetime
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +153,52 @@ class TestSuppression:
         for call in calls.values():
             with pytest.raises(EstimateError, match=text):
                 call()
+
+    def test_comparing_periods_checks_both(self, tmp_path: Path):
+        """The day before, 10 reports of 2.4.0 hide 2.3.1 as well."""
+        today = datetime.datetime.now(datetime.UTC).date()
+        before, yesterday = ((today - datetime.timedelta(ago)).isoformat() for ago in (2, 1))
+        url = f"sqlite:///{tmp_path / 'periods.sqlite'}"
+        with Store(url) as store:
+            old = {"2.3.1": {before: 100, yesterday: 100}}
+            fill_groups(store, "few", reports=old | {"2.4.0": {before: 10, yesterday: 60}})
+            fill_groups(store, "enough", reports=old | {"2.4.0": {before: 60, yesterday: 60}})
+        with StoreReader(url) as reader:
+            for value, text in (("2.4.0", "fewer than 50 reports"), ("2.3.1", "cannot be shown")):
+                with pytest.raises(EstimateError, match=text):
+                    reader.fleet("few").experiment().compare("1d", group=value)
+                assert reader.fleet("enough").experiment().compare("1d", group=value)
+
+    def test_pooled_minus_shown_hides_each_value(self, tmp_path: Path):
+        """Enumerate the counts of four values: what the answers leave over is no single value's histogram."""
+        hours = [f"2026-10-{1 + i // 24:02}T{i % 24:02}" for i in range(4**4)]
+        counts = dict(zip(hours, product((0, 49, 50, 60), repeat=4), strict=True))
+        payload = CRASHED.replace(b'"window": "day"', b'"window": "hour"')
+        with Store(f"sqlite:///{tmp_path / 'all.sqlite'}") as store:
+            fill_groups(
+                store,
+                "home",
+                payload,
+                {value: {hour: n[i] for hour, n in counts.items()} for i, value in enumerate(VALUES)},
+            )
+            facts = Facts(store, AT)
+            (version,) = store.experiments("home")
+            for hour in hours[1:]:
+                pooled = facts.selected(Selection("crashed", "home", (hour,)))
+                rest = pooled.counts_of(version)
+                hidden = list[np.ndarray]()
+                for value in VALUES:
+                    selected = facts.selected(Selection("crashed", "home", (hour,), group=value))
+                    histogram = selected.counts_of(version)
+                    try:
+                        selected.estimate()
+                    except EstimateError:
+                        hidden += [histogram] if histogram.sum() else []
+                    else:
+                        rest = rest - histogram
+                assert rest.sum() == sum(map(np.sum, hidden))
+                if sum(n > 0 for n in counts[hour]) > 1:
+                    assert not any(np.array_equal(rest, histogram) for histogram in hidden), hour
 
     def test_finding_says_why(self, facts: Facts):
         findings = find(facts, Selection("crashed", "home", group="2.5.0"), series=True)

@@ -18,7 +18,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "mechanisms": ("hushmote mechanisms",),
     "release": (
         "hushmote release 2.4.0 --against 2.3.1",
-        "hushmote release 2.4.0 --against 2.3.1 --installed https://updates.example/installed.json",
+        "hushmote release 2.4.0 --against 2.3.1 --installed installed.json",
         "hushmote release 2.4.0 --json",
     ),
     "epsilon": ("hushmote epsilon 64 --risk 0.05", "hushmote epsilon room_temp.toml --risk 0.05"),

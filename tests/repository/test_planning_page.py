@@ -63,7 +63,7 @@ def test_board_accepts_policy_and_returns_status(bench: Bench):
     """Use the page's policy, board and ledger with the real mpremote, on MicroPython acting as a board."""
     application = bench.folder / "my_main.py"
     text = Path(main.__file__).read_text("utf-8")
-    text = text.replace('READINGS = {"room_temp"', 'READINGS = {"night_heating"')
+    text = text.replace('"room_temp": chip_thermometer()', '"night_heating": chip_thermometer()')
     application.write_text(text, encoding="utf-8")
     written = CliRunner().invoke(app, [*PAIRS[1][0][:-1], str(application)])
     assert "READINGS" not in written.output

@@ -108,9 +108,14 @@ class TestInterruptedDays:
 
     def test_older_store_cannot_be_read_before_its_upgrade(self, store, store_url):
         with store.writing() as connection:
-            for table in ("interruption", "counting", "erasure", "rewrite"):
+            for table in ("interruption", "counting", "erasure", "rewrite", "release_plan", "histogram"):
                 connection.exec_driver_sql(f"DROP TABLE {table}")
-            connection.exec_driver_sql("ALTER TABLE experiment DROP COLUMN signatures")
+            for column in ("signatures", "worse"):
+                connection.exec_driver_sql(f"ALTER TABLE experiment DROP COLUMN {column}")
+            connection.exec_driver_sql(
+                'CREATE TABLE histogram (experiment INTEGER NOT NULL, "window" VARCHAR(13) NOT NULL, '
+                'code INTEGER NOT NULL, count BIGINT NOT NULL, PRIMARY KEY (experiment, "window", code))'
+            )
             connection.exec_driver_sql("UPDATE schema_version SET version = 8")
         with pytest.raises(OtherSchema):
             Store(store_url, read_only=True)

@@ -14,6 +14,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote plan",
         "hushmote plan --devices 20000 --values 64 --error 0.01",
         "hushmote plan --devices 2000 --values 64 --lifetime 4 --horizon 2y --call 1h",
+        "hushmote plan --release --share 0.05 --rise 0.03 --devices 20000",
     ),
     "mechanisms": ("hushmote mechanisms",),
     "release": (

@@ -9,6 +9,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 import typer
 
 from ...planning.request import OTHER_NAMES, PlanRequest
+from ...server.errors import UsageError
 from ..options import AsJson, keyword, set_parameters
 from ..output import output_option
 
@@ -25,15 +26,53 @@ _Files = Annotated[
 ]
 
 
-def plan_command(input: str | None, output: list[Path] | None, as_json: bool, **fields: Any) -> None:
+_Release = Annotated[
+    bool,
+    typer.Option(
+        "--release",
+        help="Plan a rollout: how many reports and days a verdict on a release takes, and what a stage of "
+        "5%, 25% or 50% of --devices can show. --share is that of the old version. Defaults: --share 0.05, "
+        "--epsilon 2, --lifetime 8, --horizon 5y, --call 14d.",
+    ),
+]
+_Rise = Annotated[float | None, typer.Option(help="With --release: rise to find, such as 0.03 for 3 points.")]
+_WorseBy = Annotated[
+    float | None, typer.Option(help="With --release: accepted rise, as in the experiment; default: 0.02.")
+]
+_Days = Annotated[int | None, typer.Option(help="With --release: days of a stage; default: 14.")]
+_Every = Annotated[
+    int | None,
+    typer.Option(help="With --release: 1 in this many calls on the old version makes a report; default: 1."),
+]
+
+
+def plan_command(
+    input: str | None,
+    output: list[Path] | None,
+    release: bool,
+    rise: float | None,
+    worse_by: float | None,
+    days: int | None,
+    every: int | None,
+    as_json: bool,
+    **fields: Any,
+) -> None:
     """Plan an experiment: devices, ε, error, and how to spend a lifetime budget.
 
     Give three of devices, ε, values and error to get the fourth. With --lifetime, --horizon and --call
     instead of --epsilon, show how to spend a lifetime budget, and how precise a day, a week and 30 days
     will be. Without options, print worked examples.
     """
-    from .run import run  # imported here so that usage errors are fast
+    from .run import run, run_release  # imported here so that usage errors are fast
 
+    values = {"rise": rise, "margin": worse_by, "days": days, "every": every}
+    given = {name: value for name, value in values.items() if value is not None}
+    if release:
+        run_release(PlanRequest(**fields), given, bool(input or output), as_json)
+        return
+    if given:
+        name = next(iter(given)).replace("margin", "worse-by")
+        raise UsageError(f"--{name} belongs to --release: add that, or omit it")
     run(PlanRequest(**fields), input, output, as_json)
 
 
@@ -56,6 +95,11 @@ set_parameters(
         *_request_parameters(),
         keyword("input", _Input, None),
         keyword("output", _Files, None),
+        keyword("release", _Release, False),
+        keyword("rise", _Rise, None),
+        keyword("worse_by", _WorseBy, None),
+        keyword("days", _Days, None),
+        keyword("every", _Every, None),
         keyword("as_json", AsJson, False),
     ],
 )

@@ -2,14 +2,16 @@
 
 import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...planning.answer import PlanAnswer, answer
 from ...planning.devices import PlanError
 from ...planning.experiment_file import NEEDS_RANGE, ExperimentInfo, name_from
 from ...planning.proposal import Proposal, propose
+from ...planning.release_stages import plan_release
 from ...planning.request import PlanRequest, reading_of
 from ...server.answers import tables as show
+from ...server.errors import UsageError
 from .. import output
 from ..options import print_json
 
@@ -94,6 +96,29 @@ def run(request: PlanRequest, column: str | None, output_paths: list[Path] | Non
     experiment_files = [path for path in paths if path.suffix.lower() == EXPERIMENT]
     add = "add --output NAME.toml to write the experiment's file"
     show.out.print(f"next: {f'hushmote experiment show {experiment_files[0]}' if experiment_files else add}")
+
+
+def run_release(request: PlanRequest, values: dict[str, Any], has_files: bool, as_json: bool) -> None:
+    """Plan a rollout and print it.
+
+    Args:
+        request: The request.
+        values: The options that belong to a release.
+        has_files: Whether --input or --output was given.
+        as_json: Whether to print JSON instead of tables.
+
+    Raises:
+        UsageError, PlanError: If the options do not fit together.
+    """
+    if has_files:
+        raise UsageError("--release neither reads nor writes files: omit --input and --output")
+    if "rise" not in values:
+        raise UsageError("--release needs --rise, such as --rise 0.03 for 3 points")
+    stages = plan_release(request, **values)
+    if as_json:
+        print_json(stages.to_dict())
+        return
+    show.out.print(show.sheet(stages.lines, (), stages.tables))
 
 
 def _trial(plan_answer: PlanAnswer, proposal: Proposal) -> "Trial":

@@ -60,11 +60,6 @@ class StoreReader:
         return self._store
 
     @property
-    def url(self) -> str:
-        """The store's URL."""
-        return self._url
-
-    @property
     def fleets(self) -> tuple[str, ...]:
         """The names of the fleets, sorted."""
         return tuple(self.store.fleets())
@@ -78,7 +73,7 @@ class StoreReader:
         Raises:
             UsageError: If there is no such fleet.
         """
-        return FleetReader(self, choose_name("fleet", name, self.fleets, "in this store"))
+        return FleetReader(self, choose_name("fleet", name, self.fleets, "in this store"), self._url)
 
     def __repr__(self) -> str:
         return f"<store {self._store.where}>"
@@ -94,6 +89,7 @@ class FleetReader:
 
     _reader: StoreReader
     name: str
+    _url: str
 
     @property
     def experiments(self) -> tuple[str, ...]:
@@ -144,7 +140,7 @@ class FleetReader:
         """
 
         def add_plan(*plan: str) -> str:
-            with Store(self._reader.url, create=False) as store:
+            with Store(self._url, create=False) as store:
                 return store.add_release_plan(*plan)
 
         others = (against,) if isinstance(against, str) else tuple(against)

@@ -143,7 +143,7 @@ class TestReports:
         ("content", "kind", "status", "words"),
         [
             (b"", RAW, 400, "not a report (empty)"),
-            (bytes(21), RAW, 413, "at most 20 bytes"),
+            (bytes(22), RAW, 413, "at most 21 bytes"),
             (bytes(100_000), "application/json", 413, "at most 65536 bytes"),
             (b"{}", "application/json", 400, "not a LoRaWAN server's"),
             (REPORT, "application/x-www-form-urlencoded", 415, "must be application/octet-stream"),
@@ -151,7 +151,7 @@ class TestReports:
             (encoded(things_stack(REPORT[:5])), "application/json", 400, "not a report"),
             (b'{"deviceInfo": NaN}', "application/json", 400, "not JSON"),
         ],
-        ids=["empty", "21 bytes", "100 kB", "empty object", "form", "no type", "short uplink", "nan"],
+        ids=["empty", "22 bytes", "100 kB", "empty object", "form", "no type", "short uplink", "nan"],
     )
     def test_invalid_body_publishes_nothing(self, broker, door, content, kind, status, words):
         response = door.ask("POST", "/v1/open/report/d1", content, kind)

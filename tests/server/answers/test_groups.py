@@ -222,6 +222,14 @@ class TestSuppression:
         with pytest.raises(EstimateError, match="windows with enough reports from boards with firmware"):
             ask(facts, trend.replace(windows=DAYS[1:3]))
 
+    def test_trend_by_week_considers_whole_weeks(self, tmp_path: Path):
+        """In the second week, 10 reports of 2.5.0 hide 2.4.0, although they arrived on another day."""
+        reports = {"2.3.1": dict.fromkeys(DAYS, 900), "2.4.0": {DAYS[0]: 300, DAYS[2]: 60}}
+        with Store(f"sqlite:///{tmp_path / 'weeks.sqlite'}") as store:
+            fill_groups(store, "home", reports=reports | {"2.5.0": {DAYS[0]: 200, DAYS[4]: 10}})
+            with pytest.raises(EstimateError, match="at least 2 windows with enough reports"):
+                ask(Facts(store, AT), QUESTION.replace(group="2.4.0", by="week"))
+
     def test_value_without_reports(self, facts: Facts):
         with pytest.raises(EstimateError, match="fewer than 2 reports"):
             ask(facts, QUESTION.replace(group="2.5.0", windows=DAYS[:1]))

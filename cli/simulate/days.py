@@ -120,6 +120,10 @@ def _show_next(filled: FilledFleet, url: str, only_fleet: bool) -> None:
     if len(windows) > 1 and filled.truths:
         commands.append(f"{estimate} --trend")
         commands.append(f"{estimate} --window {windows[-1]} --against {windows[0]}")
+    listed = [value for value in course.experiment.groups if filled.groups.get(value)]
+    if len(windows) > 1 and len(listed) > 1:
+        new, old = shlex.quote(listed[-1]), shlex.quote(listed[-2])
+        commands.append(f"hushmote release {new}{fleet} --against {old}")
     commands.append(f"hushmote ledger{fleet}")
     show.out.print(f"\nPrivacy: {budget_in_words(course.experiment)}")
     show.out.print("Next:\n" + "\n".join(f"  {line}" for line in commands), soft_wrap=True)

@@ -188,6 +188,10 @@ class TestGroup:
         assert "groups    firmware 2.3.1 on 90%, 0%, 100% of the devices\n" in output
         assert "          firmware 2.4.0 on 10%, 100%, 0% of the devices\n" in output
         assert re.search(r"\nall, 2\.4\.0 +[\d,]+ ", output)
+        (command,) = (line.split()[1:] for line in output.splitlines() if "hushmote release" in line)
+        assert command == ["release", "2.4.0", "--against", "2.3.1"]
+        verdict = hushmote(*command, "--store", "sqlite:///a.sqlite", cwd=folder, expect=4)
+        assert "Not yet" in verdict
 
 
 class TestOutput:

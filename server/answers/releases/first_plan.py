@@ -15,6 +15,9 @@ from .evidence import Comparison
 RECENT_DAYS = 7
 """The days whose rate of reports is expected to continue."""
 
+USUAL_STAGE = 0.05
+"""The part of the devices that is planned for as long as the new version has no reports to go by."""
+
 
 @dataclass(frozen=True)
 class PlanRequest:
@@ -112,6 +115,8 @@ def _question_plan(
     variance, skew = _variance(comparison.other)
     remaining = max(0, days - days_so_far)
     new, other = (_expected(side.reports, remaining) for side in (comparison.new, comparison.other))
+    if comparison.new.reports.sum() < MIN_REPORTS:  # too few to show a rate
+        new = USUAL_STAGE / (1 - USUAL_STAGE) * other * question.other_every / question.every
     rollout = Rollout(max(reports or new, MIN_REPORTS) / days, other / days, days)
     information = rollout.information(variance)
     if judged.margin is not None and reports is None:

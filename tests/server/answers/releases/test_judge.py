@@ -217,6 +217,16 @@ class TestPlan:
         assert result.judged is not None
         assert result.judged.questions[0].fraction == pytest.approx(1.0, abs=0.01)
 
+    def test_plans_for_a_usual_stage_before_any_report(self, store: Store):
+        add_release(store, {OLD: [1357] * 14}, EQUAL, worse="")
+        early = verdict_on(store, 14, installed="1000/20000").plan
+        assert early is not None
+        add_release(store, {NEW: [71] * 14}, EQUAL, worse="")
+        later = verdict_on(store, 14).plan
+        assert later == early
+        full = early.questions[0].fraction(994 * 18_998 / (994 + 18_998))
+        assert full == pytest.approx(1.0, abs=0.02)
+
     def test_rejects_a_damaged_plan(self, store: Store):
         add_release(store, {NEW: FAST, OLD: FAST}, EQUAL)
         store.add_release_plan("home", "firmware", NEW, "{}")

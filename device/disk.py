@@ -20,7 +20,7 @@ def _sync_parent(path: str) -> None:
         os.close(folder)
 
 
-def make_folder(path: str) -> None:
+def mkdir(path: str) -> None:
     """Create a folder, unless it exists, so that it survives a power cut."""
     try:
         os.mkdir(path)

@@ -32,8 +32,6 @@ if "." in __name__:  # the package on CPython; on a board, all files are in one 
 else:
     import ldp_client
 
-_CAN_SYNC = hasattr(os, "fsync")  # on CPython; littlefs on a board syncs each file as it is closed
-
 
 def _name_in(payload):
     """Return the name in an experiment's JSON, or None for JSON that enroll() will refuse."""
@@ -246,9 +244,9 @@ class KeptExperiments:
     def _put(self, file, data):
         path = self._folder + "/" + file
         data += self._seal(file, data).to_bytes(4, "big")
-        if _CAN_SYNC:
+        if hasattr(os, "fsync"):  # on CPython; littlefs on a board syncs each file as it is closed
             disk = ldp_client._import_sibling("disk")
-            disk.make_folder(self._folder)
+            disk.mkdir(self._folder)
             disk.replace(path, data)
             return
         try:
@@ -261,7 +259,7 @@ class KeptExperiments:
     def _remove(self, name):
         path = self._folder + "/" + name
         try:
-            if _CAN_SYNC:
+            if hasattr(os, "fsync"):
                 ldp_client._import_sibling("disk").remove(path)
             else:
                 os.remove(path)

@@ -908,7 +908,7 @@ class Client:
             self._refusals[name] = str(e)
             raise
         self._refusals.pop(name, None)
-        self._withdrawn.discard(name)
+        self._withdrawn -= {name}
         self._experiments[name] = exp
         return exp
 

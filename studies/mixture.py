@@ -111,7 +111,10 @@ class LossLaw:
             return self._delta(math.floor(total * _NANO))
 
     def total(self, delta: float) -> Decimal:
-        """Return the smallest total in nats, >= 0, with at most this `delta`, rounded up to 1e-9."""
+        """Return the smallest total in nats, >= 0, with at most this `delta`, rounded up.
+
+        It is rounded up to 1e-9; if the law is rounded, by at most a step per report.
+        """
         top = self.top * (_NANO // MICRO)
         with exact_arithmetic():
             return Decimal(top - largest(lambda n: self._delta(top - n) <= delta, top)) / _NANO
@@ -176,7 +179,7 @@ def mixed_delta(reports: Reports, total: float) -> float:
 def mixed_total(reports: Reports, delta: float) -> Decimal:
     """Return the smallest total in nats for which the reports, their own δ aside, are (total, delta)-LDP.
 
-    It is rounded up to a billionth.
+    It is rounded up: to a billionth, or if the reports' ε have no common grid, by a few millionths.
 
     Args:
         reports: The reports' ε.

@@ -129,8 +129,11 @@ class TestTotal:
         total = mixed_total(epsilons, delta)
         micro = math.ceil(total * 10**6)
         assert composition.mixed_delta(epsilons, micro) <= delta
-        if micro > 2:
-            assert composition.mixed_delta(epsilons, micro - 3) > delta
+        # Splitting losses over the grid's cells moves each report's loss by at most a step.
+        law = LossLaw.of(epsilons)
+        rounding = 3 + (len(epsilons) * law.step if law.rounded else 0)
+        if micro >= rounding:
+            assert composition.mixed_delta(epsilons, micro - rounding) > delta
 
     @pytest.mark.slow
     def test_3_000_releases_are_below_other_theorems(self):

@@ -29,8 +29,8 @@ WORDS = {
         "times its probability under another reading."
     ),
     "Histogram": (
-        "How many times each code arrived in one window. The server stores nothing else about readings, "
-        "and no column links a device to a code."
+        "How many times each code arrived in one window, counted separately for each value of an open "
+        "group. The server stores nothing else about readings, and no column links a device to a code."
     ),
     "Local differential privacy (LDP)": (
         "Differential privacy in which the person's own device adds the randomness, before anything "

@@ -149,6 +149,7 @@ class TestAdmission:
             aggregator.subscribe(f"{TOPIC}/status/+")
             until(lambda: aggregator.messages, "the other board's status")
             assert dict(aggregator.messages) == {topics[1]: b"online"}
+            clear_status(site.folder, "keeps", now_utc())  # the broker is shared
 
     def test_refuses_only_revoked_board_after_sighup(self, site: Site):
         stolen, other = site.board("stolen"), site.board("k3f9")

@@ -43,10 +43,12 @@ class TestSettings:
 
     def test_every_transaction_is_durable(self, url: str, postgres: Cluster):
         name = url.rpartition("/")[2]
-        postgres.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
-        postgres.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
         devices = set()
         with Store(url) as store:
+            postgres.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
+            postgres.execute(
+                f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
+            )
             until(lambda: is_reachable(store), "pgbouncer notices that its sessions ended")
             for _ in range(20):
                 with store.writing() as connection:

@@ -10,9 +10,11 @@ import pytest
 from boards import ask_fleet
 from command_line import Run, runner
 from designs import choice_payload
+from matplotlib.axes import Axes
 from page_commands import command_examples, prints
 from refusals import Refusal, refusals
 
+from hushmote.cli.epsilon import plot
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.store import Store
 from hushmote.simulator import vectorised
@@ -175,6 +177,23 @@ class TestOutput:
         assert "wrote loss.svg" in hushmote("8", "--epsilon", "4", "--plot", "loss.svg")
         assert "<svg" in (tmp_path / "loss.svg").read_text("utf-8")
         assert (tmp_path / "local.png").read_bytes().startswith(b"\x89PNG")
+
+    def test_plot_marks_risk_at_both_epsilons(self, hushmote, monkeypatch: pytest.MonkeyPatch):
+        marks: list[tuple[float, float]] = []
+        mark = plot._mark
+
+        def record(axes: Axes, epsilon: float, belief: float, above: bool, text: str = "") -> None:
+            marks.append((epsilon, belief))
+            mark(axes, epsilon, belief, above, text)
+
+        monkeypatch.setattr(plot, "_mark", record)
+        hushmote("64:grr", "--risk", "1/8", "--plot", "local.png")
+        result = ask(hushmote, "64:grr", "--risk", "1/8")
+        assert [epsilon for epsilon, _ in marks] == [
+            result["epsilon_any_mechanism"],
+            result["epsilon_one_report"],
+        ]
+        assert [belief for _, belief in marks] == pytest.approx([1 / 8, 1 / 8], rel=1e-5)
 
 
 class TestRefusals:

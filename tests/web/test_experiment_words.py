@@ -27,6 +27,7 @@ from hushmote.server.store.versions import Description
 from hushmote.server.words import answers as words
 from hushmote.server.words import findings
 from hushmote.simulator import vectorised
+from hushmote.web.charts import axis
 from hushmote.web.experiment import charts, files, sentences
 from hushmote.web.experiment.choices import (
     Choices,
@@ -471,6 +472,12 @@ class TestChart:
         look(charts.named_bars(histogram, (hostile,), "summary", "de-CH"))
         assert scripts
         assert not any("alert" in script for script in scripts)
+
+
+def test_time_axis_has_at_most_one_label_per_day():
+    day_ms = datetime.timedelta(days=1) / datetime.timedelta(milliseconds=1)
+    assert axis("time", "day", "en")["minInterval"] == day_ms
+    assert "minInterval" not in axis("value", "share", "en")
 
 
 class TestDefaults:

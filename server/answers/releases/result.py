@@ -109,8 +109,7 @@ class JudgedRelease(Printable):
         """Return the verdict as one sentence."""
         judged, versions = self.judged, self._versions
         if judged is None or self.plan is None:
-            new, others = self._reports([self.new]), self._reports(self.others)
-            return sentences.no_look_sentence(versions, MIN_REPORTS, new, others, write)
+            return self._no_look_sentence(write)
         if judged.is_silent and judged.silence is not None:
             silence = judged.silence
             numbers = silence.received_reports, silence.expected_reports, silence.low
@@ -124,7 +123,13 @@ class JudgedRelease(Printable):
                 for q in planned
             ]
             return sentences.proceed_sentence(versions, margins, write)
+        if all(question.value is None for question in judged.questions):
+            return self._no_look_sentence(write)
         return sentences.not_yet_sentence(versions, *self._remaining(judged), write)
+
+    def _no_look_sentence(self, write: Numbers) -> str:
+        new, others = self._reports([self.new]), self._reports(self.others)
+        return sentences.no_look_sentence(self._versions, MIN_REPORTS, new, others, write)
 
     def _stop_sentence(self, judged: ReleaseVerdict, write: Numbers) -> str:
         stops = [q for q in judged.questions if q.verdict is Verdict.STOP and q.value is not None]

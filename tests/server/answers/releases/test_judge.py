@@ -249,6 +249,14 @@ class TestSilence:
         add_release(store, {OLD: [145] * 5}, EQUAL, payload=crash_payload(every=[130, 1, 130]))
         assert verdict_on(store, 5, installed="1000/20000").is_silent
 
+    def test_too_few_reports_are_no_evidence(self, store: Store):
+        add_release(store, {OLD: [1300] * 5}, {OLD: 0.05})
+        result = verdict_on(store, 5, installed="100/20000")
+        assert not result.is_silent
+        assert result.sentence().startswith(
+            "Not yet: the first look needs 50 reports on each side; 2.4.0 has 0"
+        )
+
     def test_accepts_the_expected_reports(self, store: Store):
         rollout = {NEW: [950] * 5, OLD: [145] * 5}
         add_release(store, rollout, EQUAL, payload=crash_payload(every=[130, 1, 130]))

@@ -329,10 +329,21 @@ class Selected:
     def refusal(self) -> str:
         """Why the selected value of the group is not shown in the selected windows, or ""."""
         group = self.selection.group
+        if group and self.selection.version and self._has_small_part():
+            return words.version_refusal(self.group_name, suppression.MIN_REPORTS)
         if not group or group not in suppression.suppressed_values(self._reports_by_value):
             return ""
         has_enough = self._reports_by_value[group] >= suppression.MIN_REPORTS
         return words.refusal(self.group_name, group, suppression.MIN_REPORTS, has_enough=has_enough)
+
+    def _has_small_part(self) -> bool:
+        """Return whether some version has few reports of some value in the selected windows.
+
+        All versions minus the others would then reveal it, so no value is shown for a single version.
+        """
+        whole = self.facts.selected(replace(self.selection, version="", group=""))
+        each = (replace(whole, versions=(version,))._reports_by_value for version in whole.versions)
+        return any(0 < n < suppression.MIN_REPORTS for reports in each for n in reports.values())
 
     def check_shown(self) -> None:
         """Raise EstimateError if the selected value of the group is suppressed in the selected windows."""

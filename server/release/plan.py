@@ -37,6 +37,7 @@ class QuestionPlan:
         information: The planned information: 1 / variance of the difference at the planned end.
         variance: The variance of one report for which it was planned. Fractions of the planned information
             are computed with it, so that they depend on the number of reports only.
+        asked: The text of the question in the experiment's `asks`; "" in plans from before it was stored.
     """
 
     name: str
@@ -44,6 +45,7 @@ class QuestionPlan:
     margin: float | None
     information: float
     variance: float
+    asked: str = ""
 
     def __post_init__(self) -> None:
         if self.worse not in ("more", "less"):

@@ -174,6 +174,8 @@ def _verdict_on_all(
 ) -> Verdict:
     if (silence is not None and silence.is_silent) or any(q.verdict is Verdict.STOP for q in questions):
         return Verdict.STOP
+    if silence is not None and silence.missing_share is None:
+        return Verdict.NOT_YET  # the plan checks for silent boards, and this call could not
     pairs = zip(questions, plan.questions, strict=True)
     with_margin = [q.verdict is Verdict.PROCEED for q, planned in pairs if planned.margin is not None]
     return Verdict.PROCEED if with_margin and all(with_margin) else Verdict.NOT_YET

@@ -34,6 +34,15 @@ def suppression_note(needed: int) -> str:
     )
 
 
+def version_refusal(name: str, needed: int) -> str:
+    """Say in one line why no value is shown for a single version of the experiment."""
+    return (
+        f"answers by {name} of a single version cannot be shown in this period: some version has "
+        f"{fewer_than(needed)} from one {name}, and the other answers would reveal them; "
+        f"omit {option('version')}"
+    )
+
+
 def refusal(name: str, value: str, needed: int, *, has_enough: bool) -> str:
     """Say in one line why a value is not shown, and what to do about it.
 

@@ -131,7 +131,7 @@ def _question_plan(
         if enough is not None:
             proceed = Rollout(enough / days, ratio * enough / days, days)
             information = min(information, proceed.information(variance))
-    return QuestionPlan(question.name, judged.worse, judged.margin, information, variance)
+    return QuestionPlan(question.name, judged.worse, judged.margin, information, variance, judged.ask.text)
 
 
 def _half_rollout(question: Question, rollout: Rollout) -> Rollout:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...errors import HushmoteError, UsageError
 from ...release.difference import ReleaseError
-from ...release.plan import PlanChanged, ReleasePlan, check_unchanged, plan_from_json
+from ...release.plan import PlanChanged, QuestionPlan, ReleasePlan, check_unchanged, plan_from_json
 from ...release.progress import Progress, rollout_progress
 from ...release.silence import SilenceLook
 from ...release.verdict import release_verdict
@@ -66,9 +66,11 @@ def judge(
             f"the plan of {plan.new} cannot change after its first look: it was stored without the number of "
             "installed devices; omit it"
         )
-    evidence = {question.name: question.comparison.looks() for question in questions}
-    planned = {question.name: evidence.get(question.name, ()) for question in plan.questions}
-    verdict = release_verdict(plan, planned, _silence(days, plan, installed))
+    asked = {planned.name: _asked(planned, questions) for planned in plan.questions}
+    looks = {name: () if now is None else now.comparison.looks() for name, now in asked.items()}
+    verdict = release_verdict(plan, looks, _silence(days, plan, installed))
+    names = {now.name: name for name, now in asked.items() if now is not None}
+    subjects = {names.get(name, name): subject for name, subject in subjects.items()}
     return JudgedRelease(
         days,
         plan.new,
@@ -77,7 +79,7 @@ def judge(
         verdict,
         subjects,
         _rollout(days, plan.new, plan.others),
-        unjudged=(*unjudged, *_not_in_plan(plan, subjects)),
+        unjudged=(*unjudged, *_no_longer_asked(asked), *_not_in_plan(names, questions)),
         lacks_installed=plan.silence is None or installed is None,
     )
 
@@ -194,13 +196,26 @@ def _first_plan(
     return stored
 
 
-def _not_in_plan(plan: ReleasePlan, subjects: dict[str, Subject]) -> list[str]:
-    planned = {question.name for question in plan.questions}
-    return [
-        f"{name} is not judged: it had too few reports, or did not exist, when the plan was stored."
-        for name in subjects
-        if name not in planned
-    ]
+def _asked(planned: QuestionPlan, questions: list[Question]) -> Question | None:
+    """Return the question that was planned, or None if the experiment's file no longer asks it.
+
+    `asks` may have changed since, so an experiment's name alone does not tell what is asked.
+    """
+    if not planned.asked:
+        return next((question for question in questions if question.name == planned.name), None)
+    experiment, asked = planned.name.partition(": ")[0], planned.asked
+    same = (question for question in questions if question.name.partition(": ")[0] == experiment)
+    return next((question for question in same if question.judged.ask.text == asked), None)
+
+
+def _no_longer_asked(asked: dict[str, Question | None]) -> list[str]:
+    text = "is not judged any more: its file no longer asks what the plan of this release does."
+    return [f"{name} {text}" for name, question in asked.items() if question is None]
+
+
+def _not_in_plan(names: dict[str, str], questions: list[Question]) -> list[str]:
+    text = "is not judged: it had too few reports, or did not exist, when the plan was stored."
+    return [f"{question.name} {text}" for question in questions if question.name not in names]
 
 
 def _without_plan(
@@ -210,10 +225,16 @@ def _without_plan(
 
 
 def _fastest(days: GroupDays, new: str) -> GroupExperiment:
-    """Return the experiment to which boards with the new version report most often, the first of several."""
-    return min(
-        days.experiments.values(), key=lambda experiment: (not experiment.has_days, experiment.every(new))
-    )
+    """Return the experiment to which boards with the new version report most often, the first of several.
+
+    An experiment without any report in these days, such as a withdrawn one, shows nothing.
+    """
+
+    def key(experiment: GroupExperiment) -> tuple[bool, bool, int]:
+        has_reports = bool(days.reports(experiment.name, days.values).any())
+        return not experiment.has_days, not has_reports, experiment.every(new)
+
+    return min(days.experiments.values(), key=key)
 
 
 def _rollout(days: GroupDays, new: str, others: tuple[str, ...]) -> Rollout:

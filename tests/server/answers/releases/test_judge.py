@@ -4,19 +4,26 @@ import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from experiments import experiment_json
+from filled_store import write
 from release_store import FIRST, NEW, OLD, add_release, at, crash_payload
 
+from hushmote.device.ldp_client import Experiment
 from hushmote.server.answers.query import Facts
+from hushmote.server.answers.question import Selection
 from hushmote.server.answers.releases.first_plan import PlanRequest
 from hushmote.server.answers.releases.installed import read_installed
 from hushmote.server.answers.releases.judge import judge, stored_plans
 from hushmote.server.answers.releases.result import JudgedRelease
 from hushmote.server.errors import UsageError
+from hushmote.server.estimate.statistic import EstimateError
 from hushmote.server.release.difference import ReleaseError
 from hushmote.server.release.plan import PlanChanged, plan_from_json
 from hushmote.server.release.verdict import Verdict
-from hushmote.server.store.store import Store
+from hushmote.server.store.store import Description, Store
+from hushmote.simulator import vectorised
 
 FAST, SLOW = [400] * 14, [20] * 14
 EQUAL, WORSE = {NEW: 0.05, OLD: 0.05}, {NEW: 0.2, OLD: 0.05}
@@ -99,6 +106,44 @@ class TestVerdict:
         (question,) = result.judged.questions
         assert question.low < 0 < question.high
         assert abs(question.value or 0) < 0.03
+
+
+class TestChanges:
+    def test_another_question_does_not_inherit_the_plan(self, store: Store):
+        """A version's file that asks about another label decides nothing about the planned one."""
+        labels = {"type": "choice", "labels": ["ok", "crash", "hang"], "mechanism": "grr"}
+        fields = {"name": "cause", "epsilon": 2_000_000, "group": "firmware", "groups": [OLD, NEW]}
+        store.add_fleet("home", keyed=False)
+
+        def add(asked: str, every: int) -> Experiment:
+            payload = experiment_json(**fields, **labels, every=every)
+            worse = '{"worse_by": 0.02}'
+            return store.add_experiment("home", payload, description=Description(asked=asked, worse=worse))
+
+        experiment, rng = add("crash", 1), np.random.default_rng(1)
+        for index, (n, shares) in enumerate([(3000, [0.93, 0.02, 0.05, 0]), (1000, [0.85, 0.1, 0.05, 0])]):
+            for day in range(10):
+                codes = vectorised.histogram(experiment, rng.multinomial(n, shares), rng)
+                window = (FIRST + datetime.timedelta(days=day)).isoformat()
+                counts = {(window, code): int(k) for code, k in enumerate(codes)}
+                write(store, "home", experiment, counts, group=index)
+        assert verdict_on(store, 10).verdict is Verdict.STOP
+        add("hang\ncrash", 2)
+        assert verdict_on(store, 10).verdict is Verdict.STOP
+        add("hang", 3)
+        result = verdict_on(store, 10)
+        assert result.verdict is Verdict.NOT_YET
+        assert any("no longer asks" in note for note in result.notes())
+
+    def test_does_not_proceed_without_the_planned_check_for_silence(self, store: Store):
+        add_release(store, {NEW: [2000] * 14, OLD: [9000] * 14}, EQUAL)
+        assert verdict_on(store, installed="10000/19000").is_silent
+        assert verdict_on(store).verdict is Verdict.NOT_YET
+
+    def test_an_experiment_without_reports_hides_no_silence(self, store: Store):
+        add_release(store, {}, EQUAL, payload=crash_payload("a_withdrawn"))
+        add_release(store, {NEW: [500] * 2 + [0] * 8, OLD: [9500] * 10}, EQUAL)
+        assert verdict_on(store, 10, installed="10000/19500").is_silent
 
 
 class TestMissingEvidence:
@@ -347,3 +392,14 @@ class TestOutput:
         assert question["margin"] == 0.02
         assert question["low"] < question["value"] < question["high"]
         assert len(fields["rollout"]["reports"]) == 14
+
+
+def test_versions_do_not_reveal_a_value_with_few_reports(store: Store):
+    """All versions minus the shown one would be the histogram of 30 reports."""
+    add_release(store, {OLD: [500], NEW: [30]}, EQUAL)
+    second = add_release(store, {OLD: [500], NEW: [100]}, EQUAL, payload=crash_payload(every=2))
+    facts = Facts(store, at(1))
+    assert facts.selected(Selection("board_crash", "home", group=NEW)).estimate().reports == 130
+    one = Selection("board_crash", "home", group=NEW, version=second.digest.hex())
+    with pytest.raises(EstimateError, match="of a single version cannot be shown"):
+        facts.selected(one).estimate()

@@ -1,4 +1,4 @@
-"""`hushmote release`: whether a new version is worse than others, and how far it has rolled out."""
+"""`hushmote release`: judge whether a new version is worse than others, and show its rollout."""
 
 from typing import Annotated
 
@@ -25,7 +25,7 @@ def release_command(  # noqa: PLR0913 - one for each option
         str | None,
         typer.Option(
             metavar="N/ALL|FILE|URL",
-            help="Devices with the new version and all devices, to notice boards that never report: "
+            help="Devices with the new version and all devices, to detect boards that never report: "
             '1200/20000, or a file or http(s) address with this or {"2.4.0": 1200, "2.3.1": 18800}.',
         ),
     ] = None,
@@ -59,7 +59,7 @@ def release_command(  # noqa: PLR0913 - one for each option
     """Say whether a release is worse than the version before: stop, proceed or not yet.
 
     The exit status is 0 for proceed, 3 for stop and 4 for not yet. The first call stores the plan, and later
-    calls cannot change it; so the verdict stays valid however often anyone looks.
+    calls cannot change it, so the verdict stays valid however often anyone looks.
     """
     # Imported lazily so that usage errors are fast.
     from ..server.answers.query import Facts

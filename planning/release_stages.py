@@ -1,4 +1,4 @@
-"""What a rollout can show about a release: the reports and days that a verdict takes, before it begins.
+"""Plan a rollout: the reports and days that a verdict takes, and the rises that each stage can detect.
 
 The new version's boards make a report at every call, since each reading counts while they are few. The others
 may make fewer, `every`, which saves their budgets for later releases, but a comparison needs their reports on
@@ -35,8 +35,8 @@ class Stage:
     Attributes:
         part: The part of the devices with the new version.
         reports: The new version's reports in the planned days.
-        rise: The rise that is found with a probability of 80%, or None if no rise is.
-        days_to_stop: The days until the asked rise is found with a probability of 80%, or None for never.
+        rise: The rise that is detected with a probability of 80%, or None if no rise is.
+        days_to_stop: The days until the given rise is detected with a probability of 80%, or None for never.
         days_to_proceed: The days until 80% of releases without a rise may proceed, or None.
     """
 
@@ -49,13 +49,13 @@ class Stage:
 
 @dataclass(frozen=True)
 class Thinning:
-    """What fewer reports of the others change, at the first stage.
+    """The effect of fewer reports from the other versions, at the first stage.
 
     Attributes:
         every: n for the others, where 1 in n calls makes a report.
         others: Their reports in the planned days.
-        rise: The rise that is found with a probability of 80%, or None if no rise is.
-        releases: The number of releases that a device's budget pays for; 0 if it does not last.
+        rise: The rise that is detected with a probability of 80%, or None if no rise is.
+        releases: The number of releases that a device's budget covers; 0 if it does not last.
     """
 
     every: int
@@ -82,7 +82,7 @@ class ReleaseStages:
         stop_reports: The new version's reports that find the rise, at the first stage; None for never.
         proceed_reports: Those after which 80% of releases without a rise may proceed; None for never.
         stages: The stages.
-        thinnings: What other values of `every` change.
+        thinnings: The effect of other values of `every`.
     """
 
     devices: int
@@ -106,22 +106,29 @@ class ReleaseStages:
         rise, first = f"{100 * self.rise:g} points", self.stages[0]
         part = f"{first.part:.0%} of {self.devices:,} devices"
         stop, proceed = self.stop_reports, self.proceed_reports
-        text, margin = f"A rise of {rise} cannot be found.", f"{100 * self.margin:g} points"
+        text, margin = f"A rise of {rise} cannot be detected.", f"{100 * self.margin:g} points"
         if stop is not None and first.days_to_stop is not None:
             time = counted(first.days_to_stop, "day")
-            text = f"A rise of {rise} takes {_about(stop)} reports of the new version, {time} on {part}."
+            text = f"Detecting a rise of {rise} takes {_about(stop)} reports of the new version: "
+            text += f"{time} on {part}."
         needs = "cannot be reached."
         if proceed is not None and first.days_to_proceed is not None:
             time = counted(first.days_to_proceed, "day")
-            needs = f"takes {_about(proceed)} reports of the new version, {time} on that part."
-        return [text, f"Proceed, if it is not worse and {margin} are accepted, {needs}"]
+            needs = f"takes {_about(proceed)} reports of the new version: {time} on the same devices."
+        return [text, f"If the version is no worse and {margin} are accepted, proceed {needs}"]
 
     @property
     def tables(self) -> list[TextTable]:
-        """The stages, and what other values of `every` change."""
+        """The stages, and the effect of other values of `every`."""
         stages = TextTable(
             f"Stages, {self.days} days each:",
-            ("part", "reports", "rise found", f"days for {100 * self.rise:g} points", "days for proceed"),
+            (
+                "stage",
+                "reports",
+                "detectable rise",
+                f"days for {100 * self.rise:g} points",
+                "days for proceed",
+            ),
             [
                 (
                     f"{stage.part:.0%}",
@@ -135,7 +142,7 @@ class ReleaseStages:
         )
         thinnings = TextTable(
             f"If 1 in n calls on the other versions makes a report, at {self.stages[0].part:.0%}:",
-            ("n", "others' reports", "rise found", "releases that the budget pays for"),
+            ("n", "others' reports", "detectable rise", "releases the budget covers"),
             [
                 (
                     f"{'> ' if thinning.every == self.every else ''}{thinning.every}",
@@ -154,7 +161,7 @@ class ReleaseStages:
         reports, years = counted(self.lifetime_reports), self.horizon_days / 365
         return (
             f"A device can make {reports} of ε = {self.epsilon:g} in its {years:g} years, with a call every "
-            f"{self.call_days:g} days. Rises are found with a probability of 80%, with a look each day."
+            f"{self.call_days:g} days. Rises are detected with a probability of 80%, with one look per day."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -198,9 +205,9 @@ def plan_release(
         stop = power.reports_to_stop(ratio, days, share, rise, variance)
         proceed = power.reports_to_proceed(days, share, margin, variance, ratio=ratio)
         reports[part] = stop, proceed
-        found = power.detectable_rise(rollout, share, variance)
+        detectable = power.detectable_rise(rollout, share, variance)
         until = (None if n is None else math.ceil(n / rollout.new) for n in (stop, proceed))
-        stages.append(Stage(part, rollout.new * days, found, *until))
+        stages.append(Stage(part, rollout.new * days, detectable, *until))
     lifetime_reports = math.floor(lifetime / epsilon + 1e-9)
     thinnings = [
         Thinning(
@@ -241,7 +248,7 @@ class _Fleet:
 
 
 def _releases(reports: int, used: float, per_release: float) -> int:
-    """Return for how many releases the reports are enough that are not used otherwise."""
+    """Return the number of releases that the reports left after ordinary use are enough for."""
     return max(0, math.floor((reports - used) / per_release + 1e-9))
 
 

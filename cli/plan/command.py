@@ -30,12 +30,14 @@ _Release = Annotated[
     bool,
     typer.Option(
         "--release",
-        help="Plan a rollout: how many reports and days a verdict on a release takes, and what a stage of "
-        "5%, 25% or 50% of --devices can show. --share is that of the old version. Defaults: --share 0.05, "
-        "--epsilon 2, --lifetime 8, --horizon 5y, --call 14d.",
+        help="Plan a rollout: the reports and days that a verdict on a release takes, and the rises that a "
+        "stage of 5%, 25% or 50% of --devices can detect. --share is the old version's. Defaults: "
+        "--share 0.05, --epsilon 2, --lifetime 8, --horizon 5y, --call 14d.",
     ),
 ]
-_Rise = Annotated[float | None, typer.Option(help="With --release: rise to find, such as 0.03 for 3 points.")]
+_Rise = Annotated[
+    float | None, typer.Option(help="With --release: rise to detect, such as 0.03 for 3 points.")
+]
 _WorseBy = Annotated[
     float | None, typer.Option(help="With --release: accepted rise, as in the experiment; default: 0.02.")
 ]
@@ -72,7 +74,7 @@ def plan_command(
         return
     if given:
         name = next(iter(given)).replace("margin", "worse-by")
-        raise UsageError(f"--{name} belongs to --release: add that, or omit it")
+        raise UsageError(f"--{name} needs --release: add --release or omit --{name}")
     run(PlanRequest(**fields), input, output, as_json)
 
 

@@ -1,4 +1,4 @@
-"""`hushmote plan --release`: reports, days, stages, and the releases that a budget pays for."""
+"""`hushmote plan --release`: reports, days, stages, and the releases that a budget covers."""
 
 import json
 from pathlib import Path
@@ -72,8 +72,10 @@ class TestCommand:
     def test_says_what_proceed_takes(self, tmp_path: Path):
         text = hushmote(*COMMAND, cwd=tmp_path)
         first, *_ = text.splitlines()
-        assert first.startswith("A rise of 3 points takes 2,000 reports of the new version, 28 days on 5%")
-        assert "takes 4,200 reports" in text
+        assert first.startswith(
+            "Detecting a rise of 3 points takes 2,000 reports of the new version: 28 days"
+        )
+        assert "proceed takes 4,200 reports" in " ".join(text.split())
         assert max(map(len, text.splitlines())) <= 80
 
     def test_json_has_the_stages(self, tmp_path: Path):
@@ -83,8 +85,8 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            (("plan", "--rise", "0.03"), "--rise belongs to --release: add that, or omit it"),
-            (("plan", "--worse-by", "0.03"), "--worse-by belongs to --release"),
+            (("plan", "--rise", "0.03"), "--rise needs --release: add --release or omit --rise"),
+            (("plan", "--worse-by", "0.03"), "--worse-by needs --release"),
             (("plan", "--release", "--devices", "200"), "--release needs --rise, such as --rise 0.03"),
             ((*COMMAND, "--output", "x.toml"), "neither reads nor writes files"),
         ],

@@ -225,7 +225,9 @@ def sheet(
     lines: Iterable[str], facts: Iterable[tuple[str, str]], sections: Iterable[TextTable]
 ) -> RenderableType:
     """Return sentences, facts and tables, separated by empty lines."""
-    parts: list[RenderableType] = [*map(plain, lines), "", facts_table(facts)]
+    parts: list[RenderableType] = [*map(plain, lines)]
+    if rows := list(facts):
+        parts += ["", facts_table(rows)]
     for section in sections:
         parts += ["", text_table(section)] if section.rows else [text_table(section)]
     return Group(*parts)

@@ -466,7 +466,9 @@ def _no_such_group(selected: Selected) -> str:
     selection, values = selected.selection, selected.group_values
     if not values:
         return f"{selection.experiment} has no open group; omit {option('group')}"
-    return no_such_name("group", selection.group, values, f"in {selection.experiment}")
+    return no_such_name(
+        "value", selection.group, values, f"in group {selected.group_name} of {selection.experiment}"
+    )
 
 
 def check_apart(before: frozenset[ReportSource], after: frozenset[ReportSource]) -> None:

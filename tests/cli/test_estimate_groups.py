@@ -74,7 +74,7 @@ class TestSuppression:
         ("--group 2.3.1 --against group=other", "subtracting them from all boards"),
         ("--against group=2.3.1", "would be on both sides"),
         ("--group 2.3.1 --against group=2.3.1", "both sides are the same"),
-        ("--group 9", "no group 9 in crashed; its groups: 2.3.1, 2.4.0, 2.5.0, other"),
+        ("--group 9", "no value 9 in group firmware of crashed; its values: 2.3.1, 2.4.0, 2.5.0, other"),
         command="estimate crashed",
     )
     def test_is_one_line(self, refusal: Refusal, store: Path):

@@ -108,7 +108,10 @@ class TestSelectedGroup:
 
     def test_refuses_an_unknown_value(self, store: Store):
         facts = Facts(store, AT)
-        with fails(r"no group 2\.6\.0 in crash; its groups: 2\.4\.0, 2\.5\.0, 2\.3\.1, other", UsageError):
+        with fails(
+            r"no value 2\.6\.0 in group firmware of crash; its values: 2\.4\.0, 2\.5\.0, 2\.3\.1, other",
+            UsageError,
+        ):
             facts.selected(selection("2.6.0"))
         first = store.experiments("home")[0].experiment.digest.hex()
         with fails("crash has no open group; omit group", UsageError):

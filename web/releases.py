@@ -18,7 +18,7 @@ from .page import Page
 from .reader import Reader, reader
 
 _EMPTY = (
-    "No release has been judged yet. The first call of hushmote release 2.4.0 --against 2.3.1 stores its "
+    "No release has been judged yet. Run hushmote release 2.4.0 --against 2.3.1: its first look stores a "
     "plan, and from then on the release is shown here."
 )
 _GROUP = (
@@ -118,7 +118,7 @@ def _rollout_chart(release: JudgedRelease, write: Reader, summary: str) -> None:
         _line(visible(name), list(zip(days, map(float, reports), strict=True)), COLOURS[i % len(COLOURS)])
         for i, (name, reports) in enumerate(columns.items())
     ]
-    title = f"reports a day to {release.rollout.experiment}"
+    title = f"reports per day to {release.rollout.experiment}"
     chart(
         {
             "animation": False,

@@ -14,9 +14,7 @@ from .difference import ReleaseError
 ALPHA = 0.05
 """The default probability of a false verdict, for "stop" and for "proceed", over all looks."""
 SILENCE_WEIGHT = 0.1
-"""The share of the probability of a false "stop" that belongs to silence, if it is watched."""
-
-
+"""The share of the probability of a false "stop" that belongs to silence, if the plan checks for it."""
 DAYS = 14
 """The default number of days to plan for."""
 
@@ -27,7 +25,7 @@ class PlanChanged(ReleaseError):
 
 @dataclass(frozen=True)
 class QuestionPlan:
-    """What is planned for one question.
+    """The plan of one question.
 
     Attributes:
         name: The experiment, and the value if it has several.
@@ -35,7 +33,7 @@ class QuestionPlan:
         margin: The difference that is accepted, above 0, in the unit of the question (0.02 is 2 points of a
             share); None if the question can only stop a release.
         information: The planned information: 1 / variance of the difference at the planned end.
-        variance: The variance of one report for which it was planned. Fractions of the planned information
+        variance: The variance of one report that the plan assumes. Fractions of the planned information
             are computed with it, so that they depend on the number of reports only.
         asked: The text of the question in the experiment's `asks`; "" in plans from before it was stored.
     """
@@ -67,7 +65,7 @@ class QuestionPlan:
 
 @dataclass(frozen=True)
 class SilencePlan:
-    """What is planned for boards that stop reporting.
+    """The plan of the check for boards that stop reporting.
 
     Attributes:
         information: The planned information: 1 / variance of the missing share of reports at the planned
@@ -134,7 +132,7 @@ class ReleasePlan:
             raise ReleaseError("the questions of a plan must have different names")
 
     def weights(self) -> dict[str, float]:
-        """Return the share of alpha for each question; silence, if it is watched, has the name ""."""
+        """Return the share of alpha for each question; silence, if the plan checks for it, is named ""."""
         rest = 1.0 if self.silence is None else 1 - SILENCE_WEIGHT
         result = {question.name: rest / len(self.questions) for question in self.questions}
         return result if self.silence is None else result | {"": SILENCE_WEIGHT}
@@ -173,7 +171,7 @@ def check_unchanged(stored: ReleasePlan, requested: ReleasePlan) -> None:
         if before != after:
             raise PlanChanged(
                 f"the plan of {stored.new} cannot change after its first look: "
-                f"{name} is {before}, not {after}"
+                f"{name} is {before}, not {after}; omit it"
             )
 
 
@@ -182,10 +180,10 @@ def _fields(plan: ReleasePlan) -> Mapping[str, object]:
     result: dict[str, object] = {
         "group": plan.group,
         "new": plan.new,
-        "others": ", ".join(plan.others),
+        "against": ", ".join(plan.others),
         "alpha": plan.alpha,
         "days": plan.days,
-        "reports": plan.reports,
+        "reports": plan.reports or "not set",
         "selection": plan.selection or "at random",
         "questions": ", ".join(question.name for question in plan.questions),
     }

@@ -4,12 +4,11 @@
   of a false "stop" is at most alpha over all questions and looks (Holm's method with weights over the
   questions, alpha spending over the looks).
 * Proceed: it is worse by no more than the margin in every question that has one. This is an
-  intersection-union
-  test: it says something false only if the question with too large a rise says so, so alpha needs no
-      correction.
-* Not yet: neither; with the reports and days that are likely to be missing.
+  intersection-union test: it is false only if the question with too large a rise passes as well, so alpha
+  needs no correction.
+* Not yet: neither; with an estimate of the reports and days still needed.
 
-A look's verdict is computed from all looks up to then, with what each of them knew, so that a question
+A look's verdict is computed from all looks up to then, each with the data of its time, so that a question
 that has been decided stays decided. A rise that is certain, but smaller than the margin, does not stop a
 release.
 
@@ -48,14 +47,13 @@ class QuestionVerdict:
         value: The new version minus the others, or None before the first look.
         low: The lower bound of `value`.
         high: Its upper bound. The bound on the better side is false at any look with a probability of at
-            most the question's level for "stop"; that on the worse side of at most alpha. The bounds agree
-            with the
-            verdict: "stop" if the former excludes no difference, "proceed" if the latter excludes the
-                margin.
+            most the question's level for "stop", and that on the worse side of at most alpha. The bounds
+            agree with the verdict: "stop" if the former excludes zero, "proceed" if the latter excludes
+            the margin.
         fraction: The information so far, as a fraction of the planned information.
         decision_day: The day of the look that decided, counted from 0; None if none did.
-        remaining: What is likely to be missing for "proceed", or None if that cannot be reached or is not
-            needed.
+        remaining: The further reports that "proceed" is likely to need, or None if it cannot be reached or
+            needs none.
     """
 
     name: str
@@ -96,7 +94,7 @@ class ReleaseVerdict:
     Attributes:
         verdict: The verdict on all questions.
         questions: The verdict on each, in the order of the plan.
-        silence: The verdict on missing reports, or None if they are not watched.
+        silence: The verdict on missing reports, or None if the plan does not check for them.
     """
 
     verdict: Verdict
@@ -120,7 +118,7 @@ class _Test:
     skews: tuple[float, ...]
 
     def lower_bounds(self, level: float) -> list[float]:
-        """Return a bound below the true effect at each look; any is above it with a chance of `level`."""
+        """Return each look's lower bound; with a chance of at most `level`, one exceeds the true effect."""
         limits = bounds(self.fractions, level)
         looks = zip(self.effects, limits, self.errors, self.skews, strict=True)
         return [_lower_bound(*look) for look in looks]
@@ -147,16 +145,18 @@ def release_verdict(
     Args:
         plan: The plan stored at the first look.
         looks: Each question's looks so far, oldest first, by its name; difference.looks() returns them.
-        silence: The looks at missing reports so far, if the plan watches them.
+        silence: The looks at missing reports so far, if the plan checks for them.
 
     Raises:
-        ReleaseError: If the questions are not those of the plan, or the plan does not watch silence.
+        ReleaseError: If the questions are not those of the plan, or the plan does not check for silence.
     """
     names = [question.name for question in plan.questions]
     if set(looks) != set(names):
-        raise ReleaseError(f"the plan asks {', '.join(names)}, not {', '.join(looks) or 'nothing'}")
+        raise ReleaseError(
+            f"the plan has the questions {', '.join(names)}, not {', '.join(looks) or 'nothing'}"
+        )
     if silence and plan.silence is None:
-        raise ReleaseError("the plan does not watch missing reports, so they cannot decide")
+        raise ReleaseError("the plan does not check for missing reports, so it cannot judge them")
     tests = {question.name: _worse_test(question, looks[question.name]) for question in plan.questions}
     if plan.silence is not None:
         tests[""] = _silence_test(plan, silence)
@@ -184,7 +184,7 @@ def _verdict_on_all(
 def _weighted_holm(
     tests: Mapping[str, _Test], weights: Mapping[str, float], alpha: float
 ) -> tuple[dict[str, float], dict[str, int]]:
-    """Return the level at which each test is done now, and the days since when tests have rejected."""
+    """Return the level of each test now, and the day on which each rejection happened."""
     remaining, since = dict(weights), dict[str, int]()
     levels: dict[str, float] = {}
     day = 0

@@ -13,8 +13,8 @@ NOT_RANDOM = (
     "The boards with {new} were not chosen at random, "
     "so a difference may come from the boards and not from the version."
 )
-"""A note for rollouts by model, by region or by request; `new` is the version."""
-BRICKED = "Without the number of installed devices, boards that never report again cannot be noticed."
+"""A note for rollouts that are not random; `new` is the version."""
+NO_INSTALLED = "Without the number of installed devices, boards that have stopped reporting go unnoticed."
 """A note for verdicts without the number of installed devices."""
 
 
@@ -54,7 +54,7 @@ class Margin:
 
 @dataclass(frozen=True)
 class Rise:
-    """How much more the new version has, in the unit of the question.
+    """The difference between the new version and the others, in the unit of the question.
 
     Attributes:
         subject: What differs, such as "board_crash".
@@ -90,7 +90,7 @@ def judged_text(question: str, worse: str, margin: float | None, unit: str | Non
 def stop_sentence(versions: Versions, rise: Rise, write: Numbers = ENGLISH) -> str:
     """Return "Stop: board_crash is worse on 2.4.0 than on 2.3.1, by 4.8 points (2.1 to 7.5).".
 
-    A fall of what should be high is worse, too; sizes are always positive.
+    If less is worse, the difference is negative; the sentence always states its size.
     """
     sign = math.copysign(1.0, rise.value)
     ends = sorted((max(sign * rise.low, 0.0), max(sign * rise.high, 0.0)))
@@ -102,7 +102,7 @@ def stop_sentence(versions: Versions, rise: Rise, write: Numbers = ENGLISH) -> s
 def silence_sentence(
     versions: Versions, received: float, expected: float, missing_share: float, write: Numbers = ENGLISH
 ) -> str:
-    """Return "Stop: boards with 2.4.0 are silent; 12 of about 980 reports came, at least 93% are missing.".
+    """Return "Stop: boards with 2.4.0 are silent; 12 of about 980 reports arrived, ...".
 
     Args:
         versions: The versions.
@@ -111,9 +111,9 @@ def silence_sentence(
         missing_share: The lower bound of the missing share.
         write: The format of numbers.
     """
-    came = f"{write.number(received, 0)} of about {counted(round(expected), write=write)} came"
-    least = write.percent(math.floor(100 * max(missing_share, 0.0)) / 100, 0)
-    return f"Stop: boards with {versions.new} are silent; {came}, at least {least} are missing."
+    arrived = f"{write.number(received, 0)} of about {counted(round(expected), write=write)} arrived"
+    lower_bound = write.percent(math.floor(100 * max(missing_share, 0.0)) / 100, 0)
+    return f"Stop: boards with {versions.new} are silent; {arrived}, so at least {lower_bound} are missing."
 
 
 def proceed_sentence(versions: Versions, margins: Sequence[Margin], write: Numbers = ENGLISH) -> str:
@@ -141,23 +141,23 @@ def not_yet_sentence(
 
     Args:
         versions: The versions.
-        reports: The reports of the new version that are likely to be missing, or None if it is not known.
-        days: The days that they take at this rate, or None.
+        reports: The further reports of the new version that are likely to be needed, or None if unknown.
+        days: The days until these have arrived at the present rate, or None.
         write: The format of numbers.
     """
     if reports is None:
-        return f"Not yet: {versions.new} is not worse than {versions.text_of_others} beyond chance so far."
+        return f"Not yet: {versions.new} is not significantly worse than {versions.text_of_others} so far."
     at_rate = "" if days is None else f", {counted(days, 'day', write)} at this rate"
     more = write.number(round_up_boards(reports), 0)
     return f"Not yet: about {more} more reports of {versions.new} are needed{at_rate}."
 
 
-def no_look_sentence(versions: Versions, least: int, new: int, others: int, write: Numbers = ENGLISH) -> str:
+def no_look_sentence(versions: Versions, needed: int, new: int, others: int, write: Numbers = ENGLISH) -> str:
     """Return "Not yet: the first look needs 50 reports on each side; 2.4.0 has 12, and 2.3.1 has 980.".
 
     Args:
         versions: The versions.
-        least: The reports that each side needs.
+        needed: The reports that each side needs.
         new: The reports of the new version.
         others: The reports of the others.
         write: The format of numbers.
@@ -165,7 +165,7 @@ def no_look_sentence(versions: Versions, least: int, new: int, others: int, writ
     sides = f"{versions.new} has {write.number(new, 0)}"
     verb = "has" if len(versions.others) == 1 else "have"
     sides += f", and {versions.text_of_others} {verb} {write.number(others, 0)}"
-    return f"Not yet: the first look needs {counted(least, write=write)} on each side; {sides}."
+    return f"Not yet: the first look needs {counted(needed, write=write)} on each side; {sides}."
 
 
 def signed_difference(
@@ -196,23 +196,23 @@ def size(value: float, unit: str | None, write: Numbers = ENGLISH, *, sign: bool
 def rollout_sentence(
     versions: Versions, part: float, days_to_half: int | None, today: datetime.date, write: Numbers = ENGLISH
 ) -> str:
-    """Return "2.4.0 is on about 23% of devices: half by Thursday at this rate.".
+    """Return "2.4.0 runs on about 23% of devices; at this rate, on half by Thursday.".
 
     Args:
         versions: The versions.
-        part: The part of the devices with the new version.
-        days_to_half: The days until it is half; 0 if it is already, None if it does not grow.
+        part: The share of devices with the new version.
+        days_to_half: The days until it reaches half; 0 if it already has, None if it is not growing.
         today: The last day of the reports.
         write: The format of numbers.
     """
-    begin = f"{versions.new} is on about {write.percent(part, 0 if part >= 0.1 else 1)} of devices"
+    begin = f"{versions.new} runs on about {write.percent(part, 0 if part >= 0.1 else 1)} of devices"
     if days_to_half == 0:
         return f"{begin}."
     if days_to_half is None:
-        return f"{begin}, and the part does not clearly grow."
+        return f"{begin}, and this share is not clearly growing."
     day = today + datetime.timedelta(days=days_to_half)
     when = f"{day:%A}" if days_to_half < 7 else write.day(day)
-    return f"{begin}: half by {when} at this rate."
+    return f"{begin}; at this rate, on half by {when}."
 
 
 def _sizes(values: Sequence[float], rise: Rise, write: Numbers) -> list[str]:

@@ -45,7 +45,7 @@ class TestExitStatus:
     def test_silent_boards_stop_a_release(self, tmp_path: Path):
         fill(tmp_path, 0, 0.05)
         text = hushmote(*COMMAND, "--against", OLD, "--installed=1000/20000", cwd=tmp_path, expect=STOP)
-        assert text.startswith("Stop: boards with 2.4.0 are silent; 0 of about 105 reports came")
+        assert text.startswith("Stop: boards with 2.4.0 are silent; 0 of about 105 reports arrived")
 
 
 class TestPlan:
@@ -62,7 +62,7 @@ class TestPlan:
         fill(tmp_path, 20, 0.05)
         hushmote(*COMMAND, "--against", OLD, cwd=tmp_path, expect=NOT_YET)
         error = hushmote(*COMMAND, "--days", "7", cwd=tmp_path, expect=USAGE)
-        assert "the plan of 2.4.0 cannot change after its first look: days is 14, not 7" in error
+        assert "the plan of 2.4.0 cannot change after its first look: days is 14, not 7; omit it" in error
 
     def test_page_api_and_command_share_it(self, tmp_path: Path):
         fill(tmp_path, 20, 0.05)
@@ -109,7 +109,7 @@ class TestInstalled:
             ("bad.json", "bad.json must contain numbers such as 1200/20000, or JSON"),
             ("text.json", "the devices must be a whole number of 0 or more, not 'many'"),
             ("days.json", "Monday is not a day such as 2026-11-21"),
-            ("1000", "write numbers such as 1200/20000"),
+            ("1000", "give numbers such as 1200/20000"),
         ],
     )
     def test_rejects_something_else(self, tmp_path: Path, value: str, message: str):
@@ -126,9 +126,12 @@ class TestRefusal:
     def test_names_the_versions(self, tmp_path: Path):
         fill(tmp_path, 20, 0.05)
         error = hushmote("release", "9", "--store=sqlite:///store.sqlite", cwd=tmp_path, expect=USAGE)
-        assert "no group of fleet home lists 9; firmware: 2.3.1, 2.4.0" in error
+        assert (
+            "no open group of fleet home lists 9: add it to groups in the file; firmware: 2.3.1, 2.4.0"
+            in error
+        )
         error = hushmote(*COMMAND, cwd=tmp_path, expect=USAGE)
-        assert "name the version to compare 2.4.0 with; firmware has 2.3.1" in error
+        assert "name the version to compare 2.4.0 with (--against); firmware has 2.3.1" in error
 
     def test_needs_a_store(self, tmp_path: Path):
         assert "there is no store" in hushmote(*COMMAND, "--against", OLD, cwd=tmp_path, expect=USAGE)

@@ -22,10 +22,10 @@ def test_shows_releases_with_a_stored_plan(browser, tmp_path):
         hushmote("release", NEW, "--against", OLD, "--store", url, "--reports=1000", cwd=tmp_path, expect=4)
         browser.says(f"Fleet home: {NEW} against {OLD}")
         browser.says("Not yet: ")
-        browser.says("2.4.0 is on about 1.3% of devices")
+        browser.says("2.4.0 runs on about 1.3% of devices")
         add_release(store, {NEW: [200] * DAYS}, {NEW: 0.4}, first=first, seed=2)
         browser.says(f"Stop: board_crash is worse on {NEW} than on {OLD}, by ")
-        browser.says("boards that never report again cannot be noticed")
+        browser.says("boards that have stopped reporting go unnoticed")
         assert browser.find("section[data-verdict]").get_attribute("data-verdict") == "stop"
         assert barriers(browser) == []
         browser.resize(360, dark=True)

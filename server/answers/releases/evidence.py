@@ -57,7 +57,9 @@ def group_of(facts: Facts, fleet: str, value: str, group: str = "") -> str:
     names = [name for name in ([group] if group else values) if value in values[name]]
     if not names:
         listed = "; ".join(f"{name}: {', '.join(dict.fromkeys(each))}" for name, each in values.items())
-        raise UsageError(f"no group of fleet {fleet} lists {value}; {listed}")
+        raise UsageError(
+            f"no open group of fleet {fleet} lists {value}: add it to groups in the file; {listed}"
+        )
     if len(names) > 1:
         raise UsageError(f"{value} is in the groups {' and '.join(names)}: name one of them")
     return names[0]
@@ -84,7 +86,7 @@ class GroupExperiment:
         """Return the questions by which a release is judged.
 
         Raises:
-            HushmoteError: If what the store says about them does not fit.
+            HushmoteError: If the stored questions do not fit the experiment.
         """
         newest = self.newest
         worse = worse_from_text(newest.worse)
@@ -131,7 +133,7 @@ class GroupDays:
         return GroupDays(facts, fleet, group, experiments, first, count)
 
     def since(self, first: datetime.date) -> "GroupDays":
-        """Return only the days from `first` on."""
+        """Return the days from `first` onwards."""
         first = max(first, self.first)
         count = max(0, self.count - (first - self.first).days)
         return GroupDays(self.facts, self.fleet, self.group, self.experiments, first, count)
@@ -231,7 +233,7 @@ class GroupDays:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The days of the new version and of those that it is compared with."""
+    """The days of the new version, and those of the versions that it is compared with."""
 
     new: SideDays
     other: SideDays

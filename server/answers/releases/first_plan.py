@@ -16,12 +16,12 @@ RECENT_DAYS = 7
 """The days whose rate of reports is expected to continue."""
 
 USUAL_STAGE = 0.05
-"""The part of the devices that is planned for as long as the new version has no reports to go by."""
+"""The share of devices that the plan assumes while the new version has too few reports to show a rate."""
 
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """The settings of a plan that a call names; None for those of the stored plan, or the defaults.
+    """The settings that a call gives; None for those of the stored plan, or the defaults.
 
     Attributes:
         new: The new version.
@@ -40,7 +40,7 @@ class PlanRequest:
     selection: str | None = None
 
     def applied_to(self, plan: ReleasePlan) -> ReleasePlan:
-        """Return a stored plan with the settings that this call names."""
+        """Return a stored plan with this call's settings."""
         names = ("others", "days", "reports", "alpha", "selection")
         values = {name: getattr(self, name) for name in names if getattr(self, name) not in (None, ())}
         return replace(plan, **values)
@@ -66,7 +66,7 @@ class Question:
 
     @property
     def can_be_planned(self) -> bool:
-        """Whether the others have enough reports to show how much one varies."""
+        """Whether the others have enough reports to estimate the variance of one."""
         other = self.comparison.other
         return other.reports.sum() >= MIN_REPORTS and _variance(other)[0] > 0
 
@@ -78,8 +78,8 @@ def first_plan(
 
     A question with a margin is planned for the reports that "proceed" needs, or if these are too many, for
     those that half of the devices would send in the planned days. Without a margin, it is planned for the
-    reports in these days at the present rate. Of the reports, the plan uses only how many there are, and how
-    much one of the others varies.
+    reports in these days at the present rate. The plan uses only the number of reports, and the variance of
+    one of the others'.
 
     Args:
         group: The group's name.
@@ -135,7 +135,7 @@ def _question_plan(
 
 
 def _half_rollout(question: Question, rollout: Rollout) -> Rollout:
-    """Return the rollout on half of the devices, which shows the most."""
+    """Return the rollout on half of the devices, where the comparison is most precise."""
     devices = rollout.new * question.every + rollout.other * question.other_every
     return Rollout(devices / 2 / question.every, devices / 2 / question.other_every, rollout.days)
 

@@ -8,7 +8,7 @@ the end of each day:
     {"2.4.0": 1200, "2.3.1": 18800}
     {"2026-11-20": {"2.4.0": 200, "2.3.1": 19800}, "2026-11-21": {"2.4.0": 1200, "2.3.1": 18800}}
 
-How often a board reports is not known, so the other devices tell what to expect of the new version's.
+How often a board reports is unknown, so the number of reports to expect is derived from the other devices.
 """
 
 import datetime
@@ -86,7 +86,7 @@ def read_installed(source: int | str | Mapping[str, Any]) -> Installed:
 
 
 def _numbers(text: str) -> Installed | None:
-    """Return what 1200 or 1200/20000 says, or None for another text."""
+    """Return the devices given as 1200 or 1200/20000, or None for any other text."""
     match = re.fullmatch(r"\s*([0-9]{1,15})(?:\s*/\s*([0-9]{1,15}))?\s*", text)
     if match is None:
         return None
@@ -178,7 +178,7 @@ def silence(
         experiment: The experiment whose reports are expected.
 
     Raises:
-        UsageError: If the numbers do not name the new version, or no others.
+        UsageError: If the numbers do not include the new version, or no other devices.
     """
     assert plan.silence is not None
     if not days.count:
@@ -187,7 +187,7 @@ def silence(
         raise UsageError(f"the installed devices name {', '.join(installed.versions)}, but not {plan.new}")
     others = tuple(name for name in installed.versions if name != plan.new)
     if not others and installed.total is None:
-        raise UsageError(f"the other devices tell how many reports to expect, so write {_FORMS}")
+        raise UsageError(f"the number of reports to expect comes from the other devices, so give {_FORMS}")
     values = {name if name in days.values else OTHER for name in others} or {*days.values} - {plan.new}
     reports = {value: days.reports(experiment.name, [value]) for value in sorted(values)}
     expected = sum(float(n.sum()) * experiment.every(value) for value, n in reports.items())
@@ -224,8 +224,8 @@ def _others(table: Mapping[str, int], new: str) -> int:
 def _single_look(look: SilenceLook, plan: ReleasePlan) -> SilenceLook:
     """Widen a look at a single day.
 
-    Without days, each call sees another day, so a plan's looks are not nested. Each has an equal part of the
-    level, which a larger variance brings about.
+    Without days, each call sees a different day, so the looks are not nested. Each gets an equal part of the
+    level, by enlarging the variance.
     """
     level = SILENCE_WEIGHT * plan.alpha
     factor = float(special.ndtri(level / plan.days) / special.ndtri(level)) ** 2

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from ...errors import HushmoteError, UsageError
+from ...hints import option
 from ...release.difference import ReleaseError
 from ...release.plan import PlanChanged, QuestionPlan, ReleasePlan, check_unchanged, plan_from_json
 from ...release.progress import Progress, rollout_progress
@@ -34,7 +35,7 @@ def judge(
 ) -> JudgedRelease:
     """Return the verdict on a release.
 
-    The first call in which a look is possible, or with the number of installed devices, stores the plan.
+    The plan is stored by the first call that can look, or that has the number of installed devices.
 
     Args:
         facts: The contents of the store.
@@ -45,7 +46,7 @@ def judge(
         installed: The installed devices, or None if they are not available.
 
     Raises:
-        UsageError: If the group, a version or the installed devices do not exist, or versions are missing.
+        UsageError: If the group or a version is unknown, or the versions to compare with are missing.
         PlanChanged: If the request differs from the stored plan.
         ReleaseError: If the stored plan is damaged.
     """
@@ -64,7 +65,7 @@ def judge(
     if installed is not None and plan.silence is None:
         raise PlanChanged(
             f"the plan of {plan.new} cannot change after its first look: it was stored without the number of "
-            "installed devices; omit it"
+            f"installed devices; omit {option('installed')}"
         )
     asked = {planned.name: _asked(planned, questions) for planned in plan.questions}
     looks = {name: () if now is None else now.comparison.looks() for name, now in asked.items()}
@@ -120,7 +121,9 @@ def _with_total(facts: Facts, fleet: str, installed: Installed | None) -> Instal
 def _check_versions(days: GroupDays, new: str, others: tuple[str, ...]) -> None:
     if not others:
         earlier = ", ".join(value for value in days.values if value not in (new, OTHER)) or OTHER
-        raise UsageError(f"name the version to compare {new} with; {days.group} has {earlier}")
+        raise UsageError(
+            f"name the version to compare {new} with ({option('against')}); {days.group} has {earlier}"
+        )
     for value in others:
         if value not in days.values:
             raise UsageError(f"group {days.group} does not list {value}; it has {', '.join(days.values)}")
@@ -129,7 +132,7 @@ def _check_versions(days: GroupDays, new: str, others: tuple[str, ...]) -> None:
 
 
 def _first_day(days: GroupDays, new: str, installed: Installed | None) -> datetime.date:
-    """Return the first day of the release: of a report, or of an installed device."""
+    """Return the first day with a report from the new version, or with a device that has it."""
     firsts = [] if (first := days.first_day_of(new)) is None else [first]
     if installed is not None:
         firsts += [day for day, devices in installed.by_day.items() if devices.get(new)][:1]
@@ -151,7 +154,7 @@ def _questions(
             unjudged.append(f"{experiment.name} is not judged: {e}.")
             continue
         if not judged:
-            unjudged.append(f"{experiment.name} is not judged: its file asks for no share and no mean.")
+            unjudged.append(f"{experiment.name} is not judged: its file asks for neither a share nor a mean.")
         other_every = len(others) / sum(1 / experiment.every(value) for value in others)
         comparisons = days.looks(experiment.name, judged, new, others)
         for question, comparison in zip(judged, comparisons, strict=True):

@@ -48,9 +48,9 @@ class Rollout:
     Attributes:
         experiment: The experiment that was counted.
         days: The completed days.
-        reports: The reports of the new version and of those that it is compared with, by day.
-        rest: The reports of all other versions, by day.
-        progress: How far it is, or None without reports.
+        reports: The reports of each compared version by day, the new version first.
+        rest: The reports of all remaining versions, by day.
+        progress: How far the new version has rolled out, or None without reports.
     """
 
     experiment: str
@@ -72,7 +72,7 @@ class JudgedRelease(Printable):
         judged: The verdict by this plan, or None.
         subjects: What each question is about, by its name.
         rollout: The reports by version.
-        unjudged: Sentences about what is not judged.
+        unjudged: Sentences that say which questions are not judged, and why.
         lacks_installed: Whether the number of installed devices was not used.
     """
 
@@ -231,14 +231,14 @@ class JudgedRelease(Printable):
         return f"{question.verdict} since {write.day(self.days.day(question.decision_day))}"
 
     def notes(self, write: Numbers = ENGLISH) -> list[str]:
-        """Return what limits the verdict, one sentence for each."""
+        """Return the limits of the verdict, one sentence each."""
         notes = list(map(visible, self.unjudged))
         if self.plan is not None and self.plan.silence is not None and not self.lacks_installed:
             notes += self._silence_notes(write)
         elif self.plan is not None and self.plan.silence is not None:
             notes.append("The plan checks for silent boards, but the number of installed devices is missing.")
         else:
-            notes.append(sentences.BRICKED)
+            notes.append(sentences.NO_INSTALLED)
         if self.plan is None:
             return notes
         if all(question.margin is None for question in self.plan.questions):
@@ -257,7 +257,7 @@ class JudgedRelease(Printable):
         if not silence.is_silent:
             expected = counted(round(silence.expected_reports), write=write)
             received = write.number(silence.received_reports, 0)
-            notes.append(f"Silent boards: none beyond chance; {received} of about {expected} came.")
+            notes.append(f"Silent boards: none detected; {received} of about {expected} arrived.")
         return notes
 
     def __rich__(self) -> RenderableType:

@@ -162,9 +162,9 @@ class TestAllQuestions:
         assert result.verdict is Verdict.NOT_YET
 
     def test_rejects_other_questions(self):
-        with pytest.raises(ReleaseError, match="the plan asks crashed, not battery"):
+        with pytest.raises(ReleaseError, match="the plan has the questions crashed, not battery"):
             release_verdict(plan(), {"battery": []})
-        with pytest.raises(ReleaseError, match="does not watch missing reports"):
+        with pytest.raises(ReleaseError, match="does not check for missing reports"):
             release_verdict(plan(), {"crashed": []}, [SilenceLook(0, 10, 5, 0.1)])
 
 

@@ -5,7 +5,7 @@ import datetime
 import pytest
 
 from hushmote.server.words.release import (
-    BRICKED,
+    NO_INSTALLED,
     NOT_RANDOM,
     Margin,
     Rise,
@@ -43,7 +43,8 @@ class TestStop:
     def test_silence_gives_the_missing_share_rounded_down(self):
         sentence = silence_sentence(VERSIONS, 12, 980.4, 0.939)
         assert sentence == (
-            "Stop: boards with 2.4.0 are silent; 12 of about 980 reports came, at least 93% are missing."
+            "Stop: boards with 2.4.0 are silent; 12 of about 980 reports arrived, "
+            "so at least 93% are missing."
         )
 
 
@@ -67,7 +68,7 @@ class TestNotYet:
             (1137, 4, "Not yet: about 1,200 more reports of 2.4.0 are needed, 4 days at this rate."),
             (30, 1, "Not yet: about 30 more reports of 2.4.0 are needed, 1 day at this rate."),
             (30, None, "Not yet: about 30 more reports of 2.4.0 are needed."),
-            (None, None, "Not yet: 2.4.0 is not worse than 2.3.1 beyond chance so far."),
+            (None, None, "Not yet: 2.4.0 is not significantly worse than 2.3.1 so far."),
         ],
     )
     def test_gives_what_is_needed(self, reports: int | None, days: int | None, text: str):
@@ -78,10 +79,10 @@ class TestRollout:
     @pytest.mark.parametrize(
         ("part", "days", "text"),
         [
-            (0.23, 4, "2.4.0 is on about 23% of devices: half by Monday at this rate."),
-            (0.052, 30, "2.4.0 is on about 5.2% of devices: half by 2027-01-02 at this rate."),
-            (0.23, None, "2.4.0 is on about 23% of devices, and the part does not clearly grow."),
-            (0.61, 0, "2.4.0 is on about 61% of devices."),
+            (0.23, 4, "2.4.0 runs on about 23% of devices; at this rate, on half by Monday."),
+            (0.052, 30, "2.4.0 runs on about 5.2% of devices; at this rate, on half by 2027-01-02."),
+            (0.23, None, "2.4.0 runs on about 23% of devices, and this share is not clearly growing."),
+            (0.61, 0, "2.4.0 runs on about 61% of devices."),
         ],
     )
     def test_gives_the_day_of_half(self, part: float, days: int | None, text: str):
@@ -91,4 +92,4 @@ class TestRollout:
 class TestNotes:
     def test_have_no_version_but_the_new_one(self):
         assert "2.4.0" in NOT_RANDOM.format(new="2.4.0")
-        assert "{" not in BRICKED
+        assert "{" not in NO_INSTALLED

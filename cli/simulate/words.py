@@ -88,7 +88,7 @@ def _describe_reporting(estimate: SimulatedEstimate, reporting: Reporting) -> st
 
 
 def describe_every(experiment: Experiment) -> str:
-    """Describe which calls make a report, and for which values of the open group it is others."""
+    """Describe which calls make a report, and the values of the open group with a different rate."""
     part = "each call" if experiment.every == 1 else f"one call in {experiment.every}"
     return f"{part} makes a report{_describe_exceptions(experiment)}"
 
@@ -116,7 +116,7 @@ def truth_table(
     unit: str,
     rows: Sequence[tuple[str, int, Row | None]],
 ) -> None:
-    """Print one statistic of parts of the reports, with its truth.
+    """Print one statistic for each part of the reports, next to the truth.
 
     Args:
         first: Heading of the parts' names.

@@ -1,7 +1,7 @@
 """Suppress the values of an open group that have few reports.
 
-A group's value is sent in the clear, so together with a histogram of a few reports it would tell a lot about
-a few boards. Values with fewer than MIN_REPORTS in the period are not shown, and neither is the next smallest
+A group's value is sent in the clear, so a histogram of few reports with one value would reveal a lot about a
+few boards. Values with fewer than MIN_REPORTS in the period are not shown, and neither is the next smallest
 one, because the pooled histogram minus those of all other values would otherwise be that of the suppressed
 value. If a single value has all the reports, its histogram is the pooled one, as without a group.
 
@@ -57,7 +57,7 @@ class GroupReports:
 
     Attributes:
         name: The group's name.
-        value: The value that was asked for, or "" for all.
+        value: The selected value, or "" for all.
         rows: Each value's reports.
     """
 
@@ -86,7 +86,7 @@ def group_reports(name: str, value: str, reports: Mapping[str, int]) -> GroupRep
 
     Args:
         name: The group's name.
-        value: The value that was asked for, or "".
+        value: The selected value, or "".
         reports: The number of reports of each value in the period, in the order of the rows.
     """
     suppressed = suppressed_values(reports)

@@ -1,7 +1,7 @@
-"""Boundaries for any number of looks, before and after the planned information is used up.
+"""Boundaries for any number of looks, before and after the planned information is reached.
 
 Most of a level is spent by the time that the planned information is reached (spending.py). The rest, a
-share REST of it, belongs to the looks after that, however many these are. It buys a normal-mixture
+share REST of it, is for the looks after that, however many there are. It pays for a normal-mixture
 confidence sequence that starts there: if there is no difference, the probability that
 
     Z >= sqrt(a² + ln t)    at any look with t >= 1 times the planned information

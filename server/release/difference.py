@@ -1,15 +1,14 @@
 """Compare a new version with the others day by day, and pool the differences.
 
-While a rollout ramps, old and new versions report on different days, and readings change from day to day.
-So only versions within the same day are compared, and the differences of the days are pooled with their
-precisions as weights:
+During a rollout, the shares of old and new versions change, and readings change from day to day. So versions
+are compared only within a day, and the differences of the days are pooled with their precisions as weights:
 
     d = Σ w_i (new_i - other_i) / Σ w_i
     w_i = 1 / v_i,    v_i = u_new / reports_new + u_other / reports_other
 
 Here u is the variance of one report, pooled over a side's days so far. A day's own variance depends on its
-estimate, and weights that depend on the estimates would bias d. The information of d is 1 / v(d) = Σ w_i, and
-d at one look and what is added until the next are independent.
+estimate, and weights that depend on the estimates would bias d. The information of d is 1 / v(d) = Σ w_i.
+The increments between looks are independent.
 """
 
 import math
@@ -25,7 +24,7 @@ from ..estimate.statistic import Statistic
 
 MIN_REPORTS = 50
 """The number of reports that each side needs before the first look."""
-_MIN_FOR_VARIANCE = 2  # the reports of a day that can show how much they vary
+_MIN_FOR_VARIANCE = 2  # reports of a day from which a variance can be estimated
 
 
 class ReleaseError(HushmoteError):
@@ -73,7 +72,7 @@ class SideDays:
 
 @dataclass(frozen=True)
 class Look:
-    """The difference as it was known at the end of a day.
+    """The difference, estimated at the end of a day.
 
     Attributes:
         day: The number of the day, counted from 0.
@@ -151,7 +150,7 @@ def _look(new: SideDays, other: SideDays, days: npt.NDArray[np.intp]) -> Look | 
 
 
 def report_variance(side: SideDays, days: npt.NDArray[np.intp]) -> tuple[float, float]:
-    """Return the variance and the skew of one report over all these days, or zeros if no day shows them.
+    """Return the variance and the skew of one report over these days, or zeros if no day has enough reports.
 
     Args:
         side: The daily estimates.

@@ -1,4 +1,4 @@
-"""What a rollout can show: rises that are found, and the reports and days that this takes.
+"""Compute the rises that a rollout can detect, and the reports and days that this takes.
 
 All functions assume one look a day, boundaries as in boundary.py, and the same number of reports every day.
 """
@@ -53,12 +53,12 @@ class Rollout:
 
 @dataclass(frozen=True)
 class Stage:
-    """What a part of a fleet can show.
+    """The power of a rollout to a part of a fleet.
 
     Attributes:
         part: The part of the fleet that has the new version, between 0 and 1.
         rollout: The reports per day, and the days.
-        rise: The rise that is found with a probability of 80%.
+        rise: The rise that is detected with a probability of 80%.
         proceed_chance: The probability that a release without any rise may proceed, or None without a margin.
     """
 
@@ -143,7 +143,7 @@ def detectable_rise(
 def reports_to_stop(
     ratio: float, days: int, share: float, rise: float, variance: Variance, level: float = ALPHA
 ) -> int | None:
-    """Return the reports of the new version that find a rise with a probability of 80%, or None if none do.
+    """Return the new version's reports that detect a rise with a probability of 80%, or None for never.
 
     Args:
         ratio: The reports of the others for each one of the new version, above 0; 19 at 5% of a fleet.
@@ -208,7 +208,7 @@ def stage(
     alpha: float = ALPHA,
     sign: int = 1,
 ) -> Stage | None:
-    """Return what a part of a fleet can show, or None if it would miss even the largest rise.
+    """Return the power of a rollout to a part of a fleet, or None if it would miss even the largest rise.
 
     Args:
         part: The part of the fleet that has the new version, above 0 and below 1.
@@ -230,10 +230,10 @@ def stage(
 
 
 def silence_information(missing: float, tolerance: float, level: float) -> float:
-    """Return the information that a plan needs to notice a missing share of reports in 4 of 5 cases.
+    """Return the information that detects a missing share of reports with a probability of 80%.
 
     Args:
-        missing: The missing share to notice, above the tolerance and at most 1.
+        missing: The missing share to detect, above the tolerance and at most 1.
         tolerance: The share that may be missing.
         level: The level of silence: its weight times alpha.
     """

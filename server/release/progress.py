@@ -1,7 +1,7 @@
-"""How far a version has rolled out, and when it will have reached half of the fleet at this rate.
+"""Estimate how far a version has rolled out, and when it will reach half of the fleet at this rate.
 
-The part of the devices is estimated from reports, each divided by the chance that a device sends it, so
-that a version that reports more often does not look more common. Its growth is fitted to the last days by
+A version's share of devices is estimated from reports, each divided by the chance that a device sends it,
+so that a version that reports more often does not look more common. Its growth is fitted to the last days by
 weighted least squares.
 """
 
@@ -16,7 +16,7 @@ from .difference import ReleaseError
 HALF = 0.5
 _RECENT = 7  # days whose growth is expected to continue
 _MIN_DAYS = 3
-_CLEAR = 2.0  # standard errors by which a part must grow
+_CLEAR = 2.0  # standard errors by which a share must grow
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,10 @@ class Progress:
     """The rollout at the end of the last day.
 
     Attributes:
-        part: The part of the devices that reported with the new version, on the last day with reports.
-        growth: The growth of this part per day, or None if it does not clearly grow.
-        days_to_half: The days until half of the devices have the new version; 0 if they have already, None
-            if the part does not grow.
+        part: The share of devices with the new version, on the last day with reports.
+        growth: The growth of this share per day, or None if it is not clearly growing.
+        days_to_half: The days until half of the devices have the new version; 0 if they already do, None
+            if the share is not growing.
     """
 
     part: float

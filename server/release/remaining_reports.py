@@ -19,10 +19,10 @@ _STEPS = 1.05
 
 @dataclass(frozen=True)
 class RemainingReports:
-    """What a question is likely to need until "proceed", if the new version is not worse from now on.
+    """The reports until "proceed", if the new version is not worse from now on.
 
     Attributes:
-        reports: The reports of the new version that are missing.
+        reports: The further reports of the new version.
         days: The days that they take at the rate of the last 7 days.
     """
 
@@ -33,9 +33,9 @@ class RemainingReports:
 def reports_until_proceed(
     question: QuestionPlan, margin: float, looks: Sequence[Look], alpha: float
 ) -> RemainingReports | None:
-    """Return what "proceed" needs with a probability of 80%, or None if no number of reports is enough.
+    """Return the reports until "proceed", with a probability of 80%, or None if no number is enough.
 
-    What the looks so far have shown counts; for later reports no difference is assumed.
+    The looks so far count; later reports are assumed to show no difference.
 
     Args:
         question: The question's plan.
@@ -66,7 +66,7 @@ def reports_until_proceed(
 
 
 def _from_rate(growth: float, looks: Sequence[Look]) -> RemainingReports:
-    """Return what multiplies the information by 1 + growth."""
+    """Return the reports that multiply the information by 1 + growth."""
     last = looks[-1]
     earlier = [look for look in looks if look.day <= last.day - _RECENT]
     begin = earlier[-1] if earlier else None

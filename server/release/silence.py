@@ -5,14 +5,14 @@ expected number of a day's reports is
 
     installed devices * reports per device and day * (received / expected reports of the other versions)
 
-so that a broker's outage, or devices that are switched off at night, are not taken for a bad release. The
+so that an outage of the broker, or devices switched off at night, are not mistaken for a bad release. The
 missing share 1 - received / expected is known with the variance
 
     dispersion / expected + h / devices,    h = offline / (1 - offline)
 
 plus the same for the others. The second term is for boards that stay offline: it does not shrink with
-time. Both terms leave the missing share at one look and what is added until the next independent, so that
-the boundaries for repeated looks hold.
+time. Both terms keep the increments between looks independent, so that the boundaries for repeated looks
+hold.
 """
 
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ class Presence:
 
 @dataclass(frozen=True)
 class SilenceLook:
-    """The missing reports as they were known at the end of a day.
+    """The missing reports, counted at the end of a day.
 
     Attributes:
         day: The number of the day, counted from 0.

@@ -57,7 +57,7 @@ def group_values(experiment: Experiment) -> str:
 
 
 def unprotected(experiment: Experiment) -> str:
-    """Say what everyone who sees a report sees in the clear, or return "" if that is nothing."""
+    """Say which value each report contains in the clear, or return "" without an open group."""
     if not experiment.group:
         return ""
     return (

@@ -1019,7 +1019,7 @@ class Client:
     def _group_bytes(self, exp, value=None):
         """Return the byte that reports a group's value: its index. Without a group there is no byte.
 
-        A value that is not listed counts as "other", the last index; None stands for this board's value.
+        A value that is not listed counts as "other", the last index; None means this board's value.
         """
         value = self.groups.get(exp.group) if value is None else value
         index = exp.groups.index(value) if value in exp.groups else len(exp.groups)

@@ -329,7 +329,7 @@ class Application:
         if len(_periods) > 1 or _periods[0][1]:
             _period[:] = _periods.pop(0)
             _periods[:] = _periods or [[VERSION, 0]]
-            # This comes before the reports: after a power cut a period is better lost than reported twice.
+            # This comes before the reports: losing a period in a power cut is better than reporting it twice.
             import_sibling("memory").write_periods(LEDGER + "/periods.json", _periods)
         else:
             _period[:] = _periods[0]

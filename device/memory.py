@@ -1,4 +1,4 @@
-"""Memory across sleeps and updates, and the state for people. Imported only while it is needed."""
+"""Memory across sleeps and updates, and status lines. Imported only while it is needed."""
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
 
@@ -91,7 +91,7 @@ def write_periods(path, values):
     try:
         with open(path, "wb") as f:
             f.write(json.dumps(values).encode())
-    except OSError as e:  # full or worn out: they are right until the next start
+    except OSError as e:  # full or worn out: `values` hold until the next start
         print("hushmote: cannot store %s: errno %s" % (path, e.args[0] if e.args else "unknown"))
 
 

@@ -75,7 +75,7 @@ def simulate_command(  # noqa: PLR0913 - one for each option
         typer.Option(
             "--group",
             help="Share of devices with a value of the open group; with --to, a share for each stage of a "
-            "rollout: 2.4.0=0.01,0.05,0.25,1. The others have the newest other value.",
+            "rollout: 2.4.0=0.01,0.05,0.25,1. All others have the newest other value.",
             metavar="VALUE=SHARE",
             show_default="the last value is rolled out",
         ),
@@ -84,7 +84,7 @@ def simulate_command(  # noqa: PLR0913 - one for each option
         list[str] | None,
         typer.Option(
             "--shift",
-            help="Change of readings on devices with a value of the open group, as for --drift.",
+            help="Change of the readings on devices with this value of the open group, as for --drift.",
             metavar="VALUE=CHANGE",
         ),
     ] = None,

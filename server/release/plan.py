@@ -150,7 +150,7 @@ def plan_from_json(text: str) -> ReleasePlan:
     """
     try:
         value: dict[str, Any] = json.loads(text)
-        value["others"] = tuple(value["others"])
+        value["others"] = tuple(sorted(set(value["others"])))
         value["questions"] = tuple(QuestionPlan(**question) for question in value["questions"])
         silence = value["silence"]
         value["silence"] = None if silence is None else SilencePlan(**silence)

@@ -25,7 +25,8 @@ class PlanRequest:
 
     Attributes:
         new: The new version.
-        others: The versions that it is compared with, or () for those of the stored plan.
+        others: The versions that it is compared with, or () for those of the stored plan; kept sorted and
+            without repetitions, so that the order of a call does not matter.
         days: The days to plan for, from the first day with reports of the new version.
         reports: The reports of the new version in these days.
         alpha: The probability of a false verdict.
@@ -38,6 +39,9 @@ class PlanRequest:
     reports: int | None = None
     alpha: float | None = None
     selection: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "others", tuple(sorted(set(self.others))))
 
     def applied_to(self, plan: ReleasePlan) -> ReleasePlan:
         """Return a stored plan with this call's settings."""

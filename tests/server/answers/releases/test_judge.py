@@ -242,6 +242,13 @@ class TestPlan:
         settings: dict[str, Any] = {"reports": 1000, "alpha": 0.1, "selection": "by region"}
         assert verdict_on(store, **settings).plan == verdict_on(store, **settings).plan
 
+    def test_order_of_the_versions_does_not_matter(self, store: Store):
+        add_release(store, {NEW: FAST, OLD: FAST, "other": FAST}, EQUAL | {"other": 0.05})
+        first = verdict_on(store, against=("other", OLD, "other")).plan
+        assert first is not None
+        assert first.others == (OLD, "other")
+        assert verdict_on(store, against=(OLD, "other")).plan == first
+
     def test_names_a_rollout_that_is_not_random(self, store: Store):
         add_release(store, {NEW: FAST, OLD: FAST}, EQUAL)
         verdict_on(store, selection="by region")

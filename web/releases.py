@@ -110,13 +110,10 @@ class ReleasesView:
 
 
 def _rollout_chart(release: JudgedRelease, write: Reader, summary: str) -> None:
-    columns = dict(release.rollout.reports)
-    if release.rollout.rest.any():
-        columns["all others"] = release.rollout.rest
     days = [day.isoformat() for day in release.rollout.days]
     series = [
         _line(visible(name), list(zip(days, map(float, reports), strict=True)), COLOURS[i % len(COLOURS)])
-        for i, (name, reports) in enumerate(columns.items())
+        for i, (name, reports) in enumerate(release.rollout.columns())
     ]
     title = f"reports per day to {release.rollout.experiment}"
     chart(

@@ -23,7 +23,8 @@ def at(days: int) -> datetime.datetime:
 def crash_payload(name: str = "board_crash", group: str | None = "firmware", **fields: object) -> bytes:
     """Return the payload of a yes-or-no experiment with the group."""
     groups = {} if group is None else {"group": group, "groups": [OLD, NEW]}
-    return experiment_json(name=name, type="bool", mechanism="rr", epsilon=2_000_000, **groups, **fields)
+    common = {"name": name, "type": "bool", "mechanism": "rr", "epsilon": 2_000_000}
+    return experiment_json(**(common | groups | fields))
 
 
 def add_release(

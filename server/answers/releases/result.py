@@ -59,6 +59,11 @@ class Rollout:
     rest: Floats
     progress: Progress | None
 
+    def columns(self) -> list[tuple[str, Floats]]:
+        """Return each column's heading and reports by day; a version may have any name, even "all others"."""
+        rest = [("all others", self.rest)] if self.rest.any() else []
+        return [*self.reports.items(), *rest]
+
 
 @dataclass(frozen=True, repr=False)
 class JudgedRelease(Printable):
@@ -175,14 +180,12 @@ class JudgedRelease(Printable):
 
     def rollout_rows(self, write: Numbers = ENGLISH) -> tuple[list[str], list[list[str]]]:
         """Return the headings and rows of the reports per day, the last SHOWN_DAYS only."""
-        columns = dict(self.rollout.reports)
-        if self.rollout.rest.any():
-            columns["all others"] = self.rollout.rest
+        columns = self.rollout.columns()
         rows = [
-            [write.day(day), *(write.number(float(reports[k]), 0) for reports in columns.values())]
+            [write.day(day), *(write.number(float(reports[k]), 0) for _, reports in columns)]
             for k, day in enumerate(self.rollout.days)
         ]
-        return ["day", *map(visible, columns)], rows[-SHOWN_DAYS:]
+        return ["day", *(visible(name) for name, _ in columns)], rows[-SHOWN_DAYS:]
 
     @property
     def _comparison(self) -> str:
@@ -295,9 +298,11 @@ class JudgedRelease(Printable):
                 "days_to_half": progress and progress.days_to_half,
                 "experiment": self.rollout.experiment,
                 "reports": [
-                    {"day": day.isoformat()}
-                    | {version: int(n[k]) for version, n in self.rollout.reports.items()}
-                    | {"all others": int(self.rollout.rest[k])}
+                    {
+                        "day": day.isoformat(),
+                        "reports": {version: int(n[k]) for version, n in self.rollout.reports.items()},
+                        "rest": int(self.rollout.rest[k]),
+                    }
                     for k, day in enumerate(self.rollout.days)
                 ],
             },

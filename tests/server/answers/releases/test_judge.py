@@ -406,6 +406,20 @@ class TestOutput:
         assert question["margin"] == 0.02
         assert question["low"] < question["value"] < question["high"]
         assert len(fields["rollout"]["reports"]) == 14
+        first = {"day": "2026-11-01", "reports": {NEW: 400, OLD: 1300}, "rest": 0}
+        assert fields["rollout"]["reports"][0] == first
+
+    def test_versions_may_be_named_like_fields(self, store: Store):
+        values = ["day", "all others", NEW]
+        reports = {"day": [300] * 3, "all others": FAST[:3], NEW: FAST[:3], "other": [70] * 3}
+        payload = crash_payload(groups=values)
+        add_release(store, reports, dict.fromkeys(reports, 0.05), payload=payload)
+        result = verdict_on(store, 3, against=("day", "all others"))
+        row = {"day": "2026-11-03", "reports": {NEW: 400, "day": 300, "all others": 400}, "rest": 70}
+        assert result.to_dict()["rollout"]["reports"][-1] == row
+        headings, rows = result.rollout_rows()
+        assert headings == ["day", NEW, "all others", "day", "all others"]
+        assert rows[-1] == ["2026-11-03", "400", "400", "300", "70"]
 
 
 def test_versions_do_not_reveal_a_value_with_few_reports(store: Store):

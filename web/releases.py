@@ -25,7 +25,10 @@ _GROUP = (
     "Each report names its version in the clear; the reading itself is randomized. "
     "A verdict is valid however often anyone looks."
 )
-_SILENT = "hushmote release --installed also shows whether boards with a new version have fallen silent."
+_SILENT = (
+    "Whether boards with a new version have fallen silent needs the number of installed devices, which only "
+    "hushmote release --installed has."
+)
 
 
 def register(page: Page) -> None:

@@ -16,6 +16,8 @@ NOT_RANDOM = (
 """A note for rollouts that are not random; `new` is the version."""
 NO_INSTALLED = "Without the number of installed devices, boards that have stopped reporting go unnoticed."
 """A note for verdicts without the number of installed devices."""
+NEEDS_INSTALLED = "the number of installed devices is needed for a verdict: add --installed."
+"""Why there is no "proceed" if the plan checks for silent boards, but a call cannot, as on the page."""
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,18 @@ def test_only_the_command_stores_a_plan(browser, tmp_path):
         assert store.release_plan("home", "firmware", NEW) is None
 
 
+def test_does_not_proceed_without_the_installed_devices(browser, tmp_path):
+    url = f"sqlite:///{tmp_path / 'store.sqlite'}"
+    first = datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(DAYS)
+    with Store(url) as store, paged(url) as page:
+        add_release(store, {NEW: [4000] * DAYS, OLD: [4000] * DAYS}, {NEW: 0.05, OLD: 0.05}, first=first)
+        command = "release", NEW, "--against", OLD, "--store", url, "--installed"
+        assert hushmote(*command, "100/200", cwd=tmp_path).startswith("Proceed: ")
+        browser.open(f"{page}/releases")
+        browser.says("Not yet: the number of installed devices is needed for a verdict: add --installed.")
+        assert browser.find("section[data-verdict]").get_attribute("data-verdict") == "not yet"
+
+
 def test_shows_a_damaged_plan(browser, tmp_path):
     url = f"sqlite:///{tmp_path / 'store.sqlite'}"
     with Store(url) as store, paged(url) as page:

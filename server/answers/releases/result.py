@@ -130,6 +130,8 @@ class JudgedRelease(Printable):
             return sentences.proceed_sentence(versions, margins, write)
         if all(question.value is None for question in judged.questions):
             return self._no_look_sentence(write)
+        if self.plan.silence is not None and self.lacks_installed:
+            return f"Not yet: {sentences.NEEDS_INSTALLED}"
         return sentences.not_yet_sentence(versions, *self._remaining(judged), write)
 
     def _no_look_sentence(self, write: Numbers) -> str:
@@ -239,7 +241,7 @@ class JudgedRelease(Printable):
         if self.plan is not None and self.plan.silence is not None and not self.lacks_installed:
             notes += self._silence_notes(write)
         elif self.plan is not None and self.plan.silence is not None:
-            notes.append("The plan checks for silent boards, but the number of installed devices is missing.")
+            notes.append(f"The plan checks for silent boards, so {sentences.NEEDS_INSTALLED}")
         else:
             notes.append(sentences.NO_INSTALLED)
         if self.plan is None:

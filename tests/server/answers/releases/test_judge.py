@@ -350,7 +350,10 @@ class TestSilence:
     def test_missing_numbers_are_named(self, store: Store):
         add_release(store, {NEW: FAST, OLD: FAST}, EQUAL)
         verdict_on(store, installed="1000/20000")
-        assert any("number of installed devices is missing" in note for note in verdict_on(store).notes())
+        result = verdict_on(store)
+        reason = "the number of installed devices is needed for a verdict: add --installed."
+        assert result.sentence() == f"Not yet: {reason}"
+        assert f"The plan checks for silent boards, so {reason}" in result.notes()
 
     def test_needs_the_other_devices(self, store: Store):
         add_release(store, {NEW: FAST, OLD: FAST}, EQUAL)

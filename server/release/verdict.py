@@ -5,7 +5,7 @@
   questions, alpha spending over the looks).
 * Proceed: it is worse by no more than the margin in every question that has one. This is an
   intersection-union test: it is false only if the question with too large a rise passes as well, so alpha
-  needs no correction.
+  needs no correction. A question with a margin that is not in the plan prevents it.
 * Not yet: neither; with an estimate of the reports and days still needed.
 
 A look's verdict is computed from all looks up to then, each with the data of its time, so that a question
@@ -138,7 +138,11 @@ def _lower_bound(effect: float, limit: float, error: float, skew: float) -> floa
 
 
 def release_verdict(
-    plan: ReleasePlan, looks: Mapping[str, Sequence[Look]], silence: Sequence[SilenceLook] = ()
+    plan: ReleasePlan,
+    looks: Mapping[str, Sequence[Look]],
+    silence: Sequence[SilenceLook] = (),
+    *,
+    is_complete: bool = True,
 ) -> ReleaseVerdict:
     """Return the verdict at the last look.
 
@@ -146,6 +150,8 @@ def release_verdict(
         plan: The plan stored at the first look.
         looks: Each question's looks so far, oldest first, by its name; difference.looks() returns them.
         silence: The looks at missing reports so far, if the plan checks for them.
+        is_complete: Whether the planned questions are still asked, and include all with a margin; if not,
+            the verdict is never "proceed".
 
     Raises:
         ReleaseError: If the questions are not those of the plan, or the plan does not check for silence.
@@ -166,7 +172,10 @@ def release_verdict(
         for question in plan.questions
     )
     missing = None if plan.silence is None else _silence_verdict(plan, silence, tests[""], levels, since)
-    return ReleaseVerdict(_verdict_on_all(questions, plan, missing), questions, missing)
+    verdict = _verdict_on_all(questions, plan, missing)
+    if verdict is Verdict.PROCEED and not is_complete:
+        verdict = Verdict.NOT_YET
+    return ReleaseVerdict(verdict, questions, missing)
 
 
 def _verdict_on_all(

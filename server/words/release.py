@@ -20,6 +20,12 @@ NEEDS_INSTALLED = "the number of installed devices is needed for a verdict: add 
 """Why there is no "proceed" if the plan checks for silent boards, but a call cannot, as on the page."""
 
 
+def listed(names: Sequence[str]) -> str:
+    """Return names for a sentence: "2.3.1", "2.3.0 and 2.3.1"."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 @dataclass(frozen=True)
 class Versions:
     """The versions that are compared.
@@ -35,8 +41,7 @@ class Versions:
     @property
     def text_of_others(self) -> str:
         """The others for a sentence: "2.3.1", "2.3.0 and 2.3.1"."""
-        *first, last = self.others
-        return f"{', '.join(first)} and {last}" if first else last
+        return listed(self.others)
 
 
 @dataclass(frozen=True)
@@ -152,6 +157,16 @@ def not_yet_sentence(
     at_rate = "" if days is None else f", {counted(days, 'day', write)} at this rate"
     more = write.number(round_up_boards(reports), 0)
     return f"Not yet: about {more} more reports of {versions.new} are needed{at_rate}."
+
+
+def not_judged_sentence(versions: Versions, names: Sequence[str]) -> str:
+    """Return "Not yet: wifi cannot be judged, so 2.4.0 cannot proceed.".
+
+    Args:
+        versions: The versions.
+        names: The questions or experiments that cannot be judged, at least one.
+    """
+    return f"Not yet: {listed(names)} cannot be judged, so {versions.new} cannot proceed."
 
 
 def no_look_sentence(versions: Versions, needed: int, new: int, others: int, write: Numbers = ENGLISH) -> str:

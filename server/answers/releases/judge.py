@@ -2,11 +2,12 @@
 
 import datetime
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from ...errors import HushmoteError, UsageError
+from ...experiments.judged import JudgedQuestion
 from ...hints import option
 from ...release.difference import ReleaseError
 from ...release.plan import PlanChanged, QuestionPlan, ReleasePlan, check_unchanged, plan_from_json
@@ -57,31 +58,34 @@ def judge(
     _check_versions(days, request.new, others)
     installed = _with_total(facts, fleet, installed)
     days = days.since(_first_day(days, request.new, installed))
-    questions, subjects, unjudged = _questions(days, request.new, others)
+    now = _questions(days, request.new, others)
     if plan is None and add_plan is not None:
-        plan = _first_plan(facts, days, request, questions, installed, add_plan)
+        plan = _first_plan(facts, days, request, now.questions, installed, add_plan)
     if plan is None:
-        return _without_plan(days, request.new, others, unjudged)
+        return _without_plan(days, request.new, others, tuple(now.unjudged))
     if installed is not None and plan.silence is None:
         raise PlanChanged(
             f"the plan of {plan.new} cannot change after its first look: it was stored without the number of "
             f"installed devices; omit {option('installed')}"
         )
-    asked = {planned.name: _asked(planned, questions) for planned in plan.questions}
-    looks = {name: () if now is None else now.comparison.looks() for name, now in asked.items()}
-    verdict = release_verdict(plan, looks, _silence(days, plan, installed))
-    names = {now.name: name for name, now in asked.items() if now is not None}
-    subjects = {names.get(name, name): subject for name, subject in subjects.items()}
+    asked = {planned.name: _asked(planned, now.questions) for planned in plan.questions}
+    looks = {name: () if each is None else each.comparison.looks() for name, each in asked.items()}
+    names = {each.name: name for name, each in asked.items() if each is not None}
+    missing = [question for question in now.questions if question.name not in names]
+    dropped = [name for name, each in asked.items() if each is None and _experiment(name) not in now.blocking]
+    blocking = *now.blocking, *dropped, *(question.name for question in missing if _blocks(question, days))
+    verdict = release_verdict(plan, looks, _silence(days, plan, installed), is_complete=not blocking)
     return JudgedRelease(
         days,
         plan.new,
         plan.others,
         plan,
         verdict,
-        subjects,
+        {names.get(name, name): subject for name, subject in now.subjects.items()},
         _rollout(days, plan.new, plan.others),
-        unjudged=(*unjudged, *_no_longer_asked(asked), *_not_in_plan(names, questions)),
+        unjudged=(*now.unjudged, *map(_dropped_note, dropped), *(_missing_note(q, days) for q in missing)),
         lacks_installed=plan.silence is None or installed is None,
+        blocking=blocking,
     )
 
 
@@ -139,30 +143,61 @@ def _first_day(days: GroupDays, new: str, installed: Installed | None) -> dateti
     return min(firsts, default=days.last)
 
 
-def _questions(
-    days: GroupDays, new: str, others: tuple[str, ...]
-) -> tuple[list[Question], dict[str, Subject], tuple[str, ...]]:
-    """Return the judged questions, what they are about by name, and why some experiments are not judged."""
-    questions, subjects, unjudged = list[Question](), dict[str, Subject](), list[str]()
+@dataclass(frozen=True)
+class _Questions:
+    """What the experiments ask now.
+
+    Attributes:
+        questions: The judged questions.
+        subjects: What each of them is about, by its name.
+        unjudged: Sentences about the experiments that are not judged.
+        blocking: Those of these experiments that may have a margin, so that the release cannot proceed.
+    """
+
+    questions: list[Question] = field(default_factory=list[Question])
+    subjects: dict[str, Subject] = field(default_factory=dict[str, Subject])
+    unjudged: list[str] = field(default_factory=list[str])
+    blocking: list[str] = field(default_factory=list[str])
+
+
+def _questions(days: GroupDays, new: str, others: tuple[str, ...]) -> _Questions:
+    """Return the questions that the experiments ask now."""
+    result = _Questions()
     for experiment in days.experiments.values():
-        if not experiment.has_days:
-            unjudged.append(f'{experiment.name} is not judged, because its window is "all", not "day".')
+        judged, reason = _judged(experiment)
+        if reason:
+            result.unjudged.append(f"{experiment.name} {reason}")
+            may_have_margin = judged is None or any(question.margin is not None for question in judged)
+            if may_have_margin and _is_published(experiment, days):
+                result.blocking.append(experiment.name)
+        if reason or not judged:
             continue
-        try:
-            judged = experiment.judged()
-        except HushmoteError as e:
-            unjudged.append(f"{experiment.name} is not judged: {e}.")
-            continue
-        if not judged:
-            unjudged.append(f"{experiment.name} is not judged: its file asks for neither a share nor a mean.")
         other_every = len(others) / sum(1 / experiment.every(value) for value in others)
         comparisons = days.looks(experiment.name, judged, new, others)
         for question, comparison in zip(judged, comparisons, strict=True):
             is_only = len(judged) == 1
             name = experiment.name if is_only else f"{experiment.name}: {question.ask.text}"
-            questions.append(Question(name, question, comparison, experiment.every(new), other_every))
-            subjects[name] = _subject(experiment, question.ask.kind, question.ask.text)
-    return questions, subjects, tuple(unjudged)
+            every = experiment.every(new)
+            result.questions.append(Question(name, question, comparison, every, other_every))
+            result.subjects[name] = _subject(experiment, question.ask.kind, question.ask.text)
+    return result
+
+
+def _judged(experiment: GroupExperiment) -> tuple[tuple[JudgedQuestion, ...] | None, str]:
+    """Return an experiment's judged questions, or None if its file has an error; and why it is not judged."""
+    try:
+        judged = experiment.judged()
+    except HushmoteError as e:
+        return None, f"is not judged: {e}."
+    if not experiment.has_days:
+        return judged, 'is not judged, because its window is "all", not "day".'
+    return judged, "" if judged else "is not judged: its file asks for no share and no mean."
+
+
+def _is_published(experiment: GroupExperiment, days: GroupDays) -> bool:
+    """Return whether boards can report to an experiment during the release; withdrawn ones ask nothing."""
+    newest = experiment.newest
+    return newest.current and (newest.expires is None or newest.expires >= days.first)
 
 
 def _subject(experiment: GroupExperiment, kind: str, text: str) -> Subject:
@@ -206,19 +241,34 @@ def _asked(planned: QuestionPlan, questions: list[Question]) -> Question | None:
     """
     if not planned.asked:
         return next((question for question in questions if question.name == planned.name), None)
-    experiment, asked = planned.name.partition(": ")[0], planned.asked
-    same = (question for question in questions if question.name.partition(": ")[0] == experiment)
+    experiment, asked = _experiment(planned.name), planned.asked
+    same = (question for question in questions if _experiment(question.name) == experiment)
     return next((question for question in same if question.judged.ask.text == asked), None)
 
 
-def _no_longer_asked(asked: dict[str, Question | None]) -> list[str]:
-    text = "is not judged any more: its file no longer asks what the plan of this release does."
-    return [f"{name} {text}" for name, question in asked.items() if question is None]
+def _experiment(name: str) -> str:
+    """Return the experiment's name in a question's name."""
+    return name.partition(": ")[0]
 
 
-def _not_in_plan(names: dict[str, str], questions: list[Question]) -> list[str]:
-    text = "is not judged: it had too few reports, or did not exist, when the plan was stored."
-    return [f"{question.name} {text}" for question in questions if question.name not in names]
+def _blocks(question: Question, days: GroupDays) -> bool:
+    """Return whether a question that is not in the plan prevents "proceed"."""
+    is_published = _is_published(days.experiments[_experiment(question.name)], days)
+    return question.judged.margin is not None and is_published
+
+
+def _dropped_note(name: str) -> str:
+    return f"{name} is not judged any more: its file no longer asks what the plan of this release does."
+
+
+def _missing_note(question: Question, days: GroupDays) -> str:
+    result = "it had too few reports, or did not exist, when the plan was stored"
+    result = f"{question.name} is not judged: {result}"
+    return (
+        f"{result}; it has worse_by, so the release cannot proceed."
+        if _blocks(question, days)
+        else f"{result}."
+    )
 
 
 def _without_plan(

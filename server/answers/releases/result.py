@@ -79,6 +79,7 @@ class JudgedRelease(Printable):
         rollout: The reports by version.
         unjudged: Sentences that say which questions are not judged, and why.
         lacks_installed: Whether the number of installed devices was not used.
+        blocking: The questions or experiments that cannot be judged and prevent "proceed".
     """
 
     days: GroupDays
@@ -90,6 +91,7 @@ class JudgedRelease(Printable):
     rollout: Rollout
     unjudged: tuple[str, ...] = ()
     lacks_installed: bool = True
+    blocking: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -130,6 +132,8 @@ class JudgedRelease(Printable):
             return sentences.proceed_sentence(versions, margins, write)
         if all(question.value is None for question in judged.questions):
             return self._no_look_sentence(write)
+        if self.blocking:
+            return sentences.not_judged_sentence(versions, tuple(map(visible, self.blocking)))
         if self.plan.silence is not None and self.lacks_installed:
             return f"Not yet: {sentences.NEEDS_INSTALLED}"
         return sentences.not_yet_sentence(versions, *self._remaining(judged), write)

@@ -140,6 +140,56 @@ class TestChanges:
         assert verdict_on(store, installed="10000/19000").is_silent
         assert verdict_on(store).verdict is Verdict.NOT_YET
 
+    def test_does_not_proceed_without_a_slow_question(self, store: Store):
+        """A question that could not be planned at the first look is much worse later."""
+        add_release(store, {NEW: [2000] * 14, OLD: [2000] * 14}, EQUAL)
+        slow = {NEW: [0] * 3 + [300] * 11, OLD: [20] * 2 + [300] * 12}
+        add_release(store, slow, {NEW: 0.6, OLD: 0.05}, payload=crash_payload("wifi"))
+        verdict_on(store, 2)
+        result = verdict_on(store)
+        assert result.verdict is Verdict.NOT_YET
+        assert result.sentence() == "Not yet: wifi cannot be judged, so 2.4.0 cannot proceed."
+        (note,) = [note for note in result.notes() if note.startswith("wifi ")]
+        assert note.endswith("when the plan was stored; it has worse_by, so the release cannot proceed.")
+
+    def test_stops_without_a_slow_question(self, store: Store):
+        add_release(store, {NEW: FAST, OLD: [1300] * 14}, WORSE)
+        verdict_on(store, 2)
+        add_release(store, {NEW: FAST, OLD: FAST}, EQUAL, payload=crash_payload("wifi"))
+        assert verdict_on(store).verdict is Verdict.STOP
+
+    def test_proceeds_without_a_question_that_has_no_margin(self, store: Store):
+        add_release(store, {NEW: [2000] * 14, OLD: [2000] * 14}, EQUAL)
+        verdict_on(store, 2)
+        add_release(store, {NEW: FAST, OLD: FAST}, EQUAL, worse="", payload=crash_payload("wifi"))
+        assert verdict_on(store).verdict is Verdict.PROCEED
+
+    def test_proceeds_without_a_withdrawn_experiment(self, store: Store):
+        add_release(store, {NEW: [2000] * 14, OLD: [2000] * 14}, EQUAL)
+        verdict_on(store, 2)
+        add_release(store, {}, EQUAL, payload=crash_payload("wifi"))
+        assert verdict_on(store).verdict is Verdict.NOT_YET
+        store.withdraw_experiment("home", "wifi")
+        assert verdict_on(store).verdict is Verdict.PROCEED
+
+    @pytest.mark.parametrize("margin", ['"worse_by": 0.02', '"worse": "more"'])
+    def test_does_not_proceed_after_a_misspelling(self, store: Store, margin: str):
+        """A file that names a question it does not ask drops a planned question."""
+        add_release(store, {NEW: [2000] * 14, OLD: [2000] * 14}, EQUAL)
+        wifi = crash_payload("wifi")
+        add_release(store, {NEW: FAST, OLD: FAST}, EQUAL, worse=f"{{{margin}}}", payload=wifi)
+        verdict_on(store, 2)
+        add_release(store, {}, EQUAL, worse='{"worse": {"yess": "more"}}', payload=wifi)
+        result = verdict_on(store)
+        assert result.verdict is Verdict.NOT_YET
+        assert result.blocking == ("wifi",)
+        assert any(note.startswith("wifi is not judged: worse: yess") for note in result.notes())
+
+    def test_does_not_proceed_with_a_margin_but_without_days(self, store: Store):
+        add_release(store, {NEW: [2000] * 14, OLD: [2000] * 14}, EQUAL)
+        add_release(store, {}, EQUAL, payload=crash_payload("ever", window="all"))
+        assert verdict_on(store).verdict is Verdict.NOT_YET
+
     def test_an_experiment_without_reports_hides_no_silence(self, store: Store):
         add_release(store, {}, EQUAL, payload=crash_payload("a_withdrawn"))
         add_release(store, {NEW: [500] * 2 + [0] * 8, OLD: [9500] * 10}, EQUAL)

@@ -36,14 +36,15 @@ class Progress:
 
 
 def rollout_progress(
-    new: Floats, other: Floats, new_rate: float = 1.0, other_rate: float = 1.0
+    new: Floats, other: Floats, new_rate: float | Floats = 1.0, other_rate: float | Floats = 1.0
 ) -> Progress | None:
     """Return how far a version has rolled out, or None without reports.
 
     Args:
         new: The new version's reports by day, oldest first, shape (days,).
         other: The reports of all other versions.
-        new_rate: The reports that a device with the new version sends in a day, such as 1 / every.
+        new_rate: The reports that a device with the new version sends in a day, such as 1 / every, for all
+            days or of shape (days,).
         other_rate: The same for the others.
 
     Raises:
@@ -51,13 +52,13 @@ def rollout_progress(
     """
     if new.shape != other.shape:
         raise ReleaseError(f"both sides must have the same days, not {len(new)} and {len(other)}")
-    if not (new_rate > 0 and other_rate > 0):
+    if not (np.all(np.greater(new_rate, 0)) and np.all(np.greater(other_rate, 0))):
         raise ReleaseError("the reports per device and day must be above 0")
     days = np.flatnonzero(new + other > 0)
     if not len(days):
         return None
     days = days[days > days[-1] - _RECENT]
-    devices, others = new[days] / new_rate, other[days] / other_rate
+    devices, others = (new / new_rate)[days], (other / other_rate)[days]
     parts = devices / (devices + others)
     part = float(parts[-1])
     growth = _growth(days.astype(float), parts, new[days], other[days])

@@ -31,18 +31,19 @@ class Presence:
     Attributes:
         devices: The devices that were on this side for the whole day; see whole_day().
         reports: The reports received.
-        rate: The reports that a device should send in a day, such as 1 / every for one call a day.
+        rate: The reports that a device should send in a day, such as 1 / every for one call a day, for all
+            days or of shape (days,).
     """
 
     devices: Floats
     reports: Floats
-    rate: float
+    rate: float | Floats
 
     def __post_init__(self) -> None:
         if self.devices.shape != self.reports.shape:
             raise ReleaseError("devices and reports must have one value for each day")
-        if not self.rate > 0:
-            raise ReleaseError(f"the reports per device and day must be above 0, not {self.rate:g}")
+        if not np.all(np.greater(self.rate, 0)):
+            raise ReleaseError(f"the reports per device and day must be above 0, not {np.min(self.rate):g}")
         if np.any(self.devices < 0) or np.any(self.reports < 0):
             raise ReleaseError("devices and reports must be 0 or more")
 

@@ -93,9 +93,30 @@ class GroupExperiment:
         return judged_questions(newest.experiment, newest.asked.splitlines(), worse)
 
     def every(self, value: str) -> int:
-        """Return n, where 1 in n calls of a board with this value makes a report."""
+        """Return n, where 1 in n calls of a board with this value and the newest version makes a report."""
         values = group_values(self.newest.experiment)
         return self.newest.experiment.every_of(values.index(value if value in values else OTHER))
+
+
+@dataclass(frozen=True)
+class DailyReports:
+    """The reports of some values by day, although `every` may differ between them; arrays of shape (days,).
+
+    A report counts as the n calls of which 1 makes a report. The variance of the calls of a day, a sum of
+    n², would be the same if `effective` reports had come, each for 1 / `rate` calls.
+
+    Attributes:
+        effective: The effective reports; those received if all have the same n.
+        rate: The reports per call, above 0.
+    """
+
+    effective: Floats
+    rate: Floats
+
+    @property
+    def calls(self) -> Floats:
+        """The calls of which the reports were made."""
+        return self.effective / self.rate
 
 
 @dataclass(frozen=True)
@@ -160,10 +181,46 @@ class GroupDays:
         result, wanted = np.zeros(self.count), frozenset(values)
         for version in self.experiments[experiment].versions:
             names = group_values(version.experiment)
-            for window, by_index in self._windows(version).items():
-                day = self._index(window)
-                result[day] += sum(n for index, n in by_index.items() if names[index] in wanted)
+            result += self._reports_of(version, [i for i, name in enumerate(names) if name in wanted])
         return result
+
+    def _reports_of(self, version: Version, indices: Iterable[int]) -> Floats:
+        """Return the reports to a version by day, those of these indices of its group's values."""
+        result, indices = np.zeros(self.count), tuple(indices)
+        for window, by_index in self._windows(version).items():
+            result[self._index(window)] += sum(by_index.get(index, 0) for index in indices)
+        return result
+
+    def daily_reports(self, experiment: str, values: Iterable[str]) -> DailyReports:
+        """Return the reports of these values by day, each with the `every` of its version and value.
+
+        The rate includes one more report with the largest n of these values, so that a day does not look more
+        certain than it is if no board with this n happened to report.
+        """
+        wanted = frozenset(values)
+        parts = [
+            (version.experiment.every_of(index), self._reports_of(version, [index]), name)
+            for version in self.experiments[experiment].versions
+            for index, name in enumerate(group_values(version.experiment))
+            if name in wanted
+        ]
+        reporting = {name for _, n, name in parts if n.any()} or wanted
+        newest = (self.experiments[experiment].every(value) for value in wanted)
+        largest = max((every for every, _, name in parts if name in reporting), default=max(newest))
+        calls, squares = np.zeros((2, self.count))
+        for every, n, _ in parts:
+            calls += every * n
+            squares += every**2 * n
+        weight = (squares + largest**2) / (calls + largest)
+        return DailyReports(calls / weight, 1 / weight)
+
+    def mean_every(self, experiment: str, values: Iterable[str]) -> float:
+        """Return the calls per report of these values, or without reports those of the newest version."""
+        values = tuple(values)
+        reports = float(self.reports(experiment, values).sum())
+        if reports:
+            return float(self.daily_reports(experiment, values).calls.sum()) / reports
+        return len(values) / sum(1 / self.experiments[experiment].every(value) for value in values)
 
     def first_day_of(self, value: str) -> datetime.date | None:
         """Return the first completed day with reports of a value, or None."""

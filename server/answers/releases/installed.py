@@ -189,14 +189,11 @@ def silence(
     if not others and installed.total is None:
         raise UsageError(f"the number of reports to expect comes from the other devices, so give {_FORMS}")
     values = {name if name in days.values else OTHER for name in others} or {*days.values} - {plan.new}
-    reports = {value: days.reports(experiment.name, [value]) for value in sorted(values)}
-    expected = sum(float(n.sum()) * experiment.every(value) for value, n in reports.items())
-    total = sum(reports.values(), np.zeros(days.count))
-    other_rate = float(total.sum()) / expected if expected else 1.0
+    new, other = (days.daily_reports(experiment.name, side) for side in ([plan.new], values))
     new_devices, other_devices = _daily(installed, plan.new, days)
     looks = silence_looks(
-        Presence(new_devices, days.reports(experiment.name, [plan.new]), 1 / experiment.every(plan.new)),
-        Presence(other_devices, total, other_rate),
+        Presence(new_devices, new.effective, new.rate),
+        Presence(other_devices, other.effective, other.rate),
         plan.silence,
     )
     return looks if installed.by_day else tuple(_single_look(look, plan) for look in looks)

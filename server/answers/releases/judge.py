@@ -4,8 +4,6 @@ import datetime
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from ...errors import HushmoteError, UsageError
 from ...experiments.judged import JudgedQuestion
 from ...hints import option
@@ -172,13 +170,12 @@ def _questions(days: GroupDays, new: str, others: tuple[str, ...]) -> _Questions
                 result.blocking.append(experiment.name)
         if reason or not judged:
             continue
-        other_every = len(others) / sum(1 / experiment.every(value) for value in others)
+        new_every, other_every = (days.mean_every(experiment.name, side) for side in ([new], others))
         comparisons = days.looks(experiment.name, judged, new, others)
         for question, comparison in zip(judged, comparisons, strict=True):
             is_only = len(judged) == 1
             name = experiment.name if is_only else f"{experiment.name}: {question.ask.text}"
-            every = experiment.every(new)
-            result.questions.append(Question(name, question, comparison, every, other_every))
+            result.questions.append(Question(name, question, comparison, new_every, other_every))
             result.subjects[name] = _subject(experiment, question.ask.kind, question.ask.text)
     return result
 
@@ -295,29 +292,18 @@ def _rollout(days: GroupDays, new: str, others: tuple[str, ...]) -> Rollout:
     rest = [value for value in days.values if value not in (new, *others)]
     columns = {value: days.reports(experiment.name, [value]) for value in (new, *others)}
     remaining = days.reports(experiment.name, rest)
-    totals = {value: float(days.reports(experiment.name, [value]).sum()) for value in rest} | {
-        value: float(columns[value].sum()) for value in others
-    }
     return Rollout(
         experiment.name,
         tuple(days.day(k) for k in range(days.count)),
         columns,
         remaining,
-        _progress(experiment, columns[new], sum(columns[v] for v in others) + remaining, totals, new),
+        _progress(days, experiment.name, new, (*others, *rest)),
     )
 
 
-def _progress(
-    experiment: GroupExperiment,
-    new_reports: np.ndarray,
-    other: np.ndarray,
-    totals: dict[str, float],
-    new: str,
-) -> Progress | None:
-    reports = sum(totals.values())
-    devices = sum(n * experiment.every(value) for value, n in totals.items())
-    other_rate = reports / devices if devices else 1.0
-    return rollout_progress(new_reports, other, 1 / experiment.every(new), other_rate)
+def _progress(days: GroupDays, experiment: str, new: str, others: tuple[str, ...]) -> Progress | None:
+    sides = [days.daily_reports(experiment, values) for values in ([new], others)]
+    return rollout_progress(*(side.effective for side in sides), *(side.rate for side in sides))
 
 
 def _silence(days: GroupDays, plan: ReleasePlan, installed: Installed | None) -> tuple[SilenceLook, ...]:

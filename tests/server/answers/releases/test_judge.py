@@ -48,6 +48,13 @@ def verdict_on(
     return judge(Facts(store, at(days)), "home", request, store.add_release_plan, installed=devices)
 
 
+def add_every_change(store: Store, new: int = 1000) -> None:
+    """Add 19,000 old boards that change from every = 1 to 130 on days 4 and 5, and new ones from day 4."""
+    add_release(store, {OLD: [19_000] * 3 + [9500]}, EQUAL)
+    rollout = {NEW: [0] * 3 + [new] * 3, OLD: [0] * 3 + [73, 146, 146]}
+    add_release(store, rollout, EQUAL, payload=crash_payload(every=[130, 1, 130]))
+
+
 class TestVerdict:
     def test_stops_a_release_that_is_worse(self, store: Store):
         add_release(store, {NEW: FAST, OLD: [1300] * 14}, WORSE)
@@ -336,6 +343,15 @@ class TestPlan:
         full = early.questions[0].fraction(994 * 18_998 / (994 + 18_998))
         assert full == pytest.approx(1.0, abs=0.02)
 
+    def test_plans_with_the_every_of_the_reports(self, store: Store):
+        """A version of the experiment from which no report has come yet does not change the plan."""
+        add_release(store, {OLD: [1357] * 14}, EQUAL, worse="")
+        add_release(store, {}, EQUAL, worse="", payload=crash_payload(every=[130, 1, 130]))
+        plan = verdict_on(store, 14, installed="1000/20000").plan
+        assert plan is not None
+        full = plan.questions[0].fraction(994 * 18_998 / (994 + 18_998))
+        assert full == pytest.approx(1.0, abs=0.02)
+
     def test_rejects_a_damaged_plan(self, store: Store):
         add_release(store, {NEW: FAST, OLD: FAST}, EQUAL)
         store.add_release_plan("home", "firmware", NEW, "{}")
@@ -387,6 +403,26 @@ class TestSilence:
         }
         assert not verdict_on(store, 5, installed=growing).is_silent
 
+    def test_a_changed_every_is_no_silence(self, store: Store):
+        add_every_change(store)
+        for days in (4, 5, 6):
+            assert not verdict_on(store, days, installed={NEW: 1000, OLD: 19_000}).is_silent
+        by_day = {at(day).date().isoformat(): {NEW: 1000, OLD: 19_000} for day in range(2, 6)}
+        assert not verdict_on(store, 6, installed=by_day).is_silent
+
+    def test_finds_silence_after_a_changed_every(self, store: Store):
+        add_every_change(store, new=20)
+        assert verdict_on(store, 5, installed={NEW: 1000, OLD: 19_000}).is_silent
+
+    def test_new_boards_may_change_every(self, store: Store):
+        add_release(store, {NEW: [5000] * 2 + [2500], OLD: [15_000] * 5}, EQUAL)
+        add_release(store, {NEW: [0, 0, 250, 500, 500]}, EQUAL, payload=crash_payload(every=[1, 10, 1]))
+        by_day = {at(day).date().isoformat(): {NEW: 5000, OLD: 15_000} for day in range(-1, 5)}
+        result = verdict_on(store, 5, installed=by_day)
+        assert result.judged is not None
+        assert result.judged.silence is not None
+        assert result.judged.silence.missing_share == pytest.approx(0.0, abs=1e-9)
+
     def test_says_that_silent_boards_go_unnoticed(self, store: Store):
         add_release(store, {NEW: FAST, OLD: FAST}, EQUAL)
         assert any("go unnoticed" in note for note in verdict_on(store).notes())
@@ -429,6 +465,13 @@ class TestRollout:
     def test_divides_by_every(self, store: Store):
         add_release(store, {NEW: FAST, OLD: [300] * 14}, EQUAL, payload=crash_payload(every=[10, 1, 10]))
         assert verdict_on(store).rollout_sentence().startswith("2.4.0 runs on about 12% of devices")
+
+    def test_part_is_right_while_every_changes(self, store: Store):
+        add_every_change(store)
+        for days in (4, 5, 6):
+            assert (
+                verdict_on(store, days).rollout_sentence().startswith("2.4.0 runs on about 5.0% of devices")
+            )
 
     def test_table_shows_a_week(self, store: Store):
         add_release(store, {NEW: FAST, OLD: [300] * 14, "other": [7] * 14}, EQUAL | {"other": 0.1})

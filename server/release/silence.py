@@ -15,6 +15,7 @@ time. Both terms keep the increments between looks independent, so that the boun
 hold.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +23,8 @@ import numpy as np
 from ..arrays import Floats
 from .difference import ReleaseError
 from .plan import SilencePlan
+
+_LATE_PART = 0.1  # of the level, for single days after the planned ones
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,22 @@ def whole_day(installed: Floats, newest: bool) -> Floats:
     """
     before, after = installed[:-1], installed[1:]
     return np.minimum(before, after) if newest else np.maximum(before, after)
+
+
+def single_day_part(day: int, planned_days: int) -> float:
+    """Return the part of the level for a look that counts the reports of a single day only.
+
+    Looks at different days are not nested, so their parts add up. The planned days have equal parts of 9/10
+    of the level. The k-th day after them has 6 / (π k)² of the rest, so that all days together never use up
+    more than the level, for as long as anyone looks.
+
+    Args:
+        day: The number of the day since the release's first, counted from 1.
+        planned_days: The days that were planned for.
+    """
+    if day <= planned_days:
+        return (1 - _LATE_PART) / planned_days
+    return _LATE_PART * 6 / (math.pi * (day - planned_days)) ** 2
 
 
 def silence_looks(

@@ -28,7 +28,7 @@ from ...arrays import Floats
 from ...errors import UsageError, os_reason
 from ...release.plan import SILENCE_WEIGHT, ReleasePlan, SilencePlan
 from ...release.power import silence_information
-from ...release.silence import Presence, SilenceLook, silence_looks, whole_day
+from ...release.silence import Presence, SilenceLook, silence_looks, single_day_part, whole_day
 from ..query import OTHER
 from .evidence import GroupDays, GroupExperiment
 
@@ -221,9 +221,12 @@ def _others(table: Mapping[str, int], new: str) -> int:
 def _single_look(look: SilenceLook, plan: ReleasePlan) -> SilenceLook:
     """Widen a look at a single day.
 
-    Without days, each call sees a different day, so the looks are not nested. Each gets an equal part of the
-    level, by enlarging the variance.
+    Without days, each call sees a different day, so the looks are not nested. Each gets the part of the level
+    that single_day_part() gives to its day, by enlarging the variance. Until the new version's first report,
+    each day counts as the first: healthy boards that should send enough for a "stop", about 30 reports a day,
+    are that silent with a negligible probability.
     """
     level = SILENCE_WEIGHT * plan.alpha
-    factor = float(special.ndtri(level / plan.days) / special.ndtri(level)) ** 2
+    part = single_day_part(look.day + 1, plan.days)
+    factor = float(special.ndtri(part * level) / special.ndtri(level)) ** 2
     return replace(look, variance=factor * look.variance)

@@ -5,7 +5,7 @@ import pytest
 
 from hushmote.server.release.difference import ReleaseError
 from hushmote.server.release.plan import SilencePlan
-from hushmote.server.release.silence import Presence, silence_looks, whole_day
+from hushmote.server.release.silence import Presence, silence_looks, single_day_part, whole_day
 
 PLAN = SilencePlan(300.0)
 
@@ -69,6 +69,16 @@ class TestSilenceLooks:
             presence([1], [1], 0.0)
         with pytest.raises(ReleaseError, match="must be 0 or more"):
             presence([1], [-1])
+
+
+class TestSingleDayPart:
+    def test_all_days_together_use_up_the_level_once(self):
+        parts = [single_day_part(day, 14) for day in range(1, 20_000)]
+        assert sum(parts[:14]) == pytest.approx(0.9)
+        assert 0.9999 < sum(parts) < 1
+
+    def test_planned_days_have_equal_parts(self):
+        assert single_day_part(1, 14) == single_day_part(14, 14) > single_day_part(15, 14)
 
 
 class TestWholeDay:

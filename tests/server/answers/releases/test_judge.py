@@ -423,6 +423,12 @@ class TestSilence:
         assert result.judged.silence is not None
         assert result.judged.silence.missing_share == pytest.approx(0.0, abs=1e-9)
 
+    def test_numbers_need_more_evidence_after_the_planned_days(self, store: Store):
+        """After the planned days, a tenth of the level is left for all later days together."""
+        add_release(store, {NEW: [1000] * 9 + [720] + [1000] * 49 + [720], OLD: [19_000] * 60}, EQUAL)
+        assert not verdict_on(store, 60, installed="1000/20000").is_silent
+        assert verdict_on(store, 10, installed="1000/20000").is_silent
+
     def test_says_that_silent_boards_go_unnoticed(self, store: Store):
         add_release(store, {NEW: FAST, OLD: FAST}, EQUAL)
         assert any("go unnoticed" in note for note in verdict_on(store).notes())

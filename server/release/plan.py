@@ -19,6 +19,11 @@ DAYS = 14
 """The default number of days to plan for."""
 
 
+def experiment_of(question: str) -> str:
+    """Return the experiment in the name of a planned question, such as "cause: crash"."""
+    return question.partition(": ")[0]
+
+
 class PlanChanged(ReleaseError):
     """Raised if a release already has a plan with other settings."""
 

@@ -106,6 +106,24 @@ def stop_sentence(versions: Versions, rise: Rise, write: Numbers = ENGLISH) -> s
     return f"{begin}, by {size} ({low} to {high})."
 
 
+def stop_sentence_without_size(versions: Versions, subject: str) -> str:
+    """Return "Stop: board_crash is worse on 2.4.0 than on 2.3.1.", for a difference that is not shown."""
+    return f"Stop: {subject} is worse on {versions.new} than on {versions.text_of_others}."
+
+
+def hidden_note(experiment: str, few: Sequence[str], least: int) -> str:
+    """Return one line that says why the differences of an experiment are not shown.
+
+    Args:
+        experiment: The experiment.
+        few: The versions with too few reports, at least one.
+        least: The reports that a version needs.
+    """
+    verb, whose = ("has", "its histogram") if len(few) == 1 else ("have", "their histograms")
+    reason = f"{listed(few)} {verb} fewer than {least} reports, so they could reveal {whose}"
+    return f"The differences of {experiment} are not shown: {reason}."
+
+
 def silence_sentence(
     versions: Versions, received: float, expected: float, missing_share: float, write: Numbers = ENGLISH
 ) -> str:

@@ -1,18 +1,28 @@
 """The verdict on a release, from a store: it reads the days, makes or loads the plan, and judges."""
 
 import datetime
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ...errors import HushmoteError, UsageError
 from ...experiments.judged import JudgedQuestion
 from ...hints import option
 from ...release.difference import ReleaseError
-from ...release.plan import PlanChanged, QuestionPlan, ReleasePlan, check_unchanged, plan_from_json
+from ...release.plan import (
+    PlanChanged,
+    QuestionPlan,
+    ReleasePlan,
+    check_unchanged,
+    experiment_of,
+    plan_from_json,
+)
 from ...release.progress import Progress, rollout_progress
 from ...release.silence import SilenceLook
-from ...release.verdict import release_verdict
+from ...release.verdict import ReleaseVerdict, release_verdict
 from ..query import OTHER, Facts
+from ..suppression import MIN_REPORTS, suppressed_values
 from .evidence import GroupDays, GroupExperiment, group_of
 from .first_plan import PlanRequest, Question, first_plan
 from .installed import Installed, silence, silence_plan
@@ -70,20 +80,24 @@ def judge(
     looks = {name: () if each is None else each.comparison.looks() for name, each in asked.items()}
     names = {each.name: name for name, each in asked.items() if each is not None}
     missing = [question for question in now.questions if question.name not in names]
-    dropped = [name for name, each in asked.items() if each is None and _experiment(name) not in now.blocking]
+    dropped = [
+        name for name, each in asked.items() if each is None and experiment_of(name) not in now.blocking
+    ]
     blocking = *now.blocking, *dropped, *(question.name for question in missing if _blocks(question, days))
+    hidden = _hidden(days, plan, [name for name, each in looks.items() if each])
     verdict = release_verdict(plan, looks, _silence(days, plan, installed), is_complete=not blocking)
     return JudgedRelease(
         days,
         plan.new,
         plan.others,
         plan,
-        verdict,
+        _without_numbers(verdict, hidden),
         {names.get(name, name): subject for name, subject in now.subjects.items()},
         _rollout(days, plan.new, plan.others),
         unjudged=(*now.unjudged, *map(_dropped_note, dropped), *(_missing_note(q, days) for q in missing)),
         lacks_installed=plan.silence is None or installed is None,
         blocking=blocking,
+        hidden=hidden,
     )
 
 
@@ -238,20 +252,37 @@ def _asked(planned: QuestionPlan, questions: list[Question]) -> Question | None:
     """
     if not planned.asked:
         return next((question for question in questions if question.name == planned.name), None)
-    experiment, asked = _experiment(planned.name), planned.asked
-    same = (question for question in questions if _experiment(question.name) == experiment)
+    experiment, asked = experiment_of(planned.name), planned.asked
+    same = (question for question in questions if experiment_of(question.name) == experiment)
     return next((question for question in same if question.judged.ask.text == asked), None)
-
-
-def _experiment(name: str) -> str:
-    """Return the experiment's name in a question's name."""
-    return name.partition(": ")[0]
 
 
 def _blocks(question: Question, days: GroupDays) -> bool:
     """Return whether a question that is not in the plan prevents "proceed"."""
-    is_published = _is_published(days.experiments[_experiment(question.name)], days)
+    is_published = _is_published(days.experiments[experiment_of(question.name)], days)
     return question.judged.margin is not None and is_published
+
+
+def _hidden(days: GroupDays, plan: ReleasePlan, questions: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return the experiments whose differences are not shown, each with its versions with few reports.
+
+    A difference is not shown if `hushmote estimate` would refuse one of its versions in the same days: with
+    the answers that are shown, it would reveal the histogram of a version with few reports.
+    """
+    result = dict[str, tuple[str, ...]]()
+    for name in dict.fromkeys(map(experiment_of, questions)):
+        reports = {value: int(days.reports(name, [value]).sum()) for value in days.values}
+        if not suppressed_values(reports).isdisjoint((plan.new, *plan.others)):
+            result[name] = tuple(value for value, n in reports.items() if 0 < n < MIN_REPORTS)
+    return result
+
+
+def _without_numbers(verdict: ReleaseVerdict, hidden: Container[str]) -> ReleaseVerdict:
+    """Return the verdict without the numbers about the questions of hidden experiments."""
+    nothing: dict[str, Any] = {"value": None, "low": -math.inf, "high": math.inf}
+    nothing |= {"fraction": math.nan, "remaining": None}
+    questions = (replace(q, **nothing) if experiment_of(q.name) in hidden else q for q in verdict.questions)
+    return replace(verdict, questions=tuple(questions))
 
 
 def _dropped_note(name: str) -> str:

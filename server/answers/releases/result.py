@@ -4,7 +4,7 @@ import datetime
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
@@ -13,11 +13,12 @@ from rich.console import Group, RenderableType
 from ...arrays import Floats
 from ...plain_text import visible
 from ...release.difference import MIN_REPORTS
-from ...release.plan import QuestionPlan, ReleasePlan
+from ...release.plan import QuestionPlan, ReleasePlan, experiment_of
 from ...release.progress import Progress
 from ...release.verdict import QuestionVerdict, ReleaseVerdict, Verdict
 from ...words import release as sentences
 from ...words.numbers import ENGLISH, Numbers, counted, round_up_boards
+from ..suppression import MIN_REPORTS as SUPPRESSED_BELOW
 from ..tables import Printable, plain, table
 from .evidence import GroupDays
 
@@ -25,6 +26,8 @@ EXIT_STATUS = {Verdict.PROCEED: 0, Verdict.STOP: 3, Verdict.NOT_YET: 4}
 """The exit status of `hushmote release`."""
 SHOWN_DAYS = 7
 """The days in the rollout's table."""
+NOT_SHOWN = "not shown"
+"""Shown instead of numbers that could reveal the histogram of a version with few reports."""
 NO_MARGIN = "No question has a margin, so a release cannot proceed: add worse_by = 0.02 to the experiment."
 
 
@@ -80,6 +83,8 @@ class JudgedRelease(Printable):
         unjudged: Sentences that say which questions are not judged, and why.
         lacks_installed: Whether the number of installed devices was not used.
         blocking: The questions or experiments that cannot be judged and prevent "proceed".
+        hidden: The experiments whose differences are not shown, each with its versions that have too few
+            reports. `judged` has no numbers about their questions.
     """
 
     days: GroupDays
@@ -92,6 +97,7 @@ class JudgedRelease(Printable):
     unjudged: tuple[str, ...] = ()
     lacks_installed: bool = True
     blocking: tuple[str, ...] = ()
+    hidden: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
     @property
     def verdict(self) -> Verdict:
@@ -130,7 +136,7 @@ class JudgedRelease(Printable):
                 for q in planned
             ]
             return sentences.proceed_sentence(versions, margins, write)
-        if all(question.value is None for question in judged.questions):
+        if all(question.value is None and not self._is_hidden(question) for question in judged.questions):
             return self._no_look_sentence(write)
         if self.blocking:
             return sentences.not_judged_sentence(versions, tuple(map(visible, self.blocking)))
@@ -143,12 +149,14 @@ class JudgedRelease(Printable):
         return sentences.no_look_sentence(self._versions, MIN_REPORTS, new, others, write)
 
     def _stop_sentence(self, judged: ReleaseVerdict, write: Numbers) -> str:
-        stops = [q for q in judged.questions if q.verdict is Verdict.STOP and q.value is not None]
+        stops = [q for q in judged.questions if q.verdict is Verdict.STOP]
         first = min(stops, key=lambda question: question.decision_day or 0)
         subject = self._subject(first.name)
-        value, low, high = first.value or 0.0, first.low, first.high
-        rise = sentences.Rise(subject.name, value, low, high, subject.unit)
-        text = sentences.stop_sentence(self._versions, rise, write)
+        if first.value is None:
+            text = sentences.stop_sentence_without_size(self._versions, subject.name)
+        else:
+            rise = sentences.Rise(subject.name, first.value, first.low, first.high, subject.unit)
+            text = sentences.stop_sentence(self._versions, rise, write)
         also = ", ".join(self._subject(q.name).name for q in stops if q is not first)
         return f"{text} Also worse: {also}." if also else text
 
@@ -168,6 +176,10 @@ class JudgedRelease(Printable):
         names, values = self.days.experiments, tuple(values)
         totals = [self.days.reports(name, values).sum() for name in names]
         return int(max(totals, default=0))
+
+    def _is_hidden(self, question: QuestionVerdict) -> bool:
+        """Return whether there is a difference that is not shown."""
+        return experiment_of(question.name) in self.hidden
 
     def _subject(self, name: str) -> Subject:
         return self.subjects.get(name, Subject(name, None))
@@ -212,6 +224,9 @@ class JudgedRelease(Printable):
         if planned.margin is not None:
             word = "+" if planned.worse == "more" else "-"
             accepted = f"{word}{sentences.size(planned.margin, unit, write)}"
+        if self._is_hidden(question):
+            verdict = self._verdict_text(question, write)
+            return [visible(question.name), NOT_SHOWN, NOT_SHOWN, accepted, NOT_SHOWN, verdict]
         if question.value is None:
             return [
                 visible(question.name),
@@ -242,6 +257,8 @@ class JudgedRelease(Printable):
     def notes(self, write: Numbers = ENGLISH) -> list[str]:
         """Return the limits of the verdict, one sentence each."""
         notes = list(map(visible, self.unjudged))
+        for name, few in self.hidden.items():
+            notes.append(sentences.hidden_note(visible(name), tuple(map(visible, few)), SUPPRESSED_BELOW))
         if self.plan is not None and self.plan.silence is not None and not self.lacks_installed:
             notes += self._silence_notes(write)
         elif self.plan is not None and self.plan.silence is not None:
@@ -316,9 +333,17 @@ class JudgedRelease(Printable):
             if judged is None
             else list(map(self._question_dict, self._planned, judged.questions)),
             "silence": None if judged is None else self._silence_dict(judged),
-            "plan": None if self.plan is None else json.loads(self.plan.to_json()),
+            "plan": None if self.plan is None else self._plan_dict(self.plan),
             "notes": self.notes(),
         }
+
+    def _plan_dict(self, plan: ReleasePlan) -> dict[str, Any]:
+        """Return the plan without what it says about the histograms of hidden experiments."""
+        result = json.loads(plan.to_json())
+        for question in result["questions"]:
+            if experiment_of(question["name"]) in self.hidden:
+                question |= {"variance": None, "information": None}
+        return result
 
     def _question_dict(self, planned: QuestionPlan, question: QuestionVerdict) -> dict[str, Any]:
         remaining = question.remaining
@@ -331,7 +356,7 @@ class JudgedRelease(Printable):
             "unit": self._subject(question.name).unit,
             "worse": planned.worse,
             "margin": planned.margin,
-            "fraction_of_plan": question.fraction,
+            "fraction_of_plan": None if self._is_hidden(question) else question.fraction,
             "since": self._date(question.decision_day),
             "more_reports": remaining and remaining.reports,
             "more_days": remaining and remaining.days,

@@ -10,6 +10,7 @@ from hushmote.server.words.release import (
     Margin,
     Rise,
     Versions,
+    hidden_note,
     not_yet_sentence,
     proceed_sentence,
     rollout_sentence,
@@ -93,3 +94,11 @@ class TestNotes:
     def test_have_no_version_but_the_new_one(self):
         assert "2.4.0" in NOT_RANDOM.format(new="2.4.0")
         assert "{" not in NO_INSTALLED
+
+
+def test_hidden_note_names_all_versions_with_few_reports():
+    note = hidden_note("board_crash", ["2.2.0", "3"], 50)
+    assert note == (
+        "The differences of board_crash are not shown: 2.2.0 and 3 have fewer than 50 reports, so they could "
+        "reveal their histograms."
+    )

@@ -203,6 +203,61 @@ class TestChanges:
         assert verdict_on(store, 10, installed="10000/19500").is_silent
 
 
+class TestFewReports:
+    """Versions 1, 2 and 3 of which the last has few reports, so that 2 minus 1 would reveal those of 3."""
+
+    @staticmethod
+    def judged(store: Store, last: int, share: float = 0.05, **settings: Any) -> JudgedRelease:
+        reports = {"1": [1000] * 5, "2": [12] * 5, "3": [0] * 4 + [last]}
+        payload = crash_payload(groups=["1", "2", "3"])
+        add_release(store, reports, {"1": 0.05, "2": share, "3": 0.05}, payload=payload)
+        return verdict_on(store, 5, new="2", against=("1",), **settings)
+
+    def test_show_no_difference(self, store: Store):
+        result = self.judged(store, 20)
+        facts = Facts(store, at(5))
+        with pytest.raises(EstimateError):
+            facts.selected(Selection("board_crash", "home", group="2")).estimate()
+        _, (row,) = result.question_rows()
+        assert row == ["board_crash", *["not shown"] * 2, "+2 points", "not shown", "not yet"]
+        fields = result.to_dict()
+        (question,) = fields["questions"]
+        names = "value", "low", "high", "more_reports", "more_days", "fraction_of_plan"
+        assert [question[name] for name in names] == [None] * 6
+        (planned,) = fields["plan"]["questions"]
+        assert (planned["variance"], planned["information"]) == (None, None)
+        assert fields["rollout"]["reports"][-1]["reports"] == {"2": 12, "1": 1000}
+
+    def test_note_says_why(self, store: Store):
+        result = self.judged(store, 20)
+        note = (
+            "The differences of board_crash are not shown: 3 has fewer than 50 reports, so they could reveal "
+            "its histogram."
+        )
+        assert note in result.notes()
+        assert result.sentence() == "Not yet: 2 is not worse than 1 beyond chance so far."
+
+    def test_keep_the_verdict(self, store: Store):
+        result = self.judged(store, 20, 0.9, reports=60)
+        assert result.verdict is Verdict.STOP
+        assert result.sentence() == "Stop: board_crash is worse on 2 than on 1."
+        assert "not shown" in str(result)
+
+    @pytest.mark.parametrize("last", [0, 50])
+    def test_do_not_matter_from_fifty_on(self, store: Store, last: int):
+        result = self.judged(store, last)
+        assert result.to_dict()["questions"][0]["value"] is not None
+        assert not any("not shown" in note for note in result.notes())
+
+    def test_show_the_difference_of_other_versions(self, store: Store):
+        """The next smallest version is not compared, so the answers of the others reveal only a sum."""
+        reports = {"1": [1000] * 5, "2": [300] * 5, "3": [12] * 5, "other": [4] * 5}
+        payload = crash_payload(groups=["1", "2", "3"])
+        add_release(store, reports, dict.fromkeys(reports, 0.05), payload=payload)
+        result = verdict_on(store, 5, new="2", against=("1",))
+        assert result.to_dict()["questions"][0]["value"] is not None
+
+
 class TestMissingEvidence:
     def test_needs_fifty_reports_on_each_side(self, store: Store):
         add_release(store, {NEW: [3] * 4, OLD: [1300] * 4}, EQUAL)

@@ -17,7 +17,7 @@ from hushmote.server.release.plan import (
 
 CRASHED = QuestionPlan("crashed", "more", 0.02, 4000.0, 0.23)
 BATTERY = QuestionPlan("battery", "less", None, 12.0, 90.0)
-PLAN = ReleasePlan("firmware", "2.4.0", ("2.3.1", "2.3.0"), (CRASHED, BATTERY), SilencePlan(300.0))
+PLAN = ReleasePlan("firmware", "2.4.0", ("2.3.0", "2.3.1"), (CRASHED, BATTERY), SilencePlan(300.0))
 
 
 class TestJson:

@@ -49,7 +49,8 @@ def add_release(
         index = (*experiment.groups, "other").index(value)
         for day, n in enumerate(daily):
             share = shares[value]
-            histogram = vectorised.histogram(experiment, rng.multinomial(n, [1 - share, share]), rng)
+            shares_by_index = [1 - share, share, *[0] * (experiment.missing is not None)]
+            histogram = vectorised.histogram(experiment, rng.multinomial(n, shares_by_index), rng)
             window = (first + datetime.timedelta(days=day)).isoformat()
             counts = {(window, code): int(count) for code, count in enumerate(histogram) if count}
             if counts:

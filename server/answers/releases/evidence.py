@@ -1,6 +1,7 @@
 """Read an open group's daily reports from a store, and decode each side's histograms to shares and means."""
 
 import datetime
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +18,7 @@ from ...estimate.statistic import EstimateError, Statistic
 from ...experiments.asks import Ask
 from ...experiments.judged import JudgedQuestion, judged_questions, worse_from_text
 from ...experiments.units import parse_range
-from ...release.difference import Look, SideDays, looks
+from ...release.difference import MIN_REPORTS, Look, SideDays, looks
 from ...store.store import Version
 from ...store.versions import publication_order
 from .. import moments
@@ -232,9 +233,13 @@ class GroupDays:
         self, experiment: str, questions: Sequence[JudgedQuestion], new: str, others: Iterable[str]
     ) -> list["Comparison"]:
         """Return the comparison of two sides for each question."""
-        asks = tuple(question.ask for question in questions)
-        sides = [self._sides(experiment, asks, frozenset(values)) for values in ([new], others)]
-        return [Comparison(*pair) for pair in zip(*sides, strict=True)]
+        asks, names = tuple(question.ask for question in questions), (frozenset([new]), frozenset(others))
+        sides = [self._sides(experiment, asks, values, None) for values in names]
+        blocks = sides
+        if any(v.experiment.missing is not None for v in self.experiments[experiment].versions):
+            ends = _block_ends(*(self.reports(experiment, values) for values in names))
+            blocks = [self._sides(experiment, asks, values, ends) for values in names]
+        return [Comparison(*four) for four in zip(*sides, *blocks, strict=True)]
 
     def _windows(self, version: Version) -> dict[str, dict[int, int]]:
         """Return the reports by window and index of a version's group, in the days' windows only."""
@@ -246,22 +251,30 @@ class GroupDays:
         day = day_of(window)
         return -1 if day is None else (day - self.first).days
 
-    def _sides(self, name: str, asks: tuple[Ask, ...], values: frozenset[str]) -> tuple[SideDays, ...]:
+    def _sides(
+        self, name: str, asks: tuple[Ask, ...], values: frozenset[str], ends: tuple[int, ...] | None
+    ) -> tuple[SideDays, ...]:
+        """Return the daily estimates of each question, or with `ends`, those of blocks on their last days."""
         experiment = self.experiments[name]
         counts = tuple(
             (version_key(v), w, tuple(sorted(n.items())))
             for v in experiment.versions
             for w, n in self._windows(v).items()
         )
-        key = "release", self.facts.store, name, asks, values, self.first, self.count, counts
-        return self.facts.cache.result(key, lambda: self._decode(experiment, asks, values))
+        key = "release", self.facts.store, name, asks, values, self.first, self.count, ends, counts
+        return self.facts.cache.result(key, lambda: self._decode(experiment, asks, values, ends))
 
     def _decode(
-        self, experiment: GroupExperiment, asks: Sequence[Ask], values: frozenset[str]
+        self,
+        experiment: GroupExperiment,
+        asks: Sequence[Ask],
+        values: frozenset[str],
+        ends: tuple[int, ...] | None,
     ) -> tuple[SideDays, ...]:
         daily: list[list[Estimates]] = [[] for _ in range(self.count)]
         for version in experiment.versions:
-            for day, total in self._histograms(version, values).items():
+            histograms = self._histograms(version, values)
+            for day, total in (histograms if ends is None else _block_totals(histograms, ends)).items():
                 if total.sum() >= 2:
                     daily[day].append(estimate(version.experiment, total))
         pooled = [_pooled(estimates) for estimates in daily]
@@ -290,14 +303,49 @@ class GroupDays:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The days of the new version, and those of the versions that it is compared with."""
+    """The days of the new version and of those that it is compared with.
+
+    Attributes:
+        new: The days of the new version.
+        other: The days of the others.
+        new_blocks: The blocks of days that are compared, each on its last day; the days themselves unless a
+            missing reading has its own index.
+        other_blocks: The same blocks of the others.
+    """
 
     new: SideDays
     other: SideDays
+    new_blocks: SideDays
+    other_blocks: SideDays
 
     def looks(self) -> tuple[Look, ...]:
-        """Return the looks at the difference, one for each day."""
-        return looks(self.new, self.other)
+        """Return the looks at the difference, one for each block."""
+        return looks(self.new_blocks, self.other_blocks)
+
+
+def _block_ends(new: Floats, other: Floats) -> tuple[int, ...]:
+    """Return the last day of each block, in which both sides have MIN_REPORTS.
+
+    Among devices with a reading, a share is a ratio. That of few reports is biased, and has no estimate if
+    its denominator is not clearly above 0, so that days with more readings would be selected.
+    """
+    ends, sums = list[int](), np.zeros(2)
+    for day, reports in enumerate(zip(new, other, strict=True)):
+        sums += reports
+        if sums.min() >= MIN_REPORTS:
+            ends.append(day)
+            sums = np.zeros(2)
+    return tuple(ends)
+
+
+def _block_totals(histograms: Mapping[int, Counts], ends: Sequence[int]) -> dict[int, Counts]:
+    """Return the sums of the days' counts over each block, by its last day."""
+    result: dict[int, Counts] = {}
+    for day, counts in histograms.items():
+        block = bisect_left(ends, day)
+        if block < len(ends):
+            result[ends[block]] = result.get(ends[block], 0) + counts
+    return result
 
 
 def _pooled(estimates: Sequence[Estimates]) -> Estimates | None:

@@ -13,6 +13,7 @@ from release_store import FIRST, NEW, OLD, add_release, at, crash_payload
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.answers.query import Facts
 from hushmote.server.answers.question import Selection
+from hushmote.server.answers.releases.evidence import GroupDays
 from hushmote.server.answers.releases.first_plan import PlanRequest
 from hushmote.server.answers.releases.installed import read_installed
 from hushmote.server.answers.releases.judge import judge, stored_plans
@@ -256,6 +257,26 @@ class TestFewReports:
         add_release(store, reports, dict.fromkeys(reports, 0.05), payload=payload)
         result = verdict_on(store, 5, new="2", against=("1",))
         assert result.to_dict()["questions"][0]["value"] is not None
+
+
+class TestMissingReadings:
+    def test_compares_blocks_with_fifty_reports_on_each_side(self, store: Store):
+        """A ratio of four reports a day is biased."""
+        payload = crash_payload(mechanism="grr", missing=1)
+        add_release(store, {NEW: [4] * 60, OLD: [80] * 60}, EQUAL, payload=payload)
+        days = GroupDays.read(Facts(store, at(60)), "home", "firmware")
+        questions = days.experiments["board_crash"].judged()
+        (comparison,) = days.looks("board_crash", questions, NEW, [OLD])
+        assert [look.day for look in comparison.looks()] == [12, 25, 38, 51]
+        assert comparison.looks()[-1].reports == 4 * 52
+        assert list(comparison.new.reports) == [4] * 60
+
+    def test_compares_days_with_enough_reports(self, store: Store):
+        payload = crash_payload(mechanism="grr", missing=1)
+        add_release(store, {NEW: [50] * 5, OLD: [80] * 5}, EQUAL, payload=payload)
+        result = verdict_on(store, 5)
+        assert result.judged is not None
+        assert result.judged.questions[0].value is not None
 
 
 class TestMissingEvidence:

@@ -49,7 +49,7 @@ class TestCheckUnchanged:
         ("change", "message"),
         [
             ({"alpha": 0.1}, r"alpha is 0\.05, not 0\.1"),
-            ({"others": ("2.3.1",)}, r"against is 2\.3\.1, 2\.3\.0, not 2\.3\.1"),
+            ({"others": ("2.3.1",)}, r"against is 2\.3\.0, 2\.3\.1, not 2\.3\.1"),
             ({"questions": (CRASHED,)}, "questions is crashed, battery, not crashed"),
             (
                 {"questions": (replace(CRASHED, margin=0.03), BATTERY)},

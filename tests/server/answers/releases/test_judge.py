@@ -236,7 +236,7 @@ class TestFewReports:
             "its histogram."
         )
         assert note in result.notes()
-        assert result.sentence() == "Not yet: 2 is not worse than 1 beyond chance so far."
+        assert result.sentence() == "Not yet: 2 is not significantly worse than 1 so far."
 
     def test_keep_the_verdict(self, store: Store):
         result = self.judged(store, 20, 0.9, reports=60)

@@ -102,7 +102,7 @@ class ReleasePlan:
     Attributes:
         group: The open group, such as "firmware".
         new: The new version.
-        others: The versions that it is compared with.
+        others: The versions that it is compared with, kept sorted and without repetitions.
         questions: The plan of each question.
         silence: The plan for silence, or None if the number of installed devices is not available.
         alpha: The probability of a false "stop" over all questions and looks, and also that of a false
@@ -124,6 +124,7 @@ class ReleasePlan:
     selection: str = ""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "others", tuple(sorted(set(self.others))))
         if not 0 < self.alpha < 0.5:
             raise ReleaseError(f"alpha must be above 0 and below 0.5, not {self.alpha:g}")
         if self.days < 1 or (self.reports is not None and self.reports < 1):
@@ -155,7 +156,7 @@ def plan_from_json(text: str) -> ReleasePlan:
     """
     try:
         value: dict[str, Any] = json.loads(text)
-        value["others"] = tuple(sorted(set(value["others"])))
+        value["others"] = tuple(value["others"])
         value["questions"] = tuple(QuestionPlan(**question) for question in value["questions"])
         silence = value["silence"]
         value["silence"] = None if silence is None else SilencePlan(**silence)

@@ -49,6 +49,15 @@ def only(*values: float, margin: float | None = 0.05, worse: str = "more") -> Qu
     return result.questions[0]
 
 
+class TestIncompletePlan:
+    def test_prevents_only_proceed(self):
+        for value, verdict in ((-0.5, Verdict.NOT_YET), (0.5, Verdict.STOP)):
+            looks = {"crashed": series(*[value] * DAYS)}
+            result = release_verdict(plan(), looks, is_complete=False)
+            assert result.verdict is verdict
+        assert release_verdict(plan(), {"crashed": series(-0.5)}).verdict is Verdict.PROCEED
+
+
 class TestOneQuestion:
     def test_stops_at_the_boundary(self):
         at = boundary(6)

@@ -95,11 +95,10 @@ class TestDecode:
             decoded = report.decode(payload)
         except report.MalformedReport:
             return
-        head = bytes((0x10 | (decoded.tag is not None),))
-        assert (
-            head + decoded.digest + decoded.number.to_bytes(4, "big") + decoded.code + (decoded.tag or b"")
-            == payload
-        )
+        group = b"" if decoded.group is None else bytes((decoded.group,))
+        head = bytes((0x10 | 2 * len(group) | (decoded.tag is not None),))
+        number = decoded.number.to_bytes(4, "big")
+        assert head + decoded.digest + number + group + decoded.code + (decoded.tag or b"") == payload
 
 
 class TestEncode:

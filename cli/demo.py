@@ -116,7 +116,7 @@ def _ask_people(unanswered: bool) -> bool:
     """Ask the people at the board; Enter opts in, unless they opted out before."""
     question = "Do the people this board measures agree to take part?"
     if not unanswered:
-        question = "Someone opted out on this board before. Do the people it measures agree now?"
+        question = "Someone opted out on this board before. Do its people agree now?"
     return typer.confirm(question, default=unanswered, err=True)
 
 

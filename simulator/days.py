@@ -22,7 +22,7 @@ from ..server.errors import UsageError
 from ..server.experiments.definition import Definition
 from ..server.store.number_set import NumberSet
 from ..server.store.store import Store
-from ..server.wire.experiments import reports_in_budget
+from ..server.wire.experiments import every_by_index, group_values, reports_in_budget
 from ..server.wire.topics import SIMULATED_PREFIX
 from . import vectorised
 from .calls import check_reports
@@ -30,7 +30,7 @@ from .drift import shift_population
 from .faithful import random_ids
 from .known_truth import Tally, estimate_with_truth
 from .population import Population, PopulationError
-from .rollout import default_shares, group_values, reports_per_call, stages_of, values_at
+from .rollout import default_shares, reports_per_call, stages_of, values_at
 
 FLEET = "simulated"
 MAX_DAYS = 3660
@@ -158,7 +158,7 @@ def draw_report_times(
     again, which does not change the distribution.
     """
     experiment, shares = course.experiment, course.group_shares
-    every = np.array([experiment.every_of(i) for i in range(shares.shape[1])])
+    every = np.array(every_by_index(experiment))
     max_reports = reports_in_budget(experiment)
     phase = rng.random(n)
     positions = rng.random(n) if len(every) > 1 else np.zeros(n)

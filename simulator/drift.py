@@ -10,6 +10,7 @@ import numpy as np
 from ..device.ldp_client import Experiment
 from ..planning.readings_file import csv_table, read_column
 from ..server.experiments.definition import Definition
+from ..server.wire.experiments import OTHER
 from . import pairs, texts
 from .population import (
     ByGroup,
@@ -22,7 +23,6 @@ from .population import (
     read_csv,
     reading_in,
 )
-from .rollout import OTHER
 
 _SPAN_MOVED = 8  # the default drift moves a number by this fraction of its range (1/8) over all days
 _SHARE_MOVED = 0.2  # share of a fleet that the default drift moves to one label

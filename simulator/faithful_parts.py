@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..server.arrays import Counts
-from ..server.wire.experiments import parse_experiment, reports_in_budget
+from ..server.wire.experiments import group_values, parse_experiment, reports_in_budget
 from .calls import Reporting
 from .faithful import Faults, SimulatedFleet, codes_of, groups_of
 from .population import Population
-from .rollout import group_values, sample_by_group, values_at
+from .rollout import sample_by_group, values_at
 from .worker_pool import Workers
 
 # Limits of a part: calls for a second or two of work, and devices to fit into memory.
@@ -95,7 +95,7 @@ def run_part(part: FleetPart, clients: RealClients) -> PartOutcome:
     rng = np.random.default_rng(part.seed)
     shares = np.array(clients.shares)
     values = values_at(shares, rng.random(part.devices) if experiment.group else np.zeros(part.devices))
-    names = group_values(experiment)
+    names = group_values(experiment) or ("",)
     fleet = SimulatedFleet(
         "simulated",
         [clients.payload],

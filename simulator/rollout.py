@@ -1,4 +1,4 @@
-"""Which boards have which value of an experiment's open group, such as a firmware version, on each day.
+"""Give boards a value of an experiment's open group, such as a firmware version, on each day.
 
 The shares of the values are an array of shape (days, values): a row for each day, summing to 1, and a column
 for each listed value and, last, for "other"; without a group there is one column. Boards are updated in a
@@ -14,18 +14,13 @@ import numpy as np
 from ..device.ldp_client import Experiment
 from ..planning.readings_file import Reading
 from ..server.arrays import Counts, Floats
+from ..server.wire.experiments import every_by_index, group_values
 from .population import ByGroup, Population, PopulationError
 
 STAGES = (0.01, 0.05, 0.25, 1.0)
 """Default shares of the newest value, each for an equal part of the days."""
 _ONE_DAY = (0.05,)  # the same if there are too few days for stages
-OTHER = "other"
 _ROUNDING = 1e-9
-
-
-def group_values(experiment: Experiment) -> tuple[str, ...]:
-    """Return the names of the open group's values by index, "other" last; ("",) without a group."""
-    return (*experiment.groups, OTHER) if experiment.group else ("",)
 
 
 def default_shares(experiment: Experiment, days: int, people: Population | None = None) -> Floats:
@@ -110,7 +105,7 @@ def values_at(shares: Floats, positions: Floats) -> Counts:
 
 def draw_values(experiment: Experiment, shares: Floats, n: int, rng: np.random.Generator) -> list[str]:
     """Return n boards' values of the open group, drawn from a day's shares, shape (values,)."""
-    values = group_values(experiment)
+    values = group_values(experiment) or ("",)
     return [values[i] for i in values_at(shares, rng.random(n)).tolist()]
 
 
@@ -129,7 +124,7 @@ def sample_by_group(
 
 def reports_per_call(experiment: Experiment, shares: Floats) -> float:
     """Return the mean number of reports that a call makes, over all boards and days."""
-    rates = 1 / np.array([experiment.every_of(i) for i in range(shares.shape[1])])
+    rates = 1 / np.array(every_by_index(experiment))
     return float(shares.mean(axis=0) @ rates)
 
 

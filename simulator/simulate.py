@@ -16,7 +16,7 @@ from ..server.estimate.estimate import estimate
 from ..server.estimate.readings import among_readings
 from ..server.experiments.answerable import answerable_questions, require
 from ..server.experiments.definition import Definition, load
-from ..server.wire.experiments import parse_experiment
+from ..server.wire.experiments import group_values, parse_experiment
 from . import attack as attacks
 from . import calls as calling
 from . import faithful_parts, vectorised
@@ -36,7 +36,7 @@ from .faithful import Faults
 from .known_truth import Tally, estimate_with_truth
 from .planned_case import PlannedError, case_of
 from .population import FileRows, Population, PopulationError, reported_shares, rows_of, shares_with_reading
-from .rollout import default_shares, group_values, parse_shares, parse_shifts
+from .rollout import default_shares, parse_shares, parse_shifts
 from .texts import is_text_type, text_shares
 from .worker_pool import THIS_PROCESS, Workers
 
@@ -308,7 +308,7 @@ def _mixed(reports: Sequence[int], batches: Sequence[int], rng: np.random.Genera
 
 def _outcome(experiment: Experiment, people: Population, unit: str, group: _Group) -> GroupOutcome:
     statistic, row = estimate_with_truth(experiment, people, unit, group.tally) or ("", None)
-    name = group_values(experiment)[group.index]
+    name = group_values(experiment)[group.index] if experiment.group else ""
     return GroupOutcome(group.index, name, group.devices, group.tally.reports, statistic, row)
 
 

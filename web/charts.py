@@ -52,6 +52,30 @@ def chart(options: dict[str, Any], label: str) -> ui.echart:
     return element
 
 
+def line(name: str, points: Iterable[Sequence[Any]], colour: str) -> dict[str, Any]:
+    """Return a series as a line without dots."""
+    data = [list(point) for point in points]
+    return {"type": "line", "name": name, "data": data, "showSymbol": False, "color": colour}
+
+
+def over_days(
+    title: str, series: Sequence[dict[str, Any]], locale: str, unit: str = "", **more: Any
+) -> dict[str, Any]:
+    """Return the options of a chart whose x-axis shows days; `more` are options of the y-axis, from 0."""
+    names = list(dict.fromkeys(one["name"] for one in series))
+    return {
+        "animation": False,
+        "textStyle": {"fontFamily": "system-ui, sans-serif"},
+        "title": {"text": title, "left": 0, "textStyle": {"fontSize": 14, "fontWeight": "normal"}},
+        "grid": {"left": 55, "right": 20, "top": 45, "bottom": 70 if len(names) > 1 else 30},
+        "legend": {"bottom": 0, "type": "scroll", "data": names, "show": len(names) > 1},
+        "tooltip": tooltip(locale, unit),
+        "xAxis": axis("time", "", locale, splitLine={"show": False}),
+        "yAxis": axis("value", "", locale, unit, min=0, **more),
+        "series": series,
+    }
+
+
 def tooltip(locale: str, unit: str = "") -> dict[str, Any]:
     """Return a tooltip that shows data as text, never as HTML, with the unit after each value."""
     return {"trigger": "axis", "renderMode": "richText", ":valueFormatter": script("numbers", locale, unit)}

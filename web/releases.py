@@ -1,8 +1,5 @@
 """The Releases view, which shows the verdict on each release that has a stored plan, and its rollout."""
 
-from collections.abc import Sequence
-from typing import Any
-
 from nicegui import ui
 
 from ..server.answers.query import Facts, ResultCache
@@ -12,7 +9,7 @@ from ..server.answers.releases.result import JudgedRelease
 from ..server.answers.store_reader import StoreReader
 from ..server.errors import HushmoteError
 from ..server.plain_text import visible
-from .charts import COLOURS, axis, chart, table, tooltip
+from .charts import COLOURS, chart, line, over_days, table
 from .frame import frame, heading, sentence, skeleton, tag
 from .page import Page
 from .reader import Reader, reader
@@ -114,27 +111,10 @@ class ReleasesView:
 
 def _rollout_chart(release: JudgedRelease, write: Reader, summary: str) -> None:
     days = [day.isoformat() for day in release.rollout.days]
+    dots = {"showSymbol": True, "symbolSize": 5}
     series = [
-        _line(visible(name), list(zip(days, map(float, reports), strict=True)), COLOURS[i % len(COLOURS)])
+        line(visible(name), zip(days, map(float, reports), strict=True), COLOURS[i % len(COLOURS)]) | dots
         for i, (name, reports) in enumerate(release.rollout.columns())
     ]
     title = f"reports per day to {release.rollout.experiment}"
-    chart(
-        {
-            "animation": False,
-            "textStyle": {"fontFamily": "system-ui, sans-serif"},
-            "title": {"text": title, "left": 0, "textStyle": {"fontSize": 14, "fontWeight": "normal"}},
-            "grid": {"left": 55, "right": 20, "top": 45, "bottom": 70},
-            "legend": {"bottom": 0, "type": "scroll"},
-            "tooltip": tooltip(write.tag),
-            "xAxis": axis("time", "", write.tag, splitLine={"show": False}),
-            "yAxis": axis("value", "", write.tag, min=0),
-            "series": series,
-        },
-        f"{title[0].upper()}{title[1:]}. {summary}",
-    )
-
-
-def _line(name: str, points: Sequence[tuple[str, float]], colour: str) -> dict[str, Any]:
-    dots = {"showSymbol": True, "symbolSize": 5, "color": colour}
-    return {"type": "line", "name": name, "data": [list(point) for point in points]} | dots
+    chart(over_days(title, series, write.tag), f"{title[0].upper()}{title[1:]}. {summary}")

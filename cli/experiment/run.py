@@ -28,7 +28,15 @@ from ...server.store.database import StoreAbsent
 from ...server.store.store import Store
 from ...server.store.versions import Description, most_reports, newest_versions
 from ...server.wire import board_files
-from ...server.wire.experiments import parse_experiment, report_size, reports_in_budget, value_count
+from ...server.wire.experiments import (
+    every_by_index,
+    every_by_value,
+    group_values,
+    parse_experiment,
+    report_size,
+    reports_in_budget,
+    value_count,
+)
 from ...server.wire.topics import SIMULATED_PREFIX
 from ...server.words import experiment as words
 from ...server.words import release
@@ -63,9 +71,9 @@ def describe(experiment: Experiment, words: Description) -> dict[str, Any]:
         "cells": [level.g for level in experiment.levels if isinstance(level, Level)],
         "epsilon": experiment.epsilon / MICRO,
         "every": experiment.every,
-        "every_by_group": _every_by_group(experiment),
+        "every_by_group": every_by_value(experiment) or None,
         "group": experiment.group or None,
-        "groups": [*experiment.groups, "other"] if experiment.group else None,
+        "groups": list(group_values(experiment)) or None,
         "rule": experiment.rule,
         "cap": cap_in_nats(experiment.rule, experiment.cap),
         "window": experiment.window,
@@ -78,13 +86,6 @@ def describe(experiment: Experiment, words: Description) -> dict[str, Any]:
         "report_bytes": report_size(experiment, authenticated=False),
         "authenticated_report_bytes": report_size(experiment, authenticated=True),
     }
-
-
-def _every_by_group(experiment: Experiment) -> dict[str, int] | None:
-    """Return the mean number of calls per report by the open group's value, or None without a group."""
-    if not experiment.group:
-        return None
-    return {value: experiment.every_of(i) for i, value in enumerate((*experiment.groups, "other"))}
 
 
 def _judged(experiment: Experiment, words: Description) -> tuple[JudgedQuestion, ...]:
@@ -256,7 +257,7 @@ def list_versions(store: str, as_json: bool) -> None:
     table = show.table("", headings, range(len(headings)))
     for v in versions:
         e = v.experiment
-        every = sorted({e.every_of(i) for i in range(len(e.groups) + 1)})
+        every = sorted({*every_by_index(e)})
         rates = f"{every[0]:,}" if len(every) == 1 else f"{every[0]:,} to {every[-1]:,}"
         cells = (v.fleet, e.name, e.digest.hex(), f"{e.epsilon / MICRO:g}", rates)
         days = (str(day or "-") for day in (v.expires, v.counted_until))

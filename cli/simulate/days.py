@@ -11,9 +11,10 @@ from ...server.answers import tables as show
 from ...server.arrays import Floats
 from ...server.experiments.definition import Definition, load
 from ...server.store.store import Store
+from ...server.wire.experiments import group_values
 from ...simulator import drift as moving
 from ...simulator.days import FLEET, Course, FilledFleet, fill, usual_calls
-from ...simulator.rollout import default_shares, group_values, parse_shares, parse_shifts, stages_of
+from ...simulator.rollout import default_shares, parse_shares, parse_shifts, stages_of
 from ..options import DEFAULT_STORE, print_json
 from ..progress import progress
 from .options import SimulateOptions
@@ -52,9 +53,11 @@ def _course(options: SimulateOptions) -> tuple[Course, list[str]]:
 def _describe_groups(experiment: Experiment, shares: Floats) -> list[str]:
     """Return a line for each value of the open group that boards have, with its share in each stage."""
     lines: list[str] = []
+    if not experiment.group:
+        return lines
     stages = np.array([share for _, _, share in stages_of(shares)])
     for value, of_value in zip(group_values(experiment), stages.T, strict=True):
-        if experiment.group and of_value.any():
+        if of_value.any():
             label = "" if lines else "groups"
             percents = ", ".join(f"{100 * share:.3g}%" for share in of_value.tolist())
             lines.append(f"{label:<10}{experiment.group} {value} on {percents} of the devices")

@@ -11,7 +11,7 @@ from ...server.answers.rows import Row, coverage
 from ...server.answers.summary import answer_in_focus, half_width
 from ...server.epsilon import MICRO
 from ...server.mechanisms.views.factors import parts_of
-from ...server.wire.experiments import reports_in_budget
+from ...server.wire.experiments import every_by_value, reports_in_budget
 from ...server.words import experiment as words
 from ...server.words.answers import (
     FOUR_TIMES,
@@ -95,9 +95,8 @@ def describe_every(experiment: Experiment) -> str:
 
 def _describe_exceptions(experiment: Experiment) -> str:
     """Return " (firmware 2.4.0: each)" for the values whose `every` is not that of "other", or ""."""
-    others = enumerate(experiment.groups)
-    every = {value: n for i, value in others if (n := experiment.every_of(i)) != experiment.every}
-    texts = [f"{value}: {'each' if n == 1 else f'one in {n}'}" for value, n in every.items()]
+    rates = every_by_value(experiment).items()
+    texts = [f"{value}: {'each' if n == 1 else f'one in {n}'}" for value, n in rates if n != experiment.every]
     return f" ({experiment.group} {'; '.join(texts)})" if texts else ""
 
 

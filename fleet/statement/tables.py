@@ -13,7 +13,7 @@ from ...server.estimate.shuffled import LIMITS
 from ...server.words import label as words
 from ...server.words.answers import capitalize
 from ...server.words.epsilon import ALL_SEEN, belief, rounded_up
-from ...server.words.experiment import budget, group_values, mechanism, unprotected
+from ...server.words.experiment import budget, describe_group, mechanism, unprotected
 from ...server.words.label import Phrase
 from ...server.words.numbers import chance
 from .fleet_facts import FleetFacts, FleetQuestion
@@ -223,7 +223,7 @@ def _numbers(facts: FleetFacts) -> Iterator[tuple[str, float | str | None, str]]
         yield f"{q.name}: ε of a report", q.epsilon, f"{at}, epsilon"
         yield f"{q.name}: codes", e.code_count, f"{at}, mechanism: {mechanism(e)}"
         if e.group:
-            yield f"{q.name}: in each report, unprotected", group_values(e), f"{at}, group"
+            yield f"{q.name}: in each report, unprotected", describe_group(e), f"{at}, group"
         yield f"{q.name}: budget of a device", budget(e), f"{at}, budget"
         most = "the smaller of its budget and the policy's remainder at this ε"
         yield f"{q.name}: reports of a device's lifetime", q.most, most

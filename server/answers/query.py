@@ -23,15 +23,13 @@ from ..hints import option
 from ..plain_text import visible
 from ..store.store import Store, Version
 from ..store.versions import most_reports, publication_order
+from ..wire.experiments import OTHER, group_values
 from ..words import groups as words
 from . import suppression
 from .periods import group_windows
 from .question import Selection, WeighBy
 
 T = TypeVar("T")
-
-OTHER = "other"
-"""The open group's value of reports whose board has a value that the experiment does not list."""
 
 
 class ReportSource(NamedTuple):
@@ -250,7 +248,7 @@ class Selected:
         """Each version that has the group, with the values by index."""
         name = self.group_name
         same = [v for v in self.versions if name and v.experiment.group == name]
-        return tuple((v, (*v.experiment.groups, OTHER)) for v in same)
+        return tuple((v, group_values(v.experiment)) for v in same)
 
     @cached_property
     def _index_by_version(self) -> Mapping[int, int]:
@@ -364,7 +362,7 @@ class Selected:
         for window, counts in self.counts.items():
             for experiment in map(by_id.__getitem__, counts):
                 # Reports of all groups are counted in each group's histogram.
-                values = (*experiment.groups, OTHER) if experiment.group and not group else (group,)
+                values = (group,) if group else group_values(experiment) or (group,)
                 sources.update(ReportSource(where, fleet, experiment.digest, window, v) for v in values)
         return frozenset(sources)
 

@@ -501,6 +501,13 @@ class Store(Database):
         with self.reading() as connection:
             return self._release_plan(connection, fleet, group, version)
 
+    def release_plans(self, fleet: str) -> dict[tuple[str, str], str]:
+        """Return all of a fleet's release plans, by the group's name and value."""
+        table = schema.release_plan.c
+        query = select(table.group_name, table.version, table.plan).where(table.fleet == fleet)
+        with self.reading() as connection:
+            return {(group, version): plan for group, version, plan in connection.execute(query)}
+
     def add_release_plan(self, fleet: str, group: str, version: str, plan: str) -> str:
         """Store the plan by which a release is judged, unless there is one; return the plan that applies.
 

@@ -53,6 +53,25 @@ def value_count(reading: Any) -> int:
     return reading.domain if reading.missing is None or reading.type == "pair" else reading.missing
 
 
+OTHER = "other"
+"""The open group's value for boards whose value the experiment does not list."""
+
+
+def group_values(experiment: Experiment) -> tuple[str, ...]:
+    """Return the values of the experiment's open group by index, "other" last; () without one."""
+    return (*experiment.groups, OTHER) if experiment.group else ()
+
+
+def every_by_index(experiment: Experiment) -> list[int]:
+    """Return n for each value of the open group, where 1 in n calls makes a report; one n without a group."""
+    return [experiment.every_of(index) for index in range(len(experiment.groups) + 1)]
+
+
+def every_by_value(experiment: Experiment) -> dict[str, int]:
+    """Return every_by_index() by the group's value, {} without a group."""
+    return dict(zip(group_values(experiment), every_by_index(experiment), strict=False))
+
+
 def reports_in_budget(experiment: Experiment) -> int | None:
     """Return how many reports the experiment's budget allows a device to send, or None without a limit."""
     return None if experiment.rule == "unlimited" else experiment.cap // experiment.cost()
@@ -185,7 +204,7 @@ def _parse_own(payload: bytes | bytearray | memoryview) -> Experiment:
     fields = {"every": 1, "group": "", "groups": [], "cap": 0} | fields | fields["budget"]
     parsed = vars(experiment) | {"group": experiment.group, "groups": list(experiment.groups)}
     if isinstance(fields["every"], list):
-        parsed["every"] = [experiment.every_of(i) for i in range(len(experiment.groups) + 1)]
+        parsed["every"] = every_by_index(experiment)
     for name in (
         *("name", "type", "epsilon", "mechanism", "every", "group", "groups", "rule", "cap", "window"),
     ):

@@ -7,7 +7,7 @@ from ...device.ldp_pairs import Part
 from ..accounting import Guarantee
 from ..mechanisms import mechanism_of
 from ..mechanisms.views.factors import parts_of
-from ..wire.experiments import reports_in_budget, value_count
+from ..wire.experiments import every_by_value, group_values, reports_in_budget, value_count
 from .numbers import counted
 
 
@@ -51,9 +51,9 @@ def _values(experiment: Experiment | Part, unit: str) -> str:
     return f"{low:g} to {high:g} {unit}".rstrip() + f", {width} {unit}".rstrip()
 
 
-def group_values(experiment: Experiment) -> str:
+def describe_group(experiment: Experiment) -> str:
     """Name the open group with its values, or return "" without one."""
-    return f"{experiment.group} ({', '.join((*experiment.groups, 'other'))})" if experiment.group else ""
+    return f"{experiment.group} ({', '.join(group_values(experiment))})" if experiment.group else ""
 
 
 def unprotected(experiment: Experiment) -> str:
@@ -61,20 +61,18 @@ def unprotected(experiment: Experiment) -> str:
     if not experiment.group:
         return ""
     return (
-        f"Each report contains the board's {group_values(experiment)} in the clear: everyone who sees the "
+        f"Each report contains the board's {describe_group(experiment)} in the clear: everyone who sees the "
         "report sees it, and ε does not cover it."
     )
 
 
 def thinning(experiment: Experiment) -> str:
     """Say which share of the calls makes a report, or return "" if every call does."""
-    values = (*experiment.groups, "other")
-    rates = {value: experiment.every_of(i) for i, value in enumerate(values)}
     every = experiment.every
     usual = "every call makes a report" if every == 1 else f"1 call in {every:,} makes a report"
     different = [
         f"with {experiment.group} {value} {'every call' if n == 1 else f'1 in {n:,}'}"
-        for value, n in rates.items()
+        for value, n in every_by_value(experiment).items()
         if n != every
     ]
     return ", ".join((usual, *different)) if different or every > 1 else ""

@@ -1,8 +1,7 @@
 """Describe an open group: the boards that send a value, and why a value is not shown."""
 
 from ..hints import option
-
-OTHER = "other"
+from ..wire.experiments import OTHER
 
 
 def boards_with(name: str, value: str) -> str:

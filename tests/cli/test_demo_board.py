@@ -73,7 +73,7 @@ class TestBoardDemo:
         assert (result["answer"], result["counted"]) == (False, 1)
         with Terminal(("demo", "--board"), tmp_path) as second:
             second.until("[y/N]")
-            assert "Someone refused at this board before." in words(second)
+            assert "Someone opted out on this board before." in words(second)
             second.type("y\n")
             second.until("counted by the aggregator: 2")
 

@@ -22,6 +22,7 @@ from hushmote.server.answers.releases.judge import judge
 from hushmote.server.answers.releases.result import JudgedRelease
 from hushmote.server.experiments import definition
 from hushmote.server.store.store import Store
+from hushmote.server.wire.experiments import every_by_index, group_values
 from hushmote.simulator import rollout
 from hushmote.simulator.broker import MosquittoBroker
 from hushmote.simulator.faithful import Delivery, SimulatedFleet
@@ -96,8 +97,8 @@ class Release:
 
     def reports(self, day: int) -> Iterator[Delivery]:
         """Yield the reports of a day, which describe the day before."""
-        values, names = self.values[day], rollout.group_values(self.experiment)
-        every = np.array([self.experiment.every_of(i) for i in range(len(names))])
+        values, names = self.values[day], group_values(self.experiment)
+        every = np.array(every_by_index(self.experiment))
         is_drawn = self._rng.random(BOARDS) < 1 / every[values]
         has_crashed = (
             self._rng.random(BOARDS) < np.array([self.crashes.get(name, 0) for name in names])[values]

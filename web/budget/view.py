@@ -10,7 +10,7 @@ from ...server.budgets.words import HEADINGS, cells
 from ...server.errors import HushmoteError
 from ...server.words.numbers import counted
 from .. import charts
-from ..charts import COLOURS, axis, chart, table, tooltip
+from ..charts import COLOURS, chart, line, over_days, table
 from ..frame import frame, heading, sentence, skeleton
 from ..glossary import words
 from ..in_locale import in_locale
@@ -141,8 +141,8 @@ class FleetSection:
             dots = {"type": "scatter", "symbolSize": 5, "name": e.name}
             reports.append(dots | {"data": [list(p) for p in e.counted], "color": colour})
             if e.forecast:
-                reports.append(_line(e.name, e.forecast, colour))
-                able_lines.append(_line(e.name, e.able_percent, colour) | {"areaStyle": {"opacity": 0.25}})
+                reports.append(line(e.name, e.forecast, colour))
+                able_lines.append(line(e.name, e.able_percent, colour) | {"areaStyle": {"opacity": 0.25}})
         first = " ".join(e.sentences[0] for e in budget.experiments)
         second = " ".join(text for e in budget.experiments for text in e.sentences[1:2])
         title = "reports a day (dots: counted, lines: forecast)"
@@ -154,29 +154,11 @@ class FleetSection:
     def _fill(
         self, plot: ui.echart, name: str, unit: str, series: list[dict[str, Any]], summary: str, **more: Any
     ) -> None:
-        tag, names = self._reader.tag, sorted({s["name"] for s in series})
         plot.set_visibility(any(s["data"] for s in series))
         plot.options.clear()
-        plot.options.update(
-            {
-                "animation": False,
-                "textStyle": {"fontFamily": "system-ui, sans-serif"},
-                "title": {"text": name, "left": 0, "textStyle": {"fontSize": 14, "fontWeight": "normal"}},
-                "grid": {"left": 55, "right": 20, "top": 45, "bottom": 70 if len(names) > 1 else 30},
-                "legend": {"bottom": 0, "type": "scroll", "data": names, "show": len(names) > 1},
-                "tooltip": tooltip(tag, unit),
-                "xAxis": axis("time", "", tag, splitLine={"show": False}),
-                "yAxis": axis("value", "", tag, unit, min=0, **more),
-                "series": series,
-            }
-        )
+        plot.options.update(over_days(name, series, self._reader.tag, unit, **more))
         plot.props["aria-label"] = self._localize(f"{name[0].upper()}{name[1:]}. {summary}")
         plot.update()
 
     def _localize(self, text: str) -> str:
         return in_locale(text, self._reader)
-
-
-def _line(name: str, data: Any, colour: str) -> dict[str, Any]:
-    points = [list(p) for p in data]
-    return {"type": "line", "name": name, "data": points, "showSymbol": False, "color": colour}

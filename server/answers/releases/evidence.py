@@ -8,7 +8,6 @@ from functools import cached_property
 
 import numpy as np
 
-from ....device.ldp_client import Experiment
 from ...arrays import Counts, Floats
 from ...errors import HushmoteError, UsageError
 from ...estimate.estimate import Estimates, estimate
@@ -21,16 +20,12 @@ from ...experiments.units import parse_range
 from ...release.difference import MIN_REPORTS, Look, SideDays, looks
 from ...store.store import Version
 from ...store.versions import publication_order
+from ...wire.experiments import OTHER, every_by_value, group_values
 from .. import moments
 from ..periods import day_of, windows_of_completed_days
-from ..query import OTHER, Facts, version_key
+from ..query import Facts, version_key
 
 _DAY = datetime.timedelta(days=1)
-
-
-def group_values(experiment: Experiment) -> tuple[str, ...]:
-    """Return the values of an experiment's open group by index, () without one."""
-    return (*experiment.groups, OTHER) if experiment.group else ()
 
 
 def group_of(facts: Facts, fleet: str, value: str, group: str = "") -> str:
@@ -95,8 +90,8 @@ class GroupExperiment:
 
     def every(self, value: str) -> int:
         """Return n, where 1 in n calls of a board with this value and the newest version makes a report."""
-        values = group_values(self.newest.experiment)
-        return self.newest.experiment.every_of(values.index(value if value in values else OTHER))
+        experiment = self.newest.experiment
+        return every_by_value(experiment).get(value, experiment.every)
 
 
 @dataclass(frozen=True)
@@ -188,7 +183,7 @@ class GroupDays:
     def _reports_of(self, version: Version, indices: Iterable[int]) -> Floats:
         """Return the reports to a version by day, those of these indices of its group's values."""
         result, indices = np.zeros(self.count), tuple(indices)
-        for window, by_index in self._windows(version).items():
+        for window, by_index in self._windows[version.id].items():
             result[self._index(window)] += sum(by_index.get(index, 0) for index in indices)
         return result
 
@@ -200,9 +195,9 @@ class GroupDays:
         """
         wanted = frozenset(values)
         parts = [
-            (version.experiment.every_of(index), self._reports_of(version, [index]), name)
+            (every, self._reports_of(version, [index]), name)
             for version in self.experiments[experiment].versions
-            for index, name in enumerate(group_values(version.experiment))
+            for index, (name, every) in enumerate(every_by_value(version.experiment).items())
             if name in wanted
         ]
         reporting = {name for _, n, name in parts if n.any()} or wanted
@@ -241,11 +236,16 @@ class GroupDays:
             blocks = [self._sides(experiment, asks, values, ends) for values in names]
         return [Comparison(*four) for four in zip(*sides, *blocks, strict=True)]
 
-    def _windows(self, version: Version) -> dict[str, dict[int, int]]:
-        """Return the reports by window and index of a version's group, in the days' windows only."""
-        by_window = self.facts.group_reports(self.fleet).get(version.id, {})
-        windows = windows_of_completed_days(tuple(by_window), self.facts.at)
-        return {w: by_window[w] for w in windows if 0 <= self._index(w) < self.count}
+    @cached_property
+    def _windows(self) -> dict[int, dict[str, dict[int, int]]]:
+        """The reports by version id, window, and index of the group's value, in the days' windows only."""
+        result = dict[int, dict[str, dict[int, int]]]()
+        reports = self.facts.group_reports(self.fleet)
+        for version in (version for each in self.experiments.values() for version in each.versions):
+            by_window = reports.get(version.id, {})
+            windows = windows_of_completed_days(tuple(by_window), self.facts.at)
+            result[version.id] = {w: by_window[w] for w in windows if 0 <= self._index(w) < self.count}
+        return result
 
     def _index(self, window: str) -> int:
         day = day_of(window)
@@ -259,7 +259,7 @@ class GroupDays:
         counts = tuple(
             (version_key(v), w, tuple(sorted(n.items())))
             for v in experiment.versions
-            for w, n in self._windows(v).items()
+            for w, n in self._windows[v.id].items()
         )
         key = "release", self.facts.store, name, asks, values, self.first, self.count, ends, counts
         return self.facts.cache.result(key, lambda: self._decode(experiment, asks, values, ends))
@@ -288,7 +288,7 @@ class GroupDays:
     def _histograms(self, version: Version, values: frozenset[str]) -> dict[int, Counts]:
         """Return a version's counts by day, each of shape (code_count,), summed over these values."""
         result: dict[int, Counts] = {}
-        names, windows = group_values(version.experiment), self._windows(version)
+        names, windows = group_values(version.experiment), self._windows[version.id]
         for index in (i for i, name in enumerate(names) if name in values):
             reports = {w: n[index] for w, n in windows.items() if n.get(index)}
             if not reports:

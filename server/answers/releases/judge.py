@@ -21,7 +21,8 @@ from ...release.plan import (
 from ...release.progress import Progress, rollout_progress
 from ...release.silence import SilenceLook
 from ...release.verdict import ReleaseVerdict, release_verdict
-from ..query import OTHER, Facts
+from ...wire.experiments import OTHER
+from ..query import Facts
 from ..suppression import MIN_REPORTS, suppressed_values
 from .evidence import GroupDays, GroupExperiment, group_of
 from .first_plan import PlanRequest, Question, first_plan
@@ -70,18 +71,19 @@ def judge(
     if plan is None and add_plan is not None:
         plan = _first_plan(facts, days, request, now.questions, installed, add_plan)
     if plan is None:
-        return _without_plan(days, request.new, others, tuple(now.unjudged))
+        rollout = _rollout(days, request.new, others)
+        return JudgedRelease(days, request.new, others, None, None, {}, rollout, tuple(now.unjudged))
     if installed is not None and plan.silence is None:
         raise PlanChanged(
             f"the plan of {plan.new} cannot change after its first look: it was stored without the number of "
             f"installed devices; omit {option('installed')}"
         )
-    asked = {planned.name: _asked(planned, now.questions) for planned in plan.questions}
-    looks = {name: () if each is None else each.comparison.looks() for name, each in asked.items()}
-    names = {each.name: name for name, each in asked.items() if each is not None}
+    matches = {planned.name: _match(planned, now.questions) for planned in plan.questions}
+    looks = {name: () if each is None else each.comparison.looks() for name, each in matches.items()}
+    names = {each.name: name for name, each in matches.items() if each is not None}
     missing = [question for question in now.questions if question.name not in names]
     dropped = [
-        name for name, each in asked.items() if each is None and experiment_of(name) not in now.blocking
+        name for name, each in matches.items() if each is None and experiment_of(name) not in now.blocking
     ]
     blocking = *now.blocking, *dropped, *(question.name for question in missing if _blocks(question, days))
     hidden = _hidden(days, plan, [name for name, each in looks.items() if each])
@@ -111,8 +113,8 @@ def stored_plans(facts: Facts, fleet: str) -> list[ReleasePlan]:
     for version in reversed(facts.versions(fleet)):
         experiment = version.experiment
         pairs |= dict.fromkeys((experiment.group, value) for value in reversed(experiment.groups))
-    texts = (facts.store.release_plan(fleet, group, value) for group, value in pairs)
-    return [plan_from_json(text) for text in texts if text is not None]
+    texts = facts.store.release_plans(fleet)
+    return [plan_from_json(texts[pair]) for pair in pairs if pair in texts]
 
 
 def _stored_plan(facts: Facts, fleet: str, group: str, request: PlanRequest) -> ReleasePlan | None:
@@ -245,7 +247,7 @@ def _first_plan(
     return stored
 
 
-def _asked(planned: QuestionPlan, questions: list[Question]) -> Question | None:
+def _match(planned: QuestionPlan, questions: list[Question]) -> Question | None:
     """Return the question that was planned, or None if the experiment's file no longer asks it.
 
     `asks` may have changed since, so an experiment's name alone does not tell what is asked.
@@ -290,19 +292,9 @@ def _dropped_note(name: str) -> str:
 
 
 def _missing_note(question: Question, days: GroupDays) -> str:
-    result = "it had too few reports, or did not exist, when the plan was stored"
-    result = f"{question.name} is not judged: {result}"
-    return (
-        f"{result}; it has worse_by, so the release cannot proceed."
-        if _blocks(question, days)
-        else f"{result}."
-    )
-
-
-def _without_plan(
-    days: GroupDays, new: str, others: tuple[str, ...], unjudged: tuple[str, ...]
-) -> JudgedRelease:
-    return JudgedRelease(days, new, others, None, None, {}, _rollout(days, new, others), unjudged=unjudged)
+    effect = "; it has worse_by, so the release cannot proceed" if _blocks(question, days) else ""
+    reason = "it had too few reports, or did not exist, when the plan was stored"
+    return f"{question.name} is not judged: {reason}{effect}."
 
 
 def _fastest(days: GroupDays, new: str) -> GroupExperiment:

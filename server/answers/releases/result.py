@@ -225,27 +225,15 @@ class JudgedRelease(Printable):
             word = "+" if planned.worse == "more" else "-"
             accepted = f"{word}{sentences.size(planned.margin, unit, write)}"
         if self._is_hidden(question):
-            verdict = self._verdict_text(question, write)
-            return [visible(question.name), NOT_SHOWN, NOT_SHOWN, accepted, NOT_SHOWN, verdict]
-        if question.value is None:
-            return [
-                visible(question.name),
-                "-",
-                "-",
-                accepted,
-                write.percent(0, 0),
-                self._verdict_text(question, write),
-            ]
-        value, bounds = sentences.signed_difference(question.value, question.low, question.high, unit, write)
-        fraction = write.percent(question.fraction, 0)
-        return [
-            visible(question.name),
-            value,
-            bounds,
-            accepted,
-            fraction,
-            self._verdict_text(question, write),
-        ]
+            value, bounds, fraction = (NOT_SHOWN,) * 3
+        elif question.value is None:
+            value, bounds, fraction = "-", "-", write.percent(0, 0)
+        else:
+            limits = question.value, question.low, question.high
+            value, bounds = sentences.signed_difference(*limits, unit, write)
+            fraction = write.percent(question.fraction, 0)
+        verdict = self._verdict_text(question, write)
+        return [visible(question.name), value, bounds, accepted, fraction, verdict]
 
     def _verdict_text(self, question: QuestionVerdict, write: Numbers) -> str:
         if question.decision_day is None:

@@ -235,6 +235,33 @@ def check_malformed(case, experiments):
     refused(lambda: ldp_client.Experiment.parse(payload), "ExperimentRefused", case["text"])
 
 
+# Numbers that binary floats of 32 bits hold to a thousandth.
+_MAX_MILLI = 2000000
+
+
+def check_scales(case, experiments):
+    exp = ldp_client.Experiment.parse(case["payload"].encode())
+    edges = case["edges"]
+    same(list(exp.edges), edges, "edges")
+    for edge in edges:
+        for milli in (edge - 1, edge, edge + 1, edge - edge % 1000):
+            index = sum([milli >= x for x in edges[1:-1]])
+            if milli % 1000 == 0:
+                same(exp.bucket(milli // 1000), index, f"index of {milli // 1000}")
+            if milli < _MAX_MILLI:
+                same(exp.bucket(milli / 1000), index, f"index of {milli} / 1000")
+    last = len(edges) - 2
+    for value, index in (
+        (0, 0),
+        (-1.5, 0),
+        (-(10**30), 0),
+        (10**30, last),
+        (float("inf"), last),
+        (None, exp.missing),
+    ):
+        same(exp.bucket(value), index, f"index of {value}")
+
+
 def check_settings(case, experiments):
     def client():
         keys = [case[k] for k in ("key", "announce_key")]
@@ -256,6 +283,7 @@ CHECKS = {
     "withdrawals": check_withdrawals,
     "ledgers": check_ledgers,
     "malformed": check_malformed,
+    "scales": check_scales,
     "settings": check_settings,
 }
 

@@ -41,6 +41,7 @@ VECTORS = (
     ROOT / "tests" / "vectors.json",
     ROOT / "tests" / "vectors_further.json",
     ROOT / "tests" / "vectors_groups.json",
+    ROOT / "tests" / "vectors_scale.json",
     ROOT / "tests" / "data" / "p256_wycheproof.txt",
 )
 BOARD_FILES = tuple(sorted(path.name for path in DEVICE.glob("ldp_*.py")))  # one for each mechanism

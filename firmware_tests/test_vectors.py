@@ -1,4 +1,4 @@
-"""Test every vector in tests/vectors.json and its two companions bit for bit."""
+"""Test every vector in tests/vectors.json and its companions bit for bit."""
 
 import check_vectors
 import on_device
@@ -13,17 +13,19 @@ def test_reproduces_every_vector_bit_for_bit():
         further, more = check_vectors.run(lines)
     with open("vectors_groups.json") as lines:
         groups, failures_in_groups = check_vectors.run(lines)
-    failures += more + failures_in_groups
+    with open("vectors_scale.json") as lines:
+        scales, failures_in_scales = check_vectors.run(lines)
+    failures += more + failures_in_groups + failures_in_scales
     for line in failures[:20]:
         print(line)
     if failures:
         raise AssertionError(f"{len(failures)} cases")
     for section in check_vectors.CHECKS:
-        if not (counts.get(section) or further.get(section) or groups.get(section)):
+        if not (counts.get(section) or further.get(section) or groups.get(section) or scales.get(section)):
             raise AssertionError("no case of " + section)
     if not further["codes"]:
         raise AssertionError("no codes of further mechanisms")
-    print(sum(counts.values()) + sum(further.values()) + sum(groups.values()), "vectors")
+    print(sum([sum(x.values()) for x in (counts, further, groups, scales)]), "vectors")
 
 
 on_device.run(globals())

@@ -2,6 +2,7 @@
 
 vectors_further.json has the same for mechanisms and types in separate files, and for `missing`.
 vectors_groups.json has the same for experiments with an open group.
+vectors_scale.json has the edges of logarithmic bins, and inputs with `scale` that clients must reject.
 vectors_questions.json has the questions that consent covers with "ask": "each"; separate files compute them.
 
 Run `python tools/make_vectors.py` from the repository's root. Every expected value comes from
@@ -25,9 +26,10 @@ import reference_board as ref
 PATH = Path(__file__).parents[1] / "tests" / "vectors.json"
 FURTHER_PATH = PATH.with_name("vectors_further.json")
 GROUPS_PATH = PATH.with_name("vectors_groups.json")
+SCALE_PATH = PATH.with_name("vectors_scale.json")
 QUESTIONS_PATH = PATH.with_name("vectors_questions.json")
 # Types and mechanisms that are in separate files rather than in ldp_client.py.
-_ENTERED = re.compile(r'(?:TYPES|MECHANISMS)\["(\w+)"\] = ')
+_ENTERED = re.compile(r'(?:TYPES|MECHANISMS)\["(?!number")(\w+)"\] = ')
 _SEPARATE_FILES = "".join(path.read_text("utf-8") for path in PATH.parents[1].glob("device/ldp_*.py"))
 FURTHER = re.compile(rf'"(type|mechanism)": ?"({"|".join(_ENTERED.findall(_SEPARATE_FILES))})"|"missing":')
 KEY = bytes(range(32))
@@ -146,6 +148,18 @@ GROUPED = [
     number(70_000, "grr", epsilon=16_000_000, group="g", groups=[str(i) for i in range(15)]),
     hh(256, 4, [4, 3, 3, 3], **FIRMWARE, every=[1, 1, 1]),
     text(type="choice", labels=["a", "b"], mechanism="olh", g=2, **FIRMWARE, every=[3, 3, 2]),
+]
+
+LOG = {"type": "number", "low": 1_000, "high": 1_000_000, "bins": 24, "scale": "log"}
+SCALED = [
+    text(**LOG, mechanism="grr", **FREE),
+    text(**{**LOG, "low": 1, "high": 8, "bins": 3}, mechanism="olh", g=2, **FREE),
+    text(**{**LOG, "low": 100, "high": 105, "bins": 5}, mechanism="grr", **FREE),
+    text(**{**LOG, "low": 1, "high": 1_000, "bins": 12}, missing=1, mechanism="grr", **FREE),
+    text(**{**LOG, "low": 250, "bins": 256}, mechanism="olh", g=3, **FREE),
+    text(**{**LOG, "low": 1, "high": 2**40, "bins": 2}, mechanism="rr", **FREE),
+    text(**{**LOG, "high": 2**40, "bins": 30}, mechanism="grr", **FREE),
+    text(**{**LOG, "low": 2**39, "high": 2**40, "bins": 7}, mechanism="grr", **FREE),
 ]
 
 
@@ -561,6 +575,34 @@ def ledgers() -> list[dict[str, Any]]:
     return cases
 
 
+def scales() -> list[dict[str, Any]]:
+    """Return experiments, and the edges of their bins in milli-units."""
+    return [{"payload": payload, "edges": ref.scale_edges_of(json.loads(payload))} for payload in SCALED]
+
+
+def malformed_scales() -> list[dict[str, Any]]:
+    """Return invalid experiments with a scale, and the text of the ExperimentRefused."""
+    of_bins = "scale log requires at most 256 bins of at least 0.001"
+    forms = [
+        ({"scale": "linear"}, "this board does not support scale linear"),
+        ({"scale": 1}, "this board does not support scale ?"),
+        ({"scale": None}, "scale is missing"),
+        ({"low": 0}, "scale log requires low above 0"),
+        ({"low": -1_000}, "scale log requires low above 0"),
+        ({"low": 1_000_000}, "low must be less than high"),
+        ({"bins": 257}, of_bins),
+        ({"high": 1_023}, of_bins),
+    ]
+    cases = []
+    for change, why in forms:
+        fields = {**json.loads(SCALED[0]), **change}
+        cases.append({"payload": json.dumps(fields, separators=(",", ":")), "text": why})
+    parts = [{"name": "a", **LOG, "low": 0}, CRASHED]
+    pair = text(type="pair", of=parts, mechanism="grr", **FREE)
+    alone = [(text(scale="log", **FREE), "unknown field scale"), (pair, "scale log requires low above 0")]
+    return cases + [{"payload": payload, "text": why} for payload, why in alone]
+
+
 def nested(depth: int) -> list[Any]:
     """Return lists nested to that depth."""
     return [nested(depth - 1)] if depth else []
@@ -725,7 +767,7 @@ def questions() -> list[dict[str, Any]]:
     ]
     cases: list[dict[str, Any]] = [
         {"payload": payload, "question": ref.question_of(payload).hex()}
-        for payload in (*EXPERIMENTS, *odd, *GROUPED)
+        for payload in (*EXPERIMENTS, *odd, *GROUPED, SCALED[0])
     ]
     return cases + [{"payload": payload, "question": None} for payload in refused]
 
@@ -754,6 +796,11 @@ def build_groups() -> str:
     return format_sections(sections | {"policies": policies(), "malformed": malformed_groups()})
 
 
+def build_scale() -> str:
+    """Return the text of vectors_scale.json."""
+    return format_sections({"scales": scales(), "malformed": malformed_scales()})
+
+
 def build_questions() -> str:
     """Return the text of vectors_questions.json."""
     return format_sections({"questions": questions()})
@@ -770,7 +817,7 @@ def format_sections(sections: dict[str, list[dict[str, Any]]]) -> str:
 
 if __name__ == "__main__":
     texts = {PATH: build(), FURTHER_PATH: build(further=True), GROUPS_PATH: build_groups()}
-    texts[QUESTIONS_PATH] = build_questions()
+    texts |= {SCALE_PATH: build_scale(), QUESTIONS_PATH: build_questions()}
     for path, content in texts.items():
         path.write_text(content, encoding="ascii")
         print(f"{path}: {path.stat().st_size} bytes")

@@ -51,6 +51,7 @@ PATTERNS = (
     "tests/vectors.json",
     "tests/vectors_further.json",
     "tests/vectors_groups.json",
+    "tests/vectors_scale.json",
 )
 
 _NOTEBOOK, _TOUR = "examples/tour.ipynb", "examples/tour.md"

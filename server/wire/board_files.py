@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ...device import ldp_client
+from .experiments import log_edges
 
 DEVICE = Path(ldp_client.__file__).parent
 """The folder with the board files."""
@@ -26,12 +27,13 @@ def needed_files(experiment: ldp_client.Experiment) -> dict[str, Path]:
     A custom mechanism is listed under its full name. The files that it imports are flashed with it and are
     not listed.
     """
-    files: dict[str, Path] = {}
+    readings = (experiment, *vars(experiment).get("parts", ()))
+    files = {"scale": DEVICE / "ldp_scale.py"} if any(map(log_edges, readings)) else {}
     words = {path: word for word, path in shipped_files().items()}
     tables: Mapping[str, Any] = vars(ldp_client)
     for setup, _ in (tables["TYPES"][experiment.type], tables["MECHANISMS"][experiment.mechanism]):
         path = Path(setup.__code__.co_filename)
-        if path.stem not in _CORE:
+        if path.stem not in (*_CORE, "ldp_scale"):  # ldp_scale supports all numbers, but few need it
             files[words.get(path, experiment.mechanism)] = path
     dependencies = {path for file in files.values() for path in with_imports(file.read_bytes())}
     return {word: path for word, path in files.items() if path not in dependencies}

@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Mapping
 from types import MappingProxyType, ModuleType
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from ...device import ldp_client
 from ...device.ldp_client import Experiment, ExperimentRefused
@@ -51,6 +51,24 @@ def value_count(reading: Any) -> int:
         reading: An Experiment or one of its parts.
     """
     return reading.domain if reading.missing is None or reading.type == "pair" else reading.missing
+
+
+def log_edges(reading: Any) -> tuple[int, ...]:
+    """Return the edges of a number's logarithmic bins in milli-units; () if its bins are equally wide.
+
+    Args:
+        reading: An Experiment or one of its parts.
+    """
+    return tuple(getattr(reading, "edges", ()))  # set by device/ldp_scale.py
+
+
+def scale_of(reading: Any) -> Literal["log"] | None:
+    """Return the scale of a number's bins, None if they are equally wide.
+
+    Args:
+        reading: An Experiment or one of its parts.
+    """
+    return "log" if log_edges(reading) else None
 
 
 OTHER = "other"

@@ -16,6 +16,7 @@ from hushmote.device.ldp_client import ExperimentRefused
 TEXT = make_vectors.PATH.read_text(encoding="ascii")
 FURTHER = make_vectors.FURTHER_PATH.read_text(encoding="ascii")
 GROUPS = make_vectors.GROUPS_PATH.read_text(encoding="ascii")
+SCALE = make_vectors.SCALE_PATH.read_text(encoding="ascii")
 CHECKER = Path(__file__).parents[2] / "firmware_tests" / "check_vectors.py"
 
 
@@ -68,12 +69,14 @@ class TestFile:
         whole = [(name, case) for name, cases in json.loads(TEXT).items() for case in cases]
         assert list(checker.cases(TEXT.splitlines(keepends=True))) == whole
         sections = set(json.loads(TEXT)) | set(json.loads(FURTHER)) | set(json.loads(GROUPS))
+        sections |= set(json.loads(SCALE))
         assert sections == set(checker.CHECKS)
 
     def test_matches_the_reference(self):
         assert make_vectors.build() == TEXT, "run python tools/make_vectors.py"
         assert make_vectors.build(further=True) == FURTHER, "run python tools/make_vectors.py"
         assert make_vectors.build_groups() == GROUPS, "run python tools/make_vectors.py"
+        assert make_vectors.build_scale() == SCALE, "run python tools/make_vectors.py"
 
     def test_reference_is_independent_of_the_client(self):
         for module in (reference_board, make_vectors):
@@ -85,8 +88,9 @@ class TestFile:
         assert len(TEXT) <= 108 * 1024
         # Read line by line, and stored with 100 KiB of firmware on a board.
         assert len(FURTHER) + len(GROUPS) <= 64 * 1024
-        assert max(len(line) for line in (TEXT + FURTHER + GROUPS).splitlines()) <= 4096
-        assert (TEXT + FURTHER + GROUPS).isascii()
+        assert len(SCALE) <= 8 * 1024
+        assert max(len(line) for line in (TEXT + FURTHER + GROUPS + SCALE).splitlines()) <= 4096
+        assert (TEXT + FURTHER + GROUPS + SCALE).isascii()
 
 
 def altered(value: Any) -> Any:
@@ -114,6 +118,7 @@ EXPECTATIONS = {
     "withdrawals": ["refused", "least"],
     "ledgers": ["locked", "consent", "sum", "squares", "reports", "outbox"],
     "malformed": ["text"],
+    "scales": ["edges"],
     "settings": ["text"],
 }
 
@@ -141,6 +146,13 @@ class TestClient:
         assert failures == []
         assert counts[section] == len(cases) >= 4
 
+    @pytest.mark.parametrize("section", json.loads(SCALE))
+    def test_passes_every_vector_with_a_scale(self, checker, section):
+        cases = json.loads(SCALE)[section]
+        counts, failures = checker.run(as_lines({section: cases}))
+        assert failures == []
+        assert counts[section] == len(cases) >= 4
+
     @pytest.mark.parametrize("section", ["experiments", "reports"])
     def test_fails_the_check_on_wrong_group(self, checker, section):
         case = next(case for case in json.loads(GROUPS)[section] if case.get("report", True))
@@ -151,7 +163,7 @@ class TestClient:
 
     @pytest.mark.parametrize("section", EXPECTATIONS)
     def test_fails_the_check_on_wrong_expectation(self, checker, section):
-        sections = json.loads(GROUPS) | json.loads(FURTHER) | json.loads(TEXT)
+        sections = json.loads(SCALE) | json.loads(GROUPS) | json.loads(FURTHER) | json.loads(TEXT)
         for field in EXPECTATIONS[section]:
             case = dict(sections[section][1 if section in ("signatures", "withdrawals", "ledgers") else -1])
             case[field] = altered(case[field])

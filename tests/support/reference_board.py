@@ -10,9 +10,11 @@ import json
 import math
 import struct
 import zlib
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from decimal import ROUND_FLOOR, Decimal, localcontext
 from fractions import Fraction
+from itertools import accumulate
 from typing import Any
 
 from cryptography.hazmat.primitives import hashes
@@ -239,7 +241,20 @@ def bucket_of(fields: dict[str, Any], value: Fraction) -> int:
     """Return a number's index: rounded to milli-units, then put in equally wide bins with open end bins."""
     milli = (value * 1000 + Fraction(1, 2)).__floor__() if value.denominator > 1 else int(value) * 1000
     low, high, bins = fields["low"], fields["high"], fields["bins"]
+    if "scale" in fields:
+        return max(bisect_right(scale_edges_of(fields)[:-1], milli) - 1, 0)
     return min(max((milli - low) * bins // (high - low), 0), bins - 1)
+
+
+def scale_edges_of(fields: dict[str, Any]) -> list[int]:
+    """Return the edges of a number's logarithmic bins, in milli-units."""
+    low, high, bins = fields["low"], fields["high"], fields["bins"]
+
+    def edges(growth: int) -> list[int]:
+        return [*accumulate(range(bins), lambda e, _: e + (e * growth // 2**20 or 1), initial=low)]
+
+    growth = bisect_left(range(2**41), 1, key=lambda g: edges(g)[-1] > high) - 1
+    return [*edges(growth)[:-1], high]
 
 
 def slot_of(salt: str, slots: int, text: bytes, level: int = 0) -> int:

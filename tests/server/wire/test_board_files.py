@@ -11,6 +11,8 @@ from hushmote.server.wire import experiments as wire
 from hushmote.server.wire.board_files import needed_files, shipped_files
 from hushmote.server.wire.experiments import parse_experiment
 
+LOG_PART = {"name": "size", "type": "number", "low": 1, "high": 99, "bins": 4, "scale": "log"}
+BOOL_PART = {"name": "hot", "type": "bool"}
 TEXT = {"type": "text", "salt": "s", "slots": 1024, "mechanism": "pgr", "q": 3}
 
 
@@ -20,12 +22,23 @@ class TestNeededFiles:
         [
             (experiment_json(), []),
             (number_json(16), []),
+            (number_json(16, low=1, scale="log"), ["scale"]),
+            (experiment_json(type="pair", of=[LOG_PART, BOOL_PART], mechanism="grr"), ["scale", "pairs"]),
             (number_json(64, mechanism="sw", reach=15, epsilon=2_000_000), ["sw"]),
             (number_json(1024, mechanism="pgr", q=3), ["pgr"]),
             (experiment_json(**TEXT), ["text", "pgr"]),
             (experiment_json(**TEXT | {"mechanism": "grr", "q": None, "slots": 4}), ["text"]),
         ],
-        ids=["default", "number", "sw", "pgr", "text with pgr", "text with grr"],
+        ids=[
+            "default",
+            "number",
+            "log scale",
+            "pair with log scale",
+            "sw",
+            "pgr",
+            "text with pgr",
+            "text with grr",
+        ],
     )
     def test_depend_on_type_and_mechanism(self, payload: bytes, words: list[str]):
         files = needed_files(parse_experiment(payload))

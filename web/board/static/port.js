@@ -1,6 +1,6 @@
 // Runs device/ldp_client.py, unchanged, on MicroPython's WebAssembly port; bridge.py is the interface.
 // The optional mechanisms and types in device/, all of which are loaded.
-const FURTHER = ['ldp_pairs.py', 'ldp_pgr.py', 'ldp_prefix.py', 'ldp_sw.py', 'ldp_text.py'];
+const FURTHER = ['ldp_pairs.py', 'ldp_pgr.py', 'ldp_prefix.py', 'ldp_scale.py', 'ldp_sw.py', 'ldp_text.py'];
 const VECTORS = ['vectors.json', 'vectors_further.json'];
 // consent.py defines which questions a consent covers; it imports the other two.
 const CONSENT = ['consent.py', 'reporter_base.py', 'kept_experiments.py'];

@@ -15,7 +15,13 @@ from typing import Any
 import _paths  # noqa: F401
 from client_vectors import vectors
 
-NAMES = ("vectors.json", "vectors_further.json", "vectors_groups.json", "vectors_questions.json")
+NAMES = (
+    "vectors.json",
+    "vectors_further.json",
+    "vectors_groups.json",
+    "vectors_scale.json",
+    "vectors_questions.json",
+)
 MAX_CODES = 1 << 24
 REALS = {"inf": "HUGE_VAL", "-inf": "-HUGE_VAL", "nan": "NAN"}
 LOCKED = {None: 0, "locked: no ledger; provision this board": 1}  # any other text means damaged
@@ -181,6 +187,9 @@ def fill(tables: Tables, sections: dict[str, list[dict[str, Any]]]) -> None:
     for case in sections.get("codes", []):
         where = place(tables, fields[case["experiment"]], case["index"])
         tables.add("codes", numbers[case["experiment"]], where, draws(tables, case), f"{case['code']}u")
+    for case in sections.get("scales", []):
+        edges = tables.run("edges", ((f"INT64_C({edge})",) for edge in case["edges"]))
+        tables.add("scales", tables.span(case["payload"].encode()), edges)
     for case in sections.get("drbg", []):
         steps = []
         for name, *rest in case["steps"]:

@@ -62,6 +62,8 @@ struct ledgers_row {
     uint32_t reports[2];
     struct span unsent;
 };
+struct edges_row { int64_t milli; };
+struct scales_row { struct span payload, edges; };
 struct questions_row { struct span payload, question; };
 struct settings_row { struct span device, fleet, announce_key; };
 
@@ -307,6 +309,29 @@ static void check_buckets(void) {
     }
 }
 
+/* Return whether a reading of this many thousandths falls into the bin that the edges require. */
+static bool edge_matches(const struct edges_row *bin_edges, unsigned count, int64_t milli) {
+    struct hushmote_reading reading = hushmote_milli(milli);
+    struct hm_index index;
+    uint32_t at = 0;
+    for (unsigned i = 1; i + 1 < count; i++)
+        at += milli >= bin_edges[i].milli;
+    return hm_bucket(&config, experiment, &reading, &index) == 0 && !index.missing && index.at == at;
+}
+
+static void check_scales(void) {
+    for (size_t i = 0; i < ROWS(scales); i++) {
+        const struct edges_row *bin_edges = edges + scales[i].edges.at;
+        unsigned count = scales[i].edges.count;
+        bool good = parse(scales[i].payload) && edge_matches(bin_edges, count, 0) && edge_matches(bin_edges, count, -5) &&
+                    edge_matches(bin_edges, count, HUSHMOTE_FAR) && edge_matches(bin_edges, count, -HUSHMOTE_FAR);
+        for (unsigned j = 0; good && j < count; j++)
+            for (int off = -1; off <= 1; off++)
+                good = good && edge_matches(bin_edges, count, bin_edges[j].milli + off);
+        check(good, "scales", i);
+    }
+}
+
 static void check_codes(void) {
     for (size_t i = 0; i < ROWS(codes); i++) {
         const struct codes_row *expected = codes + i;
@@ -488,6 +513,7 @@ int main(void) {
     check_experiments();
     check_malformed();
     check_buckets();
+    check_scales();
     check_codes();
     check_generators();
     check_reports();

@@ -33,9 +33,9 @@ uint32_t hm_threshold(uint32_t epsilon, uint32_t g, uint32_t inside);
 
 /* json.c reads JSON objects that hm_json_check() has accepted; their strings have no escapes. */
 enum hm_field { /* 1-based index in the list of names in json.c; 0 stands for any other name */
-    HM_F_V = 1, HM_F_NAME, HM_F_TYPE, HM_F_LABELS, HM_F_LOW, HM_F_HIGH, HM_F_BINS, HM_F_MISSING, HM_F_SALT, HM_F_SLOTS,
-    HM_F_PREFIXES, HM_F_OF, HM_F_MECHANISM, HM_F_G, HM_F_Q, HM_F_REACH, HM_F_VIEWS, HM_F_FANOUT, HM_F_CELLS, HM_F_WEIGHTS,
-    HM_F_EPSILON, HM_F_EVERY, HM_F_BUDGET, HM_F_WINDOW, HM_F_RULE, HM_F_CAP, HM_F_GROUP, HM_F_GROUPS, HM_FIELDS
+    HM_F_V = 1, HM_F_NAME, HM_F_TYPE, HM_F_LABELS, HM_F_LOW, HM_F_HIGH, HM_F_BINS, HM_F_SCALE, HM_F_MISSING, HM_F_SALT,
+    HM_F_SLOTS, HM_F_PREFIXES, HM_F_OF, HM_F_MECHANISM, HM_F_G, HM_F_Q, HM_F_REACH, HM_F_VIEWS, HM_F_FANOUT, HM_F_CELLS,
+    HM_F_WEIGHTS, HM_F_EPSILON, HM_F_EVERY, HM_F_BUDGET, HM_F_WINDOW, HM_F_RULE, HM_F_CAP, HM_F_GROUP, HM_F_GROUPS, HM_FIELDS
 };
 struct hm_object {
     const uint8_t *json;
@@ -62,7 +62,8 @@ enum { HM_RR, HM_GRR, HM_OLH, HM_HH, HM_PGR, HM_SW, HM_PREFIX, HM_VIEWS };
 struct hm_part { /* a pair has 2 or 3; other types have one */
     int64_t low, high;
     uint32_t domain;
-    uint16_t words; /* position of its labels (last one first) or a text's salt and prefixes, each preceded by its length */
+    uint16_t words; /* position of its labels (last one first), a text's salt and prefixes, or the growth of a number's
+                       logarithmic bins (0 without them), each preceded by its length */
     uint8_t type;
     uint8_t missing; /* 1: the last index stands for a missing reading */
 };
@@ -84,6 +85,7 @@ bool hm_keep(struct hushmote_experiment *experiment, const void *data, size_t by
 
 /* Each take function reads fields into the experiment and returns 0, or the code with which it is refused. */
 int hm_take_part(struct hushmote_experiment *experiment, struct hm_object *fields, struct hm_part *part);
+int hm_take_scale(struct hushmote_experiment *experiment, struct hm_object *fields, struct hm_part *part);
 int hm_take_text(struct hushmote_experiment *experiment, struct hm_object *fields, struct hm_part *part);
 int hm_take_pair(struct hushmote_experiment *experiment, struct hm_object *fields);
 int hm_take_levels(struct hushmote_experiment *experiment, struct hm_object *fields);
@@ -127,6 +129,8 @@ int hm_bucket(const struct hushmote_config *config, const struct hushmote_experi
 
 int hm_bucket_part(const struct hushmote_experiment *experiment, const struct hm_part *part,
                    const struct hushmote_reading *reading, uint32_t *at);
+/* Return the index of a reading in thousandths, from low to high - 1, in a part with logarithmic bins. */
+uint32_t hm_bucket_scale(const struct hushmote_experiment *experiment, const struct hm_part *part, uint64_t milli);
 int hm_bucket_text(const struct hushmote_config *config, const struct hushmote_experiment *experiment,
                    const struct hushmote_reading *reading, struct hm_index *index);
 int hm_bucket_pair(const struct hushmote_experiment *experiment, const struct hushmote_reading *reading,

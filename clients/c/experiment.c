@@ -91,10 +91,16 @@ static int take_values(struct hushmote_experiment *e, struct hm_object *fields, 
     if (part->type != HM_NUMBER)
         return 0;
     part->domain = hm_take_number(fields, HM_F_BINS, 2, HM_MAX_CODES);
-    return part->domain != HM_NONE && take_end(fields, HM_F_LOW, &part->low) &&
-                   take_end(fields, HM_F_HIGH, &part->high) && part->low < part->high
-               ? 0
-               : HUSHMOTE_REFUSED;
+    if (part->domain == HM_NONE || !take_end(fields, HM_F_LOW, &part->low) ||
+        !take_end(fields, HM_F_HIGH, &part->high) || part->low >= part->high)
+        return HUSHMOTE_REFUSED;
+    if (!fields->at[HM_F_SCALE])
+        return 0;
+#if HUSHMOTE_WITH_SCALE
+    return hm_take_scale(e, fields, part);
+#else
+    return HUSHMOTE_REFUSED_MISSING;
+#endif
 }
 
 int hm_take_part(struct hushmote_experiment *e, struct hm_object *fields, struct hm_part *part) {
@@ -309,10 +315,16 @@ static uint32_t bin(uint64_t above, uint32_t domain, uint64_t range) {
     return quotient;
 }
 
-static uint32_t bucket_milli(const struct hm_part *part, int64_t milli) {
+static uint32_t bucket_milli(const struct hushmote_experiment *e, const struct hm_part *part, int64_t milli) {
     uint32_t bins = part->domain - part->missing;
     if (milli >= part->high)
         return bins - 1;
+#if HUSHMOTE_WITH_SCALE
+    if (part->words)
+        return milli < part->low ? 0 : hm_bucket_scale(e, part, (uint64_t)milli);
+#else
+    (void)e;
+#endif
     return milli < part->low ? 0 : bin((uint64_t)(milli - part->low), bins, (uint64_t)(part->high - part->low));
 }
 
@@ -332,7 +344,7 @@ int hm_bucket_part(const struct hushmote_experiment *e, const struct hm_part *pa
         number = number < 0 ? -2 * MAX_MILLI : 2 * MAX_MILLI;
     if (kind == HUSHMOTE_IS_WHOLE)
         number *= 1000;
-    *at = part->type == HM_BOOL ? number != 0 : bucket_milli(part, number);
+    *at = part->type == HM_BOOL ? number != 0 : bucket_milli(e, part, number);
     return 0;
 }
 

@@ -1,6 +1,6 @@
 /* Fuzz target for libFuzzer with sanitizers: no input from the network or from flash may break a guarantee.
 
-       core="json.c experiment.c levels.c sw.c pgr.c text.c prefix.c pairs.c ledger.c client.c settings.c"
+       core="json.c experiment.c levels.c sw.c scale.c pgr.c text.c prefix.c pairs.c ledger.c client.c settings.c"
        clang -g -O2 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -fno-sanitize-coverage=trace-cmp \
              -DHUSHMOTE_ROOM_BYTES=1024 -DQUICK fuzz.c $core -lm -o fuzz
        ./fuzz -max_len=1200 -entropic=0 -runs=100000000 CORPUS

@@ -35,6 +35,9 @@ extern "C" {
 #ifndef HUSHMOTE_WITH_SW
 #define HUSHMOTE_WITH_SW 1 /**< The mechanism sw, for means. */
 #endif
+#ifndef HUSHMOTE_WITH_SCALE
+#define HUSHMOTE_WITH_SCALE 1 /**< Numbers with logarithmic bins. */
+#endif
 #ifndef HUSHMOTE_WITH_PGR
 #define HUSHMOTE_WITH_PGR 1 /**< The mechanism pgr, which encodes many labels in few codes. */
 #endif

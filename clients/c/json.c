@@ -196,7 +196,7 @@ void hm_json_object(struct hm_object *object, const uint8_t *value) {
     if (!value || *value != '{')
         return;
     for (key = skip_spaces(value + 1); key && *key != '}'; key = hm_json_next(field_value)) {
-        int field = 1 + hm_json_word(key, "v name type labels low high bins missing salt slots prefixes of mechanism g q "
+        int field = 1 + hm_json_word(key, "v name type labels low high bins scale missing salt slots prefixes of mechanism g q "
                                           "reach views fanout cells weights epsilon every budget window rule cap "
                                           "group groups");
         field_value = after_key(key);

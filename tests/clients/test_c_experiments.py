@@ -467,13 +467,14 @@ class TestParse:
         self,
         tmp_path: Path,
     ):
-        without = [f"-DHUSHMOTE_WITH_{word}=0" for word in ("SW", "PGR", "TEXT", "PREFIX", "PAIRS")]
+        without = [f"-DHUSHMOTE_WITH_{word}=0" for word in ("SW", "SCALE", "PGR", "TEXT", "PREFIX", "PAIRS")]
         bare = c.Core(tmp_path, *without, room_bytes=128)
         for name, shape in SHAPES.items():
             further = shape["type"] in ("text", "pair") or shape["mechanism"] in ("sw", "pgr")
             assert bare.parse(published(shape))[0] == (c.REFUSED_MISSING if further else 0), name
         for mechanism in ("prefix", "views"):
             assert bare.parse(published({"type": "bool", "mechanism": mechanism}))[0] == c.REFUSED_MISSING
+        assert bare.parse(make_vectors.SCALED[0].encode())[0] == c.REFUSED_MISSING
         (tmp_path / "tight").mkdir()  # a separate folder, because both libraries have the same name
         tight = c.Core(tmp_path / "tight", room_bytes=128)
         choice = {"type": "choice", "labels": ["x" * 63, "y" * 20], "mechanism": "pgr", "q": 2}

@@ -39,6 +39,7 @@ RIG = Path(__file__).with_name("js_rig.mjs")
 NODE = shutil.which("node")
 VECTORS = vectors("JavaScript", "vectors.json", "vectors_further.json")
 GROUPS = vectors("JavaScript", "vectors_groups.json")
+SCALE = vectors("JavaScript", "vectors_scale.json")
 POLICY = {
     "sum": 2**47,
     "squares": 0,
@@ -377,6 +378,19 @@ class TestVectors:
             assert (None if index is None else str(index)) == (
                 None if case["index"] is None else str(case["index"])
             ), case
+
+    def test_logarithmic_bins(self):
+        for case in SCALE["scales"]:
+            payload, edges = case["payload"].encode(), case["edges"]
+            millis = [-5, 0, *(edge + off for edge in edges for off in (-1, 0, 1))]
+            expected = [sum(milli >= edge for edge in edges[1:-1]) for milli in millis]
+            assert ask([["bucket", payload, milli / 1000] for milli in millis]) == expected
+            beyond = [-(10**30), 10**30, float("inf"), float("nan")]
+            assert ask([["bucket", payload, value] for value in beyond]) == [
+                Experiment.parse(payload).bucket(value) for value in beyond
+            ]
+        refused = ask([["parse", case["payload"].encode()] for case in SCALE["malformed"]])
+        assert all(str(result).startswith("ExperimentRefused: ") for result in refused)
 
     def test_codes(self):
         cases = VECTORS["codes"]

@@ -12,7 +12,7 @@ from c_core import compile_c, reading
 from hushmote.device.ldp_client import ONE
 
 ROOM_BYTES = 1024
-FILES = ("json", "experiment", "levels", "sw", "pgr", "text", "prefix", "pairs")
+FILES = ("json", "experiment", "levels", "sw", "scale", "pgr", "text", "prefix", "pairs")
 MAX_BRANCHES = 1 << 20
 TYPES = ("bool", "choice", "number", "text", "pair")
 MECHANISMS = ("rr", "grr", "olh", "hh", "pgr", "sw", "prefix", "views")

@@ -96,11 +96,13 @@ def _read_file(path: str, column: str, definition: Definition) -> Population:
 
 
 def default_spec(definition: Definition) -> str:
-    """Return the default spec: numbers around the middle, 30% "yes", Zipf for everything else."""
+    """Return the default spec: numbers around the scale's middle, 30% "yes", Zipf for everything else."""
     if definition.type == "number":
         assert definition.low is not None
         assert definition.high is not None
         low, high = float(definition.low), float(definition.high)
+        if definition.scale:
+            return f"lognormal:{math.sqrt(low * high):g}:{math.log(high / low) / 16:g}"
         return f"normal:{(low + high) / 2:g}:{(high - low) / 16:g}"
     return "weights:7:3" if definition.type == "bool" else "zipf:1"
 
@@ -117,7 +119,11 @@ def default_drift(definition: Definition, people: Population, days: int) -> floa
         return 0.0
     assert definition.low is not None
     assert definition.high is not None
-    return float(f"{float(definition.high - definition.low) / _SPAN_MOVED / days:.2g}")
+    low, high = float(definition.low), float(definition.high)
+    moved = (high - low) / _SPAN_MOVED
+    if definition.scale:
+        moved = math.sqrt(low * high) * ((high / low) ** (1 / _SPAN_MOVED) - 1)
+    return float(f"{moved / days:.2g}")
 
 
 def shift_population(people: Population, experiment: Experiment, by: float) -> Population:

@@ -18,7 +18,7 @@ from ..planning.readings_file import Reading, is_blank, read_column
 from ..server.errors import HushmoteError
 from ..server.experiments import units
 from ..server.mechanisms.views.factors import parts_of
-from ..server.wire.experiments import is_own_type, value_count
+from ..server.wire.experiments import is_own_type, log_edges, value_count
 
 
 class PopulationError(HushmoteError):
@@ -101,7 +101,7 @@ class Continuous(Population):
         _require_number(self.name, experiment)
         low, span, bins = experiment.low, experiment.high - experiment.low, value_count(experiment)
         # A board rounds to the nearest milli-unit first, so bin i starts half a milli-unit before its edge.
-        starts = (low - (-span * i // bins) for i in range(1, bins))
+        starts = log_edges(experiment)[1:-1] or (low - (-span * i // bins) for i in range(1, bins))
         below = [0.0, *(self.cdf((start - 0.5) / 1000) for start in starts), 1.0]
         return _add_missing(experiment, np.diff(below) / np.sum(np.diff(below)), 0.0)
 
@@ -237,8 +237,10 @@ def reading_in(experiment: units.Reading, index: int) -> Reading:
         while index == len(experiment.labels) and label in experiment.labels:
             label += "?"
         return label
-    span = experiment.high - experiment.low
+    edges, span = log_edges(experiment), experiment.high - experiment.low
     milli = experiment.low + (2 * index + 1) * span // (2 * value_count(experiment))
+    if edges:
+        milli = (edges[index] + edges[index + 1]) // 2
     reading = milli / 1000
     if experiment.bucket(reading) != index:
         raise PopulationError(
@@ -272,6 +274,16 @@ def normal(mean: float, deviation: float) -> Continuous:
     _require(deviation > 0, "normal:mean:deviation needs a deviation above 0")
     return Continuous(
         "normal", lambda rng, n: rng.normal(mean, deviation, n), lambda x: _phi((x - mean) / deviation)
+    )
+
+
+def lognormal(median: float, deviation: float) -> Continuous:
+    """Return a lognormal distribution; `deviation` is that of the natural logarithm."""
+    _require(median > 0 < deviation, "lognormal:median:deviation needs numbers above 0")
+    return Continuous(
+        "lognormal",
+        lambda rng, n: rng.lognormal(math.log(median), deviation, n),
+        lambda x: _phi(math.log(x / median) / deviation) if x > 0 else 0.0,
     )
 
 
@@ -360,6 +372,7 @@ def _require(condition: bool, text: str) -> None:
 _SPECS: dict[str, tuple[int, int, str, Callable[..., Population]]] = {
     "uniform": (2, 2, "uniform, or uniform:low:high", uniform),
     "normal": (2, 2, "normal:mean:deviation", normal),
+    "lognormal": (2, 2, "lognormal:median:deviation of the natural logarithm", lognormal),
     "exponential": (1, 1, "exponential:mean", exponential),
     "bimodal": (4, 5, "bimodal:mean:deviation:mean2:deviation2[:share]", bimodal),
     "constant": (1, 1, "constant:value", constant),
@@ -372,8 +385,8 @@ _SPECS: dict[str, tuple[int, int, str, Callable[..., Population]]] = {
 def parse(spec: str) -> Population:
     """Return the population of a spec such as "normal:21:3", "zipf:1.2" or "weights:1:2:7".
 
-    uniform:low:high, normal, exponential, bimodal and constant are in the experiment's units, for numbers;
-    uniform alone, zipf, concentrated and weights are over the indices of any experiment.
+    uniform:low:high, normal, lognormal, exponential, bimodal and constant are for numbers, in the
+    experiment's unit; uniform alone, zipf, concentrated and weights are over the indices of any experiment.
 
     Raises:
         PopulationError: If the distribution is unknown or its numbers are invalid; the message is one line.

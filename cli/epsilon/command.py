@@ -39,6 +39,7 @@ from ...server.experiments.answerable import require
 from ...server.experiments.definition import load
 from ...server.experiments.payload import AUTO, MECHANISM_NAMES
 from ...server.store.store import Store
+from ...server.wire.experiments import scale_of
 from ...server.words.epsilon import belief
 from ...server.words.experiment import unprotected
 from ...simulator import population
@@ -227,4 +228,5 @@ def _read_stored(store: Store, fleet: str, name: str) -> tuple[Experiment, Float
 
 def _value_key(experiment: Experiment) -> tuple[object, ...]:
     """Return the meaning of an experiment's indices; versions with equal keys are pooled."""
-    return tuple(getattr(experiment, name) for name in ("type", "domain", "low", "high", "labels"))
+    values = (getattr(experiment, name) for name in ("type", "domain", "low", "high", "labels"))
+    return (*values, scale_of(experiment))

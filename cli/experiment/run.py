@@ -35,6 +35,7 @@ from ...server.wire.experiments import (
     parse_experiment,
     report_size,
     reports_in_budget,
+    scale_of,
     value_count,
 )
 from ...server.wire.topics import SIMULATED_PREFIX
@@ -59,6 +60,7 @@ def describe(experiment: Experiment, words: Description) -> dict[str, Any]:
         "unit": words.unit,
         "low": experiment.low / MILLI if is_number else None,
         "high": experiment.high / MILLI if is_number else None,
+        "scale": scale_of(experiment),
         "labels": [*experiment.labels, "other"] if experiment.type == "choice" else None,
         "salt": type_fields["salt"].decode() if "salt" in type_fields else None,
         "slots": type_fields.get("slots"),

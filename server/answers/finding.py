@@ -36,12 +36,12 @@ from ..estimate.reports_needed import (
 from ..estimate.statistic import EstimateError
 from ..experiments.answerable import answerable_questions
 from ..experiments.asks import Ask, asks_of
-from ..experiments.units import bin_edges, bin_middles, index_names, parse_range
+from ..experiments.units import Reading, bin_edges, bin_middles, index_names, parse_range
 from ..hints import command
 from ..mechanisms import mechanism_of
 from ..mechanisms.views.factors import parts_of
 from ..plain_text import visible
-from ..wire.experiments import value_count
+from ..wire.experiments import scale_of, value_count
 from ..words import answers as words
 from ..words import findings as sentences
 from ..words.numbers import ENGLISH, Numbers, counted, is_too_wide
@@ -705,16 +705,19 @@ class _Asker:
 
 def _is_comparable(version: Experiment, newest: Experiment) -> bool:
     """Return whether a version counts the same values as the newest one and answers the same questions."""
-    has_same_values = all(getattr(version, name) == getattr(newest, name) for name in _SAME_VALUES)
     parts = [
-        [(part.name, *(getattr(part, name) for name in _SAME_VALUES)) for part in parts_of(experiment)]
-        for experiment in (version, newest)
+        [(part.name, *_values_of(part)) for part in parts_of(experiment)] for experiment in (version, newest)
     ]
     return (
-        has_same_values
+        _values_of(version) == _values_of(newest)
         and parts[0] == parts[1]
         and answerable_questions(version) >= answerable_questions(newest)
     )
+
+
+def _values_of(reading: Reading) -> tuple[Any, ...]:
+    """Return what the indices of a reading stand for, to compare it with that of another version."""
+    return (*(getattr(reading, name) for name in _SAME_VALUES), scale_of(reading))
 
 
 @dataclass(frozen=True)
@@ -874,7 +877,7 @@ def _reports_needed(estimate: FleetEstimate, ask: Ask, target: float, now: float
 
 def _answer_type(estimate: FleetEstimate, ask: Ask) -> Answer | None:
     if ask.kind == "mean":
-        return MeanIndex()
+        return None if scale_of(estimate.experiment) else MeanIndex()
     if ask.kind == "quantile":
         return QuantileLevel(ask.level)
     if ask.kind != "share" or estimate.experiment.type == "text":

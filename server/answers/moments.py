@@ -16,6 +16,7 @@ from ..estimate.statistic import Floats, Statistic, Statistics
 from ..experiments.units import bin_edges, bin_middles
 from ..mechanisms import mechanism_of
 from ..mechanisms.workload import positions
+from ..wire.experiments import scale_of
 
 _MAX_ROUNDING = 1e-6  # a larger bias is not due to rounding
 _SMALL = 0.1  # fraction of the half-width below which the binning error is not mentioned
@@ -112,12 +113,27 @@ def _is_unbiased(experiment: Experiment, statistics: Floats) -> bool:
 
 def bins_note(estimate: Estimates, unit: str, half_width: float) -> str:
     """Return a note on the error that binning adds to a mean, or "" if `half_width` is much larger."""
-    width = float(np.diff(bin_edges(estimate.experiment)).max())
+    widths = np.diff(bin_edges(estimate.experiment))
+    if scale_of(estimate.experiment):
+        return _log_bins_note(estimate, unit, half_width, widths)
+    width = float(widths.max())
     if width / 2 <= _SMALL * half_width:
         return ""
     bin_width, off = (f"{x:.3g} {unit}".strip() for x in (width, width / 2))
     counted = f"Each reading is counted at the midpoint of its bin, which is {bin_width} wide"
     return f"{counted}, so the mean may be off by up to another {off}."
+
+
+def _log_bins_note(estimate: Estimates, unit: str, half_width: float, widths: Floats) -> str:
+    """Return the note for bins on a logarithmic scale, whose errors depend on where the readings are."""
+    off = float(max(estimate.linear(widths / 2).interval()))
+    if off <= _SMALL * half_width:
+        return ""
+    most = f"{off:.3g} {unit}".strip()
+    return (
+        "Each reading is counted at the midpoint of its bin, and higher bins are wider, so the mean may be "
+        f"off by up to another {most}; readings above the highest edge make it too low."
+    )
 
 
 def deviation(estimate: Estimates) -> Deviation:

@@ -10,7 +10,7 @@ from ...device.ldp_client import Experiment
 from ..arrays import Floats
 from ..mechanisms.decoded_histogram import Spread
 from ..mechanisms.views.factors import parts_of
-from ..wire.experiments import value_count
+from ..wire.experiments import scale_of, value_count
 from .estimate import Estimate, Estimates
 from .readings import among_readings
 from .statistic import EstimateError, Statistics
@@ -88,7 +88,7 @@ class Pool(Estimates):
 def _fields(reading: Any) -> dict[str, Any]:
     """Return the fields that must match between readings of the same quantity, by name in messages."""
     fields = {name: getattr(reading, name) for name in ("type", "low", "high", "labels")}
-    return fields | {"number of values": value_count(reading)}
+    return fields | {"number of values": value_count(reading), "scale": scale_of(reading) or "linear"}
 
 
 def _parts(experiment: Experiment) -> list[tuple[object, ...]]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from ...device.ldp_client import Experiment
 from ..errors import HushmoteError
 from ..mechanisms import mechanism_of
+from ..wire.experiments import scale_of
 
 OF_VALUES = frozenset({"frequencies", "ranges", "quantiles", "mean"})
 """Questions about the shares of values."""
@@ -39,6 +40,8 @@ def _version_questions(experiment: Experiment) -> frozenset[str]:
     if experiment.type == "pair":
         return frozenset({"pairs"})
     answers = mechanism_of(experiment).answers
+    if scale_of(experiment) and "frequencies" not in answers:
+        answers -= {"mean"}  # without shares, only the mean of equal bins can be estimated
     if experiment.type == "number" or "discovery" in answers:
         return answers
     if experiment.type == "text":

@@ -30,7 +30,7 @@ from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, MEAN, PREFIXES, Workl
 from ..wire.experiments import is_own, parse_experiment
 from ..wire.limits import kept_hours
 from ..wrong_value import wrong_toml, wrong_value
-from .answerable import UnanswerableError
+from .answerable import UnanswerableError, answerable_questions
 from .asks import MAX_ASKS, asks_of
 from .budget import ExperimentBudget, Quantity
 from .judged import Direction, JudgedError, JudgedQuestion, Worse, check_direction, judged_questions
@@ -141,8 +141,7 @@ class Definition(ReadingDefinition):
         self._check_candidates()
         if self.type == "text" and self.statistics not in (None, "frequencies"):
             raise ValueError("a text supports only shares: omit statistics")
-        if self.statistics == "mean" and self.type != "number":
-            raise ValueError(f"only a number has a mean, not a {self.type}: omit statistics")
+        self._check_mean()
         if self.planned is not None and self.type not in ("bool", "choice", "number"):
             raise ValueError(f"planned supports a bool, a choice or a number, not a {self.type}")
         for name in self.parameters:
@@ -157,6 +156,18 @@ class Definition(ReadingDefinition):
             if self.parameters:
                 raise ValueError("the mechanism is chosen for the ranges: omit mechanism and its parameters")
         return self
+
+    def _check_mean(self) -> None:
+        """Raise ValueError if the mean of these readings cannot be planned."""
+        if self.statistics == "mean" and self.type != "number":
+            raise ValueError(f"only a number has a mean, not a {self.type}: omit statistics")
+        if self.statistics == "mean" and self.scale:
+            raise ValueError(
+                'a mechanism for the mean needs equal bins: omit scale = "log"; or omit statistics, and the '
+                "mean is estimated from the shares of the bins"
+            )
+        if self.planned is not None and self.planned.of == "mean" and self.scale:
+            raise ValueError("a mean is planned only for equal bins: omit planned")
 
     def _check_candidates(self) -> None:
         """Raise ValueError if the candidate texts do not fit the experiment."""
@@ -287,6 +298,10 @@ class Definition(ReadingDefinition):
         except (ldp_client.ExperimentRefused, MechanismError) as e:
             too_long = f"boards accept 1,024 bytes of JSON, not {len(published):,}: shorten or omit labels"
             raise DefinitionError(too_long if len(published) > 1024 else str(e)) from None
+        if experiment.type == "number" and not answerable_questions(experiment):
+            raise DefinitionError(
+                f'{self.mechanism} supports only equal bins: omit the mechanism, or scale = "log"'
+            )
         if self.statistics and self.type == "number":
             answers = mechanism.answers
             if self.statistics not in answers:
@@ -341,7 +356,7 @@ class Definition(ReadingDefinition):
     def _workload(self) -> Workload:
         if self.ranges is not None:
             reading = self.type_fields()
-            edges = edges_between(reading["low"], reading["high"], reading["bins"])
+            edges = edges_between(reading["low"], reading["high"], reading["bins"], self.scale)
             return Workload.of(_bins_of(edges, text) for text in self.ranges)
         if self.prefixes is not None:
             return Workload("texts", levels=len(self.prefixes))

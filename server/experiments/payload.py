@@ -11,7 +11,7 @@ from ..mechanisms import MECHANISMS, class_of, mechanism_of
 from ..mechanisms.choice import Choice
 from ..mechanisms.choose import choose, designs
 from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, MEAN, Workload, WorkloadError
-from ..wire.experiments import parse_experiment, value_count
+from ..wire.experiments import parse_experiment, scale_of, value_count
 
 AUTO = "auto"
 MECHANISM_NAMES = (AUTO, *MECHANISMS)
@@ -125,6 +125,7 @@ def reading_fields(reading: Any) -> Fields:
         fields["labels"] = list(reading.labels)
     elif reading.type == "number":
         fields |= {"low": reading.low, "high": reading.high, "bins": value_count(reading)}
+        fields |= {"scale": scale} if (scale := scale_of(reading)) else {}
     elif reading.type == "text":
         attributes = vars(reading)  # set by device/ldp_text.py
         fields |= {"salt": attributes["salt"].decode(), "slots": attributes["slots"]}

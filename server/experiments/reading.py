@@ -26,6 +26,8 @@ from .payload import Fields
 from .units import NO_READING
 
 MILLI = 1_000
+MAX_LOG_BINS = 256
+"""The largest number of bins on a logarithmic scale; boards keep an edge for each in memory."""
 SALT, _LABEL = (rf"[ !#-\[\]-~]{{1,{most}}}" for most in (32, 64))
 _TEXT = 'printable ASCII characters, none of them " or a backslash'
 USUAL_SLOTS = 1 << 16
@@ -80,6 +82,7 @@ class _Values(BaseModel):
     low: Quantity | None = None
     high: Quantity | None = None
     bins: int | None = None
+    scale: Literal["log"] | None = None
     missing: StrictBool = False
 
     @property
@@ -98,6 +101,7 @@ class _Values(BaseModel):
             fields["low"] = whole(self.low, MILLI, "low", "thousandths of its unit")
             fields["high"] = whole(self.high, MILLI, "high", "thousandths of its unit")
             fields["bins"] = self.bins
+            fields |= {"scale": self.scale} if self.scale else {}
         if self.missing:
             fields["missing"] = 1
         return fields
@@ -111,6 +115,8 @@ class _Values(BaseModel):
             raise ValueError("low, high and bins are needed for a number")
         if self.type != "number" and number != (None, None, None):
             raise ValueError("low, high and bins are only for a number")
+        if self.scale is not None:
+            self._check_scale()
         if (self.type == "choice") != (self.labels is not None) or self.labels == ():
             raise ValueError("labels are needed for a choice and only for a choice")
         if self.labels and "other" in self.labels:
@@ -125,6 +131,22 @@ class _Values(BaseModel):
             )
         if self.missing and self.type not in ("bool", "choice", "number"):
             raise ValueError(f"a {self.type} does not support missing: omit it")
+
+    def _check_scale(self) -> None:
+        """Raise ValueError if the range or the bins do not suit a logarithmic scale."""
+        if self.low is None or self.high is None or self.bins is None:
+            raise ValueError("scale is only for a number")
+        if self.low <= 0:
+            raise ValueError(
+                f'scale = "log" needs a low above 0, not {self.low}: lower readings are in the first bin'
+            )
+        if self.bins > MAX_LOG_BINS:
+            raise ValueError(f'scale = "log" needs at most {MAX_LOG_BINS} bins, not {self.bins}')
+        if self.low < self.high and self.bins > (self.high - self.low) * MILLI:
+            raise ValueError(
+                f'scale = "log" needs bins of at least 0.001: {self.bins} do not fit between {self.low} and '
+                f"{self.high}"
+            )
 
 
 class PartDefinition(_Values):

@@ -6,11 +6,12 @@ from itertools import product
 
 import numpy as np
 
+from ...device import ldp_scale
 from ...device.ldp_client import Experiment
 from ...device.ldp_pairs import Part
 from ..errors import HushmoteError
 from ..mechanisms.views.factors import parts_of
-from ..wire.experiments import value_count
+from ..wire.experiments import log_edges, value_count
 
 Reading = Experiment | Part
 """An experiment or a pair's part; both have values."""
@@ -40,8 +41,17 @@ class IndexRange:
     original_text: str = ""
 
 
-def edges_between(low: int, high: int, bins: int) -> np.ndarray:
-    """Return the edges of equal bins from low to high (milli-units) in whole units, shape (bins + 1,)."""
+def edges_between(low: int, high: int, bins: int, scale: str | None = None) -> np.ndarray:
+    """Return the edges of bins in whole units, shape (bins + 1,).
+
+    Args:
+        low: The lowest edge, in milli-units.
+        high: The highest edge, in milli-units.
+        bins: The number of bins.
+        scale: None for equally wide bins, or "log" for those of device/ldp_scale.py.
+    """
+    if scale:
+        return np.array(ldp_scale.edges(low, high, bins)) / 1000
     return (low + (high - low) * (np.arange(bins + 1) / bins)) / 1000
 
 
@@ -49,6 +59,9 @@ def bin_edges(experiment: Reading) -> np.ndarray:
     """Return the edges of a number's bins in whole units, shape (values + 1,)."""
     if experiment.type != "number":
         raise UnitsError(f"{experiment.name} is a {experiment.type}, and only a number has bins")
+    edges = log_edges(experiment)
+    if edges:
+        return np.array(edges) / 1000
     return edges_between(experiment.low, experiment.high, value_count(experiment))
 
 
@@ -158,23 +171,28 @@ def moved_note(experiment: Experiment, ranges: Iterable[IndexRange], unit: str =
 
 
 def _describe_bins(edges: np.ndarray, unit: str = "") -> str:
-    """Return a clause with the bins' width and first edge."""
-    return f"bins are {f'{edges[1] - edges[0]:g} {unit}'.strip()} wide, from {edges[0]:g}"
+    """Return a clause with the bins' widths and first edge."""
+    widths = np.diff(edges)
+    width = f"{widths[0]:g}"
+    if widths[-1] > 1.001 * widths[0]:  # on a logarithmic scale
+        width += f" to {widths.max():.4g}"
+    return f"bins are {f'{width} {unit}'.strip()} wide, from {edges[0]:g}"
 
 
 def edge_names(edges: np.ndarray) -> list[str]:
-    """Return bin edges as short numbers, each exact to a thousandth of a bin."""
-    return [_edge_name(float(edge), float(edges[1] - edges[0])) for edge in edges]
+    """Return bin edges as short numbers, each exact to a thousandth of the bin below it."""
+    return [_edge_name(edges, i) for i in range(len(edges))]
 
 
-def _edge_name(edge: float, width: float) -> str:
+def _edge_name(edges: np.ndarray, i: int) -> str:
+    edge, width = float(edges[i]), float(edges[max(i, 1)] - edges[max(i, 1) - 1])
     texts = (f"{edge:.{digits}g}" for digits in range(6, 17))
     return next((text for text in texts if abs(float(text) - edge) <= width / 1000), repr(edge))
 
 
 def _bins_name(edges: np.ndarray, low: int, high: int) -> str:
-    bins, width = len(edges) - 1, float(edges[1] - edges[0])
-    first, last = (_edge_name(float(edges[i]), width) for i in (low, high))
+    bins = len(edges) - 1
+    first, last = (_edge_name(edges, i) for i in (low, high))
     if low == 0:
         return f"below {last}" if high < bins else "any"
     return f"{first} and above" if high == bins else f"{first} to {last}"

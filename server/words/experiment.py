@@ -1,13 +1,14 @@
 """Describe an experiment: its mechanism, its budget and its guarantee."""
 
 from decimal import Decimal
+from itertools import pairwise
 
 from ...device.ldp_client import Experiment
 from ...device.ldp_pairs import Part
 from ..accounting import Guarantee
 from ..mechanisms import mechanism_of
 from ..mechanisms.views.factors import parts_of
-from ..wire.experiments import every_by_value, group_values, reports_in_budget, value_count
+from ..wire.experiments import every_by_value, group_values, log_edges, reports_in_budget, value_count
 from .numbers import counted
 
 
@@ -48,6 +49,10 @@ def _values(experiment: Experiment | Part, unit: str) -> str:
     low, high = experiment.low / 1000, experiment.high / 1000
     bins = value_count(experiment)
     width = f"{bins:,} bins of {(high - low) / bins:g}"
+    edges = log_edges(experiment)
+    if edges:
+        width = f"{bins:,} bins on a logarithmic scale, of {(edges[1] - edges[0]) / 1000:g} to "
+        width += f"{max(b - a for a, b in pairwise(edges)) / 1000:.4g}"
     return f"{low:g} to {high:g} {unit}".rstrip() + f", {width} {unit}".rstrip()
 
 

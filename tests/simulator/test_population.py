@@ -19,12 +19,16 @@ NUMBER = Experiment.parse(
     experiment_json(type="number", low=-20_000, high=50_000, bins=48, mechanism="olh", g=3)
 )
 NARROW = Experiment.parse(experiment_json(type="number", low=-3, high=4, bins=20, mechanism="olh", g=3))
+LOG = Experiment.parse(
+    experiment_json(type="number", low=1_000, high=1_000_000, bins=48, scale="log", mechanism="olh", g=3)
+)
 CHOICE = Experiment.parse(experiment_json(type="choice", labels=["red", "other", "blue"], mechanism="grr"))
 BOOL = Experiment.parse(experiment_json())
 
 SPECS = [
     "uniform:-30:45.5",
     "normal:21:3",
+    "lognormal:12:0.8",
     "exponential:7.5",
     "bimodal:-5:2:22:4",
     "bimodal:0:1:30:6:0.2",
@@ -59,13 +63,14 @@ def bucket_counts(experiment, readings):
 
 
 class TestDistribution:
+    @pytest.mark.parametrize("experiment", [NUMBER, LOG], ids=["equal bins", "log scale"])
     @pytest.mark.parametrize("spec", SPECS)
-    def test_samples_follow_probabilities(self, spec):
+    def test_samples_follow_probabilities(self, spec, experiment):
         people = population.parse(spec)
         n = 100_000
-        readings = people.sample(NUMBER, n, np.random.default_rng(1))
-        counts = bucket_counts(NUMBER, readings)
-        probabilities = people.probabilities(NUMBER)
+        readings = people.sample(experiment, n, np.random.default_rng(1))
+        counts = bucket_counts(experiment, readings)
+        probabilities = people.probabilities(experiment)
         assert probabilities.shape == (49,)
         assert probabilities.sum() == pytest.approx(1, abs=1e-12)
         assert probabilities[-1] == 0
@@ -91,7 +96,7 @@ class TestDistribution:
         assert statistic < limit
 
     def test_every_index_has_a_reading(self):
-        for experiment in (NUMBER, CHOICE, BOOL):
+        for experiment in (NUMBER, LOG, CHOICE, BOOL):
             readings = [population.reading_in(experiment, i) for i in range(experiment.domain)]
             assert [experiment.bucket(x) for x in readings] == list(range(experiment.domain))
 

@@ -23,6 +23,7 @@ from ...server.experiments.answerable import OF_VALUES, UnanswerableError
 from ...server.experiments.units import UnitsError
 from ...server.plain_text import visible
 from ...server.store.versions import Version
+from ...server.wire.experiments import scale_of
 from ...server.words import answers as words
 from ..frame import frame, heading, sentence, skeleton
 from ..page import Page
@@ -162,7 +163,7 @@ class ExperimentView:
     def _build(self, selected: Selected) -> None:
         """Build the panels, unless the existing ones fit the experiment."""
         e = selected.newest.experiment
-        shape = (e.type, e.low, e.high, e.domain, e.labels, selected.unit, selected.answerable)
+        shape = (e.type, e.low, e.high, scale_of(e), e.domain, e.labels, selected.unit, selected.answerable)
         if shape == self._built_shape:
             return
         self._built_shape = shape

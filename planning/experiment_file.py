@@ -124,7 +124,8 @@ def _reading(reading: Reading, domain: int) -> list[str]:
         return ['type = "choice"', f"labels = [{', '.join(map(_text, reading.labels))}]"]
     unit = [f"unit = {_text(reading.unit)}"] if reading.unit else []
     ends = [f"{end} = {_number(getattr(reading, end))}" for end in ("low", "high")]
-    return ['type = "number"', *unit, *ends, f"bins = {domain}"]
+    scale = [f"scale = {_text(reading.scale)}"] if reading.scale else []
+    return ['type = "number"', *unit, *ends, f"bins = {domain}", *scale]
 
 
 def _planned(plan: Plan | LifetimePlan) -> list[str]:

@@ -8,10 +8,14 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Literal
+
+import numpy as np
 
 from ..server.accounting.shuffle import USUAL_HISTOGRAM_DELTA
 from ..server.epsilon import MICRO
+from ..server.experiments.reading import MAX_LOG_BINS, MILLI
+from ..server.experiments.units import edges_between
 from ..server.words.numbers import MAX_HALF_WIDTH
 from .devices import MIN_ERROR, PlanError, check_error, check_sizes
 from .expected_error import ANSWERS, Kind, Question
@@ -20,6 +24,9 @@ from .second_epsilon import epsilon_for_histogram
 
 OTHER_NAMES = {"ranges": "--range"}
 """Options whose names differ from those of their fields."""
+
+LOG: Literal["log"] = "log"
+"""The scale of a number's logarithmic bins."""
 
 YES_NO = "yes-no"
 """The values of a reading that is yes or no."""
@@ -77,6 +84,10 @@ class PlanRequest:
     )
     low: float | None = _option("Lowest reading of a number.")
     high: float | None = _option("Highest reading of a number.")
+    scale: str | None = _option(
+        "Bins of a number: equal widths, or log for bins that are wider the higher they are; --low must then"
+        " be above 0."
+    )
     unit: str = _option("The reading's unit, for display.", default="")
     histogram_epsilon: float | None = _option(
         "Instead of --epsilon: the maximum ε of the histogram of all reports, against people who see only"
@@ -126,6 +137,7 @@ class Reading:
     low: float | None = None
     high: float | None = None
     unit: str = ""
+    scale: Literal["log"] | None = None
 
     @property
     def domain(self) -> int | None:
@@ -155,7 +167,27 @@ def reading_of(request: PlanRequest) -> Reading:
             raise PlanError("--low and --high apply only to a number, whose --values is its number of bins")
         if not finite("--low", low) < finite("--high", high):
             raise PlanError(f"--low must be below --high, unlike {low:g} and {high:g}", "high")
-    return replace(reading, low=low, high=high, unit=request.unit)
+    reading = replace(reading, low=low, high=high, unit=request.unit)
+    return reading if request.scale is None else _scaled(reading, request.scale)
+
+
+def _scaled(reading: Reading, scale: str) -> Reading:
+    """Return a number with bins on a logarithmic scale."""
+    if scale != LOG:
+        raise PlanError(f"--scale must be {LOG}, or be omitted for equal bins, not {scale}", "scale")
+    if reading.low is None or reading.high is None or reading.bins is None:
+        raise PlanError(
+            "--scale log requires a number's --low, --high and --values, its number of bins", "scale"
+        )
+    if reading.low <= 0:
+        raise PlanError(
+            f"--scale log requires a --low above 0, not {reading.low:g}; lower readings are in the first bin",
+            "low",
+        )
+    most = min(MAX_LOG_BINS, int((reading.high - reading.low) * MILLI))
+    if not 2 <= reading.bins <= most:
+        raise PlanError(f"with --scale log, --values must be 2 to {most} bins, not {reading.bins}", "values")
+    return replace(reading, scale=LOG)
 
 
 def _values(values: int | str | Sequence[str] | None) -> Reading:
@@ -196,6 +228,11 @@ def question_of(request: PlanRequest, reading: Reading) -> Question:
             raise PlanError(
                 f"{OTHER_NAMES.get(name, f'--{name}')} applies to a {allowed_kind}, not to a {kind}"
             )
+    if kind == "mean" and reading.scale:
+        raise PlanError(
+            "the error of a mean can be planned only for equal bins; with --scale log, plan for a quantile, "
+            "such as --quantile 0.5"
+        )
     if is_categorical and kind != "frequency":
         raise PlanError(f"a {kind} requires a number; labels and yes or no support only frequencies")
     if request.share is not None and kind in _NO_SHARE:
@@ -233,8 +270,12 @@ def _indices(text: str, reading: Reading) -> tuple[int, int]:
         ends = (math.nan,)
     if not colon or not all(map(math.isfinite, ends)):
         raise PlanError(f"a range must be low:high, for example 20:25 or 8:, not {text}")
-    places = [(end - low) / (high - low) * reading.bins for end in ends]
-    first, last = (round(min(max(place, 0), reading.bins)) for place in places)
+    if reading.scale:
+        edges = edges_between(round(low * MILLI), round(high * MILLI), reading.bins, reading.scale)
+        first, last = (int(np.abs(edges - end).argmin()) for end in ends)
+    else:
+        places = [(end - low) / (high - low) * reading.bins for end in ends]
+        first, last = (round(min(max(place, 0), reading.bins)) for place in places)
     if first >= last:
         raise PlanError(
             f"{text} is less than half a bin wide, is outside {low:g} to {high:g}, or is reversed"
@@ -245,8 +286,10 @@ def _indices(text: str, reading: Reading) -> tuple[int, int]:
 def error_per_unit(reading: Reading, question: Question) -> float | None:
     """Return the fraction of the range that one unit covers; for a quantile, of evenly spread devices.
 
-    It is None if unknown.
+    It is None if unknown, or if it differs between bins.
     """
+    if reading.scale:
+        return None
     return 1 / reading.span if question.kind in ("quantile", "mean") and reading.span else None
 
 
@@ -268,6 +311,11 @@ def wanted_error(request: PlanRequest, question: Question, unit: float | None) -
     assert error is not None
     if in_unit in ("%", "point", "points") and unit is None:
         raise PlanError(f"write ±{error:g} points as --error {error / 100:g}", "error")
+    if request.scale:
+        raise PlanError(
+            "with --scale log, bins differ in width, so --error must be a share of the devices, such as 0.01",
+            "error",
+        )
     if in_unit != request.unit or unit is None:
         raise PlanError(
             f"--error {request.error} requires a mean or a quantile with --low, --high and --unit {in_unit}",

@@ -18,6 +18,7 @@ from ..estimate.estimate import Estimates
 from ..estimate.statistic import EstimateError
 from ..extras import require
 from ..plain_text import cell
+from ..wire.experiments import scale_of
 from . import periods, tables
 from .rows import CONFIDENCE, AnswerRows, FoundRow, Kind, Quantity, Row
 from .tables import Printable
@@ -204,7 +205,7 @@ class Frame:
             more: Other fields of the Answer.
         """
         fields = {"experiment": estimates.experiment.name, "reports": estimates.reports, "quantity": quantity}
-        fields |= {"approximate": estimates.approximate}
+        fields |= {"approximate": estimates.approximate, "scale": scale_of(estimates.experiment)}
         return Answer(kind=kind, rows=tuple(rows), **(fields | vars(self) | more))
 
 

@@ -196,6 +196,12 @@ def number_axis(axis: Axis, ticks: int = 10, whole: bool = False) -> None:
     use_plain_ticks(axis, lambda value: f"{value:,.10g}")
 
 
+def log_axis(axes: Axes) -> None:
+    """Give the horizontal axis a logarithmic scale, with plain numbers such as 1 and 1,000 at its ticks."""
+    axes.set_xscale("log")
+    use_plain_ticks(axes.xaxis, lambda value: f"{value:,.10g}")
+
+
 def as_title(question: str) -> str:
     """Return a question as a figure's title: on one line, shortened if necessary."""
     return shorten(" ".join(question.split()), _LONGEST_QUESTION)

@@ -112,8 +112,18 @@ class _Panel:
         """Whether all rows begin at the lowest edge."""
         return len(self.rows) > 1 and _have_edges(self.answer) and len({row.lower for row in self.rows}) == 1
 
+    @cached_property
+    def middles(self) -> Floats:
+        """The middles of the rows on the horizontal axis."""
+        lower, upper = self.edges
+        return np.sqrt(lower * upper) if self.answer.scale else (lower + upper) / 2
+
     def number_axes(self) -> None:
-        number_axis(self.axes.xaxis, 14)
+        """Format both axes for numbers; the horizontal one has the scale of the bins."""
+        if self.answer.scale:
+            pictures.log_axis(self.axes)
+        else:
+            number_axis(self.axes.xaxis, 14)
         number_axis(self.axes.yaxis)
 
 
@@ -207,7 +217,7 @@ def _inches(answer: AnswerRows) -> float:
 def _draw_histogram(p: _Panel) -> _Labels:
     """Draw a number's bars from edge to edge; with many rows, draw the intervals as a band."""
     axes, (lower, upper) = p.axes, p.edges
-    middles, has_many_rows, method = (lower + upper) / 2, len(p.rows) > LINE_ROWS, p.answer.post
+    middles, has_many_rows, method = p.middles, len(p.rows) > LINE_ROWS, p.answer.post
     if has_many_rows:
         axes.step(middles, p.values, where="mid", color=COLOURS[0], linewidth=1.2, label="estimate")
         band = {"step": "mid", "color": pictures.BAR, "alpha": 0.6, "linewidth": 0}
@@ -309,8 +319,8 @@ def _change_legend(p: _Panel) -> None:
 
 def _draw_changes(p: _Panel) -> _Labels:
     """Draw many changes along a number's axis, with dots on those that count as changed."""
-    lower, upper = p.edges
-    x = upper if p.is_cumulative else (lower + upper) / 2
+    _, upper = p.edges
+    x = upper if p.is_cumulative else p.middles
     pictures.draw_lines_and_band(
         p.axes, x, p.values, *p.interval_ends, QUIET, p.interval_name, label="change"
     )

@@ -240,6 +240,7 @@ class AnswerRows:
             then refer to devices with a reading.
         approximate: Whether the mechanism has an error that more reports do not reduce; the intervals include
             it.
+        scale: The scale of a number's bins: "log", or None if they are equally wide.
     """
 
     kind: Kind
@@ -261,6 +262,7 @@ class AnswerRows:
     less_sure: bool = False
     missing: Row | None = None
     approximate: bool = False
+    scale: Literal["log"] | None = None
 
     @property
     def heading(self) -> str:
@@ -309,6 +311,7 @@ class AnswerRows:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
         excluded = ("rows", "note", "p_values", "changes", "title", "most", "extent", "less_sure", "missing")
+        excluded += ("scale",) if self.scale is None else ()
         head = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in excluded}
         head |= {"missing": self.missing.to_dict()} if self.missing else {}
         head |= {"title": self.title} if self.title else {}

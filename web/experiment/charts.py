@@ -4,6 +4,7 @@ The value of a key that begins with : is a call to static/charts.js, and never c
 colours come from the page's light or dark style; see static/experiment.css.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -88,8 +89,9 @@ def histogram(answer: Answer, unit: str, summary: str, locale: str) -> Options:
     """Return a number's histogram, on which readers can drag; post-processed shares are points."""
     many = len(answer.rows) > _MAX_BARS
     bars = [[r.lower, r.upper, *map(_percent, (r.value, r.low, r.high))] for r in answer.rows]
+    is_log = answer.scale is not None
     processed = [
-        [((r.lower or 0) + (r.upper or 0)) / 2, _percent(r.processed)]
+        [_middle(r.lower or 0, r.upper or 0, is_log), _percent(r.processed)]
         for r in answer.rows
         if isinstance(r, PostRow)
     ]
@@ -104,9 +106,13 @@ def histogram(answer: Answer, unit: str, summary: str, locale: str) -> Options:
     if answer.rows:
         ends |= {"min": answer.rows[0].lower, "max": answer.rows[-1].upper}
     name = shorten(visible(unit), _LABEL)
-    x = _axis("value", _numbers(locale), below=True, name=name, **ends)
+    x = _axis("log" if is_log else "value", _numbers(locale), below=True, name=name, **ends)
     y = _axis("value", _numbers(locale, "%"), min=0)
     return _picture(summary, x, y, series, bottom=44, brush=_BRUSH, tooltip=_tooltip(locale))
+
+
+def _middle(lower: float, upper: float, is_log: bool) -> float:
+    return math.sqrt(lower * upper) if is_log else (lower + upper) / 2
 
 
 def _stepped(bars: Sequence[Sequence[float]]) -> list[Options]:

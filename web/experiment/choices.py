@@ -16,6 +16,7 @@ from ...server.errors import UsageError
 from ...server.estimate.postprocess import METHODS
 from ...server.experiments.units import UnitsError, bin_edges, parse_range
 from ...server.plain_text import shorten, visible
+from ...server.wire.experiments import scale_of
 from ..period import EXPLICIT, USUAL, first_and_last, in_period, parse, period_of, windows_of
 
 QUANTILES = (0.05, 0.5, 0.95)
@@ -276,7 +277,8 @@ def typed_range(experiment: Experiment, low: float | None, high: float | None) -
     try:
         return range_between(experiment, low, high)
     except UnitsError:
-        raise UnitsError(f"no whole row of {edges[1] - edges[0]:g} lies between From and To") from None
+        width = "" if scale_of(experiment) else f" of {edges[1] - edges[0]:g}"
+        raise UnitsError(f"no whole row{width} lies between From and To") from None
 
 
 def typed_quantiles(text: str) -> tuple[float, ...]:

@@ -8,8 +8,10 @@ from experiments import number_json
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.answers.fleet_estimate import FleetEstimate
+from hushmote.server.answers.plot import plot
 from hushmote.server.experiments.units import bin_edges
 from hushmote.simulator.population import lognormal
+from hushmote.web.experiment import charts
 
 SURE = 1 - 1e-9
 LOG: dict[str, Any] = {"low": 1_000, "high": 1_000_000, "scale": "log", "epsilon": 3_000_000}
@@ -41,6 +43,22 @@ class TestShares:
         edges = list(bin_edges(EXPERIMENT))
         assert row.low <= 20 <= row.high
         assert {row.low, row.high} <= set(edges)
+
+
+class TestPicture:
+    def test_axis_has_the_scale_of_the_bins(self):
+        for answer in (fleet().histogram(24), fleet().cdf()):
+            (axes,) = plot(None, [answer]).axes
+            assert axes.get_xscale() == "log"
+            assert "100" in [label.get_text() for label in axes.get_xticklabels()]
+
+    def test_page_has_the_same_axis(self):
+        options = charts.histogram(fleet().histogram(24), "s", "", "en")
+        assert options["xAxis"]["type"] == "log"
+        assert (options["xAxis"]["min"], options["xAxis"]["max"]) == (1, 1000)
+
+    def test_json_says_so(self):
+        assert fleet().histogram().to_dict()["scale"] == "log"
 
 
 class TestMean:

@@ -37,9 +37,10 @@ def edges(low, high, bins):  # type: (int, int, int) -> array[int]
         larger = growth | 1 << bit
         edge = low
         for _ in range(bins):
-            if edge <= high:
-                edge += max(1, edge * larger >> _UNIT_BITS)
-        if edge <= high:
+            edge += max(1, edge * larger >> _UNIT_BITS)
+            if edge > high:
+                break
+        else:
             growth = larger
     result = array("q", [low])
     for _ in range(bins - 1):

@@ -59,10 +59,10 @@ def test_three_experiments_report_and_survive_an_outage():
         assert client.outbox() == []
 
 
-# A mean, a number with design codes, and a text replace the three experiments.
+# A mean, logarithmic bins, and a text with design codes replace the three experiments.
 FURTHER = {
     "temperature": (21.4, '"type":"number","low":0,"high":50000,"bins":1024,"mechanism":"sw","reach":461'),
-    "door": (True, '"type":"bool","mechanism":"rr"'),
+    "door": (7.5, '"type":"number","low":1,"high":1000000,"bins":256,"scale":"log","mechanism":"grr"'),
     "mode": ("1.4.2", '"type":"text","salt":"s","slots":65536,"mechanism":"pgr","q":3'),
 }
 

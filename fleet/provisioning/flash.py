@@ -39,9 +39,9 @@ except OSError: pass
 
 _VERIFY = """
 import sys, hashlib, binascii, json, gc
-def words():
+def entries():
     import ldp_client
-    return len(ldp_client.MECHANISMS) + len(ldp_client.TYPES)
+    return list(ldp_client.MECHANISMS.values()) + list(ldp_client.TYPES.values())
 def sha(p):
     h = hashlib.sha256()
     with open(p, 'rb') as f:
@@ -55,9 +55,9 @@ if r['sha'] == NAMES:
     sys.path.insert(0, STAGE)
     try:
         for n in IMPORTS:
-            before = words() if n in FURTHER else -1
+            before = entries() if n in FURTHER else None
             __import__(n)
-            if n in FURTHER and words() == before:
+            if n in FURTHER and entries() == before:
                 raise ValueError(n + '.py adds nothing to ldp_client.MECHANISMS or TYPES')
         if 'main.py' in NAMES:
             with open(STAGE + '/main.py') as f: compile(f.read(), 'main.py', 'exec')

@@ -191,7 +191,7 @@ class TestPage:
         named = {name for row in fields_of_table for name in re.findall(r"`(\w+)`", row[0])}
         (budget,) = (row for row in fields_of_table if row[0] == "`budget`")
         named |= set(re.findall(r"`(\w+)`:", budget[2]))
-        known = {"missing"}  # not set in any example
+        known = {"missing", "scale"}  # not set in any example
         for example in EXAMPLES:
             fields = json.loads(definition.load(example).payload())
             known |= set(fields) | set(fields["budget"])

@@ -66,6 +66,16 @@ class TestBoard:
         for message in (missing, fails):
             assert refusal in message.splitlines()[-1]
 
+    def test_needs_copied_module_for_logarithmic_bins(self, used: Bench):
+        budget = {"rule": "sum", "cap": 4_000_000}
+        log = number_json(6, name="room_temp", low=1_000, high=1_000_000, scale="log", budget=budget)
+        script = f"PAYLOAD = {log!r}\n{ASK}"
+        with used.board() as board:
+            assert "refused unknown field scale" in on_board(board, script)
+            assert "/lib/ldp_scale.mpy" in used.flash(board, further=["scale"]).copied
+            line = json.loads(on_board(board, script).splitlines()[-1])
+            assert (line["state"], line["reports"]) == ("reporting", 1)
+
     def test_module_without_mechanisms_changes_nothing(self, used: Bench, tmp_path: Path):
         empty_file = tmp_path / "empty_one.py"
         empty_file.write_text("x = 1\n")

@@ -10,6 +10,7 @@ from experiments import experiment_json, number_json
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.estimate import estimate
+from hushmote.server.experiments.units import index_names
 from hushmote.server.mechanisms import mechanism_of
 from hushmote.server.words.epsilon import belief
 
@@ -77,3 +78,11 @@ def test_unsupported_mechanisms_are_only_counted(page: BoardPage):
 def test_beliefs_match_server(page: BoardPage):
     for micro in (1_000, 250_000, 1_000_000, 2_000_000, 4_000_000, 6_800_000, 16_000_000):
         assert page.module("words.js", "return m.belief(a[0])", micro) == belief(micro / 1e6)
+
+
+def test_names_of_logarithmic_bins_match_server(page: BoardPage):
+    payload = number_json(6, low=1_000, high=1_000_000, scale="log", mechanism="grr")
+    experiment = page.call("parse", payload.hex())
+    names = page.module("words.js", "return [1, 2, 3, 4].map(i => m.indexName(a[0], i))", experiment)
+    assert names == index_names(Experiment.parse(payload))[1:5]
+    assert "6 bins on a logarithmic scale" in page.module("words.js", "return m.facts(a[0])", experiment)

@@ -91,6 +91,7 @@ def parse(payload):
         raise ldp_client.ExperimentRefused(exp.name + ": this page has no field for a " + exp.type)
     names = "name type labels low high domain mechanism epsilon every rule cap window code_count code_bytes"
     result = {name: getattr(exp, name) for name in names.split()}
+    result["edges"] = list(getattr(exp, "edges", ()))  # of logarithmic bins
     result["digest"] = _hex(exp.digest)
     result["question"] = _hex(consent.question(json.loads(payload)))
     result["levels"] = [

@@ -2,7 +2,7 @@
 import { comparison, drawHistogram, fillTable, isInformative } from './chart.js';
 import { canEstimate, estimator } from './estimate.js';
 import { NotSent } from './door.js';
-import { belief, codeOf, groupName, groupsOf, nats, needed, number, reports } from './words.js';
+import { belief, codeOf, edgeOf, groupName, groupsOf, nats, needed, number, reports } from './words.js';
 
 const MIN_USEFUL = 50; // reports; shares from fewer are too noisy to be useful
 const $ = (id) => document.getElementById(id);
@@ -36,7 +36,7 @@ export function makeView(exp, to) {
   }
 
   function serverRows(result) {
-    const middle = (v) => (exp.low + ((exp.high - exp.low) * (v + 0.5)) / exp.domain) / 1000;
+    const middle = (v) => (edgeOf(exp, v) + edgeOf(exp, v + 1)) / 2;
     const all = Array.from({ length: exp.domain }, (_, v) => v);
     return result.histogram.map((row, i) => ({
       ...row,

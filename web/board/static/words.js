@@ -58,9 +58,15 @@ export function indexName(exp, index) {
   return binName(exp, index, index + 1);
 }
 
+/** Return the lower edge of a number's bin, or the upper one of the bin before it, in the unit. */
+export function edgeOf(exp, i) {
+  const milli = exp.edges?.length ? exp.edges[i] : exp.low + ((exp.high - exp.low) * i) / exp.domain;
+  return milli / 1000;
+}
+
 /** Return the name of the bins from `from` up to but excluding `to`; the end bins include values outside the bounds. */
 function binName(exp, from, to) {
-  const edge = (i) => number((exp.low + ((exp.high - exp.low) * i) / exp.domain) / 1000);
+  const edge = (i) => number(edgeOf(exp, i));
   if (from === 0 && to < exp.domain) return `below ${edge(to)}`;
   return from > 0 && to === exp.domain ? `${edge(from)} or more` : `${edge(from)} to ${edge(to)}`;
 }
@@ -95,7 +101,7 @@ export function groupName(exp, values) {
 /** Describe the experiment's readings, the cost of a report and the budget. */
 export function facts(exp, unit = '') {
   const kind = {
-    number: `Readings from ${number(exp.low / 1000)} to ${number(exp.high / 1000)}${unit && ` ${unit}`} are sorted into ${number(exp.domain)} bins.`,
+    number: `Readings from ${number(exp.low / 1000)} to ${number(exp.high / 1000)}${unit && ` ${unit}`} are sorted into ${number(exp.domain)} bins${exp.edges?.length ? ' on a logarithmic scale' : ''}.`,
     choice: `A reading is one of ${number(exp.labels.length)} labels, or “other”.`,
     bool: 'A reading is yes or no.',
   }[exp.type];

@@ -199,8 +199,8 @@ def damage(payload: bytes, rng: np.random.Generator) -> bytes:
 
 def sources() -> list[bytes]:
     shapes = [published(shape) for shape in (*SHAPES.values(), *SLOW_SHAPES.values())]
-    payloads = [payload.encode() for payload in (*EXPERIMENTS, *make_vectors.GROUPED)]
-    cases = make_vectors.malformed()
+    payloads = [payload.encode() for payload in (*EXPERIMENTS, *make_vectors.GROUPED, *make_vectors.SCALED)]
+    cases = [*make_vectors.malformed(), *make_vectors.malformed_scales()]
     payloads += [bytes.fromhex(x["hex"]) if "hex" in x else x["payload"].encode() for x in cases]
     # Texts whose slots serve as ordinary indices, and prefixes that differ only in length.
     text = {"type": "text", "salt": "s", "slots": 2, "prefixes": [1, 2, 3]}
@@ -227,7 +227,7 @@ OBJECTS: list[dict[str, Any]] = []
 for _payload in SOURCES:
     with contextlib.suppress(ValueError, TypeError):
         OBJECTS.append(dict(json.loads(_payload)))
-GOOD = [dict(json.loads(_payload)) for _payload in EXPERIMENTS]
+GOOD = [dict(json.loads(_payload)) for _payload in (*EXPERIMENTS, *make_vectors.SCALED)]
 GOOD += [json.loads(published(shape)) for shape in (*SHAPES.values(), *SLOW_SHAPES.values())]
 DONATED: dict[str, list[Any]] = {}
 for _fields in OBJECTS:
@@ -385,6 +385,8 @@ def check_readings(core: c.Core, experiment: c.Experiment, python: Any, rng: np.
             index = core.bucket(experiment, Fraction(milli, 1000))
             bins = python.missing or python.domain
             at = (min(max(milli, low), high) - low) * bins // (high - low)
+            if edges := getattr(python, "edges", ()):
+                at = sum(milli >= edge for edge in edges[1:-1])
             assert index is not None
             assert index.at == min(at, bins - 1)
 

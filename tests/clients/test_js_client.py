@@ -152,6 +152,7 @@ def is_accepted(payload: bytes) -> bool:
 
 
 MORE = [json.loads(payload) for payload in payloads().values()]
+MORE += [json.loads(case["payload"]) for case in SCALE["scales"]]
 NAMES = sorted({*FIELDS, *(name for fields in MORE for name in fields), "__proto__", "constructor"})
 
 

@@ -12,7 +12,9 @@ from refusals import Refusal, fails, refusals
 from scipy.stats import chi2
 
 from hushmote.device.ldp_client import Experiment
+from hushmote.server.experiments.definition import parse
 from hushmote.simulator import population
+from hushmote.simulator.drift import choose_population, default_drift, shift_population
 from hushmote.simulator.population import PopulationError
 
 NUMBER = Experiment.parse(
@@ -215,3 +217,26 @@ class TestErrors:
             population.read_csv(tmp_path / "absent.csv", "a")
         with pytest.raises(PopulationError, match=r"cannot read .*: Is a directory$"):
             population.read_csv(tmp_path, "a")
+
+
+class TestDefault:
+    TEXT = (
+        'name = "flow"\npurpose = "p"\nowner = "o"\nexpires = 9999-12-31\ntype = "number"\n'
+        'low = 1\nhigh = 1000\nbins = 24\nscale = "log"\nepsilon = 2\n[budget]\nrule = "sum"\ncap = 2\n'
+    )
+
+    def test_is_around_the_middle_of_a_logarithmic_scale(self):
+        definition = parse(self.TEXT)
+        people, _ = choose_population(definition, None)
+        below = np.cumsum(people.probabilities(definition.experiment())[:-1])
+        assert below[11] == pytest.approx(0.5, abs=0.01)
+        assert below[5] < 0.01
+        assert below[17] > 0.99
+
+    def test_drift_moves_an_eighth_of_a_logarithmic_scale(self):
+        definition = parse(self.TEXT)
+        experiment = definition.experiment()
+        people, _ = choose_population(definition, None)
+        moved = shift_population(people, experiment, 10 * default_drift(definition, people, 10))
+        below = np.cumsum(moved.probabilities(experiment)[:-1])
+        assert below[14] == pytest.approx(0.5, abs=0.1)  # 3 of 24 bins higher

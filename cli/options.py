@@ -65,6 +65,17 @@ WorkersOption = Annotated[
         metavar="N|URL",
     ),
 ]
+KeepValue = Annotated[
+    list[float] | None,
+    typer.Option(
+        "--keep-value",
+        help="A number in the file that is a reading, although it looks like a sensor's error, such as -200.",
+    ),
+]
+DecimalSeparator = Annotated[
+    str | None,
+    typer.Option("--decimal", help="The file's decimal separator: . or ,", show_default="as it appears"),
+]
 ExperimentName = Annotated[str, typer.Argument(help="Name of the experiment.")]
 ExperimentFile = Annotated[Path, typer.Argument(help="TOML file of the experiment.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]

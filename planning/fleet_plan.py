@@ -2,8 +2,9 @@
 
 import functools
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, ParamSpec
 
 from rich.console import RenderableType
@@ -11,9 +12,11 @@ from rich.console import RenderableType
 from hushmote.planning.answer import PlanAnswer, answer
 from hushmote.planning.devices import Plan, PlanError
 from hushmote.planning.lifetime import LifetimePlan
+from hushmote.planning.proposal import Proposal, propose
 from hushmote.planning.request import PlanRequest, in_python
 from hushmote.planning.second_epsilon import HistogramEpsilon
 from hushmote.planning.sentences import mechanism
+from hushmote.planning.written_numbers import ReadingRules
 from hushmote.server.answers import tables
 from hushmote.server.answers.tables import Printable
 
@@ -26,9 +29,11 @@ class FleetPlan(Printable):
 
     Attributes:
         answer: The plan's sentences, facts, tables and experiment file.
+        proposal: What was derived from readings; None without them.
     """
 
     answer: PlanAnswer
+    proposal: Proposal | None = None
 
     @property
     def plan(self) -> Plan | LifetimePlan:
@@ -70,19 +75,40 @@ class FleetPlan(Printable):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plain values of `hushmote plan --json`."""
-        return self.answer.to_dict()
+        return self.answer.to_dict() | ({"input": " ".join(self.proposal.lines)} if self.proposal else {})
 
     def __rich__(self) -> RenderableType:
-        return tables.sheet(self.answer.lines, self.answer.facts, self.answer.tables)
+        return tables.sheet(self._lines, self.answer.facts, self.answer.tables)
 
     def _repr_html_(self) -> str:
-        return tables.facts_html(self.answer.lines, self.answer.facts)
+        return tables.facts_html(self._lines, self.answer.facts)
+
+    @property
+    def _lines(self) -> list[str]:
+        return [*map(in_python, self.proposal.lines if self.proposal else ()), *self.answer.lines]
 
 
-def _from_request(request: Callable[_P, PlanRequest]) -> Callable[_P, FleetPlan]:
+_INPUT_HELP = (
+    "Readings from which the range, bins and unit, the labels, or yes and no are derived: FILE:COLUMN, a "
+    "list, an array, or a data frame's column."
+)
+_KEEP_HELP = "Numbers in the input that are readings, although they look like a sensor's error."
+_DECIMAL_HELP = "The input's decimal separator, . or , if its numbers leave it open."
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanArguments(PlanRequest):
+    """The arguments of plan(): a request, and readings that complete it."""
+
+    input: str | Path | Iterable[Any] | None = field(default=None, metadata={"help": _INPUT_HELP})
+    keep_value: Sequence[float] = field(default=(), metadata={"help": _KEEP_HELP})
+    decimal: str = field(default="", metadata={"help": _DECIMAL_HELP})
+
+
+def _from_arguments(parse: Callable[_P, PlanArguments]) -> Callable[_P, FleetPlan]:
     """Return a function that accepts the fields of a request, with their help texts in its docstring."""
 
-    @functools.wraps(request, assigned=(), updated=())
+    @functools.wraps(parse, assigned=(), updated=())
     def plan(*arguments: _P.args, **keywords: _P.kwargs) -> FleetPlan:
         """Solve for one of devices, epsilon, values and error, given the other three.
 
@@ -92,17 +118,22 @@ def _from_request(request: Callable[_P, PlanRequest]) -> Callable[_P, FleetPlan]
         Raises:
             PlanError: If there is no such plan; the message is one line.
         """
+        given = parse(*arguments, **keywords)
+        request = PlanRequest(**{field.name: getattr(given, field.name) for field in fields(PlanRequest)})
         try:
-            return FleetPlan(answer(request(*arguments, **keywords)))
+            if given.input is None:
+                return FleetPlan(answer(request))
+            proposal = propose(given.input, request, ReadingRules(tuple(given.keep_value), given.decimal))
+            return FleetPlan(answer(proposal.request), proposal)
         except PlanError as e:
             raise PlanError(in_python(str(e)), e.field) from None
 
-    lines = (f"    {field.name}: {in_python(field.metadata['help'])}" for field in fields(PlanRequest))
+    lines = (f"    {field.name}: {in_python(field.metadata['help'])}" for field in fields(PlanArguments))
     plan.__doc__ = "\n".join([inspect.cleandoc(plan.__doc__ or ""), "", "Args:", *lines])
     return plan
 
 
-plan = _from_request(PlanRequest)
+plan = _from_arguments(PlanArguments)
 """Plan a fleet: solve for one of devices, epsilon, values and error, given the other three.
 
 The parameters are the fields of `PlanRequest`, below.

@@ -1,25 +1,28 @@
-"""Proposes a plan's type, range and unit from existing readings in a column of a CSV file."""
+"""Proposes a plan's type, range and unit from existing readings in a column of a CSV file, or in a list."""
 
 import contextlib
 import math
-import re
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ..server.arrays import Floats
+from ..server.experiments.units import edges_between
 from ..server.words.numbers import counted
+from .column_kind import choose_labels, kind_of
+from .column_survey import Survey, survey
 from .devices import PlanError
-from .readings_file import BLANK, BOOLS, Reading, csv_rows, csv_table, is_blank, read_cell, read_column
-from .request import YES_NO, PlanRequest, reading_of
+from .readings_file import ColumnType, Reading, read_readings
+from .request import LOG, YES_NO, PlanRequest, reading_of
+from .tables import CsvTable, ListTable, Table, split_source
+from .written_numbers import ReadingRules, unit_of_column
 
 USUAL_EPSILON, USUAL_ERROR = 2.0, 0.05
 """A plan's defaults: a report's ε in nats, and the half-width of the 95% interval."""
 
-_MAX_LABELS = 31
 # Minimum share of readings covered by the labels; below it, the texts are names or mostly distinct.
 _MIN_LABELLED = 0.8
 _TAIL = 0.005  # share of readings at each end that may be omitted as outliers
@@ -28,11 +31,11 @@ _MAX_WHOLE = 64  # up to this many whole numbers, each gets its own bin
 _MIN_SPAN = 0.05
 _STEPS = (1.0, 2.0, 5.0)
 _USUAL_BINS, _MIN_BINS, _MAX_BINS = 64, 16, 128
-_IN_HEADING = re.compile(r"[(\[]([^()\[\]]{1,20})[)\]]\s*$")
-_TEMPERATURE = {"c": "°C", "f": "°F"}
-_UNITS = _TEMPERATURE | {"celsius": "°C", "fahrenheit": "°F", "percent": "%", "pct": "%", "hpa": "hPa"}
-_UNITS |= {"kwh": "kWh", "wh": "Wh", "kw": "kW", "mv": "mV", "ma": "mA", "khz": "kHz", "mhz": "MHz"}
-_UNITS |= {name: name for name in ("km", "kg", "mm", "cm", "ms", "ppm", "lux", "rpm", "min")}
+_LOG_BINS = 24
+_MAX_IN_BIN = (
+    0.5  # share of the readings in one of the equal bins, above which logarithmic bins are considered
+)
+_BETTER = 0.8  # they are proposed if their fullest bin has less than this share of the other's
 
 
 @dataclass(frozen=True)
@@ -41,64 +44,78 @@ class Proposal:
 
     Attributes:
         request: The plan's request, completed.
-        population: The population for `hushmote simulate`.
-        words: Sentences that describe the readings and the proposal.
+        column: The column's name.
+        readings: The readings; None for a missing one.
+        lines: Sentences that describe the readings, what was assumed about the file, and the proposal.
     """
 
     request: PlanRequest
-    population: str
-    words: str
+    column: str
+    readings: tuple[Reading, ...]
+    lines: tuple[str, ...]
 
 
-def propose(source: str, request: PlanRequest) -> Proposal:
-    """Fill in a request's reading from FILE:COLUMN, and its other missing fields with defaults.
+def propose(
+    source: str | Path | Iterable[Any], request: PlanRequest, rules: ReadingRules | None = None
+) -> Proposal:
+    """Fill in a request's reading from existing readings, and its other missing fields with defaults.
+
+    Args:
+        source: FILE:COLUMN, or a list, an array or a data frame's column.
+        request: The request.
+        rules: What the user states about the file's numbers.
 
     Raises:
-        PlanError: If there is no such file or column, or the readings are missing, all the same, or too many
-            different texts for labels.
+        PlanError: If there is no such file or column, or the readings are missing, dates, all the same, or
+            too many different texts for labels.
     """
-    path, _, column = source.rpartition(":")
-    if not path or Path(source).is_file():
+    if not isinstance(source, str | Path):
+        return _propose(ListTable(source, PlanError), 0, request, rules)
+    path, column = split_source(str(source))
+    if not path:
         raise PlanError(f"--input requires a column, such as --input {source}:{column_of(source)}")
-    reading = reading_of(request)
-    stated_kind = (
-        "bool" if reading.yes_no else "choice" if reading.labels else "number" if reading.bins else ""
-    )
-    rows = csv_rows(path, (column,), PlanError, numbers=(column,))
-    kind = stated_kind or _kind([cell for _, (cell,) in rows])
-    return _fill(f"{path}:{column}", kind, read_column(path, column, kind, PlanError), request)
+    table = CsvTable(path, (column,), PlanError)
+    return _propose(table, table.index(column), request, rules)
 
 
-def _fill(source: str, kind: str, cells: Sequence[Reading], request: PlanRequest) -> Proposal:
-    """Return the proposal from the cells of FILE:COLUMN, which are None without a reading."""
-    path, _, column = source.rpartition(":")
-    reading, readings = reading_of(request), [cell for cell in cells if not is_blank(cell)]
-    if not readings:
-        raise PlanError(f"{column} of {path} has no readings because all its cells are empty")
+def _propose(table: Table, index: int, request: PlanRequest, rules: ReadingRules | None) -> Proposal:
+    """Return the proposal from a column of a table."""
+    reading, cells = reading_of(request), survey(table, index)
+    where = table.where(index)
+    if cells.cells == cells.blank:
+        raise PlanError(f"{where} has no readings because all its cells are empty")
+    kind = "bool" if reading.yes_no else "choice" if reading.labels else "number" if reading.bins else ""
+    kind = kind or kind_of(cells, table.names)
+    if kind == "date":
+        raise PlanError(f"{where} has dates or times; use a column of hours (0 to 23) or weekdays")
+    result = read_readings(table, [ColumnType(index, kind, reading.labels)], rules)
+    (column,) = result.columns
+    readings = [value for value in column if value is not None]
     if len(set(readings)) == 1 and request.low is None and not (reading.yes_no or reading.labels):
         raise PlanError(
-            f"all readings in {column} of {path} are {_format_reading(readings[0])}, so there is "
-            "nothing to measure"
+            f"all readings in {where} are {_format_reading(readings[0])}, so there is nothing to measure"
         )
-    blank = sum(map(is_blank, cells))
-    if blank and request.missing is None:
-        request = replace(request, missing=round(blank / len(cells), 4))
+    missing = len(column) - len(readings)
+    if missing and request.missing is None:
+        request = replace(request, missing=round(missing / len(column), 4))
     if kind == "bool":
         filled, words = replace(request, values=YES_NO), "Its readings are yes or no."
     elif kind == "choice":
-        filled, words = (request, "") if reading.labels else _fill_labels(readings, column, request)
+        filled, words = (request, "") if reading.labels else _fill_labels(cells, request)
     else:
-        filled, words = _fill_range(np.array(readings, float), column, request)
+        unit = result.units[0] or table.units[index] or unit_of_column(cells.name)
+        filled, words = _fill_range(np.array(readings, float), cells.name, unit, request)
     filled, assumptions = _fill_usual(filled)
-    heading = f"{column} of {path} has {counted(len(readings), 'reading')}."
-    if blank:
-        verb = "is" if blank == 1 else "are"
-        heading += (
-            f" {blank:,} of {counted(len(cells), 'cell')} {verb} blank, so the file gets missing = true."
+    heading = [f"{where} has {counted(len(readings), 'reading')}.", *result.notes]
+    if missing:
+        verb = "is" if missing == 1 else "are"
+        heading.append(
+            f"{missing:,} of {counted(len(column), 'cell')} {verb} missing, so the file gets missing = true."
         )
     if kind != "bool" and not reading.labels:
         words += " This comes directly from your data and is published with the experiment."
-    return Proposal(filled, f"file:{source}", " ".join(filter(None, (heading, words, assumptions))))
+    lines = (*heading, " ".join(filter(None, (words, assumptions))))
+    return Proposal(filled, cells.name, column, tuple(filter(None, lines)))
 
 
 def column_of(path: str | Path) -> str:
@@ -107,85 +124,87 @@ def column_of(path: str | Path) -> str:
     Raises:
         PlanError: If the file cannot be read.
     """
-    with csv_table(path, PlanError) as rows:
-        columns = list(rows.fieldnames or ())
-    if not columns:
-        raise PlanError(f"{path} is empty")
-    table = [cells for _, cells in csv_rows(path, columns, PlanError, numbers=columns)]
-    for column, cells in zip(columns, zip(*table, strict=True), strict=True):
-        kind = _kind(cells)
-        with contextlib.suppress(PlanError, ValueError):  # raised for a cell of another type
-            readings = [read_cell((cell or "").strip(), kind) for cell in cells]
-            _fill(f"{path}:{column}", kind, readings, PlanRequest())
-            return column
-    return columns[0]
-
-
-def _kind(texts: Sequence[str | None]) -> str:
-    """Return the type of a column's cells: bool, number if most of them are numbers, or choice."""
-    cells = Counter((text or "").strip().lower() for text in texts)
-    for blank in BLANK:
-        del cells[blank]
-    if cells and all(text in BOOLS for text in cells):
-        return "bool"
-    return (
-        "number" if 2 * sum(n for text, n in cells.items() if _is_number(text)) > cells.total() else "choice"
-    )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
+    table = CsvTable(path, (), PlanError)
+    columns = [(i, name) for i, name in enumerate(table.names) if name]
+    for index, name in columns:
+        with contextlib.suppress(PlanError):
+            _propose(table, index, PlanRequest(), None)
+            return name
+    return columns[0][1]
 
 
 def _format_reading(reading: Reading) -> str:
     return f"{reading:g}" if isinstance(reading, float) else str(reading)
 
 
-def _fill_labels(readings: Sequence[Reading], column: str, request: PlanRequest) -> tuple[PlanRequest, str]:
-    counts = Counter(str(reading) for reading in readings if reading != "other")
-    labels = tuple(label for label, _ in counts.most_common(_MAX_LABELS))
-    labelled_count = sum(counts[label] for label in labels)
-    if labelled_count < _MIN_LABELLED * counts.total():
-        raise PlanError(
-            f"{column} has {len(counts):,} different texts, too many for labels; give --values a,b,c"
-        )
-    other_text = (
-        f"; {len(counts) - len(labels)} less common texts become other" if len(labels) < len(counts) else ""
-    )
+def _fill_labels(cells: Survey, request: PlanRequest) -> tuple[PlanRequest, str]:
+    labels, reason = choose_labels(cells, _MIN_LABELLED)
+    if reason:
+        raise PlanError(f"{reason}; give --values a,b,c for labels or --values 64 for a number's bins")
+    others = len(cells.texts) - len(labels) - ("other" in cells.texts)
+    verb = "less common text becomes" if others == 1 else "less common texts become"
+    other_text = f"; {others} {verb} other" if others else ""
     return replace(request, values=labels), f"Labels: {', '.join(labels)}{other_text}."
 
 
-def _fill_range(readings: Floats, column: str, request: PlanRequest) -> tuple[PlanRequest, str]:
-    if not np.isfinite(readings).all():
-        raise PlanError(f"{column} has an infinite number; remove it")
+def _fill_range(readings: Floats, column: str, unit: str, request: PlanRequest) -> tuple[PlanRequest, str]:
+    unit = request.unit or unit
+    suffix = f" {unit}" if unit else ""
     if request.low is not None and request.high is not None:
-        low, high, bins = (
-            request.low,
-            request.high,
-            _bins_with_missing(usual_bins(request.high - request.low), request),
-        )
+        low, high, bins = request.low, request.high, usual_bins(request.high - request.low)
     else:
         low, high, bins = _range(readings)
-        bins = _bins_with_missing(bins, request)
     if high - low < _MIN_SPAN:
         raise PlanError(
             f"{column} spans {high - low:g}, but boards measure in thousandths; use a smaller unit"
         )
-    bins, unit = int(str(request.values or bins)), request.unit or _unit(column)
-    unit_suffix = f" {unit}" if unit else ""
+    bins = int(str(request.values or _bins_with_missing(bins, request)))
+    words = f"They range from {readings.min():g} to {readings.max():g}{suffix}; "
+    fullest = _fullest(readings, np.linspace(low, high, bins + 1))
+    log_edges = None if request.scale or fullest <= _MAX_IN_BIN else _log_edges(readings)
+    skewed = ""
+    if log_edges is not None and (share := _fullest(readings, log_edges)) < _BETTER * fullest:
+        skewed = f"one of {bins} equal bins would hold {fullest:.0%} of them, so "
+        if request.values is None and request.low is None:
+            log_low, log_high = float(log_edges[0]), float(log_edges[-1])
+            words += (
+                f"{skewed}the plan uses {_LOG_BINS} logarithmic bins from {log_low:g} to "
+                f"{log_high:g}{suffix}, of which the fullest holds {share:.0%}."
+            )
+            return replace(request, values=_LOG_BINS, low=log_low, high=log_high, scale=LOG, unit=unit), words
+    words += f"the plan uses {low:g} to {high:g}{suffix} in {bins} bins"
+    words += " on a logarithmic scale" if request.scale else f" of {(high - low) / bins:.3g}{suffix}"
     outside_count = int(((readings < low) | (readings > high)).sum())
-    outside = (
-        f"; {counted(outside_count, 'reading')} beyond that fall into the outer bins" if outside_count else ""
-    )
-    words = (
-        f"They range from {readings.min():g} to {readings.max():g}{unit_suffix}; the plan uses "
-        f"{low:g} to {high:g}{unit_suffix}"
-    )
-    words += f" in {bins} bins of {(high - low) / bins:.3g}{unit_suffix}{outside}."
-    return replace(request, values=bins, low=low, high=high, unit=unit), words
+    if outside_count:
+        words += f"; {counted(outside_count, 'reading')} beyond that fall into the outer bins"
+    if skewed:
+        words += f". But {skewed}--scale log may suit them better"
+    return replace(request, values=bins, low=low, high=high, unit=unit), f"{words}."
+
+
+def _fullest(readings: Floats, edges: Floats) -> float:
+    """Return the share of readings in the bin that holds most of them; the outer bins hold all beyond."""
+    counts = np.bincount(np.searchsorted(edges[1:-1], readings, "right"))
+    return float(counts.max() / len(readings))
+
+
+def _log_edges(readings: Floats) -> Floats | None:
+    """Return the edges of logarithmic bins with round limits; None if the readings are not mostly above 0."""
+    positive = readings[readings > 0]
+    if not len(positive) or np.mean(readings < 0) > _TAIL:
+        return None
+    low = max(1, round(1000 * _round(float(np.quantile(positive, _TAIL)), up=False)))
+    high = round(1000 * _round(float(positive.max()), up=True))
+    return edges_between(low, high, _LOG_BINS, LOG) if high - low >= _LOG_BINS else None
+
+
+def _round(number: float, *, up: bool) -> float:
+    """Return the nearest number above or below that is 1, 2 or 5 times a power of ten."""
+    unit = 10.0 ** math.floor(math.log10(number))
+    steps = [unit * step for step in (*_STEPS, 10.0)]
+    if up:
+        return next(step for step in steps if step >= number * (1 - 1e-9))
+    return max(step for step in steps if step <= number * (1 + 1e-9))
 
 
 def _bins_with_missing(bins: int, request: PlanRequest) -> int:
@@ -215,17 +234,6 @@ def usual_bins(span: float) -> int:
     counts = [span / step for step in steps]
     whole = [round(n) for n in counts if abs(n - round(n)) < 1e-9 and _MIN_BINS <= n <= _MAX_BINS]
     return min(whole, key=lambda n: abs(math.log(n / _USUAL_BINS)), default=_USUAL_BINS)
-
-
-def _unit(column: str) -> str:
-    """Return the unit in a column's name, such as "temp_c" or "temperature (°C)", or ""."""
-    match = _IN_HEADING.search(column)
-    if match:
-        return match[1].strip()
-    *words, suffix = re.split(r"[_\s]+", column.lower())
-    if suffix in _TEMPERATURE and not any(word.startswith("temp") for word in words):
-        return ""
-    return _UNITS.get(suffix, "") if words else ""
 
 
 def _fill_usual(request: PlanRequest) -> tuple[PlanRequest, str]:

@@ -10,4 +10,5 @@ Ints = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.int64]
 """The number of reports of each code, or of each class of codes."""
 
+Bools = npt.NDArray[np.bool_]
 Array = npt.NDArray[Any]

@@ -8,7 +8,9 @@ from typing import cast
 import numpy as np
 
 from ..device.ldp_client import Experiment
-from ..planning.readings_file import csv_table, read_column
+from ..planning.readings_file import ColumnType, read_readings
+from ..planning.tables import CsvTable, split_source
+from ..planning.written_numbers import ReadingRules
 from ..server.experiments.definition import Definition
 from ..server.wire.experiments import OTHER
 from . import pairs, texts
@@ -20,7 +22,6 @@ from .population import (
     Reading,
     Recorded,
     parse,
-    read_csv,
     reading_in,
 )
 
@@ -52,7 +53,9 @@ class Mixed(Population):
         return chances
 
 
-def choose_population(definition: Definition, spec: str | None) -> tuple[Population, str]:
+def choose_population(
+    definition: Definition, spec: str | None, rules: ReadingRules | None = None
+) -> tuple[Population, str]:
     """Return a population and its spec, such as "normal:21:3"; without a spec, that of default_spec().
 
     file:FILE:COLUMN samples recorded readings with replacement; if the file also has a column with the name
@@ -64,11 +67,12 @@ def choose_population(definition: Definition, spec: str | None) -> tuple[Populat
     """
     spec_text = spec or default_spec(definition)
     kind, _, file = spec_text.partition(":")
-    path, _, column = file.rpartition(":")
+    path, column = split_source(file)
     if definition.of is not None:
-        return pairs.parse(spec_text, [(part.name, part.type) for part in definition.of]), spec_text
+        parts = [ColumnType(part.name, part.type, part.labels or ()) for part in definition.of]
+        return pairs.parse(spec_text, parts, rules), spec_text
     if kind == "file" and path:
-        return _read_file(path, column, definition), spec_text
+        return _read_file(path, column, definition, rules), spec_text
     if kind == "file" and not texts.is_text_type(definition.type):
         raise PopulationError(
             f"for recorded readings, write file:FILE:COLUMN, such as file:weather.csv:temp, not {spec_text}"
@@ -78,14 +82,17 @@ def choose_population(definition: Definition, spec: str | None) -> tuple[Populat
     return parse(spec_text), spec_text
 
 
-def _read_file(path: str, column: str, definition: Definition) -> Population:
+def _read_file(path: str, column: str, definition: Definition, rules: ReadingRules | None) -> Population:
     """Return the readings of a file's column, by the open group's value if the file has a column for it."""
-    everyone = read_csv(path, column, definition.type)
-    with csv_table(path, PopulationError) as rows:
-        if definition.group is None or definition.group not in (rows.fieldnames or ()):
-            return everyone
+    group = definition.group
+    table = CsvTable(path, (column, group or column), PopulationError)
+    columns = [ColumnType(column, definition.type, definition.labels or ())]
+    if group is None or group not in table.names:
+        result = read_readings(table, columns, rules)
+        return Recorded(result.columns[0], notes=result.notes)
     names = (*definition.groups, OTHER)
-    cells = read_column(path, definition.group, "text", PopulationError)
+    result = read_readings(table, [*columns, ColumnType(group, "text", names)], rules)
+    everyone, cells = Recorded(result.columns[0], notes=result.notes), result.columns[1]
     indices = [names.index(cell) if cell in names else len(definition.groups) for cell in cells]
     readings: dict[int, list[Reading]] = {}
     for index, reading in zip(indices, everyone.readings, strict=True):

@@ -7,14 +7,17 @@ path), both from one distribution. Numbers are in an experiment's unit, such as 
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ..device.ldp_client import Experiment
-from ..planning.readings_file import Reading, is_blank, read_column
+from ..planning.readings_file import ColumnType, Reading, is_blank, read_readings
+from ..planning.tables import CsvTable, ListTable, Table
+from ..planning.written_numbers import ReadingRules
 from ..server.errors import HushmoteError
 from ..server.experiments import units
 from ..server.mechanisms.views.factors import parts_of
@@ -134,10 +137,12 @@ class Recorded(Population):
 
     Attributes:
         weights: Weight of each reading; if empty, all weights are 1.
+        notes: Sentences on what was assumed about their file, and on what was left out.
     """
 
     readings: tuple[Reading, ...]
     weights: tuple[float, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def sample(self, experiment: Experiment, n: int, rng: np.random.Generator) -> list[Reading]:
         self.counts(experiment)  # raises if they do not fit
@@ -190,10 +195,17 @@ def shares_with_reading(experiment: Experiment, shares: np.ndarray) -> np.ndarra
 
 @dataclass(frozen=True)
 class FileRows:
-    """Number of rows in a file of readings, and of rows without a reading (for a pair, in either part)."""
+    """The rows of a file of readings.
+
+    Attributes:
+        count: Number of rows.
+        blank: Number of rows without a reading; for a pair, in either part.
+        notes: Sentences on what was assumed, and on what was left out.
+    """
 
     count: float
     blank: float
+    notes: tuple[str, ...] = ()
 
 
 def rows_of(people: Population) -> FileRows | None:
@@ -204,7 +216,7 @@ def rows_of(people: Population) -> FileRows | None:
         return None
     weights = people.weights or (1,) * len(people.readings)
     blank = sum(n for reading, n in zip(people.readings, weights, strict=True) if is_blank(reading))
-    return FileRows(sum(weights), blank)
+    return FileRows(sum(weights), blank, people.notes)
 
 
 def reported_shares(index_counts: np.ndarray, missing: int) -> np.ndarray:
@@ -409,9 +421,31 @@ def parse(spec: str) -> Population:
     return construct(*numbers)
 
 
-# --- CSV ------------------------------------------------------------------------------------------
+# --- Recorded readings ----------------------------------------------------------------------------
 
 
-def read_csv(path: Path | str, column: str, type: str = "number") -> Recorded:
+def read_csv(
+    path: Path | str,
+    column: str,
+    type: str = "number",
+    labels: Sequence[str] = (),
+    rules: ReadingRules | None = None,
+) -> Recorded:
     """Return the readings in a CSV file's column; raise PopulationError if they cannot be read."""
-    return Recorded(read_column(path, column, type, PopulationError))
+    return _record(CsvTable(path, (column,), PopulationError), ColumnType(column, type, tuple(labels)), rules)
+
+
+def record(
+    readings: Iterable[Any], type: str, labels: Sequence[str] = (), rules: ReadingRules | None = None
+) -> Recorded:
+    """Return the readings in a list, an array or a data frame's column as a population.
+
+    Raises:
+        PopulationError: If they cannot be read, or do not have the type.
+    """
+    return _record(ListTable(readings, PopulationError), ColumnType(0, type, tuple(labels)), rules)
+
+
+def _record(table: Table, column: ColumnType, rules: ReadingRules | None) -> Recorded:
+    result = read_readings(table, [column], rules)
+    return Recorded(result.columns[0], notes=result.notes)

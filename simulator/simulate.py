@@ -3,11 +3,12 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..device.ldp_client import Experiment
+from ..planning.written_numbers import ReadingRules
 from ..server.answers.fleet_estimate import FleetEstimate
 from ..server.answers.rows import CONFIDENCE, Row
 from ..server.arrays import Counts, Floats
@@ -35,7 +36,15 @@ from .drift import choose_population, shift_groups
 from .faithful import Faults
 from .known_truth import Tally, estimate_with_truth
 from .planned_case import PlannedError, case_of
-from .population import FileRows, Population, PopulationError, reported_shares, rows_of, shares_with_reading
+from .population import (
+    FileRows,
+    Population,
+    PopulationError,
+    record,
+    reported_shares,
+    rows_of,
+    shares_with_reading,
+)
 from .rollout import default_shares, parse_shares, parse_shifts
 from .texts import is_text_type, text_shares
 from .worker_pool import THIS_PROCESS, Workers
@@ -107,6 +116,8 @@ def simulate(  # noqa: PLR0913 (public, and all arguments but the file have defa
     *,
     devices: int | None = None,
     population: str | None = None,
+    readings: str | Path | Iterable[Any] | None = None,
+    rules: ReadingRules | None = None,
     calls: int | None = None,
     faults: Faults | None = None,
     attack: str | None = None,
@@ -125,6 +136,9 @@ def simulate(  # noqa: PLR0913 (public, and all arguments but the file have defa
         devices: Number of devices, at least 2; default: as planned in the file, otherwise 100,000.
         population: Readings of the devices, such as "normal:21:3" or "file:FILE:COLUMN", see
             drift.choose_population(); default: the planned case.
+        readings: Instead of a population, readings to draw from: "FILE:COLUMN", a list, an array, or a data
+            frame's column; None and NaN are missing.
+        rules: What is known about a file's numbers, such as the decimal separator.
         calls: Number of calls to report() by each device; default: until it has made the reports that its
             budget allows, at most 10.
         faults: Run the real client on every device with these faults, Faults() for none; otherwise reports
@@ -153,11 +167,11 @@ def simulate(  # noqa: PLR0913 (public, and all arguments but the file have defa
     payload = definition.payload()
     experiment = parse_experiment(payload)
     case = case_of(definition)
-    if case is not None and population is None:
+    if case is not None and population is None and readings is None:
         people, population_words = case.population, case.words
         calls = case.planned.calls if calls is None and case.planned.calls > 1 else calls
     else:
-        people, population_words = choose_population(definition, population)
+        people, population_words = _population(definition, population, readings, rules)
     people = shift_groups(people, experiment, parse_shifts(experiment, shifts))
     shares = (parse_shares(experiment, groups, 1) if groups else default_shares(experiment, 1, people))[0]
     devices = devices or (case.planned.devices if case else DEVICES)
@@ -227,8 +241,27 @@ def simulate(  # noqa: PLR0913 (public, and all arguments but the file have defa
         groups=tuple(_outcome(experiment, people, definition.unit, group) for group in by_group)
         if experiment.group
         else (),
-        planned=None if case is None or attack else case.error(estimates, true, population is not None),
+        planned=None
+        if case is None or attack
+        else case.error(estimates, true, people is not case.population),
     )
+
+
+def _population(
+    definition: Definition,
+    spec: str | None,
+    readings: str | Path | Iterable[Any] | None,
+    rules: ReadingRules | None,
+) -> tuple[Population, str]:
+    """Return the devices' readings, and what they are in words."""
+    if readings is None:
+        return choose_population(definition, spec, rules)
+    if spec is not None:
+        raise UsageError("give either a population or readings, not both")
+    if isinstance(readings, str | Path):
+        return choose_population(definition, f"file:{readings}", rules)
+    people = record(readings, definition.type, definition.labels or (), rules)
+    return people, f"readings drawn from {len(people.readings):,}"
 
 
 def _counted(experiment: Experiment, codes: Counts) -> Counts:

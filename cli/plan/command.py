@@ -9,8 +9,9 @@ from typing import Annotated, Any, get_args, get_type_hints
 import typer
 
 from ...planning.request import OTHER_NAMES, PlanRequest
+from ...planning.written_numbers import ReadingRules
 from ...server.errors import UsageError
-from ..options import AsJson, keyword, set_parameters
+from ..options import AsJson, DecimalSeparator, KeepValue, keyword, set_parameters
 from ..output import output_option
 
 _Input = Annotated[
@@ -67,6 +68,7 @@ def plan_command(
     """
     from .run import run, run_release  # imported here so that usage errors are fast
 
+    rules = ReadingRules(tuple(fields.pop("keep_value") or ()), fields.pop("decimal") or "")
     values = {"rise": rise, "margin": worse_by, "days": days, "every": every}
     given = {name: value for name, value in values.items() if value is not None}
     if release:
@@ -75,7 +77,7 @@ def plan_command(
     if given:
         name = next(iter(given)).replace("margin", "worse-by")
         raise UsageError(f"--{name} needs --release: add --release or omit --{name}")
-    run(PlanRequest(**fields), input, output, as_json)
+    run(PlanRequest(**fields), input, rules, output, as_json)
 
 
 def _request_parameters() -> Iterator[inspect.Parameter]:
@@ -96,6 +98,8 @@ set_parameters(
     [
         *_request_parameters(),
         keyword("input", _Input, None),
+        keyword("keep_value", KeepValue, None),
+        keyword("decimal", DecimalSeparator, None),
         keyword("output", _Files, None),
         keyword("release", _Release, False),
         keyword("rise", _Rise, None),

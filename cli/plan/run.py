@@ -10,6 +10,7 @@ from ...planning.experiment_file import NEEDS_RANGE, ExperimentInfo, name_from
 from ...planning.proposal import Proposal, propose
 from ...planning.release_stages import plan_release
 from ...planning.request import PlanRequest, reading_of
+from ...planning.written_numbers import ReadingRules
 from ...server.answers import tables as show
 from ...server.errors import UsageError
 from .. import output
@@ -50,12 +51,19 @@ def placeholder_names(path: Path) -> ExperimentInfo:
     )
 
 
-def run(request: PlanRequest, column: str | None, output_paths: list[Path] | None, as_json: bool) -> None:
+def run(
+    request: PlanRequest,
+    column: str | None,
+    rules: ReadingRules,
+    output_paths: list[Path] | None,
+    as_json: bool,
+) -> None:
     """Make a plan, print it and write it to files; without options, print worked examples.
 
     Args:
         request: The plan to make.
         column: FILE:COLUMN of readings that complete the request, or None.
+        rules: What the user states about the file's numbers.
         output_paths: The files to write.
         as_json: Whether to print JSON instead of tables.
 
@@ -67,7 +75,7 @@ def run(request: PlanRequest, column: str | None, output_paths: list[Path] | Non
             show.out.print(f"{question}\n  {line}\n{sentence}\n", soft_wrap=True)
         show.out.print("hushmote plan --help lists the options; docs/planning.md explains them.")
         return
-    proposal = None if column is None else propose(column, request)
+    proposal = None if column is None else propose(column, request, rules)
     request = request if proposal is None else proposal.request
     paths = _files(output_paths, request)
     plan_answer = answer(request)
@@ -82,11 +90,13 @@ def run(request: PlanRequest, column: str | None, output_paths: list[Path] | Non
     if as_json:
         simulated = {} if trial is None else {"simulated": trial.to_dict()}
         print_json(
-            plan_answer.to_dict() | ({} if proposal is None else {"input": proposal.words}) | simulated
+            plan_answer.to_dict()
+            | ({} if proposal is None else {"input": " ".join(proposal.lines)})
+            | simulated
         )
         return
     if proposal is not None:
-        show.out.print(f"{proposal.words}\n")
+        show.out.print("\n".join(proposal.lines) + "\n")
     show.out.print(show.sheet(plan_answer.lines, plan_answer.facts, plan_answer.tables))
     show.out.print()
     if trial is not None:
@@ -124,8 +134,7 @@ def run_release(request: PlanRequest, values: dict[str, Any], has_files: bool, a
 def _trial(plan_answer: PlanAnswer, proposal: Proposal) -> "Trial":
     from .trial import try_plan  # the simulator takes a second to load
 
-    column = proposal.population.rpartition(":")[2]
-    return try_plan(plan_answer.file(placeholder_names(Path(column))), proposal.population)
+    return try_plan(plan_answer.file(placeholder_names(Path(proposal.column))), proposal)
 
 
 def _files(output_paths: list[Path] | None, request: PlanRequest) -> tuple[Path, ...]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from ...planning.proposal import Proposal
 from ...server.answers import tables
 from ...server.experiments.definition import parse
 from ...simulator.simulate import SimulatedEstimate, simulate
@@ -27,12 +28,7 @@ class Trial:
         tables.out.print()
 
 
-def try_plan(file_text: str, population: str) -> Trial:
-    """Simulate the fleet that an experiment file's text describes.
-
-    Args:
-        file_text: The experiment file's text.
-        population: The population, as for `hushmote simulate`.
-    """
+def try_plan(file_text: str, proposal: Proposal) -> Trial:
+    """Simulate the fleet that an experiment file's text describes, with the readings of its proposal."""
     with progress("simulating", 1.0) as advance:
-        return Trial(simulate(parse(file_text), population=population, advance=advance))
+        return Trial(simulate(parse(file_text), readings=proposal.readings, advance=advance))

@@ -6,12 +6,22 @@ from typing import Annotated
 
 import typer
 
+from ...planning.written_numbers import ReadingRules
 from ...server.errors import UsageError
-from ..options import AsJson, ExperimentFile, Privacy, Verbose, WorkersOption, check_exists
+from ..options import (
+    AsJson,
+    DecimalSeparator,
+    ExperimentFile,
+    KeepValue,
+    Privacy,
+    Verbose,
+    WorkersOption,
+    check_exists,
+)
 from ..output import describe_suffixes, output_option
 from .options import CONVERGENCE, SUFFIXES, SimulateOptions
 
-DATA = (".csv", ".tsv", ".txt")
+DATA = (".csv", ".tsv", ".txt", ".gz")
 """Suffixes of files with readings."""
 
 
@@ -29,6 +39,8 @@ def simulate_command(  # noqa: PLR0913 - one for each option
             show_default="by the experiment's type",
         ),
     ] = None,
+    keep_value: KeepValue = None,
+    decimal: DecimalSeparator = None,
     calls: Annotated[
         float | None,
         typer.Option(
@@ -131,6 +143,7 @@ def simulate_command(  # noqa: PLR0913 - one for each option
             file=file,
             devices=devices,
             population=population,
+            rules=ReadingRules(tuple(keep_value or ()), decimal or ""),
             calls=calls,
             ranges=ranges,
             quantiles=quantiles,

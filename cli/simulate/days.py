@@ -14,6 +14,7 @@ from ...server.store.store import Store
 from ...server.wire.experiments import group_values
 from ...simulator import drift as moving
 from ...simulator.days import FLEET, Course, FilledFleet, fill, usual_calls
+from ...simulator.population import rows_of
 from ...simulator.rollout import default_shares, parse_shares, parse_shifts, stages_of
 from ..options import DEFAULT_STORE, print_json
 from ..progress import progress
@@ -27,7 +28,7 @@ DEVICES = 100_000
 def _course(options: SimulateOptions) -> tuple[Course, list[str]]:
     days = DAYS if options.days is None else options.days
     definition = load(options.file)
-    readings, population = moving.choose_population(definition, options.population)
+    readings, population = moving.choose_population(definition, options.population, options.rules)
     experiment = definition.experiment()
     readings = moving.shift_groups(readings, experiment, parse_shifts(experiment, options.shifts or ()))
     if options.groups:
@@ -47,6 +48,7 @@ def _course(options: SimulateOptions) -> tuple[Course, list[str]]:
         f"devices   {_describe_calls(calls)}; {describe_every(experiment)}",
         f"readings  {population}{unit} on the first day; {_describe_drift(definition, drift)}",
         *_describe_groups(experiment, shares),
+        *(rows.notes if (rows := rows_of(readings)) else ()),
     ]
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...planning.written_numbers import ReadingRules
 from ..output import PICTURES
 
 SUFFIXES = (".csv", ".json", *PICTURES)
@@ -16,6 +17,7 @@ class SimulateOptions:
     file: Path
     devices: int | None
     population: str | None
+    rules: ReadingRules
     calls: float | None
     ranges: list[str] | None
     quantiles: list[float] | None

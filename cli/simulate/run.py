@@ -59,6 +59,7 @@ def run(options: SimulateOptions) -> None:
                 options.file,
                 devices=options.devices,
                 population=options.population,
+                rules=options.rules,
                 calls=_whole(options.calls),
                 faults=parse_faults(options.faults or []) if faithful else None,
                 attack=options.attack,
@@ -202,7 +203,7 @@ def _rows(estimate: SimulatedEstimate) -> dict[str, Any]:
     rows, missing = estimate.rows, estimate.missing
     result: dict[str, Any] = {}
     if rows is not None:
-        result = {"rows": rows.count, "rows_without_reading": rows.blank}
+        result = {"rows": rows.count, "rows_without_reading": rows.blank, "file_notes": list(rows.notes)}
     return result | ({"missing": missing.to_dict()} if missing else {})
 
 

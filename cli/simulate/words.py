@@ -43,6 +43,8 @@ def heading(estimate: SimulatedEstimate) -> None:
     show.out.print(f"{e.name}: {description}")
     if reporting is not None:
         show.out.print(_describe_reporting(estimate, reporting))
+    for note in estimate.rows.notes if estimate.rows else ():
+        show.out.print(note)
     if blank := rows_without_reading(estimate):
         show.out.print(blank)
 

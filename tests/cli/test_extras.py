@@ -12,6 +12,8 @@ from packaging.utils import canonicalize_name
 from refusals import fails
 
 from hushmote.fleet.provisioning.usb import UsbLink, compile_mpy
+from hushmote.planning.proposal import propose
+from hushmote.planning.request import PlanRequest
 from hushmote.server import extras
 from hushmote.server.extras import ExtraMissing
 from hushmote.server.store import Store
@@ -67,6 +69,13 @@ def test_python_names_missing_extra(monkeypatch: pytest.MonkeyPatch, call: Any, 
     monkeypatch.setitem(sys.modules, module, None)
     with fails(rf"pip install 'hushmote\[{extra}\]'", ExtraMissing):
         call()
+
+
+def test_reading_a_file_names_missing_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    (tmp_path / "a.csv").write_text("t\n1\n2\n")
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with fails(r"a CSV file of readings needs the extra pandas: pip install", ExtraMissing):
+        propose(f"{tmp_path / 'a.csv'}:t", PlanRequest())
 
 
 @pytest.mark.parametrize("module", ["matplotlib", "pandas", "pyarrow"])

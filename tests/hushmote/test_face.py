@@ -4,6 +4,7 @@ import dataclasses
 import gc
 import inspect
 import json
+import math
 import os
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from typer.testing import CliRunner
 
 import hushmote
 from hushmote.cli.main import app
+from hushmote.planning.fleet_plan import PlanArguments
 from hushmote.planning.request import PlanRequest
 
 HEAVY = ("numpy", "scipy", "sqlalchemy", "matplotlib", "rich", "typer", "pandas")
@@ -337,10 +339,37 @@ class TestPlan:
         assert following.startswith("next: ")
         assert json.loads(results[1].stdout) == plan.to_dict()
 
+    @pytest.mark.parametrize("kind", [list, np.array, pandas.Series, "file"])
+    def test_input_takes_readings_in_any_form(self, kind: typing.Any, tmp_path: Path):
+        readings = [20.1, 20.4, None, -200, -200, 22.5] * 10
+        given = f"{tmp_path / 'a.csv'}:t"
+        (tmp_path / "a.csv").write_text("t,n\n" + "".join(f"{'' if x is None else x},1\n" for x in readings))
+        if kind != "file":
+            given = kind([math.nan if x is None else x for x in readings])
+        plan = hushmote.plan(input=given, devices=5_000)
+        assert plan.proposal
+        request = plan.proposal.request
+        assert (request.low, request.high, request.values, request.missing) == (20, 22.5, 50, 0.5)
+        assert "keep_value -200 keeps them" in str(plan).replace("\n", " ")
+        kept = hushmote.plan(input=given, keep_value=[-200])
+        assert kept.proposal
+        assert kept.proposal.request.low == -200
+        fleet = hushmote.simulate(ROOT / "examples/room_temp.toml", readings=given, devices=1_000, seed=1)
+        assert fleet.rows
+        assert (fleet.rows.count, fleet.rows.blank) == (60, 30)
+
+    def test_input_may_be_a_column_of_labels(self):
+        versions = pandas.DataFrame({"fw": ["1.9", "1.10", "1.10"] * 5})["fw"]
+        plan = hushmote.plan(input=versions)
+        assert plan.proposal
+        assert plan.proposal.request.values == ("1.10", "1.9")
+        with pytest.raises(hushmote.HushmoteError, match="each of the 3 texts in the list occurs only once"):
+            hushmote.plan(input=["a", "b", "c"])
+
     def test_docstring_has_a_line_for_each_field(self):
         docstring = inspect.getdoc(hushmote.plan) or ""
         assert set(inspect.signature(hushmote.plan).parameters) == {
-            f.name for f in dataclasses.fields(PlanRequest)
+            f.name for f in dataclasses.fields(PlanArguments)
         }
         assert "horizon: With lifetime: its length, such as 2y." in docstring
         assert "--" not in docstring

@@ -8,7 +8,6 @@ from refusals import fails
 
 from hushmote.planning.devices import PlanError
 from hushmote.planning.proposal import column_of, propose
-from hushmote.planning.readings_file import read_column
 from hushmote.planning.request import PlanRequest
 
 ROWS = "id;Temperatur (°C);temp_f;rooms;mode;open;same;note;empty;tiny\n" + "".join(
@@ -49,17 +48,7 @@ class TestColumn:
         file.write_text("x\n" + "".join(f"{20 + i / 1000}\n" for i in range(999)) + "9999\n")
         proposal = propose(f"{file}:x", PlanRequest())
         assert (proposal.request.low, proposal.request.high) == (20.0, 21.0)
-        assert "1 reading beyond that" in proposal.words
-
-    def test_decimal_comma_is_read_unless_ambiguous(self, data: Path, tmp_path: Path):
-        assert read_column(data, "temp_f", "number", PlanError)[:2] == (60.5, 61.5)
-        quoted = tmp_path / "b.csv"
-        quoted.write_text('x,y\n"1,234",2\n')
-        with fails("not a number", PlanError):
-            read_column(quoted, "x", "number", PlanError)
-        thousands = tmp_path / "c.csv"
-        thousands.write_text("x;y\n1.234,5;2\n-0,5;2\n1.234;3\n")
-        assert read_column(thousands, "x", "number", PlanError) == (1234.5, -0.5, 1.234)
+        assert "1 reading beyond that" in proposal.lines[-1]
 
     @pytest.mark.parametrize(
         ("column", "bins", "message"),
@@ -68,7 +57,7 @@ class TestColumn:
             ("", None, "--input requires a column, such as --input "),
             (":empty", None, "has no readings because all its cells are empty"),
             *((":same", bins, "all readings in same of") for bins in (None, 64)),
-            (":note", None, "has 100 different texts, too many for labels"),
+            (":note", None, "each of the 100 texts in note occurs only once; give --values a,b,c for labels"),
             (":tiny", None, "boards measure in thousandths"),
         ],
     )
@@ -83,13 +72,49 @@ class TestColumn:
             column_of(tmp_path / "none.csv")
 
 
+class TestSkew:
+    READINGS = tuple(1.5**i for i in range(24))  # every factor of 1.5 once, to 11,223
+
+    def test_proposes_logarithmic_bins(self):
+        proposal = propose([*self.READINGS, 0] * 10, PlanRequest())
+        request = proposal.request
+        assert (request.values, request.low, request.high, request.scale) == (24, 1, 20000, "log")
+        assert (
+            "They range from 0 to 11222.7; one of 60 equal bins would hold 60% of them, so the plan uses "
+            "24 logarithmic bins from 1 to 20000, of which the fullest holds 12%."
+        ) in proposal.lines[-1]
+
+    @pytest.mark.parametrize(
+        "readings",
+        [
+            [-x for x in READINGS],
+            [*[0] * 90, *range(1, 11)],  # a bin for each number
+            [*[0.0] * 90, *(x / 10 for x in range(10, 1010, 100))],  # the first logarithmic bin is as full
+            [*range(100), *[50] * 80],
+        ],
+        ids=["negative", "whole numbers", "zeros", "less than half"],
+    )
+    def test_keeps_equal_bins_otherwise(self, readings: list[float]):
+        proposal = propose(readings, PlanRequest())
+        assert proposal.request.scale is None
+        assert "log" not in proposal.lines[-1]
+
+    def test_only_hints_if_the_range_is_stated(self):
+        proposal = propose(self.READINGS * 10, PlanRequest(low=0, high=12_000))
+        assert proposal.request.scale is None
+        assert (
+            "But one of 60 equal bins would hold 58% of them, so --scale log may suit them"
+            in (proposal.lines[-1])
+        )
+
+
 class TestMissing:
     def test_blanks_propose_the_setting(self, tmp_path: Path):
         file = tmp_path / "a.csv"
         file.write_text("t,open\n" + "21.5,yes\n20,no\n,\n22.25,yes\n" * 30)
         proposal = propose(f"{file}:t", PlanRequest())
         assert proposal.request.missing == 0.25
-        assert "30 of 120 cells are blank, so the file gets missing = true." in proposal.words
+        assert "30 of 120 cells are missing, so the file gets missing = true." in proposal.lines
         assert propose(f"{file}:open", PlanRequest()).request.missing == 0.25
         assert propose(f"{file}:open", PlanRequest(missing=0.1)).request.missing == 0.1
 
@@ -98,7 +123,7 @@ class TestMissing:
         file.write_text("t\n" + "21.5\n20\n22.25\n" * 30)
         proposal = propose(f"{file}:t", PlanRequest())
         assert proposal.request.missing is None
-        assert "missing" not in proposal.words
+        assert "missing" not in " ".join(proposal.lines)
 
     def test_reduces_power_of_two_bins_by_one(self, tmp_path: Path):
         file = tmp_path / "a.csv"

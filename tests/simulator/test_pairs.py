@@ -6,12 +6,13 @@ from experiments import experiment_json
 from refusals import fails
 
 from hushmote.device.ldp_client import Experiment
+from hushmote.planning.readings_file import ColumnType
 from hushmote.simulator import pairs
 from hushmote.simulator.faithful import Faults
 from hushmote.simulator.population import PopulationError, Recorded, even, reading_in
 from hushmote.simulator.simulate import simulate
 
-PARTS = [("version", "choice"), ("crashed", "bool"), ("delay", "number")]
+PARTS = [ColumnType("version", "choice"), ColumnType("crashed", "bool"), ColumnType("delay", "number")]
 TOML = """
 name = "crash_by_version"
 purpose = "Do old versions crash more?"
@@ -85,7 +86,7 @@ class TestTable:
             ("version,crashed,count\n1.2,no,3\n", "has no column 'delay'"),
             ("version,crashed,delay,count\n", "no rows below its heading"),
             ("version,crashed,delay,count\n1.2,no,1,many\n", "line 2: count is 'many', not a number"),
-            ("version,crashed,delay,count\n1.2,no,1,-1\n", "line 2: count is '-1'"),
+            ("version,crashed,delay,count\n1.2,no,1,-1\n", "line 2: count is -1, not a number of 0 or more"),
             ("version,crashed,delay,count\n1.2,no,1,0\n", "counts.csv has no readings"),
             ("version,crashed,delay\n1.2,perhaps,1\n", "line 2: crashed is 'perhaps', not one of"),
             ("version,crashed,delay\n1.2,no,soon\n", "line 2: delay is 'soon', not a number"),

@@ -193,16 +193,17 @@ class TestErrors:
         ("text", "column", "type", "line"),
         [
             ("a,b\n1,2\n", "c", "number", r"t\.csv has no column 'c'; it has a, b$"),
-            ("", "c", "number", r"t\.csv has no column 'c'; it has none$"),
+            ("", "c", "number", r"t\.csv is empty$"),
             ("a\n", "a", "number", r"t\.csv has no rows below its heading$"),
             ("a\n1\nwarm\n", "a", "number", r"t\.csv, line 3: a is 'warm', not a number$"),
+            ("a\n1\nwarm\nhot\n", "a", "number", r"a is 'warm', not a number, like 1 other cell$"),
             (
                 "a\n1\nperhaps\n",
                 "a",
                 "bool",
-                r"line 3: a is 'perhaps', not one of 1, true, yes, 0, false, no$",
+                r"line 3: a is 'perhaps', not one of 1, true, yes, on, 0, false, no, off$",
             ),
-            (b"a\n\xff\n", "a", "number", r"t\.csv is not a UTF-8 CSV file"),
+            (b"a\n\x81\n", "a", "number", r"is neither UTF-8 nor Windows-1252; convert it: iconv"),
             (b"a\n1\0\n2\n", "a", "number", r"t\.csv"),
         ],
     )

@@ -51,7 +51,7 @@ class TestErrors:
             ("zipf:1:twice.txt", "the text 'a' occurs 2 times; list each text once"),
             ("zipf:1:latin.txt", "cannot read latin.txt: not UTF-8 text"),
             ("file:absent.csv", "cannot read absent.csv: No such file or directory"),
-            ("file:empty.txt", "empty.txt has no column 'text'"),
+            ("file:empty.txt", "empty.txt is empty"),
             ("file:wrong.csv", "wrong.csv, line 2: share is 'x', not a number"),
             ("file:none.csv", "shares of texts must be numbers of 0 or more, not all 0"),
         ],

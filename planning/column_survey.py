@@ -1,0 +1,143 @@
+"""Surveys a column: its texts, how its numbers are written, and the values that are no readings."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..server.arrays import Floats
+from .tables import Table
+from .written_numbers import is_blank_text, parse_number
+
+MAX_TEXTS = 10_000
+"""Number of different texts that a survey counts."""
+
+# What sensors, drivers and loggers return instead of a reading.
+_SENTINELS = frozenset(
+    {-99, -127, -200, -999, -9999, -32768, -99999, -(2**31), 85, 999, 9999, 32767, 65535, 99999}
+    | {2**31 - 1, 2**32 - 1}
+)
+_FAR = 2  # a sentinel is farther from the readings than this multiple of the largest gap between them
+_SMALL = 1000
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a column's cells look like.
+
+    Attributes:
+        name: The column's name.
+        cells, blank: Number of cells, and of those without a value.
+        texts: Number of cells with each text other than blanks, for at most MAX_TEXTS texts.
+        is_complete: Whether `texts` has all texts.
+        numbers: Number of cells that are numbers.
+        with_point, with_comma: Number of cells that are numbers only with this decimal separator.
+        small: Number of cells that are whole numbers below 1,000, written without a separator.
+        ambiguous: A number whose separator may be either, such as 1,234, or "".
+        units: Number of cells with each unit behind their number.
+    """
+
+    name: str
+    cells: int = 0
+    blank: int = 0
+    texts: Counter[str] = field(default_factory=Counter)
+    is_complete: bool = True
+    numbers: int = 0
+    with_point: int = 0
+    with_comma: int = 0
+    small: int = 0
+    ambiguous: str = ""
+    units: Counter[str] = field(default_factory=Counter)
+
+
+def survey(table: Table, column: int, labels: Sequence[str] = ()) -> Survey:
+    """Return what the cells of a column look like.
+
+    Args:
+        table: The table.
+        column: The column's index.
+        labels: Texts that are values even if they look like a missing one, such as "none".
+    """
+    texts, units, counts = Counter[str](), Counter[str](), Counter[str]()
+    ambiguous, is_complete = "", True
+    for ((codes, chunk_texts),) in table.chunks([column]):
+        counts["cells"] += len(codes)
+        cells_with = np.bincount(codes, minlength=len(chunk_texts)).tolist()
+        for text, count in zip(chunk_texts, cells_with, strict=True):
+            if is_blank_text(text) and text not in labels:
+                counts["blank"] += count
+                continue
+            if text in texts or len(texts) < MAX_TEXTS:
+                texts[text] += count
+            else:
+                is_complete = False
+            point, comma = parse_number(text, "."), parse_number(text, ",")
+            number = point or comma
+            if number is None:
+                continue
+            counts["numbers"] += count
+            units[number.unit] += count
+            if comma is None:
+                counts["with_point"] += count
+            elif point is None:
+                counts["with_comma"] += count
+            elif point.value != comma.value:
+                ambiguous = ambiguous or text
+            elif abs(point.value) < _SMALL and text.lstrip("+-").isdecimal():
+                counts["small"] += count
+    return Survey(
+        table.names[column], texts=texts, is_complete=is_complete, ambiguous=ambiguous, units=units, **counts
+    )
+
+
+def decimal_of(table: Table, cells: Survey) -> str:
+    """Return the decimal separator of a column's numbers, "." or ",".
+
+    Raises:
+        table.error: If they can be read in two ways.
+    """
+    if cells.with_point or cells.with_comma:
+        return "," if cells.with_comma > cells.with_point else "."
+    # Where commas separate cells, points separate decimals.
+    if not cells.ambiguous or ("," not in cells.ambiguous and table.delimiter != ";"):
+        return "."
+    if table.decimal:
+        return table.decimal
+    if cells.small:  # numbers from 1,000 have separators, and the others do not
+        return "." if "," in cells.ambiguous else ","
+    values = [number.value for number in (parse_number(cells.ambiguous, d) for d in ".,") if number]
+    with_point, with_comma = (f"{value:.15g}" for value in values)
+    raise table.error(
+        f"{cells.ambiguous} in {cells.name} is {with_point} or {with_comma}; give --decimal . or --decimal ,"
+    )
+
+
+def find_sentinels(values: Floats, keep: Sequence[float] = ()) -> list[float]:
+    """Return the values that a sensor or a driver returned instead of readings, such as -127 or 65535.
+
+    Such a value is one of the usual ones and the lowest or highest, occurs at least twice, and is farther
+    from the others than twice their largest gap.
+
+    Args:
+        values: The numbers of a column, shape (n,).
+        keep: Values that are readings.
+    """
+    possible = _SENTINELS.difference(keep)
+    sentinels: list[float] = []
+    while len(values):
+        extremes = float(values.min()), float(values.max())
+        found = next((x for x in extremes if x in possible and _is_far(values, x)), None)
+        if found is None:
+            break
+        sentinels.append(found)
+        values = values[values != found]
+    return sentinels
+
+
+def _is_far(values: Floats, extreme: float) -> bool:
+    """Return whether the lowest or highest value occurs twice and is far from the others."""
+    distinct, counts = np.unique(values, return_counts=True)
+    end = 0 if distinct[0] == extreme else -1
+    gaps = np.diff(distinct)
+    return len(gaps) > 1 and counts[end] > 1 and bool(gaps[end] > _FAR * np.delete(gaps, end).max())

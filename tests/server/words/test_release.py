@@ -1,6 +1,7 @@
 """Sentences about a release: the verdict first, with the size of the difference, and the rollout."""
 
 import datetime
+import math
 
 import pytest
 
@@ -14,6 +15,7 @@ from hushmote.server.words.release import (
     not_yet_sentence,
     proceed_sentence,
     rollout_sentence,
+    signed_difference,
     silence_sentence,
     stop_sentence,
 )
@@ -47,6 +49,23 @@ class TestStop:
             "Stop: boards with 2.4.0 are silent; 12 of about 980 reports arrived, "
             "so at least 93% are missing."
         )
+
+
+class TestSignedDifference:
+    @pytest.mark.parametrize(
+        ("value", "low", "high", "unit", "texts"),
+        [
+            (0.0482, 0.0213, 0.0751, None, ("+4.8 points", "+2.1 to +7.5")),
+            (-0.31, -0.42, 0.0, "V", ("-0.31 V", "-0.42 to 0.00")),
+            (0.05, -math.inf, math.inf, None, ("+5 points", "-")),
+            (0.05, -math.inf, 0.1, None, ("+5 points", "-")),
+            (-0.5, -0.7, math.inf, "V", ("-0.5 V", "-")),
+        ],
+    )
+    def test_has_bounds_only_if_both_are_finite(
+        self, value: float, low: float, high: float, unit: str | None, texts: tuple[str, str]
+    ):
+        assert signed_difference(value, low, high, unit) == texts
 
 
 class TestProceed:

@@ -9,7 +9,8 @@ from hushmote.device.ldp_client import Experiment
 from hushmote.server.answers.periods import Period
 from hushmote.server.answers.rows import ChangeRow, DifferenceRow
 from hushmote.server.words import answers, findings, label
-from hushmote.server.words.experiment import readings
+from hushmote.server.words.experiment import readings, unprotected
+from hushmote.server.words.groups import boards_with
 from hushmote.server.words.numbers import ENGLISH
 from hushmote.server.words.scope import span
 
@@ -167,6 +168,27 @@ class TestReadings:
         experiment = Experiment.parse(payload)
         assert readings(experiment, "°C") == text
         assert label.words_in("en").write(label.answer(experiment, "°C")) == answer
+
+
+class TestGroups:
+    @pytest.mark.parametrize(
+        ("value", "text"),
+        [
+            ("", ""),
+            ("2.4.0", "boards with firmware 2.4.0"),
+            ("other", "boards with another firmware"),
+        ],
+    )
+    def test_boards_have_a_value(self, value: str, text: str):
+        assert boards_with("firmware", value) == text
+
+    def test_are_in_the_clear(self):
+        experiment = Experiment.parse(experiment_json(group="firmware", groups=["2.3.1", "2.4.0"]))
+        assert unprotected(experiment) == (
+            "Each report contains the board's firmware (2.3.1, 2.4.0, other) in the clear: everyone who sees "
+            "the report sees it, and ε does not cover it."
+        )
+        assert unprotected(Experiment.parse(experiment_json())) == ""
 
 
 class TestLabel:

@@ -56,6 +56,8 @@ class TestCheckUnchanged:
                 r"margin of crashed is 0\.02, not 0\.03",
             ),
             ({"questions": (CRASHED, replace(BATTERY, worse="more"))}, "worse of battery is less, not more"),
+            ({"reports": 1000}, "reports is not set, not 1000"),
+            ({"selection": "by region"}, "selection is at random, not by region"),
             ({"silence": None}, r"information of silence is 300\.0, not missing"),
             ({"silence": SilencePlan(300.0, 0.2)}, r"tolerance of silence is 0\.1, not 0\.2"),
         ],

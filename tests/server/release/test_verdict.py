@@ -198,6 +198,11 @@ class TestSilence:
         assert not result.is_silent
         assert result.verdict is Verdict.PROCEED
 
+    def test_prevents_proceed_before_its_first_look(self):
+        looks = {"crashed": series(-0.5)}
+        assert release_verdict(plan(), looks).verdict is Verdict.PROCEED
+        assert release_verdict(plan(silence=SilencePlan(300.0)), looks).verdict is Verdict.NOT_YET
+
     def test_before_its_first_look(self):
         result = release_verdict(plan(silence=SilencePlan(300.0)), {"crashed": []})
         assert result.silence is not None

@@ -115,6 +115,7 @@ def test_any_response_becomes_a_short_sentence(say, words):
         answering.close()
     assert words in health.words
     assert not health.is_reachable
+    assert (health.uncommitted, health.lag_s, health.accepted, health.unsigned) == (0, 0.0, 0, 0)
     assert "\n" not in health.words
     assert "\x1b" not in health.words
     assert len(health.words) < 400

@@ -205,6 +205,17 @@ class TestStates:
                 with store.engine.begin() as connection:
                     connection.execute(schema.schema_version.update().values(version=schema.VERSION))
 
+    def test_problem_leaves_no_connection_open(self, store_url: str):
+        with make_store(store_url) as store, StoreWatch(store_url) as watch:
+            watch.refresh()
+            ends: list[str] = []
+            assert watch.store is not None
+            event.listen(watch.store.engine, "checkin", lambda *_: ends.append("returned"))
+            with store.writing() as connection:
+                connection.execute(schema.schema_version.update().values(version=99))
+            assert watch.refresh().kind == "other schema"
+            assert ends == ["returned"]
+
     def test_exclusively_locked_store_is_reported_until_released(self, folder: Path, monkeypatch):
         monkeypatch.setattr("hushmote.server.store.read_only.BUSY_TIMEOUT_S", 0.05)
         path = folder / "store.sqlite"

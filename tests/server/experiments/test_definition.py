@@ -152,6 +152,11 @@ class TestDefaults:
         assert parse(few).experiment().mechanism == "grr"
         assert parse(few.replace("bins = 6", "bins = 2")).experiment().mechanism == "rr"
 
+    def test_a_planned_board_calls_once(self):
+        case = '\n[planned]\nof = "mean"\ndevices = 2000\nerror = 0.02\n'
+        planned = [parse(ROOM + case + calls).planned for calls in ("", "calls = 24\n")]
+        assert [each and each.calls for each in planned] == [1, 24]
+
     @pytest.mark.slow
     def test_levels_suit_the_requested_statistics(self):
         by_default = levels_drawn(ROOM)

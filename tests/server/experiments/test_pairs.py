@@ -179,6 +179,14 @@ class TestGroups:
         assert np.sum([c.cells for c in shown], axis=0).tolist() == [1.0] * 24
         assert [c.text for c in cells.groups(e, 0, 1)] == ["version=1.2", "version=1.3", "version=other"]
 
+    def test_end_with_a_missing_reading(self):
+        e = defined(VERSION, DELAY + "missing = true\n").experiment()
+        *numbers, missing = cells.groups(e, 1, 3)
+        assert [c.text for c in numbers] == ["delay=below 15", "delay=15 to 30", "delay=30 and above"]
+        assert missing.text == "delay=no reading"
+        assert missing.cells.tolist() == [*[0.0] * 8, 1.0] * 3
+        assert cells.having(e, (1,)).tolist() == [*[1.0] * 8, 0.0] * 3
+
 
 class TestParts:
     def test_exist_only_in_pairs(self):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from designs import choice, number
-from refusals import fails
+from refusals import Refusal, refusals
 
 from hushmote.server.experiments.units import UnitsError, edge_names, edges_between, moved_note, parse_range
 
@@ -39,9 +39,16 @@ def test_notes_several_ranges_in_one_sentence_but_no_labels():
     assert moved_note(modes, [parse_range(modes, "door")]) == ""
 
 
-def test_rejects_a_range_without_a_whole_bin():
-    with fails(r"18:18\.1 contains no whole bin of -14 to 50: bins are 0\.25 wide, from -14", UnitsError):
-        parse_range(ROOM, "18:18.1")
+@refusals(
+    ("18:18.1", "the range 18:18.1 contains no whole bin of -14 to 50: bins are 0.25 wide, from -14"),
+    ("22:18", "a range must go from low to high, not 22:18"),
+    ("18:18", "a range must go from low to high, not 18:18"),
+    ("18", "a range must be low:high, such as 20:25 or :0, not 18"),
+    call=lambda text: parse_range(ROOM, text),
+    error=UnitsError,
+)
+def test_rejects_an_impossible_range(refusal: Refusal):
+    refusal.check()
 
 
 @pytest.mark.parametrize(("low", "high", "bins"), [(0, 7_000_000_000, 1000), (-1, 2, 3), (0, 1_000, 3)])

@@ -191,7 +191,7 @@ def use_log_scales(axes: Axes) -> None:
 
 
 def number_axis(axis: Axis, ticks: int = 10, whole: bool = False) -> None:
-    """Give a linear axis at most `ticks` ticks at round numbers with thousands separators (20,000)."""
+    """Give a linear axis at most `ticks` steps between round numbers with thousands separators (20,000)."""
     axis.set_major_locator(MaxNLocator(nbins=ticks, steps=[1, 2, 2.5, 5, 10], integer=whole))
     use_plain_ticks(axis, lambda value: f"{value:,.10g}")
 

@@ -75,6 +75,43 @@ def test_parses_windows_as_dates_unless_all():
     assert figure.window_starts(["2026-11-03", "all"]) is None
 
 
+def tick_labels(picture: Figure) -> list[str]:
+    picture.savefig(io.BytesIO(), format="png", dpi=40)  # drawing creates the ticks and their labels
+    return [label.get_text() for label in picture.axes[0].get_xticklabels()]
+
+
+@pytest.mark.parametrize(
+    ("end", "labels"),
+    [
+        (11_000, ["0", "2,000", "4,000", "6,000", "8,000", "10,000", "12,000"]),
+        (10_000, [f"{n:,}" for n in range(0, 11_000, 1_000)]),
+        (3, ["0", "0.5", "1", "1.5", "2", "2.5", "3"]),
+    ],
+)
+def test_axis_has_at_most_ten_round_steps(end: float, labels: list[str]):
+    with figure.figure(None) as (picture, (axes,)):
+        axes.set_xlim(0, end)
+        figure.number_axis(axes.xaxis)
+    assert tick_labels(picture) == labels
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "labels"),
+    [
+        ("2026-11-21T14:30", "2026-11-21T20:00", [f"{hour}:00" for hour in range(15, 21)]),
+        ("2026-10-30", "2026-11-02T12", ["30 Oct", "31 Oct", "01 Nov", "02 Nov"]),
+        ("2026-03-21", "2026-12-02", ["Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]),
+    ],
+    ids=["hours", "days", "months"],
+)
+def test_axis_of_dates_has_round_dates(start: str, end: str, labels: list[str]):
+    with figure.figure(None) as (picture, (axes,)):
+        axes.xaxis_date()
+        axes.set_xlim(datetime.fromisoformat(start), datetime.fromisoformat(end))  # type: ignore[arg-type]
+        figure.date_axis(axes.xaxis)
+    assert tick_labels(picture) == labels
+
+
 def test_draws_band_for_many_points_and_error_bars_for_few():
     def drawn_as(count: int) -> tuple[int, int]:
         x = np.arange(count)

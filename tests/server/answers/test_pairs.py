@@ -10,7 +10,7 @@ from refusals import Refusal, refusals
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.answers.answer import Answer, Answers
 from hushmote.server.answers.fleet_estimate import FleetEstimate, trend
-from hushmote.server.answers.question import PairQuestion
+from hushmote.server.answers.question import NO_QUESTION, PairQuestion
 from hushmote.server.answers.rows import CellRow, DifferenceRow, TrendRow
 from hushmote.server.errors import UsageError
 from hushmote.server.estimate import estimate
@@ -123,12 +123,25 @@ class TestSummary:
         assert conditional.rows[0].truth == pytest.approx(0.2)
         assert conditional.heading == "crashed=yes given each version"
 
+    def test_cells_are_counted_after_a_number_is_grouped(self):
+        e = experiment(VERSION, DELAY | {"bins": 16})
+        tables = {rows: fleet(e, np.ones(48)).pairs.summary(rows)[0] for rows in (13, 14)}
+        assert [(rows, table.kind, len(table.rows)) for rows, table in tables.items()] == [
+            (13, "joint", 24),
+            (14, "marginal", 3),
+        ]
+        models = VERSION | {"labels": [f"1.{n}" for n in range(19)]}
+        assert fleet(experiment(models, CRASHED), np.ones(40)).pairs.summary(4)[0].kind == "joint"
+        models = VERSION | {"labels": [f"1.{n}" for n in range(20)]}
+        assert fleet(experiment(models, CRASHED), np.ones(42)).pairs.summary(4)[0].kind == "marginal"
+
     def test_separate_views_note_the_missing_joint(self):
         e = experiment(mechanism="views", views=[[0], [1]], cells=[3, 2])
         summary = fleet(e, CRASHES).summary()
         assert [answer.kind for answer in summary] == ["marginal", "marginal"]
         covered(summary)
         assert "no report contains information about version and crashed together" in summary[-1].note
+        assert [answer.kind for answer in fleet(e, CRASHES).pairs.ask(NO_QUESTION)] == ["marginal"] * 2
         with pytest.raises(
             EstimateError, match="no report contains information about version and crashed together"
         ):
@@ -215,6 +228,17 @@ class TestPictures:
         # One integer per colour, because sorting rows of three takes seconds.
         colours = (255 * pixels).astype(int) @ [1, 256, 65_536]
         assert len(np.unique(colours)) > 50
+
+    @pytest.mark.slow
+    def test_small_heat_map_has_a_number_in_each_cell(self):
+        large = fleet(experiment(VERSION, DELAY | {"bins": 16}), np.ones(48)).pairs.joint()
+        small_axes, large_axes = (table.plot().axes[0] for table in (CRASH_FLEET.pairs.joint(), large))
+        numbers = [text.get_text() for text in small_axes.texts if "\n±" in text.get_text()]
+        shares = [f"{100 * row.value:.2f}" for row in CRASH_FLEET.pairs.joint().rows]
+        assert sorted(number.split("\n")[0] for number in numbers) == sorted(shares)
+        assert not any("\n±" in text.get_text() for text in large_axes.texts)
+        labels = [axes.get_legend_handles_labels()[1] for axes in (small_axes, large_axes)]
+        assert labels == [[], ["may be 0"]]
 
 
 class TestMissing:

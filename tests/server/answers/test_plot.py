@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from hushmote.server.answers import figure
 from hushmote.server.answers.answer import Answer, Answers
 from hushmote.server.answers.fleet_estimate import FleetEstimate
-from hushmote.server.answers.rows import ChangeRow, Row, TrendRow
+from hushmote.server.answers.rows import ChangeRow, Row, TopRow, TrendRow
 
 NUMBER = number(64, 2, low=-16_000, high=48_000, name="temp")
 F = bell(64, 34, 6)
@@ -60,6 +60,13 @@ class TestBars:
         long = Answer("histogram", "m", "share", "", 9, 0.95, (Row("x" * 60, 0.1, 0, 0.2),))
         assert [label.get_text() for label in panel(long.plot()).get_yticklabels()] == ["x" * 31 + "…"]
 
+    @pytest.mark.slow
+    def test_of_the_most_common_labels_have_their_probability(self):
+        rows = (TopRow("eco", 0.5, 0.4, 0.6, probability=0.973), TopRow("boost", 0.3, 0.2, 0.4))
+        axes = panel(Answer("top", "m", "share", "", 9, 0.95, rows).plot())
+        labels = [label.get_text() for label in axes.get_yticklabels()]
+        assert labels == ["eco\n97% belongs", "boost\n0% belongs"]
+
 
 class TestLines:
     @pytest.mark.slow
@@ -83,6 +90,11 @@ class TestLines:
         lines = [line for line in axes.lines if len(line.get_xdata()) == 3]  # type: ignore[arg-type]
         expected = np.diff(date2num([np.datetime64(day) for day in days]))
         assert np.diff(np.asarray(lines[0].get_xdata(orig=False))) == pytest.approx(expected)
+        # The lines are moved apart, evenly around the dates.
+        places = np.array([line.get_xdata(orig=False) for line in lines])
+        dates = date2num([np.datetime64(day) for day in days])
+        assert places.mean(axis=0) == pytest.approx(dates, abs=1e-6)
+        assert len(np.unique(places)) == 6 * 3
         assert any("Nov" in label.get_text() for label in axes.get_xticklabels())
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from boards import ask_fleet
 from command_line import hushmote as run_hushmote
-from experiment_kinds import TEXT, fill_kinds
+from experiment_kinds import TEXT, WORDS, fill_kinds
 from experiments import experiment_json, number_json
 from filled_store import fill
 from refusals import Refusal, refusals
@@ -32,6 +32,7 @@ from hushmote.server.estimate.detector import boundary, false_alarm_chance
 from hushmote.server.estimate.reports_needed import MeanIndex, reports_needed
 from hushmote.server.estimate.statistic import EstimateError
 from hushmote.server.experiments.asks import asks_of
+from hushmote.server.experiments.reading import USUAL_SLOTS
 from hushmote.server.experiments.units import UnitsError
 from hushmote.server.store.store import Description, Store
 from hushmote.server.wire.experiments import parse_experiment
@@ -128,6 +129,12 @@ class TestSentence:
         finding = only(store, "door")
         assert re.fullmatch(r"Yes: \S+% of devices \(.*%\), 21 to 27 Nov\.", finding.sentence)
         assert (finding.direction, finding.since) == ("", None)
+
+    def test_first_look_for_changes_is_after_eight_complete_days(self, store: Store):
+        fill(store, "home", ROOM, dict.fromkeys(days(9), 4000), room(6), "°C", asked="8:\nmedian")
+        assert [finding.since for finding in findings(store, "room").findings] == [
+            datetime.date(2026, 11, 20)
+        ] * 2
 
     @pytest.mark.parametrize(
         ("shares", "start"), [([1, 0], "Yes: at most "), ([0, 1], "Yes: at least ")], ids=["none", "all"]
@@ -334,6 +341,13 @@ class TestCases:
     """The share of crashes given two versions, which change at different times."""
 
     CASES = "version=1.2", "version=1.3"
+    TEMP = experiment_json(
+        name="temp", type="pair", mechanism="grr", epsilon=6_000_000,
+        of=[
+            {"name": "version", "type": "choice", "labels": ["1.2", "1.3"]},
+            {"name": "temp", "type": "number", "low": 0, "high": 8_000, "bins": 8},
+        ],
+    )  # fmt: skip
 
     def finding(self, store: Store, count: int, last: Mapping[str, int]) -> Finding:
         """Return the finding if the share rises from 10% to 50%, `last` days before the last day."""
@@ -359,17 +373,28 @@ class TestCases:
         assert finding.since == datetime.date.fromisoformat(days(40)[0])
         assert finding.sentence.endswith("No change since 19 Oct.")
 
+    @pytest.mark.parametrize(
+        ("payload", "reports", "text"),
+        [
+            (TestPair.CRASHES, 30, ". About 620 are needed for ±10 points; at this rate, by 17 Dec."),
+            (TestPair.CRASHES, 12, ": too few to say anything yet."),
+            (TEMP, 12, ": too few to say anything yet."),
+        ],
+        ids=["two shares", "one share", "means"],
+    )
+    def test_needed_reports_are_known_for_two_shares(
+        self, store: Store, payload: bytes, reports: int, text: str
+    ):
+        domain, target = (6, "crashed=yes") if payload == TestPair.CRASHES else (24, "temp")
+        shares = np.arange(domain) < (domain if domain == 6 else 16)
+        asked = f"{target} given version"
+        e = fill(store, "home", payload, {days(1)[0]: reports}, shares / shares.sum(), asked=asked)
+        assert only(store, e.name).sentence == f"{reports} reports so far{text}"
+
     def test_reading_has_its_unit(self, store: Store):
-        payload = experiment_json(
-            name="temp", type="pair", mechanism="grr", epsilon=6_000_000,
-            of=[
-                {"name": "version", "type": "choice", "labels": ["1.2", "1.3"]},
-                {"name": "temp", "type": "number", "low": 0, "high": 8_000, "bins": 8},
-            ],
-        )  # fmt: skip
         shares = [0.5 * (index == 2) for index in range(8)] + [0.5 * (index == 5) for index in range(8)]
         asked = f"temp given {', '.join(self.CASES)}"
-        fill(store, "home", payload, {days(1)[0]: 9000}, [*shares, *[0.0] * 8], "°C", asked=asked)
+        fill(store, "home", self.TEMP, {days(1)[0]: 9000}, [*shares, *[0.0] * 8], "°C", asked=asked)
         finding = only(store, "temp")
         assert (finding.quantity, finding.unit) == ("reading", "°C")
         assert re.search(r"2\.\d+ °C \(.*\) with version=1\.2; 5\.\d+ °C", finding.sentence)
@@ -546,6 +571,16 @@ class TestKinds:
         assert first.p is not None
         assert first.p < 0.05
         assert only(store, "firmware").sentence == "None of the 20 listed texts stands out yet."
+
+    def test_change_is_found_with_the_usual_number_of_slots(self, store: Store):
+        text = {"name": "firmware", "type": "text", "salt": "s1", "slots": USUAL_SLOTS}
+        payload = experiment_json(**text, mechanism="grr", epsilon=16_000_000)
+        before, after = np.zeros((2, USUAL_SLOTS))
+        slots = [parse_experiment(payload).bucket(word) or 0 for word in WORDS[:2]]
+        before[slots], after[slots] = (0.8, 0.2), (0.4, 0.6)
+        by_day = {day: before if n < 12 else after for n, day in enumerate(days(20))}
+        fill(store, "home", payload, dict.fromkeys(by_day, 300), by_day, asked=WORDS[0])
+        assert "Down from " in find(Facts(store, NOW), Selection("firmware", "home")).sentence
 
     @refusals(
         (ROOM, "warm", "a range must be low:high"),

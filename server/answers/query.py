@@ -406,7 +406,7 @@ class Selected:
             except EstimateError:
                 continue  # too few reports in this window, or the group's value is suppressed in it
         if len(estimates) < 2:
-            is_subset = self.selection.windows and {*self.selection.windows} < {*self.windows}
+            is_subset = {*selected_windows} < {*self.windows}
             subject = "the selection has" if is_subset else f"{self.selection.experiment} has"
             reports = f"enough reports from {self.boards} to be shown" if self.selection.group else "reports"
             raise EstimateError(

@@ -1,11 +1,12 @@
 """One question to a store, which reads each version once."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from experiment_kinds import WINDOWS, WORDS, fill_kinds
+from experiment_kinds import WINDOWS, WORDS, fill_kinds, put
 from experiments import experiment_json
 from filled_store import fill
 
@@ -15,6 +16,7 @@ from hushmote.server.answers.question import PairQuestion, Question
 from hushmote.server.answers.rows import ChangeRow
 from hushmote.server.answers.store_reader import StoreReader
 from hushmote.server.errors import UsageError
+from hushmote.server.estimate.statistic import EstimateError
 from hushmote.server.store import Store
 from hushmote.server.words.findings import CERTAIN, certainty
 
@@ -55,6 +57,33 @@ def test_question_reads_versions_and_counts_once(
         )
     ask(Facts(reader.store), question)
     assert sorted(read) == ["experiments", "window_reports"]
+
+
+def test_headline_is_about_the_named_rows(reader: StoreReader) -> None:
+    question = TEMP.replace(ranges=("18:22",), quantiles=(0.5,), windows=DAYS)
+    row = r"\d+(\.\d+)?"
+    assert re.fullmatch(
+        rf"18 to 22 °C: {row}% of devices \({row} to {row}%\), 20 to 22 Nov( 2026)?\. "
+        rf"Median: {row} °C \({row} to {row}\), 20 to 22 Nov( 2026)?\.",
+        ask(Facts(reader.store), question).headline,
+    )
+
+
+class TestTrend:
+    @pytest.mark.parametrize(
+        ("fleet", "windows", "subject"),
+        [
+            ("home", DAYS[:1], "the selection has 1"),
+            ("lab", DAYS[:1], "temp has 1"),
+            ("lab", (), "temp has 1"),
+        ],
+    )
+    def test_needs_two_windows(
+        self, reader: StoreReader, fleet: str, windows: tuple[str, ...], subject: str
+    ) -> None:
+        question = TEMP.replace(fleet=fleet, windows=windows, trend=True)
+        with pytest.raises(EstimateError, match=f"a trend needs at least 2 windows with reports; {subject}$"):
+            ask(Facts(reader.store), question)
 
 
 class TestComparison:
@@ -103,6 +132,15 @@ def test_rows_group_only_numbers(tmp_path: Path) -> None:
             ask(Facts(store), question)
 
 
+def test_discovery_lists_texts(tmp_path: Path) -> None:
+    text = {"name": "crash", "type": "text", "salt": "s2", "slots": 1024, "prefixes": [2, 2]}
+    payload = experiment_json(**text, mechanism="prefix", q=5, weights=[1, 1], epsilon=4_000_000)
+    with Store(f"sqlite:///{tmp_path / 'crashes.sqlite'}") as store:
+        put(store, "home", payload, {DAYS[0]: ["out", "out", "up"] * 500})
+        (table,) = ask(Facts(store), Question(experiment="crash", fleet="home")).answers
+    assert (table.kind, [row.name for row in table.rows]) == ("discovery", ["ou…", "up…"])
+
+
 @pytest.mark.parametrize(
     ("options", "kinds"),
     [({}, ["histogram"]), ({"ranges": ("18:22",)}, ["ranges"]), ({"trend": True}, ["trend"])],
@@ -141,7 +179,10 @@ def test_note_counts_texts_above_the_noise(facts: Facts, confidence: float, leve
         experiment="firmware", fleet="home", ranges=(WORDS[0], "nowhere"), confidence=confidence
     )
     (table,) = ask(facts, question).answers
-    assert f"1 of 2 rows stand out from the noise (p-value below {level})" in " ".join(table.notes)
+    notes = " ".join(table.notes)
+    assert f"1 of 2 rows stand out from the noise (p-value below {level})" in notes
+    # Its slot is one of the two taken ones among 256.
+    assert "An unlisted text has a chance of 0.78% of being counted in some row" in notes
 
 
 def test_trend_in_python_keeps_the_condition(facts: Facts) -> None:
@@ -182,6 +223,13 @@ class TestConfidence:
 
 def changes(reply: Reply) -> list[ChangeRow]:
     return [row for row in reply.answers[0].rows if isinstance(row, ChangeRow)]
+
+
+def test_reader_is_closed_at_the_end_of_its_block(reader: StoreReader) -> None:
+    with reader:
+        assert reader.fleets == ("home", "lab")
+    with pytest.raises(UsageError, match="is closed; use it before its with block ends"):
+        _ = reader.fleets
 
 
 def test_estimate_in_python_reads_versions_once(reader: StoreReader, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -159,6 +159,8 @@ class TestRunningWindow:
             for both in (change, door.two_epsilons(window), door.two_epsilons(window, apart=True)):
                 assert both.histogram is None
             assert door.two_epsilons(tuple(DAYS)).histogram == histogram_epsilon(DOOR_EXPERIMENT, 6_500)
+            apart = histograms_epsilon([(DOOR_EXPERIMENT, n) for n in DAYS.values()], Shuffling().delta, 1)
+            assert door.two_epsilons(tuple(DAYS), apart=True).histogram == apart
             everything = tuple(sorted((*DAYS, window)))
             (trend,), (ended,) = door.trend(windows=everything), door.trend()
         known = {day: histogram_epsilon(DOOR_EXPERIMENT, n) for day, n in DAYS.items()} | {window: None}

@@ -9,11 +9,15 @@ import re
 import numpy as np
 import pytest
 from designs import bell, choice, draw, number
+from experiments import number_json
 
+from hushmote.device.ldp_client import Experiment
 from hushmote.server.answers import answer, change, tables
 from hushmote.server.answers.answer import Frame
 from hushmote.server.answers.fleet_estimate import FleetEstimate
-from hushmote.server.answers.rows import PostRow, Row, TopRow, coverage
+from hushmote.server.answers.rows import OUTSIDE, Kind, PostRow, Row, TopRow, coverage
+from hushmote.server.estimate.pooling import pool
+from hushmote.server.estimate.readings import among_readings
 from hushmote.server.estimate.statistic import EstimateError
 from hushmote.server.experiments.units import UnitsError, parse_range
 from hushmote.server.plain_text import cell
@@ -107,6 +111,23 @@ class TestFormats:
                 assert row.name in text
 
 
+class TestFirstRow:
+    def test_is_that_of_the_table(self):
+        table = FleetEstimate(ESTIMATE).share("0:4", "8:")
+        first = table.rows[0]
+        assert (table.value, table.low, table.high, table.se) == (
+            first.value,
+            first.low,
+            first.high,
+            first.se,
+        )
+
+    def test_is_missing_in_an_empty_table(self):
+        empty = answer.Answer("discovery", "x", "share", "", 9, 0.95, ())
+        with pytest.raises(EstimateError, match="this table of x has no rows"):
+            _ = empty.value
+
+
 class TestConfidence:
     def test_widens_the_interval(self):
         narrow, wide = (FleetEstimate(ESTIMATE, confidence=c).share("0:4").rows[0] for c in (0.5, 0.99))
@@ -131,6 +152,18 @@ class TestRows:
         (common,) = FleetEstimate(COMMON).top(2)
         assert [row.name for row in common.rows] == ["idle", "heating"]
         assert all(isinstance(row, TopRow) and row.probability > 0.99 for row in common.rows)
+
+    def test_may_be_named_by_numbers(self):
+        table = FleetEstimate(ESTIMATE)
+        assert table.share((-4, 4), (8, None), (None, -4)) == table.share("-4:4", "8:", ":-4")
+
+    def test_together_are_counted_once(self):
+        estimate = FleetEstimate(ESTIMATE, truth=F)
+        lower, upper = estimate.share("-4:4", "8:").rows
+        (together,) = estimate.together("-4:4", "8:", "0:2").rows
+        assert together.name == "-4 to 4 or 8 and above or 0 to 2"
+        assert together.value == pytest.approx(lower.value + upper.value)
+        assert together.truth == pytest.approx(F[12:20].sum() + F[24:].sum())
 
     def test_have_the_same_bins_truth(self):
         known, unknown = FleetEstimate(ESTIMATE, truth=F), FleetEstimate(ESTIMATE)
@@ -161,6 +194,32 @@ class TestRows:
                 _, labels = shown.plot().axes[0].get_legend_handles_labels()
                 assert name in labels
                 assert sum("estimate" in label and "interval" in label for label in labels) == 1
+
+
+class TestNotes:
+    @pytest.mark.parametrize(
+        ("kind", "truth", "has_advice"),
+        [
+            ("histogram", None, True),
+            ("ranges", None, True),
+            ("histogram", 0.1, False),
+            ("conditional", None, False),
+        ],
+    )
+    def test_negative_shares_have_an_explanation(self, kind: Kind, truth: float | None, has_advice: bool):
+        rows = (Row("x", -0.01, -0.02, 0.0, truth),)
+        (note,) = answer.Answer(kind, "x", "share", "", 9, 0.95, rows).notes
+        assert note.startswith(OUTSIDE)
+        assert ("nonnegative" in note) == has_advice
+
+    def test_only_some_versions_set_missing(self):
+        part = Experiment.parse(number_json(8, name="x"))
+        whole = Experiment.parse(number_json(8, name="x", missing=1))
+        rng = np.random.default_rng(4)
+        drawn = [draw(e, np.full(e.domain, 1 / e.domain), 1000, rng) for e in (part, whole)]
+        note = "Only some versions set missing; in the others, missing readings are spread over all values."
+        for estimates, has_note in ((among_readings(pool(drawn)), True), (drawn[0], False)):
+            assert (FleetEstimate(estimates).histogram(8).note == note) == has_note
 
 
 class TestErrors:

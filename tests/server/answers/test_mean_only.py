@@ -142,6 +142,10 @@ class TestOneBit:
             fleet_estimate.histogram(8, post="smooth")
         (changed,) = FleetEstimate(fleet(bits[40], 19, 7)).change_since(fleet_estimate)
         assert [row.name for row in changed.rows] == ["mean"]
+        wave = FleetEstimate(fleet(version(10), 15, 3))
+        for before, after in ((fleet_estimate, wave), (wave, fleet_estimate)):
+            (changed,) = after.change_since(before)
+            assert [row.name for row in changed.rows] == ["mean"]
         both = FleetEstimate(pool([fleet(version(10), 15, 3), fleet_estimate.estimates]))
         assert [row.name for row in both.mean().rows] == ["mean"]
         assert len(FleetEstimate(estimate(bits[2], [40, 60])).mean().rows) == 2

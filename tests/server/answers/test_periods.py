@@ -93,8 +93,8 @@ class TestPeriod:
 
 class TestNames:
     def test_days_months_and_spans_add_up(self):
-        several = ["2026-11-01..2026-11-03", "2026-11-02", "2027-01"]
-        assert periods.resolve_periods(several, DAYS) == (*DAYS[:3], "2027-01")
+        several = ["2026-11-01..2026-11-03", "2026-11-02", "2026-11-05..2026-11-05", "2027-01"]
+        assert periods.resolve_periods(several, DAYS) == (*DAYS[:3], DAYS[4], "2027-01")
         assert periods.resolve_periods(["2026-11"], DAYS) == DAYS
 
     def test_rejects_an_inverted_span(self):

@@ -289,6 +289,11 @@ class TestMissingEvidence:
         )
         assert store.release_plan("home", "firmware", NEW) is None
 
+    def test_two_reports_a_day_add_up_to_fifty(self, store: Store):
+        add_release(store, {NEW: [2] * 26, OLD: [50] * 26}, EQUAL)
+        for days, has_look in ((24, False), (25, True)):
+            assert (verdict_on(store, days).judged is not None) == has_look
+
     def test_reports_of_one_version_only(self, store: Store):
         add_release(store, {NEW: FAST}, EQUAL)
         assert verdict_on(store).sentence().endswith("2.4.0 has 5,600, and 2.3.1 has 0.")

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushmote.server.wire import report
+from hushmote.server.wire.experiments import report_size
 
 
 class TestVerify:
@@ -110,6 +111,16 @@ class TestEncode:
             assert payload is not None
             code = int.from_bytes(report.decode(payload).code, "big")
             assert report.encode(exp, 1, code, "board-1", key) == payload
+
+    def test_size_depends_on_group_code_and_tag(self):
+        grouped = {"group": "firmware", "groups": ["2.3.1"]}
+        for changes, size in (({}, 10), (grouped, 11), ({"bins": 257}, 11), (grouped | {"bins": 65_537}, 13)):
+            exp = experiment(**changes)
+            for key, with_tag in ((None, size), (KEY, size + 8)):
+                assert len(report.encode(exp, 1, 0, "board-1", key)) == with_tag
+                assert report_size(exp, authenticated=key is not None) == with_tag
+        longest = report.encode(experiment(**grouped, bins=65_537), 1, 0, "board-1", KEY)
+        assert len(longest) == report.MAX_PAYLOAD_BYTES
 
     @pytest.mark.parametrize(
         ("number", "code"),

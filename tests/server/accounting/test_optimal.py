@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hushmote.server.accounting import AccountingError, optimal_delta, optimal_epsilon, optimal_reports
+from hushmote.server.accounting.binomial import falls_below, log_chances
 
 
 class TestReports:
@@ -67,6 +68,16 @@ class TestSpecialCases:
         assert 0 < optimal_delta(0.01, 10**6, 9_999) < 1e-300  # on the order of e^-10,000
         assert optimal_delta(16, 10**6, 10_000) == 1
         assert optimal_delta(1e-9, 10**6, 2e-3) == 0
+
+
+class TestNegligibleTerms:
+    @pytest.mark.parametrize(("inside", "limit"), [(200, 0), (200, 500), (200, 201), (199, 199)])
+    def test_begin_at_the_first_chance_below_the_bound(self, inside: int, limit: int):
+        chances = log_chances(np.arange(501.0), np.array([500.0]), math.log(1.5))
+        step = 1 if limit >= inside else -1
+        for bound in (-60.0, -4.0):
+            indices = (i for i in range(inside, limit + step, step) if chances[i] < bound)
+            assert falls_below(bound, inside, limit, 500, math.log(1.5)) == next(indices, limit)
 
 
 class TestPrivacyLossDistributions:

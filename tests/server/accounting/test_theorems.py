@@ -208,6 +208,10 @@ class TestKnownNumbers:
         assert ZcdpFilter(8, 1e-6).cap(1) == 1_819_413_659_380
         assert ZcdpFilter(8, 1e-6).cap(1) // 10**9 * 10**9 == 1_819_000_000_000
 
+    def test_negligible_delta_allows_basic_epsilon(self):
+        """0.3 / 3 is slightly less than the double 0.1, but three reports of a tenth fit exactly."""
+        assert Optimal(0.3, 1e-300).most_epsilon(3) == Basic(0.3).most_epsilon(3) == 100_000
+
     def test_handles_millions_of_small_reports(self):
         assert Optimal(10, 1e-6).most_reports(1_000) == 3_415_598
         assert Optimal(10, 1e-6).most_epsilon(10**6) == 1_848

@@ -185,6 +185,24 @@ class TestFile:
         assert text in str(caught.value)
         assert str(caught.value).startswith(str(tmp_path / name))
 
+    @pytest.mark.parametrize(
+        ("name", "content", "has_pin", "text"),
+        [
+            ("m.py", "BUTTON = 5\n", True, ""),
+            ("m.py", "BUTTON = None\n", False, ""),
+            ("m.py", "BUTTON = 'ID'\n", True, "ID"),
+            ("m.py", "LED = 5\n", None, ""),
+            ("m.py", "BUTTON = Pin(5)\n", None, ""),
+            ("m.py", "BUTTON = 'ID'\nBUTTON = None\n", None, ""),
+            ("p.json", '{"policy": {}, "BUTTON": "ID"}', True, "ID"),
+            ("p.json", '{"policy": {}}', None, ""),
+        ],
+    )
+    def test_constant_is_known_if_assigned_once(self, name, content, has_pin, text, tmp_path):
+        (tmp_path / name).write_text(content)
+        assert policy.has_pin(tmp_path / name, "BUTTON") is has_pin
+        assert policy.text_constant(tmp_path / name, "BUTTON") == text
+
 
 class TestCaps:
     @pytest.mark.slow

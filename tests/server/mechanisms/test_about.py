@@ -52,6 +52,19 @@ def test_sections_come_from_class_or_module():
     assert about(WithoutSections).citation == ""
 
 
+@pytest.mark.parametrize(
+    ("docstring", "what"),
+    [
+        ("coin: the value, or the result of a coin.", "The value, or the result of a coin."),
+        ("A shuffled bucketing: each bucket is equally likely.", None),
+    ],
+)
+def test_definition_omits_the_name_before_it(docstring: str, what: str | None):
+    """A beginning of 20 letters or more is not a mechanism's name."""
+    mechanism = type("Named", (Direct,), {"__doc__": docstring, "__module__": __name__})
+    assert about(mechanism).what == (what or docstring)
+
+
 @pytest.mark.parametrize("word", MECHANISMS)
 def test_plain_description_is_a_sentence(word: str):
     for fields in MECHANISMS[word].examples:

@@ -215,6 +215,8 @@ class TestChoice:
         large = oracle.choose(1024, 1_000_000, FREQUENCIES)
         assert large.fields() == {"mechanism": "olh", "g": 3}
         assert oracle.choose(16, 8_000_000, ALL_RANGES).mechanism == "hh"
+        # A board's rounded probability of the true one of 2**21 values is no larger than any other's.
+        assert oracle.choose(1 << 21, 1_000, FREQUENCIES).fields() == {"mechanism": "olh", "g": 2}
 
     @pytest.mark.parametrize(
         ("domain", "epsilon", "fields"),

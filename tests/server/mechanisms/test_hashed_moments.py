@@ -1,4 +1,4 @@
-"""Fast moments of local hashing, trees and points with a known sum, compared with the general method."""
+"""Fast moments of direct answers, hashing, trees and points, compared with the general method."""
 
 import numpy as np
 import pytest
@@ -42,6 +42,7 @@ POINTS = tuple(
         *((3, 100), (5, 156), (5, 31), (7, 256), (53, 300)),
     )
 )
+DIRECT = (number_with_mechanism("grr", 12, 1), number_with_mechanism("grr", 2, 0.1))
 TREES = (
     number_with_mechanism("hh", 16, 1, fanout=4, cells=[4, 3]),
     number_with_mechanism("hh", 27, 2, fanout=3, cells=[2, 3, 27], weights=[3, 0, 1]),
@@ -60,7 +61,7 @@ def hashing(experiment: Experiment) -> LocalHashing:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "experiment", DESIGNS + POINTS + TREES, ids=lambda e: f"{e.mechanism}-{e.domain}-{e.code_count}"
+    "experiment", DESIGNS + POINTS + DIRECT + TREES, ids=lambda e: f"{e.mechanism}-{e.domain}-{e.code_count}"
 )
 def test_moments_equal_those_over_all_code_classes(experiment: Experiment) -> None:
     """Use a histogram that no population is likely to produce; moments are valid for any shares."""

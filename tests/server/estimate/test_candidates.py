@@ -80,6 +80,10 @@ class TestShares:
         shares = shares_of(estimates, place_candidates(["v0"], [e]))
         # The slots' shares sum to 1, up to rounding of the histogram.
         assert shares.listed.value[0] == pytest.approx((in_slot - 1 / 64) / (1 - 1 / 64), abs=1e-4)
+        others = shares.others
+        assert others.value == pytest.approx(1 - shares.listed.value[0])
+        assert others.stderr == pytest.approx(shares.listed.stderr[0])
+        assert others.skew == pytest.approx(-shares.listed.skew[0], rel=0.05)
 
     @pytest.mark.slow
     def test_of_ten_thousand_candidates_err_as_predicted(self):

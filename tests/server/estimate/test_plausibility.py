@@ -8,7 +8,7 @@ from designs import drawn_counts, number, number_with_mechanism
 from scipy import special, stats
 
 from hushmote.device.ldp_client import Experiment
-from hushmote.server.estimate.plausibility import ALARM, MIN_REPORTS, check
+from hushmote.server.estimate.plausibility import ALARM, MIN_REPORTS, Plausibility, check
 from hushmote.server.mechanisms.hashing import butterfly
 from hushmote.server.mechanisms.invariants import GROUP_REPORTS
 
@@ -166,6 +166,10 @@ class TestHonestFleets:
         experiment = number_with_mechanism("olh", 1024, 5, g=101)
         assert experiment.code_count > 1_000_000
         assert not check(experiment, honest(experiment, 1_000_000, 1)).implausible
+
+    def test_are_implausible_only_below_the_limit(self):
+        assert not Plausibility(100, (), ALARM, "").implausible
+        assert Plausibility(100, (), ALARM / 2, "").implausible
 
 
 class TestErrors:

@@ -22,6 +22,7 @@ from hushmote.server.estimate.discovery import (
     discover,
     hidden_slots,
     list_texts,
+    search_texts,
     slots_of,
 )
 from hushmote.server.estimate.statistic import EstimateError
@@ -365,6 +366,14 @@ class TestErrors:
 
 
 class TestSearch:
+    @pytest.mark.parametrize(("slots", "count"), [(1024, 100), (8192, 128)])
+    def test_keeps_a_hundred_texts_or_one_per_64_slots(self, slots: int, count: int):
+        mechanism = mechanism_of(experiment(slots=slots, prefixes=[2, 2]))
+        assert isinstance(mechanism, Prefix)
+        level = noise(np.random.default_rng(10), slots, 10_000)
+        result = search_texts(mechanism, [level], Alphabet(characters("a-z")))
+        assert len(result.rows) == len(result.scores) == len(result.needed_shares) == count
+
     def test_compares_all_candidates_when_nothing_is_hidden(self):
         rng = np.random.default_rng(9)
         texts = rng.choice(8192, 100, replace=False)

@@ -5,6 +5,7 @@ the probability that correct code fails with a fresh seed.
 """
 
 import math
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -376,6 +377,9 @@ class TestStatistics:
                 e.range(lo, hi)
         with pytest.raises(EstimateError, match=r"shape \(10,\), not \(9,\)"):
             e.linear(np.ones(9))
+        for shape in ((10,), (9, 2), (10, 0), (10, 2, 1)):
+            with pytest.raises(EstimateError, match=re.escape(f"shape (10, n), not {shape}")):
+                e.linear_many(np.ones(shape))
         with pytest.raises(EstimateError, match="finite"):
             e.linear([math.nan] * 10)
 

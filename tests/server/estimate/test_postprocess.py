@@ -114,6 +114,14 @@ class TestSmoothing:
         )
         assert actual.sum() == pytest.approx(x.sum())
 
+    def test_of_a_nearly_even_population_blurs_the_raw_shares(self):
+        """There, a maximization step is linear; its fixed point has only an error of second order."""
+        ripple = 1 + 0.02 * np.cos(np.pi * (np.arange(10) + 0.5) / 5)
+        e = draw(GRR, ripple / 10, 300_000, np.random.default_rng(1))
+        blurred = postprocess.blur(e.frequencies, postprocess.smoothing(e)[0])
+        assert np.abs(e.frequencies - blurred).max() > 1e-3
+        np.testing.assert_allclose(smooth(e).frequencies, blurred, atol=5e-5)
+
     @each_experiment
     def test_of_many_reports_gives_the_truth(self, exp):
         """With the expected counts of 10^11 reports on a rough population, nothing is smoothed away."""

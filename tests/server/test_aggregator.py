@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from boards import FLEET_KEYS, SIGNING, MemoryStorage, ask_fleet, client, experiment, payload_of
@@ -399,3 +399,9 @@ class TestErrors:
             Aggregator(store, counting=Counting(fleets=["away"])).run()
         with pytest.raises(ValueError, match="batch_reports"):
             Counting(batch_reports=0)
+
+    @pytest.mark.parametrize("option", [{"share": "count"}, {"retire": True}], ids=str)
+    def test_mqtt_3_can_neither_share_nor_retire(self, option: dict[str, Any]):
+        assert Counting(**option).protocol == "auto"
+        with pytest.raises(ValueError, match="share and retire require MQTT 5"):
+            Counting(protocol="3.1.1", **option)

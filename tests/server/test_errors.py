@@ -1,4 +1,4 @@
-"""The error tree in server/errors.py's docstring matches the classes."""
+"""The error tree in server/errors.py's docstring, and messages that list names."""
 
 import re
 from collections.abc import Iterator
@@ -45,3 +45,22 @@ class TestTree:
 
 def is_error(name: str, bases: dict[str, set[str]]) -> bool:
     return name == "HushmoteError" or any(is_error(base, bases) for base in bases.get(name, ()))
+
+
+class TestChooseName:
+    def test_is_the_only_one_or_an_existing_one(self):
+        assert errors.choose_name("fleet", None, ["home"], "in this store") == "home"
+        assert errors.choose_name("fleet", "lab", ["home", "lab"], "in this store") == "lab"
+
+    @pytest.mark.parametrize(
+        ("name", "names", "message"),
+        [
+            (None, [], "name one fleet in this store; it has no fleet yet"),
+            (None, ["home", "lab"], "name one fleet in this store; its fleets: home, lab"),
+            ("shed", ["home", "lab"], "no fleet shed in this store; its fleets: home, lab"),
+        ],
+    )
+    def test_lists_the_names_otherwise(self, name: str | None, names: list[str], message: str):
+        with pytest.raises(errors.UsageError) as refused:
+            errors.choose_name("fleet", name, names, "in this store")
+        assert str(refused.value) == message

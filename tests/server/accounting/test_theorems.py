@@ -283,6 +283,15 @@ class TestArguments:
     def test_rejects_contradictory_pairs_and_unknown_names(self, refusal: Refusal):
         refusal.check()
 
+    def test_custom_theorem_can_reject_a_delta(self):
+        class Sum(Basic):
+            name = "sum"
+            deltas = "none"
+
+        assert Sum(4).cap(1) == 4_000_000
+        with pytest.raises(AccountingError, match=r"^sum does not use a delta; omit it$"):
+            Sum(4, 1e-6)
+
     def test_rejects_invalid_reports(self):
         with pytest.raises(AccountingError, match=r"\(500000 is 0.5\) must be a whole number"):
             Basic(4).allowed([0.5])  # type: ignore[list-item]

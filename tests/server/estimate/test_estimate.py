@@ -153,6 +153,7 @@ class TestPool:
         np.testing.assert_allclose(pooled.cdf_stderr, merged.cdf_stderr, rtol=0.03)
         assert pooled.range(2, 9).value == pytest.approx(merged.range(2, 9).value)
         assert pooled.range(2, 9).stderr == pytest.approx(merged.range(2, 9).stderr, rel=0.03)
+        np.testing.assert_allclose(pooled.spread.skew, merged.spread.skew, rtol=0.05)
         assert pooled.quantile(0.5).index == merged.quantile(0.5).index
 
     def test_by_variance_has_less_error_and_agrees(self) -> None:

@@ -9,6 +9,7 @@ from designs import choice, draw, number_with_mechanism
 from refusals import Refusal, refusals
 
 from hushmote.device.ldp_client import ONE
+from hushmote.server.estimate.postprocess import nonnegative
 from hushmote.server.estimate.reports_needed import (
     MOST,
     MeanIndex,
@@ -139,6 +140,11 @@ class TestPopulation:
             shares = likely_population(draw(of, np.full(of.domain, 1 / of.domain), 300, rng))
             assert shares.min() >= 0
             assert shares.sum() == pytest.approx(1)
+
+    def test_likely_numbers_leave_no_gaps(self):
+        estimate = draw(TREE, np.full(64, 1 / 64), 300, np.random.default_rng(26))
+        assert nonnegative(estimate).frequencies.min() == 0
+        assert likely_population(estimate).min() > 0
 
     def test_default_is_bell_for_numbers_and_uniform_for_labels(self):
         assert default_population(TREE) == pytest.approx(bell_population(64, 1 / 6))

@@ -124,7 +124,10 @@ class TestPooling:
             text_experiment(epsilon=12_000_000, mechanism="grr", g=None),
             text_experiment(epsilon=13_000_000, mechanism="grr", g=None),
         )
-        alone = shares_of(exactly(a, words, zipf(400)), place_candidates(words[:5], [a]))
+        estimates, candidates = exactly(a, words, zipf(400)), place_candidates(words[:5], [a])
+        alone = shares_of(estimates, candidates)
+        (slots,) = candidates.slots.values()
+        assert alone.listed.stderr == pytest.approx(np.delete(estimates.frequencies, slots).std(), rel=0.03)
         both = pool([exactly(a, words, zipf(400)), exactly(b, words, zipf(400))])
         pooled = shares_of(both, place_candidates(words[:5], both.versions))
         assert pooled.listed.stderr == pytest.approx(alone.listed.stderr, rel=0.02)

@@ -152,7 +152,7 @@ def _mount_board(outer: FastAPI, page: Page) -> None:
         return JSONResponse(asdict(config), headers={"cache-control": "no-store"})
 
     try:
-        outer.mount("/board", BoardFiles(BoardConfig("")))
+        outer.mount("/board", BoardFiles())
     except HushmoteError as e:
         log.warning("%s", e)
 

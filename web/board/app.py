@@ -1,13 +1,12 @@
 """The browser board as part of a web application; mount it at its folder, such as /board."""
 
 import os
-from dataclasses import asdict
 
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from .files import STATIC, BoardConfig, files
+from .files import STATIC, files
 
 # index.html repeats this policy for servers that send no headers; only a header can forbid framing.
 _HEADERS = {
@@ -20,11 +19,10 @@ _HEADERS = {
 
 
 class BoardFiles(StaticFiles):
-    """The static files from files(), with this config as config.json."""
+    """The static files from files()."""
 
-    def __init__(self, config: BoardConfig) -> None:
+    def __init__(self) -> None:
         super().__init__(directory=STATIC)
-        self._config = asdict(config)
         self._files = dict(files())
         self._files["."] = self._files["index.html"]
 
@@ -33,7 +31,6 @@ class BoardFiles(StaticFiles):
         return (str(file), file.stat()) if file else ("", None)
 
     async def get_response(self, path: str, scope: Scope) -> Response:
-        response = JSONResponse(self._config) if path == "config.json" else None
-        response = response or await super().get_response(path, scope)
+        response = await super().get_response(path, scope)
         response.headers.update(_HEADERS)
         return response

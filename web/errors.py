@@ -28,7 +28,7 @@ def register(page: Page) -> None:
 
 
 def not_found(
-    page: Page, request: Request, message: str, add_links: Callable[[], None] | None = None
+    page: Page, request: Request, message: str, add_links: Callable[[], object] = object
 ) -> Response:
     """Return a response with status 404.
 
@@ -36,7 +36,7 @@ def not_found(
         page: The page's settings and its live store.
         request: The request for something that does not exist.
         message: A sentence that names the missing thing.
-        add_links: Adds elements below the message, such as links to existing pages; None to add nothing.
+        add_links: Adds elements below the message, such as links to existing pages.
     """
     if "text/html" not in request.headers.get("accept", ""):  # a request for a picture or a script
         return PlainTextResponse(f"{message}\n", 404)
@@ -49,12 +49,11 @@ def _response(
     status: int,
     title: str,
     message: str,
-    add_links: Callable[[], None] | None = None,
+    add_links: Callable[[], object] = object,
 ) -> Response:
     with Client(nicegui_page(""), request=request) as client:
         with frame(page, title):
             ui.label(message).props('role="alert"')
-            if add_links is not None:
-                add_links()
+            add_links()
             ui.link("To the answers", "/")
         return client.build_response(request, status)

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 from accessibility import barriers
@@ -76,6 +78,17 @@ class TestLayout:
                 assert [e for e in browser.errors() if "404" not in e] == []
             assert "Traceback" not in browser.text
         browser.says("There is nothing at this address.")
+
+    @pytest.mark.parametrize(
+        ("accepted", "kind"), [("image/png", "text/plain"), ("text/html", "text/html"), ("", "text/plain")]
+    )
+    def test_missing_page_is_of_the_accepted_kind(self, page, accepted, kind):
+        with pytest.raises(HTTPError, match="404") as refused:
+            urlopen(Request(f"{page}/nowhere", headers={"accept": accepted}))
+        body = refused.value.read()
+        assert refused.value.headers.get_content_type() == kind
+        assert (body == b"There is nothing at this address.\n") is (kind == "text/plain")
+        assert b"There is nothing at this address." in body
 
     def test_navigation_works_by_keyboard(self, browser, page):
         browser.open(page)

@@ -70,8 +70,7 @@ class RangeSelectChart:
 
     def show(self, options: dict[str, Any], area: Ends | None = None, height: int = 340) -> None:
         """Draw new options, with the brush on an area."""
-        self.element.classes(remove="waiting").options.clear()
-        self.element.options.update(options)
+        self.element.classes(remove="waiting").options.update(options)
         self.element.style(f"height: {height}px")
         self.element.update()
         self.move(area)

@@ -90,7 +90,7 @@ class Controls:
     def __init__(self, context: PanelContext, choices: Choices):
         self._choose, reader, domain = context.choose, context.reader, context.experiment.domain
         number = "quantiles" in context.can
-        finest = sorted({n for n in (8, 16, 32, 64, 256) if n < domain} | {domain})
+        finest = sorted({min(n, domain) for n in (8, 16, 32, 64, 256, domain)})
         rows = {0: "as many as the reports support"} | {n: reader.number(n, 0) for n in finest}
         posts = {name: text for name, text in _POSTS.items() if number or name != "smooth"}
         confidences = {c: reader.percent(c, 0) for c in sorted({*CONFIDENCES, choices.question.confidence})}

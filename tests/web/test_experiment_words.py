@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from babel import Locale
 from designs import bell, choice_payload, number_payload
+from experiment_kinds import TEXT
 from experiments import experiment_json
 from filled_store import fill
 
@@ -278,6 +279,17 @@ class TestURL:
         assert "(ranges 5:1, post foo, confidence 7, over 0.3); the page ignores them." in wrong
         assert "x 1, x 2, x 3, x 4, x 5 and 2 more" in note("&".join(f"x={n}" for n in range(1, 8)))
         assert "more than 1000 choices" in note("a=1&" * 2000)
+
+    def test_only_values_can_be_compared(self, tmp_path):
+        query = f"against={DAYS[0]}&against=group%3D2.4.0"
+        with Store(f"sqlite:///{tmp_path / 'store.sqlite'}") as opened:
+            fill(opened, "home", TEXT, dict.fromkeys(DAYS, 100))
+            selected = Facts(opened).selected(Selection("firmware", "home"))
+            chosen = from_query(query, Question(experiment="firmware", fleet="home"))
+            fitted = fitting(chosen, selected)
+        assert chosen.question.against
+        assert (fitted.question.against, fitted.compares) == ((), False)
+        assert left_out(query, fitted) == (f"against {DAYS[0]}", "against group=2.4.0")
 
 
 class TestSentences:

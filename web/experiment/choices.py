@@ -14,6 +14,7 @@ from ...server.answers.question import BEFORE, Question
 from ...server.answers.texts import check_candidates
 from ...server.errors import UsageError
 from ...server.estimate.postprocess import METHODS
+from ...server.experiments.answerable import OF_VALUES
 from ...server.experiments.units import UnitsError, bin_edges, parse_range
 from ...server.plain_text import shorten, visible
 from ...server.wire.experiments import scale_of
@@ -343,10 +344,11 @@ def fitting(choices: Choices, selected: Selected) -> Choices:
     if not chosen:
         about = in_period(about, USUAL)
         chosen = windows_of(about, facts)
-    since, against = _other_side(choices, chosen, available)
-    earlier = _version(choices.earlier, selected.digests)
+    compared = choices if can & OF_VALUES else choices.with_fields(against=())
+    since, against = _other_side(compared, chosen, available)
+    earlier = _version(compared.earlier, selected.digests)
     group = question.group if question.group in selected.group_values else ""
-    other = choices.other_group if choices.other_group in selected.group_values else ""
+    other = compared.other_group if compared.other_group in selected.group_values else ""
     other = other if group and other != group else ""  # all reports include those of each value
     ranges: tuple[str, ...] = ()
     if "ranges" in can:

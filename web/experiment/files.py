@@ -148,7 +148,7 @@ class ExportPanel:
             "estimate": "candidates" not in selected.answerable
             or bool(file_texts(selected) or choices.ranges),
             "trend": has_values and len(selected.all_counts) > 1,
-            "change": has_values and choices.compares,
+            "change": choices.compares,
         }
         self._heading.visible = self.has_files = any(available.values())
         for table, row in self._rows.items():

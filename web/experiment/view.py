@@ -156,7 +156,7 @@ class ExperimentView:
         self._build(selected)
         few = selected.reports < 2
         self.show_error(words.too_few(selected.reports, self._reader) if few else "")
-        self._areas.body.visible = self._bar.visible = not few
+        self._bar.visible = not few
         self._show_group()
         return not few
 
@@ -290,19 +290,13 @@ class ExperimentView:
 
     async def _comparison(self) -> tuple[str, ...]:
         """Return the comparison in a sentence, or () if it has no headline."""
-        question = self._change_question()
-        if question is not None:
-            with contextlib.suppress(HushmoteError):  # the panels show the error
-                question = question.replace(ranges=self._choices.ranges, quantiles=())
-                headline = await self._queries.comparison(question, self._reader)
-                return (visible(headline),) if headline else ()
+        assert self._selected is not None  # callers have set it
+        question = files.question("change", self._choices, self._selected)
+        with contextlib.suppress(HushmoteError):  # the panels show the error
+            question = question.replace(ranges=self._choices.ranges, quantiles=())
+            headline = await self._queries.comparison(question, self._reader)
+            return (visible(headline),) if headline else ()
         return ()
-
-    def _change_question(self) -> Question | None:
-        selected = self._selected
-        if selected is None or not self._choices.compares or not selected.answerable & OF_VALUES:
-            return None
-        return files.question("change", self._choices, selected)
 
     async def _show_main(self, choices: Choices) -> None:
         """Show the experiment's main answer, which is its shares, mean, texts or a pair's tables."""
@@ -427,8 +421,8 @@ class ExperimentView:
             experiment = self._selected.newest.experiment
             facts, compared = self._selected.facts, list[Selection]()
             selection = self._question("estimate").resolve(facts).selection
-            if change := self._change_question():
-                sides = change.resolve(facts)
+            if self._choices.compares:
+                sides = files.question("change", self._choices, self._selected).resolve(facts)
                 compared = [side for side in (sides.selection, sides.against) if side]
             both = await self._queries.epsilons(selection, tuple(compared))
         except HushmoteError as e:

@@ -2,6 +2,7 @@
 
 import datetime
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -29,12 +30,15 @@ from hushmote.server.words import answers as words
 from hushmote.server.words import findings
 from hushmote.simulator import vectorised
 from hushmote.web.charts import axis
-from hushmote.web.experiment import charts, files, sentences
+from hushmote.web.experiment import charts, files, queries, sentences
+from hushmote.web.experiment.answer_table import format_row
 from hushmote.web.experiment.choices import (
+    QUANTILES,
     Choices,
     fitting,
     from_query,
     left_out,
+    over_names,
     range_between,
     typed_quantiles,
     typed_range,
@@ -176,6 +180,23 @@ class TestEpsilons:
         lines = sentences.epsilons(grouped, both.once, both.every_day, ENGLISH)
         assert lines[1].startswith("Each report contains the board's firmware (2.4.0, other) in the clear")
 
+    def test_are_reused_for_a_minute(self, store, monkeypatch):
+        url, grow = store
+        grow("mode", DAYS[0], 1000)
+        shared, now_s = SharedQueries(LiveStore(url)), 0.0
+        monkeypatch.setattr(queries, "time", SimpleNamespace(monotonic=lambda: now_s))
+
+        def both() -> BothEpsilons:
+            with StoreReader(url) as reader:
+                return shared._both(Facts(reader.store), Selection("mode", "home", DAYS[:1]), ())
+
+        first, now_s = both(), 59.9
+        grow("mode", DAYS[0], 1000)
+        assert both() is first
+        now_s = 60.0
+        second = both()
+        assert (first.once.reports, second.once.reports) == (1000, 2000)
+
 
 class TestRanges:
     def test_are_whole_bins_and_open_at_ends(self, store):
@@ -291,6 +312,27 @@ class TestURL:
         assert (fitted.question.against, fitted.compares) == ((), False)
         assert left_out(query, fitted) == (f"against {DAYS[0]}", "against group=2.4.0")
 
+    @pytest.mark.parametrize(
+        ("can", "names"),
+        [
+            ({"frequencies", "ranges"}, {"share": "the chosen labels"}),
+            ({"mean"}, {"mean": "mean"}),
+            (
+                {"mean", "ranges", "quantiles"},
+                {
+                    "mean": "mean",
+                    "share": "the chosen range",
+                    "0.05": "5% quantile",
+                    "0.5": "median",
+                    "0.95": "95% quantile",
+                },
+            ),
+        ],
+        ids=["labels", "only a mean", "a number"],
+    )
+    def test_statistics_over_time_fit_experiment(self, can, names):
+        assert over_names(can, QUANTILES) == names
+
 
 class TestSentences:
     @pytest.mark.slow
@@ -326,6 +368,12 @@ class TestSentences:
             "that much would be seen about 1 time in 33, considered alone; with all 5 rows compared here "
             "taken into account, 15 times in 100. That may be chance."
         )
+
+    def test_table_has_as_many_digits_as_interval(self):
+        row = Row("18 to 22", 0.41234, 0.35, 0.47)
+        assert format_row(row, ENGLISH, 0.4) == ["41.2%", "35.0%", "47.0%", "40.0%"]
+        mean = Row("mean", 1234.567, 1200.0, 1270.0)
+        assert format_row(mean, GERMAN, share=False) == ["1.235", "1.200", "1.270"]
 
     def test_headline_names_windows(self):
         assert words.period(DAYS, DAYS, ENGLISH) == "Jan 1, 2026 to Jan 3, 2026, all 3 windows"
@@ -430,6 +478,19 @@ class TestComparison:
                     experiment.estimate(**before), "3:10", quantiles=choices.quantiles
                 )
                 assert changed == library
+
+    def test_chosen_version_is_on_its_side(self, store):
+        url, _ = store
+        payloads = [number_payload(64, epsilon, -4_000, 28_000, "temp") for epsilon in (2, 1, 3)]
+        with Store(url) as opened:
+            for payload in payloads[1:]:
+                opened.add_experiment("home", payload)
+            selected = Facts(opened).selected(Selection("temp", "home"))
+            first, second, third = (Experiment.parse(payload).digest.hex() for payload in payloads)
+            for version, against, after in ((second, first, second), ("", first, third), ("", third, second)):
+                question = TEMP.replace(version=version, against=(f"version={against}",))
+                changed = Choices(question).change(selected)
+                assert (changed.version, changed.against) == (after, (f"version={against}",))
 
 
 class TestCommand:

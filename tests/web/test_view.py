@@ -1,0 +1,194 @@
+"""The views without a browser: what the server shows for a store, a link and a reader's choices."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from babel import Locale
+from boards import ask_fleet, experiment
+from designs import choice_payload, number_payload
+from elements import build, find, texts
+from filled_store import fill
+from nicegui import ui
+from release_store import NEW, add_release
+
+from hushmote.server.answers.query import ResultCache
+from hushmote.server.answers.question import Question, Selection
+from hushmote.server.store import Store
+from hushmote.web.budget.view import BudgetView
+from hushmote.web.experiment.choices import from_query
+from hushmote.web.experiment.view import ExperimentView
+from hushmote.web.page import Page
+from hushmote.web.plan.answer import SolvedPlan, solve
+from hushmote.web.plan.entries import START, plan_request
+from hushmote.web.plan.file import FilePart
+from hushmote.web.plan.result import ResultPart
+from hushmote.web.reader import Reader
+from hushmote.web.releases import ReleasesView
+
+ENGLISH = Reader(Locale("en", "US"))
+DAYS = tuple(f"2026-01-{day:02}" for day in range(1, 11))
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'store.sqlite'}"
+
+
+def opened(
+    url: str, name: str, query: str, look: Callable[[ui.element, ExperimentView], Awaitable[None]]
+) -> None:
+    """Open an experiment's view with this query, and look at it."""
+
+    async def steps(page: Page, root: ui.element) -> None:
+        choices = from_query(query, Question(experiment=name, fleet="home"))
+        view = ExperimentView(page, Selection(name, "home"), ui.label(), ENGLISH, choices)
+        await view.refresh()
+        await look(root, view)
+
+    build(url, steps)
+
+
+class TestExperiment:
+    @pytest.mark.parametrize(("reports", "has_answers"), [(1, False), (2, True)])
+    def test_two_reports_are_enough(self, url: str, reports: int, has_answers: bool):
+        with Store(url) as store:
+            fill(store, "home", number_payload(8, 2, 0, 8_000, "temp"), {DAYS[0]: reports})
+
+        async def look(root: ui.element, _: ExperimentView) -> None:
+            shown = texts(root)
+            parts = ("Share of the fleet", "7 days", "These numbers")
+            assert [part in shown for part in parts] == [has_answers] * 3
+            assert any(text.startswith("hushmote estimate temp") for text in shown) is has_answers
+            few = "1 report has been counted so far. An estimate needs 2 reports."
+            assert (few in shown) is not has_answers
+
+        opened(url, "temp", "", look)
+
+    @pytest.mark.parametrize(("labels", "boxes"), [(15, 16), (16, 0)])  # and one more, "other"
+    def test_more_than_16_labels_are_in_a_list(self, url: str, labels: int, boxes: int):
+        with Store(url) as store:
+            fill(store, "home", choice_payload([f"l{n}" for n in range(labels)], 2), {DAYS[0]: 900})
+
+        async def look(root: ui.element, _: ExperimentView) -> None:
+            assert len(find(root, ui.checkbox)) == boxes
+            lists = [e for e in find(root, ui.select) if e.props["label"] == "Labels"]
+            assert [len(e.options) for e in lists] == ([] if boxes else [17])
+
+        opened(url, "mode", "", look)
+
+    def test_table_is_filled_once_it_is_opened(self, url: str):
+        with Store(url) as store:
+            fill(store, "home", number_payload(8, 2, 0, 8_000, "temp"), {DAYS[0]: 900})
+
+        async def look(root: ui.element, _: ExperimentView) -> None:
+            (expansion,) = find(root, ui.expansion)
+            (table,) = find(root, ui.table)
+            assert table.rows == []
+            expansion.value = True
+            assert [row["range"] for row in table.rows][:2] == ["below 1", "1 to 2"]
+
+        opened(url, "temp", "", look)
+
+    def test_fields_show_first_and_last_chosen_window(self, url: str):
+        with Store(url) as store:
+            fill(store, "home", number_payload(8, 2, 0, 8_000, "temp"), dict.fromkeys(DAYS, 900))
+
+        def ends(root: ui.element) -> list[Any]:
+            fields = {field.props["label"]: field.value for field in find(root, ui.select)}
+            return [fields["From window"], fields["To window"]]
+
+        async def look(root: ui.element, view: ExperimentView) -> None:
+            assert ends(root) == [DAYS[3], DAYS[9]]  # the newest seven
+            await view._choose(windows=DAYS[1:3], last="")
+            assert ends(root) == [DAYS[1], DAYS[2]]
+            await view._choose(windows=(), last="all")
+            assert ends(root) == [DAYS[0], DAYS[9]]
+
+        opened(url, "temp", "", look)
+
+
+class TestBudget:
+    def test_sentences_and_sections_are_replaced(self, url: str):
+        payload = number_payload(8, 2, 0, 8_000, "temp")
+
+        async def steps(page: Page, root: ui.element) -> None:
+            view = BudgetView(page, page.ledgers, ENGLISH)
+
+            async def shown() -> list[str]:
+                await page.live.check()
+                await view.refresh()
+                return texts(root)
+
+            assert "No device has reported for temp yet." in await shown()
+            with Store(url) as store:
+                fill(store, "home", payload, {DAYS[0]: 900})
+            now = await shown()
+            assert "No device has reported for temp yet." not in now
+            assert now.count("experiment") == now.count("temp") / 2 == 1
+            with Store(url) as store:
+                store.add_fleet("work", keyed=False)
+            now = await shown()
+            assert [text for text in now if text.startswith("Fleet ")] == [
+                "Fleet home: 1 device",
+                "Fleet work: 0 devices",
+            ]
+
+        with Store(url) as store:
+            store.add_fleet("home", keyed=False)
+            store.add_experiment("home", payload)
+        build(url, steps)
+
+
+class TestReleases:
+    def test_unchanged_verdicts_stay_in_place(self, url: str):
+        async def steps(page: Page, root: ui.element) -> None:
+            view = ReleasesView(page, ResultCache(), ENGLISH)
+
+            async def shown() -> list[ui.label]:
+                await page.live.check()
+                await view.refresh()
+                return [label for label in find(root, ui.label) if "damaged" in label.text]
+
+            (before,) = await shown()
+            with Store(url) as store:
+                ask_fleet(store, "work", experiment())
+            assert [label is before for label in await shown()] == [True]
+
+        with Store(url) as store:
+            add_release(store, {}, {})
+            store.add_release_plan("home", "firmware", NEW, "{}")
+        build(url, steps)
+
+
+def solved(**fields: Any) -> SolvedPlan:
+    entries = START | fields
+    return solve(plan_request(entries), entries["answer"])
+
+
+class TestPlan:
+    def test_file_needs_owner_and_purpose(self, url: str):
+        async def steps(_: Page, root: ui.element) -> None:
+            part = FilePart(ENGLISH)
+            part.show(solved(domain=8))
+            fields = {field.props["label"].partition(",")[0]: field for field in find(root, ui.input)}
+            for owner, purpose in (("", ""), ("me", ""), ("", "Warm?"), ("me", "Warm?")):
+                fields["Owner"].value, fields["Purpose"].value = owner, purpose
+                has_file = bool(owner and purpose)
+                assert bool(find(root, ui.button)) is has_file
+                hint = "To get the file, write who owns the experiment and what its purpose is."
+                assert (hint in texts(root)) is not has_file
+
+        build(url, steps)
+
+    def test_lifetime_is_shown_if_devices_report_repeatedly(self, url: str):
+        async def steps(_: Page, root: ui.element) -> None:
+            part = ResultPart(ENGLISH)
+            for lasting in (False, True, False):
+                part.show(solved(form="yes_no", lasting=lasting))
+                shown = texts(root)
+                assert ("A device's lifetime" in shown) is lasting
+                assert ("at the end, over" in shown) is lasting
+
+        build(url, steps)

@@ -361,6 +361,9 @@ class TestAnswers:
             hushmote(*command, "--output", f"same.{kind}", cwd=tmp_path)
             assert files[kind] == (tmp_path / f"same.{kind}").read_bytes()
         assert files["png"].startswith(b"\x89PNG")
+        query = f"windows={DAYS[0]}&post=nonnegative&rows=16"  # the picture is always the histogram
+        with urlopen(f"{page}/temp/estimate.png?{query}") as answer:
+            assert answer.read() == files["png"]
         today = datetime.datetime.now(datetime.UTC).date().isoformat()
         with urlopen(page.replace("/experiment/", "/api/") + "/temp.json") as answer:
             document = json.load(answer)
@@ -383,6 +386,11 @@ class TestMissingExperiment:
         browser.until(lambda: browser.driver.current_url.endswith("/experiment/home/temp"))
         browser.errors()
 
+    @pytest.mark.parametrize("file", ["estimate.exe", "secrets.csv"])
+    def test_unknown_file_gives_404(self, page: str, file: str):
+        with pytest.raises(HTTPError, match="404"):
+            urlopen(f"{page}/temp/{file}")
+
     def test_hostile_name_is_escaped(self, page: str, browser: Browser):
         browser.open(f"{page}/%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E")
         browser.says("No experiment <img src=x onerror=alert(1)> in fleet home.")
@@ -397,6 +405,8 @@ class TestMissingExperiment:
             browser.says("The page does not show this fleet.")
             assert "temp of fleet" not in browser.text
             browser.errors()
+            with pytest.raises(HTTPError, match="404"):
+                urlopen(f"{other}/experiment/home/temp/estimate.csv")
 
     def test_new_experiment_is_found(self, filled: FilledStore, page: str):
         with Store(filled.url) as store:

@@ -5,6 +5,8 @@ import contextlib
 import hashlib
 import json
 import re
+import runpy
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +24,7 @@ from selenium.webdriver.common.keys import Keys
 from hushmote.device.ldp_client import Client, Experiment, provision
 from hushmote.device.preview import preview
 from hushmote.server.wire.report import decode
+from hushmote.web.board import fetch
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = json.loads(make_board_examples.examples())
@@ -91,6 +94,27 @@ def before_consent(record: bytes) -> bytes:
     """Return a record in the format without consent, where a bit says that reporting is not switched off."""
     old = bytes((0x4D, record[1] | 0x80)) + record[2:-4]
     return old + binascii.crc32(old).to_bytes(4, "big")
+
+
+class TestFiles:
+    def test_are_written_to_one_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        for arguments in ([], ["--help"], [str(tmp_path), "b"]):
+            monkeypatch.setattr(sys, "argv", ["board", *arguments])
+            with pytest.raises(SystemExit, match=r"^usage: python -m hushmote\.web\.board FOLDER$"):
+                runpy.run_module("hushmote.web.board")
+        assert list(tmp_path.iterdir()) == []
+        monkeypatch.setattr(sys, "argv", ["board", str(tmp_path)])
+        runpy.run_module("hushmote.web.board")
+        for name, original in (("ldp_client.py", "device"), ("index.html", "web/board/static")):
+            assert (tmp_path / name).read_bytes() == (ROOT / original / name).read_bytes()
+
+    @pytest.mark.parametrize("program", ["neither", "node", "npm"])
+    def test_fetching_needs_node_and_npm(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str):
+        (tmp_path / program).touch(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path))
+        with pytest.raises(fetch.CannotFetch, match=r"^Node\.js with npm is not installed$"):
+            fetch.packages(tmp_path / "npm")
+        assert [path.name for path in tmp_path.iterdir()] == [program]
 
 
 class TestConsent:
@@ -555,6 +579,7 @@ class TestRuntime:
         files = [ROOT / "tests" / name for name in ("vectors.json", "vectors_further.json")]
         cases = sum(line.startswith("{") and len(line) > 2 for file in files for line in file.open())
         page.says("vectors-message", f"{cases} vectors agree, bit for bit")
+        assert page.call("vectors", 10)["done"] == 10  # they can be checked again
 
 
 class TestExperiments:

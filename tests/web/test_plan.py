@@ -399,6 +399,7 @@ class TestView:
         type_number(browser, "devices", "30")
         type_number(browser, "error", "0.1")
         browser.says("No epsilon up to 16 gives ±0.001")
+        assert "whole number" not in browser.find("#quantity-devices-note").text
         assert "Traceback" not in browser.text
         assert not browser.errors()
 

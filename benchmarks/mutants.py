@@ -137,7 +137,8 @@ class Copy:
             shutil.copy2(ROOT / name, self.root / name)
         for name in _RUNTIMES:
             if (ROOT / name).is_dir():
-                (self.root / name).symlink_to(ROOT / name)
+                # Not a link, which the search for the board's files does not follow.
+                shutil.copytree(ROOT / name, self.root / name, symlinks=True)
         # A mutant's compiled file must not stay: the next mutant may have the same time and size.
         self._environment = os.environ | {
             "PYTHONPATH": str(self._finder(folder)),

@@ -405,8 +405,9 @@ class TestMissingExperiment:
             browser.says("The page does not show this fleet.")
             assert "temp of fleet" not in browser.text
             browser.errors()
-            with pytest.raises(HTTPError, match="404"):
-                urlopen(f"{other}/experiment/home/temp/estimate.csv")
+            for path in ("/experiment/home/temp/estimate.csv", "/api/home/temp.json"):
+                with pytest.raises(HTTPError, match="404"):
+                    urlopen(f"{other}{path}")
 
     def test_new_experiment_is_found(self, filled: FilledStore, page: str):
         with Store(filled.url) as store:

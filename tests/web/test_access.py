@@ -92,7 +92,7 @@ def is_served(page) -> bool:
 def cookie_of(page):
     status, headers, _ = ask(page, f"/?token={TOKEN}")
     assert (status, headers["location"]) == (303, "/")
-    assert "HttpOnly; SameSite=Strict" in headers["set-cookie"]
+    assert headers["set-cookie"].endswith("; Path=/; HttpOnly; SameSite=Strict; Max-Age=2592000")
     assert TOKEN not in headers["set-cookie"]
     return headers["set-cookie"].split(";")[0]
 
@@ -149,6 +149,10 @@ class TestToken:
         cookie = cookie_of(locked)
         for path in ("/", "/api/home/temp.json", "/static/page.js", "/plan"):
             assert ask(locked, path, Cookie=cookie)[0] == 200, path
+
+    def test_cookie_is_secure_behind_https(self, locked):
+        _, headers, _ = ask(locked, f"/?token={TOKEN}", X_Forwarded_Proto="https")
+        assert headers["set-cookie"].endswith("; Secure")
 
     def test_programs_send_token_in_header(self, locked):
         status, headers, body = ask(locked, "/api/home/temp.json", Authorization=f"Bearer {TOKEN}")

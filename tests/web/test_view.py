@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from babel import Locale
 from boards import ask_fleet, experiment
@@ -19,7 +20,9 @@ from hushmote.server.store import Store
 from hushmote.web.budget.view import BudgetView
 from hushmote.web.experiment.choices import from_query
 from hushmote.web.experiment.view import ExperimentView
+from hushmote.web.fleet import FleetView
 from hushmote.web.page import Page
+from hushmote.web.period import USUAL
 from hushmote.web.plan.answer import SolvedPlan, solve
 from hushmote.web.plan.entries import START, plan_request
 from hushmote.web.plan.file import FilePart
@@ -107,6 +110,46 @@ class TestExperiment:
             assert ends(root) == [DAYS[0], DAYS[9]]
 
         opened(url, "temp", "", look)
+
+    def test_new_answers_replace_the_old_ones(self, url: str):
+        payload = number_payload(8, 2, 0, 8_000, "temp")
+        readings = {DAYS[0]: np.eye(8)[2], DAYS[1]: np.eye(8)[5]}
+        with Store(url) as store:
+            fill(store, "home", payload, dict.fromkeys(readings, 900), readings)
+
+        async def look(root: ui.element, view: ExperimentView) -> None:
+            for mean in ("rose", "fell"):
+                await view._choose(against=(DAYS[0],), windows=(DAYS[1],), last="")
+                while view._catching_up is not None:
+                    await view._catching_up
+                shown = texts(root)
+                assert [text.split()[:2] for text in shown if text.startswith("Mean ")] == [["Mean", mean]]
+                assert shown.count("Median") == 1
+                assert len([text for text in shown if text.startswith("ε of a report: ")]) == 1
+                with Store(url) as store:
+                    fill(store, "home", payload, {DAYS[0]: 9_000}, np.eye(8)[7])
+                await view._page.live.check()
+                await view.refresh()
+
+        opened(url, "temp", "", look)
+
+
+class TestFleet:
+    def test_new_experiment_appears_beside_the_others(self, url: str):
+        async def steps(page: Page, root: ui.element) -> None:
+            view = FleetView(page, ENGLISH, USUAL)
+            for number in range(3):
+                with Store(url) as store:
+                    fill(store, "home", number_payload(8, 2, 0, 8_000, f"n{number}"), {DAYS[0]: 900})
+                await page.live.check()
+                await view.refresh()
+                shown = texts(root)
+                names = [text for text in shown if " of fleet home" in text]
+                assert names == [f"n{n} of fleet home" for n in range(number + 1)]
+                assert len([text for text in shown if text.startswith("Fleet home: ")]) == 1
+                assert "Three steps to a first answer" not in shown
+
+        build(url, steps)
 
 
 class TestBudget:

@@ -117,6 +117,52 @@ class TestFiles:
         assert [path.name for path in tmp_path.iterdir()] == [program]
 
 
+class TestRuntime:
+    @pytest.mark.parametrize(
+        ("missing", "broken", "words"),
+        [
+            (
+                "window, 'localStorage'",
+                "get() { throw new DOMException('no', 'SecurityError'); }",
+                "A board that cannot keep its budget stays silent",
+            ),
+            ("window, 'indexedDB'", "value: undefined", "cannot store data on disk for this page"),
+            ("window, 'crypto'", "value: {}", "no crypto"),
+            ("navigator, 'locks'", "value: undefined", "Without them, two tabs could spend one budget twice"),
+            (
+                "navigator.locks, 'request'",
+                "value: async () => { throw new DOMException('no', 'SecurityError'); }",
+                "Without them, two tabs could spend one budget twice",
+            ),
+        ],
+        ids=("storage", "disk", "randomness", "locks", "refused locks"),
+    )
+    def test_needs_storage_randomness_and_locks(
+        self, browser: Browser, url: str, missing: str, broken: str, words: str
+    ):
+        source = {"source": f"Object.defineProperty({missing}, {{ {broken} }})"}
+        script = browser.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", source)
+        try:
+            BoardPage(browser, url).open()
+            browser.says(words)
+            assert not browser.find("#measure").is_displayed()
+        finally:
+            browser.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", script)
+
+    @pytest.mark.slow
+    def test_loads_every_mechanism_file(self):
+        text = (ROOT / "web" / "board" / "static" / "port.js").read_text("utf-8")
+        files = re.findall(r"'(ldp_\w+\.py)'", text)
+        assert sorted(files) == sorted(path.name for path in (ROOT / "device").glob("ldp_*.py"))
+
+    def test_passes_all_test_vectors(self, page: BoardPage):
+        page.click("vectors")
+        files = [ROOT / "tests" / name for name in ("vectors.json", "vectors_further.json")]
+        cases = sum(line.startswith("{") and len(line) > 2 for file in files for line in file.open())
+        page.says("vectors-message", f"{cases} vectors agree, bit for bit")
+        assert page.call("vectors", 10)["done"] == 10  # they can be checked again
+
+
 class TestConsent:
     def test_board_is_silent_without_it(self, silent: BoardPage):
         def check_reload(title: str) -> None:
@@ -534,52 +580,6 @@ class TestReport:
         page.fill("reading", "21,5")
         page.report()
         assert page.text("step-index") == "11 (21 to 22)"
-
-
-class TestRuntime:
-    @pytest.mark.parametrize(
-        ("missing", "broken", "words"),
-        [
-            (
-                "window, 'localStorage'",
-                "get() { throw new DOMException('no', 'SecurityError'); }",
-                "A board that cannot keep its budget stays silent",
-            ),
-            ("window, 'indexedDB'", "value: undefined", "cannot store data on disk for this page"),
-            ("window, 'crypto'", "value: {}", "no crypto"),
-            ("navigator, 'locks'", "value: undefined", "Without them, two tabs could spend one budget twice"),
-            (
-                "navigator.locks, 'request'",
-                "value: async () => { throw new DOMException('no', 'SecurityError'); }",
-                "Without them, two tabs could spend one budget twice",
-            ),
-        ],
-        ids=("storage", "disk", "randomness", "locks", "refused locks"),
-    )
-    def test_needs_storage_randomness_and_locks(
-        self, browser: Browser, url: str, missing: str, broken: str, words: str
-    ):
-        source = {"source": f"Object.defineProperty({missing}, {{ {broken} }})"}
-        script = browser.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", source)
-        try:
-            BoardPage(browser, url).open()
-            browser.says(words)
-            assert not browser.find("#measure").is_displayed()
-        finally:
-            browser.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", script)
-
-    @pytest.mark.slow
-    def test_loads_every_mechanism_file(self):
-        text = (ROOT / "web" / "board" / "static" / "port.js").read_text("utf-8")
-        files = re.findall(r"'(ldp_\w+\.py)'", text)
-        assert sorted(files) == sorted(path.name for path in (ROOT / "device").glob("ldp_*.py"))
-
-    def test_passes_all_test_vectors(self, page: BoardPage):
-        page.click("vectors")
-        files = [ROOT / "tests" / name for name in ("vectors.json", "vectors_further.json")]
-        cases = sum(line.startswith("{") and len(line) > 2 for file in files for line in file.open())
-        page.says("vectors-message", f"{cases} vectors agree, bit for bit")
-        assert page.call("vectors", 10)["done"] == 10  # they can be checked again
 
 
 class TestExperiments:

@@ -101,7 +101,7 @@ def tests_of(file: str) -> tuple[list[str], list[str]]:
     def distance(test: str) -> int:
         if Path(test).stem == f"test_{stem}":
             return 0
-        if Path(test).stem.startswith(f"test_{stem}") or Path(test).stem in packages:
+        if Path(test).stem.startswith((f"test_{stem}", *packages)):
             return 1
         lines = (ROOT / test).read_text("utf-8").splitlines()
         if any(named.search(line) for line in lines if "import" in line):

@@ -23,6 +23,7 @@ from hushmote.web.experiment.view import ExperimentView
 from hushmote.web.fleet import FleetView
 from hushmote.web.page import Page
 from hushmote.web.period import USUAL
+from hushmote.web.period_control import PeriodControl
 from hushmote.web.plan.answer import SolvedPlan, solve
 from hushmote.web.plan.entries import START, plan_request
 from hushmote.web.plan.file import FilePart
@@ -148,6 +149,34 @@ class TestFleet:
                 assert names == [f"n{n} of fleet home" for n in range(number + 1)]
                 assert len([text for text in shown if text.startswith("Fleet home: ")]) == 1
                 assert "Three steps to a first answer" not in shown
+
+        build(url, steps)
+
+
+class TestPeriod:
+    def test_custom_days_are_chosen_once_both_are_typed(self, url: str):
+        chosen: list[str] = []
+
+        async def choose(period: str) -> None:
+            chosen.append(period)
+
+        async def steps(_: Page, root: ui.element) -> None:
+            control = PeriodControl(choose)
+            for is_open in (True, False, True):
+                control._open()
+                assert (len(find(root, ui.input)) == 2) is is_open
+            first, last = find(root, ui.input)
+            first.value = "2026-01-03"
+            for day, error in (
+                ("", ""),
+                ("0202-01-04", ""),  # a year that is being typed
+                ("2026-01-02", "The first day must not be after the last one."),
+                ("2026-01-03", ""),
+            ):
+                last.value = day
+                await control._choose_days()
+                assert texts(root)[-1] == error
+            assert chosen == ["2026-01-03..2026-01-03"]
 
         build(url, steps)
 

@@ -1,8 +1,12 @@
 """The parts of a NATS connection: URL, requests, received bytes and TLS."""
 
 import asyncio
+import contextlib
 import logging
 import threading
+import time
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from boards import experiment
@@ -15,10 +19,11 @@ from hushmote.server.aggregator import Aggregator
 from hushmote.server.ingest.broker_url import BrokerUrlError, is_nats, parse_nats_url
 from hushmote.server.ingest.nats.client import BatchNatsClient
 from hushmote.server.ingest.nats.connection import NatsConnection
+from hushmote.server.ingest.nats.consumer import ACK_WAIT_S
 from hushmote.server.ingest.nats.pull import Pull
 from hushmote.server.ingest.nats.source import NatsSource
 from hushmote.server.ingest.pacing import Pace
-from hushmote.server.ingest.session import Session
+from hushmote.server.ingest.session import BrokerRefused, Session
 from hushmote.server.ingest.status import Status
 from hushmote.server.ingest.tls import client_context
 from hushmote.simulator.broker import free_port
@@ -108,7 +113,8 @@ def stream(count):
         sent += b"HMSG %s 7 %s %d %d\r\n%s%s\r\n" % (subject, reply, *size, headers, payload)
         messages.append((subject, reply, headers, payload))
         if i % 3 == 0:
-            sent += b"PING\r\nMSG other 8 2\r\nhi\r\n+OK\r\n"
+            other = b"HMSG other 8 reply %d %d\r\n%s\r\n" % (len(headers), len(headers), headers)
+            sent += b"PING\r\nMSG other 8 2\r\nhi\r\n+OK\r\n" + other
     return sent, messages
 
 
@@ -164,7 +170,65 @@ class trying:
         self._thread.join()
 
 
+@pytest.fixture(scope="module")
+def server():
+    with NatsServers(1) as servers:
+        yield servers
+
+
 class TestSource:
+    @contextlib.contextmanager
+    def connected(self, server: NatsServers, **options: Any) -> Iterator[tuple[NatsSource, NatsConnection]]:
+        """Connect a source to a real server, without waiting for its answers."""
+        address = parse_nats_url(server.url)
+        session = Session(address.mqtt, options.pop("name", "agg"), **options)
+        source = NatsSource(address, session, Status(), lambda: Pace(40, 0.2))
+        connection = source.connect()
+        assert connection is not None
+        with contextlib.closing(connection):
+            yield source, connection
+
+    @contextlib.contextmanager
+    def subscribed(self, server: NatsServers, **options: Any) -> Iterator[NatsConnection]:
+        """Connect a source to a real server, and wait until reports start to arrive."""
+        with self.connected(server, **options) as (source, connection):
+
+            def is_greeted() -> bool:
+                connection.turn(0.1, 40)
+                return source.greet(connection, 0.0)
+
+            until(is_greeted, lambda: connection.error)
+            yield connection
+
+    def test_unacknowledged_reports_come_again(self, server: NatsServers):
+        messages = crowd(30)[0]
+        with self.subscribed(server) as first:
+            assert first.existing_consumer is None
+            publish(server, messages)
+            until(lambda: first.turn(0.1, 40) and len(first.messages) == 30, lambda: first.error)
+        with self.subscribed(server) as second:
+            assert second.existing_consumer is not None
+            start = time.monotonic()
+            until(lambda: second.turn(0.1, 40) and len(second.messages) == 30, lambda: second.error)
+            assert time.monotonic() - start < ACK_WAIT_S / 4
+            assert sorted(second.messages) == sorted(messages)
+            second.acknowledge()
+            until(lambda: second.pending_count() == 0, second.pending_count)
+
+    def test_closes_before_the_server_answers(self, server: NatsServers):
+        with self.connected(server) as (_, connection):
+            assert not connection.subscribed
+
+    def test_consumer_belongs_to_the_same_fleets_in_any_order(self, server: NatsServers):
+        for fleets in (["open", "away"], ["away", "open"]):
+            with self.subscribed(server, name="both", fleets=fleets):
+                pass
+        with (
+            pytest.raises(BrokerRefused, match=r"the consumer both is for other fleets, .*use another"),
+            self.subscribed(server, name="both", fleets=["open"]),
+        ):
+            pass
+
     def test_closes_every_failed_attempt(self, monkeypatch: pytest.MonkeyPatch):
         closed, close = [], NatsConnection.close
         monkeypatch.setattr(NatsConnection, "close", lambda self: closed.append(self) or close(self))

@@ -39,12 +39,12 @@ def subscribed(broker, *, max_in_flight=2000, protocol: Protocol = "5", share=No
         link.close()
 
 
-def turn(link, condition):
-    """Run a link's loop until the condition holds."""
+def turn(link, condition, most=100_000):
+    """Run a link's loop, which reads up to `most` messages, until the condition holds."""
     end = time.monotonic() + WAIT_S
     while not condition():
         assert time.monotonic() < end, "no answer"
-        link.turn(0.02, 100_000)
+        link.turn(0.02, most)
 
 
 def drain(link, wanted):

@@ -7,7 +7,7 @@ A -wal or -shm created by a reader would belong to the reader and might lock out
 import os
 import sqlite3
 from contextlib import suppress
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from sqlalchemy import Connection, Engine, NullPool, create_engine, event
 from sqlalchemy.engine import URL
@@ -42,7 +42,7 @@ def is_being_written(path: str) -> bool:
 
 def _uri(path: str) -> str:
     if path.startswith("file:"):
-        return path
+        path = unquote(path.removeprefix("file:"))
     options = "immutable=1"  # so that SQLite does not create a -wal or -shm
     if is_being_written(path):
         options = ""

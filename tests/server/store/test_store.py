@@ -167,6 +167,16 @@ class TestOpen:
             with pytest.raises(StoreError, match="it is read-only"):
                 reader.add_fleet("home", keyed=False)
 
+    def test_reading_a_file_url_creates_no_file(self, tmp_path):
+        where = f"sqlite:///file:{tmp_path}/my%20store.sqlite?uri=true"
+        with fails("or missing file; make it writable or give another path"):
+            Store(where, read_only=True)
+        assert list(tmp_path.iterdir()) == []
+        Store(where).close()
+        with Store(where, read_only=True) as reader:
+            assert reader.fleets() == {}
+            assert [path.name for path in tmp_path.iterdir()] == ["my store.sqlite"]
+
     @pytest.mark.parametrize(("read_only", "wait_ms"), [(False, 10_000), (True, 2_000)])
     def test_waits_for_a_lock_for_a_limited_time(self, tmp_path, read_only, wait_ms):
         with Store(url(tmp_path)) as created:

@@ -139,6 +139,12 @@ class TestAccept:
         assert store.counting_time() == NOON
         assert store.interrupted_days() == {NOON.date()}
 
+    def test_recorded_minute_is_no_interruption(self, store):
+        set_times(store, alive=NOON)
+        store.accept_clock(NOON + 10 * SECOND)
+        assert store.counting_time() == NOON
+        assert store.interrupted_days() == frozenset()
+
     @pytest.mark.parametrize("year", [1970, 2106])
     def test_no_clock_that_cannot_be_right(self, store, year):
         last = store.last_time()

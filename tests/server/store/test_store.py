@@ -4,6 +4,7 @@ import datetime
 import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -176,6 +177,19 @@ class TestOpen:
         with Store(where, read_only=True) as reader:
             assert reader.fleets() == {}
             assert [path.name for path in tmp_path.iterdir()] == ["my store.sqlite"]
+
+    @pytest.mark.parametrize(
+        ("rows", "versions"),
+        [("", "none"), ("(5), (6)", "5, 6"), ("('ten')", "ten"), ("(0)", "0"), ("(-1)", "-1")],
+    )
+    def test_damaged_schema_version_is_one_line(self, tmp_path, rows, versions):
+        Store(url(tmp_path)).close()
+        with closing(sqlite3.connect(tmp_path / "store.sqlite")) as connection, connection:
+            connection.execute("DELETE FROM schema_version")
+            if rows:
+                connection.execute(f"INSERT INTO schema_version VALUES {rows}")
+        with fails(f"is damaged: its schema version is {versions}; restore a backup"):
+            Store(url(tmp_path))
 
     @pytest.mark.parametrize(("read_only", "wait_ms"), [(False, 10_000), (True, 2_000)])
     def test_waits_for_a_lock_for_a_limited_time(self, tmp_path, read_only, wait_ms):
@@ -353,6 +367,7 @@ class TestVersions:
         assert same.experiment.digest == old.digest
         assert began <= same.first_serial < half.serial < door.serial < same.serial
         assert half.first_serial == half.serial
+        assert (same.current, half.current, door.current) == (True, False, True)
         advance_clock(monkeypatch, datetime.timedelta(minutes=-3))  # a clock that was set back
         store.renew_serial(same)
         (renewed,) = (v for v in store.experiments("home") if v.id == same.id)

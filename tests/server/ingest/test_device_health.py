@@ -98,6 +98,12 @@ class TestRead:
             read(BrokerAddress("127.0.0.1", silent.getsockname()[1]), ["home"], answer_s=0.5)
         assert "did not answer" in str(refusal.value)
 
+    def test_refused_login_is_one_line_and_final(self, broker: MosquittoBroker):
+        with MosquittoBroker(settings=("allow_anonymous false",)) as guarded:
+            address = BrokerAddress("127.0.0.1", guarded.port, others=(("127.0.0.1", broker.port),))
+            with pytest.raises(BrokerUnreachable, match=r"ended the connection: Not authorized$"):
+                read(address, ["home"])
+
     def test_skips_a_server_that_accepts_no_login(self, broker: MosquittoBroker):
         with socket.create_server(("127.0.0.1", 0)) as silent:
             address = BrokerAddress(

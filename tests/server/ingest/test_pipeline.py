@@ -14,7 +14,8 @@ from hushmote.server.ingest.rate_limit import HOUR_S, RateLimit
 from hushmote.server.ingest.status import Status
 from hushmote.server.store import Store, StoreError
 from hushmote.server.store.check import check
-from hushmote.server.store.number_set import MAX_CONTAINERS
+from hushmote.server.store.erase import erase
+from hushmote.server.store.number_set import MAX_CONTAINERS, NumberSet
 from hushmote.server.wire import keys, report, topics
 
 KEY_A = keys.device_key(MASTER, "keyed", "a")
@@ -196,6 +197,13 @@ class TestCounts:
         )
         assert take(store, sent("a", report.encode(new, 1, 0))) == (0, {"duplicate": 1})
         assert take(store, sent("a", report.encode(other, 1, 0))) == (1, {})
+
+    def test_erased_device_counts_on_from_its_highest_number(self, store):
+        messages = [sent("a", payload, "keyed") for payload in reports("a", experiment(), 4, key=KEY_A)]
+        assert take(store, *messages[:3]) == (3, {})
+        erase(store, "keyed", device="a", fleet_keys=FLEET_KEYS)
+        assert take(store, *messages) == (1, {"duplicate": 3})
+        assert [numbers for *_, numbers in store.accepted_numbers("keyed")] == [NumberSet(4, late=3)]
 
     def test_reports_out_of_order_count_once(self, store):
         exp = store.add_experiment("open", payload_of(experiment(name="free", budget={"rule": "unlimited"})))

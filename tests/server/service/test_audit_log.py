@@ -55,6 +55,15 @@ class TestFile:
         status = (tmp_path / "audit.jsonl").stat()
         assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (12345, 23456, 0o600)
 
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+    def test_root_does_not_change_the_owner_of_a_used_file(self, tmp_path):
+        path = tmp_path / "audit.jsonl"
+        AuditLog(path).note("root", "add")
+        os.chown(path, 12345, 23456)
+        AuditLog(path).note("root", "withdraw")
+        status = path.stat()
+        assert (status.st_uid, status.st_gid) == (12345, 23456)
+
     def test_error_is_one_line(self, tmp_path):
         with fails(r"^cannot write the audit log .*: No such file", AuditLogError):
             AuditLog(tmp_path / "none" / "a").check()

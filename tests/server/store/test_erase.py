@@ -19,7 +19,15 @@ from sqlalchemy.pool import Pool
 from hushmote.server.ingest import pipeline as ingest
 from hushmote.server.ingest.commit import QueuedErasures, Retention
 from hushmote.server.ingest.status import Status
-from hushmote.server.store import Description, Store, StoreError, VersionRefused, postgresql, schema
+from hushmote.server.store import (
+    Description,
+    Store,
+    StoreError,
+    VersionRefused,
+    database,
+    postgresql,
+    schema,
+)
 from hushmote.server.store.check import check
 from hushmote.server.store.database import StoreLocked
 from hushmote.server.store.erase import (
@@ -415,6 +423,35 @@ class TestQueuedErasure:
             pytest.raises(MergeRefused, match=reason),
         ):
             merge(other, [store])
+
+    @in_sqlite
+    @pytest.mark.parametrize(
+        ("keyed", "check_value", "sealed"),
+        [(True, None, True), (False, None, False), (False, "0123456789abcdef", True)],
+        ids=["keyed", "open", "open with a key"],
+    )
+    def test_plan_says_whether_it_is_sealed(self, store_url, keyed, check_value, sealed):
+        with Store(store_url) as store:
+            ask_fleet(store, "home", TEMP, keyed=keyed)
+            store.allow_devices("home", [ERASED])
+            if check_value is not None:
+                store.set_master_check("home", check_value)
+            assert queue_erasure(store, "home", ERASED) == Erasure("home", None, ERASED, 1, 0, sealed)
+
+    @in_sqlite
+    def test_stays_unfinished_while_a_reader_sees_it(self, store_url, request, monkeypatch):
+        monkeypatch.setattr(database, "BUSY_TIMEOUT_S", 0)
+        with filled(store_url) as store:
+            with Store(store_url) as other, other.snapshot() as reader:
+                reader.execute(select(schema.fleet)).all()
+                queue_erasure(store, "home", ERASED)
+                assert erase_queued(store, "home", ERASED, FLEET_KEYS) is not None
+                with pytest.raises(StoreLocked):
+                    finish_rewrite(store)
+                assert check(store).notes != ()
+            assert finish_rewrite(store)
+            assert check(store).notes == ()
+            assert ERASED.encode() not in files(store, request)
 
     def test_two_aggregators_carry_it_out_once(self, store, store_url):
         queue_erasure(store, "home", ERASED)

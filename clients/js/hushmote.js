@@ -72,9 +72,10 @@ function expBounds(epsilon, bits) {
     term = ((term * x) >> bits) / i;
     total += i & 1n ? -term : term;
   }
-  // Each term is too small by less than 2 units, as are x and the sum of the omitted terms.
-  let low = total - 2n * i - 4n;
-  let high = total + 2n * i + 4n;
+  // Each term is too small by less than 2 units, as are x and the sum of the omitted terms. Each term is less than 1/16 of
+  // the previous one, so there are at most bits / 4 + 1 of them.
+  let low = total - bits;
+  let high = total + bits;
   for (; halvings; halvings--) {
     low = (low * low) >> bits;
     high = ((high * high) >> bits) + 1n;

@@ -81,6 +81,12 @@ class Memory {
   }
 }
 
+/** Return the client's random generator. */
+async function generator() {
+  const policy = { sum: 0, squares: 0, epsilon: 0, rules: [], experiments: [] };
+  return (await Client.open({ policy, storage: new Memory({}) })).rng;
+}
+
 const jobs = {
   threshold: truthThreshold,
   async parse(payload) {
@@ -100,13 +106,20 @@ const jobs = {
   },
   /** Count the outcomes of the client's random generator. */
   async frequencies(count, name, argument, outcomes) {
-    const { rng } = await Client.open({
-      policy: { sum: 0, squares: 0, epsilon: 0, rules: [], experiments: [] },
-      storage: new Memory({}),
-    });
+    const rng = await generator();
     const results = Array(outcomes).fill(0);
     for (let i = 0; i < count; i++) results[Number(rng[name](argument))]++;
     return results;
+  },
+  /** Return the random generator's answer if all random bytes are equal. */
+  async stuck(byte, name, argument) {
+    const rng = await generator();
+    crypto.getRandomValues = (x) => x.fill(byte);
+    try {
+      return rng[name](argument);
+    } finally {
+      delete crypto.getRandomValues;
+    }
   },
   /** Make a client's calls, [method, argument, ...]. Return the answers and the final records. */
   async play({ storage, settings, provision, draws, url, payloads = [], yes = {} }, calls) {

@@ -91,6 +91,19 @@ def test_two_tabs_share_one_budget(page):
     assert sorted([*second, *page.browser.script("return window.numbers")]) == list(range(1, 41))
 
 
+def test_record_number_is_written_once(page):
+    page.open()
+    written = page.run(
+        """
+        const records = new Database('records');
+        const results = [];
+        for (const record of [[3, 'a'], [3, 'b'], [2, 'c']]) results.push(await records.write(...record));
+        return [results, await records.read()];
+    """
+    )
+    assert written == [[True, False, False], [[3, "a"]]]
+
+
 def test_reload_refunds_nothing(page):
     page.open()
     page.run(FRESH)
@@ -175,7 +188,7 @@ class Form:
         self.page.browser.open(self.page.url + "example/index.html")
 
     def answer(self, way: str) -> None:
-        for css in (f"[value={way}]", "form button"):
+        for css in ("[name=night][value=yes]", f"[name=way][value={way}]", "form button"):
             self.page.browser.until(lambda css=css: self.page.browser.find(css).click() or True)
 
     def requests(self) -> list[str]:

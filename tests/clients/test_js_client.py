@@ -190,6 +190,10 @@ class TestRandomizer:
             for count, p in zip(counts, expected, strict=True):
                 assert abs(count - n * p) <= 7 * (n * p * (1 - p)) ** 0.5
 
+    @pytest.mark.parametrize(("byte", "bits"), [(0, 0), (7, 0x07070707), (255, 2**30 - 1)])
+    def test_draw_is_true_below_the_threshold(self, byte, bits):
+        assert ask([["stuck", byte, "bernoulli", bits + more] for more in (0, 1)]) == [False, True]
+
     def test_repeating_source_makes_no_report(self):
         calls = [["stick"], SPENT[0], ["status"]]
         _, report, status = play(calls, {"records": FRESH}, payloads=[E])["answers"]

@@ -1,6 +1,7 @@
 """TLS with a real mosquitto: trusted certificates work, and each failure has its own message."""
 
 import contextlib
+import datetime
 import logging
 import socket
 import threading
@@ -19,7 +20,7 @@ from hushmote.server.aggregator import Aggregator, Counting
 from hushmote.server.ingest.broker_url import BrokerAddress, BrokerUrlError, parse_broker_url
 from hushmote.server.ingest.connection import BrokerConnection
 from hushmote.server.ingest.pacing import Backoff, Pace
-from hushmote.server.ingest.tls import CertificateError, client_context, explain
+from hushmote.server.ingest.tls import CertificateError, client_context, explain, first_expiry
 from hushmote.simulator.broker import MosquittoBroker, free_port
 
 
@@ -150,6 +151,17 @@ class TestErrors:
                     connection.connect("127.0.0.1", port)
                     until(lambda c=connection: not c.turn(0.1, 1), "the connection is lost")
                     assert words in str(explain(connection.error)), connection.error
+
+    def test_certificate_is_valid_through_its_last_second(self, tmp_path, monkeypatch):
+        ca = Authority(tmp_path)
+        pair = ca.sign("me")
+        last = first_expiry(pair[0])
+        clock = type("Stopped", (datetime.datetime,), {"now": staticmethod(lambda tz: last)})
+        monkeypatch.setattr(datetime, "datetime", clock)
+        client_context(ca.file, *pair)
+        last += datetime.timedelta(seconds=1)
+        with fails(r"me.pem expired on \d{4}-\d\d-\d\d: renew it", CertificateError):
+            client_context(ca.file, *pair)
 
     def test_distinguishes_unusable_files(self, tmp_path):
         ca = Authority(tmp_path)

@@ -1,6 +1,7 @@
 """The store keeps committed data, rejects contradictions, and reports a bad file in one line."""
 
 import datetime
+import shutil
 import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -200,6 +201,18 @@ class TestOpen:
             opened.engine.connect() as connection,
         ):
             assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar() == wait_ms
+
+    def test_reader_lets_its_process_write_later(self, tmp_path):
+        with Store(url(tmp_path)) as store:
+            store.add_fleet("home", keyed=False)
+            for end in ("", "-wal", "-shm"):  # as a crash leaves them
+                shutil.copy(f"{store.where}{end}", tmp_path / f"left.sqlite{end}")
+        left = url(tmp_path, "left.sqlite")
+        with Store(left, read_only=True) as reader, reader.snapshot() as snapshot:
+            assert snapshot.execute(select(schema.fleet.c.name)).all() == [("home",)]
+            with Store(left) as writer:
+                writer.add_fleet("away", keyed=False)
+            assert list(reader.fleets()) == ["away", "home"]
 
     def test_reader_does_not_wait_for_a_writer(self, store, store_url):
         store.add_experiment("home", experiment_payload())

@@ -102,11 +102,9 @@ class TestRefusals:
             ("--values 16 --error 0.1 --histogram-epsilon 0.1", "requires --devices and --values"),
             ("--devices 1000 --values 16 --error 0.1 --histogram-epsilon 0.1", "and no error"),
             ("--devices 1000 --values 16 --epsilon 1 --histogram-epsilon 0.1", "omit --epsilon"),
-            ("--devices 1000 --values 16 --histogram-epsilon 0", "above 0"),
             ("--devices 1000 --values 16 --histogram-epsilon 1e-9", "use more devices"),
             ("--devices 1000 --values 16 --histogram-epsilon 0.1 --delta 2", "delta"),
             ("--devices 1 --values 16 --histogram-epsilon 0.1", "devices must be from 2"),
-            ("--devices 1000 --values 16 --epsilon 1 --delta 1e-6", "requires --lifetime"),
             (LIFETIME + " --values yes-no --histogram-epsilon 0.1", "omit --lifetime"),
             ("--devices 1000 --epsilon nan --values 16", "epsilon must be a number"),
             ("--devices 1000 --epsilon 1 --values a,,b", "not empty"),
@@ -137,7 +135,6 @@ class TestRefusals:
             ("--devices 1000 --epsilon 1 --values 16 --share 2", "from 0 to 1"),
             ("--devices 1000 --epsilon 1 --values 16 --quantile 1.5", "a quantile must be between 0 and 1"),
             ("--devices 1000 --epsilon 1 --values 16 --quantile 0.5 --share 0.5", "--quantile 0.9"),
-            ("--devices 1000 --epsilon 1 --values 16 --low 1", "given together"),
             ("--devices 1000 --epsilon 1 --values 16 --low 2 --high 1", "must be below"),
             (
                 "--devices 1000 --epsilon 1 --values 16 --statistics pairs",
@@ -148,7 +145,6 @@ class TestRefusals:
                 "--devices 1000 --values 16 --for quantile --low 0 --high 1 --unit s --error 9s",
                 "between 0 and 0.3",
             ),
-            ("--devices 1000 --epsilon 1 --values 16 --horizon 2y", "requires --lifetime"),
             ("--devices 1000 --epsilon 1 --values 16 --plot plan.txt", "must end in .toml or .png"),
             (
                 "--devices 1000 --epsilon 1 --values 16 --output /nowhere/e.toml --low 0 --high 1",

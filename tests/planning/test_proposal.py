@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from refusals import fails
@@ -42,6 +43,16 @@ class TestColumn:
         assert (request.values, request.low, request.high, request.unit) == (6, 1, 7, "")
         assert propose(f"{data}:mode", PlanRequest()).request.values == ("heat", "idle")
         assert propose(f"{data}:open", PlanRequest()).request.values == "yes-no"
+
+    @pytest.mark.parametrize(
+        "fields",
+        [{"lifetime": 4.0, "horizon": "1y", "call": "1h"}, {"histogram_epsilon": 0.1}],
+        ids=["lifetime", "histogram"],
+    )
+    def test_another_epsilon_replaces_the_defaults(self, fields: dict[str, Any], data: Path):
+        proposal = propose(f"{data}:open", PlanRequest(devices=5_000, **fields))
+        assert (proposal.request.epsilon, proposal.request.error) == (None, None)
+        assert "defaults" not in proposal.words
 
     def test_ignores_a_few_extreme_readings(self, tmp_path: Path):
         file = tmp_path / "a.csv"

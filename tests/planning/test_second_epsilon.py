@@ -1,9 +1,12 @@
 """The ε of a plan's histograms, and the report ε for a given histogram ε."""
 
+import math
+
 import pytest
+from refusals import fails
 
 from hushmote.device.ldp_client import EPSILON_MAX
-from hushmote.planning.devices import EPSILON_STEP, MICRO, best_design
+from hushmote.planning.devices import EPSILON_STEP, MICRO, PlanError, best_design
 from hushmote.planning.expected_error import Question
 from hushmote.planning.lifetime import LifetimeBudget, Rhythm, plan_lifetime
 from hushmote.planning.second_epsilon import epsilon_for_histogram, histogram, lifetime_histograms
@@ -34,6 +37,12 @@ def test_answer_keeps_wanted_epsilon_and_is_tight(
 
 def test_loose_target_allows_the_largest_epsilon() -> None:
     assert epsilon_for_histogram(Question("frequency"), 100, 2, 20.0) == EPSILON_MAX
+
+
+@pytest.mark.parametrize("target", [0.0, -1.0, math.nan])
+def test_target_must_be_above_zero(target: float) -> None:
+    with fails(f"the ε of a histogram must be above 0, not {target:g}", PlanError):
+        epsilon_for_histogram(Question("frequency"), 100, 2, target)
 
 
 def test_partial_report_gives_no_protection() -> None:

@@ -68,9 +68,11 @@ class TestLargestEpsilon:
         assert disclosure.keeps_risk(at(result), prior, targets, risk)
         if result < 16_000_000:
             assert not disclosure.keeps_risk(at(result + 1), prior, targets, risk, 1e-12)
-        allowed = disclosure.allowed_loss(
-            prior, targets or disclosure.singles(prior, ["v"] * len(prior)), risk
-        )
+        targets = targets or disclosure.singles(prior, ["v"] * len(prior))
+        for target in targets:
+            belief = disclosure.worst_posterior(at(result), prior, target)
+            assert belief <= float(risk.ceiling(target.prior(prior)))
+        allowed = disclosure.allowed_loss(prior, targets, risk)
         assert allowed.total is not None
         assert result >= allowed.total
 
@@ -208,6 +210,26 @@ class TestRepeatedReports:
         worst = disclosure_budget.repeated_reports(prior, odds, 40, np.ones(4)).worst
         assert worst.max() <= 0.6
         assert worst.max() == pytest.approx(0.6, abs=1e-4)
+
+    def test_hashed_reports_are_not_enumerated(self):
+        values = epsilon_local.bare_values(10)
+        at = epsilon_local.choose_mechanism(10, "olh")
+        result = epsilon_local.from_epsilon(epsilon_local.Attacker(values, at, uniform(10), None, 3), MICRO)
+        assert result.repeated is None
+        assert result.refused.startswith("olh draws a new hash or level for every report")
+
+    @pytest.mark.parametrize(
+        ("reports", "risk"),
+        [(None, Risk(Fraction(3, 5))), (40, Risk(factor=Fraction(20)))],
+        ids=["one report", "any loss"],
+    )
+    def test_no_theorem_is_needed_without_a_total(self, reports: int | None, risk: Risk):
+        values = epsilon_local.bare_values(4)
+        at = epsilon_local.choose_mechanism(4, "grr")
+        result = epsilon_local.from_risk(
+            epsilon_local.Attacker(values, at, uniform(4), None, reports, 0.01), risk
+        )
+        assert (result.rows, result.passes, result.refused) == ((), (), "")
 
     def test_too_many_outcomes_are_rejected_with_their_number(self):
         with fails(r"1,000 reports over 64 values have .* outcomes, more than the 300,000", DisclosureError):

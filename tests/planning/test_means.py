@@ -8,7 +8,7 @@ from scipy import optimize
 
 from hushmote.planning.devices import Z, best_design, half_width
 from hushmote.planning.expected_error import Design, Question, bell_population, question_places, variance
-from hushmote.planning.worst_population import worst_population
+from hushmote.planning.worst_population import climb, moments, worst_population
 from hushmote.server.experiments.payload import experiment_over
 from hushmote.server.mechanisms import Mechanism, mechanism_of
 from hushmote.server.mechanisms.workload import positions
@@ -49,6 +49,12 @@ def test_worst_population_is_at_both_ends_for_direct_codes():
     shares, worst = worst_population(mechanism({"mechanism": "grr"}, 16_000_000), positions(16))
     assert shares[[0, -1]] == pytest.approx(0.5, abs=1e-3)
     assert worst == pytest.approx((15 / 32) ** 2, rel=1e-3)
+
+
+def test_bound_on_the_worst_is_as_tight_at_any_scale():
+    squares, means = moments(mechanism({"mechanism": "grr"}), positions(16))
+    bound = climb(squares, means)[1]
+    assert climb(1e-6 * squares, 1e-3 * means)[1] == pytest.approx(1e-6 * bound, rel=1e-6)
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.05, 0.2])

@@ -13,6 +13,7 @@ from refusals import Refusal, fails, refusals
 from scipy import stats
 
 from hushmote.device.ldp_client import Experiment
+from hushmote.planning import fleet_plan
 from hushmote.planning.answer import answer
 from hushmote.planning.devices import (
     MICRO,
@@ -35,6 +36,7 @@ from hushmote.planning.expected_error import (
 )
 from hushmote.planning.experiment_file import ExperimentInfo
 from hushmote.planning.lifetime import (
+    MAX_EVERY,
     LifetimeBudget,
     Rhythm,
     choose_every,
@@ -121,6 +123,17 @@ class TestFile:
         assert (fields["epsilon"], fields["low"], fields["high"]) == (epsilon, -0.5, 31.5)
         assert (fields["bins"], fields["planned"]["devices"]) == (8, 1000)
 
+    def test_of_a_number_needs_its_range(self):
+        info = ExperimentInfo("planned", None, "a@example.org", datetime.date(2026, 1, 1))
+        with fails("a number requires its range; add --low and --high", PlanError):
+            answer(PlanRequest(devices=1000, epsilon=1, values=8)).file(info)
+
+
+class TestFleetPlan:
+    def test_has_its_plans_numbers(self):
+        fleet = fleet_plan.plan(devices=5_000, epsilon=2, values="yes-no")
+        assert (fleet.devices, fleet.epsilon, fleet.values) == (5_000, 2, 2)
+
 
 class TestFixedLimit:
     @pytest.mark.parametrize(
@@ -202,6 +215,12 @@ class TestVariance:
         sample_size = 40 * design.classes
         assert not well_sampled(design, question, sample_size)
         assert places(design, question, sample_size).variance.mean() == pytest.approx(expected, rel=0.05)
+
+    def test_sample_leaves_no_wide_gap(self) -> None:
+        design = Design(9_000, MICRO, DIRECT)
+        sample = places(design, Question("frequency"), 100 * design.classes).low
+        assert len(sample) == 100
+        assert np.diff(sample).max() < 1.5 * 90
 
 
 QUESTIONS = {
@@ -391,6 +410,14 @@ class TestLifetime:
         lifetime = plan_lifetime(Question(), 100_000, 64, LifetimeBudget(4 * MICRO, 1e-6), YEAR, limit=50_000)
         assert (lifetime.best.composition, lifetime.best.rule) == ("optimal", "count")
         assert lifetime.best.cap >= 284  # the optimum for ε = 0.05 within (4, 1e-6)
+
+    def test_as_many_calls_as_every_allows_are_planned(self) -> None:
+        """A refusal names a rhythm, which must be accepted."""
+        rhythm = Rhythm(1, 2 * MAX_EVERY)
+        lifetime = plan_lifetime(Question("frequency"), 1000, 2, LifetimeBudget(MICRO), rhythm)
+        assert lifetime.best.every <= MAX_EVERY
+        with fails("every 1 seconds or less frequently", PlanError):
+            plan_lifetime(Question("frequency"), 1000, 2, LifetimeBudget(MICRO), Rhythm(0.5, 2 * MAX_EVERY))
 
     def test_first_day_is_more_accurate_than_the_last(self) -> None:
         lifetime = plan_lifetime(Question("frequency"), 20_000, 2, LifetimeBudget(2 * MICRO), YEAR)

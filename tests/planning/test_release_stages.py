@@ -75,7 +75,9 @@ class TestCommand:
         assert first.startswith(
             "Detecting a rise of 3 points takes 2,000 reports of the new version: 28 days"
         )
-        assert "proceed takes 4,200 reports" in " ".join(text.split())
+        words = " ".join(text.split())
+        assert "proceed takes 4,200 reports" in words
+        assert "4 reports of ε = 2 in its 5 years, with a call every 14 days" in words
         assert max(map(len, text.splitlines())) <= 80
 
     def test_json_has_the_stages(self, tmp_path: Path):

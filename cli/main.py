@@ -96,7 +96,7 @@ def load(name: str) -> Any:
         for parameter in member.params:
             parameter.process_value = _reject_decimals(parameter, parameter.process_value)
         # Click would truncate it.
-        member.short_help = " ".join((member.help or "").partition("\n\n")[0].split())
+        member.short_help = " ".join(member.help.partition("\n\n")[0].split())
         if lines := EXAMPLES.get(path):
             member.epilog = "\b\n" + "\n".join(["Examples:", *(f"  {line}" for line in lines)])
     return loaded

@@ -53,7 +53,7 @@ def check_paths(paths: Iterable[Path] | None, *suffixes: str) -> tuple[Path, ...
             raise UsageError(f"cannot write {path}: it is a folder")
         if path.exists() and not os.environ.get(OVERWRITE):
             raise UsageError(f"{path} already exists: choose another name, or set {OVERWRITE}=1")
-    if set(PICTURES) <= set(suffixes) and any(path.suffix.lower() in PICTURES for path in files):
+    if any(path.suffix.lower() in PICTURES for path in files):
         require("matplotlib", "a picture")
     return files
 

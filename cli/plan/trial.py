@@ -24,7 +24,7 @@ class Trial:
     def print(self) -> None:
         """Print the result below the plan."""
         tables.out.print("simulated on these readings", style="bold")
-        show(self.estimate, select_answers(self.estimate), None)
+        show(self.estimate, select_answers(self.estimate), None, privacy=False, verbose=False)
         tables.out.print()
 
 

@@ -94,8 +94,8 @@ def show(
     answers: Answers,
     file: Path | None,
     *,
-    privacy: bool = False,
-    verbose: bool = False,
+    privacy: bool,
+    verbose: bool,
 ) -> None:
     """Print the result of a simulation.
 

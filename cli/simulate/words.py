@@ -183,9 +183,7 @@ def budget_in_words(experiment: Experiment) -> str:
     return f"{protected} {words.unprotected(experiment)}".rstrip()
 
 
-def conclusion(
-    estimate: SimulatedEstimate, file: Path | None, answers: Answers, *, privacy: bool = False
-) -> None:
+def conclusion(estimate: SimulatedEstimate, file: Path | None, answers: Answers, *, privacy: bool) -> None:
     """Print the privacy, precision, planned error and next step; with `privacy`, also each ε."""
     e = estimate.experiment
     show.out.print()

@@ -48,6 +48,7 @@ class TestBeliefs:
         arguments = ("8:grr", "--epsilon", "1", "--histogram", "2000")
         text = " ".join(hushmote(*arguments).split())
         assert "someone who sees only a histogram of 2,000 reports, one of them the device's" in text
+        assert "The beliefs stay below these except with probability 1e-06: odds move by" in text
         assert "not against the broker, the aggregator's operator or the database's journal" in text
         result = ask(hushmote, *arguments)
         view = result["histogram"]
@@ -130,6 +131,14 @@ class TestRisk:
         assert (basic["theorem"], basic["epsilon"], basic["fails"]) == ("basic", 0.274653, 0.0)
         assert basic["exact_chance"] == 0.0
         assert next(r for r in result["theorems"] if r["theorem"] == "none")["fails"] is None
+
+    def test_hint_at_smallest_epsilon_needs_smaller_one(self, hushmote):
+        """A loss of ln 3 in 1,098 reports is ε = 0.001 for each, which boards accept."""
+        hint = "No experiment can have an ε below 0.001"
+        for reports, epsilon, is_shown in (("1098", "0.001000", False), ("1099", "0.000999", True)):
+            text = hushmote("2", "--risk", "3/4", "--reports", reports, "--delta", "0")
+            assert f" {epsilon} " in text
+            assert (hint in text) is is_shown
 
     def test_shows_gain_from_delta_for_many_reports(self, hushmote):
         text = hushmote("10", "--risk", "1/4", "--reports", "500")

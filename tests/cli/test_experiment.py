@@ -135,6 +135,7 @@ class TestDefaultFleet:
             store.add_fleet("simulated", keyed=False)
         assert "added to fleet home" in run("add", "dear.toml", "--open")
         assert "added to fleet home" in run("add", "cheap.toml")
+        assert "fleet lab is new: add --keys" in run("add", "cheap.toml", "--fleet", "lab", expect=1)
 
     def test_name_is_optional_for_single_fleet(self, run: Run):
         assert json.loads(run("add", "dear.toml", "--keys", "--fleet", "lab", "--json"))["fleet"] == "lab"

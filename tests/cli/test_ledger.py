@@ -212,7 +212,8 @@ class TestBoardStatus:
             arguments = ("--status", "-", "--policy", str(tmp_path / "policy.py"), "--per-day", "0.5")
             result = CliRunner().invoke(app, ["ledger", *arguments], input=text)
             assert result.exit_code == 0, result.output
-            assert "2 days" in result.output
+            (row,) = (line.split() for line in result.output.splitlines() if line.startswith("a "))
+            assert row[-5:] == ["1", "3", "1", "2", "days"]  # ε, made, left, silent in
             assert "Σε = 3 of 5" in result.output
             fields = CliRunner().invoke(app, ["ledger", *arguments, "--json"], input=text).output
             status = json.loads(fields)

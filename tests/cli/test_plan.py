@@ -1,20 +1,28 @@
 """`hushmote plan` as a planner sees it: tables, JSON, files that boards accept, and one-line errors."""
 
+import contextlib
 import json
+import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from page_commands import command_examples, prints
 from typer.testing import CliRunner
 
 from hushmote.cli.plan import command as plan_cli
+from hushmote.cli.plan import plot as plan_plot
 from hushmote.cli.plan.run import WORKED_EXAMPLES
 from hushmote.planning.devices import PlanError
 from hushmote.planning.expected_error import Question
 from hushmote.planning.experiment_file import name_from, nats
 from hushmote.planning.request import PlanRequest, question_of, reading_of
+from hushmote.server.answers.figure import figure as figure_of_answers
 from hushmote.server.errors import UsageError
 from hushmote.server.experiments.definition import load
 from hushmote.server.mechanisms import mechanism_of
@@ -156,6 +164,10 @@ class TestRefusals:
             (LIFETIME + " --values 16 --limit 0", "from 0.001 to 16"),
             ("--devices 1000 --lifetime 2 --values 16", "requires --horizon and --call"),
             ("--devices 1000 --lifetime 1 --values 16 --horizon soon --call 1d", "a duration must be like"),
+            ("--rise 0.03", "--rise needs --release: add --release or omit --rise"),
+            ("--worse-by 0.03", "--worse-by needs --release"),
+            ("--release --devices 200", "--release needs --rise, such as --rise 0.03"),
+            ("--release --rise 0.03 --devices 20000 --output x.toml", "neither reads nor writes files"),
         ],
     )
     def test_is_one_line(self, line: str, text: str) -> None:
@@ -305,13 +317,29 @@ class TestOutput:
         assert f"{result['devices']:,}   <- the answer" in plan(line)
 
     @pytest.mark.slow
-    def test_writes_plots(self, tmp_path: Path) -> None:
+    def test_writes_plots(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        left_axes: list[Axes] = []
+
+        @contextlib.contextmanager
+        def figure(path: Path, columns: int) -> Iterator[tuple[Figure, list[Axes]]]:
+            with figure_of_answers(path, columns=columns) as (drawing, axes):
+                left_axes.append(axes[0])
+                yield drawing, axes
+
+        monkeypatch.setattr(plan_plot, "figure", figure)
+        texts = list[str]()
         for number, line in enumerate(
             ("--devices 9000 --epsilon 1 --values 16", LIFETIME + " --values yes-no")
         ):
             path = tmp_path / f"{number}.png"
-            plan(f"{line} --plot {path}")
+            texts.append(plan(f"{line} --plot {path}"))
             assert path.stat().st_size > 20_000
+        # The largest points are those of the best way, which the table marks.
+        (best,) = re.findall(r"^> +([\d,]+) +(\S+)", texts[-1], re.M)
+        points = [line for line in left_axes[-1].lines if line.get_marker() == "o"]
+        size = max(line.get_markersize() for line in points)
+        (row,) = {int(np.ravel(line.get_ydata())[0]) for line in points if line.get_markersize() == size}
+        assert left_axes[-1].get_yticklabels()[row].get_text() == " × ".join(best)
 
     @pytest.mark.slow
     def test_matches_documentation(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

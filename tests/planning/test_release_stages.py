@@ -83,15 +83,3 @@ class TestCommand:
     def test_json_has_the_stages(self, tmp_path: Path):
         fields = json.loads(hushmote(*COMMAND, "--json", cwd=tmp_path))
         assert [stage["part"] for stage in fields["stages"]] == [0.05, 0.25, 0.5]
-
-    @pytest.mark.parametrize(
-        ("arguments", "message"),
-        [
-            (("plan", "--rise", "0.03"), "--rise needs --release: add --release or omit --rise"),
-            (("plan", "--worse-by", "0.03"), "--worse-by needs --release"),
-            (("plan", "--release", "--devices", "200"), "--release needs --rise, such as --rise 0.03"),
-            ((*COMMAND, "--output", "x.toml"), "neither reads nor writes files"),
-        ],
-    )
-    def test_refuses_what_does_not_fit(self, tmp_path: Path, arguments: tuple[str, ...], message: str):
-        assert message in hushmote(*arguments, cwd=tmp_path, expect=1)

@@ -6,21 +6,27 @@ import json
 import os
 import re
 import signal
+from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from boards import experiment, payload_of, reports
 from command_line import hushmote
 from filled_store import fill
+from fleet_broker import make_fleet
 from terminal import INTERRUPT, Terminal
 from time_of_day import advance_clock, away_from_midnight
+from traffic import publish
 
+from hushmote.cli.status import follow
 from hushmote.cli.status.follow import SnapshotReader
 from hushmote.server.budgets import policy
 from hushmote.server.ingest import pipeline
 from hushmote.server.overview.watch import StoreState
 from hushmote.server.store import Description, Store
 from hushmote.server.wire import topics
+from hushmote.simulator.broker import MosquittoBroker
 
 TEMP = experiment()
 MODE = experiment(
@@ -90,10 +96,31 @@ class TestSinglePicture:
         take(store, ("hushmote/v1/home/report/x", b"no"))
         result = json.loads(hushmote("status", "--store", url, "--json", cwd=tmp_path))
         assert result["rejected"] == {"home": {"malformed": 1}}
+        assert [(e["experiment"], e["reports"]) for e in result["experiments"]] == [("temp", 4), ("mode", 0)]
         assert "aggregator" not in result
         assert "1 report was rejected: they are not valid reports" in hushmote(
             "status", "--store", url, cwd=tmp_path
         )
+
+    def test_says_which_fleet_has_no_experiments(self, store, url, tmp_path):
+        store.add_fleet("lab", keyed=True)
+        fleets = hushmote("status", "--store", url, cwd=tmp_path).split("Fleet ")[1:]
+        empty = [fleet.split(":")[0] for fleet in fleets if "There are no experiments." in fleet]
+        assert (len(fleets), empty) == (2, ["lab"])
+
+    def test_shows_details_only_on_request(self, store, url, tmp_path):
+        count(store, TEMP, ["a", "b"])
+        take(store, ("hushmote/v1/home/report/x", b"no"))
+        plain, privacy, verbose = (
+            hushmote("status", "--store", url, *more, cwd=tmp_path)
+            for more in ((), ("--privacy",), ("--verbose",))
+        )
+        digest = TEMP.digest.hex()
+        epsilons = re.compile(rf"^home +temp +{digest} +1 ", re.M)
+        accepted = re.compile(rf"^home +temp +{digest} +yes +4 +\d +2$", re.M)
+        rejected = re.compile(r"^home +malformed +1$", re.M)
+        for table, place in ((epsilons, privacy), (accepted, verbose), (rejected, verbose)):
+            assert [text for text in (plain, privacy, verbose) if table.search(text)] == [place]
 
     @pytest.mark.micropython  # check-mechanism runs it if MicroPython is installed
     @pytest.mark.parametrize("consent_from", ["network", "board"])
@@ -112,6 +139,38 @@ class TestSinglePicture:
             result = json.loads(hushmote(*command, *given, "--json", cwd=tmp_path))
             assert result["policy"]["consent_from"] == consent_from
         assert words not in hushmote("status", "--store", url, cwd=tmp_path)
+
+
+@pytest.mark.usefixtures("store")
+class TestBoards:
+    def test_lists_those_that_need_attention(self, url, tmp_path):
+        statuses = {
+            "home/status/b1": b"online",
+            "home/status/b2": b"offline locked refused:door_open",
+            "home/status/b3": b"online spent:door_open",
+            "home/status/b4": b"[red]online[/red]\x1b[2J",
+            "other/status/b5": b"online locked",
+        }
+        with MosquittoBroker() as broker:
+            messages = [(f"hushmote/v1/{topic}", payload) for topic, payload in statuses.items()]
+            publish(broker, messages, retain=True)
+            command = ("status", "--store", url, "--broker", f"mqtt://127.0.0.1:{broker.port}")
+            text = hushmote(*command, cwd=tmp_path)
+            document = json.loads(hushmote(*command, "--json", cwd=tmp_path))
+        assert [line for line in text.splitlines() if line.startswith("board ")] == [
+            "board b2 of fleet home: locked, refused door_open",
+            "board b4 of fleet home: unreadable",
+        ]
+        assert "\x1b[2J" not in text
+        assert [d["device"] for d in document["devices"]] == ["b1", "b2", "b3", "b4"]
+        assert document["devices"][2]["spent"] == ["door_open"]
+
+    def test_aggregators_own_certificate_is_rejected(self, url, tmp_path):
+        folder = make_fleet(tmp_path / "fleet")
+        environment = {"HUSHMOTE_BROKER_CERT": str(folder.path / "aggregator/aggregator_1.pem")}
+        command = ("status", "--store", url, "--broker", "mqtts://localhost:1")
+        output = hushmote(*command, cwd=tmp_path, environment=environment, expect=1)
+        assert "belongs to the aggregator, so the broker would end the aggregator's" in output
 
 
 class TestFollow:
@@ -146,6 +205,16 @@ class TestFollow:
             terminal.kill(signal.SIGTERM)
             assert terminal.wait() == 0
             assert _LEAVE in terminal.screen
+
+    def test_rate_is_in_reports_per_second(self, store, monkeypatch):
+        clock_s = [100.0, 104.0]
+        monkeypatch.setattr(follow, "time", SimpleNamespace(monotonic=lambda: clock_s.pop(0)))
+        reader = SnapshotReader()
+        rates = list[Mapping[tuple[str, str], float]]()
+        for version in range(2):
+            fill(store, "home", payload_of(TEMP), {"2026-01-01": 1_000})
+            rates.append(reader.read(store, StoreState("ready", "", version)).rates)
+        assert rates == [{}, {("home", "temp"): 250.0, ("home", "mode"): 0.0}]
 
     def test_recounts_changed_older_windows_within_a_minute(self, store, monkeypatch):
         fill(store, "home", payload_of(TEMP), {f"2026-01-0{day}": 5_000 for day in (1, 2, 3)})

@@ -1,12 +1,8 @@
 """Boards' health, read from their retained status topics: only known words are accepted."""
 
-import json
 import socket
-from pathlib import Path
 
 import pytest
-from command_line import DOOR, hushmote
-from fleet_broker import make_fleet
 from traffic import publish
 
 from hushmote.server.ingest.broker_url import BrokerAddress
@@ -126,27 +122,3 @@ class TestClear:
             address = BrokerAddress("127.0.0.1", running.port)
             clear(address, None, "home", "gone")  # pyright: ignore[reportArgumentType]
             assert list(read(address, ["home"], quiet_s=2)) == [("home", "stays")]
-
-
-class TestStatusCommand:
-    def test_shows_the_boards(self, broker: MosquittoBroker, tmp_path: Path):
-        (tmp_path / "door.toml").write_text(DOOR)
-        hushmote("experiment", "add", "door.toml", "--open", cwd=tmp_path)
-        command = ("status", "--broker", f"mqtt://127.0.0.1:{broker.port}")
-        text = hushmote(*command, cwd=tmp_path)
-        assert "board b2 of fleet home: locked, refused door_open" in text
-        assert "board b4 of fleet home: unreadable" in text
-        assert "red" not in text.replace("refused", "").replace("rejected", "")
-        assert "\x1b[2J" not in text
-        document = json.loads(hushmote(*command, "--json", cwd=tmp_path))
-        assert [d["device"] for d in document["devices"]] == ["b1", "b2", "b3", "b4"]
-        assert document["devices"][2]["spent"] == ["door_open"]
-
-    def test_rejects_the_aggregators_own_certificate(self, tmp_path: Path):
-        (tmp_path / "door.toml").write_text(DOOR)
-        hushmote("experiment", "add", "door.toml", "--open", cwd=tmp_path)
-        folder = make_fleet(tmp_path / "fleet")
-        environment = {"HUSHMOTE_BROKER_CERT": str(folder.path / "aggregator/aggregator_1.pem")}
-        command = ("status", "--broker", "mqtts://localhost:1")
-        output = hushmote(*command, cwd=tmp_path, environment=environment, expect=1)
-        assert "belongs to the aggregator, so the broker would end the aggregator's" in output

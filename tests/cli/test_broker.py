@@ -23,7 +23,6 @@ LOGIN_IN_URL = "agg:p%40ss%20word@"
 SERVE = "serve --broker mqtt://host"
 USER = "serve --broker mqtt://a@host"
 TLS = "serve --broker mqtts://host"
-NATS = "serve --broker nats://a,b"
 
 
 @pytest.fixture
@@ -107,26 +106,7 @@ class TestSettings:
         (TLS, "cannot read ca.pem: No such file", {}, {"HUSHMOTE_BROKER_CA": "ca.pem"}),
         (TLS, "cannot read c.pem: No such file", {}, {"HUSHMOTE_BROKER_CERT": "c.pem"}),
         (TLS, "a client certificate needs its key", {}, {"HUSHMOTE_BROKER_CERT_KEY": "c.pem"}),
-        (SERVE, "share requires client_id", {}, {"HUSHMOTE_SHARE": "group"}),
-        (SERVE, "client_id must have 1 to 64", {}, {"HUSHMOTE_CLIENT_ID": "a/b"}),
-        (SERVE, "must be 1 to 32 of a-z", {}, {"HUSHMOTE_SHARE": "Group!", "HUSHMOTE_CLIENT_ID": "a"}),
-        (SERVE, "protocol must be one of auto, 5, 3.1.1, not 4", {}, {"HUSHMOTE_PROTOCOL": "4"}),
-        (f"{SERVE} --retire", "require MQTT 5", {}, {"HUSHMOTE_PROTOCOL": "3.1.1"}),
-        (
-            f"{USER} --publish ended,home-assistant",
-            "letters, digits, _ and -",
-            {},
-            {"HUSHMOTE_DISCOVERY_PREFIX": "a/#"},
-        ),
         ("demo --broker mqtts://host", "TLS is not supported here"),
-        (
-            NATS,
-            "with the same client_id divide the reports",
-            {},
-            {"HUSHMOTE_SHARE": "group", "HUSHMOTE_CLIENT_ID": "a"},
-        ),
-        (NATS, "protocol applies only to MQTT brokers", {}, {"HUSHMOTE_PROTOCOL": "5"}),
-        (NATS, "cannot contain a dot; use - or _", {}, {"HUSHMOTE_CLIENT_ID": "a.b"}),
         ("serve --broker nats://a:x", "NATS servers are written nats://"),
     )
     def test_refusal_is_one_line(self, refusal: Refusal, folder: Path):

@@ -1,6 +1,7 @@
-"""`hushmote provision device` without a terminal."""
+"""`hushmote provision` without a terminal."""
 
 import base64
+import re
 import shutil
 import ssl
 import stat
@@ -16,8 +17,10 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     load_pem_private_key,
 )
+from refusals import Refusal, refusals
 
 from hushmote.fleet.provisioning.settings import load_settings
+from hushmote.server.store import Store
 
 DEVICE = ("provision", "device", "desk", "--open", "--wifi-ssid", "any", "--broker", "localhost")
 
@@ -139,7 +142,61 @@ def test_esphome_yaml_has_all_settings(tmp_path: Path, more: tuple[str, ...]):
     assert base64.b64encode(ssl.PEM_cert_to_DER_cert(pems["ca"])).decode() == settings.mqtt_ca
 
 
-def test_broker_folder_elsewhere_is_copied_first(tmp_path: Path):
-    line = ("provision", "fleet", "fleet", "--host", "localhost", "--broker-folder", "/srv/a broker")
-    output = hushmote(*line, cwd=tmp_path)
-    assert "     mkdir -p '/srv/a broker' && cp -r fleet/broker/. '/srv/a broker'\n" in output
+PASSPHRASE = {"HUSHMOTE_CA_PASSPHRASE": "long enough"}
+
+
+@pytest.fixture(scope="module")
+def locked_fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Provide a folder with a fleet whose authority's key has a passphrase, and with its board desk."""
+    folder = tmp_path_factory.mktemp("locked")
+    fleet = ("provision", "fleet", "fleet", "--host", "localhost", "--passphrase")
+    hushmote(*fleet, cwd=folder, environment=PASSPHRASE)
+    hushmote("provision", "device", "desk", "--folder", "fleet", cwd=folder, environment=PASSPHRASE)
+    return folder
+
+
+class TestPassphrase:
+    @pytest.mark.parametrize("what", ["aggregator", "devices", "door"])
+    def test_is_needed_for_certificates(self, what: str, locked_fleet: Path):
+        error = hushmote("provision", "rotate", what, "--folder", "fleet", cwd=locked_fleet, expect=1)
+        assert error.startswith("hushmote: the passphrase of the authority's key is read from a terminal")
+
+    @pytest.mark.parametrize("what", ["master", "signing"])
+    def test_is_not_needed_for_keys(self, what: str, locked_fleet: Path):
+        hushmote("provision", "rotate", what, "--folder", "fleet", cwd=locked_fleet)
+
+
+class TestRevoke:
+    def test_ends_the_certificate_in_the_folder(self, tmp_path: Path):
+        hushmote("provision", "fleet", "fleet", "--host", "localhost", cwd=tmp_path)
+        hushmote("provision", "device", "desk", "--folder", "fleet", cwd=tmp_path)
+        output = hushmote("provision", "revoke", "desk", "--folder", "fleet", "--only-folder", cwd=tmp_path)
+        assert output.startswith("ended: 1 certificate, 0 logins\n")
+
+
+class TestList:
+    def test_of_a_store_needs_no_folder(self, tmp_path: Path):
+        url = f"sqlite:///{tmp_path / 'hushmote.sqlite'}"
+        with Store(url) as store:
+            store.add_fleet("home", keyed=True)
+            store.allow_devices("home", ["desk"])
+        output = hushmote("provision", "list", cwd=tmp_path)
+        assert re.search(r"^desk +allowed +- +- *$", output, re.M)
+
+    def test_changes_the_store_in_another_fleets_folder(self, tmp_path: Path):
+        hushmote("provision", "fleet", "fleet", "--host", "localhost", "--fleet", "shed", cwd=tmp_path)
+        url = f"sqlite:///{tmp_path / 'hushmote.sqlite'}"
+        with Store(url) as store:
+            store.add_fleet("home", keyed=True)
+        output = hushmote("provision", "list", "--allow", "desk", "--store", url, cwd=tmp_path / "fleet")
+        assert output.startswith("fleet home: devices allowed: 1; ")
+
+
+class TestRefusals:
+    @refusals(
+        ("device desk --open --password", "--password requires the fleet's folder; give --folder"),
+        ("revoke desk --only-folder", "--only-folder requires the fleet's folder; give --folder"),
+        command="provision",
+    )
+    def test_is_one_line(self, refusal: Refusal, tmp_path: Path):
+        refusal.check(tmp_path)

@@ -132,6 +132,35 @@ def is_let_in(folder: FleetFolder, pem: Path) -> bool:
     return False
 
 
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+class TestConsent:
+    def test_asks_first(self, folder: FleetFolder, store_url: str):
+        fill(store_url, folder, DEVICE)
+        before = traces(folder)
+        words = ("provision", "forget", DEVICE, "--folder", ".", "--store", store_url)
+        assert "cannot ask without a terminal, so nothing was forgotten; add --yes" in hushmote(
+            *words, cwd=folder.path, expect=1
+        )
+        assert traces(folder) == before
+
+    def test_changes_nothing_without_an_audit_log(self, folder: FleetFolder, store_url: str):
+        fill(store_url, folder, DEVICE)
+        words = ("provision", "forget", DEVICE, "--folder", ".", "--store", store_url, "--yes")
+        nowhere = {"HUSHMOTE_AUDIT_LOG": "none/audit.jsonl"}
+        message = hushmote(*words, cwd=folder.path, expect=1, environment=nowhere)
+        assert "cannot write the audit log none/audit.jsonl" in message
+        with Store(store_url) as store:
+            assert store.participation(FLEET)[TEMP.name].reports == 3
+            assert store.revoked_devices(FLEET) == set()
+
+    def test_only_folder_names_command_for_store(
+        self, folder: FleetFolder, broker: FleetBroker, store_url: str
+    ):
+        output = forget(folder, store_url, "--only-folder")
+        assert f"`hushmote store erase --device {DEVICE}` at the store" in output
+        assert traces(folder) == []
+
+
 class TestAllPlaces:
     def test_no_id_remains(self, folder: FleetFolder, broker: FleetBroker, store_url: str):
         fill(store_url, folder, DEVICE, OTHER)
@@ -313,33 +342,4 @@ class TestNats:
                 reader.subscribe(f"{STATUS}/+")
                 until(lambda: reader.messages, "a status")
                 assert reader.messages == [(f"{STATUS}/{OTHER}", b"online")]
-        assert traces(folder) == []
-
-
-@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
-class TestConsent:
-    def test_asks_first(self, folder: FleetFolder, store_url: str):
-        fill(store_url, folder, DEVICE)
-        before = traces(folder)
-        words = ("provision", "forget", DEVICE, "--folder", ".", "--store", store_url)
-        assert "cannot ask without a terminal, so nothing was forgotten; add --yes" in hushmote(
-            *words, cwd=folder.path, expect=1
-        )
-        assert traces(folder) == before
-
-    def test_changes_nothing_without_an_audit_log(self, folder: FleetFolder, store_url: str):
-        fill(store_url, folder, DEVICE)
-        words = ("provision", "forget", DEVICE, "--folder", ".", "--store", store_url, "--yes")
-        nowhere = {"HUSHMOTE_AUDIT_LOG": "none/audit.jsonl"}
-        message = hushmote(*words, cwd=folder.path, expect=1, environment=nowhere)
-        assert "cannot write the audit log none/audit.jsonl" in message
-        with Store(store_url) as store:
-            assert store.participation(FLEET)[TEMP.name].reports == 3
-            assert store.revoked_devices(FLEET) == set()
-
-    def test_only_folder_names_command_for_store(
-        self, folder: FleetFolder, broker: FleetBroker, store_url: str
-    ):
-        output = forget(folder, store_url, "--only-folder")
-        assert f"`hushmote store erase --device {DEVICE}` at the store" in output
         assert traces(folder) == []

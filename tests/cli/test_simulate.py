@@ -42,6 +42,12 @@ class TestStore:
         assert "hushmote.sqlite is sound" in sound
         assert "has reports of" in hushmote(*fleet, cwd=folder, expect=1)
 
+    def test_drift_of_a_pair_names_both_first_values(self, folder: Path):
+        pair = str(Path(__file__).parents[2] / "examples" / "heating_by_window.toml")
+        fleet = ("--to", "sqlite:///a.sqlite", "--days", "1", "--devices", "100", "--drift", "0.1")
+        output = " ".join(hushmote("simulate", pair, *fleet, cwd=folder).split())
+        assert "; 10% of the devices change to window=closed, heating=no each day" in output
+
     @pytest.mark.slow
     def test_seed_repeats_days(self, folder: Path):
         output = []
@@ -201,6 +207,9 @@ class TestOutput:
         assert "devices reported, with 1 call to report(), of which one in 90 makes a report" in output
         assert "Too few reports: shares are known only to ±" in output
         assert "--calls 360 makes about 6,446 reports" in output  # not 8,000: some boards are slower
+        enough = " ".join(hushmote(*arguments, "--calls", "360", cwd=folder).split())
+        assert "±1 point takes" in enough
+        assert "--calls" not in enough
         better = hushmote(*arguments, cwd=folder)
         assert "from 10% to at most 24%" in " ".join(better.split())
         assert "8,000 reports from 2,000 devices with normal:16:2 °C" in better

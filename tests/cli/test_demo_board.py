@@ -14,6 +14,25 @@ SILENT = "without an opt-in, the board does not read its sensor, spend budget or
 QUESTION = "agree to take part? [Y/n]"
 
 
+class TestRefusals:
+    @refusals(
+        ("--board", "--board asks the people it measures for consent; without a terminal, add --yes"),
+        ("--yes", "--yes needs --board: add it, or omit --yes"),
+        ("--board --page", "omit --page and --devices"),
+        ("--board --devices 100", "omit --page and --devices"),
+        ("--board --yes --broker nats", "--board supports one MQTT broker"),
+        command="demo",
+    )
+    def test_is_one_line(self, refusal: Refusal, tmp_path: Path):
+        refusal.check(tmp_path)
+
+    def test_names_missing_micropython(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr("hushmote.fleet.provisioning.interpreters.commands", list)
+        line = hushmote("demo", "--board", "--yes", cwd=tmp_path, expect=1)
+        assert "no MicroPython to run a board in software" in line
+        assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.broker
 @pytest.mark.micropython
 @pytest.mark.usefixtures("interpreter")
@@ -89,22 +108,3 @@ def reports(folder: Path) -> int:
     """Return the number of reports that the demo's store has counted."""
     (experiment,) = json.loads(hushmote("status", "--json", cwd=folder / "hushmote-try"))["experiments"]
     return experiment["reports"]
-
-
-class TestRefusals:
-    @refusals(
-        ("--board", "--board asks the people it measures for consent; without a terminal, add --yes"),
-        ("--yes", "--yes needs --board: add it, or omit --yes"),
-        ("--board --page", "omit --page and --devices"),
-        ("--board --devices 100", "omit --page and --devices"),
-        ("--board --yes --broker nats", "--board supports one MQTT broker"),
-        command="demo",
-    )
-    def test_is_one_line(self, refusal: Refusal, tmp_path: Path):
-        refusal.check(tmp_path)
-
-    def test_names_missing_micropython(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr("hushmote.fleet.provisioning.interpreters.commands", list)
-        line = hushmote("demo", "--board", "--yes", cwd=tmp_path, expect=1)
-        assert "no MicroPython to run a board in software" in line
-        assert list(tmp_path.iterdir()) == []

@@ -45,6 +45,76 @@ def mosquitto(folder: Path) -> Iterator[MosquittoBroker]:
         yield broker
 
 
+class TestSettings:
+    def test_file_overrides_environment(self, folder: Path, monkeypatch):
+        file = folder / "broker.toml"
+        file.write_text('url = "mqtts://agg@host"\nca = "own.pem"\ncert = "/etc/a.pem"\nshare = "group"\n')
+        monkeypatch.setenv("HUSHMOTE_BROKER_CA", "other.pem")
+        monkeypatch.setenv("HUSHMOTE_CLIENT_ID", "a1")
+        assert settings(str(file)) == Connection(
+            *("mqtts://agg@host", "", f"{folder}/own.pem", "/etc/a.pem"), client_id="a1", share="group"
+        )
+        for text, words in [
+            ("url = ", "not TOML: "),
+            (
+                "port = 1883",
+                "port is not valid: each value must be a string under one of these keys: url, password_file",
+            ),
+            ("ca = 5", "ca is not valid: each value must be a string"),
+            ('ca = "own.pem"', 'has no broker URL; add url = "mqtt://host"'),
+            ('url = "mqtt://agg:b@host"', "put the password in a separate file"),
+            (None, "cannot read"),
+        ]:
+            file.unlink() if text is None else file.write_text(text)
+            with fails(words, UsageError):
+                settings(str(file))
+
+    def test_nats_uses_same_login_and_tls(self, folder: Path, monkeypatch):
+        monkeypatch.chdir(folder)
+        monkeypatch.delenv(PASSWORD, raising=False)
+        monkeypatch.setenv(FILE, "secret")
+        address, tls = settings("nats://agg@a,b").reports()
+        assert isinstance(address, NatsAddress)
+        assert (address.username, address.password, tls) == ("agg", SECRET, None)
+        assert settings("tls://agg@a,b").reports()[1] is not None
+        for url, options, words in [
+            ("nats://agg:x@a", {}, "every user of this machine can read a command line"),
+            ("nats://a", {"password_file": "secret"}, "write the broker as nats://user@host"),
+            ("nats://a", {"ca": "ca"}, "start the broker URL with tls://"),
+        ]:
+            with fails(words, UsageError):
+                Connection(url, **options).reports()
+
+    def test_empty_password_is_refused(self, monkeypatch):
+        monkeypatch.setenv(PASSWORD, "")
+        with fails(f"{PASSWORD} is empty", UsageError):
+            settings("mqtt://agg@host").address()
+
+    @pytest.mark.slow
+    @refusals(
+        (USER, "is readable by other users; run chmod 600", {}, {FILE: "open"}),
+        (USER, "must contain the password as one line", {}, {FILE: "empty"}),
+        (USER, "No such file", {}, {FILE: "none"}),
+        (SERVE, "requires a user name", {}, {FILE: "secret"}),
+        (SERVE, "requires a user name", {}, {PASSWORD: "x"}),
+        (
+            USER,
+            f"is given by password_file and by {PASSWORD}; use only one",
+            {},
+            {FILE: "secret", PASSWORD: "x"},
+        ),
+        ("serve", "the broker's URL and by", {}, {"HUSHMOTE_BROKER": "mqtt://a:b@h", PASSWORD: "x"}),
+        ("serve", "start the broker URL with mqtts://", {}, {"HUSHMOTE_BROKER_CA": "ca.pem"}),
+        (TLS, "cannot read ca.pem: No such file", {}, {"HUSHMOTE_BROKER_CA": "ca.pem"}),
+        (TLS, "cannot read c.pem: No such file", {}, {"HUSHMOTE_BROKER_CERT": "c.pem"}),
+        (TLS, "a client certificate needs its key", {}, {"HUSHMOTE_BROKER_CERT_KEY": "c.pem"}),
+        ("demo --broker mqtts://host", "TLS is not supported here"),
+        ("serve --broker nats://a:x", "NATS servers are written nats://"),
+    )
+    def test_refusal_is_one_line(self, refusal: Refusal, folder: Path):
+        refusal.check(folder)
+
+
 class TestLogin:
     def test_serve_reads_file_and_environment(self, folder: Path, mosquitto: MosquittoBroker):
         address = f"127.0.0.1:{mosquitto.port}"
@@ -84,69 +154,3 @@ class TestLogin:
         assert (address.username, address.password) == ("agg", "b")
         with fails("every user of this machine", UsageError):
             settings("mqtt://agg:b@host").address()
-
-
-class TestSettings:
-    @pytest.mark.slow
-    @refusals(
-        (USER, "is readable by other users; run chmod 600", {}, {FILE: "open"}),
-        (USER, "must contain the password as one line", {}, {FILE: "empty"}),
-        (USER, "No such file", {}, {FILE: "none"}),
-        (SERVE, "requires a user name", {}, {FILE: "secret"}),
-        (SERVE, "requires a user name", {}, {PASSWORD: "x"}),
-        (USER, f"{PASSWORD} is empty", {}, {PASSWORD: ""}),
-        (
-            USER,
-            f"is given by password_file and by {PASSWORD}; use only one",
-            {},
-            {FILE: "secret", PASSWORD: "x"},
-        ),
-        ("serve", "the broker's URL and by", {}, {"HUSHMOTE_BROKER": "mqtt://a:b@h", PASSWORD: "x"}),
-        ("serve", "start the broker URL with mqtts://", {}, {"HUSHMOTE_BROKER_CA": "ca.pem"}),
-        (TLS, "cannot read ca.pem: No such file", {}, {"HUSHMOTE_BROKER_CA": "ca.pem"}),
-        (TLS, "cannot read c.pem: No such file", {}, {"HUSHMOTE_BROKER_CERT": "c.pem"}),
-        (TLS, "a client certificate needs its key", {}, {"HUSHMOTE_BROKER_CERT_KEY": "c.pem"}),
-        ("demo --broker mqtts://host", "TLS is not supported here"),
-        ("serve --broker nats://a:x", "NATS servers are written nats://"),
-    )
-    def test_refusal_is_one_line(self, refusal: Refusal, folder: Path):
-        refusal.check(folder)
-
-    def test_file_overrides_environment(self, folder: Path, monkeypatch):
-        file = folder / "broker.toml"
-        file.write_text('url = "mqtts://agg@host"\nca = "own.pem"\ncert = "/etc/a.pem"\nshare = "group"\n')
-        monkeypatch.setenv("HUSHMOTE_BROKER_CA", "other.pem")
-        monkeypatch.setenv("HUSHMOTE_CLIENT_ID", "a1")
-        assert settings(str(file)) == Connection(
-            *("mqtts://agg@host", "", f"{folder}/own.pem", "/etc/a.pem"), client_id="a1", share="group"
-        )
-        for text, words in [
-            ("url = ", "not TOML: "),
-            (
-                "port = 1883",
-                "port is not valid: each value must be a string under one of these keys: url, password_file",
-            ),
-            ("ca = 5", "ca is not valid: each value must be a string"),
-            ('ca = "own.pem"', 'has no broker URL; add url = "mqtt://host"'),
-            ('url = "mqtt://agg:b@host"', "put the password in a separate file"),
-            (None, "cannot read"),
-        ]:
-            file.unlink() if text is None else file.write_text(text)
-            with fails(words, UsageError):
-                settings(str(file))
-
-    def test_nats_uses_same_login_and_tls(self, folder: Path, monkeypatch):
-        monkeypatch.chdir(folder)
-        monkeypatch.delenv(PASSWORD, raising=False)
-        monkeypatch.setenv(FILE, "secret")
-        address, tls = settings("nats://agg@a,b").reports()
-        assert isinstance(address, NatsAddress)
-        assert (address.username, address.password, tls) == ("agg", SECRET, None)
-        assert settings("tls://agg@a,b").reports()[1] is not None
-        for url, options, words in [
-            ("nats://agg:x@a", {}, "every user of this machine can read a command line"),
-            ("nats://a", {"password_file": "secret"}, "write the broker as nats://user@host"),
-            ("nats://a", {"ca": "ca"}, "start the broker URL with tls://"),
-        ]:
-            with fails(words, UsageError):
-                Connection(url, **options).reports()

@@ -158,7 +158,7 @@ def select_answers(
     if quantiles:
         require(versions, "quantiles", "omit --quantile")
         answers.append(estimate.quantile(*quantiles))
-    if "mean" in estimate.answers and estimate.experiment.type == "number":
+    if "mean" in estimate.answers:
         answers.append(estimate.mean())
     return Answers(answers)
 

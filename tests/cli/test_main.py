@@ -12,6 +12,7 @@ from command_line import DOOR, hushmote, hushmote_process
 from refusals import Refusal, fails, refusals
 from running_aggregator import WAIT_S, until
 
+from hushmote.cli import main as cli
 from hushmote.server.ingest.broker_url import BrokerUrlError, parse_broker_url
 from hushmote.server.service.process import READY
 from hushmote.simulator.broker import EmbeddedBroker
@@ -25,6 +26,15 @@ ROOT = Path(__file__).parents[2]
 def door(tmp_path: Path) -> Path:
     (tmp_path / "door.toml").write_text(DOOR)
     return tmp_path
+
+
+class TestExitStatus:
+    @pytest.mark.parametrize(("result", "status"), [(None, 0), (0, 0), (3, 3)])
+    def test_is_the_commands(
+        self, result: int | None, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(cli, "app", lambda **_options: result)
+        hushmote("release", cwd=tmp_path, expect=status)
 
 
 class TestExperiment:

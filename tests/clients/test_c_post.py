@@ -19,10 +19,12 @@ import pytest
 from boards import FLEET_KEYS, MASTER, SIGNING, experiment, payload_of
 from c_core import SANITIZED, STRICT, needs_gcc, post_program
 from certificates import Authority
+from experiments import experiment_json
 from run_page import LIBRARY
 from running_aggregator import WAIT_S, until
 from serve_process import served
 
+from hushmote.device.kept_experiments import KeptExperiments
 from hushmote.device.ldp_client import Client, Experiment
 from hushmote.fleet.provisioning.master_key import to_text
 from hushmote.server.store import Store
@@ -335,6 +337,32 @@ class TestReports:
                 assert "; 1 waiting" in process.stdout.read()
                 assert process.wait(WAIT_S) == 3
             assert count_reports(store) == 1
+
+
+class TestReadings:
+    def test_wrong_type_is_named_and_counts_as_missing(self, program: Path, tmp_path: Path):
+        post = Post(program, tmp_path / "c", 1).ready()  # no broker listens on this port
+        client = Client(PYTHON_POLICY, str(post.folder), device_id="c", fleet="open")
+        kept = KeptExperiments(client, str(post.folder / "experiments"))
+        kept.take("room_temp", experiment_json(name="room_temp", budget={"rule": "sum", "cap": 20_000_000}))
+        del client, kept  # unlocks the folder
+        made = "room_temp: report {}, 10 bytes; {} more left"
+        wrong = "room_temp: the experiment requires another type of reading; it counted as missing"
+        with post.running() as process:
+            assert process.stdin
+            assert process.stdout
+            process.stdin.write("".join(f"room_temp {x}\n" for x in ("1", "warm", "false", "1.5", "-")))
+            process.stdin.write("temp warm\n")  # not asked
+            process.stdin.flush()
+            lines = [process.stdout.readline().rstrip() for _ in range(8)]
+        assert lines == [
+            made.format(1, 19),
+            *(made.format(2, 18), wrong),
+            made.format(3, 17),
+            *(made.format(4, 16), wrong),
+            made.format(5, 15),
+            "temp: no report; 0 more left",
+        ]
 
 
 @pytest.mark.broker

@@ -52,7 +52,7 @@ static long read_string(const struct hushmote_idf *idf, const char *key, uint8_t
     char *digits;
     if (code == ESP_ERR_NVS_NOT_FOUND)
         return 0;
-    digits = code == ESP_OK && length > 0 ? malloc(length) : NULL;
+    digits = code == ESP_OK ? malloc(length) : NULL;
     if (digits != NULL && nvs_get_str(idf->nvs, key, digits, &length) == ESP_OK)
         result = decode(digits, length - 1, data, bytes);
     free(digits);

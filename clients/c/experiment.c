@@ -193,7 +193,7 @@ static int take_group(const struct hushmote_policy *policy, struct hushmote_expe
     const uint8_t *name = hm_take(fields, HM_F_GROUP), *every = hm_take(fields, HM_F_EVERY), *element = every;
     int length = hm_json_length(name), wrong;
     uint32_t numbers[MAX_GROUPS + 1], count;
-    if (length < 0 || !hm_is_name(name + 1, (size_t)length, true))
+    if (length < 1 || !hm_is_name(name + 1, (size_t)length, true))
         return HUSHMOTE_REFUSED;
     wrong = take_texts(e, hm_take(fields, HM_F_GROUPS), MAX_GROUP, &count);
     if (wrong)

@@ -8,6 +8,7 @@ import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -337,6 +338,35 @@ class TestWatchdog:
         assert not air.on  # the radio is off during sleep
         assert chip.dogs == 1
 
+    def test_is_fed_for_29_seconds_of_a_look_up(self, monkeypatch: pytest.MonkeyPatch):
+        """On an RP2040 a timer feeds it, because a look-up blocks; it must still end one that hangs."""
+        fed_s: list[int] = []
+        now_s = [0]
+        timers: list[Any] = []
+
+        class Timer:
+            def __init__(self, _number: int, *, period: int, callback: Callable[[Any], None]) -> None:
+                assert period == 1000
+                self.tick = callback
+                self.is_on = True
+                timers.append(self)
+
+            def deinit(self) -> None:
+                self.is_on = False
+
+        def getaddrinfo(_host: str, port: int) -> list[Any]:
+            for now_s[0] in range(60):
+                timers[0].tick(timers[0])
+            return [(0, 0, 0, "", ("10.0.0.7", port))]
+
+        monkeypatch.setattr(main.sys, "platform", "rp2")
+        monkeypatch.setattr(main, "machine", SimpleNamespace(Timer=Timer))
+        monkeypatch.setattr(main, "_last", {})
+        monkeypatch.setattr(main, "feed", lambda: fed_s.append(now_s[0]))
+        assert main.look_up(getaddrinfo, "broker", 1883)[0][-1] == ("10.0.0.7", 1883)
+        assert fed_s == list(range(29))
+        assert not timers[0].is_on
+
 
 class TestButton:
     """A board with a button on pin 14, which is down permanently or from a given time."""
@@ -360,6 +390,11 @@ class TestButton:
             return chip
 
         return make
+
+    @pytest.mark.parametrize(("held_ms", "counts"), [(2_980, False), (3_000, True)])
+    def test_hold_counts_after_3_seconds(self, held_ms: int, counts: bool, chip: Any):
+        board = chip(Chip(), lambda: board.now_ms <= held_ms)
+        assert consent.Button(board.Pin(), released=True).was_held(lambda: None) == counts
 
     @pytest.fixture
     def answers(self, monkeypatch: pytest.MonkeyPatch) -> list[bool]:

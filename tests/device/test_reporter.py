@@ -4,6 +4,7 @@ It runs firmware_tests/reporter/*.py in a runtime with sockets that firmware_tes
 installs.
 """
 
+import asyncio
 import contextlib
 import json
 import os
@@ -15,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import paho.mqtt.client as paho
@@ -35,7 +37,7 @@ from retained_messages import (
 )
 from running_aggregator import WAIT_S, running, until
 
-from hushmote.device import ldp_client, mqtt_reporter, reporter_base
+from hushmote.device import async_reporter, ldp_client, mqtt_reporter, reporter_base
 from hushmote.device.kept_experiments import KeptExperiments
 from hushmote.server.store import Store
 from hushmote.server.wire import keys, topics
@@ -1102,6 +1104,27 @@ class TestStorage:
         until(lambda: len(watcher.reports) == 2, "the second report")
         assert [r.hex() for r in watcher.reports] == [report, second]
 
+    def test_failed_removal_is_repeated_once_a_minute(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        now_ms = [0]
+        writes_ms: list[int] = []
+
+        def fail(_slot: int, _data: bytes) -> None:
+            writes_ms.append(now_ms[0])
+            raise OSError(28)
+
+        monkeypatch.setattr(reporter_base, "ticks_ms", lambda: now_ms[0])
+        storage = memory()
+        ldp_client.provision(storage, consent=True)
+        client = ldp_client.Client(POLICY, storage, DEVICE, fleet=FLEET)
+        client.enroll(experiment())
+        report = client.report("room_temp", 20)
+        reporter = mqtt_reporter.Reporter(client, lambda: None, KeptExperiments(client, None))
+        monkeypatch.setattr(storage, "write", fail)
+        assert not reporter._handle_ack(report)
+        for now_ms[0] in range(1_000, 121_000, 1_000):
+            assert reporter._due_report(True) is None
+        assert writes_ms == [0, 60_000, 120_000]
+
     def test_missing_ledger_blocks_connection(
         self, watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any
     ) -> None:
@@ -1428,11 +1451,16 @@ class TestDelays:
             assert reporter._handle_ack(report)
         assert bounds == [1000] * 3
 
-    def test_first_attempt_waits_within_backoff_without_spread(self, tmp_path: Path) -> None:
+    def test_first_attempt_waits_within_backoff_without_spread(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         bounds: list[int] = []
+        now_ms = [0]
+        monkeypatch.setattr(reporter_base, "ticks_ms", lambda: now_ms[0])
         reporter = mqtt_reporter.Reporter(make_client(tmp_path, FLEET), lambda: None, backoff_s=7)
-        reporter._below = lambda n: bounds.append(n) or 0
-        reporter._wait_ms()
+        reporter._below = lambda n: bounds.append(n) or n - 1
+        for now_ms[0], wait_ms in ((0, 6999), (6998, 1), (6999, 0)):
+            assert reporter._wait_ms() == wait_ms
         assert bounds == [7000]
 
     def test_connection_of_a_week_resets_backoff(
@@ -1454,6 +1482,42 @@ class TestDelays:
             reporter._settle()
         reporter._mark_lost("the broker closed the connection")
         assert reporter._attempt == 1
+
+
+class TestLostConnection:
+    @pytest.mark.parametrize("has_socket", [True, False])
+    def test_closes_the_socket_without_goodbye(self, has_socket: bool, tmp_path: Path) -> None:
+        """After a DISCONNECT, the broker would not publish the last will."""
+        calls: list[str] = []
+        mqtt = SimpleNamespace(disconnect=lambda: calls.append("disconnect"))
+        if has_socket:  # clients that hide theirs can only be told to disconnect
+            mqtt.sock = SimpleNamespace(close=lambda: calls.append("close"))
+        reporter = mqtt_reporter.Reporter(make_client(tmp_path, FLEET), lambda: None)
+        reporter._mqtt = mqtt
+        reporter._end_connection("the broker did not answer in time")
+        assert calls == ["close" if has_socket else "disconnect"]
+
+
+class TestManyMessages:
+    def test_do_not_hold_reports_up(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The reporter for asyncio turns to its reports in time, even if more messages have arrived."""
+        now_ms = 0
+        for module in (reporter_base, async_reporter):
+            monkeypatch.setattr(module, "ticks_ms", lambda: now_ms)
+
+        class Messages:
+            since_ms = None
+
+            def next(self) -> tuple[int, bytes]:
+                nonlocal now_ms
+                now_ms += 10
+                assert now_ms <= 100, "it has handled messages for too long"
+                return 0x30, b"\0\1t"
+
+        reporter = async_reporter.AsyncReporter(make_client(tmp_path, FLEET), "broker")
+        monkeypatch.setattr(reporter, "_packets", Messages())
+        assert asyncio.run(reporter._receive(100)) is None
+        assert now_ms == 100
 
 
 class TestSettings:

@@ -51,6 +51,7 @@ def test_draws_do_not_depend_on_reading_or_outcome(index: int, truthful: bool):
         ({"reach": 1.0}, "reach must be an integer"),
         ({"reach": 1 << 23}, "16777216 codes"),
         ({"g": 2}, "unknown field g"),
+        ({"missing": 1}, "sw does not support missing readings"),
         (
             {"type": "choice", "labels": ["a"], "low": None, "high": None, "bins": None},
             "sw supports only numbers",
@@ -63,6 +64,7 @@ def test_draws_do_not_depend_on_reading_or_outcome(index: int, truthful: bool):
         "float reach",
         "too many codes",
         "unknown field",
+        "missing readings",
         "choice",
         "epsilon too small",
     ],

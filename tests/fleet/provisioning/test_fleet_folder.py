@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import stat
+import tomllib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -106,6 +107,23 @@ class TestNewFolder:
     )
     def test_rejects_invalid_fleet(self, refusal: Refusal, tmp_path: Path):
         refusal.check(tmp_path)
+
+    @pytest.mark.parametrize(
+        ("make", "count", "is_shared"),
+        [(make_fleet, 1, False), (make_fleet, 2, True), (make_nats_fleet, 2, False)],
+        ids=["mosquitto, one", "mosquitto, two", "NATS, two"],
+    )
+    def test_aggregators_share_reports_only_at_mosquitto(
+        self, make: Callable[[Path], FleetFolder], count: int, is_shared: bool, tmp_path: Path
+    ):
+        folder = make(tmp_path / "fl")
+        for _ in range(count - 1):
+            rotation.add_aggregator(folder, now_utc())
+        names = [f"aggregator_{number}" for number in range(1, count + 1)]
+        for name in names:
+            connection = tomllib.loads((folder.path / f"aggregator/{name}.toml").read_text())
+            more = {"client_id": name, "share": folder.share()} if is_shared else {}
+            assert connection == {"url": folder.fleet.url(), "ca": "ca.pem", "cert": f"{name}.pem"} | more
 
     def test_does_not_write_master_key_from_environment(self, run: Run, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setenv("HUSHMOTE_MASTER_KEY", "ab" * 32 + ",signing:" + "cd" * 32)
@@ -607,11 +625,18 @@ class TestDamage:
     def test_damaged_or_missing_file_is_one_line(self, run: Run, name: str):
         make_folder(run)
         path = Path("fl") / name
-        for damage in (lambda: path.write_bytes(b"rubbish"), path.unlink):
+        absent = "fl is not a fleet's folder" if name == "fleet.json" else name
+        for damage, named in ((lambda: path.write_bytes(b"rubbish"), name), (path.unlink, absent)):
             damage()
-            assert run("device", "--folder", "fl", expect=1)
+            assert named in run("device", "--folder", "fl", expect=1)
             if name != "broker/ca.pem":  # which the command would rewrite
-                assert run("rotate", "ca", "--folder", "fl", expect=1)
+                assert named in run("rotate", "ca", "--folder", "fl", expect=1)
+
+    def test_file_without_a_certificate_is_named(self, run: Run):
+        folder = make_folder(run)
+        Path("fl/broker/broker.pem").write_text("rubbish")
+        with fails(r"fl/broker/broker\.pem has no certificate: restore it from a backup", FolderError):
+            folder.certificate("broker/broker.pem")
 
     def test_missing_ca_key_blocks_certificates_but_not_logins(self, run: Run):
         make_folder(run, "--set", "password_port=8884")

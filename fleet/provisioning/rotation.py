@@ -265,8 +265,8 @@ def _sign_again(folder: FleetFolder, now: datetime.datetime) -> None:
     for name in folder.fleet.aggregators:
         if newest.get(name) != signer.name:
             folder.put_aggregator(signer, name, now)
-    doors = folder.journal().valid("door", now)
-    if folder.has_door() and (not doors or doors[-1].authority != signer.name):
+    doors = {c.authority for c in folder.journal().valid("door", now)}
+    if folder.has_door() and signer.name not in doors:
         folder.put_door(signer, now)
     folder.put_trust(signers)
 

@@ -45,6 +45,10 @@ class TestNewSettings:
         assert settings.announce_key is None
         assert json.loads(settings.board_json())["key"] is None
 
+    def test_record_no_consent_by_default(self):
+        assert provision_device(None, "garden").consent_given is False
+        assert provision_device(None, "garden", consent_given=True).consent_given is True
+
     def test_ids_are_random_and_not_mac_addresses(self):
         # In 2,000 draws of 64 bits, two are equal in 1 of 10^13 runs.
         ids = {provision_device(None, "garden").device_id for _ in range(2000)}

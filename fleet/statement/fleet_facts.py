@@ -85,8 +85,8 @@ class FleetQuestion:
         It is the sum of their ε or, if that is less, their composition by zero-concentrated privacy, with δ.
         """
         squares = ZcdpFilter(1.0, USUAL_DELTA).spent(History.equal(round(self.epsilon * MICRO), self.most))
-        plain = Disclosure(self.most * self.epsilon)
-        return plain if plain.epsilon <= squares.epsilon else Disclosure(squares.epsilon, squares.delta)
+        disclosures = Disclosure(self.most * self.epsilon), Disclosure(squares.epsilon, squares.delta)
+        return min(disclosures, key=lambda disclosure: disclosure.epsilon)
 
 
 @dataclass(frozen=True)

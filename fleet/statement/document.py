@@ -26,7 +26,7 @@ _BOARD_PATH = re.compile(r"/(?:lib/)?([a-z0-9_]+|umqtt/simple)")
 Paragraph: TypeAlias = Sequence[Phrase]
 
 
-def label(facts: FleetFacts, *, public: bool = False) -> dict[str, list[Paragraph]]:
+def label(facts: FleetFacts, *, public: bool) -> dict[str, list[Paragraph]]:
     """Return the label: five questions, each with a short answer.
 
     Args:

@@ -148,3 +148,4 @@ def test_templates_contain_no_user_text(store: Store):
     }
     assert len(templates) == 3  # the same for all labels except for an alphanumeric id
     assert len({config["unique_id"] for config in configs}) == len(configs)
+    assert {config["unit_of_measurement"] for config in configs} == {"%"}

@@ -4,6 +4,7 @@ import datetime
 import json
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -240,6 +241,7 @@ class TestFailure:
         with Publisher(f"sqlite:///{tmp_path / 'absent.sqlite'}", Publication()) as publisher:
             until(lambda: publisher.findings.failing, "a failed check")
             assert publisher.retained == {}
+        assert "results" not in {thread.name for thread in threading.enumerate()}  # the end of its process
         (line,) = [record.getMessage() for record in caplog.records]
         assert "there is no store at" in line
 

@@ -308,6 +308,11 @@ class TestRun:
 
 
 class TestDesign:
+    def test_full_study_has_the_pages_numbers_of_fits(self):
+        page = (Path(__file__).parents[2] / "studies" / "README.md").read_text(encoding="utf-8")
+        fits = f"over {FULL.fits} fits ({FULL.local_fits} for a local structure) of {FULL.ranges} ranges each"
+        assert fits in " ".join(page.split())
+
     def test_ranges_of_a_length_are_spread_over_all_places(self):
         for days, lengths in LENGTHS.items():
             for length in lengths:
@@ -321,7 +326,8 @@ class TestDesign:
     def test_depends_on_the_number_of_own_days(self):
         assert list(fitting_design(FULL, synthetic(365)).lengths) == [32, 128, 256, 512]
         assert fitting_design(FULL, synthetic(365)).flaw_days == 512
-        assert list(fitting_design(FULL, synthetic(20)).lengths) == [32]
+        for days in (16, 20):
+            assert list(fitting_design(FULL, synthetic(days)).lengths) == [32]
         with pytest.raises(StudyError, match="has 10 days; at least 16 are needed"):
             fitting_design(FULL, synthetic(10))
         with pytest.raises(StudyError, match="has 32 records in its first 32 days; 1000 are needed"):

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from drawings import points, saved_figure
 
 from hushmote.device import reporter_base
-from hushmote.studies.arrival import numbers_of
+from hushmote.studies.arrival import draw, numbers_of
 from hushmote.studies.power_cut import ArrivalError, Boards, Server, simulate, spread_for
 
 # A broker that accepts 100 boards a second, and boards that take almost no time.
@@ -83,6 +84,16 @@ class TestSimulate:
         second = simulate(QUICK, SERVER, 7)
         np.testing.assert_array_equal(result.connected_s, second.connected_s)
         assert sum(progress) == pytest.approx(1)
+
+
+class TestPicture:
+    def test_time_axis_is_in_seconds(self, monkeypatch: pytest.MonkeyPatch):
+        """Each point is the mean of two seconds, and is drawn in their middle."""
+        run = simulate(replace(QUICK, count=50, spread_s=400), SERVER, 1)
+        assert 300 <= len(run.tries) < 450
+        axes, _ = saved_figure(monkeypatch, draw, None, {"spread": run}).axes
+        x, _ = points(axes.lines[0])
+        assert x == list(range(1, len(run.tries) + 1, 2))
 
 
 class TestArguments:

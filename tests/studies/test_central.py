@@ -7,7 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import Run, runner
+from drawings import saved_figure
 from page_commands import command_examples
+
+from hushmote.studies import central
+from hushmote.studies.lee_clifton import choose_epsilon
+from hushmote.studies.sensitivity import Universe, statistic
 
 PAGE = Path(__file__).parents[2] / "studies" / "README.md"
 
@@ -100,6 +105,18 @@ class TestCommand:
         assert (tmp_path / "two.png").stat().st_size > 10_000
         hushmote("central", "--records=1,2,3,10", "--risk=1/3", "--queries=mean,median", "--plot", "both.svg")
         assert "<svg" in (tmp_path / "both.svg").read_text("utf-8")
+
+
+class TestPicture:
+    def test_tight_bound_is_drawn_if_worlds_are_enumerated(self, monkeypatch: pytest.MonkeyPatch):
+        many = Universe(np.arange(1000.0), 500)
+        few = Universe(np.array([1.0, 2, 3, 10]), 3)
+        for universe, bounds in ((many, ["upper"]), (few, ["upper", "tight"])):
+            choice = choose_epsilon(statistic("median"), universe, 1 / 3)
+            (axes,) = saved_figure(monkeypatch, central.draw, None, ([("ages", [choice])], 1 / 3)).axes
+            labels = [str(line.get_label()) for line in axes.lines]
+            assert [label for label in labels if "bound" in label] == [f"{bound} bound" for bound in bounds]
+            assert axes.get_xlim()[1] > max(choice.upper_epsilon or 0, choice.tight_epsilon or 0) > 0
 
 
 class TestPage:

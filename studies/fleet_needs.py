@@ -337,7 +337,7 @@ def server(broker: str, cores: float) -> Server:
     mosquitto has one thread and accepts connections from a backlog of 100.
 
     Args:
-        broker: "mosquitto" or "nats".
+        broker: MOSQUITTO or NATS.
         cores: Total cores of all its servers.
     """
     constant = values()

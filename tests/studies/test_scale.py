@@ -34,6 +34,17 @@ class TestConstants:
         assert off == {}
 
 
+class TestServer:
+    @pytest.mark.parametrize("broker", [scale.MOSQUITTO, scale.NATS])
+    def test_spends_its_measured_time_on_a_connection(self, broker: str):
+        measured = [scale.constants()[f"{broker} {step}"] for step in ("connect", "subscribe", "status")]
+        assert scale.server(broker, 1).board_s * 1e6 == pytest.approx(sum(c.value for c in measured))
+
+    def test_uses_one_core_for_mosquitto_and_all_for_nats(self):
+        for broker, factor in ((scale.MOSQUITTO, 1), (scale.NATS, 3)):
+            assert scale.server(broker, 3).per_s == pytest.approx(factor * scale.server(broker, 1).per_s)
+
+
 class TestPages:
     def test_have_the_models_tables(self):
         pages = [path.read_text() for path in benchmark.PAGES]
@@ -124,6 +135,10 @@ class TestCommand:
         invoked = CliRunner().invoke(app, ["study", "scale", "--boards=2000000", "--every=1w"])
         assert re.search(r"^take, by size alone: ", invoked.stdout, re.MULTILINE)
         assert max(map(len, invoked.stdout.splitlines())) <= 110
+
+    def test_shows_the_load_of_what_breaks_first(self):
+        invoked = CliRunner().invoke(app, ["study", "scale", "--boards=50000"])
+        assert re.search(r"^asked of what breaks first +< 1% +< 1% +1%$", invoked.stdout, re.MULTILINE)
 
     @pytest.mark.parametrize("boards", ["1", "50000", "1000000000"])
     @pytest.mark.parametrize("way", [["--stay"], []], ids=["stays", "sleeps"])

@@ -55,6 +55,9 @@ class TestRefusals:
             assert nothing[name].refused == "not valid here: it needs a δ of its own above 0"
         large = rows(History(((ReportCost(100_000, 0.1), 4),)))
         assert "Σδ twice, 0.8, and may be 2/e" in large["rogers"].refused
+        limit = 2 / math.e
+        assert not rows([ReportCost(100_000)], limit)["rogers"].refused
+        assert rows([ReportCost(100_000)], math.nextafter(limit, 1))["rogers"].refused
         with pytest.raises(AccountingError, match="no releases"):
             compose([], 1e-6)
         with pytest.raises(AccountingError, match="delta must be at least"):

@@ -93,6 +93,15 @@ class TestMeasure:
         assert row.reports * 60 < 10_000_000
         assert row_of(question, 100, 4 * MICRO, 20_000, 200).name == ""
 
+    def test_needs_thirty_reports(self) -> None:
+        question = Question("frequency")
+        assert row_of(question, 2, MICRO, 30, 2).fewest == 30
+        plan = Plan(question, 29, best_design(2, MICRO, question), "error", None)
+        assert plan_check.plan_row(plan, 2) == {
+            "name": "",
+            "unmeasured": "29 reports are too few; 30 are needed",
+        }
+
 
 class TestVerdict:
     @pytest.mark.slow
@@ -163,6 +172,16 @@ class TestLifetime:
             assert close(check)
             expected = lifetime.devices * lifetime.best.per_device(days)
             assert abs(check["reports"] - expected) < 7 * math.sqrt(expected / 300)
+
+    def test_boards_that_call_every_ten_days_rarely_call_in_one(self) -> None:
+        """A tenth of 20,000 boards call; a board's call makes a report at most once (7 deviations)."""
+        rhythm = Rhythm(10 * 86_400, 2 * 365 * 86_400)
+        budget = LifetimeBudget(4 * MICRO)
+        best = plan_lifetime(Question("frequency", 0.05), 20_000, 2, budget, rhythm).best
+        draw = plan_check.window_reports(best, 20_000, 1.0)
+        expected = 20_000 * best.per_device(1.0)
+        assert 0 < expected <= 2_000
+        assert abs(draw(np.random.default_rng(3)) - expected) < 7 * math.sqrt(expected)
 
     @pytest.mark.slow
     def test_tree_with_few_reports_on_a_level_is_not_measured(self) -> None:

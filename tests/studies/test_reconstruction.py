@@ -20,6 +20,7 @@ from hushmote.studies.noise import SeededNoise, noise_variance, seeded_source
 from hushmote.studies.reconstruction import (
     RECORDS,
     Attack,
+    Target,
     attack_label,
     averaged_right,
     column,
@@ -161,6 +162,17 @@ class TestChance:
         fits = [structure.fit(bits, epsilon, source).answer(at, at + 1) for _ in range(400)]
         correct = np.mean((np.array(fits) > 0.5) == (bits == 1))
         assert kept_right(structure, 64, epsilon) == pytest.approx(correct, abs=0.045)
+
+
+class TestOutcome:
+    def test_uncertainty_is_the_means_standard_error(self):
+        """The root of the mean of 9² and 11² is nearly their mean, whose standard error is 1."""
+        pairs = np.array([(9.0, 10.0), (11.0, 10.0)])
+        means: dict[Target, float] = {"records": 10.0, "days": math.sqrt(101)}
+        for target, measured in means.items():
+            row = reconstruction._outcome(target, "kept", 128, pairs, 0.2)
+            assert (row["measured"], row["predicted"]) == pytest.approx((measured, 10.0))
+            assert row["uncertainty"] == pytest.approx(1, abs=0.01)
 
 
 class TestColumn:

@@ -160,7 +160,7 @@ class EmbeddedBroker(Broker):
         """Return once clients can connect; raises BrokerError."""
         require("amqtt", "the embedded broker", "install mosquitto")
         for name in ("amqtt", "transitions"):
-            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+            logging.getLogger(name).setLevel(logging.CRITICAL)
         if self.port == 0:
             self.port = free_port()
         self._started.clear()

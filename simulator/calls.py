@@ -45,7 +45,7 @@ def usual_reports(experiment: Experiment) -> int:
     return min(reports_in_budget(experiment) or 1, _USUAL_REPORTS)
 
 
-def usual_calls(experiment: Experiment, group: int = 0) -> int:
+def usual_calls(experiment: Experiment, group: int) -> int:
     """Return the number of calls that result in usual_reports() on average.
 
     Args:

@@ -31,11 +31,11 @@ class ImageFlash:
         self._image = image
         self._count = image.seek(0, 2) // BLOCK_BYTES
 
-    def readblocks(self, block, buf, offset=0):
+    def readblocks(self, block, buf, offset):
         self._image.seek(block * BLOCK_BYTES + offset)
         self._image.readinto(buf)
 
-    def writeblocks(self, block, buf, offset=0):
+    def writeblocks(self, block, buf, offset):
         self._image.seek(block * BLOCK_BYTES + offset)
         self._image.write(buf)
 

@@ -88,8 +88,7 @@ def brokers(
         files = f"cert_file: '{credential}', key_file: '{credential}', ca_file: '{ca}'"
         servers.tls = f"tls {{ {files}, verify: true, timeout: 60 }}, "
     with servers:
-        pids = [pid for i in range(len(servers.nodes)) if (pid := servers.pid(i)) is not None]
-        yield servers.url, [node.mqtt for node in servers.nodes], pids
+        yield servers.url, [node.mqtt for node in servers.nodes], list(servers.pids)
 
 
 # --- Subscribers, each in its own process -----------------------------------------------------

@@ -20,7 +20,7 @@ from ..server.store.store import Store
 from . import days
 from .broker import free_port
 from .demo_data import DEFINITION, NAME, temperatures
-from .deployment import FLEET, DemoError, Deployment, Place, deploy, process
+from .deployment import FLEET, DemoError, Place, deploy, process
 from .faithful import Delivery, SimulatedFleet
 from .gateway import GatewayError, gateways_at
 from .nats_servers import NatsServers
@@ -115,11 +115,9 @@ def run(place: Place, on_open: Callable[[RunningDemo], object]) -> NoReturn:
         )
         environment = {"HUSHMOTE_BROKER": deployment.broker.url}
         with process(("page", *options), environment, place.folder / "page.log", "http") as (page, line):
-            on_open(
-                RunningDemo(
-                    line.split()[-1], deployment.url, deployment.broker.description, _server_pids(deployment)
-                )
-            )
+            broker = deployment.broker
+            servers = broker.pids if isinstance(broker, NatsServers) else ()
+            on_open(RunningDemo(line.split()[-1], deployment.url, broker.description, servers))
 
             def is_running() -> bool:
                 return deployment.process.poll() is None and page.poll() is None
@@ -142,13 +140,6 @@ def _page_address() -> str:
     except EndpointError:
         return f"{HOST}:0"
     return f"{HOST}:{PORT}"
-
-
-def _server_pids(deployment: Deployment) -> tuple[int, ...]:
-    if not isinstance(deployment.broker, NatsServers):
-        return ()
-    pids = map(deployment.broker.pid, range(len(deployment.broker.nodes)))
-    return tuple(pid for pid in pids if pid is not None)
 
 
 def _fill(store: Store) -> None:

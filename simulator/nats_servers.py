@@ -141,6 +141,11 @@ class NatsServers(Broker):
         process = self._processes.get(number)
         return None if process is None else process.pid
 
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Process ids of the running servers."""
+        return tuple(process.pid for process in self._processes.values())
+
     def wait(self, *, restart: bool = True) -> None:
         """Return once each running server is healthy and its streams are current, or raise BrokerError.
 

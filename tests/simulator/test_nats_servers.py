@@ -14,7 +14,7 @@ from hushmote.simulator.broker import BrokerError, ExternalBroker
 from hushmote.simulator.nats_servers import NatsServers, free_ports
 from hushmote.simulator.open_broker import open_broker
 
-pytestmark = pytest.mark.long
+long = pytest.mark.long
 
 RETAINED = ("hushmote/v1/x/experiment/y", b"z")
 REPORTS = [(f"hushmote/v1/x/report/d{i}", bytes([i])) for i in range(50)]
@@ -54,6 +54,7 @@ def assert_refuses_connections(port):
         socket.create_connection(("127.0.0.1", port), timeout=1)
 
 
+@long
 @pytest.mark.parametrize("count", [1, 3])
 def test_acknowledged_messages_survive_death_of_all_servers(count, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -73,13 +74,15 @@ def test_acknowledged_messages_survive_death_of_all_servers(count, tmp_path, mon
     assert list(tmp_path.iterdir()) == []
 
 
+@long
 def test_acknowledgement_needs_two_of_three_servers():
     with NatsServers() as servers:
         reader = client(servers, 2).subscribe("hushmote/v1/+/report/+")
-        gone = servers.pid(0) or 0
-        assert gone > 0
+        gone, *others = servers.pids
+        assert [gone, *others] == [servers.pid(i) for i in range(3)]
         servers.kill(0)
         assert servers.pid(0) is None
+        assert servers.pids == tuple(others)
         with pytest.raises(ProcessLookupError):
             os.kill(gone, 0)
         publish(servers, 1, REPORTS)
@@ -101,6 +104,7 @@ def test_acknowledgement_needs_two_of_three_servers():
         publish(servers, 0, REPORTS[:1])
 
 
+@long
 def test_port_in_use_is_one_line_and_loses_nothing():
     with NatsServers(1) as servers:
         publish(servers, 0, [RETAINED], retain=True)
@@ -116,6 +120,7 @@ def test_port_in_use_is_one_line_and_loses_nothing():
         until(lambda: is_retained(servers), "the retained message")
 
 
+@long
 def test_first_start_avoids_a_port_just_taken():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
@@ -134,6 +139,7 @@ def test_failed_start_leaves_no_files(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+@long
 def test_opens_new_cluster_by_name_or_running_one_by_url():
     servers = open_broker("nats")
     assert isinstance(servers, NatsServers)
@@ -162,3 +168,11 @@ def test_opens_new_cluster_by_name_or_running_one_by_url():
             open_broker(servers.url).start()
     with pytest.raises(BrokerError, match="write the broker as nats://"):
         open_broker("tls://a,b,c")
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [(1, "a NATS server, child process: "), (3, "3 NATS servers, child processes: ")],
+)
+def test_description_names_the_servers(count, words):
+    assert NatsServers(count).description.startswith(words)

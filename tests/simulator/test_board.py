@@ -11,6 +11,7 @@ from flashing import Bench, on_board, on_port
 from running_aggregator import HANGS_S
 
 from hushmote.fleet.provisioning import interpreters
+from hushmote.simulator.board import storage
 from hushmote.simulator.board.board import SoftwareBoard
 
 
@@ -79,6 +80,13 @@ def test_console_shows_program_output_but_not_mpremote_traffic(bench: Bench):
     with board:
         assert board.wait_for(b"up\r\n%s\r\n>>> " % banner.encode(), HANGS_S)
     assert lines == [banner, *expected, *expected]
+
+
+def test_terminal_has_a_fixed_path_while_the_board_is_on(tmp_path: Path):
+    (tmp_path / "port").symlink_to("/dev/pts/of-an-earlier-run")
+    with storage.link_port(tmp_path, "/dev/pts/99") as path:
+        assert (path, os.readlink(path)) == (tmp_path / "port", "/dev/pts/99")
+    assert not path.is_symlink()
 
 
 # --- Which MicroPython ------------------------------------------------------------------------------

@@ -14,7 +14,8 @@ import hushmote as face
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.estimate.estimate import estimate
 from hushmote.simulator import vectorised
-from hushmote.simulator.convergence import PictureContent, accumulate, follow, sizes
+from hushmote.simulator.convergence import PictureContent, accumulate, fewest_reports, follow, sizes
+from hushmote.simulator.convergence_plot import plot
 from hushmote.simulator.faithful import SimulatedFleet, codes_of
 
 MODE = DOOR.replace('"bool"', '"choice"\nlabels = ["heating", "cooling", "off"]')
@@ -85,12 +86,37 @@ class TestSteps:
         assert all((after >= before).all() for before, after in itertools.pairwise(grown))
         assert np.array_equal(grown[-1], fleet.histogram(experiment))
 
+    def test_first_step_has_thirty_reports_per_level(self):
+        assert [fewest_reports(DESIGNS[name][0]) for name in ("rr", "hh")] == [30, 60]
+
+    def test_bool_shows_only_its_yes(self):
+        experiment, _ = DESIGNS["rr"]
+        truth, histograms = draw_batches(experiment, [500], np.random.default_rng(1))
+        (step,) = follow(experiment, histograms, truth).steps
+        assert [(row.name, row.truth) for row in step.shares] == [("yes", truth[1])]
+
     def test_sizes_rise_to_the_total(self):
         for total, fewest in ((100, 30), (100, 500), (26_115, 180), (10**9, 30)):
             steps = sizes(total, fewest)
             assert steps == sorted(set(steps))
             assert steps[-1] == total
             assert steps[0] >= min(fewest, total // 2)
+
+
+class TestPicture:
+    @pytest.mark.parametrize(
+        ("reports", "ticks"),
+        [
+            (50_000, [500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000]),
+            (100_000, [1_000, 10_000, 100_000]),
+        ],
+    )
+    def test_report_counts_do_not_overlap(self, reports: int, ticks: list[int]):
+        experiment, _ = DESIGNS["rr"]
+        truth, histograms = draw_batches(experiment, [500, reports - 500], np.random.default_rng(1))
+        axis = plot(follow(experiment, histograms, truth)).axes[0].xaxis
+        low, high = axis.get_view_interval()
+        assert [x for x in axis.get_majorticklocs() if low <= x <= high] == pytest.approx(ticks)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from hushmote.server.store.number_set import NumberSet
 from hushmote.server.store.store import Store
 from hushmote.simulator import days, drift
 from hushmote.simulator.days import Course, FilledFleet, SimulatedFleetError, fill
-from hushmote.simulator.population import Population, PopulationError, normal, parse, zipf
+from hushmote.simulator.population import ByGroup, Population, PopulationError, normal, parse, zipf
 from hushmote.simulator.rollout import default_shares
 
 TODAY = datetime.date(2026, 11, 22)
@@ -143,6 +143,21 @@ class TestDrift:
         assert abs(sum(map(bool, sample)) / 4_000 - 0.65) < 7 * 0.0076  # 7 deviations
         with pytest.raises(PopulationError, match="from 0 to 1"):
             drift.shift_population(parse("weights:7:3"), experiment, 1.2)
+
+
+class TestDefaultDrift:
+    @pytest.mark.parametrize(
+        ("file", "population", "drift_per_day"),
+        [
+            (ROOM, "normal:14:2", 0.4),  # an eighth of 32 °C in ten days
+            (ROOM, "zipf:1", 0.0),  # has no unit to move in
+            (DOOR, "weights:7:3", 0.02),  # a fifth of the fleet
+        ],
+    )
+    def test_is_visible_after_the_days(self, file: str, population: str, drift_per_day: float):
+        people = parse(population)
+        for readings in (people, ByGroup(people)):
+            assert drift.default_drift(definition.parse(file), readings, 10) == drift_per_day
 
 
 class TestUsualCalls:

@@ -184,6 +184,12 @@ class TestOneMoment:
         assert abs(old.reports - old.devices / 5) < 7 * np.sqrt(old.devices * 0.2 * 0.8)
         assert result.reports == old.reports + new.reports
 
+    def test_too_many_calls_of_real_clients_are_rejected(self, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(simulation, "MAX_FAITHFUL", 100)
+        assert simulate(CRASH, devices=50, calls=2, faults=Faults(), seed=1).devices == 50
+        with fails("--faithful makes 102 calls, more than the 100 allowed", PopulationError):
+            simulate(CRASH, devices=51, calls=2, faults=Faults())
+
     def test_arrival_order_mixes_groups(self):
         """The hypergeometric counts of 20 batches are within 7 deviations of their means (5e-11)."""
         reports, rng = [30_000, 70_000], np.random.default_rng(5)

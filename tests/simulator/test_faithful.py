@@ -18,10 +18,12 @@ from scipy.stats import chi2
 from hushmote.device.ldp_client import ONE, Client, Experiment, ExperimentRefused, provision
 from hushmote.server.store import Store
 from hushmote.server.wire import keys, report, topics
-from hushmote.simulator import faithful, population, vectorised
+from hushmote.simulator import faithful, faithful_parts, population, vectorised
 from hushmote.simulator.broker import MosquittoBroker, free_port
 from hushmote.simulator.faithful import Faults, MemoryStorage, NumpyRng, SimulatedFleet
+from hushmote.simulator.faithful_parts import RealClients
 from hushmote.simulator.gateway import GatewayError, Gateways
+from hushmote.simulator.worker_pool import THIS_PROCESS
 
 MASTER = bytes(range(32))
 FLEET_KEYS = keys.FleetKeys((MASTER,), MASTER)
@@ -209,6 +211,16 @@ class TestReports:
             Faults(offline=1.5)
 
 
+class TestParts:
+    def test_count_late_reports_and_progress_once(self):
+        clients = RealClients(TEMP, population.parse("normal:21:12"), Faults(late=0.5), 4, repeatable=True)
+        shares: list[float] = []
+        reporting, reports = faithful_parts.run(clients, 40, 1, True, THIS_PROCESS, shares.append, 15)
+        assert shares == [15 / 40, 15 / 40, 10 / 40]
+        assert (reporting.reports, reporting.spent, len(reports.codes)) == (160, 40, 160)
+        assert reports.readings.sum() == 160
+
+
 # --- The same distribution -----------------------------------------------------------------------------
 
 
@@ -329,6 +341,24 @@ class TestBroker:
             broker.stop()
         assert 300 <= outages[0] < 1_000
         assert delivered == len(fleet.acknowledged) == 1_500
+
+    def test_gateways_disconnect_at_the_end(self):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            connections: list[socket.socket] = []
+
+            def accept() -> None:
+                connections.append(server.accept()[0])
+                connections[0].recv(1 << 10)
+                connections[0].sendall(b"\x20\x02\x00\x00")  # CONNACK
+
+            thread = threading.Thread(target=accept)
+            thread.start()
+            with Gateways(*server.getsockname()):
+                pass
+            thread.join()
+            with connections[0] as connection:
+                connection.settimeout(5)  # it has arrived already
+                assert connection.recv(1 << 10) == b"\xe0\x00"  # DISCONNECT
 
     def test_missing_or_silent_broker_is_one_line(self):
         port = free_port()

@@ -27,7 +27,7 @@ class TestSimulate:
         assert run.wasted == pytest.approx(0, abs=1e-9)
 
     def test_spread_boards_cost_the_broker_one_connection_each(self):
-        run = simulate(replace(QUICK, spread_s=10), SERVER, 1)
+        run = simulate(replace(QUICK, spread_s=10, timeout_s=3), SERVER, 1, max_s=12)
         assert run.connections.sum() == run.tries.sum() == 200
         assert run.busy.sum() == pytest.approx(200 * SERVER.board_s)
         assert run.wasted == pytest.approx(0, abs=1e-9)

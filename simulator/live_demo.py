@@ -6,8 +6,9 @@ readings that join one after the other; `visitors` are people who open the board
 
 import datetime
 import signal
+import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -119,19 +120,21 @@ def run(place: Place, on_open: Callable[[RunningDemo], object]) -> NoReturn:
             servers = broker.pids if isinstance(broker, NatsServers) else ()
             on_open(RunningDemo(line.split()[-1], deployment.url, broker.description, servers))
 
-            def is_running() -> bool:
-                return deployment.process.poll() is None and page.poll() is None
-
-            while is_running():
+            parts = {"page": page, "aggregator": deployment.process}
+            while _ended_part(parts) is None:
                 try:
                     with gateways_at(deployment.broker) as gateways:
-                        while is_running():
+                        while _ended_part(parts) is None:
                             fleet, reports = joining(int(PER_S))
                             gateways.deliver(fleet, _pace(reports))
                 except GatewayError:  # wait for the broker to return
                     time.sleep(1.0)
-            ended = "page" if deployment.process.poll() is None else "aggregator"
-            raise DemoError(f"the {ended} ended; its log in {place.folder} says why")
+            raise DemoError(f"the {_ended_part(parts)} ended; its log in {place.folder} says why")
+
+
+def _ended_part(parts: Mapping[str, subprocess.Popen[str]]) -> str | None:
+    """Return the name of a process that has ended, or None."""
+    return next((name for name, part in parts.items() if part.poll() is not None), None)
 
 
 def _page_address() -> str:

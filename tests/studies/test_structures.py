@@ -313,6 +313,7 @@ class TestFlawedStructure:
         assert true_epsilon(0.2, 10**6) == pytest.approx(0.80, abs=0.005)
 
     def test_is_labelled_and_does_not_change_the_shipped_channel(self):
+        assert str(Flaws()) == "correct"
         before = [x.threshold for x in LocalHierarchy(2).experiment(32, 1.0).levels]
         for flaws in FLAWS:
             structure = FlawedStructure(2, flaws)

@@ -187,12 +187,17 @@ class TestOwnData:
         monkeypatch.chdir(tmp_path)
         (tmp_path / "trips.csv").write_text("date,count\n2020-01-02,4\n2020-01-01,-4\n", encoding="utf-8")
         csv_file = {"input": "trips.csv"}
+        about_a_file = "--time, --value, --by and --only are about a file: add --input FILE"
         for texts, text in (
             (
                 csv_file | {"time": "date", "value": "count"},
                 "trips.csv, line 3: count of 2020-01-01 is -4; counts are 0 or more",
             ),
             (csv_file, "--input FILE needs --time COLUMN, the column of dates or timestamps"),
+            *(
+                ({name: "date", "range": ["2013-01-01:2013-01-31"]}, about_a_file)
+                for name in ("time", "value", "by", "only")
+            ),
             (
                 {"range": ["2013-01-01:2014-01-01"]},
                 "flights has the days 2013-01-01 to 2013-12-31, not 2014-01-01",
@@ -201,8 +206,8 @@ class TestOwnData:
             with pytest.raises(HushmoteError) as error:
                 run(texts)
             assert str(error.value) == text
-        text = "--time, --value, --by and --only are about a file: add --input FILE"
-        assert called("study", "ranges", "--by=site", cwd=tmp_path, expect=1) == f"hushmote: {text}\n"
+        line = called("study", "ranges", "--by=site", cwd=tmp_path, expect=1)
+        assert line == f"hushmote: {about_a_file}\n"
         assert not (tmp_path / "study").exists()
 
     @pytest.mark.slow

@@ -125,6 +125,12 @@ class TestFailure:
             assert "SyntaxError" in bench.fails(board, main=broken)
             assert bench.contents() == {}
 
+    def test_names_module_that_hides_the_installed_one(self, used: Bench):
+        with used.board() as board:
+            on_board(board, "import os; os.mkdir('/gap'); open('/gap/__init__.py', 'w').close()")
+            line = used.fails(board)
+        assert line.startswith("the board loads gap from gap/__init__.py instead of /lib: it is frozen")
+
     def test_reports_missing_wifi_firmware_before_copying(self, bench: Bench):
         with bench.board(wifi="") as board:
             line = bench.fails(board)

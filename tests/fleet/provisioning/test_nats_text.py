@@ -1,5 +1,7 @@
 """NATS servers' configuration matches the plan exactly, for one server or three."""
 
+import datetime
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +14,7 @@ from running_aggregator import HANGS_S
 
 from hushmote.fleet.provisioning import nats as servers_config
 from hushmote.fleet.provisioning.fleet_spec import FleetSpec
+from hushmote.fleet.provisioning.journal import Credential
 from hushmote.server.wire.topics import NameRefused
 from hushmote.simulator.nats_servers import find_nats_server
 
@@ -63,6 +66,35 @@ def server_text(
 )
 def test_refusal_is_one_line(refusal: Refusal, tmp_path: Path):
     refusal.check(tmp_path)
+
+
+def test_users_have_only_their_own_rights():
+    now = datetime.datetime(2026, 11, 21, tzinfo=datetime.UTC)
+    journal = [
+        ("k3f9", "device", "a1", "root", None),
+        ("gone", "device", "a2", "root", now),
+        ("old", "device", "a3", "removed root", None),
+        ("login", "device", None, "root", None),
+        ("aggregator_1", "aggregator", "b1", "root", None),
+        ("aggregator_1", "aggregator", "b2", "root", now),
+        ("aggregator_2", "aggregator", "b3", "root", None),  # not in the specification
+        ("door_1", "door", "c1", "root", None),
+        ("door_1", "door", "c2", "root", now),
+    ]
+    credentials = [Credential(*entry[:4], until=now, revoked=entry[4]) for entry in journal]
+    text = servers_config.users_conf(FleetSpec("home", ("a",), broker="nats"), credentials, ["root"])
+    line = r'^\{user: "urn:hushmote:(\w+:\w+)", allowed_connection_types: (\S.*\]), permissions: (.*)\}$'
+    users = {user: (types, rights) for user, types, rights in re.findall(line, text, re.M)}
+    topics = "hushmote.v1.home"
+    board = f'publish: ["{topics}.report.k3f9", "{topics}.status.k3f9"], subscribe: $BOARD_READS'
+    reads = f'["{topics}.experiment.*", "{topics}.result.*", "$MQTT.sub.>"]'
+    assert users == {
+        "k3f9:a1": ("[MQTT]", f"{{{board}}}"),
+        "aggregator_1:b1": ("[STANDARD, MQTT]", "$AGGREGATOR"),
+        "aggregator_1:b2": ("[WEBSOCKET]", "$AGGREGATOR"),
+        "door_1:c1": ("[MQTT]", f'{{publish: ["{topics}.report.*"], subscribe: {reads}}}'),
+    }
+    assert text.count("user: ") == len(users)
 
 
 @pytest.mark.parametrize("name", ["home.>", "*", "home/#", 'home"'])

@@ -97,9 +97,9 @@ class SoftwareBoard:
             pass
 
     def wait_for(self, text: bytes, timeout_s: float) -> bool:
-        """Return whether the board sends the text within timeout_s of its first start."""
+        """Return whether the board sends the text within timeout_s, and before it ends permanently."""
         end = time.monotonic() + timeout_s
-        while text not in self.output and time.monotonic() < end:
+        while text not in self.output and time.monotonic() < end and not self._ended.is_set():
             time.sleep(0.02)
         return text in self.output
 

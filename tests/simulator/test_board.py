@@ -24,6 +24,19 @@ def press(board: SoftwareBoard, keys: bytes) -> None:
     os.close(port)
 
 
+def test_prints_its_banner_without_a_console(bench: Bench):
+    with bench.board() as board:
+        assert board.wait_for(b">", HANGS_S)
+    assert board.output == b"MicroPython, a board in software\r\n>>> "
+
+
+def test_wait_stops_once_the_interpreter_has_ended(tmp_path: Path):
+    with SoftwareBoard([sys.executable, "-c", "print('up')"], tmp_path / "flash.img") as board:
+        assert not board.wait_for(b">>> ", HANGS_S)
+        assert board.output.startswith(b"up\r\n")
+        assert board.failure == f"MicroPython ended with status 0: see {tmp_path / 'flash.log'}"
+
+
 def test_unread_output_does_not_block_board(bench: Bench):
     # Half a megabyte, far more than a terminal buffers.
     program = "for i in range(5000): print('%0100d' % i)\nprint('the end')\n"

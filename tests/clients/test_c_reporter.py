@@ -169,6 +169,7 @@ class TestReports:
             board.acknowledged(number)
             board.storage.write = write
             assert board.tick(59_000) == [("status", "online fault")]
+            assert (board.report("f"), board.tick()) == (0, [])  # it has no experiment, so it tells nothing
             assert len(board.board.outbox()) == 1
             assert board.tick(1000) == [("status", "online")]
             assert board.board.outbox() == []

@@ -20,7 +20,7 @@ STRICT = (
     *("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Wstrict-prototypes"),
     *("-Werror", "-g", "-O2"),
 )
-SANITIZED = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+SANITIZED = ("-fsanitize=address,undefined,bounds-strict", "-fno-sanitize-recover=all")
 
 COVERAGE = "HUSHMOTE_C_COVERAGE"  # an environment variable: the folder for gcc's coverage counts
 

@@ -23,6 +23,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock
@@ -53,8 +54,12 @@ _PYTEST = (str(Path(sys.executable).with_name("pytest")), "-x", "-vv", "-p", "no
 _CC = ("gcc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-O2", "-Iclients/c", "-c", "-o", os.devnull)
 
 
+@cache
 def tracked(*patterns: str) -> list[str]:
-    """Return the paths of the repository's files that match, and are neither ignored nor deleted."""
+    """Return the paths of the repository's files that match, and are neither ignored nor deleted.
+
+    A file that is added during a run does not count, because the copies of the tree do not have it.
+    """
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *patterns]
     names = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     return [name for name in sorted(set(names.split("\0"))) if name and (ROOT / name).is_file()]

@@ -52,7 +52,7 @@ class TestColumn:
     def test_another_epsilon_replaces_the_defaults(self, fields: dict[str, Any], data: Path):
         proposal = propose(f"{data}:open", PlanRequest(devices=5_000, **fields))
         assert (proposal.request.epsilon, proposal.request.error) == (None, None)
-        assert "defaults" not in proposal.words
+        assert "defaults" not in proposal.lines[-1]
 
     def test_ignores_a_few_extreme_readings(self, tmp_path: Path):
         file = tmp_path / "a.csv"

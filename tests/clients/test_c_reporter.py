@@ -33,6 +33,11 @@ ANNOUNCE = keys.public_key_bytes(SIGNING)
 
 
 class TestConsent:
+    def stored_reports(self, board: Board) -> tuple[bytes, ...]:
+        """Return the unsent reports in flash, as MicroPython's client reads them."""
+        storage: Any = MemoryStorage(board.storage.slots)
+        return Client(POLICY, storage, device_id="board-1")._ledger.state.unsent
+
     @pytest.mark.slow
     def test_is_required_until_opt_out(self):
         provisioned = CBoard(POLICY, MemoryStorage(), entropy=Source(3), begin=False)
@@ -46,7 +51,10 @@ class TestConsent:
         board.connected()
         assert board.report() > 0
         assert len(board.published()) == 1
+        board.board.consent = True  # a repeated opt-in keeps the report
+        assert len(self.stored_reports(board)) == 1
         board.board.consent = False
+        assert self.stored_reports(board) == ()
         assert board.tick() == [("status", "offline"), ("disconnect",)]
         for _ in range(50):
             assert board.tick(3_600_000) == []

@@ -1,10 +1,10 @@
-"""The time and memory that a million rows of readings take, next to pandas, each in its own process.
+"""The time and memory to read a million rows, compared with pandas, each in its own process.
 
     python benchmarks/csv_files.py [--quick]
 
-Each file has three columns: a number for each row, a reading, and a word. pandas is asked for the column
-alone, and told the encoding and the decimal separator, which Hushmote finds out. Times are CPU times, and
-include the imports.
+Each file has three columns: a number for each row, a reading, and a word. pandas reads only that column
+and is given the encoding and the decimal separator, which Hushmote detects. Times are CPU times and include
+the imports.
 
 Writes benchmarks/results/csv_files.json.
 """
@@ -38,7 +38,7 @@ print(count, time.process_time(), int(peak_kib) / 1024)
 
 
 def write_file(path: Path, rows: int, form: str) -> str:
-    """Write a file, and return what pandas must be told about it."""
+    """Write a file, and return the arguments with which pandas reads it."""
     readings = np.random.default_rng(1).normal(21, 3, rows)
     if form == "tenths":
         cells, delimiter, arguments = [f"{x:.1f}" for x in readings], ",", "encoding='cp1252'"

@@ -15,6 +15,7 @@ FOLDERS += ("firmware_tests", "tests", "rigs", "tools")
 A_HEADER = (
     "fleet/provisioning/firmware.py",
     "tests/cli/test_provision.py",
+    "tests/fleet/provisioning/test_firmware.py",
 )
 NAME = re.compile(r"(?<![A-Z_])_?HUSHMOTE_[A-Z_]*[A-Z]")
 

@@ -69,12 +69,13 @@ KeepValue = Annotated[
     list[float] | None,
     typer.Option(
         "--keep-value",
-        help="A number in the file that is a reading, although it looks like a sensor's error, such as -200.",
+        help="Number to keep as a reading although it looks like a sensor error, such as -200. "
+        "May be repeated.",
     ),
 ]
 DecimalSeparator = Annotated[
     str | None,
-    typer.Option("--decimal", help="The file's decimal separator: . or ,", show_default="as it appears"),
+    typer.Option("--decimal", help="Decimal separator in the file: . or ,", show_default="detected"),
 ]
 ExperimentName = Annotated[str, typer.Argument(help="Name of the experiment.")]
 ExperimentFile = Annotated[Path, typer.Argument(help="TOML file of the experiment.")]

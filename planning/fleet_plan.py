@@ -89,11 +89,11 @@ class FleetPlan(Printable):
 
 
 _INPUT_HELP = (
-    "Readings from which the range, bins and unit, the labels, or yes and no are derived: FILE:COLUMN, a "
-    "list, an array, or a data frame's column."
+    "Readings from which to derive the range, bins and unit, the labels, or yes and no: FILE:COLUMN, a list, "
+    "an array, or a data frame's column."
 )
-_KEEP_HELP = "Numbers in the input that are readings, although they look like a sensor's error."
-_DECIMAL_HELP = "The input's decimal separator, . or , if its numbers leave it open."
+_KEEP_HELP = "Numbers to keep as readings although they look like sensor errors."
+_DECIMAL_HELP = "Decimal separator in the input, . or ,; default: detected."
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -63,7 +63,7 @@ def propose(
     Args:
         source: FILE:COLUMN, or a list, an array or a data frame's column.
         request: The request.
-        rules: What the user states about the file's numbers.
+        rules: How to read numbers, as stated by the user.
 
     Raises:
         PlanError: If there is no such file or column, or the readings are missing, dates, all the same, or

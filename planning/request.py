@@ -85,8 +85,8 @@ class PlanRequest:
     low: float | None = _option("Lowest reading of a number.")
     high: float | None = _option("Highest reading of a number.")
     scale: str | None = _option(
-        "Bins of a number: equal widths, or log for bins that are wider the higher they are; --low must then"
-        " be above 0."
+        "log makes a number's bins wider the higher they are, and requires a --low above 0; default: equal"
+        " bins."
     )
     unit: str = _option("The reading's unit, for display.", default="")
     histogram_epsilon: float | None = _option(

@@ -41,11 +41,11 @@ _AFTER_COMMA = re.compile(r",\s*([^\s,()]{1,10})\s*(?:\(.*\))?$")
 
 @dataclass(frozen=True)
 class ReadingRules:
-    """What a user states about a file's numbers.
+    """How to read numbers, as stated by the user.
 
     Attributes:
-        keep: Values that are readings although they look like a sensor's error.
-        decimal: The decimal separator, "." or ","; "" if the file tells.
+        keep: Values that are readings although they look like a sensor error.
+        decimal: The decimal separator, "." or ","; "" to detect it.
     """
 
     keep: tuple[float, ...] = ()
@@ -53,7 +53,7 @@ class ReadingRules:
 
     def __post_init__(self) -> None:
         if self.decimal not in ("", ".", ","):
-            raise UsageError(f"--decimal must be . or , and not {self.decimal}")
+            raise UsageError(f"--decimal must be . or , not {self.decimal}")
 
 
 class WrittenNumber(NamedTuple):

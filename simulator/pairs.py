@@ -20,7 +20,7 @@ def parse(spec: str, parts: Sequence[ColumnType], rules: ReadingRules | None = N
     Args:
         spec: The text.
         parts: The column of each part.
-        rules: What the user states about the file's numbers.
+        rules: How to read numbers, as stated by the user.
 
     Raises:
         PopulationError: If the file cannot be read or does not fit the parts, or the spec is not a valid

@@ -63,7 +63,7 @@ def run(
     Args:
         request: The plan to make.
         column: FILE:COLUMN of readings that complete the request, or None.
-        rules: What the user states about the file's numbers.
+        rules: How to read numbers, as stated by the user.
         output_paths: The files to write.
         as_json: Whether to print JSON instead of tables.
 

@@ -41,7 +41,7 @@ class CsvForm:
         names: The columns' names, one for each cell of a row: "" for the column of row names, and "#1", "#2"
             and so on if there is no heading.
         units: The columns' units, from a line of units; "" if there is none.
-        decimal: The decimal separator in the columns whose numbers leave no doubt, or "".
+        decimal: The decimal separator in the columns whose numbers are unambiguous, or "".
         assumptions: Sentences on what was assumed.
     """
 
@@ -340,7 +340,7 @@ def _fit_names(
     if width > len(heading) + 1 or len(set(row_names)) < len(row_names) or _may_split_numbers(wide):
         raise error(refusal)
     assumptions.append(
-        f"Rows of {path} have one cell more than its heading; the first was taken as the row's name."
+        f"Rows of {path} have one more cell than its heading, so the first cell was taken as the row's name."
     )
     return ["", *heading]
 

@@ -49,13 +49,11 @@ class Readings:
     Attributes:
         columns: The readings of each column, in the order of the rows; None for a missing one.
         units: The unit behind each column's numbers, or "".
-        skipped: Number of rows that were left out because a cell does not have its column's type.
         notes: Sentences on what was assumed and what was left out.
     """
 
     columns: tuple[tuple[Reading, ...], ...]
     units: tuple[str, ...]
-    skipped: int
     notes: tuple[str, ...]
 
 
@@ -92,7 +90,7 @@ def read_readings(table: Table, columns: Sequence[ColumnType], rules: ReadingRul
         readings.append(parser.readings(~is_invalid, rules.keep))
         notes += parser.notes
     units = tuple(parser.unit for parser in parsers)
-    return Readings(tuple(readings), units, int(is_invalid.sum()), tuple(dict.fromkeys(notes)))
+    return Readings(tuple(readings), units, tuple(dict.fromkeys(notes)))
 
 
 class _Parser:
@@ -160,7 +158,7 @@ class _Parser:
             return
         cells, count = self._cells.cells - self._cells.blank, self._invalid_count
         row, text, reason = self._first_invalid
-        first = f"{self._table.position(row)}: {self._cells.name} is {text!r}, {reason}"
+        first = f"{self._table.cell(row, self._cells.name)} is {text!r}, {reason}"
         if count > (0 if self._column.is_exact else MAX_SKIPPED * cells):
             others = f", like {counted(count - 1, 'other cell')}" if count > 1 else ""
             raise self._table.error(first + others)
@@ -180,8 +178,8 @@ class _Parser:
         for value in sentinels:
             count = counted(int((array == value).sum()), "reading")
             self.notes.append(
-                f"{count} of {value:g} in {self._cells.name} look like a sensor's error and were left out as "
-                f"missing; --keep-value {value:g} keeps them."
+                f"{count} of {value:g} in {self._cells.name} look like sensor errors and count as missing; "
+                f"--keep-value {value:g} keeps them."
             )
             array[array == value] = math.nan
         readings: list[float | None] = array.tolist()

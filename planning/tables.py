@@ -35,7 +35,7 @@ class Table:
         names: The columns' names.
         error: The class of the one-line error to raise for invalid content.
         delimiter: The character between cells, or "".
-        decimal: The decimal separator in the columns whose numbers leave no doubt, or "".
+        decimal: The decimal separator in the columns whose numbers are unambiguous, or "".
         units: The columns' units, from a line of units; "" if there is none.
         assumptions: Sentences on what was assumed; complete after all rows were read.
     """
@@ -50,12 +50,12 @@ class Table:
         """Yield the rows' cells in some columns; raise `error` if there are no rows."""
         raise NotImplementedError
 
-    def position(self, row: int) -> str:
-        """Return where a row is, for messages; rows are counted from 0."""
+    def cell(self, row: int, column: str) -> str:
+        """Return a row's cell in a column, for messages; rows are counted from 0."""
         raise NotImplementedError
 
     def where(self, column: int) -> str:
-        """Return a column, for messages."""
+        """Return the name of a column, for messages."""
         return f"{self.names[column]} of {self.title}" if self.title else self.names[column]
 
     def rows(self, columns: Sequence[int]) -> Iterator[list[str]]:
@@ -167,14 +167,21 @@ class CsvTable(Table):
     def _check_wide_rows(self, row_count: int, wide_count: int) -> None:
         what = f"{self.title}, line {self._form.line_of(0, is_wide=True)} has more cells than the heading"
         if wide_count > MAX_SKIPPED * row_count:
-            raise self.error(f"{what}, as {wide_count:,} of {counted(row_count, 'row')} do")
-        others = f" Such rows were skipped: {wide_count:,} in all." if wide_count > 1 else ""
-        note = f"{what}{'.' if others else ', so it was skipped.'}{others}"
+            raise self.error(
+                f"{what}, as {wide_count:,} of {counted(row_count, 'row')} do; "
+                "quote cells that contain the delimiter"
+            )
+        others = f"; {wide_count:,} such rows were skipped." if wide_count > 1 else ", so it was skipped."
+        note = f"{what}{others}"
         if note not in self.assumptions:
             self.assumptions = (*self.assumptions, note)
 
     def position(self, row: int) -> str:
+        """Return where a row is, for messages; rows are counted from 0."""
         return f"{self.title}, line {self._form.line_of(row)}"
+
+    def cell(self, row: int, column: str) -> str:
+        return f"{self.position(row)}: {column}"
 
 
 class ListTable(Table):
@@ -197,8 +204,8 @@ class ListTable(Table):
         codes = np.array([numbers.setdefault(text, len(numbers)) for text in self._texts])
         yield [(codes, list(numbers)) for _ in columns]
 
-    def position(self, row: int) -> str:
-        return f"item {row}"
+    def cell(self, row: int, column: str) -> str:
+        return f"item {row} of {column}"
 
 
 def _distinct(cells: Any) -> tuple[Counts, list[str]]:
@@ -207,7 +214,10 @@ def _distinct(cells: Any) -> tuple[Counts, list[str]]:
 
 
 def split_source(source: str) -> tuple[str, str]:
-    """Return the path and the column of FILE:COLUMN, which may have colons, or "" and "" for a mere file."""
+    """Return the path and the column of FILE:COLUMN, both of which may contain colons.
+
+    Both are "" for a file without a column.
+    """
     for colon in re.finditer(":", source):
         if Path(source[: colon.start()]).is_file():
             return source[: colon.start()], source[colon.end() :]

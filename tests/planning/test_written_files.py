@@ -70,7 +70,7 @@ FILES = {
         "t",
         (60, 20, 23, ""),
         (36, 4),
-        ("4 readings of -200 in t look like a sensor's error",),
+        ("4 readings of -200 in t look like sensor errors",),
     ),
     "sentinel that is kept": File(
         lines("t\n", "{x}", ["-200" if i % 10 == 0 else x for i, x in enumerate(TENTHS)]),
@@ -143,7 +143,7 @@ FILES = {
         lines('"date","Temperature","Humidity"\n', '"{i}","2015-02-02 14:00:00",20.1,{x}'),
         "Humidity",
         TEMPERATURES,
-        notes=("have one cell more than its heading",),
+        notes=("have one more cell than its heading",),
     ),
     "delimiter at the end of rows": File(lines("a;t\n", "{i};{x};"), "t", TEMPERATURES),
     "quoted decimal commas": File(

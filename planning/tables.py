@@ -76,16 +76,15 @@ class Table:
         if isinstance(wanted, int):
             return wanted
         name = " ".join(wanted.split())
-        numbers = range(1, len(self.names) + 1)
         for matches in (
             [i for i, other in enumerate(self.names) if other == name],
-            [i for i, number in enumerate(numbers) if f"#{number}" == name],
+            [i for i in range(len(self.names)) if f"#{i + 1}" == name],
             [i for i, other in enumerate(self.names) if other.lower() == name.lower()],
             [i for i, other in enumerate(self.names) if other.lower().startswith(name.lower())],
         ):
             if len(matches) > 1 and name:
                 choices = " or ".join(f"#{i + 1}" for i in matches)
-                raise self.error(f"{self.title} has {len(matches)} columns {wanted!r}; use {choices}")
+                raise self.error(f"{self.title}: {wanted!r} matches {len(matches)} columns; use {choices}")
             if matches and name:
                 return matches[0]
         listed = ", ".join(filter(None, self.names)) or "none"

@@ -342,11 +342,11 @@ REFUSED = {
         "owner",
         "owner has 40 different texts, too many for labels",
     ),
-    "two columns of a name": (lines("t,t\n", "{i},{x}"), "t", "has 2 columns 't'; use #1 or #2"),
+    "two columns of a name": (lines("t,t\n", "{i},{x}"), "t", "'t' matches 2 columns; use #1 or #2"),
     "two columns that begin so": (
         lines("temp_in,temp_out\n", "{i},{x}"),
         "temp",
-        "has 2 columns 'temp'; use #1 or #2",
+        "'temp' matches 2 columns; use #1 or #2",
     ),
     "no such column": (lines("a,b\n", "{i},{x}"), "c", "has no column 'c'; it has a, b"),
     "a workbook": (b"PK\x03\x04rest", "t", "is an Excel workbook or a ZIP archive; save the sheet as CSV"),

@@ -117,7 +117,8 @@ def simulate(  # noqa: PLR0913 (public, and all arguments but the file have defa
     devices: int | None = None,
     population: str | None = None,
     readings: str | Path | Iterable[Any] | None = None,
-    rules: ReadingRules | None = None,
+    keep_value: Sequence[float] = (),
+    decimal: str = "",
     calls: int | None = None,
     faults: Faults | None = None,
     attack: str | None = None,
@@ -138,7 +139,8 @@ def simulate(  # noqa: PLR0913 (public, and all arguments but the file have defa
             drift.choose_population(); default: the planned case.
         readings: Instead of a population, readings to draw from: "FILE:COLUMN", a list, an array, or a data
             frame's column; None and NaN are missing.
-        rules: What is known about a file's numbers, such as the decimal separator.
+        keep_value: Numbers to keep as readings although they look like sensor errors.
+        decimal: Decimal separator in the file or the readings, "." or ","; default: detected.
         calls: Number of calls to report() by each device; default: until it has made the reports that its
             budget allows, at most 10.
         faults: Run the real client on every device with these faults, Faults() for none; otherwise reports
@@ -171,6 +173,7 @@ def simulate(  # noqa: PLR0913 (public, and all arguments but the file have defa
         people, population_words = case.population, case.words
         calls = case.planned.calls if calls is None and case.planned.calls > 1 else calls
     else:
+        rules = ReadingRules(tuple(keep_value), decimal)
         people, population_words = _population(definition, population, readings, rules)
     people = shift_groups(people, experiment, parse_shifts(experiment, shifts))
     shares = (parse_shares(experiment, groups, 1) if groups else default_shares(experiment, 1, people))[0]
@@ -251,7 +254,7 @@ def _population(
     definition: Definition,
     spec: str | None,
     readings: str | Path | Iterable[Any] | None,
-    rules: ReadingRules | None,
+    rules: ReadingRules,
 ) -> tuple[Population, str]:
     """Return the devices' readings, and what they are in words."""
     if readings is None:

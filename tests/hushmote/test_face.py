@@ -357,6 +357,19 @@ class TestPlan:
         fleet = hushmote.simulate(ROOT / "examples/room_temp.toml", readings=given, devices=1_000, seed=1)
         assert fleet.rows
         assert (fleet.rows.count, fleet.rows.blank) == (60, 30)
+        file = ROOT / "examples/room_temp.toml"
+        kept_fleet = hushmote.simulate(file, readings=given, keep_value=[-200], devices=1_000, seed=1)
+        assert kept_fleet.rows
+        assert kept_fleet.rows.blank == 10
+
+    def test_simulation_takes_the_decimal_separator(self):
+        file, readings = ROOT / "examples/room_temp.toml", ["20,100", "22,500"] * 20
+        with pytest.raises(hushmote.HushmoteError, match=r"20,100 in the list is 20100 or 20\.1; give"):
+            hushmote.simulate(file, readings=readings, devices=1_000)
+        fleet = hushmote.simulate(file, readings=readings, decimal=",", devices=1_000, seed=1)
+        mean = fleet.mean().rows[0].truth
+        assert mean is not None
+        assert 20 < mean < 23
 
     def test_input_may_be_a_column_of_labels(self):
         versions = pandas.DataFrame({"fw": ["1.9", "1.10", "1.10"] * 5})["fw"]

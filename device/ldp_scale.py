@@ -9,8 +9,8 @@ up to, but not including, e_i+1. Everything below low, such as 0 and negative nu
 everything from high upwards in the last bin. low is at least 1, and high - low at least `bins`, of which
 there are at most 256.
 
-Only the step from a reading to its index is different; the randomizer, the budget and the report are not. It
-takes the same number of steps for every reading.
+Only the step from a reading to its index differs from that of equal bins; it takes the same number of steps
+for every reading.
 """
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false

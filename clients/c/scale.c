@@ -1,8 +1,8 @@
 /* Bins on a logarithmic scale, for numbers with "scale": "log".
 
    The edges are integers in thousandths: low, then each edge plus max(1, floor(edge * growth / 2^20)), with the largest
-   growth for which the last of them does not exceed high, which then replaces it. They are computed again for every
-   reading rather than stored, all of them, so that the number of steps does not depend on the reading. */
+   growth for which the last of them does not exceed high, which then replaces it. All of them are computed again for
+   every reading rather than stored, so the number of steps does not depend on the reading. */
 #include "core.h"
 
 #include <string.h>

@@ -252,8 +252,8 @@ function takeNoMore(fields, where = '') {
 }
 
 /**
- * Return the edges of logarithmic bins in milli-units, as in device/ldp_scale.py, for low of 1 or more. They and growth
- * are below 2^41, so their products are BigInts.
+ * Return the edges of logarithmic bins in milli-units, as in device/ldp_scale.py, for low of 1 or more. Products of an
+ * edge and growth exceed 2^53, so both are BigInts.
  */
 function logEdges(low, high, bins) {
   const series = (growth) => {

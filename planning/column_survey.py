@@ -127,11 +127,11 @@ def find_sentinels(values: Floats, keep: Sequence[float] = ()) -> list[float]:
     sentinels: list[float] = []
     while len(values):
         extremes = float(values.min()), float(values.max())
-        found = next((x for x in extremes if x in possible and _is_far(values, x)), None)
-        if found is None:
+        sentinel = next((x for x in extremes if x in possible and _is_far(values, x)), None)
+        if sentinel is None:
             break
-        sentinels.append(found)
-        values = values[values != found]
+        sentinels.append(sentinel)
+        values = values[values != sentinel]
     return sentinels
 
 

@@ -263,18 +263,19 @@ def _heading(
         is_first_row = (len(record) == width and _has_data(record, data_columns) for record in records)
         start = next((i for i, is_first in enumerate(is_first_row) if is_first), first + 1)
     else:  # all cells are texts
-        first -= 1 if first and len(records[first - 1]) == width - 1 > 1 else 0
+        if first and len(records[first - 1]) == width - 1 > 1:
+            first -= 1
         start = first + 1
     for index, record in enumerate(records[: start + 1]):
         if any(name in record for name in wanted):
             others = [other for other in records[:start] if other is not record]
             return max(start, index + 1), record, _units_of(others)
+    if not data_columns:
+        return start, records[first], []
     block = [record for record in records[:start] if len(record) > 1 or width == 1]
     candidates = [record for record in block if not _is_comment(record)] or block
     complete = [record for record in candidates if all(record) and len(set(record)) == len(record)]
     names = [record for record in complete if not _are_units(record)] or complete or candidates
-    if not data_columns:
-        return start, records[first], []
     heading = names[-1] if names else None
     return start, heading, _units_of([record for record in block if record is not heading])
 

@@ -118,12 +118,13 @@ def _from_arguments(parse: Callable[_P, PlanArguments]) -> Callable[_P, FleetPla
         Raises:
             PlanError: If there is no such plan; the message is one line.
         """
-        given = parse(*arguments, **keywords)
-        request = PlanRequest(**{field.name: getattr(given, field.name) for field in fields(PlanRequest)})
+        options = parse(*arguments, **keywords)
+        request = PlanRequest(**{field.name: getattr(options, field.name) for field in fields(PlanRequest)})
         try:
-            if given.input is None:
+            if options.input is None:
                 return FleetPlan(answer(request))
-            proposal = propose(given.input, request, ReadingRules(tuple(given.keep_value), given.decimal))
+            rules = ReadingRules(tuple(options.keep_value), options.decimal)
+            proposal = propose(options.input, request, rules)
             return FleetPlan(answer(proposal.request), proposal)
         except PlanError as e:
             raise PlanError(in_python(str(e)), e.field) from None

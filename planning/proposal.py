@@ -32,9 +32,7 @@ _MIN_SPAN = 0.05
 _STEPS = (1.0, 2.0, 5.0)
 _USUAL_BINS, _MIN_BINS, _MAX_BINS = 64, 16, 128
 _LOG_BINS = 24
-_MAX_IN_BIN = (
-    0.5  # share of the readings in one of the equal bins, above which logarithmic bins are considered
-)
+_MAX_IN_BIN = 0.5  # share of the readings in one equal bin above which logarithmic bins are considered
 _BETTER = 0.8  # they are proposed if their fullest bin has less than this share of the other's
 
 

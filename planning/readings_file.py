@@ -4,6 +4,7 @@ What a cell means is decided for its whole column: the decimal separator, the un
 that there is no reading.
 """
 
+import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -194,7 +195,8 @@ def _notation(cells: Survey, decimal: str, unit: str) -> list[str]:
         number = parse_number(text, decimal)
         if number is None:
             continue
-        digits = text.lstrip("+-").lower().replace(".", "" if decimal == "." else ",", 1)
-        if not digits.replace("e-", "e").replace("e+", "e").replace("e", "", 1).isdecimal() or number.unit:
-            return [f"{text} was read as {number.value:.15g}{f' with the unit {unit}' if unit else ''}."]
+        with contextlib.suppress(ValueError):
+            if not number.unit and float(text) == number.value:
+                continue
+        return [f"{text} was read as {number.value:.15g}{f' with the unit {unit}' if unit else ''}."]
     return []

@@ -252,25 +252,10 @@ function takeNoMore(fields, where = '') {
 }
 
 /**
- * Return the edges of logarithmic bins in milli-units, as in device/ldp_scale.py, for low of 1 or more. Products of an
- * edge and growth exceed 2^53, so both are BigInts.
+ * Types of parts. Each returns its domain and at(value), which returns an index, or undefined for a wrong type. scale.js
+ * extends number.
  */
-function logEdges(low, high, bins) {
-  const series = (growth) => {
-    const edges = [big(low)];
-    for (let i = 1; i <= bins && edges[i - 1] <= high; i++) {
-      const step = (edges[i - 1] * growth) >> 20n;
-      edges.push(edges[i - 1] + (step || 1n));
-    }
-    return edges;
-  };
-  let growth = 0n;
-  for (let bit = 2n ** 39n; bit; bit >>= 1n) if (series(growth | bit).at(-1) <= high) growth |= bit;
-  return [...series(growth).slice(0, -1).map(Number), high];
-}
-
-/** Types of parts. Each returns its domain and at(value), which returns an index, or undefined for a wrong type. */
-const SIMPLE = {
+export const SIMPLE = {
   bool: () => ({
     domain: 2,
     at: (x) => (typeof x === 'boolean' || typeof x === 'bigint' || Number.isInteger(x) ? +!!x : undefined),
@@ -285,20 +270,12 @@ const SIMPLE = {
     const [low, high] = ['low', 'high'].map((name) => takeInt(fields, name, -(2 ** 40), 2 ** 40));
     check(low < high, 'low must be less than high');
     const domain = takeInt(fields, 'bins', 2, MAX_CODES);
-    let bin = (milli) => Number((big(milli - low) * big(domain)) / big(high - low));
-    if ('scale' in fields) {
-      takeChoice(fields, 'scale', { log: true });
-      check(low > 0, 'scale log requires low above 0');
-      check(domain <= min(256, high - low), 'scale log requires at most 256 bins of at least 0.001');
-      const edges = logEdges(low, high, domain);
-      bin = (milli) => edges.reduce((count, edge) => count + (milli >= edge), -1); // every edge, whatever the reading
-    }
     const at = (x) => {
       if (!isNumber(x)) return undefined;
       const exact = Number(x) * 1000;
       if (exact < low) return 0;
       const milli = exact < high ? floor(exact + 0.5) : high;
-      return milli < high ? bin(milli) : domain - 1;
+      return milli < high ? Number((big(milli - low) * big(domain)) / big(high - low)) : domain - 1;
     };
     return { domain, at };
   },
@@ -370,8 +347,6 @@ function takePair(fields) {
   };
   return { parts, domain, at, none: parts.every((part) => part.none) ? domain - 1 : null };
 }
-
-const TYPES = { ...SIMPLE, text: takeText, pair: takePair };
 
 /* Randomized responses over a domain: [number of codes, (index, rng) -> code]. The codes start at offset. */
 
@@ -526,7 +501,7 @@ export async function parseExperiment(payload) {
   const fields = readJson(new TextDecoder().decode(payload));
   check(isObject(fields), 'not a JSON object');
   takeInt(fields, 'v', 1, 1);
-  const exp = { ...takeReading(fields, TYPES), sha256: await sha256(payload) };
+  const exp = { ...takeReading(fields, { ...SIMPLE, text: takeText, pair: takePair }), sha256: await sha256(payload) };
   exp.epsilon = takeInt(fields, 'epsilon', 1000, 16e6);
   const mechanism = takeChoice(fields, 'mechanism', MECHANISMS);
   check(exp.domain <= MAX_CODES || mechanism === 'prefix', TOO_MANY);

@@ -7,6 +7,7 @@ import { Door } from '../../clients/js/door.js';
 import { Folder } from '../../clients/js/folder.js';
 import '../../clients/js/prefix.js';
 import { AskingClient, question } from '../../clients/js/question.js';
+import '../../clients/js/scale.js';
 import { Client, parseExperiment, truthThreshold } from '../../clients/js/hushmote.js';
 
 const revive = (_key, x) => {

@@ -4,6 +4,7 @@ import { Database } from '../database.js';
 import { Door } from '../door.js';
 import { Client } from '../hushmote.js';
 import '../pgr.js';
+import '../scale.js';
 
 const $ = (id) => document.getElementById(id);
 const form = $('questions');

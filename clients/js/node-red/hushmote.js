@@ -31,6 +31,7 @@ module.exports = function register(RED) {
       const { Folder } = await import('../folder.js'); // must be first, because it defines crypto on Node 18
       const { Client } = await import('../hushmote.js');
       await import('../pgr.js');
+      await import('../scale.js');
       const { AskingClient } = await import('../question.js');
       const storage = new Folder(config.folder);
       const keys = { key: bytes(key, 'key', 64), announceKey: bytes(announceKey, 'announceKey', 128) };

@@ -174,14 +174,15 @@ def reading_of(request: PlanRequest) -> Reading:
 def _scaled(reading: Reading, scale: str) -> Reading:
     """Return a number with bins on a logarithmic scale."""
     if scale != LOG:
-        raise PlanError(f"--scale must be {LOG}, or be omitted for equal bins, not {scale}", "scale")
+        raise PlanError(f"--scale must be {LOG}, or omitted for equal bins, not {scale}", "scale")
     if reading.low is None or reading.high is None or reading.bins is None:
         raise PlanError(
             "--scale log requires a number's --low, --high and --values, its number of bins", "scale"
         )
     if reading.low <= 0:
         raise PlanError(
-            f"--scale log requires a --low above 0, not {reading.low:g}; lower readings are in the first bin",
+            f"--scale log requires a --low above 0, not {reading.low:g}; lower readings fall into the "
+            "first bin",
             "low",
         )
     most = min(MAX_LOG_BINS, int((reading.high - reading.low) * MILLI))

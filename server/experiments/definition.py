@@ -167,7 +167,7 @@ class Definition(ReadingDefinition):
                 "mean is estimated from the shares of the bins"
             )
         if self.planned is not None and self.planned.of == "mean" and self.scale:
-            raise ValueError("a mean is planned only for equal bins: omit planned")
+            raise ValueError("a mean can be planned only for equal bins: omit planned")
 
     def _check_candidates(self) -> None:
         """Raise ValueError if the candidate texts do not fit the experiment."""

@@ -138,7 +138,7 @@ class _Values(BaseModel):
             raise ValueError("scale is only for a number")
         if self.low <= 0:
             raise ValueError(
-                f'scale = "log" needs a low above 0, not {self.low}: lower readings are in the first bin'
+                f'scale = "log" needs a low above 0, not {self.low}: lower readings fall into the first bin'
             )
         if self.bins > MAX_LOG_BINS:
             raise ValueError(f'scale = "log" needs at most {MAX_LOG_BINS} bins, not {self.bins}')

@@ -40,7 +40,7 @@ class TestPlan:
         assert plan.in_unit(plan.error) == {}
 
     @refusals(
-        ({"scale": "linear"}, "--scale must be log, or be omitted for equal bins, not linear"),
+        ({"scale": "linear"}, "--scale must be log, or omitted for equal bins, not linear"),
         ({"low": 0}, "--scale log requires a --low above 0, not 0"),
         ({"low": None, "high": None}, "--scale log requires a number's --low, --high and --values"),
         ({"values": None, "error": 0.02}, "--scale log requires a number's --low, --high and --values"),

@@ -67,7 +67,7 @@ class TestDefinition:
             (
                 "epsilon = 2",
                 'planned = {of = "mean", devices = 9, error = 0.1}\nepsilon = 2',
-                "a mean is planned only for equal bins",
+                "a mean can be planned only for equal bins",
             ),
         ],
     )

@@ -13,10 +13,11 @@ from .written_numbers import is_blank_text, parse_number
 MAX_TEXTS = 10_000
 """Number of different texts that a survey counts."""
 
-# What sensors, drivers and loggers return instead of a reading.
+# What sensors, drivers and loggers return instead of a reading: powers of two, and as many nines as fit.
 _SENTINELS = frozenset(
-    {-99, -127, -200, -999, -9999, -32768, -99999, -(2**31), 85, 999, 9999, 32767, 65535, 99999}
-    | {2**31 - 1, 2**32 - 1}
+    {-127, -200, 85, -32768, 32767, 65535, -(2**31), 2**31 - 1, 2**32 - 1}
+    | {-3276.8, 3276.7, 6553.5, -327.68, 327.67, 655.35, -99, -99.9, 99.99, 999.99}
+    | {sign * nines for sign in (-1, 1) for nines in (999, 999.9, 9999, 9999.9, 99999)}
 )
 _FAR = 2  # a sentinel is farther from the readings than this multiple of the largest gap between them
 _SMALL = 1000
@@ -116,28 +117,20 @@ def decimal_of(table: Table, cells: Survey) -> str:
 def find_sentinels(values: Floats, keep: Sequence[float] = ()) -> list[float]:
     """Return the values that a sensor or a driver returned instead of readings, such as -127 or 65535.
 
-    Such a value is one of the usual ones and the lowest or highest, occurs at least twice, and is farther
-    from the others than twice their largest gap.
+    Such a value is one of the usual ones, occurs at least twice, and is farther from the other values than
+    twice their largest gap.
 
     Args:
         values: The numbers of a column, shape (n,).
         keep: Values that are readings.
     """
-    possible = _SENTINELS.difference(keep)
-    sentinels: list[float] = []
-    while len(values):
-        extremes = float(values.min()), float(values.max())
-        sentinel = next((x for x in extremes if x in possible and _is_far(values, x)), None)
-        if sentinel is None:
-            break
-        sentinels.append(sentinel)
-        values = values[values != sentinel]
-    return sentinels
-
-
-def _is_far(values: Floats, extreme: float) -> bool:
-    """Return whether the lowest or highest value occurs twice and is far from the others."""
+    possible = list(_SENTINELS.difference(keep))
+    if not len(values) or not np.isin([values.min(), values.max()], possible).any():
+        return []
     distinct, counts = np.unique(values, return_counts=True)
-    end = 0 if distinct[0] == extreme else -1
-    gaps = np.diff(distinct)
-    return len(gaps) > 1 and counts[end] > 1 and bool(gaps[end] > _FAR * np.delete(gaps, end).max())
+    is_possible = np.isin(distinct, possible) & (counts > 1)
+    readings = distinct[~is_possible]
+    if len(readings) < 2:
+        return []
+    distance = np.maximum(readings[0] - distinct, distinct - readings[-1])
+    return distinct[is_possible & (distance > _FAR * np.diff(readings).max())].tolist()

@@ -258,6 +258,16 @@ FILES = {
     "postcodes": File(
         lines("place,n\n", "{x},1", ["01067", "80331"] * 20), "place", (("01067", "80331"), None, None, "")
     ),
+    "a freezer's sensor": File(
+        lines("t,u\n", "-{x},1", [*TENTHS, *["127.00"] * 3]) + "85.00,1\n" * 2,
+        "t",
+        (60, -23, -20, ""),
+        (40, 5),
+        ("3 readings of -127 in t", "2 readings of 85 in t"),
+    ),
+    "nines with decimals": File(
+        lines("rain,n\n", "{x},1", [*TENTHS, "99.99", "99.99"]), "rain", TEMPERATURES, (40, 2)
+    ),
     "rare labels": File(
         lines("mode,n\n", "{x},1", [*["heat", "idle"] * 19, "Anna", "Ben"]),
         "mode",

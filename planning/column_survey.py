@@ -1,5 +1,6 @@
 """Surveys a column: its texts, how its numbers are written, and the values that are no readings."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,8 +20,8 @@ _SENTINELS = frozenset(
     | {-3276.8, 3276.7, 6553.5, -327.68, 327.67, 655.35, -99, -99.9, 99.99, 999.99}
     | {sign * nines for sign in (-1, 1) for nines in (999, 999.9, 9999, 9999.9, 99999)}
 )
+_THOUSAND = 1000
 _FAR = 2  # a sentinel is farther from the readings than this multiple of the largest gap between them
-_SMALL = 1000
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,9 @@ class Survey:
         is_complete: Whether `texts` has all texts.
         numbers: Number of cells that are numbers.
         with_point, with_comma: Number of cells that are numbers only with this decimal separator.
-        small: Number of cells that are whole numbers below 1,000, written without a separator.
+        smallest: The smallest whole number above 0 that is written without a separator, or infinity.
         ambiguous: A number whose separator may be either, such as 1,234, or "".
+        largest_ambiguous: The largest of these numbers, if the separator is of decimals.
         units: Number of cells with each unit behind their number.
     """
 
@@ -47,8 +49,9 @@ class Survey:
     numbers: int = 0
     with_point: int = 0
     with_comma: int = 0
-    small: int = 0
+    smallest: float = math.inf
     ambiguous: str = ""
+    largest_ambiguous: float = 0
     units: Counter[str] = field(default_factory=Counter)
 
 
@@ -62,6 +65,7 @@ def survey(table: Table, column: int, labels: Sequence[str] = ()) -> Survey:
     """
     texts, units, counts = Counter[str](), Counter[str](), Counter[str]()
     ambiguous, is_complete = "", True
+    smallest, largest_ambiguous = math.inf, 0.0
     for ((codes, chunk_texts),) in table.chunks([column]):
         counts["cells"] += len(codes)
         cells_with = np.bincount(codes, minlength=len(chunk_texts)).tolist()
@@ -85,10 +89,18 @@ def survey(table: Table, column: int, labels: Sequence[str] = ()) -> Survey:
                 counts["with_comma"] += count
             elif point.value != comma.value:
                 ambiguous = ambiguous or text
-            elif abs(point.value) < _SMALL and text.lstrip("+-").isdecimal():
-                counts["small"] += count
+                largest_ambiguous = max(largest_ambiguous, min(abs(point.value), abs(comma.value)))
+            elif point.value and "." not in text and "," not in text:
+                smallest = min(smallest, abs(point.value))
     return Survey(
-        table.names[column], texts=texts, is_complete=is_complete, ambiguous=ambiguous, units=units, **counts
+        table.names[column],
+        texts=texts,
+        is_complete=is_complete,
+        smallest=smallest,
+        ambiguous=ambiguous,
+        largest_ambiguous=largest_ambiguous,
+        units=units,
+        **counts,
     )
 
 
@@ -105,7 +117,8 @@ def decimal_of(table: Table, cells: Survey) -> str:
         return "."
     if table.decimal:
         return table.decimal
-    if cells.small:  # numbers from 1,000 have separators, and the others do not
+    # If decimals would leave a gap below the whole numbers, only numbers from 1,000 have separators.
+    if cells.largest_ambiguous < cells.smallest < _THOUSAND:
         return "." if "," in cells.ambiguous else ","
     values = [number.value for number in (parse_number(cells.ambiguous, d) for d in ".,") if number]
     with_point, with_comma = (f"{value:.15g}" for value in values)

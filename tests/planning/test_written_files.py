@@ -365,6 +365,11 @@ REFUSED = {
         "t",
         "is a damaged gzip file",
     ),
+    "decimals without a zero at the end": (
+        lines("t;v\n", "{x};1", ["21.375", "22", "23.125"] * 10),
+        "t",
+        "21.375 in t is 21.375 or 21375",
+    ),
     "half a character": (lines("a,t\n", "{i},{x}").encode("utf-16")[:-1], "t", "is not valid utf-16"),
     "an open quote": (lines("a,t\n", "{i},{x}") + '40,"21', "t", "is not a CSV file"),
 }

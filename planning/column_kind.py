@@ -14,9 +14,13 @@ MAX_LABELS = 31
 _MIN_DATES = 0.95  # share of a column's cells
 _VERSIONS = frozenset({"version", "ver", "fw", "firmware", "release", "build"})
 _CODES = frozenset({"code", "codes", "error", "err", "errno", "reason", "state", "status"})
-_TIMES = frozenset({"time", "date", "datetime", "timestamp", "ts", "epoch", "unixtime"})
-_UNIX_TIMES = ((1e9, 4e9), (1e12, 4e12))  # in seconds and milliseconds, from 2001
-_WORDS = re.compile(r"[^\W\d_]+")
+_TIMES = frozenset(
+    {"time", "date", "datetime", "timestamp", "ts", "epoch", "unix", "unixtime"}
+    | {"at", "created", "updated", "changed"}
+    | {"zeit", "datum", "uhrzeit", "zeitstempel", "horodate", "heure", "fecha", "hora"}
+)
+_UNIX_TIMES = tuple((1e9 * scale, 4e9 * scale) for scale in (1, 1e3, 1e6, 1e9))  # s to ns, from 2001
+_WORDS = re.compile(r"[A-Z]+(?![^\W\d_A-Z])|[A-Z]?[^\W\d_A-Z]+")  # also of camelCase
 
 
 def kind_of(cells: Survey, names: tuple[str, ...] = ()) -> str:
@@ -38,16 +42,15 @@ def kind_of(cells: Survey, names: tuple[str, ...] = ()) -> str:
     return "number" if 2 * cells.numbers > filled and not _are_names(cells, names) else "choice"
 
 
-def _last_word(name: str) -> str:
-    words = _WORDS.findall(name.lower())
-    return words[-1] if words else ""
+def _words(name: str) -> list[str]:
+    return [word.lower() for word in _WORDS.findall(name)]
 
 
 def _are_names(cells: Survey, names: tuple[str, ...]) -> bool:
     """Return whether a column's numbers are names, such as versions, codes or postcodes."""
     if not cells.is_complete:
         return False
-    word = _last_word(cells.name)
+    word = (_words(cells.name) or [""])[-1]
     if word in _VERSIONS or any(re.fullmatch(r"0\d+", text) for text in cells.texts):
         return True
     if len(cells.texts) > MAX_LABELS:
@@ -66,7 +69,7 @@ def _have_two_spellings(texts: Counter[str]) -> bool:
 
 
 def _are_unix_times(cells: Survey) -> bool:
-    if _last_word(cells.name) not in _TIMES or not cells.numbers:
+    if _TIMES.isdisjoint(_words(cells.name)) or not cells.numbers:
         return False
     numbers = [number.value for number in (parse_number(text, ".") for text in cells.texts) if number]
     return any(all(low <= number < high for number in numbers) for low, high in _UNIX_TIMES)

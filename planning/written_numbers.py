@@ -18,13 +18,22 @@ BLANK = frozenset(
 """Texts, in lower case, that pandas, spreadsheets, Home Assistant and meters write if there is no value."""
 
 _SPACES = " \u00a0\u2009\u202f'’"
-_UNIT = r"(?:[^\W\d_]|[%‰°Ω])[^\s,;:\"\d]{0,9}[23]?"
-_TIME = r"\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?(?:\s?[AaPp]\.?[Mm]\.?)?(?:\s?(?:Z|UTC|GMT|[+-]\d{2}:?\d{2}))?"
+_UNIT = r"(?:[^\W\d_]|[%‰°Ω€$£])[^\s,;:\"\d]{0,9}[23]?"
+_ZONE = r"(?:Z|[A-Z]{3,4}(?:[+-]\d{2}:?\d{2})?|[+-]\d{2}(?::?\d{2})?)"
+_TIME = rf"\d{{1,2}}:\d{{2}}(?::\d{{2}}(?:[.,]\d+)?)?(?:\s?[AaPp]\.?[Mm]\.?)?(?:\s?{_ZONE})?"
+_MONTH = r"(?:Jan|Feb|Fév|M[aä]r|Mrz|A[pv]r|Ma[iy]|Ju[inl]|Aug|Aoû|Sep|O[ck]t|Nov|D[eé][cz])[a-zéäû]{0,6}\.?"
+_WEEKDAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{0,6}\.?,?\s"
+_COMPACT_DAY = r"(?:19|20)\d{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])"
 _DAY = (
-    r"(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/]\d{1,2}[-/](?:\d{4}|\d{2})|\d{1,2}\.\d{1,2}\.\d{4}"
-    r"|\d{2}\.\d{2}\.\d{2}|\d{1,2}[- ][A-Za-z]{3,9}[- ]\d{2,4})"
+    r"(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/]\d{1,2}[-/](?:\d{4}|\d{2})|\d{1,2}\.\d{1,2}\.(?:\d{4})?"
+    r"|\d{2}\.\d{2}\.\d{2}|(?:19|20)\d{2}-(?:W?\d{2}|W\d{2}-\d)"
+    rf"|\d{{1,2}}\.?[- ](?:{_MONTH}|[A-Z]{{3,9}})[- ]\d{{2,4}}|{_MONTH}\s\d{{1,2}},?\s\d{{4}})"
 )
-_DATE = re.compile(rf"{_DAY}(?:(?:T|,?\s+){_TIME})?|{_TIME}", re.ASCII)
+_DATE = re.compile(
+    rf"(?:{_WEEKDAY})?{_DAY}(?:(?:T|,?\s+){_TIME})?|{_TIME}|{_WEEKDAY}{_MONTH}\s+\d{{1,2}}\s{_TIME}\s\d{{4}}"
+    rf"|{_COMPACT_DAY}(?:T?(?:[01]\d|2[0-3])(?:[0-5]\d){{0,2}}Z?)?",
+    re.ASCII | re.IGNORECASE,
+)
 
 _TEMPERATURE = {"c": "°C", "f": "°F"}
 _UNITS = {"deg c": "°C", "deg f": "°F", "celsius": "°C", "fahrenheit": "°F", "percent": "%", "pct": "%"}

@@ -370,6 +370,25 @@ REFUSED = {
         "t",
         "21.375 in t is 21.375 or 21375",
     ),
+    "days without separators": (lines("day,n\n", "202601{x},1", ["01", "31"] * 20), "day", "dates or times"),
+    "hours without separators": (
+        lines("day,n\n", "20260101{x},1", ["01", "23"] * 20),
+        "day",
+        "dates or times",
+    ),
+    "names of months": (lines("day;n\n", "Jan {x}, 2026;1", ["1", "31"] * 20), "day", "has dates or times"),
+    "names of weekdays": (
+        lines("gps,n\n", "Thu Jan 01 {x}:00:00 GMT+01:00 2026,1", ["10", "23"] * 20),
+        "gps",
+        "has dates or times",
+    ),
+    "weeks": (lines("week,n\n", "2026-W{x},1", ["01", "31"] * 20), "week", "has dates or times"),
+    "days without a year": (lines("tag,n\n", "{x}.01.,1", ["01", "31"] * 20), "tag", "has dates or times"),
+    "Unix times in milliseconds": (
+        lines("created_at_ms,n\n", "17700000{m:02d}000,1"),
+        "created_at_ms",
+        "has dates or times",
+    ),
     "half a character": (lines("a,t\n", "{i},{x}").encode("utf-16")[:-1], "t", "is not valid utf-16"),
     "an open quote": (lines("a,t\n", "{i},{x}") + '40,"21', "t", "is not a CSV file"),
 }

@@ -12,7 +12,7 @@ BLANK = frozenset(
     {
         "", "#n/a", "#n/a n/a", "#na", "-1.#ind", "-1.#qnan", "1.#ind", "1.#qnan", "-nan", "<na>", "n/a",
         "na", "nan", "nat", "none", "null", "#div/0!", "#null!", "#num!", "#ref!", "#value!", "#name?",
-        "unavailable", "unknown", "?", "-", "--", "---",
+        "unavailable", "unknown", "?", "-", "--", "---", "----", "(null)", "\\n", "n.a.",
     }
 )  # fmt: skip
 """Texts, in lower case, that pandas, spreadsheets, Home Assistant and meters write if there is no value."""
@@ -37,14 +37,14 @@ _DATE = re.compile(
 
 _TEMPERATURE = {"c": "°C", "f": "°F"}
 _UNITS = {"deg c": "°C", "deg f": "°F", "celsius": "°C", "fahrenheit": "°F", "percent": "%", "pct": "%"}
-_UNITS |= {"ug/m3": "µg/m³", "m3": "m³"}
+_UNITS |= {"degc": "°C", "degf": "°F", "volts": "V", "watts": "W", "amps": "A", "ug/m3": "µg/m³", "m3": "m³"}
 _USUAL_UNITS = (
-    "°C", "°F", "%", "A", "V", "W", "l", "s", "m/s", "km/h", "km", "kg", "mm", "cm", "ms", "min", "lx", "lux",
-    "ppm", "ppb", "rpm", "dB", "dBm", "µg/m³", "m³", "Pa", "hPa", "kPa", "mbar", "Wh", "kWh", "kW", "mV",
-    "mA", "Hz", "kHz", "MHz",
+    "°C", "°F", "%", "A", "V", "W", "l", "s", "m/s", "km/h", "km", "kg", "mm", "cm", "ms", "lx", "lux",
+    "ppm", "ppb", "rpm", "dB", "dBm", "µg/m³", "m³", "Pa", "hPa", "kPa", "mbar", "Wh", "kWh", "MWh", "kW",
+    "mV", "mA", "Hz", "kHz", "MHz",
 )  # fmt: skip
 _UNITS |= {unit.lower(): unit for unit in _USUAL_UNITS}
-_IN_HEADING = re.compile(r"[(\[]([^()\[\]]{1,20})[)\]]\s*$")
+_IN_HEADING = re.compile(r"[(\[]([^()\[\]/][^()\[\]]{0,19})[)\]]\s*$")
 _AFTER_COMMA = re.compile(r",\s*([^\s,()]{1,10})\s*(?:\(.*\))?$")
 
 
@@ -116,11 +116,12 @@ def unit_of_column(name: str) -> str:
     match = _AFTER_COMMA.search(name)
     if match and unit_in(match[1]):
         return unit_in(match[1])
+    words = re.findall(r"[^\s_()\[\]]+", name.lower())
+    temperature = _TEMPERATURE.get(words[-1], "") if words else ""
+    if temperature:
+        return temperature if any(word.startswith("temp") for word in words) else ""
     match = _IN_HEADING.search(name)
     if match:
         return unit_in(match[1]) or (match[1].strip() if not match[1].strip().isalpha() else "")
-    *words, suffix = re.split(r"[_\s]+", name.lower())
-    if suffix in _TEMPERATURE:
-        return _TEMPERATURE[suffix] if any(word.startswith("temp") for word in words) else ""
-    is_unit = suffix in _UNITS and (len(suffix) > 1 or suffix == "%")
-    return _UNITS[suffix] if words and is_unit else ""
+    is_unit = len(words) > 1 and words[-1] in _UNITS and (len(words[-1]) > 1 or words[-1] == "%")
+    return _UNITS[words[-1]] if is_unit else ""

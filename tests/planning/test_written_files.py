@@ -268,6 +268,18 @@ FILES = {
     "nines with decimals": File(
         lines("rain,n\n", "{x},1", [*TENTHS, "99.99", "99.99"]), "rain", TEMPERATURES, (40, 2)
     ),
+    "a sum of money": File(
+        lines("t;v\n", "{x} €;1", [f"1.{230 + i},50" for i in range(40)]), "t", (80, 1230, 1270, "€")
+    ),
+    "a minimum": File(lines("time,temp_min\n", "{i},{x}"), "temp_min", TEMPERATURES),
+    "a line of kinds below units": File(
+        '"TOA5","CR1000","1","CPU:a.CR1"\n"TIMESTAMP","RECORD","BattV_Min"\n"TS","RN","Volts"\n'
+        + lines('"","","Min"\n', '"2026-01-01 00:00:00",{i},{x}'),
+        "BattV_Min",
+        (60, 20, 23, "V"),
+    ),
+    "a unit in brackets": File(lines("time,Temperature (C)\n", "{i},{x}"), "temp", CELSIUS),
+    "missing in a database": File(lines("t,n\n", "{x},1", with_blanks("\\N")), "t", TEMPERATURES, (36, 4)),
     "rare labels": File(
         lines("mode,n\n", "{x},1", [*["heat", "idle"] * 19, "Anna", "Ben"]),
         "mode",

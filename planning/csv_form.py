@@ -23,8 +23,19 @@ _NO_DELIMITER = "\x1f"  # of a file with one column whose cells have unquoted co
 _SAMPLE_RECORDS, _SAMPLE_BYTES = 400, 1 << 16
 _BLOCK_BYTES = 1 << 20
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*$', re.IGNORECASE)
-_BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
-_GZIP, _ZIP = b"\x1f\x8b", b"PK\x03\x04"
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_GZIP = b"\x1f\x8b"
+_CONTROL_BYTES = re.compile(rb"[\x01-\x08\x0e-\x19\x7f]")
+_OTHER_FILES = (
+    (re.compile(rb"PK\x03\x04"), "an Excel workbook or a ZIP archive; save the sheet as CSV"),
+    (re.compile(rb"\s*(?:\{\s*[\"}]|\[\s*[\[{])"), "JSON; convert it to CSV"),
+    (re.compile(rb"\s*<[!?a-zA-Z]"), "HTML or XML; save its table as CSV"),
+)
 
 Record = list[str]
 
@@ -91,10 +102,12 @@ def find_form(path: Path, wanted: Sequence[str], error: type[HushmoteError]) -> 
             is_complete = not text.read(1)
     separator = _SEPARATOR_LINE.match(sample.readline())
     first_line = 1 if separator else 0
-    lines = sample.getvalue().splitlines(keepends=True)[first_line:]
+    if not separator:
+        sample.seek(0)
+    lines = sample.readlines()
     delimiter = separator[1] if separator else _delimiter(lines)
     records, ends = _records(lines, delimiter, is_complete)
-    if not records:
+    if not any(map(any, records)):
         raise error(f"{path} is empty")
     width = _modal_width(records)
     start, heading, units = _heading(records, width, wanted)
@@ -143,6 +156,7 @@ def readable(path: Path, error: type[HushmoteError]) -> Iterator[None]:
 _ENCODING_NAMES = {
     "cp1252": "Windows-1252, because it is not UTF-8",
     "utf-16": "UTF-16",
+    "utf-32": "UTF-32",
     "utf-16-le": "UTF-16",
 }
 
@@ -157,13 +171,16 @@ def _encoding(path: Path, error: type[HushmoteError]) -> str:
     """Return the encoding of a file: by its byte-order mark, or else UTF-8, UTF-16 or Windows-1252."""
     with _open(path) as file:
         head = file.read(4096)
-        if head.startswith(_ZIP):
-            raise error(f"{path} is an Excel workbook or a ZIP archive; save the sheet as CSV")
+        for pattern, kind in _OTHER_FILES:
+            if pattern.match(head.removeprefix(codecs.BOM_UTF8)):
+                raise error(f"{path} is {kind}")
         for mark, encoding in _BOMS:
             if head.startswith(mark):
                 return encoding
         if b"\0" in head and head[1:64:2] == bytes(len(head[1:64:2])):
             return "utf-16-le"
+        if control := _CONTROL_BYTES.search(head[:64]):
+            raise error(f"{path} is not text: byte {control.start()} is 0x{control[0].hex()}")
         decoder, is_utf8, block = codecs.getincrementaldecoder("utf-8")(), True, head
         while block:
             if b"\0" in block:
@@ -266,18 +283,24 @@ def _heading(
         if first and len(records[first - 1]) == width - 1 > 1:
             first -= 1
         start = first + 1
-    for index, record in enumerate(records[: start + 1]):
-        if any(name in record for name in wanted):
-            others = [other for other in records[:start] if other is not record]
-            return max(start, index + 1), record, _units_of(others)
+    block = [record for record in records[:start] if len(record) > 1 or width == 1]
+    names = next((r for r in records[: start + 1] if any(name in r for name in wanted)), None)
+    names = names or next((record for record in block if _begins_a_name(wanted, record)), None)
+    if names:
+        others = [other for other in records[:start] if other is not names]
+        return max(start, records.index(names) + 1), names, _units_of(others)
     if not data_columns:
         return start, records[first], []
-    block = [record for record in records[:start] if len(record) > 1 or width == 1]
     candidates = [record for record in block if not _is_comment(record)] or block
     complete = [record for record in candidates if all(record) and len(set(record)) == len(record)]
-    names = [record for record in complete if not _are_units(record)] or complete or candidates
-    heading = names[-1] if names else None
+    # Of equally good lines, the lowest is the heading.
+    heading = min(reversed(complete or candidates), key=_unit_count, default=None)
     return start, heading, _units_of([record for record in block if record is not heading])
+
+
+def _begins_a_name(wanted: Sequence[str], record: Record) -> bool:
+    """Return whether a wanted name is the beginning of a cell, in upper or lower case."""
+    return any(name and cell.lower().startswith(name.lower()) for name in wanted for cell in record)
 
 
 def _is_comment(record: Record) -> bool:
@@ -306,10 +329,9 @@ def _has_data(record: Record, columns: Sequence[int]) -> bool:
     return data > 0 and 2 * (data + sum(map(is_blank_text, cells))) > len(cells)
 
 
-def _are_units(record: Record) -> bool:
-    """Return whether most cells of a row that are not blank are units."""
-    cells = [cell for cell in record if cell]
-    return bool(cells) and 2 * sum(map(bool, map(unit_in, cells))) > len(cells)
+def _unit_count(record: Record) -> int:
+    """Return the number of cells that are units."""
+    return sum(map(bool, map(unit_in, record)))
 
 
 def _fit(record: Sequence[str], width: int) -> list[str]:

@@ -278,7 +278,24 @@ FILES = {
         "BattV_Min",
         (60, 20, 23, "V"),
     ),
+    "more names than units": File(
+        "time,temp,wind,mode,n\n" + lines("TS,Deg C,Volts,degrees,RN\n", "2026-01-01,{x},1,2,{i}"),
+        "#2",
+        CELSIUS,
+        notes=("temp of",),
+    ),
     "a unit in brackets": File(lines("time,Temperature (C)\n", "{i},{x}"), "temp", CELSIUS),
+    "names above units, by their beginning": File(
+        ";Total yield;Power\n;Counter;Analog\n" + lines("dd/MM/yyyy;kWh;kW\n", "01/01/2026;{x};0.5"),
+        "total",
+        (60, 20, 23, "kWh"),
+    ),
+    "page breaks in cells": File(
+        lines("a\x0c,t\n", "{i}\x0b\u2028,{x}") + "1,reset\n",
+        "t",
+        TEMPERATURES,
+        notes=("line 42: t is 'reset'",),
+    ),
     "missing in a database": File(lines("t,n\n", "{x},1", with_blanks("\\N")), "t", TEMPERATURES, (36, 4)),
     "rare labels": File(
         lines("mode,n\n", "{x},1", [*["heat", "idle"] * 19, "Anna", "Ben"]),
@@ -401,6 +418,10 @@ REFUSED = {
         "created_at_ms",
         "has dates or times",
     ),
+    "JSON": (lines("", '{{"t":{i},"v":{x}}}'), "v", "is JSON; convert it to CSV"),
+    "HTML": (lines("<html><table>\n", "<tr><td>{x}</td></tr>"), "v", "is HTML or XML; save its table as CSV"),
+    "other bytes": (b"\x28\xb5\x2f\xfd\x04\x58 and so on", "v", "is not text: byte 4 is 0x04"),
+    "blanks": ("  \n \n", "v", "is empty"),
     "half a character": (lines("a,t\n", "{i},{x}").encode("utf-16")[:-1], "t", "is not valid utf-16"),
     "an open quote": (lines("a,t\n", "{i},{x}") + '40,"21', "t", "is not a CSV file"),
 }

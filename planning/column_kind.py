@@ -6,7 +6,7 @@ from collections import Counter
 from ..server.words.numbers import counted
 from .column_survey import Survey
 from .readings_file import BOOLS
-from .written_numbers import is_date, parse_number
+from .written_numbers import is_date, parse_number, unit_in
 
 MAX_LABELS = 31
 """Labels of a proposed experiment."""
@@ -39,7 +39,11 @@ def kind_of(cells: Survey, names: tuple[str, ...] = ()) -> str:
     dates = sum(count for text, count in cells.texts.items() if is_date(text))
     if dates >= _MIN_DATES * cells.texts.total() > 0 or _are_unix_times(cells):
         return "date"
-    return "number" if 2 * cells.numbers > filled and not _are_names(cells, names) else "choice"
+    odd_units = [unit for unit in cells.units if unit and not unit_in(unit)]
+    # Different letters behind numbers make names, such as 3A and 3B.
+    has_units = sum(map(bool, cells.units)) > 1
+    numbers = cells.numbers - sum(cells.units[unit] for unit in odd_units if has_units)
+    return "number" if 2 * numbers > filled and not _are_names(cells, names) else "choice"
 
 
 def _words(name: str) -> list[str]:
@@ -90,7 +94,7 @@ def choose_labels(cells: Survey, min_share: float) -> tuple[tuple[str, ...], str
     filled = cells.cells - cells.blank - cells.texts["other"]
     if not cells.is_complete or sum(repeated[label] for label in labels) < min_share * filled:
         number = f"more than {len(counts):,}" if not cells.is_complete else f"{len(counts):,}"
-        if counts and not repeated:
+        if counts and not repeated and cells.is_complete:
             return (), f"each of the {counted(filled, 'text')} in {cells.name} occurs only once"
         return (), f"{cells.name} has {number} different texts, too many for labels"
     return labels, ""

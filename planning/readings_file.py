@@ -21,8 +21,9 @@ from .written_numbers import ReadingRules, is_blank_text, parse_number
 Reading = float | int | str | bool | tuple["Reading", ...] | None
 """A device's reading: a tuple for a pair, or None if there is no reading."""
 
-_TRUE = ("1", "true", "yes", "on")
-_FALSE = ("0", "false", "no", "off")
+_MAX_QUOTED = 60  # characters of a cell in a message
+_TRUE = ("1", "true", "yes", "on", "1.0")
+_FALSE = ("0", "false", "no", "off", "0.0")
 BOOLS = (*_TRUE, *_FALSE)
 
 
@@ -150,7 +151,7 @@ class _Parser:
         if self._column.type != "bool":
             return text
         if text.lower() not in BOOLS:
-            raise ValueError(f"not one of {', '.join(BOOLS)}")
+            raise ValueError(f"not one of {', '.join(text for text in BOOLS if '.' not in text)}")
         return text.lower() in _TRUE
 
     def check(self) -> None:

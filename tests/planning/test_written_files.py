@@ -296,7 +296,20 @@ FILES = {
         TEMPERATURES,
         notes=("line 42: t is 'reset'",),
     ),
+    "yes and no as decimals": File(
+        lines("open,n\n", "{x},1", with_blanks("", cells=["1.0", "0.0"] * 20)), "open", YES_NO, (36, 4)
+    ),
     "missing in a database": File(lines("t,n\n", "{x},1", with_blanks("\\N")), "t", TEMPERATURES, (36, 4)),
+    "names of several words": File(
+        lines("statusCode,n\n", "{x},1", ["200", "404"] * 20),
+        "statusCode",
+        (("200", "404"), None, None, ""),
+    ),
+    "letters behind numbers": File(
+        lines("model,n\n", "{x},1", ["3B", "3B", "3A", "4B"] * 10),
+        "model",
+        (("3B", "3A", "4B"), None, None, ""),
+    ),
     "rare labels": File(
         lines("mode,n\n", "{x},1", [*["heat", "idle"] * 19, "Anna", "Ben"]),
         "mode",

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..server.arrays import Floats
 from ..server.experiments.units import edges_between
+from ..server.plain_text import shorten
 from ..server.words.numbers import counted
 from .column_kind import choose_labels, kind_of
 from .column_survey import Survey, survey
@@ -29,6 +30,9 @@ _TAIL = 0.005  # share of readings at each end that may be omitted as outliers
 _FAR = 3
 _MAX_WHOLE = 64  # up to this many whole numbers, each gets its own bin
 _MIN_SPAN = 0.05
+_LARGE = 100_000
+_MAX_QUOTED = 60  # characters of a reading in a message
+_MAX_NUMBER = (1 << 40) // 1000  # boards count in thousandths
 _STEPS = (1.0, 2.0, 5.0)
 _USUAL_BINS, _MIN_BINS, _MAX_BINS = 64, 16, 128
 _LOG_BINS = 24
@@ -132,7 +136,12 @@ def column_of(path: str | Path) -> str:
 
 
 def _format_reading(reading: Reading) -> str:
-    return f"{reading:g}" if isinstance(reading, float) else str(reading)
+    return _format(reading) if isinstance(reading, float) else shorten(str(reading), _MAX_QUOTED)
+
+
+def _format(number: float) -> str:
+    """Return a number to six digits, or more if it is large, without a power of ten."""
+    return f"{number:.10g}" if abs(number) >= _LARGE else f"{number:g}"
 
 
 def _fill_labels(cells: Survey, request: PlanRequest) -> tuple[PlanRequest, str]:
@@ -152,12 +161,18 @@ def _fill_range(readings: Floats, column: str, unit: str, request: PlanRequest) 
         low, high, bins = request.low, request.high, usual_bins(request.high - request.low)
     else:
         low, high, bins = _range(readings)
+    largest = max(abs(low), abs(high))
+    if largest > _MAX_NUMBER:
+        raise PlanError(
+            f"{column} has numbers up to {largest:.4g}, but boards take at most {_MAX_NUMBER:,}; "
+            "use a larger unit"
+        )
     if high - low < _MIN_SPAN:
         raise PlanError(
             f"{column} spans {high - low:g}, but boards measure in thousandths; use a smaller unit"
         )
     bins = int(str(request.values or _bins_with_missing(bins, request)))
-    words = f"They range from {readings.min():g} to {readings.max():g}{suffix}; "
+    words = f"They range from {_format(readings.min())} to {_format(readings.max())}{suffix}; "
     fullest = _fullest(readings, np.linspace(low, high, bins + 1))
     log_edges = None if request.scale or fullest <= _MAX_IN_BIN else _log_edges(readings)
     skewed = ""
@@ -166,15 +181,20 @@ def _fill_range(readings: Floats, column: str, unit: str, request: PlanRequest) 
         if request.values is None and request.low is None:
             log_low, log_high = float(log_edges[0]), float(log_edges[-1])
             words += (
-                f"{skewed}the plan uses {_LOG_BINS} logarithmic bins from {log_low:g} to "
-                f"{log_high:g}{suffix}, of which the fullest holds {share:.0%}."
+                f"{skewed}the plan uses {_LOG_BINS} logarithmic bins from {_format(log_low)} to "
+                f"{_format(log_high)}{suffix}, of which the fullest holds {share:.0%}."
             )
             return replace(request, values=_LOG_BINS, low=log_low, high=log_high, scale=LOG, unit=unit), words
-    words += f"the plan uses {low:g} to {high:g}{suffix} in {bins} bins"
-    words += " on a logarithmic scale" if request.scale else f" of {(high - low) / bins:.3g}{suffix}"
+    words += f"the plan uses {_format(low)} to {_format(high)}{suffix} in {bins} bins"
+    words += (
+        " on a logarithmic scale"
+        if request.scale
+        else f" of {_format(float(f'{(high - low) / bins:.3g}'))}{suffix}"
+    )
     outside_count = int(((readings < low) | (readings > high)).sum())
     if outside_count:
-        words += f"; {counted(outside_count, 'reading')} beyond that fall into the outer bins"
+        verb = "falls" if outside_count == 1 else "fall"
+        words += f"; {counted(outside_count, 'reading')} beyond that {verb} into the outer bins"
     if skewed:
         words += f". But {skewed}--scale log may suit them better"
     return replace(request, values=bins, low=low, high=high, unit=unit), f"{words}."
@@ -192,7 +212,7 @@ def _log_edges(readings: Floats) -> Floats | None:
     if not len(positive) or np.mean(readings < 0) > _TAIL:
         return None
     low = max(1, round(1000 * _round(float(np.quantile(positive, _TAIL)), up=False)))
-    high = round(1000 * _round(float(positive.max()), up=True))
+    high = min(round(1000 * _round(float(positive.max()), up=True)), 1000 * _MAX_NUMBER)
     return edges_between(low, high, _LOG_BINS, LOG) if high - low >= _LOG_BINS else None
 
 

@@ -310,6 +310,12 @@ FILES = {
         "model",
         (("3B", "3A", "4B"), None, None, ""),
     ),
+    "large numbers": File(
+        lines("kwh,n\n", "{x},1", [str(123_456_000 + i) for i in range(40)]),
+        "kwh",
+        (40, 123_456_000, 123_456_040, ""),
+        notes=("from 123456000 to 123456039",),
+    ),
     "rare labels": File(
         lines("mode,n\n", "{x},1", [*["heat", "idle"] * 19, "Anna", "Ben"]),
         "mode",
@@ -430,6 +436,11 @@ REFUSED = {
         lines("created_at_ms,n\n", "17700000{m:02d}000,1"),
         "created_at_ms",
         "has dates or times",
+    ),
+    "numbers beyond a board's": (
+        lines("n,v\n", "9{i:012d},1"),
+        "n",
+        "n has numbers up to 9e\\+12, but boards take at most 1,099,511,627; use a larger unit",
     ),
     "JSON": (lines("", '{{"t":{i},"v":{x}}}'), "v", "is JSON; convert it to CSV"),
     "HTML": (lines("<html><table>\n", "<tr><td>{x}</td></tr>"), "v", "is HTML or XML; save its table as CSV"),

@@ -80,11 +80,29 @@ class CsvForm:
             row: The row, counted from 0.
             is_wide: Whether only rows with more cells than columns are counted, or only the others.
         """
-        with self.open() as text:
+        with _unlimited_cells(), self.open() as text:
             reader = csv.reader(text, delimiter=self.delimiter, skipinitialspace=True)
             rows = (r for r in reader if r and (len(r) > len(self.names)) == is_wide)
             next(islice(rows, row, None))
             return self.skipped_lines + reader.line_num
+
+    def line_after(self, count: int) -> int:
+        """Return the number of the line below so many rows, of which some may be empty."""
+        with _unlimited_cells(), self.open() as text:
+            reader = csv.reader(text, delimiter=self.delimiter, skipinitialspace=True)
+            for _ in islice(reader, count):
+                pass
+            return self.skipped_lines + reader.line_num + 1
+
+
+@contextmanager
+def _unlimited_cells() -> Iterator[None]:
+    """Let csv read cells of more than 128 KiB."""
+    limit = csv.field_size_limit(1 << 30)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(limit)
 
 
 def find_form(path: Path, wanted: Sequence[str], error: type[HushmoteError]) -> CsvForm:
@@ -212,15 +230,12 @@ def _records(lines: Sequence[str], delimiter: str, is_complete: bool) -> tuple[l
     records: list[Record] = []
     ends: list[int] = []
     reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
-    try:
-        for record in reader:
-            if record:
-                records.append([" ".join(cell.split()) for cell in record])
-                ends.append(reader.line_num)
-            if len(records) == _SAMPLE_RECORDS:
-                return records, ends
-    except csv.Error:  # a cell of more than 128 KiB: an open quote
-        return records, ends
+    for record in reader:
+        if record:
+            records.append([" ".join(cell.split()) for cell in record])
+            ends.append(reader.line_num)
+        if len(records) == _SAMPLE_RECORDS:
+            return records, ends
     if not is_complete and len(records) > 1:  # the last one may be cut
         records.pop()
         ends.pop()

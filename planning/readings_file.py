@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..server.arrays import Bools
+from ..server.plain_text import shorten
 from ..server.words.numbers import counted
 from .column_survey import Survey, decimal_of, find_sentinels, survey
 from .tables import MAX_SKIPPED, Table
@@ -160,7 +161,7 @@ class _Parser:
             return
         cells, count = self._cells.cells - self._cells.blank, self._invalid_count
         row, text, reason = self._first_invalid
-        first = f"{self._table.cell(row, self._cells.name)} is {text!r}, {reason}"
+        first = f"{self._table.cell(row, self._cells.name)} is {shorten(text, _MAX_QUOTED)!r}, {reason}"
         if count > (0 if self._column.is_exact else MAX_SKIPPED * cells):
             others = f", like {counted(count - 1, 'other cell')}" if count > 1 else ""
             raise self._table.error(first + others)

@@ -11,6 +11,7 @@ import numpy as np
 from ..server.arrays import Counts
 from ..server.errors import HushmoteError
 from ..server.extras import require
+from ..server.plain_text import shorten
 from ..server.words.numbers import counted
 from .csv_form import find_form, readable
 
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 MAX_SKIPPED = 0.05
 """Largest share of a table's rows, and of a column's cells with a value, that may be skipped as invalid."""
 
-_CHUNK_ROWS = 1 << 13
+_CHUNK_ROWS, _CHUNK_CELLS = 1 << 13, 1 << 22
+_MAX_LISTED = 500  # characters of the columns' names in a message
+_OPEN_QUOTE = re.compile(r"EOF inside string starting at row (\d+)")
 _WIDE_ROW = "Skipping line "  # in pandas' warning about a row with too many cells
 
 Chunk = list[tuple[Counts, list[str]]]
@@ -87,7 +90,7 @@ class Table:
                 raise self.error(f"{self.title}: {wanted!r} matches {len(matches)} columns; use {choices}")
             if matches and name:
                 return matches[0]
-        listed = ", ".join(filter(None, self.names)) or "none"
+        listed = shorten(", ".join(filter(None, self.names)), _MAX_LISTED) or "none"
         raise self.error(f"{self.title} has no column {wanted!r}; it has {listed}")
 
 
@@ -147,7 +150,7 @@ class CsvTable(Table):
                 na_filter=False,
                 skipinitialspace=True,
                 on_bad_lines="warn",
-                chunksize=_CHUNK_ROWS,
+                chunksize=max(1, min(_CHUNK_ROWS, _CHUNK_CELLS // len(self.names))),
             )
             while True:
                 with warnings.catch_warnings(record=True) as caught:
@@ -159,6 +162,10 @@ class CsvTable(Table):
                 row_count += len(frame)
                 yield frame
         except pandas.errors.ParserError as e:
+            open_quote = _OPEN_QUOTE.search(str(e))
+            if open_quote:
+                line = self._form.line_after(int(open_quote[1]))
+                raise self.error(f"{self.title}, line {line}: a cell's quote is not closed") from None
             raise self.error(f"{self.title} is not a CSV file: {e}") from None
         if wide_count:
             self._check_wide_rows(row_count + wide_count, wide_count)

@@ -296,6 +296,13 @@ FILES = {
         TEMPERATURES,
         notes=("line 42: t is 'reset'",),
     ),
+    "a very long cell": File(
+        lines("a,t\n", "{i},{x}") + f"{'x' * 200_000},20.1\n1,{'y' * 100}\n",
+        "t",
+        TEMPERATURES,
+        (41, 0),
+        (f"line 43: t is '{'y' * 59}…', not a number",),
+    ),
     "yes and no as decimals": File(
         lines("open,n\n", "{x},1", with_blanks("", cells=["1.0", "0.0"] * 20)), "open", YES_NO, (36, 4)
     ),
@@ -446,8 +453,13 @@ REFUSED = {
     "HTML": (lines("<html><table>\n", "<tr><td>{x}</td></tr>"), "v", "is HTML or XML; save its table as CSV"),
     "other bytes": (b"\x28\xb5\x2f\xfd\x04\x58 and so on", "v", "is not text: byte 4 is 0x04"),
     "blanks": ("  \n \n", "v", "is empty"),
+    "many columns": (lines(",".join(f"c{i}" for i in range(999)) + "\n", "{x}"), "v", ",c121…"),
     "half a character": (lines("a,t\n", "{i},{x}").encode("utf-16")[:-1], "t", "is not valid utf-16"),
-    "an open quote": (lines("a,t\n", "{i},{x}") + '40,"21', "t", "is not a CSV file"),
+    "an open quote": (
+        lines("a,t\n", '"{i}\n",{x}') + '\n40,"21',
+        "t",
+        "line 83: a cell's quote is not closed",
+    ),
 }
 
 

@@ -18,7 +18,7 @@ from ..server.errors import HushmoteError, refusing
 from ..server.words.numbers import counted
 from .written_numbers import is_blank_text, is_date, parse_number, unit_in
 
-_DELIMITERS = (",", ";", "\t", "|")
+DELIMITERS = (",", ";", "\t", "|")
 _NO_DELIMITER = "\x1f"  # of a file with one column whose cells have unquoted commas
 _SAMPLE_RECORDS, _SAMPLE_BYTES = 400, 1 << 16
 _BLOCK_BYTES = 1 << 20
@@ -251,7 +251,7 @@ def _modal_width(records: Sequence[Record]) -> int:
 def _delimiter(lines: Sequence[str]) -> str:
     """Return the delimiter that splits most of the rows into equally many cells, at least two."""
     best, best_score = "", (0.0, 0)
-    for delimiter in _DELIMITERS:
+    for delimiter in DELIMITERS:
         records, _ = _records(lines, delimiter, True)
         if not records:
             continue

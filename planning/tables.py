@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
-from ..server.arrays import Counts
+from ..server.arrays import Bools, Counts
 from ..server.errors import HushmoteError
 from ..server.extras import require
 from ..server.plain_text import shorten
 from ..server.words.numbers import counted
-from .csv_form import find_form, readable
+from .csv_form import DELIMITERS, find_form, readable
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -118,21 +118,37 @@ class CsvTable(Table):
         import pandas
 
         row_count, has_blank_rows, waiting = 0, False, pandas.DataFrame()
+        unsplit_rows: list[int] = []
         with readable(self._form.path, self.error), self._form.open() as text:
             for cells in self._frames(text):
                 # Spreadsheets save rows of mere delimiters at the end, so blank rows wait for others.
                 frame = pandas.concat([waiting, cells])
-                is_filled = np.asarray(frame.ne("").any(axis=1))
+                filled: Bools = np.asarray(frame.ne("")).astype(bool)
+                is_filled = np.asarray(filled.any(axis=1))
                 count = 1 + int(np.flatnonzero(is_filled)[-1:].max(initial=-1))
                 has_blank_rows = has_blank_rows or not is_filled[:count].all()
                 frame, waiting = frame[:count], frame[count:]
+                if len(self.names) > 1:
+                    alone = np.flatnonzero(filled[:count, 0] & (filled[:count].sum(axis=1) == 1))
+                    first_cells = np.asarray(frame[0], object)[alone].tolist()
+                    is_unsplit = np.array([self._is_unsplit(cell) for cell in first_cells], bool)
+                    unsplit_rows += (row_count + alone[is_unsplit]).tolist()
                 row_count += count
                 if count:
                     yield [_distinct(frame[column]) for column in columns]
+        if len(unsplit_rows) > max(1, MAX_SKIPPED * row_count):
+            raise self.error(
+                f"{self.position(unsplit_rows[0])} has no {self.delimiter!r} between its cells, like "
+                f"{counted(len(unsplit_rows) - 1, 'other row')}; use the same delimiter in all rows"
+            )
         if has_blank_rows and len(waiting):
             yield [_distinct(waiting[column]) for column in columns]
         if not row_count:
             raise self.error(f"{self.title} has no rows below its heading")
+
+    def _is_unsplit(self, cell: str) -> bool:
+        """Return whether the only cell of a row seems to contain others, behind another delimiter."""
+        return any(d in cell for d in DELIMITERS if d != self.delimiter)
 
     def _frames(self, text: TextIO) -> Iterator["DataFrame"]:
         """Yield some rows at a time, as texts, and check the number of rows that have too many cells."""
@@ -200,6 +216,8 @@ class ListTable(Table):
             values: Numbers, texts or bools; None and NaN are missing. A data frame's column has a name.
             error: The class of the one-line error to raise for invalid content.
         """
+        if getattr(values, "ndim", 1) != 1:
+            raise error("the readings must have one dimension, such as a data frame's column: frame['NAME']")
         super().__init__("", [str(getattr(values, "name", None) or "the list")], error)
         self._texts = ["" if value is None else str(value).strip() for value in values]
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas
 import pytest
 from experiments import experiment_json
 from refusals import fails
@@ -449,6 +450,11 @@ REFUSED = {
         "n",
         "n has numbers up to 9e\\+12, but boards take at most 1,099,511,627; use a larger unit",
     ),
+    "another delimiter in some rows": (
+        lines("i,u,t\n", "{i},1,{x}") + lines("", "{i};1;{x}"),
+        "t",
+        "line 42 has no ',' between its cells, like 39 other rows; use the same delimiter",
+    ),
     "JSON": (lines("", '{{"t":{i},"v":{x}}}'), "v", "is JSON; convert it to CSV"),
     "HTML": (lines("<html><table>\n", "<tr><td>{x}</td></tr>"), "v", "is HTML or XML; save its table as CSV"),
     "other bytes": (b"\x28\xb5\x2f\xfd\x04\x58 and so on", "v", "is not text: byte 4 is 0x04"),
@@ -470,6 +476,10 @@ class TestRefusals:
         path = File(content, column, TEMPERATURES).write(tmp_path)
         with fails(reason.replace("(", r"\(").replace(")", r"\)"), PlanError):
             propose(f"{path}:{column}", PlanRequest())
+
+    def test_table_in_memory_has_one_column(self):
+        with fails("must have one dimension, such as a data frame's column", PlanError):
+            propose(pandas.DataFrame({"t": TENTHS}), PlanRequest())
 
     def test_stated_values_override_the_kind(self, tmp_path: Path):
         path = File(lines("code,n\n", "{x},1", ["200", "404"] * 20), "code", TEMPERATURES).write(tmp_path)

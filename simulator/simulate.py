@@ -246,7 +246,7 @@ def simulate(  # noqa: PLR0913 (public, and all arguments but the file have defa
         else (),
         planned=None
         if case is None or attack
-        else case.error(estimates, true, people is not case.population),
+        else case.error(estimates, true, population is not None or readings is not None),
     )
 
 

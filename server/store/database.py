@@ -323,6 +323,13 @@ class Database:
             return connection.execute(query).all()
 
 
+def lock_out_batches(connection: Connection) -> None:
+    """Keep aggregators from counting until this transaction ends; SQLite has only one writer anyway."""
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql("SET LOCAL lock_timeout = '2s'")
+        connection.execute(select(func.pg_advisory_xact_lock(COUNTING_LOCK)))
+
+
 def insert_devices(connection: Connection) -> Any:
     """Return an INSERT of device rows; an existing row's state can only change to revoked."""
     statement = _insert(connection, schema.device)

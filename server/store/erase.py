@@ -31,7 +31,7 @@ from ..wire import keys
 from ..wire.keys import ENVIRONMENT_VARIABLE, FleetKeys, MasterKeyError
 from ..wire.limits import kept_hours, window
 from . import schema
-from .database import COUNTING_LOCK, StoreError, StoreLocked, insert_erased, insert_erasure
+from .database import StoreError, StoreLocked, insert_erased, insert_erasure, lock_out_batches
 from .number_set import NumberSet
 from .store import Store, Version, VersionRefused
 from .versions import newest_versions
@@ -104,7 +104,7 @@ def erase(
     """
     with _exclusive_connection(store) as connection:
         with connection.begin():
-            _lock_out_batches(connection)
+            lock_out_batches(connection)
             store.check_version(connection)
             plan = Erasure(fleet, experiment, device)
             row = _fleet_row(store, connection, fleet)
@@ -170,7 +170,7 @@ def erase_queued(store: Store, fleet: str, device: str, fleet_keys: FleetKeys | 
     """
     request = and_(schema.erasure.c.fleet == fleet, schema.erasure.c.device == device)
     with store.writing() as connection:
-        _lock_out_batches(connection)
+        lock_out_batches(connection)
         store.check_version(connection)
         if not connection.execute(delete(schema.erasure).where(request)).rowcount:
             return None
@@ -248,13 +248,6 @@ def _fleet_row(store: Store, connection: Connection, fleet: str) -> Any:
 
 def _record_erasure(connection: Connection) -> None:
     connection.execute(update(schema.rewrite).values(erasures=schema.rewrite.c.erasures + 1))
-
-
-def _lock_out_batches(connection: Connection) -> None:
-    """Keep aggregators from counting until this transaction ends; SQLite has only one writer anyway."""
-    if connection.dialect.name == "postgresql":
-        connection.exec_driver_sql("SET LOCAL lock_timeout = '2s'")
-        connection.execute(select(func.pg_advisory_xact_lock(COUNTING_LOCK)))
 
 
 @contextmanager

@@ -8,7 +8,7 @@ counts cannot be identified, and the merge is refused.
 import itertools
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from . import schema
 from .counting import add_interruptions
 from .database import insert_devices, insert_erased, insert_release_plans
 from .number_set import NumberSet
-from .rows import Rows
+from .rows import Rows, has_reports
 from .store import Store, Version, VersionRefused, check_total
 from .transaction import DedupeKey, IngestTransaction
 from .versions import retired_until, row_of, signatures_text
@@ -103,9 +103,9 @@ def merge(
 
     Raises:
         MergeRefused: If a fleet is open in one store and keyed in another, or has an allow-list in only one;
-            a digest belongs to two versions; a version would raise a name's total; both stores counted the
-            same reports; a store's counts and dedupe sets do not match; or a source has queued erasures.
-            Nothing is changed.
+            a digest belongs to two versions; a version would raise a name's total; a name has reports and
+            different units; both stores counted the same reports; a store's counts and dedupe sets do not
+            match; or a source has queued erasures. Nothing is changed.
         ClockWrong: If a version stops being current while this machine's clock is wrong. Nothing is changed.
         StoreError: If a database fails. Nothing is changed.
     """
@@ -227,6 +227,7 @@ class _Merge:
     def _add_versions(self, versions: list[Version]) -> dict[int, int]:
         """Add the versions, and return a map from source ids to target ids."""
         target_versions = {(v.fleet, v.experiment.digest): v for v in self._into.versions(self._target, None)}
+        self._check_units(versions, target_versions.values())
         first: dict[_Name, Version] = {}
         for v in target_versions.values():
             first.setdefault((v.fleet, v.experiment.name), v)
@@ -255,6 +256,21 @@ class _Merge:
             ids[v.id] = self._insert(v, current=v.current and name not in target_names)
             self._additions[name]["versions"] += 1
         return ids
+
+    def _check_units(self, versions: Iterable[Version], target_versions: Iterable[Version]) -> None:
+        """Refuse a name whose readings have different units, unless nothing was counted in either."""
+        target_names: defaultdict[_Name, list[Version]] = defaultdict(list)
+        for other in target_versions:
+            target_names[other.fleet, other.experiment.name].append(other)
+        pairs = ((v, other) for v in versions for other in target_names[v.fleet, v.experiment.name])
+        for v, other in pairs:
+            if v.unit in ("", other.unit) or not other.unit:
+                continue
+            if has_reports(self._connection, v.id) or has_reports(self._target, other.id):
+                raise MergeRefused(
+                    f"{v.experiment.name} of fleet {v.fleet} has the unit {other.unit} in {self._into.where} "
+                    f"and {v.unit} in {self._source.where}: their reports cannot be counted together"
+                )
 
     def _insert(self, v: Version, *, current: bool) -> int:
         until = v.counted_until

@@ -52,6 +52,14 @@ class Rows:
             yield from part
 
 
+def has_reports(connection: Connection, version: int) -> bool:
+    """Return whether reports of a version (its id) were counted, including those in erased windows."""
+    histogram, versions = schema.histogram.c, schema.experiment.c
+    if connection.scalar(select(histogram.code).where(histogram.experiment == version).limit(1)) is not None:
+        return True
+    return bool(connection.scalar(select(versions.erased).where(versions.id == version)))
+
+
 def window_counts(
     connection: Connection, version: int, windows: Sequence[str], group: int | None = None
 ) -> Iterator[tuple[str, Counts, Counts]]:

@@ -21,9 +21,9 @@ from ..wire.limits import GRACE_DAYS
 from ..wire.topics import check_device, check_fleet
 from . import schema
 from .counting import accept_clock, check_clock, last_time, record_clock, record_counting
-from .database import Database, StoreError, insert_devices, insert_release_plans
+from .database import Database, StoreError, insert_devices, insert_release_plans, lock_out_batches
 from .number_set import NumberSet
-from .rows import window_counts
+from .rows import has_reports, window_counts
 from .transaction import IngestTransaction
 from .versions import (
     Description,
@@ -31,6 +31,7 @@ from .versions import (
     VersionRefused,
     check_signed_serial,
     check_total,
+    check_unit,
     day_text,
     last_counted,
     retired_until,
@@ -219,7 +220,8 @@ class Store(Database):
 
         Raises:
             VersionRefused: If the fleet is unknown, the payload does not parse, another version has the same
-                digest, or it would raise the total that devices may spend on its name.
+                digest, it would raise the total that devices may spend on its name, or the name has reports
+                in another unit.
             ClockWrong: If this machine's clock is wrong.
         """
         try:
@@ -243,6 +245,9 @@ class Store(Database):
             first = next((v for v in versions if v.experiment.name == new.name), None)
             if first is not None:
                 check_total(first.experiment, new)
+            if description is not None:
+                same_name = [v for v in versions if v.experiment.name == new.name]
+                check_unit(new.name, description.unit, self._counted(connection, same_name, description.unit))
             table = schema.experiment
             for v in versions:
                 if v.current and v.experiment.name == new.name:
@@ -279,6 +284,13 @@ class Store(Database):
             for v in versions:
                 self._retire(connection, v, now.date(), grace_days)
             record_clock(connection, now)
+
+    def _counted(self, connection: Connection, versions: Iterable[Version], unit: str) -> list[Version]:
+        """Return the versions in another unit with reports; none are counted until the transaction ends."""
+        others = [v for v in versions if v.unit not in ("", unit)]
+        if others:
+            lock_out_batches(connection)
+        return [v for v in others if has_reports(connection, v.id)]
 
     def _retire(
         self, connection: Connection, version: Version, today: datetime.date, grace_days: int

@@ -231,6 +231,28 @@ def check_total(first: Experiment, new: Experiment) -> None:
         raise VersionRefused(f"{new.name} counts reports, so its epsilon must remain {nats(first.epsilon)}")
 
 
+def check_unit(name: str, unit: str, counted: Iterable[Version]) -> None:
+    """Check that a version's readings have the unit of those that were counted under its name.
+
+    Boards never see the unit, so one without the check could change under a histogram.
+
+    Args:
+        name: The experiment's name.
+        unit: The version's unit.
+        counted: The name's versions with reports. Those without a unit fit any.
+
+    Raises:
+        VersionRefused: If a unit differs.
+    """
+    for version in counted:
+        if version.unit not in ("", unit):
+            change = f"the unit cannot change to {unit}" if unit else "the unit cannot be omitted"
+            raise VersionRefused(
+                f"{name} has reports in {version.unit}, so {change}: "
+                f'write unit = "{version.unit}", or take a new name'
+            )
+
+
 def most_reports(versions: Iterable[Version]) -> dict[int, int | None]:
     """Return the highest possible report number of each version by id; None if unlimited, 0 if none.
 

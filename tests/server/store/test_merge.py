@@ -191,6 +191,19 @@ class TestRefusal:
         take(c, report_messages("one", exp, frozenset({4})) + report_messages("other", exp))
         assert_refused(a, b, c, match="the same 1 report of 1 device")
 
+    @pytest.mark.parametrize("epsilon", [1_000_000, 500_000], ids=["same version", "another version"])
+    def test_reports_in_different_units(self, sites, epsilon):
+        a, b, empty = (sites.open(name, payloads=()) for name in ("a", "b", "empty"))
+        payload = experiment_payload(epsilon=epsilon)
+        a.add_experiment("home", TEMP[0], LAST, description=Description("°C"))
+        b.add_experiment("home", payload, LAST, description=Description("°F"))
+        empty.add_experiment("home", TEMP[0], LAST)
+        take(b, report_messages("one", experiment(epsilon=epsilon)))
+        assert_refused(a, b, match="temp of fleet home has the unit °C in .*a.* and °F in .*b")
+        assert_refused(b, a, match="temp of fleet home has the unit °F in .*b.* and °C in .*a")
+        merge(empty, [b])
+        assert {v.unit for v in empty.experiments()} - {""} == {"°F"}
+
     def test_open_and_keyed_fleet_of_one_name(self, sites):
         assert_refused(
             sites.open("a"), sites.open("b", keyed=True), match=f"home is open in .*{sites.at('a')} and"
@@ -525,7 +538,7 @@ class TestMerge:
         )
         with site.writing() as connection:
             connection.execute(schema.fleet.update().values(serial=2**31))
-        site.add_experiment("home", payload_of(old), LAST, description=Description("K", "before", "b"))
+        site.add_experiment("home", payload_of(old), LAST, description=Description("°C", "before", "b"))
         take(site, report_messages("a", old))
         take(into, report_messages("b", new))
         merge(into, [site])

@@ -4,7 +4,7 @@ import datetime
 import shutil
 import sqlite3
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 
 import numpy as np
@@ -20,6 +20,7 @@ from hushmote.server.store import Description, Store, StoreError, VersionRefused
 from hushmote.server.store.check import check
 from hushmote.server.store.number_set import NumberSet
 from hushmote.server.store.store import Participation
+from hushmote.server.store.versions import row_of
 from hushmote.server.wire.topics import NameRefused
 from hushmote.simulator.broker import free_port
 
@@ -62,6 +63,68 @@ class TestDescription:
                 connection.exec_driver_sql("UPDATE experiment SET owner = x'ff'")
             with fails("does not parse .*the unit, purpose, owner or question is not text"):
                 store.experiments()
+
+
+class TestUnit:
+    """Boards never see the unit, so a version of the same digest would pool readings of two units."""
+
+    CELSIUS, FAHRENHEIT = Description("°C"), Description("°F")
+
+    @pytest.mark.parametrize("epsilon", [1_000_000, 500_000], ids=["same version", "another version"])
+    def test_cannot_change_after_first_report(self, store, epsilon):
+        store.add_experiment("home", experiment_payload(), description=self.CELSIUS)
+        add(store, {(1, "all", 0, 0): 600})
+        payload = experiment_payload(epsilon=epsilon)
+        before = [row_of(v) for v in store.experiments()]
+        hint = 'write unit = "°C", or take a new name'
+        with pytest.raises(VersionRefused, match=f"temp has reports in °C, .* change to °F: {hint}"):
+            store.add_experiment("home", payload, description=self.FAHRENHEIT)
+        with pytest.raises(VersionRefused, match=f"temp has reports in °C, .* omitted: {hint}"):
+            store.add_experiment("home", payload, description=Description())
+        assert [row_of(v) for v in store.experiments()] == before
+        store.add_experiment("home", payload, description=self.CELSIUS)
+        other_name = experiment_payload(name="temp_f")
+        store.add_experiment("home", other_name, description=self.FAHRENHEIT)
+
+    def test_can_change_before_first_report(self, store):
+        store.add_experiment("home", experiment_payload(), description=self.CELSIUS)
+        store.add_experiment("home", experiment_payload(), description=self.FAHRENHEIT)
+        assert [v.unit for v in store.experiments()] == ["°F"]
+
+    def test_can_be_named_after_first_report(self, store):
+        store.add_experiment("home", experiment_payload())
+        add(store, {(1, "all", 0, 0): 600})
+        store.add_experiment("home", experiment_payload(), description=self.CELSIUS)
+        with pytest.raises(VersionRefused, match="temp has reports in °C"):
+            store.add_experiment("home", experiment_payload(), description=self.FAHRENHEIT)
+
+    def test_older_version_cannot_return_in_its_own_unit(self, store):
+        old, new = experiment_payload(), experiment_payload(epsilon=500_000)
+        store.add_experiment("home", old, description=self.CELSIUS)
+        store.add_experiment("home", new, description=self.FAHRENHEIT)
+        add(store, {(2, "all", 0, 0): 600})
+        with pytest.raises(VersionRefused, match="temp has reports in °F"):
+            store.add_experiment("home", old, description=self.CELSIUS)
+
+    def test_reports_in_erased_windows_keep_it(self, store):
+        store.add_experiment("home", experiment_payload(), description=self.CELSIUS)
+        with store.writing() as connection:
+            connection.exec_driver_sql("UPDATE experiment SET erased = 600")
+        with pytest.raises(VersionRefused, match="temp has reports in °C"):
+            store.add_experiment("home", experiment_payload(), description=self.FAHRENHEIT)
+
+    def test_waits_for_a_batch_that_is_being_counted(self, store_url):
+        with Store(store_url) as store, Store(store_url) as other, ThreadPoolExecutor(1) as pool:
+            store.add_fleet("home", keyed=False)
+            store.add_experiment("home", experiment_payload(), description=self.CELSIUS)
+            with store.ingest() as transaction:
+                transaction.write({}, {(1, "all", 0, 0): 1}, {})
+                change = pool.submit(
+                    other.add_experiment, "home", experiment_payload(), description=self.FAHRENHEIT
+                )
+                assert not wait([change], 0.2).done
+            with pytest.raises(VersionRefused, match="temp has reports in °C"):
+                change.result()
 
 
 class TestFleets:

@@ -87,7 +87,11 @@ def experiment_add(
     grace: Grace = GRACE_DAYS,
     as_json: AsJson = False,
 ) -> None:
-    """Add an experiment, or a new version of it, to a fleet; `serve` publishes it."""
+    """Add an experiment, or a new version of it, to a fleet; `serve` publishes it.
+
+    Prints what differs from the current version, and whether that makes a new version, changes only the words
+    that boards never see, or nothing. If someone else changes the experiment at the same time, it is refused.
+    """
     check_exists(file)
     from . import run  # imported lazily so that usage errors are fast
 

@@ -1,11 +1,13 @@
 """The subcommands of `hushmote experiment`."""
 
 import datetime
+import json
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import typer
 
@@ -18,6 +20,7 @@ from ...server.errors import UsageError, choose_name, refusing
 from ...server.experiments import signed_file
 from ...server.experiments.answerable import answerable_questions
 from ...server.experiments.budget import cap_in_nats
+from ...server.experiments.changes import Difference, differences
 from ...server.experiments.definition import load
 from ...server.experiments.judged import JudgedQuestion, judged_questions, worse_from_text
 from ...server.experiments.reading import MILLI
@@ -26,7 +29,7 @@ from ...server.mechanisms import mechanism_of
 from ...server.service.audit_log import audit_log, system_user
 from ...server.store.database import StoreAbsent
 from ...server.store.store import Store
-from ...server.store.versions import Description, most_reports, newest_versions
+from ...server.store.versions import Addition, Description, Version, most_reports, newest_versions
 from ...server.wire import board_files
 from ...server.wire.experiments import (
     every_by_index,
@@ -42,8 +45,11 @@ from ...server.wire.topics import SIMULATED_PREFIX
 from ...server.words import experiment as words
 from ...server.words import release
 from ...server.words.epsilon import belief
+from ...server.words.numbers import time_since
 from ..options import choose_fleet, print_json
 from ..provision.options import fleet_name, open_folder
+
+_MAX_VALUE = 200  # characters of a changed value
 
 
 def describe(experiment: Experiment, words: Description) -> dict[str, Any]:
@@ -192,6 +198,13 @@ def _fleet_of_experiment(store: str, fleet: str | None, keyed: bool | None) -> s
     return fleet
 
 
+def _versions(store: str, fleet: str) -> tuple[Version, ...]:
+    """Return a fleet's versions; none if there is no store yet."""
+    with suppress(StoreAbsent), Store(store, create=False) as opened:
+        return opened.experiments(fleet)
+    return ()
+
+
 def add(file: Path, store: str, fleet: str | None, keyed: bool | None, grace: int, as_json: bool) -> None:
     """Add an experiment, or a new version of it, to a fleet; `serve` publishes it."""
     payload, expires, description, signed = _load_to_add(file)
@@ -202,32 +215,38 @@ def add(file: Path, store: str, fleet: str | None, keyed: bool | None, grace: in
             raise UsageError(f"{file} is signed, but an open fleet has no signatures; omit --open")
         fleet = signed.fleet
     fleet = _fleet_of_experiment(store, fleet, keyed)
+    seen = _versions(store, fleet)
     log = audit_log(store)
     log.check()
     with Store(store) as opened:
         if keyed is not None:
             opened.add_fleet(fleet, keyed=keyed)
-        experiment = opened.add_experiment(
+        addition = opened.add_version(
             fleet,
             payload,
             expires,
             grace_days=grace,
             description=description,
             signatures=signed and signed.signatures,
+            seen=seen,
         )
+        experiment = addition.version.experiment
         log.note(
             system_user(), "add", fleet=fleet, experiment=experiment.name, digest=experiment.digest.hex()
         )
         versions, is_keyed = opened.experiments(fleet), opened.fleets()[fleet]
-    new = next(v for v in versions if v.experiment.digest == experiment.digest)
-    max_reports = most_reports(versions)[new.id]
+    max_reports = most_reports(versions).get(addition.version.id)
+    changes = () if addition.previous is None else differences(addition.previous, addition.version)
     if as_json:
-        print_json({"fleet": fleet} | describe(experiment, description) | {"highest_number": max_reports})
+        replaced = None if addition.previous is None else addition.previous.experiment.digest.hex()
+        outcome = {"change": addition.kind, "replaces": replaced}
+        outcome |= {"differences": [asdict(change) for change in changes]}
+        outcome |= {"highest_number": max_reports}
+        print_json({"fleet": fleet} | describe(experiment, description) | outcome)
         return
-    show.out.print(
-        f"{experiment.name} {experiment.digest.hex()} added to fleet {fleet}; `serve` publishes it"
-        + (" if it has the signing key" if is_keyed and signed is None else "")
-    )
+    show.out.print(_outcome(addition, is_keyed and signed is None))
+    if changes:
+        show.out.print(_changes_table(changes))
     honest_reports = reports_in_budget(experiment)
     if max_reports is not None and honest_reports is not None and max_reports > honest_reports:
         show.out.print(
@@ -235,6 +254,41 @@ def add(file: Path, store: str, fleet: str | None, keyed: bool | None, grace: in
             f"times under this one, but an honest device at most {honest_reports:,} times. A new name limits "
             f"both to {honest_reports:,}."
         )
+
+
+def _outcome(addition: Addition, needs_key: bool) -> str:
+    """Say what an addition changed, and which version it replaces."""
+    version, previous = addition.version, addition.previous
+    subject = f"{version.experiment.name} {version.experiment.digest.hex()}"
+    publishes = "`serve` publishes it" + " if it has the signing key" * needs_key
+    if previous is None:
+        return f"{subject} added to fleet {version.fleet}; {publishes}"
+    age = time_since(previous.serial, time.time())
+    owner = f" of {previous.owner}" if previous.owner else ""
+    if addition.version.id != previous.id:
+        return (
+            f"{subject} added to fleet {version.fleet}: {addition.kind}; {publishes}. "
+            f"It replaces {previous.experiment.digest.hex()}{owner}, published {age}."
+        )
+    again = "" if previous.current else f"; {publishes} again"
+    text = f"{subject} of fleet {version.fleet}: {addition.kind}{again}"
+    if addition.kind == "unchanged":
+        return text
+    return f"{text}. Devices and counts stay as they are. It replaces the words{owner}, published {age}."
+
+
+def _changes_table(changes: Iterable[Difference]) -> show.FittedTable:
+    table = show.table("", ("change", "before", "now"), range(3))
+    for change in changes:
+        table.add_row(change.field, *map(_value_text, (change.before, change.after)))
+    return table
+
+
+def _value_text(value: Any) -> str:
+    if isinstance(value, list) and all(isinstance(item, str) for item in cast(list[Any], value)):
+        return ", ".join(cast(list[str], value))
+    text = value if isinstance(value, str) else "-" if value is None else json.dumps(value)
+    return text if len(text) <= _MAX_VALUE else text[: _MAX_VALUE - 3] + "..."
 
 
 def list_versions(store: str, as_json: bool) -> None:

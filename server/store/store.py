@@ -26,14 +26,17 @@ from .number_set import NumberSet
 from .rows import has_reports, window_counts
 from .transaction import IngestTransaction
 from .versions import (
+    Addition,
     Description,
     Version,
     VersionRefused,
+    check_seen,
     check_signed_serial,
     check_total,
     check_unit,
     day_text,
     last_counted,
+    newest_versions,
     retired_until,
     row_of,
     version_of,
@@ -205,6 +208,22 @@ class Store(Database):
         description: Description | None = None,
         signatures: Signatures | None = None,
     ) -> Experiment:
+        """Add an experiment's version and return the experiment; see add_version()."""
+        return self.add_version(
+            fleet, payload, expires, grace_days=grace_days, description=description, signatures=signatures
+        ).version.experiment
+
+    def add_version(
+        self,
+        fleet: str,
+        payload: bytes,
+        expires: datetime.date | None = None,
+        *,
+        grace_days: int = GRACE_DAYS,
+        description: Description | None = None,
+        signatures: Signatures | None = None,
+        seen: Iterable[Version] | None = None,
+    ) -> Addition:
         """Add an experiment's version and make it the current one of its name.
 
         Adding an existing version makes it current again, until the expiry given now.
@@ -217,11 +236,13 @@ class Store(Database):
                 today, for this one from its expiry.
             description: The analyst's texts; None keeps those of an existing version.
             signatures: Signatures made on another machine; None leaves signing to an aggregator with the key.
+            seen: The versions that the caller has read before; None if it does not matter which one is
+                replaced.
 
         Raises:
             VersionRefused: If the fleet is unknown, the payload does not parse, another version has the same
-                digest, it would raise the total that devices may spend on its name, or the name has reports
-                in another unit.
+                digest, someone else changed the experiment since it was seen, it would raise the total that
+                devices may spend on its name, or the name has reports in another unit.
             ClockWrong: If this machine's clock is wrong.
         """
         try:
@@ -255,12 +276,21 @@ class Store(Database):
             version = same or Version(0, fleet, bytes(payload), True, None, new, first_serial=serial)
             words = {} if description is None else asdict(description)
             until = None if expires is None else last_counted(expires, grace_days)
-            publication = {"current": True, "expires": expires, "counted_until": until, "serial": serial}
+            last_day = None if expires == datetime.date.max else expires
+            publication = {"current": True, "expires": last_day, "counted_until": until, "serial": serial}
             publication |= {"signatures": signatures}
-            change = table.insert() if same is None else update(table).where(table.c.id == same.id)
-            connection.execute(change.values(**row_of(replace(version, **publication, **words))))
+            version = replace(version, **publication, **words)
+            if same is None:
+                insert = table.insert().values(**row_of(version)).returning(table.c.id)
+                version = replace(version, id=connection.scalars(insert).one())
+            else:
+                connection.execute(update(table).where(table.c.id == same.id).values(**row_of(version)))
+            previous = newest_versions(versions).get((fleet, new.name))
+            addition = Addition(version, previous, same is None)
+            if seen is not None:
+                check_seen(addition, seen)
             record_clock(connection, now)
-        return new
+        return addition
 
     def withdraw_experiment(self, fleet: str, name: str, *, grace_days: int = GRACE_DAYS) -> None:
         """Stop publishing a name, so that none of its versions is current.

@@ -4,7 +4,7 @@ import datetime
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import RowMapping
 
@@ -100,6 +100,63 @@ class Version:
     def counts_on(self, day: datetime.date) -> bool:
         """Return whether reports of this version that arrive on that day, UTC, are counted."""
         return self.counted_until is None or day <= self.counted_until
+
+
+ChangeKind = Literal["new experiment", "new version", "earlier version", "only words", "unchanged"]
+
+
+@dataclass(frozen=True)
+class Addition:
+    """The outcome of adding an experiment's version.
+
+    Attributes:
+        version: The version as it is now.
+        previous: The version that was current before, or the last published one; None for a new name.
+        is_new: Whether the store did not have this version before.
+    """
+
+    version: Version
+    previous: Version | None
+    is_new: bool
+
+    @property
+    def kind(self) -> ChangeKind:
+        """What changed: the JSON that boards receive, only what the store keeps about it, or nothing."""
+        if self.previous is None:
+            return "new experiment"
+        if self.version.id != self.previous.id:
+            return "new version" if self.is_new else "earlier version"
+        before, after = self.previous, self.version
+        has_same_end = before.expires == after.expires and (
+            not before.current or before.counted_until == after.counted_until
+        )
+        return "unchanged" if has_same_end and before.description == after.description else "only words"
+
+
+def check_seen(addition: Addition, seen: Iterable[Version]) -> None:
+    """Check that an addition replaces the version that its author has seen, or changes nothing.
+
+    Raises:
+        VersionRefused: If someone else has changed the experiment since.
+    """
+    previous, name = addition.previous, addition.version.experiment.name
+    if previous is None or (previous.current and addition.kind == "unchanged"):
+        return
+    last_seen = newest_versions(seen).get((previous.fleet, name))
+    if last_seen is not None and _publication(last_seen) == _publication(previous):
+        return
+    owner = f" of {previous.owner}" if previous.owner else ""
+    digest = f"{previous.experiment.digest.hex()}{owner}"
+    now = f"{digest} is current now" if previous.current else f"{digest} is withdrawn now"
+    raise VersionRefused(
+        f"someone else changed {name} while you were adding it ({now}): look at their change, then add your "
+        "file again to replace it"
+    )
+
+
+def _publication(version: Version) -> tuple[object, ...]:
+    """Return the properties that an operator decides, and not an aggregator."""
+    return version.id, version.current, version.expires, version.description
 
 
 def publication_order(version: Version) -> tuple[bool, int]:

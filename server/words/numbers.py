@@ -201,3 +201,12 @@ def chance(probability: float, up: bool = False) -> str:
         if total >= 10**6:
             return "nearly certain"
         total *= 10
+
+
+def time_since(then: float, now: float) -> str:
+    """Say how long ago something happened; both times are unix seconds."""
+    seconds = max(0, int(now - then))
+    for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * size or (unit != "days" and seconds >= size):
+            return f"{seconds // size:,} {unit} ago"
+    return f"{seconds} s ago"

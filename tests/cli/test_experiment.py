@@ -93,6 +93,75 @@ class TestVersions:
         assert '"unit": "\\u00b0C"' in hushmote("estimate", "room_temp", "--json", cwd=tmp_path)
 
 
+CHOICE = """
+name = "ac_mode"
+purpose = "Which mode is used?"
+owner = "anna@example.org"
+expires = 2099-12-31
+type = "choice"
+labels = ["heat", "cool"]
+epsilon = 1
+[budget]
+rule = "sum"
+cap = 4
+"""
+
+
+def add_text(run: Run, folder: Path, text: str, *options: str, expect: int = 0) -> str:
+    (folder / "choice.toml").write_text(text)
+    return run("add", "choice.toml", "--open", *options, expect=expect)
+
+
+class TestChanges:
+    WORDS = CHOICE.replace("anna@", "bob@").replace("2099", "2098")
+    NEW = WORDS.replace('"cool"]', '"cool", "dry"]').replace("epsilon = 1", "epsilon = 0.5")
+
+    def test_same_file_is_unchanged(self, run: Run, tmp_path: Path):
+        assert "unchanged" not in add_text(run, tmp_path, CHOICE)
+        assert "of fleet home: unchanged" in add_text(run, tmp_path, CHOICE)
+        assert "only words" in add_text(run, tmp_path, CHOICE, "--grace", "7")
+        run("withdraw", "ac_mode")
+        text = " ".join(add_text(run, tmp_path, CHOICE, "--grace", "7").split())
+        assert "unchanged; `serve` publishes it again" in text
+
+    def test_words_add_no_version(self, run: Run, tmp_path: Path):
+        add_text(run, tmp_path, CHOICE)
+        text = add_text(run, tmp_path, self.WORDS)
+        assert ": only words. Devices and counts stay as they are." in " ".join(text.split())
+        rows = [line.split() for line in text.splitlines()]
+        assert ["owner", "anna@example.org", "bob@example.org"] in rows
+        assert ["expires", "2099-12-31", "2098-12-31"] in rows
+        assert len(json.loads(run("list", "--json"))) == 1
+
+    def test_new_version_shows_differences(self, run: Run, tmp_path: Path):
+        old = json.loads(add_text(run, tmp_path, self.WORDS, "--json"))
+        assert (old["change"], old["replaces"], old["differences"]) == ("new experiment", None, [])
+        text = add_text(run, tmp_path, self.NEW)
+        sentences = " ".join(text.split())
+        assert "added to fleet home: new version; `serve` publishes it." in sentences
+        assert f"It replaces {old['digest']} of bob@example.org, published " in sentences
+        rows = [" ".join(line.split()) for line in text.splitlines()]
+        assert {"labels heat, cool heat, cool, dry", "epsilon 1 0.5"} <= {*rows}
+        again = json.loads(add_text(run, tmp_path, self.WORDS, "--json"))
+        assert again["change"] == "earlier version"
+        assert {"field": "epsilon", "before": 0.5, "after": 1} in again["differences"]
+
+    def test_json_names_units_of_ranges(self, run: Run, tmp_path: Path):
+        room = ROOM.format(purpose="how warm")
+        add_text(run, tmp_path, room)
+        wider = add_text(run, tmp_path, room.replace("high = 32", "high = 40"), "--json")
+        assert json.loads(wider)["differences"] == [{"field": "high", "before": 32, "after": 40}]
+
+    def test_another_unit_is_refused(self, run: Run, tmp_path: Path):
+        room = ROOM.format(purpose="how warm")
+        add_text(run, tmp_path, room)
+        with Store(f"sqlite:///{tmp_path / 'hushmote.sqlite'}") as store, store.ingest() as transaction:
+            transaction.write({}, {(1, "all", 0, 0): 600}, {})
+        refusal = add_text(run, tmp_path, room.replace("°C", "°F"), expect=1)
+        assert "room_temp has reports in °C" in " ".join(refusal.split())
+        assert "take a new name" in refusal
+
+
 class TestShow:
     def test_describes_question_and_frequency(self, run: Run, tmp_path):
         (tmp_path / "room.toml").write_text(ROOM.format(purpose="how warm"))

@@ -127,6 +127,59 @@ class TestUnit:
                 change.result()
 
 
+class TestConcurrentAdditions:
+    """The second analyst was not aware of the first one's change, and would undo it."""
+
+    def test_second_author_is_told(self, store):
+        base, mine, theirs = (experiment_payload(epsilon=n * 100_000) for n in (10, 5, 4))
+        store.add_experiment("home", base)
+        seen = store.experiments("home")
+        store.add_version("home", theirs, description=Description(owner="anna"), seen=seen)
+        with pytest.raises(VersionRefused, match=r"someone else changed temp .* of anna is current now"):
+            store.add_version("home", mine, seen=seen)
+        addition = store.add_version("home", mine, seen=store.experiments("home"))
+        assert addition.kind == "new version"
+        assert addition.previous is not None
+        assert addition.previous.owner == "anna"
+
+    def test_changed_words_are_a_change(self, store):
+        store.add_experiment("home", experiment_payload(), description=Description("", "why"))
+        with pytest.raises(VersionRefused, match="is current now"):
+            store.add_version("home", experiment_payload(), description=Description("", "other"), seen=())
+
+    def test_withdrawal_is_a_change(self, store):
+        store.add_experiment("home", experiment_payload())
+        seen = store.experiments()
+        store.withdraw_experiment("home", "temp")
+        with pytest.raises(VersionRefused, match="is withdrawn now"):
+            store.add_version("home", experiment_payload(), seen=seen)
+
+    def test_same_addition_twice_is_no_conflict(self, store):
+        payload, words = experiment_payload(), Description("", "why", "anna")
+        assert store.add_version("home", payload, description=words, seen=()).kind == "new experiment"
+        assert store.add_version("home", payload, description=words, seen=()).kind == "unchanged"
+
+    def test_new_serial_is_no_change(self, store):
+        store.add_experiment("home", experiment_payload())
+        (version,) = seen = store.experiments()
+        store.renew_serial(version)
+        other = experiment_payload(epsilon=500_000)
+        assert store.add_version("home", other, seen=seen).kind == "new version"
+
+    def test_one_of_two_at_once_is_told(self, store_url):
+        payloads = [experiment_payload(epsilon=n * 100_000) for n in (5, 4)]
+        with Store(store_url) as one, Store(store_url) as other, ThreadPoolExecutor(2) as pool:
+            one.add_fleet("home", keyed=False)
+            one.add_experiment("home", experiment_payload())
+            seen = one.experiments()
+            jobs = [
+                pool.submit(store.add_version, "home", payload, seen=seen)
+                for store, payload in zip((one, other), payloads, strict=True)
+            ]
+            errors = [job.exception() for job in jobs]
+        assert sorted(isinstance(error, VersionRefused) for error in errors) == [False, True]
+
+
 class TestFleets:
     def test_keep_their_kind(self, store):
         store.add_fleet("home", keyed=False)

@@ -1,5 +1,6 @@
 """The questions in an experiment file (`asks`), which the experiment's finding answers."""
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -56,6 +57,54 @@ def asks_of(experiment: Experiment, texts: Sequence[str] = ()) -> tuple[Ask, ...
         answerable.require([experiment], "candidates", "omit candidates")
         return (Ask(MOST_COMMON, "named", texts=tuple(texts)),)
     return tuple(_ask(experiment, text) for text in texts) if texts else (_default_ask(experiment),)
+
+
+def without_unit(text: str, unit: str) -> str:
+    """Return a number's question without the unit after its limits: "18 °C:22 °C" becomes "18:22".
+
+    Raises:
+        ValueError: If a limit is in another unit.
+    """
+    return ":".join(_limit(side, text, unit) for side in text.split(":")) if ":" in text else text
+
+
+def _limit(side: str, text: str, unit: str) -> str:
+    if _float(side) is not None:
+        return side
+    number = side.strip().removesuffix(unit).strip()
+    if _float(number) is not None:
+        return number
+    other = re.fullmatch(r"\s*[-+]?\d[\d.,]*(?:\s+|(?=°))(\D+)", side)
+    if other:
+        expected = f"the unit is {unit}" if unit else "the experiment has no unit"
+        raise ValueError(f"{text} is in {other[1].strip()}, but {expected}")
+    return side
+
+
+def _float(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def check_limits(experiment: Experiment, texts: Sequence[str], unit: str) -> None:
+    """Check that a number's range of readings includes the limits of its questions.
+
+    Raises:
+        UnitsError: If a limit is outside, as it is in another unit.
+    """
+    if experiment.type != "number":
+        return
+    low, high = experiment.low / 1000, experiment.high / 1000
+    for text in texts:
+        for limit in map(_float, text.split(":") if ":" in text else ()):
+            if limit is not None and math.isfinite(limit) and not low <= limit <= high:
+                readings = f"{low:g} to {high:g} {unit}".rstrip()
+                raise UnitsError(
+                    f"{text} has the limit {limit:g}, but readings are from {readings}: omit the limit, or "
+                    "write it in the same unit"
+                )
 
 
 def _default_ask(experiment: Experiment) -> Ask:

@@ -31,7 +31,7 @@ from ..wire.experiments import is_own, parse_experiment
 from ..wire.limits import kept_hours
 from ..wrong_value import wrong_toml, wrong_value
 from .answerable import UnanswerableError, answerable_questions
-from .asks import MAX_ASKS, asks_of
+from .asks import MAX_ASKS, asks_of, check_limits, without_unit
 from .budget import ExperimentBudget, Quantity
 from .judged import Direction, JudgedError, JudgedQuestion, Worse, check_direction, judged_questions
 from .pair_workload import PAIR_STATISTICS, pair_workload
@@ -117,6 +117,26 @@ class Definition(ReadingDefinition):
         other_fields = {name: value for name, value in table.items() if name not in names}
         parameters = {name: _plain(name, table[name]) for name in table if name in names}
         return other_fields | {"parameters": parameters}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _omit_units(cls, data: Any) -> Any:
+        """Remove the unit from the limits of a number's questions, wherever the file names them."""
+        if not isinstance(data, dict) or cast(dict[str, Any], data).get("type") != "number":
+            return data
+        table = cast(dict[str, Any], data)
+        unit = table.get("unit", "")
+        if not isinstance(unit, str):
+            return table  # the field's own type reports it
+        result = dict(table)
+        for name in ("asks", "worse", "worse_by"):
+            value = table.get(name)
+            if isinstance(value, list | tuple):
+                result[name] = [_question(name, text, unit) for text in cast(list[Any], value)]
+            elif isinstance(value, dict):
+                questions = cast(dict[Any, Any], value)
+                result[name] = {_question(name, text, unit): each for text, each in questions.items()}
+        return result
 
     @model_validator(mode="after")
     def _fields_fit_type(self) -> Definition:
@@ -309,6 +329,7 @@ class Definition(ReadingDefinition):
                 raise DefinitionError(f"{only}: omit the mechanism or the statistics")
         try:
             asks_of(experiment, self.asks)
+            check_limits(experiment, self.asks, self.unit)
         except (UnitsError, UnanswerableError) as e:
             raise DefinitionError(f"asks: {e}") from None
         try:
@@ -392,6 +413,13 @@ class Definition(ReadingDefinition):
             return self.budget.board_fields(epsilon)
         except AccountingError as e:
             raise DefinitionError(f"budget: {e}") from None
+
+
+def _question(name: str, text: Any, unit: str) -> Any:
+    try:
+        return without_unit(text, unit) if isinstance(text, str) else text
+    except ValueError as e:
+        raise ValueError(f"{name}: {e}") from None
 
 
 def _plain(name: str, value: Any) -> Any:

@@ -106,6 +106,13 @@ class TestErrors:
         ),
         ('["24:", "median"]', '["warm"]', "asks: a range must be low:high"),
         ('["24:", "median"]', '["2.5.0%"]', "asks: a range must be low:high"),
+        ('["24:", "median"]', '["75 °F:"]', "asks: 75 °F: is in °F, but the unit is °C"),
+        ('["24:", "median"]', '["20:75°F"]', "asks: 20:75°F is in °F, but the unit is °C"),
+        (
+            '["24:", "median"]',
+            '["20:75"]',
+            "asks: 20:75 has the limit 75, but readings are from -14 to 50 °C",
+        ),
         ('["24:", "median"]', '["100%"]', "asks: a quantile must be between 0 and 100%, not 100%"),
         ('["24:", "median"]', '"median"', 'asks must be a list of texts such as ["24:", "median"]'),
         ("bins = 256", 'bins = 256\nstatistics = "median"', "statistics must be 'ranges'"),
@@ -142,6 +149,29 @@ class TestErrors:
         (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
         with fails("not UTF-8 text", DefinitionError):
             load(tmp_path / "binary.toml")
+
+
+class TestUnitsOfLimits:
+    def test_the_experiments_unit_may_be_written(self):
+        asks = '["24 °C:", "18°C : 22 °C", ":-5 °C", "20:24", "median", "90%"]'
+        definition = parse(changed('["24:", "median"]', asks))
+        assert definition.asks == ("24:", "18:22", ":-5", "20:24", "median", "90%")
+        assert definition.description().asked.splitlines()[0] == "24:"
+        definition.payload()
+
+    def test_margins_may_write_it_too(self):
+        group = 'group = "firmware"\ngroups = ["1", "2"]\nworse_by = {"24 °C:" = 0.02}\n'
+        text = changed('["24:", "median"]', '["24 °C:"]').replace("[budget]", f"{group}[budget]")
+        definition = parse(text)
+        (judged,) = definition.judged(definition.experiment())
+        assert (judged.ask.text, judged.margin) == ("24:", 0.02)
+
+    def test_changed_unit_finds_limits_in_the_old_one(self):
+        text = changed('["24:", "median"]', '["24 °C:"]').replace('unit = "°C"', 'unit = "°F"')
+        with fails("asks: 24 °C: is in °C, but the unit is °F", DefinitionError):
+            parse(text)
+        with fails("asks: 24 °C: is in °C, but the experiment has no unit", DefinitionError):
+            parse(text.replace('unit = "°F"', ""))
 
 
 class TestDefaults:

@@ -72,7 +72,7 @@ def _limit(side: str, text: str, unit: str) -> str:
     if _float(side) is not None:
         return side
     number = side.strip().removesuffix(unit).strip()
-    if _float(number) is not None:
+    if number != side.strip() and re.fullmatch(r"[-+]?\d[\d.,]*(e[-+]?\d+)?", number):
         return number
     other = re.fullmatch(r"\s*[-+]?\d[\d.,]*(?:\s+|(?=°))(\D+)", side)
     if other:

@@ -206,7 +206,7 @@ def chance(probability: float, up: bool = False) -> str:
 def time_since(then: float, now: float) -> str:
     """Say how long ago something happened; both times are unix seconds."""
     seconds = max(0, int(now - then))
-    for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
-        if seconds >= 2 * size or (unit != "days" and seconds >= size):
+    for least, size, unit in ((172_800, 86_400, "days"), (3_600, 3_600, "h"), (60, 60, "min")):
+        if seconds >= least:
             return f"{seconds // size:,} {unit} ago"
     return f"{seconds} s ago"

@@ -159,6 +159,10 @@ class TestUnitsOfLimits:
         assert definition.description().asked.splitlines()[0] == "24:"
         definition.payload()
 
+    def test_wrong_number_before_the_unit_is_named(self):
+        with fails("asks: a range must be low:high, such as 20:25 or :0, not 2.4.0:", DefinitionError):
+            parse(changed('["24:", "median"]', '["2.4.0 °C:"]')).payload()
+
     def test_margins_may_write_it_too(self):
         group = 'group = "firmware"\ngroups = ["1", "2"]\nworse_by = {"24 °C:" = 0.02}\n'
         text = changed('["24:", "median"]', '["24 °C:"]').replace("[budget]", f"{group}[budget]")

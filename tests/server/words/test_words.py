@@ -16,6 +16,7 @@ from hushmote.server.words.numbers import (
     is_too_wide,
     length,
     round_up_boards,
+    time_since,
     two_digits,
 )
 
@@ -42,6 +43,23 @@ class TestTooFewReports:
 
     def test_is_too_wide_beyond_30_percent_of_readings(self):
         assert [is_too_wide(half, 40.0) for half in (0.5, 12.0, 12.4)] == [False, False, True]
+
+
+class TestTimeSince:
+    @pytest.mark.parametrize(
+        ("seconds", "words"),
+        [
+            (-5, "0 s ago"),
+            (59, "59 s ago"),
+            (60, "1 min ago"),
+            (7_199, "1 h ago"),
+            (172_799, "47 h ago"),
+            (172_800, "2 days ago"),
+            (86_400 * 1_000, "1,000 days ago"),
+        ],
+    )
+    def test_has_one_unit(self, seconds: int, words: str):
+        assert time_since(1_000_000_000, 1_000_000_000 + seconds) == words
 
 
 class TestNumbers:

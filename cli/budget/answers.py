@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ...planning.privacy.histogram import SHUFFLE, HistogramRow
 from ...server.accounting import Kind
-from ...server.accounting.compare import TITLES, TheoremRow
+from ...server.accounting.compare import TITLES, TheoremRow, incomparable
 from ...server.epsilon import LEAST, MICRO
 from ...server.words.epsilon import ALL_REPORTS, belief, rounded_down, rounded_up
 from ...server.words.numbers import counted
@@ -12,7 +12,7 @@ from ...server.words.numbers import counted
 
 def bounds_all_reports(row: TheoremRow) -> bool:
     """Return whether a theorem gives an LDP guarantee across all reports."""
-    return row.kind in (Kind.PURE, Kind.APPROXIMATE)
+    return bool(row.guarantee) and row.kind in (Kind.PURE, Kind.APPROXIMATE)
 
 
 def incomparable_shuffle(delta: float, devices: int | None, mechanism: object | None) -> TheoremRow:
@@ -23,8 +23,7 @@ def incomparable_shuffle(delta: float, devices: int | None, mechanism: object | 
         "--domain (or --experiment FILE)": mechanism,
     }
     options = ", ".join(option for option, value in settings.items() if value is None)
-    words = f"not compared: {SHUFFLE}; add {options}"
-    return TheoremRow(SHUFFLE, Kind.SHUFFLED, "", "count", 0, None, None, None, words)
+    return incomparable(SHUFFLE, Kind.SHUFFLED, f"add {options}")
 
 
 def largest_epsilon(rows: Sequence[TheoremRow], reports: int, total: float) -> str:

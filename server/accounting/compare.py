@@ -1,11 +1,13 @@
 """Compare composition theorems for one total, given a number of reports or an ε per report."""
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..epsilon import MICRO
 from . import THEOREMS, Guarantee, Kind, Theorem, choose
+from .errors import AccountingError
 
 TITLES = {"zcdp": "zCDP filter"}
 """Display titles of theorems whose usual name differs from the name in experiment files."""
@@ -18,13 +20,13 @@ class TheoremRow:
     Attributes:
         theorem: The theorem's name.
         kind: The kind of guarantee.
-        guarantee: A short form of the guarantee.
+        guarantee: A short form of the guarantee, or "" if the theorem could not be compared.
         rule: The board's rule.
         cap: The board's cap.
         epsilon: Each report's ε, in nats.
         reports: The number of reports, or None for any number.
         sum: The reports' Σε in nats, a bound that holds with certainty.
-        words: The guarantee as a sentence.
+        words: The guarantee as a sentence, or why the theorem could not be compared.
     """
 
     theorem: str
@@ -59,13 +61,36 @@ def for_reports(total: float, delta: float, reports: int) -> list[TheoremRow]:
         total: The limit on the loss of all reports, in nats, above 0.
         delta: The probability that the limit may fail, in [0, 1).
         reports: The number of reports.
+
+    Raises:
+        AccountingError: If no theorem covers these numbers. Otherwise a theorem that does not cover them has
+            a row of incomparable().
     """
-    return [_row(x, x.most_epsilon(reports), reports) for x in theorems(total, delta)]
+    return _rows(theorems(total, delta), lambda x: _row(x, x.most_epsilon(reports), reports))
 
 
 def for_epsilon(total: float, delta: float, epsilon: int) -> list[TheoremRow]:
-    """Return how many reports of epsilon micro-nats each are allowed under every theorem."""
-    return [_row(x, epsilon, x.most_reports(epsilon)) for x in theorems(total, delta)]
+    """Return how many reports of epsilon micro-nats each are allowed; otherwise as for_reports()."""
+    return _rows(theorems(total, delta), lambda x: _row(x, epsilon, x.most_reports(epsilon)))
+
+
+def incomparable(name: str, kind: Kind, reason: str) -> TheoremRow:
+    """Return the row of a theorem without numbers, whose `words` say why it could not be compared."""
+    words = f"not compared: {TITLES.get(name, name)}; {reason}"
+    return TheoremRow(name, kind, "", "count", 0, None, None, None, words)
+
+
+def _rows(compared: list[Theorem], row: Callable[[Theorem], TheoremRow]) -> list[TheoremRow]:
+    rows, refusals = list[TheoremRow](), list[AccountingError]()
+    for theorem in compared:
+        try:
+            rows.append(row(theorem))
+        except AccountingError as e:
+            refusals.append(e)
+            rows.append(incomparable(theorem.name, theorem.kind, str(e)))
+    if not any(row.guarantee and row.kind != Kind.UNBOUNDED for row in rows):
+        raise refusals[0]
+    return rows
 
 
 def plain_guarantee(guarantee: Guarantee) -> dict[str, Any]:

@@ -181,6 +181,8 @@ class Optimal(Theorem):
 
     def most_epsilon(self, reports: int) -> int:
         """Return the largest epsilon in micro-nats for `reports` reports, rounded down."""
+        if not self.micro_total:
+            raise AccountingError(f"it needs a total of at least 1e-06, not {self.total:g}")
         epsilon = math.floor(optimal_epsilon(reports, self.micro_total / MICRO, self.delta) * MICRO) + 1
         while epsilon and not self._fits(epsilon, reports):
             epsilon -= 1

@@ -236,7 +236,8 @@ class Theorem(ABC):
 
         The result is 0 if no epsilon is allowed, and None without a limit.
         """
-        n = whole_number("the number of reports", reports, high=MAX_REPORTS)
+        most = MAX_REPORTS if self.rule == "count" else None
+        n = whole_number("the number of reports", reports, high=most)
         if self.rule == "unlimited":
             return None
         if self.rule == "sum":

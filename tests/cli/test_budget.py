@@ -83,6 +83,17 @@ class TestCompare:
         theorems = [row["theorem"] for row in json.loads(hushmote(*arguments, "--json"))]
         assert theorems == ["basic", "none", "shuffle"]
 
+    def test_leaves_out_theorems_that_do_not_apply(self, hushmote):
+        arguments = ("compare", "--total", "80", "--delta", "1e-6", "--reports", "200000000")
+        text = hushmote(*arguments)
+        assert "zCDP filter" in text
+        at_most = "the number of reports must be at most 134,217,728, not 200,000,000"
+        words = " ".join(text.split())
+        assert f"not compared: optimal; {at_most}" in words
+        assert f"not compared: advanced; {at_most}" in words
+        rows = {row["theorem"]: row for row in json.loads(hushmote(*arguments, "--json"))}
+        assert (rows["advanced"]["epsilon"], rows["basic"]["epsilon"]) == (None, 0.0)
+
 
 class TestShuffle:
     COMPARE = ("compare", "--total", "2", "--delta", "1e-6", "--epsilon", "1")

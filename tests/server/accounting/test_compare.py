@@ -27,6 +27,14 @@ def test_compares_only_pure_theorems_without_delta():
     assert [theorem.name for theorem in theorems(8, 0.0)] == ["basic", "none"]
 
 
+def test_leaves_out_theorems_that_do_not_cover_the_numbers():
+    rows = {row.theorem: row for row in for_reports(8, 1e-6, 200_000_000)}
+    assert (rows["zcdp"].epsilon, rows["zcdp"].guarantee) == (0.000095, "(8, 1e-06)-LDP")
+    assert (rows["optimal"].epsilon, rows["optimal"].guarantee) == (None, "")
+    reason = "the number of reports must be at most 134,217,728, not 200,000,000"
+    assert rows["optimal"].words == f"not compared: optimal; {reason}"
+
+
 @refusals(
     (0, 0, 3, "the total must be a positive number"),
     (8, 0, 0, "the number"),

@@ -12,6 +12,7 @@ import typer
 
 from ..server.errors import UsageError
 from ..server.extras import require
+from ..server.typed_numbers import typed_float
 from .broker import DEFAULT_BROKER, BrokerUrl, connection
 from .options import on_command_line
 
@@ -117,7 +118,7 @@ def _rates(texts: Sequence[str]) -> Rates:
         scope, _, number = text.rpartition("=")
         per_s = 0.0
         with contextlib.suppress(ValueError):
-            per_s = float(number)
+            per_s = typed_float(number)
         if scope not in rates or not 0.01 <= per_s < float("inf"):
             raise UsageError(
                 f"--rate must be N, address=N or device=N with N at least 0.01 a second, not {text}"

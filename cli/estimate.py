@@ -8,6 +8,7 @@ import typer
 
 from ..server.answers.question import BEFORE, Question
 from ..server.errors import UsageError, choose_name
+from ..server.plain_text import CsvDialect
 from ..server.words.numbers import counted
 from . import output
 from .options import (
@@ -22,7 +23,7 @@ from .options import (
     read_store,
     set_parameters,
 )
-from .output import PICTURES, Results
+from .output import PICTURES, CsvDialectOption, Results
 
 if TYPE_CHECKING:
     from ..server.answers.ask import Reply
@@ -53,6 +54,7 @@ def estimate_command(
     candidates: Path | None,
     against_last: str,
     outputs: list[Path] | None,
+    csv_dialect: CsvDialect,
     privacy: bool,
     verbose: bool,
     as_json: bool,
@@ -65,6 +67,7 @@ def estimate_command(
     over all values unless the experiment sets missing.
     """
     paths = output.check_paths(outputs, ".csv", ".json", *PICTURES)
+    output.check_dialect(csv_dialect, paths)
     options = {name: value for name, value in fields.items() if value is not None}
     with read_store(store) as opened:
         name = choose_name("fleet", fleet, tuple(opened.fleets()), "in this store")
@@ -90,7 +93,7 @@ def estimate_command(
                 reply.picture_answers().plot(path, purpose)
             else:
                 csv = path.suffix.lower() == ".csv"
-                output.write(path, reply.answers.to_csv() if csv else reply.to_json())
+                output.write(path, reply.answers.to_csv(csv_dialect) if csv else reply.to_json())
         if as_json:
             print_json(reply.to_dict())
             return
@@ -176,6 +179,7 @@ def _parameters() -> list[inspect.Parameter]:
     return [
         *parameters,
         keyword("outputs", Results, None),
+        keyword("csv_dialect", CsvDialectOption, "plain"),
         keyword("privacy", Privacy, False),
         keyword("verbose", Verbose, False),
         keyword("as_json", AsJson, False),

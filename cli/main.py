@@ -19,6 +19,7 @@ from ..device.ldp_client import LDPError
 from ..server.errors import HushmoteError, os_reason
 from ..server.hints import use_interface
 from ..server.plain_text import one_line
+from ..server.typed_numbers import plain_number, plain_share, plain_whole_number
 from ..server.wire.experiments import FOLDERS
 from ..server.wrong_value import wrong_value
 from .examples import EXAMPLES
@@ -94,7 +95,7 @@ def load(name: str) -> Any:
     loaded = typer.main.get_group(group).commands[name]
     for path, member in walk_commands(name, loaded):
         for parameter in member.params:
-            parameter.process_value = _reject_decimals(parameter, parameter.process_value)
+            parameter.process_value = _read_typed_numbers(parameter, parameter.process_value)
         # Click would truncate it.
         member.short_help = " ".join(member.help.partition("\n\n")[0].split())
         if lines := EXAMPLES.get(path):
@@ -102,17 +103,39 @@ def load(name: str) -> Any:
     return loaded
 
 
-def _reject_decimals(parameter: Any, process: Callable[..., Any]) -> Callable[..., Any]:
-    """Make an integer parameter reject the ambiguous 20.000, which some versions of typer accept."""
+_SHARES = {"confidence", "share", "honest", "missing", "quantile", "quantiles", "rise", "worse_by"}
+"""Numeric parameters that are shares of one, so that 5% is 0.05; a reading in % is not one."""
 
-    def process_whole(context: Any, value: Any) -> Any:
-        number = process(context, value)
+
+def _read_typed_numbers(parameter: Any, process: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a numeric parameter accept numbers as people type them, such as 100,000, 20k and 5%.
+
+    An integer rejects the ambiguous 20.000, which some versions of typer accept.
+    """
+    plain = plain_share if parameter.name in _SHARES else plain_number
+
+    def process_number(context: Any, value: Any) -> Any:
+        try:
+            number = process(context, value)
+        except _UsageMistake:
+            for read in (plain_whole_number, plain):
+                texts = _map_texts(read, value)
+                if texts != value:
+                    return process_number(context, texts)
+            raise
         if type(number) is int and isinstance(value, str) and "." in value:
             text = f"must be a whole number, not {value!r}"
             raise typer.BadParameter(text, ctx=context, param=parameter)
         return number
 
-    return process_whole
+    return process_number
+
+
+def _map_texts(read: Callable[[str], str], value: Any) -> Any:
+    """Return a text, or each of several, as `read` returns it, and any other value unchanged."""
+    if isinstance(value, str):
+        return read(value)
+    return type(value)(map(read, value)) if isinstance(value, list | tuple) else value
 
 
 def walk_commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:

@@ -9,6 +9,7 @@ import typer
 
 from ..server.errors import UsageError, refusing
 from ..server.extras import require
+from ..server.plain_text import CsvDialect
 
 PICTURES = (".png", ".pdf", ".svg")
 
@@ -31,6 +32,14 @@ def describe_suffixes(*suffixes: str) -> str:
     return f"{', '.join(suffixes)}, chosen by the suffix"
 
 
+CsvDialectOption = Annotated[
+    CsvDialect,
+    typer.Option(
+        "--csv-dialect",
+        help="excel-eu writes CSV for spreadsheets in languages with a decimal comma: semicolons, decimal "
+        "commas and a byte-order mark.",
+    ),
+]
 Pictures = Annotated[list[Path] | None, output_option(describe_suffixes(*PICTURES))]
 Results = Annotated[list[Path] | None, output_option(describe_suffixes(".csv", ".json", *PICTURES))]
 
@@ -58,7 +67,13 @@ def check_paths(paths: Iterable[Path] | None, *suffixes: str) -> tuple[Path, ...
     return files
 
 
+def check_dialect(dialect: CsvDialect, paths: Iterable[Path]) -> None:
+    """Raise UsageError if a dialect was chosen, but none of the paths is a CSV file."""
+    if dialect != "plain" and not any(path.suffix.lower() == ".csv" for path in paths):
+        raise UsageError("--csv-dialect applies to a CSV file: add --output FILE.csv")
+
+
 def write(path: Path, text: str) -> None:
     """Write a text file; raises UsageError if that fails."""
     with refusing(UsageError, f"write {path}"):
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text, encoding="utf-8", newline="")

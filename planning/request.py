@@ -16,6 +16,7 @@ from ..server.accounting.shuffle import USUAL_HISTOGRAM_DELTA
 from ..server.epsilon import MICRO
 from ..server.experiments.reading import MAX_LOG_BINS, MILLI
 from ..server.experiments.units import edges_between
+from ..server.typed_numbers import plain_whole_number, typed_float
 from ..server.words.numbers import MAX_HALF_WIDTH
 from .devices import MIN_ERROR, PlanError, check_error, check_sizes
 from .expected_error import ANSWERS, Kind, Question
@@ -197,7 +198,8 @@ def _values(values: int | str | Sequence[str] | None) -> Reading:
         text = values.strip()
         if text.lower() == YES_NO:
             return Reading(yes_no=True)
-        values = int(text) if _WHOLE.fullmatch(text) else text.split(",")
+        number = plain_whole_number(text)
+        values = int(number) if _WHOLE.fullmatch(number) else text.split(",")
     if values is None or isinstance(values, int):
         return Reading(bins=values)
     labels = tuple(label.strip() for label in values)
@@ -251,7 +253,7 @@ def question_of(request: PlanRequest, reading: Reading) -> Question:
 
 def _places(texts: Sequence[str], reading: Reading) -> tuple[int | None, tuple[tuple[int, int], ...]]:
     """Return a number of neighbouring bins, or half-open indices of ranges."""
-    widths = [text for text in texts if _WHOLE.fullmatch(text.strip())]
+    widths = [number for text in texts if _WHOLE.fullmatch(number := plain_whole_number(text.strip()))]
     if len(widths) == len(texts) == 1:
         return int(widths[0]), ()
     if widths:
@@ -266,7 +268,7 @@ def _indices(text: str, reading: Reading) -> tuple[int, int]:
     low_text, colon, high_text = text.partition(":")
     low, high = (0.0, float(reading.bins)) if reading.low is None else (reading.low, reading.high or 0.0)
     try:
-        ends = float(low_text) if low_text else low, float(high_text) if high_text else high
+        ends = typed_float(low_text) if low_text else low, typed_float(high_text) if high_text else high
     except ValueError:
         ends = (math.nan,)
     if not colon or not all(map(math.isfinite, ends)):
@@ -306,12 +308,12 @@ def wanted_error(request: PlanRequest, question: Question, unit: float | None) -
         if not match or match[2].startswith(","):
             raise PlanError(f"an error must be a number, such as 0.01 or 0.5°C, not {error!r}", "error")
         error, in_unit = float(match[1]), match[2]
+        if in_unit in ("point", "points") or (in_unit == "%" and (unit is None or request.unit != "%")):
+            error, in_unit = error / 100, ""
     if not in_unit:
         check_error(question, error)
         return error
     assert error is not None
-    if in_unit in ("%", "point", "points") and unit is None:
-        raise PlanError(f"write ±{error:g} points as --error {error / 100:g}", "error")
     if request.scale:
         raise PlanError(
             "with --scale log, bins differ in width, so --error must be a share of the devices, such as 0.01",

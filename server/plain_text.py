@@ -1,13 +1,18 @@
 """Make untrusted text safe for a terminal or a log: no control characters or passwords."""
 
 import re
+from typing import Literal
+
+CsvDialect = Literal["plain", "excel-eu"]
+"""The dialects of CSV files; Tables.to_csv() describes them."""
 
 # Control characters except line feed and tab, and marks that change direction or end a line.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 # Up to the last @, which a password may contain.
 _PASSWORD = re.compile(r"(://[^:/@\s]*:)\S+@")
 
-_NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?")
+_NUMBER = r"[-+]?[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?"
+_NUMBERS = re.compile(rf"{_NUMBER}( to {_NUMBER}| and above)?")
 
 
 def visible(text: str) -> str:
@@ -23,10 +28,10 @@ def one_line(text: str) -> str:
 def cell(value: object) -> object:
     """Escape a CSV cell, so that no text acts as a formula or contains control characters.
 
-    Numbers are unchanged. Text that starts like a formula, with or without leading blanks, is prefixed with
-    an apostrophe, which marks it as text in spreadsheets.
+    Numbers, and ranges of numbers such as "-10 to -6", are unchanged. Other text that starts like a formula,
+    with or without leading blanks, is prefixed with an apostrophe, which marks it as text in spreadsheets.
     """
-    if not isinstance(value, str) or _NUMBER.fullmatch(value):
+    if not isinstance(value, str) or _NUMBERS.fullmatch(value):
         return value
     text = visible(value).replace("\n", "\\n").replace("\t", "\\t")
     return f"'{text}" if text.lstrip()[:1] in tuple("=+-@＝＋－＠") else text

@@ -20,6 +20,7 @@ from ..server.estimate.estimate import estimate
 from ..server.estimate.plausibility import Plausibility
 from ..server.experiments.units import UnitsError, index_names, parse_range, range_name
 from ..server.mechanisms import Mechanism, Stratum, mechanism_of
+from ..server.typed_numbers import typed_float, typed_share
 from ..server.wire.experiments import reports_in_budget
 
 Kind = Literal["random", "promote", "shift", "flood"]
@@ -165,7 +166,7 @@ def parse(experiment: Experiment, text: str) -> Attack:
     value_text, _, last = text.rpartition(":")
     kind, _, details = value_text.partition(":")
     try:
-        share = float(last)
+        share = typed_share(last)
     except ValueError:
         share = 0.0
     if kind not in get_args(Kind) or bool(details) == (kind == "random"):
@@ -284,7 +285,7 @@ def _index(experiment: Experiment, text: str) -> int:
             raise AttackError(f"{experiment.name} has no value {text}; it has {', '.join(names)}")
         return names.index(text)
     try:
-        reading = float(text)
+        reading = typed_float(text)
     except ValueError:
         raise AttackError(
             f"{experiment.name} is a number; promote a reading such as 21.5, not {text}"

@@ -20,6 +20,7 @@ import numpy as np
 from ..device import ldp_client
 from ..device.ldp_client import Client, Experiment
 from ..server.arrays import Counts
+from ..server.typed_numbers import typed_share
 from ..server.wire import report
 from .population import PopulationError, Reading
 from .rollout import default_shares, draw_values
@@ -90,7 +91,7 @@ def parse_faults(texts: Iterable[str]) -> Faults:
                 f"a fault must be one of {', '.join(names)}, such as offline=0.1, not {text}"
             )
         try:
-            chances[name] = float(chance)
+            chances[name] = typed_share(chance)
         except ValueError:
             raise PopulationError(
                 f"a fault's probability must be from 0 to 1, such as offline=0.1, not {text}"

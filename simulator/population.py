@@ -21,6 +21,7 @@ from ..planning.written_numbers import ReadingRules
 from ..server.errors import HushmoteError
 from ..server.experiments import units
 from ..server.mechanisms.views.factors import parts_of
+from ..server.typed_numbers import typed_float
 from ..server.wire.experiments import is_own_type, log_edges, value_count
 
 
@@ -408,7 +409,7 @@ def parse(spec: str) -> Population:
         raise PopulationError(f"unknown distribution {name!r}; choose from {', '.join(_SPECS)}")
     min_count, max_count, form, construct = _SPECS[name]
     try:
-        numbers = [float(text) for text in texts]
+        numbers = [typed_float(text) for text in texts]
     except ValueError:
         numbers = [math.nan]
     if spec == "uniform":

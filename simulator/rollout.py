@@ -7,13 +7,14 @@ when a release is rolled back, loses those that got it last.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from ..device.ldp_client import Experiment
 from ..planning.readings_file import Reading
 from ..server.arrays import Counts, Floats
+from ..server.typed_numbers import typed_float, typed_share
 from ..server.wire.experiments import every_by_index, group_values
 from .population import ByGroup, Population, PopulationError
 
@@ -56,7 +57,8 @@ def parse_shares(experiment: Experiment, texts: Sequence[str], days: int) -> Flo
     """
     stages: dict[int, Sequence[float]] = {}
     for text in texts:
-        index, numbers = _parse_value(experiment, text, "2.4.0=0.05 or, in stages, 2.4.0=0.01,0.25,1")
+        example = "2.4.0=0.05 or, in stages, 2.4.0=0.01,0.25,1"
+        index, numbers = _parse_value(experiment, text, example, typed_share)
         if not all(0 <= number <= 1 for number in numbers):
             raise PopulationError(f"a group's shares must be from 0 to 1, not {text}")
         if index in stages:
@@ -76,7 +78,7 @@ def parse_shifts(experiment: Experiment, texts: Sequence[str]) -> dict[int, floa
     """
     shifts: dict[int, float] = {}
     for text in texts:
-        index, numbers = _parse_value(experiment, text, "2.4.0=0.03")
+        index, numbers = _parse_value(experiment, text, "2.4.0=0.03", typed_float)
         if len(numbers) != 1:
             raise PopulationError(f"a group's readings change by one number, such as 2.4.0=0.03, not {text}")
         shifts[index] = numbers[0]
@@ -128,7 +130,9 @@ def reports_per_call(experiment: Experiment, shares: Floats) -> float:
     return float(shares.mean(axis=0) @ rates)
 
 
-def _parse_value(experiment: Experiment, text: str, example: str) -> tuple[int, list[float]]:
+def _parse_value(
+    experiment: Experiment, text: str, example: str, typed: Callable[[str], float]
+) -> tuple[int, list[float]]:
     """Return the index and the numbers of VALUE=NUMBER,NUMBER."""
     values = group_values(experiment)
     if not experiment.group:
@@ -140,7 +144,7 @@ def _parse_value(experiment: Experiment, text: str, example: str) -> tuple[int, 
             f"its values are {', '.join(values)}"
         )
     try:
-        return values.index(value), [float(number) for number in numbers.split(",")]
+        return values.index(value), [typed(number) for number in numbers.split(",")]
     except ValueError:
         raise PopulationError(f"write a number after {value}=, such as {example}, not {text}") from None
 

@@ -29,6 +29,7 @@ from ...server.experiments.budget import cap_in_nats
 from ...server.experiments.definition import load
 from ...server.experiments.payload import AUTO
 from ...server.plain import plain
+from ...server.typed_numbers import plain_whole_number
 from ...server.words.epsilon import ALL_REPORTS, belief, with_exception
 from ..options import AsJson, print_json
 from . import answers
@@ -199,7 +200,7 @@ def _boards(text: str) -> tuple[int, int]:
     """Return the number of boards and the number of reports per board from "20000" or "20000x2"."""
     boards, _, reports_each = text.partition("x")
     try:
-        return int(boards), int(reports_each or 1)
+        return int(plain_whole_number(boards)), int(plain_whole_number(reports_each or "1"))
     except ValueError:
         raise UsageError(f"--devices must be a number such as 20000, or 20000x2, not {text}") from None
 

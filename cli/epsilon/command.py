@@ -40,6 +40,7 @@ from ...server.experiments.answerable import require
 from ...server.experiments.definition import load
 from ...server.experiments.payload import AUTO, MECHANISM_NAMES
 from ...server.store.store import Store
+from ...server.typed_numbers import plain_whole_number
 from ...server.wire.experiments import scale_of
 from ...server.words.epsilon import belief
 from ...server.words.experiment import unprotected
@@ -144,6 +145,7 @@ def _answer(attacker: Attacker, risk: str, epsilon: float | None) -> RiskEpsilon
 def _load_values(what: str, prior: str, store: str) -> tuple[Values, ByEpsilon, Floats]:
     name, stored, fleet = prior.rpartition("@")
     number, _, mechanism = what.partition(":")
+    number = plain_whole_number(number)
     bare = number.isascii() and number.isdecimal()
     newest = shares = None
     if stored:

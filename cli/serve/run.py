@@ -26,6 +26,7 @@ from ...server.ingest.status import health_problem
 from ...server.service import process as serving
 from ...server.store.database import parse_url
 from ...server.store.store import Store
+from ...server.typed_numbers import plain_whole_number, typed_float
 from ...server.wire.limits import BATCH_REPORTS
 from ..broker import Connection, settings
 from ..options import on_command_line
@@ -161,9 +162,9 @@ def _batch(texts: Sequence[str]) -> tuple[int, float]:
     for text in texts:
         try:
             if text.endswith("s"):
-                seconds = float(text[:-1])
+                seconds = typed_float(text[:-1])
             else:
-                reports = int(text)
+                reports = int(plain_whole_number(text))
         except ValueError:
             raise UsageError(
                 f"--batch must be a number of reports or seconds, such as 500 or 0.5s, not {text}"

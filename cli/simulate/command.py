@@ -18,7 +18,7 @@ from ..options import (
     WorkersOption,
     check_exists,
 )
-from ..output import describe_suffixes, output_option
+from ..output import CsvDialectOption, describe_suffixes, output_option
 from .options import CONVERGENCE, SUFFIXES, SimulateOptions
 
 DATA = (".csv", ".tsv", ".txt", ".gz")
@@ -63,6 +63,7 @@ def simulate_command(  # noqa: PLR0913 - one for each option
             f"{describe_suffixes(*SUFFIXES)}. {CONVERGENCE}.png shows the estimates as reports arrive"
         ),
     ] = None,
+    csv_dialect: CsvDialectOption = "plain",
     faithful: Annotated[
         bool, typer.Option("--faithful", help="Run the real client on every device.")
     ] = False,
@@ -150,6 +151,7 @@ def simulate_command(  # noqa: PLR0913 - one for each option
             rows=rows,
             seed=seed,
             output=output,
+            csv_dialect=csv_dialect,
             faithful=faithful,
             faults=faults,
             attack=attack,

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...planning.written_numbers import ReadingRules
+from ...server.plain_text import CsvDialect
 from ..output import PICTURES
 
 SUFFIXES = (".csv", ".json", *PICTURES)
@@ -24,6 +25,7 @@ class SimulateOptions:
     rows: int
     seed: int | None
     output: list[Path] | None
+    csv_dialect: CsvDialect
     faithful: bool
     faults: list[str] | None
     attack: str | None

@@ -13,6 +13,7 @@ from ...server.answers.summary import answer_in_focus, exactness, half_width
 from ...server.errors import UsageError
 from ...server.estimate.statistic import EstimateError
 from ...server.experiments.answerable import require
+from ...server.plain_text import CsvDialect
 from ...simulator.convergence import PictureContent
 from ...simulator.faithful import parse_faults
 from ...simulator.population import PopulationError
@@ -49,6 +50,7 @@ def run(options: SimulateOptions) -> None:
     store_options = {"--days": options.days, "--fleet": options.fleet, "--drift": options.drift}
     _refuse("days are written to a store; add --to, or omit", store_options)
     paths = output.check_paths(options.output, *SUFFIXES)
+    output.check_dialect(options.csv_dialect, paths)
     convergence_paths = [
         path for path in paths if path.stem == CONVERGENCE and path.suffix in output.PICTURES
     ]
@@ -81,7 +83,7 @@ def run(options: SimulateOptions) -> None:
 
             plot(estimate.convergence, path, estimate.purpose)
         else:
-            _write(path, estimate, answers, result)
+            _write(path, options.csv_dialect, estimate, answers, result)
     if options.as_json:
         print_json(result)
         return
@@ -225,11 +227,13 @@ def _statistic(row: Row) -> dict[str, Any]:
     return {key: value for key, value in row.to_dict().items() if key != "name"}
 
 
-def _write(path: Path, estimate: SimulatedEstimate, answers: Answers, result: dict[str, Any]) -> None:
+def _write(
+    path: Path, dialect: CsvDialect, estimate: SimulatedEstimate, answers: Answers, result: dict[str, Any]
+) -> None:
     if path.suffix.lower() == ".json":
         output.write(path, json.dumps(result, indent=2) + "\n")
     elif path.suffix.lower() == ".csv":
-        output.write(path, answers.to_csv())
+        output.write(path, answers.to_csv(dialect))
     else:
         e = estimate.experiment
         name = f"{e.name}, {estimate.unit}" if estimate.unit else e.name

@@ -26,6 +26,7 @@ from ...server.epsilon import MICRO
 from ...server.errors import HushmoteError
 from ...server.experiments.payload import NoMechanism, at_epsilon
 from ...server.mechanisms import mechanism_of
+from ...server.typed_numbers import typed_fraction
 
 _ROUNDING = 1e-12  # largest relative error in the sum of a prior
 
@@ -287,12 +288,12 @@ def fixed_mechanism(experiment: Experiment) -> ByEpsilon:
 
 
 def fraction(text: str, subject: str) -> Fraction:
-    """Return the number in "0.25", "1/4" or "1e-6", exactly.
+    """Return the number in "0.25", "25%", "1/4" or "1e-6", exactly.
 
     Raises:
         DisclosureError: If the text is not a number.
     """
     try:
-        return Fraction(text.strip())
+        return typed_fraction(text)
     except (ValueError, ZeroDivisionError):
         raise DisclosureError(f"{subject} must be a number such as 0.25 or 1/4, not {text}") from None

@@ -13,6 +13,7 @@ from ...server.experiments.payload import MECHANISM_NAMES, chosen_fields, experi
 from ...server.experiments.units import index_names, parse_range
 from ...server.mechanisms import mechanism_of
 from ...server.mechanisms.workload import FREQUENCIES
+from ...server.typed_numbers import plain_whole_number
 from . import beliefs as disclosure
 from .beliefs import AllowedLoss, ByEpsilon, DisclosureError, Risk, Target
 from .many_reports import BudgetRow, LossRow, RepeatedBeliefs, budget_rows, loss_rows, repeated_reports
@@ -68,8 +69,8 @@ class Values:
         low, colon, high = text.partition(":")
         domain = self.experiment.domain
         try:
-            start = int(low or 0)
-            end = int(high or domain) if colon else start + 1
+            start = int(plain_whole_number(low or "0"))
+            end = int(plain_whole_number(high or f"{domain}")) if colon else start + 1
         except ValueError:
             start = end = -1
         if not 0 <= start < end <= domain:

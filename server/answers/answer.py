@@ -8,16 +8,17 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from rich.console import RenderableType
 
 from ..arrays import Floats
+from ..errors import UsageError
 from ..estimate.estimate import Estimates
 from ..estimate.statistic import EstimateError
 from ..extras import require
-from ..plain_text import cell
+from ..plain_text import CsvDialect, cell
 from ..wire.experiments import scale_of
 from . import periods, tables
 from .rows import CONFIDENCE, AnswerRows, FoundRow, Kind, Quantity, Row
@@ -35,20 +36,33 @@ class Tables(Printable):
     def _tables(self) -> Sequence[Answer]:
         raise NotImplementedError
 
-    def to_csv(self) -> str:
+    def to_csv(self, dialect: CsvDialect = "plain") -> str:
         """Return all tables as one CSV text, with each table's name in the first column.
 
         Cells that a spreadsheet would read as formulas, and control characters, are escaped.
+
+        Args:
+            dialect: "excel-eu" is for spreadsheets in languages with a decimal comma: semicolons between
+                cells, decimal commas, and a byte-order mark, without which Excel does not read UTF-8.
+
+        Raises:
+            UsageError: If the dialect does not exist.
         """
-        text = io.StringIO()
+        if dialect not in (dialects := get_args(CsvDialect)):
+            raise UsageError(f"a CSV dialect must be {' or '.join(dialects)}, not {dialect}")
+        is_european = dialect == "excel-eu"
+        text = io.StringIO("\ufeff" if is_european else "", newline="")
+        text.seek(0, io.SEEK_END)
         lines = self._lines()
         columns = list(dict.fromkeys(key for line in lines or [_NO_LINE] for key in line))
-        writer = csv.DictWriter(text, columns, lineterminator="\n")
+        delimiter, line_end = (";", "\r\n") if is_european else (",", "\n")
+        writer = csv.DictWriter(text, columns, delimiter=delimiter, lineterminator=line_end)
         writer.writeheader()
-        writer.writerows(
-            {k: cell(json.dumps(v) if type(v) is tuple else v) for k, v in line_dict.items()}
-            for line_dict in lines
-        )
+        for line in lines:
+            cells = {k: cell(json.dumps(v) if type(v) is tuple else v) for k, v in line.items()}
+            if is_european:
+                cells |= {k: f"{v!r}".replace(".", ",") for k, v in cells.items() if isinstance(v, float)}
+            writer.writerow(cells)
         return text.getvalue()
 
     def to_pandas(self) -> DataFrame:

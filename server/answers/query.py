@@ -183,7 +183,8 @@ class Facts:
         if not same_name:
             choose_name("fleet", fleet, tuple(self.store.fleets()), "in this store")
             choose_name("experiment", name, self.names(fleet), f"in fleet {fleet}")
-        versions = tuple(v for v in same_name if v.experiment.digest.hex().startswith(selection.version))
+        start = selection.version.lower()
+        versions = tuple(v for v in same_name if v.experiment.digest.hex().startswith(start))
         versions = tuple(sorted(versions, key=publication_order))
         if not versions:
             digests = ", ".join(v.experiment.digest.hex() for v in same_name)

@@ -6,6 +6,7 @@ are all fields of a single model, Question.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -23,6 +24,7 @@ from pydantic import (
 
 from ..errors import UsageError
 from ..hints import option
+from ..typed_numbers import share_field
 from ..wrong_value import wrong_value
 from . import periods
 from .periods import ALL, Period
@@ -110,7 +112,9 @@ class Question(BaseModel):
         description="Use only reports with this value of the experiment's group, such as 2.4.0, or other.",
     )
     delta: float = Field(default=1e-6, description="δ for the ε of a histogram.")
-    honest: float = Field(default=1.0, description="Share of the reports that are not forged.")
+    honest: Annotated[float, BeforeValidator(share_field)] = Field(
+        default=1.0, description="Share of the reports that are not forged."
+    )
     ranges: Texts = Field(
         default=(),
         serialization_alias="range",
@@ -119,7 +123,7 @@ class Question(BaseModel):
     together: bool = Field(
         default=False, description="Show one share of all ranges together instead of one each."
     )
-    quantiles: tuple[float, ...] = Field(
+    quantiles: Annotated[tuple[float, ...], BeforeValidator(share_field)] = Field(
         default=(), serialization_alias="quantile", description="Between 0 and 1."
     )
     top: int = Field(default=0, ge=0, description="Number of most common values to list, with probabilities.")
@@ -149,7 +153,9 @@ class Question(BaseModel):
         default=(),
         description="Compare with these windows, fleet=NAME, version=DIGEST, group=VALUE, or before.",
     )
-    confidence: float = Field(default=CONFIDENCE, description="Confidence of the intervals.")
+    confidence: Annotated[float, BeforeValidator(share_field)] = Field(
+        default=CONFIDENCE, description="Confidence of the intervals."
+    )
     weigh: WeighBy = Field(default="reports", description="How to weight versions.")
     unit: str | None = Field(
         default=None, description="Unit of the readings to print, such as °C; default: the file's."
@@ -255,11 +261,20 @@ class Question(BaseModel):
             period = periods.period_of_length(self.last, facts.at)
             before = periods.period_of_length(self.last, facts.at, 1) if self.against == (BEFORE,) else None
         question = self
+        if selected.newest.experiment.type == "number":
+            question = self._without_unit(selected.newest.unit)
         if not self.ranges and "candidates" in selected.answerable:
             question = self.replace(ranges=tuple(selected.newest.asked.splitlines()))
         elif self.against:
-            question = self._with_file_questions(facts)
+            question = question._with_file_questions(facts)
         return ResolvedQuestion(question, selection, against, period, before)
+
+    def _without_unit(self, unit: str) -> Question:
+        """Return the question with ranges such as "18 to 24 °C", as they are printed, without the unit."""
+        if not unit or not self.ranges:
+            return self
+        behind_number = rf"(?<=[0-9])\s?{re.escape(unit)}(?=$|:| to | and )"
+        return self.replace(ranges=tuple(re.sub(behind_number, "", text) for text in self.ranges))
 
     def _windows(
         self, periods_named: Sequence[str], available: tuple[str, ...], facts: Facts

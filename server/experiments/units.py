@@ -1,5 +1,6 @@
 """Names for an experiment's indices: labels, bin edges, and ranges in the reading's unit."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
@@ -11,6 +12,7 @@ from ...device.ldp_client import Experiment
 from ...device.ldp_pairs import Part
 from ..errors import HushmoteError
 from ..mechanisms.views.factors import parts_of
+from ..typed_numbers import typed_float
 from ..wire.experiments import log_edges, value_count
 
 Reading = Experiment | Part
@@ -130,8 +132,16 @@ def parse_range(experiment: Reading, text: str) -> IndexRange:
     return IndexRange(i, i + 1, text)
 
 
+_PRINTED_NAME = re.compile(
+    r"(?P<low>\S+) to (?P<high>\S+)|below (?P<below>\S+)|(?P<from>\S+) and above|any(?: reading)?",
+    re.IGNORECASE,
+)
+
+
 def parse_bins(edges: np.ndarray, text: str) -> IndexRange:
     """Return the bins in "low:high", in the edges' unit; either bound may be omitted.
+
+    The names of printed rows are ranges too: "18 to 24", "below 18", "24 and above" and "any".
 
     A bound that is not an edge moves to the nearest edge; the result's `text` then has the new range, and
     `original_text` the requested range.
@@ -139,10 +149,12 @@ def parse_bins(edges: np.ndarray, text: str) -> IndexRange:
     Raises:
         UnitsError: If the text is not a range or does not contain a whole bin.
     """
-    low_text, colon, high_text = text.partition(":")
+    name = _PRINTED_NAME.fullmatch(text.strip())
+    bounds = f"{name['low'] or name['from'] or ''}:{name['high'] or name['below'] or ''}" if name else text
+    low_text, colon, high_text = bounds.partition(":")
     try:
-        low = float(low_text or "-inf")
-        high = float(high_text or "inf") if colon else float("nan")
+        low = typed_float(low_text or "-inf")
+        high = typed_float(high_text or "inf") if colon else float("nan")
     except ValueError:
         low = high = float("nan")
     if np.isnan(low) or np.isnan(high):

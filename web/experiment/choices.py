@@ -17,6 +17,7 @@ from ...server.estimate.postprocess import METHODS
 from ...server.experiments.answerable import OF_VALUES
 from ...server.experiments.units import UnitsError, bin_edges, parse_range
 from ...server.plain_text import shorten, visible
+from ...server.typed_numbers import typed_share
 from ...server.wire.experiments import scale_of
 from ..period import EXPLICIT, USUAL, first_and_last, in_period, parse, period_of, windows_of
 
@@ -219,7 +220,7 @@ def left_out(query: str, fitted: Choices) -> tuple[str, ...]:
 
 def _float(text: str) -> float:
     try:
-        return float(text)
+        return typed_share(text)
     except ValueError:
         return math.nan
 

@@ -5,17 +5,20 @@ import dataclasses
 import io
 import json
 import re
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from designs import bell, choice, draw, number
 from experiments import number_json
+from refusals import fails
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.answers import answer, change, tables
 from hushmote.server.answers.answer import Frame
 from hushmote.server.answers.fleet_estimate import FleetEstimate
 from hushmote.server.answers.rows import OUTSIDE, Kind, PostRow, Row, TopRow, coverage
+from hushmote.server.errors import UsageError
 from hushmote.server.estimate.pooling import pool
 from hushmote.server.estimate.readings import among_readings
 from hushmote.server.estimate.statistic import EstimateError
@@ -63,7 +66,6 @@ class TestFormats:
             "\n=1",
             "＝1+1",
             "a\x1b[2Jb\x9b",
-            "-5 to 3",
             "a\nb",
         ]
         rows = tuple(Row(text, -0.5, -1.0, 0.0) for text in texts)
@@ -74,9 +76,20 @@ class TestFormats:
         assert not any(row["name"].lstrip()[:1] in tuple("=+-@＝＋－＠\t\r") for row in read)
         assert [read[0]["name"], read[5]["name"], read[9]["name"]] == ["'=1+1", "\\t=1", "a\\x1b[2Jb\\x9b"]
         assert {(float(row["value"]), float(row["low"])) for row in read} == {(-0.5, -1.0)}
-        for plain in ("-5", "+0.25", "18 to 22", "ok", "naïve = yes"):
+        for plain in ("-5", "+0.25", "-10 to -6", "-2 and above", "-1e+06", "18 to 22", "ok", "naïve = yes"):
             row_answer = answer.Answer("ranges", "x", "share", "", 9, 0.95, (Row(plain, 0.5, 0.0, 1.0),))
             assert next(csv.DictReader(io.StringIO(row_answer.to_csv())))["name"] == plain
+
+    def test_csv_for_european_spreadsheets(self):
+        rows = (Row("-10 to -6", 0.25, -1.5, 1.0), Row("=1;2", 0.5, 0.0, 1e-7))
+        table = answer.Answer("ranges", "x", "share", "", 9, 0.95, rows)
+        text = table.to_csv("excel-eu")
+        assert text.startswith("\ufeffkind;quantity;name;value;low;high")
+        assert "ranges;share;-10 to -6;0,25;-1,5;1,0" in text
+        assert 'ranges;share;"\'=1;2";0,5;0,0;1e-07' in text
+        assert text.count("\r\n") == text.count("\n") == 3
+        with fails("must be plain or excel-eu, not excel", UsageError):
+            table.to_csv(cast(Any, "excel"))
 
     @pytest.mark.slow
     def test_carry_the_same_content(self):

@@ -5,7 +5,14 @@ import pytest
 from designs import choice, number
 from refusals import Refusal, refusals
 
-from hushmote.server.experiments.units import UnitsError, edge_names, edges_between, moved_note, parse_range
+from hushmote.server.experiments.units import (
+    UnitsError,
+    edge_names,
+    edges_between,
+    moved_note,
+    parse_range,
+    range_name,
+)
 
 ROOM = number(256, 1, low=-14_000, high=50_000, name="room_temp")
 
@@ -58,3 +65,21 @@ def test_edge_names_differ_between_neighbours(low: int, high: int, bins: int):
     names = edge_names(edges)
     assert len(set(names)) == bins + 1
     assert np.array([float(name) for name in names]) == pytest.approx(edges, abs=(high - low) / bins / 1e6)
+
+
+@pytest.mark.parametrize("text", ["any", "Any reading"])
+def test_name_of_all_readings_is_a_range(text: str):
+    result = parse_range(ROOM, text)
+    assert (result.low, result.high) == (0, ROOM.domain)
+
+
+def test_names_of_printed_rows_are_ranges():
+    for low, high in ((0, 3), (2, 5), (4, ROOM.domain), (0, 1)):
+        name = range_name(ROOM, low, high)
+        result = parse_range(ROOM, name)
+        assert (result.low, result.high, result.original_text) == (low, high, "")
+
+
+def test_reads_thousands_in_ranges():
+    rpm = number(4, 2, low=0, high=4_000_000, name="rpm")
+    assert parse_range(rpm, "1,000:2k").text == "1000 to 2000"

@@ -1,0 +1,50 @@
+"""Numbers as people type them."""
+
+import pytest
+
+from hushmote.server.typed_numbers import plain_number, plain_share, plain_whole_number, typed_fraction
+
+
+class TestNumber:
+    @pytest.mark.parametrize(
+        ("text", "number"),
+        [
+            ("100,000", 100_000),
+            ("1,234.5", 1234.5),
+            ("20k", 20_000),
+            ("1.5M", 1_500_000),
+            ("1e6", 1e6),
+            ("−10", -10),
+            (" 7 ", 7),
+            (".5", 0.5),
+        ],
+    )
+    def test_reads_printed_and_short_forms(self, text: str, number: float):
+        assert float(plain_number(text)) == number
+
+    @pytest.mark.parametrize(
+        "text", ["1,5", "0,123", "12,34", "1,2345", "5%", "20m", "x", "", "1e99999", "1e999"]
+    )
+    def test_leaves_other_texts_unchanged(self, text: str):
+        assert plain_number(text) == text
+
+
+class TestWholeNumber:
+    @pytest.mark.parametrize(
+        ("text", "number"), [("100,000", 100_000), ("20k", 20_000), ("1e6", 1_000_000), ("1.5k", 1500)]
+    )
+    def test_reads_printed_and_short_forms(self, text: str, number: int):
+        assert int(plain_whole_number(text)) == number
+
+    @pytest.mark.parametrize("text", ["20.000", "1.5", "1e-1", "5%", "1e4000", "1,00"])
+    def test_leaves_other_texts_unchanged(self, text: str):
+        assert plain_whole_number(text) == text
+
+
+class TestShare:
+    @pytest.mark.parametrize(("text", "number"), [("5%", 0.05), ("95 %", 0.95), ("0.1%", 0.001), (".3", 0.3)])
+    def test_reads_percent(self, text: str, number: float):
+        assert float(plain_share(text)) == number
+
+    def test_reads_ratios_exactly(self):
+        assert [str(typed_fraction(text)) for text in ("1/4", "25%", "1e-6")] == ["1/4", "1/4", "1/1000000"]

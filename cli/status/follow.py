@@ -6,22 +6,22 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import replace
 
 from rich.live import Live
 
-from ...fleet.results.result import Result, result_of
+from ...fleet.results.result import result_of
 from ...server.answers import tables as show
 from ...server.answers.query import Facts
+from ...server.epsilon import MICRO
 from ...server.overview.aggregator import AggregatorHealth, ask
 from ...server.overview.fleets import StoreOverview, overview
 from ...server.overview.watch import StoreState, StoreWatch
 from ...server.store.database import StoreError
 from ...server.store.store import Store
-from ...server.store.versions import most_reports
+from ...server.store.versions import Version, most_reports
 from ...server.words.epsilon import belief_of_all
-from .picture import Snapshot, picture
+from .picture import MAX_LISTED, Snapshot, picture
 
 _TURN_S = 0.25  # interval between polls, short enough to show a commit within a second
 _REST = 3  # pause after drawing, as a multiple of the drawing time
@@ -74,8 +74,7 @@ class SnapshotReader:
             store_overview, facts = overview(store, now, last and last.overview), facts or Facts(store)
             results = {
                 (e.fleet, e.name): result_of(store, e.fleet, e.name, now, live=True, facts=facts)
-                for f in store_overview.fleets
-                for e in f.experiments
+                for e in store_overview.urgent_first()[:MAX_LISTED]
             }
             last = Snapshot(
                 state,
@@ -84,7 +83,7 @@ class SnapshotReader:
                 results,
                 at=now,
                 where=store.where,
-                privacy=_privacy(facts, results),
+                privacy=_privacy(facts, store_overview),
             )
         assert last.overview is not None
         self._store, self._snapshot = store, replace(last, state=state, rates=self._rates(last.overview))
@@ -93,7 +92,7 @@ class SnapshotReader:
     def _rates(self, store_overview: StoreOverview) -> dict[tuple[str, str], float]:
         """Return each experiment's reports per second over the last few seconds, or nothing at first."""
         now_s = time.monotonic()
-        counts = {(e.fleet, e.name): e.reports for f in store_overview.fleets for e in f.experiments}
+        counts = {(e.fleet, e.name): e.reports for e in store_overview.experiments}
         self._before.append((now_s, counts))
         while len(self._before) > 2 and now_s - self._before[0][0] > _RATE_S:
             self._before.popleft()
@@ -105,15 +104,20 @@ class SnapshotReader:
         }
 
 
-def _privacy(facts: Facts, results: Mapping[tuple[str, str], Result]) -> str:
+def _privacy(facts: Facts, store_overview: StoreOverview) -> str:
     """Describe how much a device's reports to one experiment can reveal at most; "" without reports."""
-    allowed = {fleet: most_reports(facts.versions(fleet)) for fleet in {fleet for fleet, _ in results}}
     kinds = set[tuple[float, int | None]]()
-    for (fleet, name), result in results.items():
-        if result.reports:
-            numbers = [allowed[fleet][v.id] for v in facts.versions(fleet) if v.experiment.name == name]
+    for fleet in store_overview.fleets:
+        names = {e.name for e in fleet.experiments if e.reports}
+        versions = [v for v in facts.versions(fleet.name) if v.experiment.name in names] if names else []
+        allowed = most_reports(versions)
+        by_name: dict[str, list[Version]] = {}
+        for v in versions:
+            by_name.setdefault(v.experiment.name, []).append(v)
+        for same in by_name.values():
+            numbers = [allowed[v.id] for v in same]
             max_reports = None if None in numbers else max(filter(None, numbers), default=1)
-            kinds.add((result.epsilon.report, max_reports))
+            kinds.add((max(v.experiment.epsilon for v in same) / MICRO, max_reports))
     return belief_of_all(*kinds) if kinds else ""
 
 

@@ -2,7 +2,7 @@
 
 import datetime
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rich.console import Group
@@ -12,13 +12,15 @@ from rich.text import Text
 from ...fleet.results.result import Result
 from ...server.answers.rows import Row
 from ...server.answers.tables import sparkline
-from ...server.answers.windows import Due
 from ...server.overview.aggregator import AggregatorHealth
 from ...server.overview.fleets import ExperimentOverview, FleetOverview, StoreOverview, state_words
 from ...server.overview.watch import StoreState
 from ...server.plain_text import shorten, visible
 from ...server.wire.limits import kept_hours
 from ...server.words.numbers import counted, format_estimate, is_too_wide
+
+MAX_LISTED = 20
+"""The number of experiments that are shown with their findings, and of fleets of which none is."""
 
 _MAX_LABELS = 5
 _LABEL = 12  # columns
@@ -27,10 +29,6 @@ _WATCHING = (
     "Someone watching live counts can see individual reports, but learns nothing beyond those from them."
 )
 _EXACT = "95 of 100 such intervals contain the truth."
-_UNSIGNED = (
-    "It is not signed, so only an aggregator with the signing key publishes it: `hushmote experiment sign "
-    "FILE`, then `hushmote experiment add FILE.signed.json`."
-)
 _Name = tuple[str, str]  # fleet, experiment
 
 
@@ -39,7 +37,8 @@ class Snapshot:
     """The data to draw: the states of the store and the aggregator, and the store's contents if readable.
 
     Attributes:
-        results, rates: Values by fleet and experiment; rates are reports per second, and empty until known.
+        results, rates: Values by fleet and experiment; only experiments with a result are shown. Rates are
+            reports per second, and empty until known.
         privacy: Sentences on how much the reports can reveal at most, or "" without reports.
         at: When the store was last read, UTC.
         where: The store's path, or its URL without the password.
@@ -81,11 +80,48 @@ def contents(snapshot: Snapshot) -> Group:
             lines.append(
                 Text("There is no fleet yet. Add one with hushmote experiment add FILE --fleet NAME.")
             )
+        lines += _attention(snapshot.overview)
+        skipped = _skipped_fleets(snapshot)
         for fleet in snapshot.overview.fleets:
-            lines += _fleet(fleet, snapshot)
+            if fleet not in skipped:
+                lines += _fleet(fleet, snapshot)
+        if skipped:
+            experiments = [e for fleet in skipped for e in fleet.experiments]
+            words = f"{counted(len(skipped), 'other fleet')} with {_total(experiments, 'experiment')}"
+            lines += [Text(), Text(words, "bold cyan")]
         lines += [Text(r.words(), "yellow") for r in snapshot.overview.rejects]
         lines += [Text(_sentence(line), "yellow") for line in snapshot.overview.unfinished]
     return Group(*lines)
+
+
+def _attention(store_overview: StoreOverview) -> list[Text]:
+    """Return how many experiments need attention, if there are too many to show all."""
+    total = len(store_overview.experiments)
+    if total <= MAX_LISTED:
+        return []
+    urgent = sum(bool(e.problems()) for e in store_overview.experiments)
+    needs = "needs" if urgent < 2 else "need"
+    words = f"{f'{urgent:,}' if urgent else 'None'} of {total:,} experiments {needs} attention. "
+    first = ", these first" if urgent else ""
+    words += (
+        f"{MAX_LISTED} are shown{first}; `hushmote experiment list` lists the {total - MAX_LISTED:,} others "
+        "too, and --json shows all."
+    )
+    return [Text(words, "yellow" if urgent else "green")]
+
+
+def _skipped_fleets(snapshot: Snapshot) -> tuple[FleetOverview, ...]:
+    """Return the fleets to sum up in one line, because there are many and nothing of them is shown."""
+    assert snapshot.overview is not None
+    fleets = snapshot.overview.fleets
+    if len(fleets) <= MAX_LISTED:
+        return ()
+    shown = {fleet for fleet, _ in snapshot.results}
+    return tuple(f for f in fleets if f.name not in shown and all(r.harmless for r in f.rejects))
+
+
+def _total(experiments: Sequence[ExperimentOverview], noun: str) -> str:
+    return f"{counted(len(experiments), noun)} and {counted(sum(e.reports for e in experiments))}"
 
 
 def conclusion(snapshot: Snapshot) -> Group:
@@ -95,7 +131,8 @@ def conclusion(snapshot: Snapshot) -> Group:
     lines = [f"Privacy: {snapshot.privacy} {_WATCHING}"]
     if experiments_with_finding := [name for name, result in snapshot.results.items() if result.finding]:
         fleet, experiment = experiments_with_finding[0]
-        is_only = len({fleet for fleet, _ in snapshot.results}) == 1
+        assert snapshot.overview is not None  # it has results
+        is_only = len({e.fleet for e in snapshot.overview.experiments}) == 1
         arguments = experiment if is_only else f"{experiment} --fleet {fleet}"
         lines += [
             f"How exact: {_EXACT}",
@@ -109,35 +146,39 @@ def _fleet(fleet: FleetOverview, snapshot: Snapshot) -> list[Text | Padding]:
     lines: list[Text | Padding] = [Text(), Text(f"Fleet {fleet.name}: {kind}", "bold cyan")]
     if not fleet.experiments:
         lines.append(Padding(Text("There are no experiments."), (0, 0, 0, 2)))
-    for e in fleet.experiments:
+    shown = [e for e in fleet.experiments if (e.fleet, e.name) in snapshot.results]
+    for e in sorted(shown, key=lambda e: not e.problems()):
         name = e.fleet, e.name
         lines += [
             Padding(line, (0, 0, 0, 2), expand=False)
-            for line in _experiment(e, snapshot.results.get(name), snapshot.rates.get(name))
+            for line in _experiment(e, snapshot.results[name], snapshot.rates.get(name))
         ]
+    if others := [e for e in fleet.experiments if e not in shown]:
+        words = _total(others, "other experiment" if shown else "experiment")
+        lines.append(Padding(Text(words, "dim"), (0, 0, 0, 2)))
     lines += [Text(r.words(), "dim" if r.harmless else "yellow") for r in fleet.rejects]
     return lines
 
 
-def _experiment(e: ExperimentOverview, result: Result | None, rate: float | None) -> list[Text]:
+def _experiment(e: ExperimentOverview, result: Result, rate: float | None) -> list[Text]:
     count = counted(e.reports)
     count += "" if e.today is None else f", {e.today:,} today"
     count += "" if rate is None else f", {rate:,.1f} a second"
     lines = [Text.assemble((e.name, "bold"), f"  {count}")]
     if e.purpose:
         lines.append(Text(e.purpose, "dim"))
-    if result is not None and result.finding:
+    if result.finding:
         lines.append(Text(result.finding, "bold"))
     if e.state != "current" or not e.reports:
         lines.append(Text(state_words(e), "dim"))
-    if e.unsigned:
-        lines.append(Text(_UNSIGNED, "yellow"))
-    if e.implausible:
-        lines.append(Text(_sentence(e.implausible), "bold red"))
-    if result is not None:
-        lines += _statistics(result)
+    for kind, words in e.problems().items():
+        lines.append(Text(words, "bold red" if kind == "implausible" else "yellow"))
+    lines += _statistics(result)
     if e.keep or e.erased:
-        lines += [Text(_describe_retention(e), "dim"), *_due(e.due)]
+        lines.append(Text(_describe_retention(e), "dim"))
+        if e.due.time is not None:
+            next_erasure = f"Data of {e.due.window} will be deleted next, on {e.due.time:%Y-%m-%d %H:%M} UTC."
+            lines.append(Text(next_erasure, "dim"))
     return lines
 
 
@@ -150,20 +191,6 @@ def _describe_retention(e: ExperimentOverview) -> str:
         return f"{deleted}."
     age = counted(hours // 24, "day") if hours % 24 == 0 else counted(hours, "hour")
     return f"Data older than {age} is deleted; {deleted if e.erased else 'nothing has been deleted so far'}."
-
-
-def _due(due: Due) -> list[Text]:
-    lines: list[Text] = []
-    if due.time is not None:
-        lines.append(
-            Text(f"Data of {due.window} will be deleted next, on {due.time:%Y-%m-%d %H:%M} UTC.", "dim")
-        )
-    if due.overdue:
-        oldest, *suffix = due.overdue
-        suffix = f" and {len(suffix):,} more" if suffix else ""
-        late = f"Deletion of {oldest}{suffix} is overdue; `hushmote serve` deletes while it runs."
-        lines.append(Text(late, "yellow"))
-    return lines
 
 
 def _statistics(result: Result) -> list[Text]:

@@ -17,6 +17,7 @@ from ...server.errors import UsageError, refusing
 from ...server.estimate import plausibility
 from ...server.ingest.broker_url import is_nats
 from ...server.overview.aggregator import ask, check_url
+from ...server.overview.fleets import overview
 from ...server.overview.watch import StoreState
 from ...server.plain import plain
 from ...server.store.counting import clock_fault
@@ -87,6 +88,10 @@ def run(
         clock = clock_fault(datetime.datetime.now(datetime.UTC), store.last_time())
         document: dict[str, Any] = {"fleets": fleet_rows, "experiments": lines, "rejected": rejects}
         document |= {"unfinished_erasures": unfinished, "clock": clock and str(clock)}
+        urgent = [e for e in overview(store, facts.at).urgent_first() if e.problems()]
+        document["attention"] = [
+            {"fleet": e.fleet, "experiment": e.name, "problems": e.problems()} for e in urgent
+        ]
         if boards is not None:
             document["devices"] = boards
         if board_policy is not None:
@@ -132,7 +137,7 @@ def _lines(facts: Facts) -> list[dict[str, Any]]:
     versions, now = store.experiments(), datetime.datetime.now(datetime.UTC)
     newest = newest_versions(versions)
     for v in versions:
-        counts, windows = store.counts(v), store.windows(v.fleet, v.experiment.digest)
+        counts, windows = store.counts(v), sorted(facts.reports(v.fleet).get(v.id, ()))
         erased = due(windows, newest[v.fleet, v.experiment.name].keep, now)
         lines.append(
             {

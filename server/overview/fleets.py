@@ -1,33 +1,43 @@
 """An overview of a store's fleets: experiments with their descriptions, numbers of reports and problems.
 
 It is refreshed after each commit, so it has to be cheap: only the newest windows are summed again, and
-devices' report numbers are not read.
+devices' report numbers are not read. With many experiments, checking their histograms takes seconds, so
+readers in a hurry can leave it for later.
 """
 
 import datetime
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from sqlalchemy import Connection, func, select
 
+from ..answers.periods import start_of
 from ..answers.windows import NOTHING_DUE, Due, due
 from ..estimate import plausibility
 from ..plain_text import visible
 from ..store import schema
 from ..store.counting import clock_fault, last_time
 from ..store.erase import unfinished_erasures
+from ..store.rows import window_counts
 from ..store.store import Store, StoreError
 from ..store.versions import Version, publication_order
+from ..words.answers import capitalize
 from .rejects import Rejected, rejected_reports
 
 State = Literal["current", "expired", "withdrawn"]
+Problem = Literal["implausible", "quiet", "unsigned", "overdue"]
 
 # Growth of the reports after which a histogram is checked again, because a check costs as much as decoding.
 # A store that doubles in 1,000 commits is checked 7 times.
 _GROWTH = 0.1
+_QUIET_DAYS = 2  # days without a report after which an experiment needs attention
+_UNSIGNED = (
+    "It is not signed, so only an aggregator with the signing key publishes it: `hushmote experiment sign "
+    "FILE`, then `hushmote experiment add FILE.signed.json`."
+)
 
 
 @dataclass(frozen=True)
@@ -58,6 +68,7 @@ class ExperimentOverview:
         erased: The number of reports in windows that were erased.
         due: The next window to erase, and overdue ones.
         unsigned: Whether devices should be asked but the experiment is not signed.
+        quiet_since: The day of the last report if devices are asked but have been silent for days.
     """
 
     fleet: str
@@ -80,6 +91,30 @@ class ExperimentOverview:
     erased: int = 0
     due: Due = NOTHING_DUE
     unsigned: bool = False
+    quiet_since: datetime.date | None = None
+
+    def problems(self, day: Callable[[datetime.date], str] = str) -> dict[Problem, str]:
+        """Return why it needs attention, as sentences by kind, the most serious one first.
+
+        Args:
+            day: Formats a day.
+        """
+        quiet = self.quiet_since
+        sentences: dict[Problem, str] = {
+            "implausible": self.implausible and f"{capitalize(self.implausible)}.",
+            "quiet": "" if quiet is None else f"No report has arrived since {day(quiet)}.",
+            "unsigned": _UNSIGNED if self.unsigned else "",
+            "overdue": _overdue(self.due),
+        }
+        return {kind: words for kind, words in sentences.items() if words}
+
+
+def _overdue(due: Due) -> str:
+    if not due.overdue:
+        return ""
+    oldest, *more = due.overdue
+    suffix = f" and {len(more):,} more" if more else ""
+    return f"Deletion of {oldest}{suffix} is overdue; `hushmote serve` deletes while it runs."
 
 
 @dataclass(frozen=True)
@@ -116,6 +151,12 @@ class _VersionCounts:
     def reports(self) -> int:
         return sum(self.windows.values())
 
+    @property
+    def is_due(self) -> bool:
+        """Whether the reports have grown enough to be checked again."""
+        enough = max(plausibility.MIN_REPORTS, self.judged * (1 + _GROWTH))
+        return self.reports >= enough
+
 
 @dataclass(frozen=True)
 class StoreOverview:
@@ -128,6 +169,7 @@ class StoreOverview:
         version_counts: The reports of each version.
         unfinished: A line for each kind of unfinished erasure.
         clock: Why this time is implausible or needs an operator's approval, or "".
+        is_checked: Whether all histograms have been checked for plausibility.
     """
 
     fleets: tuple[FleetOverview, ...]
@@ -136,14 +178,27 @@ class StoreOverview:
     version_counts: Mapping[int, _VersionCounts] = field(default_factory=dict, repr=False)
     unfinished: tuple[str, ...] = ()
     clock: str = ""
+    is_checked: bool = True
 
     @property
     def reports(self) -> int:
         """The total number of counted reports."""
         return sum(fleet.reports for fleet in self.fleets)
 
+    @property
+    def experiments(self) -> tuple[ExperimentOverview, ...]:
+        """The experiments of all fleets."""
+        return tuple(e for fleet in self.fleets for e in fleet.experiments)
 
-def overview(store: Store, now: datetime.datetime, before: StoreOverview | None = None) -> StoreOverview:
+    def urgent_first(self) -> list[ExperimentOverview]:
+        """Return the experiments that need attention, the most serious first, followed by the others."""
+        kinds = get_args(Problem)
+        return sorted(self.experiments, key=lambda e: min(map(kinds.index, e.problems()), default=len(kinds)))
+
+
+def overview(
+    store: Store, now: datetime.datetime, before: StoreOverview | None = None, *, check: bool = True
+) -> StoreOverview:
     """Return an overview of a store at one point in time.
 
     Everything is read again each minute, because older windows change when stores are merged or windows are
@@ -152,26 +207,34 @@ def overview(store: Store, now: datetime.datetime, before: StoreOverview | None 
     Args:
         store: The store.
         now: The time, UTC.
-        before: An earlier result for the same store. Within the same minute, only the newest windows are
-            summed again, and a histogram is checked again only if it has grown enough.
+        before: An earlier result for the same store. Within the same minute, only the windows of the newest
+            two days are summed again, and a histogram is checked again only if it has grown enough.
+        check: Whether to check histograms that are due for a check; otherwise `before` decides which are
+            implausible.
 
     Raises:
         StoreError: If the database fails.
     """
     try:
-        return _overview(store, now, before)
+        return _overview(store, now, before, check)
     except (OverflowError, TypeError, ValueError) as e:  # SQLite stores any type in any column
         raise StoreError(f"{store.where} is damaged: {e}") from e
 
 
-def _overview(store: Store, now: datetime.datetime, before: StoreOverview | None) -> StoreOverview:
+def _overview(
+    store: Store, now: datetime.datetime, before: StoreOverview | None, check: bool
+) -> StoreOverview:
     minute = now.astimezone(datetime.UTC).replace(second=0, microsecond=0)
-    counts_before = before.version_counts if before is not None and before.minute == minute else {}
+    counts_before = {} if before is None else before.version_counts
     with store.snapshot() as connection:
         keyed = dict(connection.execute(select(schema.fleet.c.name, schema.fleet.c.keyed)).all())
         versions = store.versions(connection, None)
-        counted = {v.id: _count(connection, v.id, counts_before.get(v.id)) for v in versions}
-        counted = {v.id: _check_plausibility(connection, v, counted[v.id]) for v in versions}
+        same_minute = before is not None and before.minute == minute
+        windows = _windows(connection, counts_before if same_minute else {})
+        counted = {v.id: _with_verdict(windows.get(v.id, {}), counts_before.get(v.id)) for v in versions}
+        unchecked = [v for v in versions if counted[v.id].is_due]
+        if check:
+            counted |= {v.id: _check_plausibility(connection, v, counted[v.id]) for v in unchecked}
         rejects = schema.reject
         rows = connection.execute(select(rejects.c.fleet, rejects.c.reason, rejects.c.count)).all()
         unfinished = unfinished_erasures(connection)
@@ -181,39 +244,47 @@ def _overview(store: Store, now: datetime.datetime, before: StoreOverview | None
         return rejected_reports({reason: n for name, reason, n in rows if name == fleet})
 
     fleets: list[FleetOverview] = []
+    versions_by_fleet: dict[str, list[Version]] = {}
+    for v in versions:
+        versions_by_fleet.setdefault(v.fleet, []).append(v)
     for name, is_keyed in sorted(keyed.items()):
-        fleet_versions = [v for v in versions if v.fleet == name]
-        experiments = _experiments(fleet_versions, counted, minute)
+        experiments = _experiments(versions_by_fleet.get(name, []), counted, minute)
         fleets.append(FleetOverview(name, bool(is_keyed), experiments, rejects_of(name)))
-    return StoreOverview(tuple(fleets), rejects_of(""), minute, counted, unfinished, clock)
+    is_checked = check or not unchecked
+    return StoreOverview(tuple(fleets), rejects_of(""), minute, counted, unfinished, clock, is_checked)
 
 
-def _count(connection: Connection, version: int, before: _VersionCounts | None) -> _VersionCounts:
-    """Return a version's reports by window, reusing previous counts except for the two newest windows."""
-    table = schema.histogram
-    since = min(sorted(before.windows)[-2:], default="") if before is not None else ""
-    query = select(table.c.window, func.sum(table.c.count)).where(table.c.experiment == version)
-    if since:
-        query = query.where(table.c.window >= since)
-    newer = {window: int(n) for window, n in connection.execute(query.group_by(table.c.window))}
-    if before is None:
-        return _VersionCounts(newer)
-    return _VersionCounts({**before.windows, **newer}, before.judged, before.implausible)
+def _windows(connection: Connection, before: Mapping[int, _VersionCounts]) -> dict[int, dict[str, int]]:
+    """Return the reports by version id and window, with previous ones except for the newest two days."""
+    table = schema.histogram.c
+    windows = {version: dict(counts.windows) for version, counts in before.items()}
+    query = select(table.experiment, table.window, func.sum(table.count))
+    days = {window[:10] for counts in windows.values() for window in counts} - {"all"}
+    if days:
+        # Without naming the versions, SQLite and PostgreSQL would read all rows.
+        query = query.where(table.experiment.in_(select(schema.experiment.c.id)))
+        query = query.where(table.window >= min(sorted(days)[-2:]))
+    for version, window, n in connection.execute(query.group_by(table.experiment, table.window)):
+        windows.setdefault(version, {})[window] = int(n)
+    return windows
+
+
+def _with_verdict(windows: Mapping[str, int], before: _VersionCounts | None) -> _VersionCounts:
+    """Return a version's counts with the previous verdict, unless reports were erased since then."""
+    counts = _VersionCounts(windows)
+    if before is None or counts.reports < before.judged:
+        return counts
+    return _VersionCounts(windows, before.judged, before.implausible)
 
 
 def _check_plausibility(connection: Connection, version: Version, counted: _VersionCounts) -> _VersionCounts:
-    """Return the counts with the plausibility verdict, which is renewed if they have grown enough."""
-    reports = counted.reports
-    if reports < plausibility.MIN_REPORTS or reports < counted.judged * (1 + _GROWTH):
-        return counted
-    table = schema.histogram
-    query = select(table.c.code, func.sum(table.c.count)).where(table.c.experiment == version.id)
+    """Return the counts with a new plausibility verdict."""
     counts = np.zeros(version.experiment.code_count, np.int64)
-    for code, n in connection.execute(query.group_by(table.c.code)):
-        if 0 <= code < len(counts):  # `hushmote store check` reports all others
-            counts[code] = n
+    for _, codes, reports in window_counts(connection, version.id, ()):
+        valid = (codes >= 0) & (codes < len(counts))  # `hushmote store check` reports all others
+        counts[codes[valid]] += reports[valid]
     verdict = plausibility.check(version.experiment, counts)
-    return _VersionCounts(counted.windows, reports, verdict.words if verdict.implausible else "")
+    return _VersionCounts(counted.windows, counted.reports, verdict.words if verdict.implausible else "")
 
 
 def _experiments(
@@ -242,6 +313,8 @@ def _experiment(
     windows = sum((Counter(counts.windows) for counts in counted), Counter[str]())
     last = max((w for w in windows if w != "all"), default="all" if windows else "")
     expires = newest.expires
+    last_start = start_of(last)
+    is_quiet = state == "current" and last_start and (day - last_start.date()).days >= _QUIET_DAYS
 
     def description(word: Literal["purpose", "owner", "unit"]) -> str:
         return visible(next((getattr(v, word) for v in newest_first if getattr(v, word)), ""))
@@ -267,6 +340,7 @@ def _experiment(
         sum(v.erased for v in versions),
         due(windows, newest.keep, at),
         is_signed and state == "current" and newest.signatures is None,
+        last_start.date() if is_quiet and last_start else None,
     )
 
 

@@ -108,6 +108,43 @@ class TestSinglePicture:
         empty = [fleet.split(":")[0] for fleet in fleets if "There are no experiments." in fleet]
         assert (len(fleets), empty) == (2, ["lab"])
 
+    def test_shows_20_of_many_and_urgent_ones_first(self, store, url, tmp_path):
+        """Show what needs attention, the number of all others, and each fleet's totals."""
+        away_from_midnight()
+        today = datetime.datetime.now(datetime.UTC).date()
+        for n in range(30):
+            fleet = f"hall{n // 20}"
+            fill(store, fleet, payload_of(experiment(name=f"room{n:02}")), {today.isoformat(): 50})
+        past = f"{today - datetime.timedelta(3)}"
+        fill(store, "hall1", payload_of(experiment(name="zz_quiet")), {past: 50})
+        out = hushmote("status", "--store", url, cwd=tmp_path)
+        words = " ".join(out.split())
+        assert "1 of 33 experiments needs attention. 20 are shown, these first; " in words
+        assert "lists the 13 others too" in words
+        assert len(re.findall(r"^  (?:room\d\d|mode|temp|zz_quiet)  ", out, re.M)) == 20
+        hall1 = words.partition("Fleet hall1")[2]
+        assert "zz_quiet 50 reports, 0 today" in hall1.partition("room")[0]
+        assert f"No report has arrived since {past}." in hall1
+        assert "1 other experiment and 50 reports" in words.partition("Fleet hall1")[0]
+        assert "10 other experiments and 500 reports" in hall1
+        assert "2 experiments and 0 reports" in words.partition("Fleet home")[2]
+        document = json.loads(hushmote("status", "--store", url, "--json", cwd=tmp_path))
+        assert len(document["experiments"]) == 33
+        assert document["attention"] == [
+            {
+                "fleet": "hall1",
+                "experiment": "zz_quiet",
+                "problems": {"quiet": f"No report has arrived since {past}."},
+            }
+        ]
+
+    def test_sums_up_many_fleets(self, store, url, tmp_path):
+        for n in range(30):
+            store.add_fleet(f"empty{n}", keyed=False)
+        out = hushmote("status", "--store", url, cwd=tmp_path)
+        assert "30 other fleets with 0 experiments and 0 reports" in out
+        assert out.count("Fleet ") == 1
+
     def test_shows_details_only_on_request(self, store, url, tmp_path):
         count(store, TEMP, ["a", "b"])
         take(store, ("hushmote/v1/home/report/x", b"no"))

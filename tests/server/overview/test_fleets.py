@@ -74,16 +74,7 @@ class TestWords:
     def test_report_an_implausible_histogram(self, store: Store):
         """Forge reports that all have one code, although honest boards draw each of the 64 codes."""
         seen = overview(store, NOON)
-        with store.writing() as connection:
-            version = store.experiments("home")[0]
-            row = {
-                "experiment": version.id,
-                "window": "2026-11-21",
-                "group_index": 0,
-                "code": 5,
-                "count": 5000,
-            }
-            connection.execute(schema.histogram.insert().values(**row))
+        forge(store, TEMP)
         seen = overview(store, NOON, seen)
         assert experiment_overview(seen, "temp").implausible.startswith(
             "honest devices do not produce this histogram"
@@ -91,7 +82,75 @@ class TestWords:
         assert experiment_overview(seen, "hourly").implausible == ""
 
 
+def forge(store: Store, exp, window="2026-11-21", reports=5000) -> None:
+    """Count reports that all have one code, which honest boards would not send."""
+    version = next(v for v in store.experiments("home") if v.experiment.name == exp.name)
+    row = {"experiment": version.id, "window": window, "group_index": 0, "code": 5, "count": reports}
+    with store.writing() as connection:
+        connection.execute(schema.histogram.insert().values(**row))
+
+
+class TestAttention:
+    def test_problems_are_sentences(self, store: Store):
+        kept = Description(keep="1d")
+        store.add_experiment("home", payload_of(TEMP), description=kept)
+        forge(store, TEMP, "2026-11-18")
+        temp = experiment_overview(overview(store, NOON), "temp")
+        problems = temp.problems(lambda day: f"{day:%d %b}")
+        assert list(problems) == ["implausible", "quiet", "overdue"]
+        assert problems["implausible"].startswith("Honest devices do not produce this histogram: ")
+        assert problems["quiet"] == "No report has arrived since 18 Nov."
+        assert problems["overdue"].startswith("Deletion of 2026-11-18 is overdue")
+
+    def test_silence_is_no_problem_once_devices_are_not_asked(self, store: Store):
+        count(store, TEMP, ["a"])
+        later = NOON + 3 * DAY
+        assert experiment_overview(overview(store, NOON + DAY), "temp").problems() == {}
+        assert list(experiment_overview(overview(store, later), "temp").problems()) == ["quiet"]
+        store.withdraw_experiment("home", "temp")
+        assert experiment_overview(overview(store, later), "temp").problems() == {}
+
+    def test_most_serious_come_first(self, store: Store):
+        count(store, TEMP, ["a"], NOON - 3 * DAY)
+        forge(store, HOURLY, "2026-11-21T11")
+        assert [e.name for e in overview(store, NOON).urgent_first()] == ["hourly", "temp", "ever"]
+
+    def test_check_can_be_left_for_later(self, store: Store):
+        forge(store, TEMP)
+        early = overview(store, NOON, check=False)
+        assert (early.is_checked, experiment_overview(early, "temp").implausible) == (False, "")
+        seen = overview(store, NOON, early)
+        assert seen.is_checked
+        assert experiment_overview(seen, "temp").implausible
+        later = overview(store, NOON + DAY, seen, check=False)
+        assert later.is_checked
+        assert experiment_overview(later, "temp").implausible
+
+    def test_erasing_reports_withdraws_the_verdict(self, store: Store):
+        forge(store, TEMP)
+        seen = overview(store, NOON)
+        with store.writing() as connection:
+            connection.execute(schema.histogram.delete())
+        count(store, TEMP, ["a"])
+        assert experiment_overview(overview(store, NOON + DAY, seen), "temp").implausible == ""
+
+
 class TestRefresh:
+    def test_asks_as_often_for_many_experiments(self, store: Store):
+        """Use the same number of queries for 3 experiments as for 23."""
+        statements: list[str] = []
+        event.listen(store.engine, "before_cursor_execute", lambda *a: statements.append(a[2]))
+        numbers = []
+        for _ in range(2):
+            seen = overview(store, NOON)
+            overview(store, NOON, seen)
+            numbers.append(len(statements))
+            for n in range(20):
+                store.add_experiment("home", payload_of(experiment(name=f"more{n}")))
+            count(store, TEMP, ["a"])
+            statements.clear()
+        assert numbers[0] == numbers[1]
+
     @pytest.mark.slow
     def test_adds_new_reports_to_the_previous_overview(self, store: Store):
         seen = None

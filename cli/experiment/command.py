@@ -99,11 +99,18 @@ def experiment_add(
 
 
 @experiment_app.command("list")
-def experiment_list(store: StoreUrl = DEFAULT_STORE, as_json: AsJson = False) -> None:
-    """List the versions of all experiments, oldest first."""
+def experiment_list(
+    search: Annotated[
+        str, typer.Argument(help="Words in the name, purpose or owner; default: all experiments.")
+    ] = "",
+    store: StoreUrl = DEFAULT_STORE,
+    fleet: Annotated[str | None, typer.Option(help="Name of the fleet; default: all fleets.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the versions of experiments, oldest first."""
     from . import run  # imported lazily so that usage errors are fast
 
-    run.list_versions(store, as_json)
+    run.list_versions(store, fleet, search, as_json)
 
 
 @experiment_app.command("withdraw")

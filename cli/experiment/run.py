@@ -26,6 +26,8 @@ from ...server.experiments.judged import JudgedQuestion, judged_questions, worse
 from ...server.experiments.reading import MILLI
 from ...server.experiments.signed_file import SignedExperiment
 from ...server.mechanisms import mechanism_of
+from ...server.overview.search import matches
+from ...server.plain_text import visible
 from ...server.service.audit_log import audit_log, system_user
 from ...server.store.database import StoreAbsent
 from ...server.store.store import Store
@@ -291,10 +293,16 @@ def _value_text(value: Any) -> str:
     return text if len(text) <= _MAX_VALUE else text[: _MAX_VALUE - 3] + "..."
 
 
-def list_versions(store: str, as_json: bool) -> None:
-    """List the versions of all experiments, oldest first."""
+def list_versions(store: str, fleet: str | None, search: str, as_json: bool) -> None:
+    """List all versions of the experiments with these words in one of their versions, oldest first."""
     with Store(store, create=False) as opened:
-        versions = opened.experiments()
+        versions = opened.experiments(None if fleet is None else choose_fleet(opened, fleet))
+    names = {
+        (v.fleet, v.experiment.name)
+        for v in versions
+        if matches(search, v.experiment.name, v.purpose, v.owner)
+    }
+    versions = tuple(v for v in versions if (v.fleet, v.experiment.name) in names)
     if as_json:
         print_json(
             [
@@ -309,6 +317,12 @@ def list_versions(store: str, as_json: bool) -> None:
             ]
         )
         return
+    if not versions:
+        nothing = (
+            f"no experiment matches {visible(search)}" if search else "no experiments have been added yet"
+        )
+        show.out.print(nothing + (f" in fleet {fleet}" if fleet else ""), markup=False)
+        return
     headings = ("fleet", "name", "digest", "ε", "every", "current", "until", "late until")
     table = show.table("", headings, range(len(headings)))
     for v in versions:
@@ -318,7 +332,7 @@ def list_versions(store: str, as_json: bool) -> None:
         cells = (v.fleet, e.name, e.digest.hex(), f"{e.epsilon / MICRO:g}", rates)
         days = (str(day or "-") for day in (v.expires, v.counted_until))
         table.add_row(*cells, "yes" if v.current else "no", *days)
-    show.out.print(table if versions else "no experiments have been added yet")
+    show.out.print(table)
     for (fleet, name), v in newest_versions(v for v in versions if v.purpose).items():
         show.out.print(f"{name} of {fleet}: {v.purpose} ({v.owner})")
 

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from boards import experiment, payload_of
 from command_line import Run, hushmote, runner
 
 from hushmote.server.store import Description, Store
@@ -160,6 +161,49 @@ class TestChanges:
         refusal = add_text(run, tmp_path, room.replace("°C", "°F"), expect=1)
         assert "room_temp has reports in °C" in " ".join(refusal.split())
         assert "take a new name" in refusal
+
+
+class TestList:
+    @pytest.fixture
+    def fleets(self, tmp_path):
+        """Add experiments to two fleets, one of them with two versions."""
+        texts = {
+            ("home", "kitchen"): Description(purpose="How warm is the KÜCHE?", owner="heating@example.org"),
+            ("home", "door"): Description(purpose="Is the door open?", owner="ops@example.org"),
+            ("lab", "kitchen"): Description(purpose="How humid is it?", owner="lab@example.org"),
+        }
+        with Store(f"sqlite:///{tmp_path / 'hushmote.sqlite'}") as store:
+            for (fleet, name), words in texts.items():
+                store.add_fleet(fleet, keyed=False)
+                store.add_experiment(fleet, payload_of(experiment(name=name)), description=words)
+            newer = payload_of(experiment(name="door", epsilon=500_000))
+            store.add_experiment("home", newer, description=Description(purpose="Is it shut?", owner="me"))
+
+    def names(self, run: Run, *arguments: str) -> list[tuple[str, str]]:
+        return [(v["fleet"], v["name"]) for v in json.loads(run("list", *arguments, "--json"))]
+
+    @pytest.mark.usefixtures("fleets")
+    def test_is_restricted_to_fleet_and_words(self, run: Run):
+        assert len(self.names(run)) == 4
+        assert self.names(run, "--fleet", "lab") == [("lab", "kitchen")]
+        assert self.names(run, "kitchen") == [("home", "kitchen"), ("lab", "kitchen")]
+        assert self.names(run, "warm küche", "--fleet", "home") == [("home", "kitchen")]
+        assert self.names(run, "LAB@") == [("lab", "kitchen")]
+        # All versions are listed if one of them matches.
+        assert self.names(run, "door open") == [("home", "door")] * 2
+        assert "lab" not in run("list", "kitchen", "--fleet", "home")
+
+    @pytest.mark.usefixtures("fleets")
+    def test_says_that_nothing_matches(self, run: Run):
+        assert run("list", "[cellar]") == "no experiment matches [cellar]\n"
+        assert run("list", "warm", "--fleet", "lab") == "no experiment matches warm in fleet lab\n"
+        assert self.names(run, "cellar") == []
+
+    @pytest.mark.usefixtures("fleets")
+    def test_rejects_unknown_fleet(self, tmp_path):
+        refused = hushmote("experiment", "list", "--fleet", "labs", cwd=tmp_path, expect=1)
+        assert "no fleet labs" in refused
+        assert "home, lab" in refused
 
 
 class TestShow:

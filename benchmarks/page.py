@@ -49,7 +49,7 @@ from hushmote.simulator.broker import MosquittoBroker
 FLEET = "simulated"
 READERS = 20
 _CHART_DRAWN = "return performance.getEntriesByName('chart drawn').map(e => e.startTime)[0]"
-_HAS_FINDINGS = """const all = [...document.querySelectorAll('.tile-finding')].map(e => e.textContent.trim())
+_HAS_FINDINGS = """const all = [...document.querySelectorAll('.tile-lines')].map(e => e.textContent.trim())
 return all.length && all.every(Boolean) ? performance.now() : 0"""
 _IDLE = "return performance.getEntriesByType('navigation')[0].loadEventEnd"
 

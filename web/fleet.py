@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Literal
 
@@ -10,8 +11,10 @@ from fastapi import Request
 from nicegui import ui
 
 from ..server.answers.question import Question
+from ..server.budgets.remaining import Remaining
+from ..server.budgets.words import warning
 from ..server.errors import HushmoteError
-from ..server.overview.fleets import ExperimentOverview, StoreOverview
+from ..server.overview.fleets import ExperimentOverview, FleetOverview, StoreOverview
 from ..server.words.numbers import counted
 from .experiment.queries import NoReportsInPeriod
 from .frame import frame, heading, sentence, skeleton, tag
@@ -20,6 +23,7 @@ from .period import in_period, period_in, phrase_of, query_of
 from .period_control import PeriodControl
 from .reader import Reader, reader
 from .tile import Tile
+from .tile_choice import PAGE_SIZE, TileChoice, TileControls, choice_in
 
 _STEPS = (
     ("Plan a question, and write its file", "hushmote plan"),
@@ -33,6 +37,7 @@ _HEALTH: dict[Health, str] = {
     "bad": "Something is wrong.",
 }
 _UNMONITORED = "The aggregator is not monitored; to monitor it, start the page with --aggregator URL."
+_MAX_FLEETS = 20  # of which no tile is shown
 _KEYED = "every report has a tag that only its device can make."
 _OPEN = "it is open. Its reports have no tags, so anyone can forge reports."
 _LIVE = (
@@ -48,7 +53,8 @@ def register(page: Page) -> None:
     @ui.page("/")
     def _(request: Request) -> None:
         with frame(page, "Answers", "/"):
-            view = FleetView(page, reader(), period_in(request.url.query))
+            query = request.url.query
+            view = FleetView(page, reader(), period_in(query), choice_in(query))
         page.live.follow(view.refresh)
         page.live.follow(view.show_budgets)
 
@@ -56,26 +62,28 @@ def register(page: Page) -> None:
 async def precompute(page: Page) -> None:
     """Compute the view's content before the first reader needs it."""
     with contextlib.suppress(HushmoteError):  # readers see the error
-        for fleet in _chosen(await page.live.overview(), page.settings.fleet).fleets:
-            for e in fleet.experiments:
-                with contextlib.suppress(HushmoteError):
-                    selection = await page.queries.in_period(Question(experiment=e.name, fleet=e.fleet))
-                    await page.queries.finding(selection, Reader(Locale("en", "US")))
+        for e in _chosen(await page.live.overview(), page.settings.fleet).experiments[:PAGE_SIZE]:
+            with contextlib.suppress(HushmoteError):
+                selection = await page.queries.in_period(Question(experiment=e.name, fleet=e.fleet))
+                await page.queries.finding(selection, Reader(Locale("en", "US")))
+        await page.live.checked_overview()
 
 
 class FleetView:
-    """One reader's view, with a status line and a tile for each experiment."""
+    """One reader's view, with a status line and a tile for each experiment on the reader's page of tiles."""
 
-    def __init__(self, page: Page, reader: Reader, period: str) -> None:
+    def __init__(self, page: Page, reader: Reader, period: str, choice: TileChoice | None = None) -> None:
         """Build the view.
 
         Args:
             page: The page's context.
             reader: The reader's number and date formats.
             period: The period of all tiles, in the form that period.parse() returns.
+            choice: The tiles to show if there are many; None for the first page.
         """
         self._page, self._reader, self._period = page, reader, period
         self._tiles: dict[tuple[str, str], Tile] = {}
+        self._budgets: dict[tuple[str, str], Remaining] = {}
         self._rejects: dict[str, ui.label] = {}
         self._shown_experiments: object = None
         self._overview: StoreOverview | None = None
@@ -85,6 +93,7 @@ class FleetView:
             self._health_text = tag("span", "…").props('id="reports"')
         self._control = PeriodControl(self._choose_period)
         self._control.element.visible = False
+        self._tile_controls = TileControls(reader, choice or TileChoice(), self._choose_tiles)
         with ui.element("div").classes("fleets") as self._fleets:
             skeleton(3)
         tag("p", _LIVE).classes("faint")
@@ -100,25 +109,53 @@ class FleetView:
                     _steps()
             return
         store_overview = await page.live.overview()
-        error = page.settings.missing_fleet_message([f.name for f in store_overview.fleets])
-        store_overview = _chosen(store_overview, page.settings.fleet)
+        experiments = self._show_overview(store_overview)
+        await asyncio.gather(*map(self._show_finding, experiments))
+        self._findings_shown.set()
+        if not store_overview.is_checked:
+            experiments = self._show_overview(await page.live.checked_overview())
+        await asyncio.gather(*(self._show_finding(e, series=True) for e in experiments))
+
+    def _show_overview(self, store_overview: StoreOverview) -> list[ExperimentOverview]:
+        """Show an overview; return the experiments whose tiles are shown."""
+        settings = self._page.settings
+        error = settings.missing_fleet_message([f.name for f in store_overview.fleets])
+        store_overview = _chosen(store_overview, settings.fleet)
+        self._overview = store_overview
+        return self._show_tiles(store_overview, error)
+
+    def _show_tiles(self, store_overview: StoreOverview, error: str = "") -> list[ExperimentOverview]:
+        names = tuple(fleet.name for fleet in store_overview.fleets)
+        experiments = self._tile_controls.select(store_overview.experiments, names, self._is_warned)
+        fleets = self._fleets_to_show(store_overview, {e.fleet for e in experiments})
         experiments_to_show = (
             error,
-            *((f.name, f.keyed, tuple(e.name for e in f.experiments)) for f in store_overview.fleets),
+            tuple((f.name, f.keyed) for f in fleets),
+            tuple((e.fleet, e.name) for e in experiments),
         )
         if experiments_to_show != self._shown_experiments:
             self._shown_experiments = experiments_to_show
-            self._build(store_overview, error)
-        self._overview = store_overview
-        experiments = [e for fleet in store_overview.fleets for e in fleet.experiments]
-        self._show_period(bool(experiments))
+            self._build(fleets, experiments, error, has_any=bool(store_overview.experiments))
+        self._show_period(bool(store_overview.experiments))
         for e in experiments:
-            self._tiles[e.fleet, e.name].show(e, store_overview.minute.date())
+            self._tiles[e.fleet, e.name].show(e)
         self._show_health(store_overview)
-        await asyncio.gather(*map(self._show_finding, experiments))
-        self._findings_shown.set()
-        self._show_health(store_overview)
-        await asyncio.gather(*(self._show_finding(e, series=True) for e in experiments))
+        return experiments
+
+    def _fleets_to_show(self, store_overview: StoreOverview, shown: Collection[str]) -> list[FleetOverview]:
+        """Return the fleets with tiles, followed by the others unless they are many and well."""
+        fleets = store_overview.fleets
+        others = [f for f in fleets if f.name not in shown]
+        if len(fleets) > _MAX_FLEETS:
+            others = [f for f in others if any(not r.harmless for r in f.rejects)][:_MAX_FLEETS]
+        return [*(f for f in fleets if f.name in shown), *others]
+
+    def _is_warned(self, e: ExperimentOverview) -> bool:
+        return bool(e.problems()) or self._is_nearly_spent(e)
+
+    def _is_nearly_spent(self, e: ExperimentOverview) -> bool:
+        line = self._budgets.get((e.fleet, e.name))
+        return line is not None and bool(warning(line, self._reader))
 
     async def show_budgets(self) -> None:
         """Mark budgets that are nearly used up; this is separate because it reads all devices' rows."""
@@ -128,6 +165,7 @@ class FleetView:
             store_overview = _chosen(await page.live.overview(), page.settings.fleet)
             for fleet in store_overview.fleets:
                 for budget in (await page.ledgers.read(fleet.name)).budget.experiments:
+                    self._budgets[fleet.name, budget.name] = budget.line
                     if (fleet.name, budget.name) in self._tiles:
                         self._tiles[fleet.name, budget.name].show_budget(budget.line)
             if self._overview is not None:  # the overview on display may be older
@@ -136,8 +174,21 @@ class FleetView:
     async def _choose_period(self, period: str) -> None:
         """Show all tiles for another period, and put the period in the URL."""
         self._period = period
-        ui.navigate.history.replace(f"?{query_of(period)}" if period else "/")
+        self._show_in_url()
         await self.refresh()
+
+    async def _choose_tiles(self) -> None:
+        """Show the chosen tiles, and put the choice in the URL."""
+        if self._overview is None:  # the first overview is still being read, and will be shown as chosen
+            return
+        experiments = self._show_tiles(self._overview)
+        self._show_in_url()
+        for series in (False, True):
+            await asyncio.gather(*(self._show_finding(e, series=series) for e in experiments))
+
+    def _show_in_url(self) -> None:
+        query = "&".join(filter(None, [query_of(self._period), self._tile_controls.choice.query()]))
+        ui.navigate.history.replace(f"?{query}" if query else "./")
 
     def _show_period(self, has_tiles: bool) -> None:
         self._control.element.visible = has_tiles
@@ -157,48 +208,60 @@ class FleetView:
             finding = sentence(await self._page.live.error_message(error))
             if not finding:
                 return
-        if period == self._period:  # the reader may have changed it in the meantime
-            self._tiles[e.fleet, e.name].show_findings(finding, series=series)
+        tile = self._tiles.get((e.fleet, e.name))
+        if period == self._period and tile is not None:  # the reader may have changed them in the meantime
+            tile.show_findings(finding, series=series)
 
-    def _build(self, store_overview: StoreOverview, error: str) -> None:
+    def _build(
+        self,
+        fleets: Sequence[FleetOverview],
+        experiments: Sequence[ExperimentOverview],
+        error: str,
+        *,
+        has_any: bool,
+    ) -> None:
         self._tiles.clear()
         self._rejects.clear()
         self._fleets.clear()
         with self._fleets:
             if error:
                 tag("p", sentence(error))
-            elif not any(fleet.experiments for fleet in store_overview.fleets):
+            elif not has_any:
                 _steps()
-            with ui.element("ul").classes("cards"):
-                for e in (e for fleet in store_overview.fleets for e in fleet.experiments):
-                    self._tiles[e.fleet, e.name] = Tile(e, self._reader)
-            for fleet in store_overview.fleets:
-                tag("p", f"Fleet {fleet.name}: {_KEYED if fleet.keyed else _OPEN}").classes("fleet")
+            for fleet in fleets:
+                tag("h2", f"Fleet {fleet.name}: {_KEYED if fleet.keyed else _OPEN}").classes("fleet")
                 self._rejects[fleet.name] = tag("p", "")
+                with ui.element("ul").classes("cards"):
+                    for e in (e for e in experiments if e.fleet == fleet.name):
+                        tile = self._tiles[e.fleet, e.name] = Tile(e, self._reader)
+                        if (e.fleet, e.name) in self._budgets:
+                            tile.show_budget(self._budgets[e.fleet, e.name])
 
     def _show_health(self, store_overview: StoreOverview) -> None:
         aggregator, number = self._page.aggregator, partial(self._reader.number, digits=0)
         for fleet in store_overview.fleets:
-            label = self._rejects[fleet.name]
-            label.text = " ".join(reject.words(number) for reject in fleet.rejects)
-            bad = any(not reject.harmless for reject in fleet.rejects)
-            label.classes(**{"add" if bad else "remove": "warn"})
-        problems = sum(tile.has_problem for tile in self._tiles.values())
-        spent = sum(tile.is_nearly_spent for tile in self._tiles.values())
+            if fleet.name in self._rejects:
+                label = self._rejects[fleet.name]
+                label.text = " ".join(reject.words(number) for reject in fleet.rejects)
+                bad = any(not reject.harmless for reject in fleet.rejects)
+                label.classes(**{"add" if bad else "remove": "warn"})
+        experiments = store_overview.experiments
+        problems = sum(bool(e.problems()) for e in experiments)
+        spent = sum(map(self._is_nearly_spent, experiments))
         bad = sum(any(not r.harmless for r in fleet.rejects) for fleet in store_overview.fleets)
         clock = store_overview.clock
         lines = [
             f"Nothing is counted with this clock: {clock}." if clock else "",
-            f"{problems} of {len(self._tiles)} experiments need{'s' * (problems == 1)} attention."
-            if problems
+            _attention(problems, len(experiments), number),
+            f"The budget of {counted(spent, 'experiment', self._reader)} is spent or nearly spent."
+            if spent
             else "",
-            f"The budget of {counted(spent, 'experiment')} is spent or nearly spent." if spent else "",
             "" if aggregator.is_monitored else _UNMONITORED,
             aggregator.health.words if aggregator.health else "",
             *(reject.words(number) for reject in store_overview.rejects),
             "" if bad or store_overview.rejects else "No reports were rejected.",
         ]
-        state: Health = "unknown" if aggregator.health is None else "well"
+        state: Health = "unknown" if aggregator.health is None or not store_overview.is_checked else "well"
         if clock or problems or bad or store_overview.rejects or aggregator.problem:
             state = "bad"
         self._health_mark.text = _HEALTH[state]
@@ -206,6 +269,11 @@ class FleetView:
         self._health_text.text = (
             f"{number(store_overview.reports)} reports so far. {' '.join(filter(None, lines))}"
         )
+
+
+def _attention(problems: int, total: int, number: Callable[[int], str]) -> str:
+    need = "needs" if problems == 1 else "need"
+    return f"{number(problems)} of {number(total)} experiments {need} attention." if problems else ""
 
 
 def _chosen(store_overview: StoreOverview, fleet: str | None) -> StoreOverview:
@@ -217,6 +285,7 @@ def _chosen(store_overview: StoreOverview, fleet: str | None) -> StoreOverview:
         (),
         store_overview.minute,
         clock=store_overview.clock,
+        is_checked=store_overview.is_checked,
     )
 
 

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
 from nicegui import background_tasks, context
@@ -108,12 +109,21 @@ class LiveStore:
         return "" if self.state.words else visible(str(error))
 
     async def overview(self) -> StoreOverview:
-        """Return the store's overview; raise StoreError if the store cannot be read."""
-        return await self.ask("overview", self._read_overview)
+        """Return the store's overview, in which new histograms may not have been checked yet.
 
-    def _read_overview(self, reader: StoreReader) -> StoreOverview:
+        Raises:
+            StoreError: If the store cannot be read.
+        """
+        return await self.ask("overview", partial(self._read_overview, check=False))
+
+    async def checked_overview(self) -> StoreOverview:
+        """Return the same with all histograms checked, which can take seconds."""
+        return await self.ask("checked overview", partial(self._read_overview, check=True), slow=True)
+
+    def _read_overview(self, reader: StoreReader, *, check: bool) -> StoreOverview:
         previous_reader, previous = self._overview
-        store_overview = overview(reader.store, _now(), previous if previous_reader is reader else None)
+        previous = previous if previous_reader is reader else None
+        store_overview = overview(reader.store, _now(), previous, check=check)
         self._overview = reader, store_overview
         return store_overview
 

@@ -8,18 +8,17 @@ from urllib.parse import quote
 from nicegui import ui
 
 from ..server.answers.finding import Finding, Findings, reports_a_day
-from ..server.answers.periods import completed_windows, start_of
+from ..server.answers.periods import completed_windows
 from ..server.answers.rows import CONFIDENCE, Row
 from ..server.budgets.remaining import Remaining
 from ..server.budgets.words import warning
 from ..server.overview.fleets import ExperimentOverview
 from ..server.words import findings as words
 from ..server.words.numbers import Numbers, counted, format_estimate
-from .frame import heading, sentence, skeleton, tag
+from .frame import heading, skeleton, tag
 from .period import query_of
 from .reader import Reader
 
-_QUIET_DAYS = 2  # days without a report after which the tile shows a problem
 _WIDTH, _HEIGHT = 100, 30  # size of a sparkline, in its own units
 _ARROWS = {"up": "▲", "down": "▼"}
 
@@ -72,11 +71,11 @@ class Tile:
 
     def __init__(self, experiment: ExperimentOverview, reader: Reader) -> None:
         self._reader = reader
-        self._marks: dict[str, str] = {}
+        self._problem_words = self._budget_words = ""
         self._windows: tuple[str, ...] = ()  # the windows on display
         self._address = f"/experiment/{quote(experiment.fleet)}/{quote(experiment.name)}"
         with ui.element("li").classes("tile"):
-            with heading("", 2):
+            with heading("", 3):
                 self._title = ui.link("", self._address)
             self._name = tag("p", "").classes("faint")
             self._waiting = skeleton(2)
@@ -95,7 +94,7 @@ class Tile:
             self._problems = tag("p", "").classes("warn").props('role="status"')
         self._show_headline(None)
 
-    def show(self, experiment: ExperimentOverview, today: datetime.date) -> None:
+    def show(self, experiment: ExperimentOverview) -> None:
         """Show an experiment's overview."""
         number, day = self._number, self._reader.day
         self._title.text = experiment.purpose or experiment.name
@@ -108,10 +107,8 @@ class Tile:
         withdrawn = "Withdrawn, so no device is asked any more"
         state = {"current": f"Asked {until}", "expired": ended}.get(experiment.state, withdrawn)
         self._reports.text = f"{reports}. {state}."
-        newest = start_of(experiment.newest)
-        quiet = experiment.state == "current" and newest and (today - newest.date()).days >= _QUIET_DAYS
-        self.mark("quiet", f"No report has arrived since {day(newest.date())}." if quiet and newest else "")
-        self.mark("implausible", sentence(experiment.implausible) if experiment.implausible else "")
+        self._problem_words = " ".join(experiment.problems(day).values())
+        self._show_warnings()
 
     def link_to(self, period: str) -> None:
         """Make the title link to the experiment's view for the same period."""
@@ -175,22 +172,11 @@ class Tile:
 
     def show_budget(self, line: Remaining) -> None:
         """Mark a budget that is nearly used up, unless it was for a single report per device."""
-        self.mark("budget", warning(line, self._reader))
+        self._budget_words = warning(line, self._reader)
+        self._show_warnings()
 
-    def mark(self, what: str, words: str) -> None:
-        """Show a problem, or clear it if `words` is empty."""
-        self._marks[what] = words
-        self._problems.text = " ".join(filter(None, self._marks.values()))
-
-    @property
-    def has_problem(self) -> bool:
-        """Whether the tile shows a problem other than a budget that is nearly used up."""
-        return any(words for what, words in self._marks.items() if what != "budget")
-
-    @property
-    def is_nearly_spent(self) -> bool:
-        """Whether the budget is nearly used up."""
-        return bool(self._marks.get("budget"))
+    def _show_warnings(self) -> None:
+        self._problems.text = " ".join(filter(None, [self._problem_words, self._budget_words]))
 
     def _number(self, n: int) -> str:
         return self._reader.number(n, 0)

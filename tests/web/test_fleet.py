@@ -308,6 +308,29 @@ class TestView:
             browser.find_by_name("How warm is it?").click()
             browser.until(lambda: browser.driver.current_url.endswith("/experiment/home/temp"))
 
+    def test_many_experiments_can_be_searched(self, browser, store):
+        for n in range(40):
+            words = Description("°C", f"How warm is room {n}?", "heating@example.org")
+            store.add_experiment("work", payload_of(experiment(name=f"room{n}")), description=words)
+        with paged(url(store)) as page:
+            browser.open(page)
+            browser.says("1 to 24 of 42 experiments.")
+            assert len(browser.driver.find_elements("css selector", ".tile")) == 24
+            browser.find_by_name("Next").click()
+            browser.says("25 to 42 of 42 experiments.")
+            browser.until(lambda: browser.driver.current_url.endswith("?page=2"))
+            browser.find("input[type=search]").send_keys("room 7")
+            browser.says("1 to 4 of 4 matching of 42 experiments.")
+            browser.until(lambda: browser.driver.current_url.endswith("?search=room+7"))
+            browser.driver.refresh()
+            browser.says("1 to 4 of 4 matching of 42 experiments.")
+            assert browser.find("input[type=search]").get_attribute("value") == "room 7"
+            assert barriers(browser) == []
+            browser.resize(360, dark=True)
+            browser.until(lambda: browser.overflow() <= 0, "it is too wide")
+            assert barriers(browser) == []
+            assert browser.errors() == []
+
     def test_is_accessible_in_light_and_dark(self, browser, store):
         count(store, ["a"])
         with store.writing() as connection:

@@ -16,8 +16,9 @@ from release_store import NEW, add_release
 
 from hushmote.server.answers.query import ResultCache
 from hushmote.server.answers.question import Question, Selection
-from hushmote.server.store import Store
+from hushmote.server.store import Description, Store
 from hushmote.web.budget.view import BudgetView
+from hushmote.web.experiment import queries
 from hushmote.web.experiment.choices import from_query
 from hushmote.web.experiment.view import ExperimentView
 from hushmote.web.fleet import FleetView
@@ -30,6 +31,7 @@ from hushmote.web.plan.file import FilePart
 from hushmote.web.plan.result import ResultPart
 from hushmote.web.reader import Reader
 from hushmote.web.releases import ReleasesView
+from hushmote.web.tile_choice import TileChoice, choice_in
 
 ENGLISH = Reader(Locale("en", "US"))
 DAYS = tuple(f"2026-01-{day:02}" for day in range(1, 11))
@@ -151,6 +153,94 @@ class TestFleet:
                 assert "Three steps to a first answer" not in shown
 
         build(url, steps)
+
+
+class TestManyExperiments:
+    @pytest.fixture
+    def many(self, url: str) -> str:
+        """Provide a store with 60 experiments in two fleets; one has been silent since January."""
+        with Store(url) as store:
+            for n in range(60):
+                fleet = f"hall{n % 2}"
+                if fleet not in store.fleets():
+                    store.add_fleet(fleet, keyed=False)
+                words = Description(purpose=f"How warm is room {n}?", owner="heating@example.org")
+                payload = number_payload(8, 2, 0, 8_000, f"room{n:02}")
+                store.add_experiment(fleet, payload, description=words)
+            fill(store, "hall1", number_payload(8, 2, 0, 8_000, "silent"), {DAYS[0]: 900})
+        return url
+
+    def names(self, root: ui.element) -> list[str]:
+        return [text.split(" of fleet ")[0] for text in texts(root) if " of fleet hall" in text]
+
+    def test_first_page_is_grouped_by_fleet(self, many: str):
+        async def steps(page: Page, root: ui.element) -> None:
+            view = FleetView(page, ENGLISH, USUAL)
+            await view.refresh()
+            assert self.names(root) == [f"room{n:02}" for n in range(0, 48, 2)]
+            shown = texts(root)
+            assert "1 to 24 of 61 experiments." in shown
+            assert "1 of 61 experiments needs attention." in " ".join(shown)
+            fleets = [text.split(":")[0] for text in shown if text.startswith("Fleet hall")]
+            assert fleets == ["Fleet hall0", "Fleet hall1"]
+            await view._tile_controls._turn(1)
+            assert self.names(root) == [f"room{n:02}" for n in (*range(48, 60, 2), *range(1, 37, 2))]
+            await view._tile_controls._turn(1)
+            assert "49 to 61 of 61 experiments." in texts(root)
+            await view._tile_controls._turn(1)  # there is no further page
+            assert "49 to 61 of 61 experiments." in texts(root)
+
+        build(many, steps)
+
+    def test_search_fleet_and_warnings_restrict_tiles(self, many: str):
+        async def steps(page: Page, root: ui.element) -> None:
+            view = FleetView(page, ENGLISH, USUAL)
+            await view.refresh()
+            controls = view._tile_controls
+            await controls._turn(1)
+            await controls._change(search="ROOM5 warm")
+            assert self.names(root) == [f"room{n}" for n in (*range(50, 60, 2), *range(51, 60, 2))]
+            assert "1 to 10 of 10 matching of 61 experiments." in texts(root)
+            await controls._change(fleet="hall1")
+            assert self.names(root) == [f"room{n}" for n in range(51, 60, 2)]
+            assert controls.choice.query() == "search=ROOM5+warm&fleet=hall1"
+            await controls._change(search="cellar")
+            assert self.names(root) == []
+            assert "No experiment of 61 matches." in texts(root)
+            await controls._change(search="", fleet="", warned=True)
+            assert self.names(root) == ["silent"]
+
+        build(many, steps)
+
+    def test_url_opens_same_tiles(self, many: str):
+        async def steps(page: Page, root: ui.element) -> None:
+            view = FleetView(page, ENGLISH, USUAL, choice_in("last=30d&search=room&fleet=hall1&page=2"))
+            await view.refresh()
+            assert self.names(root) == [f"room{n:02}" for n in range(49, 60, 2)]
+            assert view._tile_controls.choice.query() == "search=room&fleet=hall1&page=2"
+
+        build(many, steps)
+
+    @pytest.mark.parametrize("query", ["", "page=0", "page=x", "page=%C2%B2", "warned=no", "search="])
+    def test_invalid_choice_is_default(self, query: str):
+        assert choice_in(query) == TileChoice()
+
+    def test_only_visible_tiles_are_answered(self, many: str, monkeypatch):
+        found: list[str] = []
+
+        def count(facts, selection, *arguments, **options):
+            found.append(selection.experiment)
+            return find_answers(facts, selection, *arguments, **options)
+
+        find_answers = queries.find
+        monkeypatch.setattr(queries, "find", count)
+
+        async def steps(page: Page, root: ui.element) -> None:
+            view = FleetView(page, ENGLISH, USUAL)
+            await view.refresh()
+            assert set(found) == {f"room{n:02}" for n in range(0, 48, 2)}
+
+        build(many, steps)
 
 
 class TestPeriod:

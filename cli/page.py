@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 DEFAULT_HTTP = "127.0.0.1:9419"
 
 
-def page_command(
+def page_command(  # noqa: PLR0913 - one for each option
     context: typer.Context,
     store: StoreUrl = DEFAULT_STORE,
     fleet: Annotated[str | None, typer.Option(help="Show only this fleet; default: all fleets.")] = None,
@@ -44,6 +44,14 @@ def page_command(
         typer.Option(
             help="File from `statement write --public`; anyone can read it on the page without a token.",
             metavar="FILE.json",
+        ),
+    ] = None,
+    frame_ancestors: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Site that may show the page in a frame, such as https://grafana.example, or self; "
+            "repeatable. Default: none.",
+            metavar="SITE",
         ),
     ] = None,
     broker: Annotated[
@@ -69,9 +77,10 @@ def page_command(
     from ..server.service.process import set_up_log
     from ..server.service.tokens import TokenFile
     from ..web.app import serve
-    from ..web.settings import PageSettings
+    from ..web.settings import PageSettings, parse_frame_ancestors
 
     host, port = parse_endpoint(http)
+    ancestors = parse_frame_ancestors(frame_ancestors or ())
     tokens = None if token_file is None else TokenFile(token_file)
     if tokens is None and not is_loopback(host):
         raise UsageError(
@@ -107,6 +116,7 @@ def page_command(
             board_policy,
             public,
             audit_log(store),
+            ancestors,
         )
         serve(settings, lambda url: _print_link(url, reports_to, tokens))
 

@@ -23,6 +23,7 @@ from ..server.service.audit_log import AuditLog, AuditLogError
 from ..server.service.http_access import bearer, host_name, is_loopback, is_own_page
 from ..server.service.tokens import Tokens
 from . import public_statement
+from .relative import root
 
 HEALTH = "/healthz"  # for process supervisors; it reveals nothing about the store
 LOGIN = "/login"
@@ -32,6 +33,7 @@ _WRONG_TOKEN = "That is not this page's token."
 _BUSY = "Too many people are trying a token at the same time; try again in a minute."
 _MAX_FORM = 4096  # bytes
 _COOKIE_DAYS = 30
+_MAX_COOKIES = 8  # with the page's name in one request
 _NO_STORE = {"cache-control": "no-store"}
 _LOCAL_READER = "this machine"  # the reader's name on a page without tokens
 _LOG_INTERVAL_S = 3600.0  # interval before the same reader is logged again
@@ -48,6 +50,7 @@ class PageAccess:
         port: The page's port, which is part of the cookie's name.
         public: The statement that anyone may read, or None.
         audit_log: Records who opened the page.
+        in_frames: Whether other sites may show the page in a frame.
     """
 
     def __init__(
@@ -57,11 +60,13 @@ class PageAccess:
         port: int,
         public: public_statement.PublicStatement | None = None,
         audit_log: AuditLog | None = None,
+        in_frames: bool = False,
     ) -> None:
         self._application = application
         self._public = public
         self._tokens = tokens
         self._audit_log = audit_log or AuditLog(None)
+        self._in_frames = in_frames
         self._last_opened_s: dict[str, float] = {}
         self._delayed = 0
         self._cookie_name = f"hushmote_{port}"  # browsers store cookies by host, regardless of the port
@@ -90,24 +95,32 @@ class PageAccess:
         if scope["type"] == "http" and scope["path"] == LOGIN and scope["method"] == "POST":
             answer = await self._log_in(request, receive)
             return await answer(scope, receive, send)
+        is_login = scope["type"] == "http" and scope["path"] == LOGIN
+        token, target = _split_token(request)
         if (name := self._reader(request)) is not None:
             self._log_opening(name)
+            if is_login and scope["method"] == "GET" and token is None:
+                return await _redirect(target)(scope, receive, send)
             if scope["type"] == "websocket":
                 receive, send = _while_admitted(lambda: self._reader(request) == name, receive, send)
             return await self._application(scope, receive, send)
-        if (token := bearer(request.headers)) is not None:
-            return await self._answer_program(token, scope, receive, send)
-        token, target = _split_token(request)
+        if (program_token := bearer(request.headers)) is not None:
+            return await self._answer_program(program_token, scope, receive, send)
         if scope["type"] == "http" and scope["method"] == "GET" and token is not None:
             answer = await self._answer_token(token, target, request)
             return await answer(scope, receive, send)
-        return await _refuse(scope, receive, send, 401, "This page needs a token.", self._form(target))
+        form = self._form(target, request)
+        return await _refuse(scope, receive, send, 401, "This page needs a token.", form)
 
     def _reader(self, request: HTTPConnection) -> str | None:
         """Return the name of the reader whose token matches a request's cookie, or None."""
-        cookie, reader = request.cookies.get(self._cookie_name, "").encode(), None
+        # Pages under different paths of one host may have the same port, so there may be several cookies.
+        pairs = (pair.strip().partition("=") for pair in request.headers.get("cookie", "").split(";"))
+        cookies = [value.encode() for name, _, value in pairs if name == self._cookie_name]
+        reader = None
         for name, token in self._tokens.current().items() if self._tokens else ():
-            if hmac.compare_digest(cookie, _cookie_value(token).encode()):
+            expected = _cookie_value(token).encode()
+            if any(hmac.compare_digest(cookie, expected) for cookie in cookies[:_MAX_COOKIES]):
                 reader = name
         return reader
 
@@ -132,7 +145,10 @@ class PageAccess:
         writes = request.scope.get("method") not in ("GET", "HEAD")  # a WebSocket has no method
         # Non-browser clients send no Origin header and only their own cookies.
         if writes and not is_own_page(request.headers):
-            return "This request came from another site's page."
+            return (
+                "This request came from another site's page, or through a proxy that does not pass on the "
+                "Host header."
+            )
         return ""
 
     async def _log_in(self, request: HTTPConnection, receive: Any) -> Response:
@@ -148,25 +164,39 @@ class PageAccess:
 
     async def _answer_token(self, token: str, target: str, request: HTTPConnection) -> Response:
         target = _local_path(target)
+        if root(request.scope) != ".":
+            # A browser keeps a cookie without a path for the folder of the address that sets it. That must
+            # be the page's root, under whatever path a proxy serves it.
+            return _redirect(f"{LOGIN}?{urlencode({'there': target, 'token': token})}")
         name = self._tokens and self._tokens.name_of(token)
         if self._tokens and name is not None:
             value = _cookie_value(self._tokens.current().get(name, ""))
-            flags = f"Path=/; HttpOnly; SameSite=Strict; Max-Age={_COOKIE_DAYS * 86_400}"
-            secure = "; Secure" if request.headers.get("x-forwarded-proto") == "https" else ""
-            cookie = f"{self._cookie_name}={value}; {flags}{secure}"
-            return HTMLResponse(
-                status_code=303, headers=_NO_STORE | {"location": target, "set-cookie": cookie}
-            )
+            is_https = request.headers.get("x-forwarded-proto") == "https"
+            flags = f"HttpOnly; {self._same_site(is_https)}; Max-Age={_COOKIE_DAYS * 86_400}"
+            answer = _redirect(target)
+            answer.headers["set-cookie"] = f"{self._cookie_name}={value}; {flags}"
+            return answer
         if await self._delay_answer():
-            return _document(401, _WRONG_TOKEN, self._form(target))
-        answer = _document(429, _BUSY, self._form(target))
+            return _document(401, _WRONG_TOKEN, self._form(target, request))
+        answer = _document(429, _BUSY, self._form(target, request))
         answer.headers["retry-after"] = "60"
         return answer
 
-    def _form(self, target: str) -> str:
-        link = f'<p><a href="{public_statement.PATH}">What is asked of your device</a></p>'
+    def _same_site(self, is_https: bool) -> str:
+        """Return the cookie's flags that decide on whose requests a browser sends it.
+
+        In a frame on another site, browsers send only cookies for any site, over HTTPS; a partitioned cookie
+        is valid only in frames of the site where the reader gave the token.
+        """
+        if not is_https:
+            return "SameSite=Strict"
+        return "SameSite=None; Secure; Partitioned" if self._in_frames else "SameSite=Strict; Secure"
+
+    def _form(self, target: str, request: HTTPConnection) -> str:
+        folder = root(request.scope)
+        link = f'<p><a href="{folder}{public_statement.PATH}">What is asked of your device</a></p>'
         statement_link = link if self._public else ""
-        return f"""<form method="post" action="{LOGIN}">
+        return f"""<form method="post" action="{folder}{LOGIN}">
 <input type="hidden" name="there" value="{html.escape(_local_path(target))}">
 <label>Token <input type="password" name="token" required autofocus autocomplete="current-password"></label>
 <button>Open the page</button>
@@ -216,11 +246,13 @@ def _while_admitted(is_admitted: Callable[[], bool], receive: Any, send: Any) ->
 
 
 def _split_token(request: HTTPConnection) -> tuple[str | None, str]:
-    """Return the token in a request's URL, and the URL without the token."""
+    """Return the token in a request's URL, and the URL to show after the login."""
     query = request.query_params.multi_items()
+    token = next((value for name, value in query if name == "token"), None)
+    if request.scope["path"] == LOGIN:
+        return token, _local_path(request.query_params.get("there", "/"))
     rest = urlencode([(name, value) for name, value in query if name != "token"])
-    target = quote(request.scope["path"]) + (f"?{rest}" if rest else "")
-    return next((value for name, value in query if name == "token"), None), target
+    return token, quote(request.scope["path"]) + (f"?{rest}" if rest else "")
 
 
 def _local_path(target: str) -> str:
@@ -229,6 +261,10 @@ def _local_path(target: str) -> str:
     if parts.scheme or parts.netloc or not target.startswith("/") or target.startswith("//"):
         return "/"
     return quote(target, safe="/?&=%+:@!$'()*,;~-._")
+
+
+def _redirect(target: str) -> Response:
+    return HTMLResponse(status_code=303, headers=_NO_STORE | {"location": target})
 
 
 def _document(status: int, message: str, extra: str = "") -> Response:

@@ -5,7 +5,7 @@ import contextlib
 import datetime
 import logging
 import socket
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -37,10 +37,10 @@ from .live import LiveStore
 from .page import Page
 from .plan import view as plan
 from .public_statement import PublicStatement
+from .relative import RelativeAddresses
 from .settings import PageSettings
 
 STATIC = Path(__file__).with_name("static")
-_HEAD = '<script src="/static/page.js" defer></script><script src="/static/charts.js" defer></script>'
 log = logging.getLogger(__name__)
 
 
@@ -81,10 +81,11 @@ async def _serve(
     tasks = [asyncio.create_task(work) for work in background]
     try:
         public = None if settings.statement is None else PublicStatement(settings.statement, live)
+        in_frames = bool(settings.frame_ancestors)
         access = PageAccess(
-            DrawingLimit(application(page)), settings.tokens, port, public, settings.audit_log
+            DrawingLimit(application(page)), settings.tokens, port, public, settings.audit_log, in_frames
         )
-        await server.run(guarded(access), listener, ready)
+        await server.run(guarded(access, settings.frame_ancestors), listener, ready)
     finally:
         for task in tasks:
             task.cancel()
@@ -95,9 +96,9 @@ def _fleets(reader: StoreReader) -> tuple[str, ...]:
     return reader.fleets
 
 
-def guarded(access: PageAccess) -> Any:
+def guarded(access: PageAccess, frame_ancestors: Sequence[str] = ()) -> Any:
     """Return the ASGI application behind the page's limits and access checks."""
-    outer = Limits(access)
+    outer = RelativeAddresses(Limits(access, frame_ancestors))
     # On the loopback address, which needs no token, compressing is slower than sending.
     return GZipMiddleware(outer, minimum_size=1000, compresslevel=4) if access.asks_for_token else outer
 
@@ -111,7 +112,6 @@ def application(page: Page) -> Any:
     socket_io.restrict()
     nicegui_app.add_static_files("/static", STATIC)
     ui.add_css(STATIC / "page.css", shared=True)
-    ui.add_body_html(_HEAD, shared=True)
     if page.settings.door is not None:
         outer.mount("/v1", page.settings.door)
     # Quasar's progress bar has no name that screen readers can announce; the page has its own status text.
@@ -147,8 +147,8 @@ def _mount_board(outer: FastAPI, page: Page) -> None:
     @outer.get("/board/config.json")
     async def _() -> Response:
         fleet = None if page.settings.door is None else await _open_fleet(page)
-        addresses = ("/v1", "/api") if fleet else (None, None)
-        config = BoardConfig(fleet or "", *addresses, None, "/", page.settings.door is not None)
+        addresses = ("../v1", "../api") if fleet else (None, None)
+        config = BoardConfig(fleet or "", *addresses, None, "../", page.settings.door is not None)
         return JSONResponse(asdict(config), headers={"cache-control": "no-store"})
 
     try:

@@ -17,7 +17,7 @@ from ..server.errors import HushmoteError
 from ..server.overview.fleets import ExperimentOverview, FleetOverview, StoreOverview
 from ..server.words.numbers import counted
 from .experiment.queries import NoReportsInPeriod
-from .frame import frame, heading, sentence, skeleton, tag
+from .frame import frame, heading, sentence, set_query, skeleton, tag
 from .page import Page
 from .period import in_period, period_in, phrase_of, query_of
 from .period_control import PeriodControl
@@ -188,7 +188,7 @@ class FleetView:
 
     def _show_in_url(self) -> None:
         query = "&".join(filter(None, [query_of(self._period), self._tile_controls.choice.query()]))
-        ui.navigate.history.replace(f"?{query}" if query else "./")
+        set_query(query)
 
     def _show_period(self, has_tiles: bool) -> None:
         self._control.element.visible = has_tiles

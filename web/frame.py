@@ -9,6 +9,7 @@ from nicegui import context, ui
 
 from . import public_statement
 from .page import Page
+from .relative import root
 
 VIEWS = (
     ("Answers", "/"),
@@ -20,6 +21,7 @@ VIEWS = (
 STATEMENT_VIEW = ("What is asked", public_statement.PATH)  # if the owner publishes a statement
 _WORD = re.compile(r"[a-z]+(['’-][a-z]+)*[,:;]?(\s|$)")
 FAULT = "This view has failed because of a bug in Hushmote. See the log of the page's process for details."
+_SCRIPTS = ("page.js", "charts.js")
 _COLOURS = (("auto", "system"), ("light", "light"), ("dark", "dark"))
 
 
@@ -36,6 +38,8 @@ def frame(page: Page, title: str, current_path: str = "") -> Generator[ui.label,
         The heading, for a view that changes its title later.
     """
     ui.page_title(f"{title} - Hushmote")
+    static = f"{root(context.client.request.scope)}/static"
+    ui.add_body_html("".join(f'<script src="{static}/{name}" defer></script>' for name in _SCRIPTS))
     with ui.header(fixed=False).classes("frame-header"):
         ui.link("Skip to the content", "#main").classes("frame-skip")
         ui.link("Hushmote", "/").classes("frame-name")
@@ -93,6 +97,12 @@ def _follow(page: Page, banner: ui.element, updated: ui.label) -> None:
 
     client.on_exception(show_failure)
     live.on_each_change(show)
+
+
+def set_query(query: str) -> None:
+    """Replace the query in the browser's address, without loading the page again; "" removes it."""
+    address = json.dumps(f"?{query}" if query else "")
+    ui.run_javascript(f'history.replaceState({{}}, "", {address} || location.pathname)')
 
 
 def skeleton(lines: int = 1) -> ui.element:

@@ -3,6 +3,7 @@
 import re
 import secrets
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from nicegui import Client
@@ -18,37 +19,42 @@ MAX_UNSEEN = 64  # pages sent to browsers that have not connected yet; beyond th
 
 _NO_PAGES = ("/_nicegui", "/static/", "/board/", "/api/", "/v1/", "/favicon.ico")
 _SCRIPT = re.compile(rb"<script(?=[ >])")
+_NOBODY = "'none'"
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"same-origin"),
-    (b"x-frame-options", b"DENY"),
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=(), payment=(), usb=()"),
 )
 _POLICY = (
-    "default-src 'none'; base-uri 'none'; object-src 'none'; frame-ancestors 'none'; form-action 'self'; "
+    "default-src 'none'; base-uri 'none'; object-src 'none'; form-action 'self'; "
     "connect-src 'self'; font-src 'self' data:; img-src 'self' data: blob:; manifest-src 'self'; "
     "style-src 'self' 'unsafe-inline'; worker-src 'self' blob:; script-src 'self' "
 )
 
 
-def policy(path: str, nonce: str) -> str:
+def policy(path: str, nonce: str, frame_ancestors: Sequence[str] = ()) -> str:
     """Return the Content-Security-Policy for a path.
 
     Vue needs eval to compile the templates of NiceGUI's elements; the board needs WebAssembly. A document's
     scripts run only with the nonce, which only scripts in NiceGUI's template receive.
     """
-    return _POLICY + (
-        "'wasm-unsafe-eval'" if path.startswith("/board/") else f"'nonce-{nonce}' 'unsafe-eval'"
-    )
+    scripts = "'wasm-unsafe-eval'" if path.startswith("/board/") else f"'nonce-{nonce}' 'unsafe-eval'"
+    return f"{_POLICY}{scripts}; frame-ancestors {' '.join(frame_ancestors) or _NOBODY}"
 
 
 class Limits:
-    """An ASGI application that wraps another one, limits requests and adds headers to all responses."""
+    """An ASGI application that wraps another one, limits requests and adds headers to all responses.
 
-    def __init__(self, application: Any) -> None:
+    Args:
+        application: The application to wrap.
+        frame_ancestors: The sites that may show the page in a frame, as in a Content-Security-Policy.
+    """
+
+    def __init__(self, application: Any, frame_ancestors: Sequence[str] = ()) -> None:
         self._application = application
+        self._frame_ancestors = frame_ancestors
         self._sockets = 0
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -76,7 +82,10 @@ class Limits:
         if _length(scope) > MAX_BODY:
             return await _refusal(413, "This request is too long.")(scope, receive, send)
         nonce = secrets.token_urlsafe(16)
-        headers = [*_HEADERS, (b"content-security-policy", policy(scope["path"], nonce).encode())]
+        content_policy = policy(scope["path"], nonce, self._frame_ancestors).encode()
+        headers = [*_HEADERS, (b"content-security-policy", content_policy)]
+        if not self._frame_ancestors:
+            headers.append((b"x-frame-options", b"DENY"))  # which cannot name sites
         bytes_left = MAX_BODY
         start: Any = None
         body = b""

@@ -37,7 +37,7 @@ class PublicStatement:
             return Response(
                 json.dumps(self._document, indent=2) + "\n", media_type="application/json", headers=headers
             )
-        text = page.html(self._document, await self._changes(), f"{PATH}?{_DOWNLOAD}")
+        text = page.html(self._document, await self._changes(), f"?{_DOWNLOAD}")
         return HTMLResponse(text, headers={"cache-control": "no-store"})
 
     async def _changes(self) -> str:

@@ -1,6 +1,7 @@
 """The page's settings."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +11,9 @@ from ..server.service.audit_log import AuditLog
 from ..server.service.tokens import Tokens
 
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 9419
+_SELF = "'self'"
+# An origin, whose host may begin with "*." for all of a domain's sites.
+_SITE = re.compile(r"https?://(\*\.)?[a-z0-9-]+(\.[a-z0-9-]+)*(:[0-9]{1,5})?")
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,7 @@ class PageSettings:
         policy: The firmware's policy, to compute remaining budgets, or None if it is unknown.
         statement: The public statement, as document.read_public() returns it, or None.
         audit_log: The log of readers who opened the page, or None.
+        frame_ancestors: The sites that may show the page in a frame, as parse_frame_ancestors() returns them.
     """
 
     store: str
@@ -39,6 +44,7 @@ class PageSettings:
     policy: Policy | None = None
     statement: dict[str, Any] | None = None
     audit_log: AuditLog | None = None
+    frame_ancestors: tuple[str, ...] = ()
 
     def missing_fleet_message(self, fleets: Sequence[str]) -> str:
         """Return an error message if the store does not have the page's fleet, otherwise ""."""
@@ -50,3 +56,27 @@ class PageSettings:
         except UsageError as e:
             return str(e)
         return ""
+
+
+def parse_frame_ancestors(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return the sites in texts, in the form of a Content-Security-Policy's frame-ancestors.
+
+    Args:
+        texts: Origins such as https://grafana.example:3000, or self, several to a text if separated by
+            spaces or commas.
+
+    Raises:
+        UsageError: If one is neither.
+    """
+    sites: list[str] = []
+    for site in " ".join(texts).replace(",", " ").split():
+        if site in ("self", _SELF):
+            sites.append(_SELF)
+        elif _SITE.fullmatch(origin := site.lower().removesuffix("/")):
+            sites.append(origin)
+        else:
+            raise UsageError(
+                f"--frame-ancestors {site} is not a site; give its scheme and name without a path, such as "
+                "https://grafana.example:3000 or https://*.example.org, or self"
+            )
+    return tuple(dict.fromkeys(sites))

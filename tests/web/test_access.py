@@ -91,8 +91,8 @@ def is_served(page) -> bool:
 
 def cookie_of(page):
     status, headers, _ = ask(page, f"/?token={TOKEN}")
-    assert (status, headers["location"]) == (303, "/")
-    assert headers["set-cookie"].endswith("; Path=/; HttpOnly; SameSite=Strict; Max-Age=2592000")
+    assert (status, headers["location"]) == (303, "./")
+    assert headers["set-cookie"].endswith("; HttpOnly; SameSite=Strict; Max-Age=2592000")
     assert TOKEN not in headers["set-cookie"]
     return headers["set-cookie"].split(";")[0]
 
@@ -152,7 +152,7 @@ class TestToken:
 
     def test_cookie_is_secure_behind_https(self, locked):
         _, headers, _ = ask(locked, f"/?token={TOKEN}", X_Forwarded_Proto="https")
-        assert headers["set-cookie"].endswith("; Secure")
+        assert "; SameSite=Strict; Secure; " in headers["set-cookie"]
 
     def test_programs_send_token_in_header(self, locked):
         status, headers, body = ask(locked, "/api/home/temp.json", Authorization=f"Bearer {TOKEN}")
@@ -173,7 +173,7 @@ class TestToken:
         assert b'value="/experiment/home/temp?x=1&amp;y=%3Cb%3E"' in body
         form = f"token={TOKEN}&there=%2Fexperiment%2Fhome%2Ftemp%3Fx%3D1"
         status, headers, _ = ask(locked, "/login", "POST", form, Origin=locked)
-        assert (status, headers["location"]) == (303, "/experiment/home/temp?x=1")
+        assert (status, headers["location"]) == (303, "./experiment/home/temp?x=1")
 
     def test_wrong_token_is_rejected_after_a_second(self, locked):
         start = time.monotonic()
@@ -284,7 +284,7 @@ class TestPublicStatement:
         assert "The owner has changed" not in text
         assert "cannot be looked up" not in text
         assert ask(public_page, "/what-is-asked", "HEAD")[::2] == (200, b"")
-        assert b'<a href="/what-is-asked">What is asked of your device</a>' in ask(public_page)[2]
+        assert b'<a href="./what-is-asked">What is asked of your device</a>' in ask(public_page)[2]
         assert b"what-is-asked" in ask(public_page, Cookie=cookie_of(public_page))[2]
 
     def test_download_is_signed_document(self, public_page, files):
@@ -599,7 +599,7 @@ def resident_mib(*words):
 class TestWithoutBroker:
     def test_board_counts_in_browser(self, page):
         config = json.loads(ask(page, "/board/config.json")[2])
-        assert (config["door"], config["result"], config["home"]) == (None, None, "/")
+        assert (config["door"], config["result"], config["home"]) == (None, None, "../")
         assert ask(page, "/v1/home/experiment")[0] == 404
 
 

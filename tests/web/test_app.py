@@ -40,7 +40,7 @@ def test_report_passes_through_page_into_store(store):
         with paged(f"sqlite:///{store.where}", environment=environment) as page:
             until(lambda: ask(page, "/v1/visitors/experiment")[1] == b'["temp"]\n', "no experiment yet")
             config = json.loads(ask(page, "/board/config.json")[1])
-            assert (config["fleet"], config["door"], config["result"]) == ("visitors", "/v1", "/api")
+            assert (config["fleet"], config["door"], config["result"]) == ("visitors", "../v1", "../api")
             assert ask(page, "/v1/visitors/experiment/temp")[1] == payload_of(TEMP)
             for report in reports("one", TEMP, 3):
                 assert ask(page, "/v1/visitors/report/one", "POST", report, BYTES) == (204, b"")

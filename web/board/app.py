@@ -8,10 +8,10 @@ from starlette.types import Scope
 
 from .files import STATIC, files
 
-# index.html repeats this policy for servers that send no headers; only a header can forbid framing.
+# index.html repeats this policy for servers that send no headers. The page's own policy forbids framing.
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; "
-    "connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",  # revalidated each time; unchanged files are not sent again

@@ -24,7 +24,7 @@ _SHARED = (
 
 @dataclass(frozen=True)
 class BoardConfig:
-    """The contents of config.json; paths are relative to the server's root, and missing entries are None.
+    """The contents of config.json; addresses are relative to the board's folder, missing entries None.
 
     Attributes:
         fleet: The fleet whose experiments the door serves.

@@ -25,7 +25,7 @@ from ...server.plain_text import visible
 from ...server.store.versions import Version
 from ...server.wire.experiments import scale_of
 from ...server.words import answers as words
-from ..frame import frame, heading, sentence, skeleton
+from ..frame import frame, heading, sentence, set_query, skeleton
 from ..page import Page
 from ..period import in_period
 from ..period_control import PeriodControl
@@ -245,8 +245,7 @@ class ExperimentView:
 
     def _update_url(self) -> None:
         self._areas.left_out.text = ""
-        query = self._choices.query()
-        ui.navigate.history.replace(f"?{query}" if query else context.client.request.url.path)
+        set_query(self._choices.query())
 
     # Display
 

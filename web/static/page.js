@@ -98,6 +98,14 @@ window.hushmote = (() => {
     if (target) target.scrollIntoView();
   }
 
+  // The document's addresses are relative, but NiceGUI's connection and later modules need the path that a reverse
+  // proxy serves the page under, such as /telemetry.
+  const createRelative = window.createApp;
+  window.createApp = (elements, options) => {
+    const root = new URL(`${options.prefix}/`, document.baseURI).pathname;
+    return createRelative(elements, { ...options, prefix: root.replace(/\/$/, "") });
+  };
+
   if (storedColours() !== "auto") document.documentElement.style.colorScheme = storedColours();
   // NiceGUI has drawn the page after all of the document's scripts have run.
   document.addEventListener("DOMContentLoaded", start);

@@ -321,6 +321,9 @@ async function retry(ask, isNeeded = () => true) {
 async function start() {
   theme();
   const config = await json('config.json').catch(() => null) ?? {};
+  for (const field of ['door', 'result']) {
+    if (config[field]) config[field] = new URL(config[field], import.meta.url).pathname;
+  }
   const offline = config.door ? [] : await json('examples.json');
   board.about = Object.fromEntries(offline.map((example) => [JSON.parse(example.payload).name, example]));
   board.to = config.door ? door(config) : examples(offline);

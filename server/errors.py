@@ -11,7 +11,9 @@
     ├── MergeRefused, StoreMoved, StoreRemoved
     ├── AccountingError            accounting: an impossible budget or theorem
     │   └── BudgetExceeded
-    ├── MechanismError, WorkloadError, EstimateError         mechanisms, estimate
+    ├── MechanismError, WorkloadError                        mechanisms
+    ├── EstimateError              estimate: counts that do not allow an estimate
+    │   └── TooFewReports, DoesNotFit     more reports would help, or would not
     ├── DefinitionError, UnitsError, NoMechanism, UnanswerableError                experiments
     ├── ReleaseError               release: versions that cannot be compared, or a plan that does not fit
     │   └── PlanChanged

@@ -21,7 +21,7 @@ from ..words import findings as sentences
 from ..words.answers import bin_range, capitalize
 from ..words.experiment import unprotected
 from ..words.numbers import ENGLISH, Numbers
-from ..words.scope import which_reports
+from ..words.scope import version_name, which_reports
 from . import second_epsilon
 from .answer import Answer, Answers, Frame
 from .finding import Findings, answer_sentences, change_sentences, find
@@ -65,6 +65,7 @@ class Reply:
         rows_words: Sentences describing the rows that the question names; "" if it names none.
         once: Both ε values of everything shown, for someone who sees it once.
         every_day: Both ε values for someone who has seen every completed window separately.
+        left_out: A sentence on the reports of other versions that the answers leave out, or "".
         groups: The number of reports by value of the open group, or None if the experiment has none.
     """
 
@@ -77,12 +78,14 @@ class Reply:
     findings: Findings | None
     comparison: str = ""
     rows_words: str = ""
+    left_out: str = ""
     groups: GroupReports | None = None
 
     @property
     def headline(self) -> str:
         """The opening sentence, on the rows that the question names, or else on the findings; may be ""."""
-        return self.rows_words or self._finding
+        text = self.rows_words or self._finding
+        return text if self.left_out in text else f"{text} {self.left_out}".strip()
 
     @property
     def _finding(self) -> str:
@@ -110,6 +113,7 @@ class Reply:
             "finding": self._finding,
             "findings": [finding.to_dict() for finding in findings],
             "reports": self.estimate.reports,
+            "left_out": self.left_out,
             "confidence": self.question.confidence,
             "stderr_method": self.estimate.estimates.stderr_method,
             "approximate": self.estimate.approximate,
@@ -165,9 +169,19 @@ def ask(facts: Facts, question: Question) -> Reply:
     windows = len(facts.selected(whole).windows) if _WITH_CHANGES & estimate.answers else 1
     words = guide(answers, every_day, windows, unprotected(estimate.experiment))
     rows_words = "" if against else describe_rows(facts, answers, question, resolved)
-    groups = facts.selected(selection).reports_by_value
+    selected = facts.selected(selection)
     return Reply(
-        resolved.question, estimate, answers, once, every_day, words, findings, comparison, rows_words, groups
+        resolved.question,
+        estimate,
+        answers,
+        once,
+        every_day,
+        words,
+        findings,
+        comparison,
+        rows_words,
+        selected.left_out(),
+        selected.reports_by_value,
     )
 
 
@@ -179,7 +193,8 @@ def _listed_texts(facts: Facts, selection: Selection) -> tuple[str, ...]:
 def comparison(facts: Facts, question: Question, write: Numbers = ENGLISH) -> str:
     """Return the headline of a comparison; by default it compares the answers to the file's questions."""
     resolved = question.resolve(facts)
-    return describe_change(facts, answer_question(facts, resolved)[1], resolved, write)
+    text = describe_change(facts, answer_question(facts, resolved)[1], resolved, write)
+    return f"{text} {facts.selected(resolved.selection).left_out(write)}".strip()
 
 
 def describe_change(
@@ -201,7 +216,7 @@ def describe_change(
     sides = [(against, resolved.before), (selection, resolved.period)]
     before, after = (_side(facts, side, period, one_fleet, write) for side, period in sides)
     unit = None if table.quantity == "share" else table.unit
-    name = _title(row, facts.selected(selection).newest.experiment, table.unit, write)
+    name = _title(row, facts.selected(selection).answering.newest.experiment, table.unit, write)
     name += APPROXIMATE_MARK * table.approximate
     return sentences.comparison(row, name, (before, after), unit, question.confidence, write)
 
@@ -214,7 +229,7 @@ def describe_rows(facts: Facts, answers: Answers, question: Question, resolved: 
     """
     if not question.names_rows:
         return ""
-    experiment = facts.selected(resolved.selection).newest.experiment
+    experiment = facts.selected(resolved.selection).answering.newest.experiment
     if question.is_trend and experiment.type != "pair":
         asks = [ask for table in answers for ask in _asks_by_name(question, table, question.ranges).values()]
         selection = _finding_selection(question, resolved)
@@ -272,7 +287,7 @@ def _title(row: Row, experiment: Experiment, unit: str, write: Numbers = ENGLISH
 def _side(facts: Facts, selection: Selection, period: Period | None, one_fleet: bool, write: Numbers) -> str:
     """Return the fleet (if the two differ), version, boards and dates of one side of a comparison."""
     parts = [] if one_fleet else [f"fleet {selection.fleet}"]
-    parts += [f"version {selection.version}"] if selection.version else []
+    parts.append(version_name(selection.version))
     parts.append(facts.selected(selection).boards)
     dates = sentences.dates(period_of(selection.windows, period), facts.at, write)
     return ", ".join(filter(None, [*parts, dates])) or "all reports"
@@ -292,7 +307,8 @@ def answer_question(
         HushmoteError: In the same cases as ask().
     """
     question = resolved.question
-    _check_answerable([v.experiment for v in facts.selected(resolved.selection).versions], question)
+    answering = facts.selected(resolved.selection).answering
+    _check_answerable([v.experiment for v in answering.versions], question)
     estimate = estimate_of(facts, resolved.selection, question)
     if question.is_trend:
         wants_mean = MEAN in estimate.answers and not (question.ranges or question.quantiles)
@@ -314,8 +330,10 @@ def estimate_of(facts: Facts, selection: Selection, question: Question) -> Fleet
     selected = facts.selected(selection)
     unit = selected.unit if question.unit is None else question.unit
     estimates = selected.estimate(question.weigh)
-    estimate = FleetEstimate(estimates, str(selection), unit, question.confidence, None, selected.sources)
-    return replace(estimate, version=selection.version, boards=selected.boards)
+    sources = selected.answering.sources
+    estimate = FleetEstimate(estimates, str(selection), unit, question.confidence, None, sources)
+    version, left_out = selection.version, selected.left_out()
+    return replace(estimate, version=version, boards=selected.boards, left_out=left_out)
 
 
 def trend_tables(facts: Facts, resolved: ResolvedQuestion, statistics: Sequence[str]) -> Answers:
@@ -336,14 +354,15 @@ def trend_tables(facts: Facts, resolved: ResolvedQuestion, statistics: Sequence[
     about = which_reports(selection.fleet, list(windows), boards=selected.boards)
     frame = Frame(unit, question.confidence, about)
     tables = trend(windows, statistics, frame, question.quantiles, question.pair)
-    if selected.newest.experiment.type == "pair":
+    newest = list(windows.values())[-1].experiment
+    if newest.type == "pair":
         return tables
     # All tables share one false-alarm allowance, so their statistics are scanned together.
     asks = dict[str, Ask]()
     for table in tables:
         asks |= _asks_by_name(question, table, statistics)
     changes = change_sentences(facts, selection, asks, question.unit)
-    return Answers(_with_changes(table, changes, selected.newest.experiment) for table in tables)
+    return Answers(_with_changes(table, changes, newest) for table in tables)
 
 
 def _with_changes(table: Answer, changes: Mapping[str, str], experiment: Experiment) -> Answer:

@@ -14,8 +14,17 @@ from .. import special
 from ..estimate.conditional import DerivedDifference, Ratio, independent_difference
 from ..estimate.estimate import Estimates
 from ..estimate.pooling import check_same_quantity, pool
-from ..estimate.statistic import Difference, EstimateError, HasInterval, Statistic, difference, mean
-from ..experiments.units import IndexRange, range_edges
+from ..estimate.statistic import (
+    Difference,
+    DoesNotFit,
+    HasInterval,
+    Statistic,
+    TooFewReports,
+    difference,
+    mean,
+)
+from ..experiments.units import IndexRange, range_edges, range_in
+from ..mechanisms.common_values import same_values
 from . import moments
 from .answer import PLAIN, Answer, Frame
 from .rows import ChangeRow, Quantity, TrendRow, quantile_name
@@ -83,16 +92,23 @@ def _difference_of(after: HasInterval, before: HasInterval) -> Difference | Deri
 def changed_shares(
     before: Estimates, after: Estimates, ranges: Sequence[IndexRange], frame: Frame = PLAIN
 ) -> Answer:
-    """Return the changes in the shares of ranges.
+    """Return the changes in the shares of those ranges that both sides can tell from other values.
 
     Raises:
-        EstimateError: If the two sides differ in type, range, bins or labels.
+        DoesNotFit: If there are none.
     """
-    check_same_quantity([before, after])
-    lows, highs = [r.low for r in ranges], [r.high for r in ranges]
-    old, new = before.ranges(lows, highs), after.ranges(lows, highs)
+    pairs = [(range_in(before.experiment, r, after.experiment), r) for r in ranges]
+    both = [(own, r) for own, r in pairs if own is not None]
+    if not both:
+        texts = ", ".join(r.text for r in ranges)
+        raise DoesNotFit(
+            f"{after.experiment.name} cannot be compared: the two sides are of different versions, and only "
+            f"one of them counts {texts}"
+        )
+    old = before.ranges([own.low for own, _ in both], [own.high for own, _ in both])
+    new = after.ranges([r.low for _, r in both], [r.high for _, r in both])
     rows: list[ChangeRow] = []
-    for i, r in enumerate(ranges):
+    for i, (_, r) in enumerate(both):
         lower, upper = range_edges(after.experiment, r)
         row = change_row(r.text, old[i], new[i], frame.confidence)
         rows.append(replace(row, lower=lower, upper=upper))
@@ -108,7 +124,7 @@ def changed_readings(
     p-value is based on shares_below(); if it is below 1 - confidence, the interval does not contain 0.
 
     Raises:
-        EstimateError: If the two sides differ in type, range or bins.
+        DoesNotFit: If the two sides differ in type, range or bins.
         UnitsError: If the experiment's type is not a number.
     """
     check_same_quantity([before, after])
@@ -179,15 +195,20 @@ def shares_below(halves_by_window: Sequence[Halves], q: float) -> list[Statistic
 
 
 def check_windows(windows: Mapping[str, Estimates]) -> None:
-    """Raise EstimateError if there are fewer than two windows, or if type, range, bins or labels differ."""
+    """Raise TooFewReports if there are fewer than two windows."""
     if len(windows) < 2:
-        raise EstimateError(f"a trend needs at least 2 windows with reports, not {len(windows)}")
-    check_same_quantity(list(windows.values()))
+        raise TooFewReports(f"a trend needs at least 2 windows with reports, not {len(windows)}")
+
+
+def _with_newest_values(windows: Mapping[str, Estimates]) -> list[bool]:
+    """Return whether each window counts the same values as the last one; only these are tested for change."""
+    *_, newest = windows.values()
+    return [same_values(e.experiment, newest.experiment) for e in windows.values()]
 
 
 def trend(
     windows: Mapping[str, Estimates],
-    statistics: Mapping[str, Sequence[Statistic]],
+    statistics: Mapping[str, Sequence[Statistic | None]],
     frame: Frame = PLAIN,
     quantity: Quantity = "share",
 ) -> Answer:
@@ -195,15 +216,19 @@ def trend(
 
     Args:
         windows: The estimate of each window, oldest first.
-        statistics: For each name, the statistic in each window.
+        statistics: For each name, the statistic in each window, or None if its version does not count it.
         frame: The fields shared by the tables of one question.
         quantity: Whether the statistics are shares or readings.
 
     Raises:
-        EstimateError: In the same cases as check_windows().
+        TooFewReports: In the same cases as check_windows().
     """
     check_windows(windows)
-    p_values = {name: homogeneity(each) for name, each in statistics.items()}
+    are_tested, p_values = _with_newest_values(windows), dict[str, float]()
+    for name, each in statistics.items():
+        tested = [s for s, is_tested in zip(each, are_tested, strict=True) if s is not None and is_tested]
+        if len(tested) > 1:
+            p_values[name] = homogeneity(tested)
     return _trend_table(windows, statistics, p_values, frame, quantity)
 
 
@@ -215,18 +240,22 @@ def quantile_trend(
     The intervals extend to bin edges; the test compares shares_below() between the windows.
 
     Raises:
-        EstimateError: If there are fewer than two windows, or a quantile is not between 0 and 1.
+        TooFewReports: If there are fewer than two windows.
+        EstimateError: If a quantile is not between 0 and 1.
     """
     check_windows(windows)
     statistics = {quantile_name(q): [moments.BinQuantile(e, q) for e in windows.values()] for q in quantiles}
-    halves = _halves(list(windows.values()))
+    tested = [
+        e for e, is_tested in zip(windows.values(), _with_newest_values(windows), strict=True) if is_tested
+    ]
+    halves = _halves(tested) if len(tested) > 1 else None
     p = {quantile_name(q): homogeneity(shares_below(halves, q)) if halves else 1.0 for q in quantiles}
     return _trend_table(windows, statistics, p, frame, "reading")
 
 
 def _trend_table(
     windows: Mapping[str, Estimates],
-    statistics: Mapping[str, Sequence[HasInterval]],
+    statistics: Mapping[str, Sequence[HasInterval | None]],
     p_values: Mapping[str, float],
     frame: Frame,
     quantity: Quantity,
@@ -242,10 +271,12 @@ def _trend_table(
         )
         for name, each in statistics.items()
         for (window, estimate), statistic in zip(windows.items(), each, strict=True)
+        if statistic is not None
     ]
-    first, reports = next(iter(windows.values())), sum(estimate.reports for estimate in windows.values())
+    *_, newest = windows.values()
+    reports = sum(estimate.reports for estimate in windows.values())
     more = {"reports": reports, "p_values": tuple(p_values.items())}
-    return frame.answer("trend", first, rows, quantity, **more)
+    return frame.answer("trend", newest, rows, quantity, **more)
 
 
 def homogeneity(statistics: Sequence[Statistic]) -> float:

@@ -33,12 +33,13 @@ from ..estimate.reports_needed import (
     reports_needed,
     round_target,
 )
-from ..estimate.statistic import EstimateError
+from ..estimate.statistic import EstimateError, TooFewReports
 from ..experiments.answerable import answerable_questions
 from ..experiments.asks import Ask, asks_of
-from ..experiments.units import Reading, bin_edges, bin_middles, index_names, parse_range
+from ..experiments.units import bin_edges, bin_middles, index_names, parse_range
 from ..hints import command
 from ..mechanisms import mechanism_of
+from ..mechanisms.common_values import same_values
 from ..mechanisms.views.factors import parts_of
 from ..plain_text import visible
 from ..wire.experiments import scale_of, value_count
@@ -66,8 +67,6 @@ _MIN_KNOWN = 1_000  # reports above which the population is estimated from them
 _RECENT_DAYS = 28  # days for which a change is news
 _MAX_VALUES = 1 << 16  # values of an experiment whose days are scanned
 _SILENT_WINDOWS = 2  # windows without a report after which the finding gives the date of the last one
-
-_SAME_VALUES = ("type", "domain", "low", "high", "labels", "missing")
 
 Direction = Literal["up", "down", "none", ""]
 
@@ -251,7 +250,7 @@ def find(
     if refusal := selected_windows.refusal:
         lines = (words.capitalize(f"{refusal}."),)
         return Findings(selection.fleet, name, purpose, 0, windows, (), False, lines)
-    reports = selected_windows.reports if windows else 0
+    reports = selected_windows.answering.reports if windows else 0
     questions = asks_of(newest.experiment, newest.asked.splitlines())
     asker = _Asker(
         selected_windows, selected, selected.unit if unit is None else unit, write, questions, series, period
@@ -261,7 +260,8 @@ def find(
     parts = [finding.sentence for finding in findings if finding.enough or not enough]
     if last := _last_window_if_silent(tuple(selected.all_counts), facts.at):
         parts.append(sentences.last_report(last, facts.at, write))
-    lines = tuple(dict.fromkeys(parts))
+    parts.append(selected_windows.left_out(write) if windows else "")
+    lines = tuple(dict.fromkeys(filter(None, parts)))
     return Findings(selection.fleet, name, purpose, reports, windows, findings, enough, lines)
 
 
@@ -394,9 +394,10 @@ class _Asker:
     @cached_property
     def _scanned_versions(self) -> Selected:
         """The versions that count the same values as the newest one, so their days form a single series."""
-        newest = self.whole.newest.experiment
-        same = tuple(v for v in self.whole.versions if _is_comparable(v.experiment, newest))
-        return replace(self.whole, versions=same)
+        answering = replace(self.whole, versions=self.chosen.answering.versions)
+        newest = answering.newest.experiment
+        same = tuple(v for v in answering.versions if _is_comparable(v.experiment, newest))
+        return replace(answering, versions=same)
 
     @cached_property
     def _approximate(self) -> bool:
@@ -426,10 +427,10 @@ class _Asker:
         windows = self.chosen.selection.windows
         try:
             estimate = self._estimate(windows)
-        except EstimateError as e:  # fewer than 2 reports, or versions that cannot be pooled
-            reports = self.chosen.reports if windows else 0
+        except EstimateError as e:
+            reports = self.chosen.answering.reports if windows else 0
             erased = sum(v.erased for v in self.whole.versions)
-            if reports >= 2 or self.chosen.refusal:
+            if reports >= 2 or not isinstance(e, TooFewReports):
                 return replace(none, sentence=words.capitalize(f"{visible(str(e))}."))
             if erased and not reports:
                 return replace(none, sentence=sentences.nothing_left(erased, self.write))
@@ -453,7 +454,8 @@ class _Asker:
 
     def _estimate(self, windows: Sequence[str]) -> FleetEstimate:
         selected = replace(self.whole, selection=replace(self.whole.selection, windows=tuple(windows)))
-        return FleetEstimate(selected.estimate(), "", self.unit, CONFIDENCE, None, selected.sources)
+        sources = selected.answering.sources
+        return FleetEstimate(selected.estimate(), "", self.unit, CONFIDENCE, None, sources)
 
     def _pooled(self, windows: Sequence[str]) -> Estimates:
         versions = self._scanned_versions
@@ -704,20 +706,12 @@ class _Asker:
 
 
 def _is_comparable(version: Experiment, newest: Experiment) -> bool:
-    """Return whether a version counts the same values as the newest one and answers the same questions."""
-    parts = [
-        [(part.name, *_values_of(part)) for part in parts_of(experiment)] for experiment in (version, newest)
-    ]
+    """Return whether a version counts the same indices as the newest one and answers the same questions."""
     return (
-        _values_of(version) == _values_of(newest)
-        and parts[0] == parts[1]
+        same_values(version, newest)
+        and (version.domain, version.missing) == (newest.domain, newest.missing)
         and answerable_questions(version) >= answerable_questions(newest)
     )
-
-
-def _values_of(reading: Reading) -> tuple[Any, ...]:
-    """Return what the indices of a reading stand for, to compare it with that of another version."""
-    return (*(getattr(reading, name) for name in _SAME_VALUES), scale_of(reading))
 
 
 @dataclass(frozen=True)

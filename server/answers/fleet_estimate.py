@@ -16,11 +16,14 @@ from ..estimate.custom_post import method_of
 from ..estimate.estimate import Estimates
 from ..estimate.postprocess import Shares
 from ..estimate.readings import missing_share
-from ..estimate.statistic import Floats, HasInterval
+from ..estimate.statistic import DoesNotFit, Floats, HasInterval
 from ..estimate.top_k import RankedValue, top
 from ..experiments import units
 from ..experiments.answerable import OF_VALUES, answerable_questions, answers_only, require
+from ..experiments.units import range_in
+from ..mechanisms.common_values import same_values
 from ..wire.experiments import value_count
+from ..words import versions
 from ..words.scope import which_reports
 from . import change, moments, pairs, texts
 from .answer import PLAIN, Answer, Answers, Frame, Tables
@@ -55,8 +58,9 @@ class FleetEstimate(Tables):
         texts: The true shares of texts, if the experiment is about texts and they are known from a
             simulation.
         missing_truth: The true share of the fleet without a reading, if known from a simulation.
-        version: The first digits of the only version that was used, or "" for all.
+        version: The first digits of the version that was chosen, "all", or "" for the newest.
         boards: The boards whose reports were used, such as "boards with firmware 2.4.0", or "" for all.
+        left_out: A sentence on the reports of other versions that the estimate leaves out, or "".
     """
 
     estimates: Estimates
@@ -69,6 +73,7 @@ class FleetEstimate(Tables):
     missing_truth: float | None = None
     version: str = ""
     boards: str = ""
+    left_out: str = ""
     _post: dict[str, Shares] = field(default_factory=dict, init=False, compare=False)
 
     @property
@@ -287,6 +292,7 @@ class FleetEstimate(Tables):
 
         Raises:
             UsageError: If the two estimates share reports.
+        DoesNotFit: If they are of versions without common values.
         """
         check_apart(before.sources, self.sources)
         sides, frame = (before.estimates, self.estimates), replace(self._frame, against=before.which)
@@ -297,6 +303,10 @@ class FleetEstimate(Tables):
         index_ranges = parse_ranges(self.experiment, ranges)
         note = units.moved_note(self.experiment, index_ranges, self.unit)
         answerable, tables = self.answers & before.answers, list[Answer]()
+        other, is_same = before.experiment, same_values(before.experiment, self.experiment)
+        if not is_same:
+            text = f"{before.which} is of another version {versions.difference(other, self.experiment)}"
+            note = f"{note}\n{text}: only values that both versions count are compared.".strip()
         if "ranges" in answerable:
             index_ranges = index_ranges or units.histogram_ranges(self.experiment, rows)
             tables.append(replace(change.changed_shares(*sides, index_ranges, frame), note=note))
@@ -304,8 +314,10 @@ class FleetEstimate(Tables):
             names = units.edge_names(units.bin_edges(self.experiment))
             below = [units.IndexRange(0, i, f"below {names[i]}") for i in range(1, self.estimates.domain)]
             tables.append(change.changed_shares(*sides, below, frame))
-        if "mean" in answerable:
+        if "mean" in answerable and is_same:
             tables.append(change.changed_readings(*sides, quantiles, frame))
+        if not tables:
+            raise DoesNotFit(f"{self.experiment.name} cannot be compared: {note}")
         return Answers(tables)
 
     @property
@@ -359,6 +371,7 @@ class FleetEstimate(Tables):
         title = f"{self.experiment.name}: {self.reports:,} reports" + (
             f", {self.which}" if self.which else ""
         )
+        title = f"{title}\n{self.left_out}".strip()
         return title if self.answers & OF_VALUES else f"{title}\n{answers_only(self.experiment)}"
 
     def __rich__(self) -> RenderableType:
@@ -410,7 +423,10 @@ def trend(
         EstimateError: If there are fewer than two windows.
         UnitsError: If a range does not fit, or quantiles are requested for a type other than number.
     """
-    experiment, estimates = next(iter(windows.values())).experiment, list(windows.values())
+    *_, newest = windows.values()
+    experiment = newest.experiment
+    windows = {window: e for window, e in windows.items() if _continues(e.experiment, experiment)}
+    estimates = list(windows.values())
     if experiment.type == "text":
         return Answers([texts.candidates_over_time(windows, statistics, replace(frame, unit=""))])
     if experiment.type == "pair":
@@ -424,7 +440,13 @@ def trend(
     tables: list[Answer] = []
     if ranges:
         change.check_windows(windows)
-        shares = {r.text: [e.range(r.low, r.high) for e in estimates] for r in ranges}
+        shares = {
+            r.text: [
+                None if (own := range_in(e.experiment, r, experiment)) is None else e.range(own.low, own.high)
+                for e in estimates
+            ]
+            for r in ranges
+        }
         edges = {r.text: units.range_edges(experiment, r) for r in ranges}
         table = change.trend(windows, shares, frame)
         placed = [replace(row, lower=edges[row.name][0], upper=edges[row.name][1]) for row in table.rows]
@@ -433,4 +455,17 @@ def trend(
         tables.append(change.trend(windows, {MEAN: list(map(moments.mean, estimates))}, frame, "reading"))
     if quantiles:
         tables.append(change.quantile_trend(windows, quantiles, frame))
-    return Answers(tables)
+    marks = _changed_versions(windows)
+    return Answers(replace(table, note="\n".join(filter(None, [table.note, *marks]))) for table in tables)
+
+
+def _continues(version: Experiment, newest: Experiment) -> bool:
+    """Return whether a trend of the newest version can continue a trend of another version."""
+    return version.type == newest.type and (newest.type != "pair" or same_values(version, newest))
+
+
+def _changed_versions(windows: Mapping[str, Estimates]) -> list[str]:
+    """Return a sentence for each change to a version that counts other values."""
+    experiments = [estimate.experiment for estimate in windows.values()]
+    pairs = zip(list(windows)[1:], experiments, experiments[1:], strict=False)
+    return [versions.changed(w, before, e) for w, before, e in pairs if not same_values(before, e)]

@@ -5,26 +5,31 @@ from __future__ import annotations
 import datetime
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from ...device.ldp_client import Experiment
 from ..arrays import Counts
 from ..errors import UsageError, choose_name, no_such_name
 from ..estimate.estimate import Estimates, estimate
 from ..estimate.pooling import pool
 from ..estimate.readings import among_readings
-from ..estimate.statistic import EstimateError
+from ..estimate.statistic import DoesNotFit, EstimateError, TooFewReports
 from ..experiments.answerable import answerable_questions
 from ..hints import option
+from ..mechanisms.common_values import common_views, same_values
 from ..plain_text import visible
 from ..store.store import Store, Version
 from ..store.versions import most_reports, publication_order
 from ..wire.experiments import OTHER, group_values
 from ..words import groups as words
+from ..words import versions as version_words
+from ..words.numbers import ENGLISH, Numbers
+from ..words.scope import ALL_VERSIONS
 from . import suppression
 from .periods import group_windows
 from .question import Selection, WeighBy
@@ -112,6 +117,10 @@ class ResultCache:
                 self._codes -= len(self._windows.popitem(last=False)[1][0])
 
 
+class NotShown(EstimateError):
+    """Raised if a value of the open group is suppressed."""
+
+
 @dataclass(frozen=True)
 class Facts:
     """The contents of a store, read once to answer several questions.
@@ -183,7 +192,7 @@ class Facts:
         if not same_name:
             choose_name("fleet", fleet, tuple(self.store.fleets()), "in this store")
             choose_name("experiment", name, self.names(fleet), f"in fleet {fleet}")
-        start = selection.version.lower()
+        start = "" if selection.version == ALL_VERSIONS else selection.version.lower()
         versions = tuple(v for v in same_name if v.experiment.digest.hex().startswith(start))
         versions = tuple(sorted(versions, key=publication_order))
         if not versions:
@@ -214,8 +223,75 @@ class Selected:
 
     @property
     def answerable(self) -> frozenset[str]:
-        """The kinds of questions that all these versions answer, named as in experiments/answerable.py."""
-        return answerable_questions(*(v.experiment for v in self.versions))
+        """The kinds of questions that can be answered, named as in experiments/answerable.py."""
+        return answerable_questions(*(v.experiment for v in self.answering.versions))
+
+    @cached_property
+    def answering(self) -> Selected:
+        """The same reports of only the versions that answer, each seen through the newest one's values.
+
+        These are the newest version that has enough reports in the selected windows, and all versions that
+        count the same values. If all versions are selected together, they are seen through the values that
+        they have in common.
+
+        Raises:
+            DoesNotFit: If all versions are selected together and have no values in common.
+        """
+        if self.selection.version == ALL_VERSIONS:
+            views = self._common_views
+            if views is None:
+                raise DoesNotFit(
+                    f"the versions of {self.selection.experiment} have no values in common; choose one with "
+                    f"{option('version', 'DIGEST')}: {', '.join(self.digests)}"
+                )
+            return self._with_views(self.versions, views)
+        rest, newest_group = self.versions, None
+        while rest:
+            group = tuple(v for v in rest if same_values(v.experiment, rest[-1].experiment))
+            views = common_views([v.experiment for v in group])
+            assert views is not None  # they count the same values
+            selected = self._with_views(group, views)
+            newest_group = newest_group or selected
+            rest = tuple(v for v in rest if v not in group)
+            if (newest_group is selected and not rest) or selected._has_enough:
+                return selected
+        assert newest_group is not None  # a selection has versions
+        return newest_group
+
+    @cached_property
+    def _common_views(self) -> tuple[Experiment, ...] | None:
+        return common_views([v.experiment for v in self.versions])
+
+    def _with_views(self, versions: Sequence[Version], views: Sequence[Experiment]) -> Selected:
+        pairs = zip(versions, views, strict=True)
+        return replace(self, versions=tuple(replace(v, experiment=view) for v, view in pairs))
+
+    @property
+    def _has_enough(self) -> bool:
+        """Whether these versions have enough reports in the selected windows for an estimate."""
+        if self.reports < 2:
+            return False
+        try:
+            self._estimate("reports")
+        except TooFewReports:
+            return False
+        return True
+
+    def left_out(self, write: Numbers = ENGLISH) -> str:
+        """Return a sentence on the reports in the selected windows that the answer leaves out, or ""."""
+        answering = self.answering
+        ids = {v.id for v in answering.versions}
+        parts = list[tuple[Experiment, int]]()
+        for version in reversed(self.versions):
+            reports = sum(counts.get(version.id, 0) for counts in self.counts.values())
+            if version.id not in ids and reports:
+                parts.append((version.experiment, reports))
+        is_newest = self.newest.id in ids or not answering.reports
+        all_versions = [v.experiment for v in self.versions]
+        newest, can_pool = answering.newest.experiment, bool(parts) and self._common_views is not None
+        return version_words.left_out(
+            parts, newest, all_versions, is_newest=is_newest, can_pool=can_pool, write=write
+        )
 
     @property
     def digests(self) -> tuple[str, ...]:
@@ -328,12 +404,21 @@ class Selected:
     def refusal(self) -> str:
         """Why the selected value of the group is not shown in the selected windows, or ""."""
         group = self.selection.group
-        if group and self.selection.version and self._has_small_part():
-            return words.version_refusal(self.group_name, suppression.MIN_REPORTS)
+        if group and self._is_part and self._has_small_part():
+            chosen = bool(self.selection.version)
+            return words.version_refusal(self.group_name, suppression.MIN_REPORTS, chosen=chosen)
         if not group or group not in suppression.suppressed_values(self._reports_by_value):
             return ""
         has_enough = self._reports_by_value[group] >= suppression.MIN_REPORTS
         return words.refusal(self.group_name, group, suppression.MIN_REPORTS, has_enough=has_enough)
+
+    @property
+    def _is_part(self) -> bool:
+        """Whether only some of the experiment's versions answer."""
+        if self.selection.version not in ("", ALL_VERSIONS):
+            return True
+        whole = self.facts.selected(replace(self.selection, version="", group=""))
+        return len(self.answering.versions) < len(whole.versions)
 
     def _has_small_part(self) -> bool:
         """Return whether some version has few reports of some value in the selected windows.
@@ -345,9 +430,9 @@ class Selected:
         return any(0 < n < suppression.MIN_REPORTS for reports in each for n in reports.values())
 
     def check_shown(self) -> None:
-        """Raise EstimateError if the selected value of the group is suppressed in the selected windows."""
+        """Raise NotShown if the selected value of the group is suppressed in the selected windows."""
         if refusal := self.refusal:
-            raise EstimateError(refusal)
+            raise NotShown(refusal)
 
     @property
     def reports(self) -> int:
@@ -368,18 +453,23 @@ class Selected:
         return frozenset(sources)
 
     def estimate(self, weigh: WeighBy = "reports") -> Estimates:
-        """Return the estimate, with the windows' histograms summed and versions pooled.
+        """Return the estimate of the versions that answer, with the windows' histograms summed.
 
         Args:
             weigh: How to weight the versions.
 
         Raises:
             UsageError: If there are too many values for `weigh`.
-            EstimateError: If a window has no reports, there are fewer than 2 reports, the versions cannot
-                be pooled, or the group's value is suppressed.
+            TooFewReports: If there are fewer than 2 reports, or too few for the mechanism.
+            DoesNotFit: If all versions are selected together and have no values in common.
+            EstimateError: If a window has no reports, or the group's value is suppressed.
         """
         self._check_windows()
         self.check_shown()
+        return self.answering._estimate(weigh)
+
+    def _estimate(self, weigh: WeighBy) -> Estimates:
+        """Return the estimate of all these versions pooled."""
         counts = tuple((w, tuple(sorted(n.items()))) for w, n in self.counts.items())
         version_keys = tuple(map(version_key, self.versions))
         key = self.facts.store, version_keys, self.selection.group, weigh, counts
@@ -404,13 +494,13 @@ class Selected:
             try:
                 selected = replace(self, selection=replace(self.selection, windows=windows))
                 estimates[name] = selected.estimate(weigh)
-            except EstimateError:
-                continue  # too few reports in this window, or the group's value is suppressed in it
+            except (TooFewReports, NotShown):
+                continue
         if len(estimates) < 2:
             is_subset = {*selected_windows} < {*self.windows}
             subject = "the selection has" if is_subset else f"{self.selection.experiment} has"
             reports = f"enough reports from {self.boards} to be shown" if self.selection.group else "reports"
-            raise EstimateError(
+            raise TooFewReports(
                 f"a trend needs at least 2 windows with {reports}; {subject} {len(estimates)}"
             )
         return estimates
@@ -444,7 +534,7 @@ def pooled(selected: Selected, weigh: WeighBy = "reports") -> Estimates:
     """Return an uncached estimate from the selected reports.
 
     Raises:
-        EstimateError: In the same cases as Selected.estimate().
+        TooFewReports: In the same cases as Selected.estimate().
     """
     estimates: list[Estimates] = []
     selection = selected.selection
@@ -453,7 +543,7 @@ def pooled(selected: Selected, weigh: WeighBy = "reports") -> Estimates:
         if total.sum() >= 2:
             estimates.append(estimate(version.experiment, total))
     if not estimates:
-        raise EstimateError(
+        raise TooFewReports(
             f"{selection.experiment} has fewer than 2 reports so far in {selection}; an estimate needs 2"
         )
     if len(estimates) == 1:

@@ -25,6 +25,7 @@ from pydantic import (
 from ..errors import UsageError
 from ..hints import option
 from ..typed_numbers import share_field
+from ..words.scope import version_name
 from ..wrong_value import wrong_value
 from . import periods
 from .periods import ALL, Period
@@ -53,7 +54,8 @@ class Selection:
     """An experiment's reports, from some or all windows, versions and values of its open group.
 
     Attributes:
-        version: The first hexadecimal digits of the version's digest, or "" for all versions.
+        version: The first hexadecimal digits of the version's digest; "all" for all versions, seen
+            through the values that they have in common; "" for the newest.
         group: A value of the open group, or "other"; "" for all reports.
     """
 
@@ -65,7 +67,7 @@ class Selection:
 
     def __str__(self) -> str:
         parts = [f"fleet {self.fleet}", *self.windows]
-        parts += [f"version {self.version}"] if self.version else []
+        parts += [version_name(self.version)] if self.version else []
         parts += [f"group {self.group}"] if self.group else []
         return ", ".join(parts)
 
@@ -106,7 +108,10 @@ class Question(BaseModel):
         description="2026-11-21, 2026-11 or 2026-11-01..2026-11-07; several are summed.",
     )
     last: str = Field(default="", description="The last 7d, 12h or 2w before today, or all; default: 7d.")
-    version: str = Field(default="", description="Use only this version: its digest, or the first digits.")
+    version: str = Field(
+        default="",
+        description="Use only this version (its digest, or the first digits), or all; default: the newest.",
+    )
     group: str = Field(
         default="",
         description="Use only reports with this value of the experiment's group, such as 2.4.0, or other.",

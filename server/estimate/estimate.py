@@ -20,7 +20,7 @@ from ...device.ldp_client import Experiment
 from ..arrays import Array, Floats
 from ..mechanisms import mechanism_of
 from ..mechanisms.decoded_histogram import Decoded, Spread
-from .statistic import EstimateError, Quantile, Statistic, Statistics, intervals
+from .statistic import EstimateError, Quantile, Statistic, Statistics, TooFewReports, intervals
 
 _CHUNK = 1 << 22  # floats in memory at once
 
@@ -300,7 +300,7 @@ class Estimate(Estimates):
     def _check_known(self, weights: Floats) -> None:
         unknown = self.decoded.mechanism.unknown(weights, self.decoded.reports)
         if unknown:
-            raise EstimateError(unknown)
+            raise TooFewReports(unknown)
 
     def _linear(self, weights: Floats, at_once: int) -> Statistics:
         self._check_known(weights)
@@ -338,8 +338,8 @@ def estimate(experiment: Experiment, counts: npt.ArrayLike) -> Estimate:
         counts: The histogram, integers of shape (code_count,).
 
     Raises:
-        EstimateError: If the counts have a different shape, are negative or not integers, or contain fewer
-            than two reports or too few for the mechanism.
+        TooFewReports: If there are fewer than two reports, or too few for the mechanism.
+        EstimateError: If the counts have a different shape, are negative or not integers.
     """
     histogram = np.asarray(counts)
     if histogram.shape != (experiment.code_count,):
@@ -354,10 +354,10 @@ def estimate(experiment: Experiment, counts: npt.ArrayLike) -> Estimate:
     if total >= 1 << 53:
         raise EstimateError("counts must not exceed 2**53 reports")
     if total < 2:
-        raise EstimateError(f"at least 2 reports are needed for an estimate, not {int(total)}")
+        raise TooFewReports(f"at least 2 reports are needed for an estimate, not {int(total)}")
     mechanism = mechanism_of(experiment)
     decoded = mechanism.decode(histogram.astype(np.int64))
     message = mechanism.lacks(decoded.reports)
     if message:
-        raise EstimateError(message)
+        raise TooFewReports(message)
     return Estimate(experiment, decoded)

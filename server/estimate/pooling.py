@@ -13,7 +13,7 @@ from ..mechanisms.views.factors import parts_of
 from ..wire.experiments import scale_of, value_count
 from .estimate import Estimate, Estimates
 from .readings import among_readings
-from .statistic import EstimateError, Statistics
+from .statistic import DoesNotFit, EstimateError, Statistics
 
 
 class Pool(Estimates):
@@ -97,7 +97,7 @@ def _parts(experiment: Experiment) -> list[tuple[object, ...]]:
 
 
 def check_same_quantity(estimates: Sequence[Estimates]) -> None:
-    """Raise EstimateError unless all estimates have the same type, range, bins and labels.
+    """Raise DoesNotFit unless all estimates have the same type, range, bins and labels.
 
     Texts count as the same quantity regardless of their slots; see candidates.py.
     """
@@ -107,11 +107,11 @@ def check_same_quantity(estimates: Sequence[Estimates]) -> None:
         for name in ("type",) if first.type == other.experiment.type == "text" else fields:
             a, b = fields[name], others[name]
             if a != b:
-                raise EstimateError(
+                raise DoesNotFit(
                     f"estimates can be combined only if their {name} is the same, not {a} and {b}"
                 )
         if _parts(first) != _parts(other.experiment):
-            raise EstimateError(
+            raise DoesNotFit(
                 "estimates can be combined only if their parts and the parts' values are the same"
             )
 
@@ -130,7 +130,7 @@ def pool(estimates: Sequence[Estimates], by: Literal["reports", "variance"] = "r
             is smaller.
 
     Raises:
-        EstimateError: If the types, ranges, bins or labels differ.
+        DoesNotFit: If the types, ranges, bins or labels differ.
     """
     if not estimates:
         raise EstimateError("pooling needs at least one estimate")

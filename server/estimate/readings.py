@@ -21,7 +21,7 @@ from ..mechanisms.decoded_histogram import Spread
 from ..wire.experiments import value_count
 from .conditional import Ratio, ratios
 from .estimate import Estimate, Estimates
-from .statistic import EstimateError, Statistic, Statistics, normal_quantile
+from .statistic import Statistic, Statistics, TooFewReports, normal_quantile
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Ratios(Statistics):
 class ReadingEstimates(Estimates):
     """Estimates among devices with a reading; returned by among_readings().
 
-    All statistics raise EstimateError unless the share with a reading is clearly above 0.
+    All statistics raise TooFewReports unless the share with a reading is clearly above 0.
 
     Attributes:
         missing: The share of all devices without a reading.
@@ -157,11 +157,11 @@ class ReadingEstimates(Estimates):
 
     @property
     def _with_reading(self) -> Statistic:
-        """The share of devices with a reading; raises EstimateError unless it is clearly above 0."""
+        """The share of devices with a reading; raises TooFewReports unless it is clearly above 0."""
         if not self.has_known_denominator:
             low, high = self.missing.interval()
             ends = f"{max(low, 0) * 100:.0f} to {min(high, 1) * 100:.0f}%"
-            raise EstimateError(
+            raise TooFewReports(
                 f"too few reports have a reading for {self.experiment.name}; {ends} of devices have none"
             )
         return self._denominator.denominator

@@ -19,7 +19,15 @@ from ..errors import HushmoteError
 
 
 class EstimateError(HushmoteError):
-    """Raised if counts do not allow an estimate, or two estimates cannot be combined."""
+    """Raised if counts do not allow an estimate."""
+
+
+class TooFewReports(EstimateError):
+    """Raised if there are too few reports; with more of them, the same question would have an answer."""
+
+
+class DoesNotFit(EstimateError):
+    """Raised if estimates do not count the same values, so that more reports would not help."""
 
 
 def normal_quantile(confidence: float) -> float:

@@ -11,6 +11,7 @@ from ...device import ldp_scale
 from ...device.ldp_client import Experiment
 from ...device.ldp_pairs import Part
 from ..errors import HushmoteError
+from ..mechanisms.common_values import inner_edges, same_values
 from ..mechanisms.views.factors import parts_of
 from ..typed_numbers import typed_float
 from ..wire.experiments import log_edges, value_count
@@ -136,6 +137,35 @@ _PRINTED_NAME = re.compile(
     r"(?P<low>\S+) to (?P<high>\S+)|below (?P<below>\S+)|(?P<from>\S+) and above|any(?: reading)?",
     re.IGNORECASE,
 )
+
+
+def range_in(version: Experiment, r: IndexRange, of: Experiment) -> IndexRange | None:
+    """Return the indices that stand for the same values in another version, or None if it has none.
+
+    The end bins include everything beyond them, so ":100" is no range of a version that ends at 100.
+
+    Args:
+        version: The other version.
+        r: A range of the version `of`.
+        of: The version that has the range.
+    """
+    if version is of or (same_values(version, of) and version.labels == of.labels):
+        return r
+    if version.type != of.type:
+        return None
+    if version.type == "choice":
+        own, others = index_names(version), index_names(of)
+        name = others[r.low]
+        is_same = r.high == r.low + 1 and (name != others[-1] or same_values(version, of))
+        at = own.index(name) if is_same and name in own else None
+        return None if at is None else IndexRange(at, at + 1, r.text, r.original_text)
+    if version.type != "number":
+        return None
+    ends, own_ends = (["low", *inner_edges(e), "high"] for e in (of, version))
+    low, high = ends[r.low], ends[r.high]
+    if low not in own_ends or high not in own_ends:
+        return None
+    return IndexRange(own_ends.index(low), own_ends.index(high), r.text, r.original_text)
 
 
 def parse_bins(edges: np.ndarray, text: str) -> IndexRange:

@@ -5,6 +5,7 @@ from types import MappingProxyType
 
 from ...device.ldp_client import Experiment
 from ..wire.experiments import is_own
+from .common_values import CommonValues, VersionView
 from .custom import MechanismError, mechanism_class, own_code
 from .direct import Direct
 from .hashing.local_hashing import LocalHashing
@@ -52,6 +53,8 @@ def mechanism_of(experiment: Experiment) -> Mechanism:
     Raises:
         MechanismError: If a custom mechanism cannot be loaded or constructed.
     """
+    if isinstance(experiment, VersionView):
+        return CommonValues(experiment, mechanism_of(experiment.original))
     mechanism = class_of(experiment.mechanism)
     with own_code(experiment.mechanism, "constructor"):
         return mechanism(experiment)

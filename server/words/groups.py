@@ -33,12 +33,19 @@ def suppression_note(needed: int) -> str:
     )
 
 
-def version_refusal(name: str, needed: int) -> str:
-    """Say in one line why no value is shown for a single version of the experiment."""
+def version_refusal(name: str, needed: int, *, chosen: bool) -> str:
+    """Say in one line why no value is shown for only some versions of the experiment.
+
+    Args:
+        name: The group's name.
+        needed: The number of reports that a value needs.
+        chosen: Whether the reader chose the version.
+    """
+    advice = f"omit {option('version')}" if chosen else "ask for a period after the question changed"
     return (
         f"answers by {name} of a single version cannot be shown in this period: some version has "
         f"{fewer_than(needed)} from one {name}, and the other answers would reveal them; "
-        f"omit {option('version')}"
+        f"{advice}"
     )
 
 

@@ -2,6 +2,16 @@
 
 from collections.abc import Sequence
 
+ALL_VERSIONS = "all"
+"""The version that stands for all versions together, seen through the values that they have in common."""
+
+
+def version_name(version: str) -> str:
+    """Return a version's name: "version 419c", "all versions", or "" if none is chosen."""
+    if version == ALL_VERSIONS:
+        return "all versions"
+    return f"version {version}" if version else ""
+
 
 def span(windows: Sequence[str]) -> str:
     """Describe windows briefly: up to two by name, more by the first, the last and their number."""
@@ -15,8 +25,8 @@ def span(windows: Sequence[str]) -> str:
 
 def which_reports(fleet: str = "", windows: Sequence[str] = (), version: str = "", boards: str = "") -> str:
     """Describe which reports were used: fleet, windows, version and boards, if given."""
-    version_name = f"version {version}" if version else ""
-    parts = (f"fleet {fleet}" if fleet else "", span(windows), version_name, boards)
+    which = version_name(version)
+    parts = (f"fleet {fleet}" if fleet else "", span(windows), which, boards)
     return ", ".join(part for part in parts if part)
 
 

@@ -267,19 +267,16 @@ class TestNumbers:
 
 
 class TestVersions:
-    def test_incompatible_versions_give_a_note(self, store: Store) -> None:
+    def test_newest_version_answers_if_others_do_not_fit(self, store: Store) -> None:
         fill(store, "home", TEMP, DAYS)
         other = experiment_json(
             name="temp", type="number", low=0, high=27_000, bins=64, mechanism="grr", epsilon=3_000_000
         )
         fill(store, "home", other, DAYS)
         document = _plain(result_of(store, "home", "temp", NOON))
-        assert "estimates can be combined only" in document["note"]
-        assert (document["statistics"], document["histogram"], document["epsilon"]["histogram"]) == (
-            [],
-            [],
-            None,
-        )
+        assert (document["note"], document["reports"]) == ("", 4_500)
+        assert [statistic["id"] for statistic in document["statistics"]] == ["mean", "median"]
+        assert "4,500 reports of another version from" in document["finding"]
 
     def test_answer_only_questions_common_to_all(self, store: Store) -> None:
         """The older version has a histogram and the newer one only a mean, so the pool has only a mean."""

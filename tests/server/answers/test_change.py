@@ -17,8 +17,8 @@ from hushmote.server.answers.answer import Frame
 from hushmote.server.answers.rows import ChangeRow, TrendRow
 from hushmote.server.estimate.estimate import Estimates
 from hushmote.server.estimate.pooling import pool
-from hushmote.server.estimate.statistic import EstimateError, Statistic, mean
-from hushmote.server.experiments.units import IndexRange, histogram_ranges
+from hushmote.server.estimate.statistic import DoesNotFit, EstimateError, Statistic, mean
+from hushmote.server.experiments.units import IndexRange, histogram_ranges, parse_range
 
 NUMBER = number(32, 2, high=32_000)
 F = bell(32, 14, 4)
@@ -177,13 +177,18 @@ class TestComparability:
         rng = np.random.default_rng(7)
         other = draw(number(32, 2, high=40_000), F, 1000, rng)
         mine = draw(NUMBER, F, 1000, rng)
-        for call in (
-            lambda: change.changed_shares(mine, other, RANGES),
-            lambda: change.changed_readings(mine, other),
-            lambda: change.trend({"a": mine, "b": other}, {}),
-        ):
-            with pytest.raises(EstimateError, match="high is the same, not 32000 and 40000"):
-                call()
+        with pytest.raises(DoesNotFit, match="high is the same, not 32000 and 40000"):
+            change.changed_readings(mine, other)
+
+    def test_compares_only_common_ranges(self):
+        rng = np.random.default_rng(7)
+        other = draw(number(32, 2, high=40_000), F, 1000, rng)
+        mine = draw(NUMBER, F, 1000, rng)
+        common, own = parse_range(mine.experiment, ":5"), parse_range(mine.experiment, ":6")
+        (row,) = change.changed_shares(other, mine, [common, own]).rows
+        assert row.name == "below 5"
+        with pytest.raises(DoesNotFit, match="only one of them counts below 6"):
+            change.changed_shares(other, mine, [own])
 
     def test_matches_labels_by_name(self):
         rng = np.random.default_rng(8)

@@ -461,8 +461,8 @@ class TestVersions:
         fill(store, "home", payload, dict.fromkeys(days(40)[day:], 2000), [0.2, 0.2, 0.5, 0.1])
         return only(store, "mode").sentence
 
-    def test_names_versions_that_cannot_be_pooled(self, store: Store):
-        assert "only if their" in self.more_labels(store, 36)
+    def test_newest_version_answers_after_four_days(self, store: Store):
+        assert self.more_labels(store, 36).startswith("Night is most common: ")
 
     def test_answer_is_kept_if_older_versions_lack_it(self, store: Store):
         assert self.more_labels(store, 30).startswith("Night is most common: ")

@@ -1,0 +1,88 @@
+"""Say which versions of an experiment an answer leaves out, and how they differ from those that answer."""
+
+from collections.abc import Sequence
+
+from ...device.ldp_client import Experiment
+from ..hints import option
+from ..plain_text import visible
+from ..wire.experiments import scale_of, value_count
+from .numbers import ENGLISH, Numbers, counted
+from .scope import ALL_VERSIONS
+
+_MIN_DIGITS = 4
+_MAX_NAMED = 3  # versions, and labels
+
+
+def short_digest(experiment: Experiment, others: Sequence[Experiment]) -> str:
+    """Return the first digits of a version's digest, as many as tell it apart from the others'."""
+    digest, digests = experiment.digest.hex(), {e.digest.hex() for e in others} - {experiment.digest.hex()}
+    lengths = range(_MIN_DIGITS, len(digest))
+    return next((digest[:n] for n in lengths if not any(d.startswith(digest[:n]) for d in digests)), digest)
+
+
+def difference(version: Experiment, other: Experiment) -> str:
+    """Return how a version differs from the one that answers, such as "without 'dry'"; "" if unknown."""
+    if version.type != other.type:
+        return f"of type {version.type}"
+    if version.type == "choice":
+        without = [name for name in other.labels if name not in version.labels]
+        extra = [name for name in version.labels if name not in other.labels]
+        if without and extra:
+            return f"with {_list_labels(extra)} instead of {_list_labels(without)}"
+        return f"without {_list_labels(without)}" if without else f"with {_list_labels(extra)}"
+    if version.type != "number":
+        return "with other parts"
+    if (version.low, version.high) != (other.low, other.high):
+        return f"from {version.low / 1000:g} to {version.high / 1000:g}"
+    if scale_of(version) != scale_of(other):
+        return "with a logarithmic scale" if scale_of(version) else "with equal bins"
+    return f"with {value_count(version):,} bins"
+
+
+def left_out(
+    parts: Sequence[tuple[Experiment, int]],
+    newest: Experiment,
+    versions: Sequence[Experiment],
+    *,
+    is_newest: bool,
+    can_pool: bool,
+    write: Numbers = ENGLISH,
+) -> str:
+    """Return a sentence on the reports that an answer leaves out, or "" if there are none.
+
+    Args:
+        parts: The versions that are left out, newest first, with their numbers of reports.
+        newest: The newest version that answers.
+        versions: All versions.
+        is_newest: Whether the experiment has no newer version.
+        can_pool: Whether all versions have values in common.
+        write: The number format.
+    """
+    texts = list[str]()
+    if not is_newest:
+        short = short_digest(newest, versions)
+        texts.append(f"the newest version has too few reports, so this is version {short}")
+    for version, reports in parts[:_MAX_NAMED]:
+        hint = option("version", short_digest(version, versions))
+        which = f"another version {difference(version, newest)}"
+        texts.append(f"{counted(reports, 'report', write)} of {which} left out ({hint})")
+    if len(parts) > _MAX_NAMED:
+        rest = sum(reports for _, reports in parts[_MAX_NAMED:])
+        texts.append(f"{counted(rest, 'report', write)} of other versions left out")
+    if not texts:
+        return ""
+    advice = f"; {option('version', ALL_VERSIONS)} pools the values in common" if parts and can_pool else ""
+    text = "; ".join(texts) + advice
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def changed(window: str, before: Experiment, after: Experiment) -> str:
+    """Return a sentence that marks where another version answers in a trend."""
+    digests = short_digest(before, [after])
+    return f"Before {window}: another version {difference(before, after)} ({option('version', digests)})."
+
+
+def _list_labels(labels: Sequence[str]) -> str:
+    named = [f"'{visible(name)}'" for name in labels[:_MAX_NAMED]]
+    more = len(labels) - len(named)
+    return " and ".join([", ".join(named), *([f"{more} more"] if more else [])])

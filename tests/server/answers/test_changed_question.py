@@ -1,0 +1,242 @@
+"""Answers after a question has changed: a label added, renamed or reordered, a range widened, another ε.
+
+Each statistical test uses a fixed seed and allows 5 standard errors, so correct code fails less than once in
+a million draws.
+"""
+
+import datetime
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from experiments import experiment_json
+from filled_store import fill
+from refusals import fails
+
+from hushmote.server.answers.ask import Reply, ask
+from hushmote.server.answers.finding import find
+from hushmote.server.answers.query import Facts
+from hushmote.server.answers.question import Question, Selection
+from hushmote.server.estimate.statistic import DoesNotFit, TooFewReports
+from hushmote.server.store import Store
+
+OLD, NEW = ("2026-11-20", "2026-11-21"), ("2026-11-22", "2026-11-23")
+NOON = datetime.datetime(2026, 11, 24, 12, tzinfo=datetime.UTC)
+SHARES = {"heat": 0.5, "cool": 0.3, "dry": 0.15, "other": 0.05}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(f"sqlite:///{tmp_path / 'hushmote.sqlite'}") as opened:
+        yield opened
+
+
+def modes(labels: str, **fields: Any) -> bytes:
+    design = {"mechanism": "grr", "epsilon": 2_000_000} | fields
+    return experiment_json(name="mode", type="choice", labels=labels.split(), **design)
+
+
+def fill_modes(store: Store, labels: str, windows: dict[str, int], seed: int = 1, **fields: Any) -> str:
+    """Fill windows with the population SHARES as these labels count it; return the version's digest."""
+    named = [SHARES.get(name, 0.0) for name in labels.split()]
+    shares = [*named, 1 - sum(named)]
+    return fill(store, "home", modes(labels, **fields), windows, shares, seed=seed).digest.hex()
+
+
+def temps(low: int, high: int, bins: int, **fields: Any) -> bytes:
+    design = {"mechanism": "grr", "epsilon": 3_000_000} | fields
+    return experiment_json(name="temp", type="number", low=low * 1000, high=high * 1000, bins=bins, **design)
+
+
+def fill_temps(store: Store, windows: dict[str, int], low: int, high: int, bins: int, seed: int = 1) -> str:
+    """Fill windows with readings that are normal around 16 ± 8; return the version's digest."""
+    edges = [-math.inf, *np.linspace(low, high, bins + 1)[1:-1], math.inf]
+    below = [0.5 * (1 + math.erf((edge - 16) / 8 / math.sqrt(2))) for edge in edges]
+    payload = temps(low, high, bins)
+    return fill(store, "home", payload, windows, np.diff(below), "°C", seed).digest.hex()
+
+
+def answer(store: Store, name: str = "mode", **options: Any) -> Reply:
+    question = Question(experiment=name, fleet="home", **{"windows": (*OLD, *NEW)} | options)
+    return ask(Facts(store, NOON), question)
+
+
+def rows(reply: Reply, kind: str = "histogram") -> dict[str, Any]:
+    (table,) = (table for table in reply.answers if table.kind == kind)
+    return {row.name: row for row in table.rows}
+
+
+def check_shares(reply: Reply, shares: dict[str, float]) -> None:
+    estimates = rows(reply)
+    assert list(estimates) == list(shares)
+    for name, share in shares.items():
+        assert abs(estimates[name].value - share) < 5 * estimates[name].statistic.stderr
+
+
+class TestAddedLabel:
+    @pytest.fixture
+    def digests(self, store: Store) -> tuple[str, str]:
+        old = fill_modes(store, "heat cool", dict.fromkeys(OLD, 4_000))
+        return old, fill_modes(store, "heat cool dry", dict.fromkeys(NEW, 3_000), 2)
+
+    def test_newest_version_answers(self, store: Store, digests: tuple[str, str]) -> None:
+        reply = answer(store)
+        check_shares(reply, SHARES)
+        assert reply.estimate.reports == 6_000
+        note = (
+            "8,000 reports of another version without 'dry' left out "
+            f"(version={digests[0][:4]}); version=all pools the values in common."
+        )
+        assert reply.left_out == note
+        assert reply.headline.endswith(note)
+        assert reply.to_dict()["left_out"] == note
+        assert note in str(reply.estimate._title())
+
+    def test_all_versions_pool_by_name(self, store: Store, digests: tuple[str, str]) -> None:
+        reply = answer(store, version="all")
+        check_shares(reply, {"heat": 0.5, "cool": 0.3, "other": 0.2})
+        assert (reply.estimate.reports, reply.left_out) == (14_000, "")
+        alone = [rows(answer(store, windows=(), version=digest)) for digest in digests]
+        for name in ("heat", "cool"):
+            old, new = (each[name] for each in alone)
+            row = rows(reply)[name]
+            assert row.value == pytest.approx((8 * old.value + 6 * new.value) / 14)
+            stderr = math.hypot(8 * old.statistic.stderr, 6 * new.statistic.stderr) / 14
+            assert row.statistic.stderr == pytest.approx(stderr, rel=0.01)
+
+    def test_finding_reports_no_change(self, store: Store, digests: tuple[str, str]) -> None:
+        findings = find(Facts(store, NOON), Selection("mode", "home"))
+        assert findings.enough
+        assert findings.lines[0].startswith("Heat is most common")
+        assert "8,000 reports of another version without 'dry' left out" in findings.lines[-1]
+        assert all(finding.change is None for finding in findings.findings)
+
+    def test_older_version_answers_until_there_are_reports(self, store: Store) -> None:
+        old = fill_modes(store, "heat cool", dict.fromkeys(OLD, 4_000))
+        new = fill_modes(store, "heat cool dry", {NEW[0]: 1})
+        assert old != new
+        reply = answer(store, windows=(*OLD, NEW[0]))
+        check_shares(reply, {"heat": 0.5, "cool": 0.3, "other": 0.2})
+        text = f"The newest version has too few reports, so this is version {old[:4]}"
+        assert reply.left_out.startswith(text)
+
+
+class TestOtherChanges:
+    def test_renamed_label_is_not_pooled(self, store: Store) -> None:
+        fill_modes(store, "warm cool", dict.fromkeys(OLD, 4_000))
+        fill_modes(store, "heat cool", dict.fromkeys(NEW, 3_000), 2)
+        check_shares(answer(store), {"heat": 0.5, "cool": 0.3, "other": 0.2})
+        assert "another version with 'warm' instead of 'heat' left out" in answer(store).left_out
+        check_shares(answer(store, version="all"), {"cool": 0.3, "other": 0.7})
+
+    @pytest.mark.parametrize("design", [{}, {"mechanism": "olh", "g": 3}], ids=["grr", "olh"])
+    def test_reordered_labels_are_pooled(self, store: Store, design: dict[str, Any]) -> None:
+        fill_modes(store, "cool dry heat", dict.fromkeys(OLD, 9_000), **design)
+        fill_modes(store, "heat cool dry", dict.fromkeys(NEW, 9_000), 2, **design)
+        reply = answer(store, ranges=("cool",))
+        check_shares(reply, SHARES)
+        assert (reply.estimate.reports, reply.left_out) == (36_000, "")
+        assert rows(reply, "ranges")["cool"].value == pytest.approx(rows(reply)["cool"].value)
+
+    def test_other_epsilon_is_pooled(self, store: Store) -> None:
+        fill_modes(store, "heat cool", dict.fromkeys(OLD, 4_000), epsilon=1_000_000)
+        fill_modes(store, "heat cool", dict.fromkeys(NEW, 3_000), 2)
+        by_reports, by_variance = answer(store), answer(store, weigh="variance")
+        assert (by_reports.estimate.reports, by_reports.left_out) == (14_000, "")
+        errors = [rows(reply)["heat"].statistic.stderr for reply in (by_reports, by_variance)]
+        assert errors[1] < errors[0]
+
+    def test_versions_without_common_values_do_not_fit(self, store: Store) -> None:
+        fill_modes(store, "heat cool", dict.fromkeys(OLD, 4_000))
+        fill_modes(store, "eco boost", dict.fromkeys(NEW, 3_000), 2)
+        assert "version=all" not in answer(store).left_out
+        with fails("the versions of mode have no values in common; choose one with", DoesNotFit):
+            answer(store, version="all")
+
+    def test_too_few_reports_is_another_error(self, store: Store) -> None:
+        fill_modes(store, "heat cool", {OLD[0]: 1})
+        with fails("mode has fewer than 2 reports so far", TooFewReports):
+            answer(store, windows=OLD[:1])
+
+
+class TestWidenedRange:
+    @pytest.fixture
+    def digests(self, store: Store) -> tuple[str, str]:
+        old = fill_temps(store, dict.fromkeys(OLD, 20_000), 0, 24, 12)
+        return old, fill_temps(store, dict.fromkeys(NEW, 10_000), 0, 40, 10, 2)
+
+    def test_newest_version_answers(self, store: Store, digests: tuple[str, str]) -> None:
+        reply = answer(store, "temp", ranges=("24:",))
+        assert reply.estimate.reports == 20_000
+        assert rows(reply, "ranges")["24 and above"].value == pytest.approx(0.159, abs=0.02)
+        assert "of another version from 0 to 24 left out" in reply.left_out
+
+    def test_all_versions_pool_at_common_edges(self, store: Store, digests: tuple[str, str]) -> None:
+        reply = answer(store, "temp", version="all", ranges=("8:16",))
+        names = ["below 4", "4 to 8", "8 to 12", "12 to 16", "16 to 20", "20 and above"]
+        assert list(rows(reply)) == names
+        assert rows(reply)["20 and above"].value == pytest.approx(0.309, abs=0.02)
+        assert rows(reply, "ranges")["8 to 16"].value == pytest.approx(0.341, abs=0.02)
+        assert [table.kind for table in reply.answers] == ["histogram", "ranges"]
+
+    def test_logarithmic_bins_pool_only_at_common_edges(self, store: Store) -> None:
+        log = experiment_json(
+            name="temp",
+            type="number",
+            low=1000,
+            high=64_000,
+            bins=6,
+            mechanism="grr",
+            epsilon=3_000_000,
+            scale="log",
+        )
+        fill(store, "home", log, dict.fromkeys(OLD, 4_000))
+        fill(store, "home", temps(0, 40, 10), dict.fromkeys(NEW, 4_000))
+        assert list(rows(answer(store, "temp", version="all"))) == [
+            "below 4",
+            "4 to 8",
+            "8 to 16",
+            "16 to 32",
+            "32 and above",
+        ]
+
+
+class TestTrend:
+    def test_continues_by_name_and_marks_the_change(self, store: Store) -> None:
+        old = fill_modes(store, "heat cool", dict.fromkeys(OLD, 4_000))
+        fill_modes(store, "heat cool dry", dict.fromkeys(NEW, 3_000), 2)
+        (table,) = answer(store, trend=True).answers
+        windows = {name: [r.window for r in table.rows if r.name == name] for name in SHARES}
+        assert windows == {"heat": [*OLD, *NEW], "cool": [*OLD, *NEW], "dry": [*NEW], "other": [*NEW]}
+        note = f"Before 2026-11-22: another version without 'dry' (version={old[:4]})."
+        assert note in table.note
+        assert dict(table.p_values).keys() == SHARES.keys()
+
+    def test_range_continues_only_where_both_have_its_edges(self, store: Store) -> None:
+        fill_temps(store, dict.fromkeys(OLD, 20_000), 0, 24, 12)
+        fill_temps(store, dict.fromkeys(NEW, 10_000), 0, 40, 10, 2)
+        (table,) = answer(store, "temp", trend=True, ranges=(":8", "16:24")).answers
+        windows = [(row.name, row.window) for row in table.rows]
+        assert windows == [("below 8", w) for w in (*OLD, *NEW)] + [("16 to 24", w) for w in NEW]
+
+    def test_jump_at_the_change_has_no_p_value(self, store: Store) -> None:
+        """The mean moves only because the old range ends at 24."""
+        fill_temps(store, dict.fromkeys(OLD, 20_000), 0, 16, 8)
+        fill_temps(store, dict.fromkeys(NEW, 10_000), 0, 40, 10, 2)
+        (table,) = answer(store, "temp", trend=True).answers
+        assert [row.window for row in table.rows] == [*OLD, *NEW]
+        assert dict(table.p_values)["mean"] > 1e-6
+        assert re.search("Before 2026-11-22: another version from 0 to 16", table.note)
+
+
+class TestComparison:
+    def test_compares_labels_that_both_versions_have(self, store: Store) -> None:
+        old = fill_modes(store, "heat cool", dict.fromkeys(OLD, 4_000))
+        fill_modes(store, "heat cool dry", dict.fromkeys(NEW, 3_000), 2)
+        for options in ({"windows": NEW, "against": OLD}, {"windows": (), "against": (f"version={old}",)}):
+            reply = answer(store, **options)
+            assert list(rows(reply, "change")) == ["heat", "cool"]

@@ -26,7 +26,7 @@ from . import second_epsilon
 from .answer import Answer, Answers, Frame
 from .finding import Findings, answer_sentences, change_sentences, find
 from .fleet_estimate import MEAN, FleetEstimate, trend
-from .periods import Period, group_windows, period_of
+from .periods import Period, group_windows
 from .query import Facts
 from .question import FINE, Question, ResolvedQuestion, Selection
 from .rows import (
@@ -234,11 +234,13 @@ def describe_rows(facts: Facts, answers: Answers, question: Question, resolved: 
         asks = [ask for table in answers for ask in _asks_by_name(question, table, question.ranges).values()]
         selection = _finding_selection(question, resolved)
         return " ".join(answer_sentences(facts, selection, asks, question.unit, resolved.period))
-    windows, period = resolved.selection.windows, resolved.period
+    selection, period = resolved.selection, resolved.period
     if question.is_trend:
-        windows, period = list(group_windows(windows, question.by or "").values())[-1], None
-    dates = sentences.dates(period_of(windows, period), facts.at)
-    scope = ", ".join(filter(None, [facts.selected(resolved.selection).boards, dates]))
+        windows = list(group_windows(selection.windows, question.by or "").values())[-1]
+        selection, period = replace(selection, windows=windows), None
+    selected = facts.selected(selection)
+    dates = sentences.dates(selected.period(period), facts.at)
+    scope = ", ".join(filter(None, [selected.boards, dates]))
     tables = [table for table in answers if question.is_trend or table.kind in _SENTENCE_KINDS]
     return " ".join(_table_in_words(table, experiment, scope) for table in tables)
 
@@ -288,8 +290,9 @@ def _side(facts: Facts, selection: Selection, period: Period | None, one_fleet: 
     """Return the fleet (if the two differ), version, boards and dates of one side of a comparison."""
     parts = [] if one_fleet else [f"fleet {selection.fleet}"]
     parts.append(version_name(selection.version))
-    parts.append(facts.selected(selection).boards)
-    dates = sentences.dates(period_of(selection.windows, period), facts.at, write)
+    selected = facts.selected(selection)
+    parts.append(selected.boards)
+    dates = sentences.dates(selected.period(period), facts.at, write)
     return ", ".join(filter(None, [*parts, dates])) or "all reports"
 
 

@@ -383,7 +383,7 @@ class _Asker:
 
     @cached_property
     def _period(self) -> Period | None:
-        return period_of(self.chosen.selection.windows, self.requested_period)
+        return self.chosen.period(self.requested_period)
 
     @cached_property
     def _scope(self) -> str:

@@ -31,7 +31,7 @@ from ..words import versions as version_words
 from ..words.numbers import ENGLISH, Numbers
 from ..words.scope import ALL_VERSIONS
 from . import suppression
-from .periods import group_windows
+from .periods import Period, group_windows, period_of
 from .question import Selection, WeighBy
 
 T = TypeVar("T")
@@ -276,6 +276,17 @@ class Selected:
         except TooFewReports:
             return False
         return True
+
+    def period(self, requested: Period | None = None) -> Period | None:
+        """Return the dates that the answer covers.
+
+        Args:
+            requested: The requested period, which may begin and end with windows that have no reports. If
+                other versions are left out, the dates are those of the versions that answer.
+        """
+        if self.answering.reports == self.reports:
+            return period_of(self.selection.windows, requested)
+        return period_of(tuple(self.answering.counts))
 
     def left_out(self, write: Numbers = ENGLISH) -> str:
         """Return a sentence on the reports in the selected windows that the answer leaves out, or ""."""

@@ -111,7 +111,7 @@ class TestAddedLabel:
     def test_finding_reports_no_change(self, store: Store, digests: tuple[str, str]) -> None:
         findings = find(Facts(store, NOON), Selection("mode", "home"))
         assert findings.enough
-        assert findings.lines[0].startswith("Heat is most common")
+        assert re.match(r"Heat is most common: .*, 22 to 23 Nov( 2026)?\.", findings.lines[0])
         assert "8,000 reports of another version without 'dry' left out" in findings.lines[-1]
         assert all(finding.change is None for finding in findings.findings)
 

@@ -21,9 +21,10 @@ from ...server.answers.windows import has_ended
 from ...server.epsilon import MICRO
 from ...server.estimate.statistic import EstimateError
 from ...server.experiments.answerable import OF_VALUES, answerable_questions, answers_only
+from ...server.experiments.units import index_names
 from ...server.plain import plain
 from ...server.plain_text import shorten, visible
-from ...server.store.store import Store
+from ...server.store.store import Store, Version
 from ...server.words.epsilon import rounded_up
 
 MAX_BYTES = 4000
@@ -74,8 +75,8 @@ class Result:
         reports: Number of reports included.
         finding: The conclusion, in a sentence.
         note: Why there are no statistics, or "".
-        statistics: The statistics by id: mean, median or share_INDEX of a label. Ids contain only letters,
-            digits and _.
+        statistics: The statistics by id: mean, median or share_NUMBER of a label, which keeps its number in
+            later versions. Ids contain only letters, digits and _.
         histogram: A row for each bar. Like statistics, it is unbiased, as in `hushmote estimate`. If a choice
             has many or long labels, both include only the largest shares; both are empty if the experiment
             does not answer them.
@@ -165,7 +166,9 @@ def result_of(
         selected = [window for window in question.resolve(facts).selection.windows if window in windows]
     else:
         selected = windows[-newest:]
-    experiment = whole.newest.experiment
+    selection = Selection(name, fleet, tuple(selected))
+    answering = facts.selected(selection).answering
+    experiment = answering.newest.experiment
     empty = Result(
         fleet=fleet,
         experiment=name,
@@ -175,7 +178,7 @@ def result_of(
         owner=shorten(visible(whole.newest.owner), _MAX_WORDS),
         windows=tuple(selected[-_MAX_WINDOWS:]),
         window_count=len(selected),
-        reports=sum(sum(whole.all_counts[window].values()) for window in selected),
+        reports=answering.reports if selected else 0,
         at=at,
         confidence=CONFIDENCE,
         epsilon=_empty_epsilons(whole),
@@ -185,7 +188,6 @@ def result_of(
         return replace(empty, note="no reports have been counted yet" if live else ended)
     if not answerable_questions(experiment) & OF_VALUES:
         return replace(empty, note=f"{answers_only(experiment)}: {ASK}")
-    selection = Selection(name, fleet, tuple(selected))
     question = question.replace(quantiles=(0.5,), unit=empty.unit)
     try:
         estimate = estimate_of(facts, selection, question)
@@ -199,7 +201,7 @@ def result_of(
     answers = answers_of_estimate(estimate, question)
     sentence = find(facts, selection).sentence
     content = {
-        "statistics": _statistics(experiment, answers),
+        "statistics": _statistics(experiment, answers, _label_ids(whole.versions)),
         "histogram": _histogram(answers),
         "finding": sentence,
     }
@@ -219,13 +221,13 @@ def _window_epsilons(facts: Facts, selection: Selection) -> Epsilons:
     return Epsilons(two.report, float(rounded_up(two.histogram)), two.delta, ENDED)
 
 
-def _statistics(experiment: Experiment, answers: Answers) -> dict[str, Row]:
+def _statistics(experiment: Experiment, answers: Answers, ids: Mapping[str, str]) -> dict[str, Row]:
     """Return a number's mean and median, or else the share of each label, without "no" of a bool."""
     if experiment.type == "number":
-        ids = {"moments": "mean", "quantiles": "median"}
-        rows = {ids[answer.kind]: _reading(answer.rows[0]) for answer in answers if answer.kind in ids}
+        kinds = {"moments": "mean", "quantiles": "median"}
+        rows = {kinds[answer.kind]: _reading(answer.rows[0]) for answer in answers if answer.kind in kinds}
         return dict(sorted((id, row) for id, row in rows.items() if _finite(row)))
-    rows = {f"share_{i}": _share(row) for i, row in enumerate(_bars(answers))}
+    rows = {ids[row.name]: _share(row) for row in _bars(answers)}
     if experiment.type == "bool":
         rows.pop("share_0", None)
     return _largest_shares({id: row for id, row in rows.items() if _finite(row)})
@@ -286,10 +288,18 @@ def _finite(row: Row) -> bool:
     return all(map(math.isfinite, (row.value, row.low, row.high)))
 
 
-def possible_statistics(experiment: Experiment) -> list[str]:
-    """Return the ids that an experiment's statistics can have in any of its versions."""
-    if experiment.type == "number":
-        return ["mean", "median"]
-    if not answerable_questions(experiment) & OF_VALUES:
-        return []
-    return [f"share_{i}" for i in range(experiment.domain)]
+def _label_ids(versions: Iterable[Version]) -> dict[str, str]:
+    """Return the ids of labels by name: a label has the same id in every version, even in another place."""
+    ids: dict[str, str] = {}
+    for version in sorted(versions, key=lambda version: version.first_serial):
+        if version.experiment.type in ("bool", "choice"):
+            for name in index_names(version.experiment):
+                ids.setdefault(name, f"share_{len(ids)}")
+    return ids
+
+
+def possible_statistics(versions: Iterable[Version]) -> list[str]:
+    """Return the ids that an experiment's statistics can have in any of these versions of it."""
+    versions = tuple(versions)
+    of_number = ["mean", "median"] if any(v.experiment.type == "number" for v in versions) else []
+    return [*of_number, *_label_ids(versions).values()]

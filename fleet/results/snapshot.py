@@ -83,7 +83,8 @@ def retained_messages(
         fleet, name = version.fleet, version.experiment.name
         result = snapshot.results.get((fleet, name))
         if (prefix := publication.home_assistant) is not None:
-            for statistic in possible_statistics(version.experiment):
+            same_name = [v for v in snapshot.versions if (v.fleet, v.experiment.name) == (fleet, name)]
+            for statistic in possible_statistics(same_name):
                 messages.setdefault(home_assistant.config_topic(prefix, fleet, name, statistic), b"")
             for statistic in result.statistics if result else ():
                 topic = home_assistant.config_topic(prefix, fleet, name, statistic)

@@ -10,15 +10,16 @@ from ...device.ldp_client import Experiment
 from ...server.answers import periods
 from ...server.answers.fleet_estimate import MEAN
 from ...server.answers.query import Selected
-from ...server.answers.question import BEFORE, Question
+from ...server.answers.question import BEFORE, Question, Selection
 from ...server.answers.texts import check_candidates
-from ...server.errors import UsageError
+from ...server.errors import HushmoteError, UsageError
 from ...server.estimate.postprocess import METHODS
 from ...server.experiments.answerable import OF_VALUES
 from ...server.experiments.units import UnitsError, bin_edges, parse_range
 from ...server.plain_text import shorten, visible
 from ...server.typed_numbers import typed_share
 from ...server.wire.experiments import scale_of
+from ...server.words.scope import ALL_VERSIONS
 from ..period import EXPLICIT, USUAL, first_and_last, in_period, parse, period_of, windows_of
 
 QUANTILES = (0.05, 0.5, 0.95)
@@ -169,8 +170,9 @@ def _newest(selected: Selected) -> tuple[str, ...]:
 
 
 def windows_of_version(selected: Selected, version: str) -> tuple[str, ...]:
-    """Return the windows in which a version has reports, oldest first; "" for any version."""
-    ids = {v.id for v in selected.versions if v.experiment.digest.hex().startswith(version)}
+    """Return the windows in which a version has reports, oldest first; "" or "all" for any version."""
+    prefix = "" if version == ALL_VERSIONS else version
+    ids = {v.id for v in selected.versions if v.experiment.digest.hex().startswith(prefix)}
     return tuple(window for window, counts in selected.all_counts.items() if ids & counts.keys())
 
 
@@ -354,7 +356,9 @@ def fitting(choices: Choices, selected: Selected) -> Choices:
     ranges: tuple[str, ...] = ()
     if "ranges" in can:
         max_ranges = 1 if "quantiles" in can else None
-        valid = (text for text in question.ranges if _is_range(selected.newest.experiment, text))
+        chosen_reports = replace(selected.selection, version=about.version, windows=chosen)
+        experiment = answering_experiment(selected, chosen_reports)
+        valid = (text for text in question.ranges if _is_range(experiment, text))
         ranges = tuple(dict.fromkeys(valid))[:max_ranges]
     elif "candidates" in can:
         ranges = tuple(dict.fromkeys(question.ranges))[:MAX_TEXTS]
@@ -395,6 +399,14 @@ def _other_side(
     return tuple(window for window in available if window in since), tuple(names)
 
 
+def answering_experiment(selected: Selected, selection: Selection) -> Experiment:
+    """Return the newest version that answers for a selection, with the values that its answer has."""
+    try:
+        return selected.facts.selected(selection).answering.newest.experiment
+    except HushmoteError:  # the picture shows the error
+        return selected.newest.experiment
+
+
 def _is_range(experiment: Experiment, text: str) -> bool:
     try:
         parse_range(experiment, text)
@@ -404,7 +416,8 @@ def _is_range(experiment: Experiment, text: str) -> bool:
 
 
 def _version(version: str, digests: Sequence[str]) -> str:
-    return version if version and any(digest.startswith(version) for digest in digests) else ""
+    exists = version == ALL_VERSIONS or any(digest.startswith(version) for digest in digests)
+    return version if exists else ""
 
 
 def over_names(can: Set[str], quantiles: Sequence[float]) -> Mapping[str, str]:

@@ -8,6 +8,7 @@ from nicegui import ui
 
 from ...device.ldp_client import Experiment
 from ...server.experiments.units import UnitsError
+from ...server.words.scope import ALL_VERSIONS
 from ..reader import Reader
 from .chart import CHOSEN
 from .choices import CONFIDENCES, Choices, typed_quantiles
@@ -20,6 +21,7 @@ PARTS = (*OF_WINDOWS, "How private", EXPORT)
 Choose = Callable[..., Awaitable[None]]
 """A function called with a reader's new choices; its keyword arguments are Question's fields and `over`."""
 
+_DEFAULT_VERSIONS = "all with the newest values"
 _POSTS = {"raw": "none: unbiased", "nonnegative": "nonnegative", "smooth": "smooth"}
 
 
@@ -101,7 +103,7 @@ class Controls:
             self._confidence = select(
                 confidences, "Confidence", self._chosen, value=choices.question.confidence
             )
-            self._version = select({"": "all, pooled"}, "Version", self._chosen, value="")
+            self._version = select({"": _DEFAULT_VERSIONS}, "Version", self._chosen, value="")
             self._current_quantiles = choices.quantiles
             self._quantiles = ui.input("Quantiles, %", value=_percents(self._current_quantiles))
             self._quantiles.on("change", self._chosen).classes("experiment-field")
@@ -126,7 +128,8 @@ class Controls:
 
     def show(self, choices: Choices, versions: Mapping[str, str]) -> None:
         """Show the choices; `versions` maps digests to names."""
-        offer_versions("all, pooled", self._version, versions, choices.question.version)
+        every = {ALL_VERSIONS: "all, for the values in common"} if len(versions) > 1 else {}
+        offer_versions(_DEFAULT_VERSIONS, self._version, {**versions, **every}, choices.question.version)
 
 
 def _percents(quantiles: Sequence[float]) -> str:

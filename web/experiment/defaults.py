@@ -10,7 +10,7 @@ from ...server.errors import HushmoteError
 from ...server.estimate.statistic import EstimateError
 from ...server.experiments.asks import asks_of
 from ...server.experiments.units import index_names
-from .choices import Choices
+from .choices import Choices, answering_experiment
 
 
 def with_defaults(choices: Choices, selected: Selected) -> Choices:
@@ -40,7 +40,7 @@ def _default_ranges(choices: Choices, selected: Selected) -> tuple[str, ...]:
         frequencies = selected.facts.selected(selection).estimate().frequencies
     except EstimateError:
         return ()
-    return (index_names(experiment)[int(np.argmax(frequencies))],)
+    return (index_names(answering_experiment(selected, selection))[int(np.argmax(frequencies))],)
 
 
 def file_texts(selected: Selected) -> tuple[str, ...]:

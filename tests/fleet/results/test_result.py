@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from command_line import hushmote
-from experiment_kinds import MEAN, TEXT, fill_kinds
+from experiment_kinds import MEAN, fill_kinds
 from experiments import experiment_json
 from filled_store import fill
 from open_groups import fill_groups
@@ -263,7 +263,8 @@ class TestNumbers:
         texts = _plain(result_of(store, "home", "firmware", NOON))
         assert (texts["statistics"], texts["histogram"], texts["reports"]) == ([], [], 6_000)
         assert texts["note"] == f"firmware answers only the shares of texts that you name: {ASK}"
-        assert possible_statistics(Experiment.parse(TEXT)) == []
+        versions = store.experiments("home")
+        assert possible_statistics(v for v in versions if v.experiment.name == "firmware") == []
 
 
 class TestVersions:
@@ -277,6 +278,26 @@ class TestVersions:
         assert (document["note"], document["reports"]) == ("", 4_500)
         assert [statistic["id"] for statistic in document["statistics"]] == ["mean", "median"]
         assert "4,500 reports of another version from" in document["finding"]
+
+    def test_labels_keep_their_ids(self, store: Store) -> None:
+        """A sensor of Home Assistant must not show another label after a version adds or moves one."""
+        design = {"name": "mode", "type": "choice", "mechanism": "grr", "epsilon": 3_000_000}
+        fill(store, "home", experiment_json(labels=["heat", "cool"], **design), {"2026-11-20": 3_000})
+        before = _plain(result_of(store, "home", "mode", NOON))
+        fill(store, "home", experiment_json(labels=["dry", "cool", "heat"], **design), {"2026-11-21": 3_000})
+        after = _plain(result_of(store, "home", "mode", NOON))
+        names = [{row["name"]: row["id"] for row in each["statistics"]} for each in (before, after)]
+        assert names[0] == {"heat": "share_0", "cool": "share_1", "other": "share_2"}
+        assert names[1] == names[0] | {"dry": "share_3"}
+        ids = possible_statistics(store.experiments("home"))
+        assert ids == ["share_0", "share_1", "share_2", "share_3"]
+
+    def test_keeps_a_value_until_the_newest_has_reports(self, store: Store) -> None:
+        design = {"name": "mode", "type": "choice", "mechanism": "grr", "epsilon": 3_000_000}
+        fill(store, "home", experiment_json(labels=["heat", "cool"], **design), {"2026-11-20": 3_000})
+        fill(store, "home", experiment_json(labels=["heat", "cool", "dry"], **design), {})
+        document = _plain(result_of(store, "home", "mode", NOON))
+        assert (document["note"], document["reports"], len(document["statistics"])) == ("", 3_000, 3)
 
     def test_answer_only_questions_common_to_all(self, store: Store) -> None:
         """The older version has a histogram and the newer one only a mean, so the pool has only a mean."""

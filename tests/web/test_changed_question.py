@@ -1,0 +1,42 @@
+"""The experiment view after a label was added to the question."""
+
+import datetime
+from collections.abc import Iterator
+
+import pytest
+from browser import Browser, paged
+from experiments import experiment_json
+from filled_store import fill
+
+from hushmote.server.store import Store
+
+
+@pytest.fixture(scope="module")
+def view(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    url = f"sqlite:///{tmp_path_factory.mktemp('changed') / 'hushmote.sqlite'}"
+    design = {"name": "mode", "type": "choice", "mechanism": "grr", "epsilon": 3_000_000}
+    today = datetime.datetime.now(datetime.UTC).date()
+    days = [str(today - datetime.timedelta(n)) for n in (4, 3, 2, 1)]
+    with Store(url) as store:
+        for labels, windows in ((["heat", "cool"], days[:2]), (["heat", "cool", "dry"], days[2:])):
+            fill(store, "home", experiment_json(labels=labels, **design), dict.fromkeys(windows, 1_000))
+    with paged(url) as address:
+        yield f"{address}/experiment/home/mode"
+
+
+class TestAddedLabel:
+    NOTE = "2,000 reports of another version without 'dry' left out"
+
+    def test_newest_version_answers(self, view: str, browser: Browser):
+        browser.open(view)
+        browser.until(lambda: self.NOTE in browser.text_of("finding"), "no note")
+        browser.until(lambda: "% of devices" in browser.text_of("share"), "no share")
+        assert "An estimate needs" not in browser.find("body").text
+        assert not browser.errors()
+
+    def test_all_versions_answer_together(self, view: str, browser: Browser):
+        browser.open(f"{view}?version=all")
+        browser.until(lambda: "most common" in browser.text_of("finding"), "no finding")
+        assert self.NOTE not in browser.text_of("finding")
+        browser.until(lambda: "--version=all" in browser.text_of("command-estimate"), "no command")
+        assert not browser.errors()

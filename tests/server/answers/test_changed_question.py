@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 from experiments import experiment_json
-from filled_store import fill
+from filled_store import fill, write
 from refusals import fails
 
+from hushmote.fleet.results.result import result_of
 from hushmote.server.answers.ask import Reply, ask
 from hushmote.server.answers.finding import find
-from hushmote.server.answers.query import Facts
+from hushmote.server.answers.query import Facts, NotShown
 from hushmote.server.answers.question import Question, Selection
 from hushmote.server.estimate.statistic import DoesNotFit, TooFewReports
 from hushmote.server.store import Store
@@ -240,3 +241,39 @@ class TestComparison:
         for options in ({"windows": NEW, "against": OLD}, {"windows": (), "against": (f"version={old}",)}):
             reply = answer(store, **options)
             assert list(rows(reply, "change")) == ["heat", "cool"]
+
+
+class TestInterfaces:
+    def test_agree_after_five_versions(self, store: Store) -> None:
+        versions = [
+            ("heat cool", {}),
+            ("warm cool dry", {}),
+            ("heat cool dry", {}),
+            ("dry heat cool", {}),
+            ("dry heat cool", {"epsilon": 3_000_000}),
+        ]
+        days = [str(datetime.date(2026, 11, 19) + datetime.timedelta(n)) for n in range(len(versions))]
+        for day, (labels, design) in zip(days, versions, strict=True):
+            fill_modes(store, labels, {day: 3_000}, **design)
+        reply, document = answer(store, windows=()), result_of(store, "home", "mode", NOON).to_dict()
+        assert (reply.estimate.reports, document["reports"]) == (9_000, 9_000)
+        histogram = {name: round(row.value, 6) for name, row in rows(reply).items()}
+        assert {row["name"]: row["share"] for row in document["histogram"]} == histogram
+        assert list(histogram) == ["dry", "heat", "cool", "other"]
+        assert reply.left_out in document["finding"]
+        assert "with 'warm' instead of 'heat' left out" in reply.left_out
+        assert "without 'dry' left out" in reply.left_out
+        (table,) = answer(store, windows=(), trend=True, ranges=("cool", "heat")).answers
+        assert len([row for row in table.rows if row.name == "cool"]) == 5
+        assert len([row for row in table.rows if row.name == "heat"]) == 4
+
+    def test_small_part_of_an_older_version_hides_values(self, store: Store) -> None:
+        """All versions less the newest would reveal the 10 reports from 2.3.1 of the older version."""
+        group = {"group": "firmware", "groups": ["2.3.1", "2.4.0"]}
+        for labels, few in (("heat cool", 10), ("heat cool dry", 200)):
+            experiment = fill(store, "home", modes(labels, **group), {})
+            for index, reports in enumerate((few, 200)):
+                write(store, "home", experiment, {(NEW[0], 0): reports}, group=index)
+        with fails("some version has fewer than 50 reports from one firmware", NotShown):
+            answer(store, windows=NEW[:1], group="2.4.0")
+        assert answer(store, windows=NEW[:1]).estimate.reports == 400

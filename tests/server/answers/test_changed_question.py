@@ -18,10 +18,12 @@ from filled_store import fill, write
 from refusals import fails
 
 from hushmote.fleet.results.result import result_of
+from hushmote.server.answers.answer import Answer
 from hushmote.server.answers.ask import Reply, ask
 from hushmote.server.answers.finding import find
 from hushmote.server.answers.query import Facts, NotShown
 from hushmote.server.answers.question import Question, Selection
+from hushmote.server.answers.rows import TrendRow
 from hushmote.server.estimate.statistic import DoesNotFit, TooFewReports
 from hushmote.server.store import Store
 
@@ -62,8 +64,13 @@ def fill_temps(store: Store, windows: dict[str, int], low: int, high: int, bins:
 
 
 def answer(store: Store, name: str = "mode", **options: Any) -> Reply:
-    question = Question(experiment=name, fleet="home", **{"windows": (*OLD, *NEW)} | options)
-    return ask(Facts(store, NOON), question)
+    fields: dict[str, Any] = {"windows": (*OLD, *NEW)} | options
+    return ask(Facts(store, NOON), Question(experiment=name, fleet="home", **fields))
+
+
+def points(table: Answer) -> list[tuple[str, str]]:
+    """Return the names and windows of a trend's rows."""
+    return [(row.name, row.window) for row in table.rows if isinstance(row, TrendRow)]
 
 
 def rows(reply: Reply, kind: str = "histogram") -> dict[str, Any]:
@@ -211,7 +218,7 @@ class TestTrend:
         old = fill_modes(store, "heat cool", dict.fromkeys(OLD, 4_000))
         fill_modes(store, "heat cool dry", dict.fromkeys(NEW, 3_000), 2)
         (table,) = answer(store, trend=True).answers
-        windows = {name: [r.window for r in table.rows if r.name == name] for name in SHARES}
+        windows = {name: [w for row, w in points(table) if row == name] for name in SHARES}
         assert windows == {"heat": [*OLD, *NEW], "cool": [*OLD, *NEW], "dry": [*NEW], "other": [*NEW]}
         note = f"Before 2026-11-22: another version without 'dry' (version={old[:4]})."
         assert note in table.note
@@ -221,15 +228,14 @@ class TestTrend:
         fill_temps(store, dict.fromkeys(OLD, 20_000), 0, 24, 12)
         fill_temps(store, dict.fromkeys(NEW, 10_000), 0, 40, 10, 2)
         (table,) = answer(store, "temp", trend=True, ranges=(":8", "16:24")).answers
-        windows = [(row.name, row.window) for row in table.rows]
-        assert windows == [("below 8", w) for w in (*OLD, *NEW)] + [("16 to 24", w) for w in NEW]
+        assert points(table) == [("below 8", w) for w in (*OLD, *NEW)] + [("16 to 24", w) for w in NEW]
 
     def test_jump_at_the_change_has_no_p_value(self, store: Store) -> None:
         """The mean moves only because the old range ends at 24."""
         fill_temps(store, dict.fromkeys(OLD, 20_000), 0, 16, 8)
         fill_temps(store, dict.fromkeys(NEW, 10_000), 0, 40, 10, 2)
         (table,) = answer(store, "temp", trend=True).answers
-        assert [row.window for row in table.rows] == [*OLD, *NEW]
+        assert points(table) == [("mean", window) for window in (*OLD, *NEW)]
         assert dict(table.p_values)["mean"] > 1e-6
         assert re.search("Before 2026-11-22: another version from 0 to 16", table.note)
 
@@ -238,7 +244,11 @@ class TestComparison:
     def test_compares_labels_that_both_versions_have(self, store: Store) -> None:
         old = fill_modes(store, "heat cool", dict.fromkeys(OLD, 4_000))
         fill_modes(store, "heat cool dry", dict.fromkeys(NEW, 3_000), 2)
-        for options in ({"windows": NEW, "against": OLD}, {"windows": (), "against": (f"version={old}",)}):
+        sides: list[dict[str, Any]] = [
+            {"windows": NEW, "against": OLD},
+            {"windows": (), "against": (f"version={old}",)},
+        ]
+        for options in sides:
             reply = answer(store, **options)
             assert list(rows(reply, "change")) == ["heat", "cool"]
 

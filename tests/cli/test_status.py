@@ -102,6 +102,15 @@ class TestSinglePicture:
             "status", "--store", url, cwd=tmp_path
         )
 
+    def test_says_what_is_deleted_next(self, store, url, tmp_path):
+        away_from_midnight()
+        store.add_experiment("home", payload_of(TEMP), description=Description("°C", keep="2d"))
+        count(store, TEMP, ["a"])
+        words = " ".join(hushmote("status", "--store", url, cwd=tmp_path).split())
+        today = datetime.datetime.now(datetime.UTC).date()
+        erasure = today + datetime.timedelta(3)
+        assert f"Data of {today} will be deleted next, on {erasure} 00:00 UTC." in words
+
     def test_says_which_fleet_has_no_experiments(self, store, url, tmp_path):
         store.add_fleet("lab", keyed=True)
         fleets = hushmote("status", "--store", url, cwd=tmp_path).split("Fleet ")[1:]

@@ -2,9 +2,6 @@
 
 import datetime
 
-from rich.console import Console
-
-from hushmote.cli.status.picture import _due
 from hushmote.server.answers.windows import NOTHING_DUE, due
 
 NOON = datetime.datetime(2026, 11, 21, 12, tzinfo=datetime.UTC)
@@ -26,13 +23,3 @@ class TestDue:
     def test_no_window_stays_overdue(self):
         assert due(DAYS, "", NOON) == NOTHING_DUE
         assert due(["all"], "2d", NOON).window == ""
-
-    def test_status_shows_both(self):
-        console = Console(record=True, width=200)
-        for line in _due(due(DAYS, "2d", NOON)):
-            console.print(line)
-        output = console.export_text()
-        assert "Data of 2026-11-19 will be deleted next, on 2026-11-22 00:00 UTC." in output
-        assert (
-            "Deletion of 2026-11-17 and 1 more is overdue; `hushmote serve` deletes while it runs." in output
-        )

@@ -94,13 +94,16 @@ class TestAttention:
     def test_problems_are_sentences(self, store: Store):
         kept = Description(keep="1d")
         store.add_experiment("home", payload_of(TEMP), description=kept)
+        forge(store, TEMP, "2026-11-17")
         forge(store, TEMP, "2026-11-18")
         temp = experiment_overview(overview(store, NOON), "temp")
         problems = temp.problems(lambda day: f"{day:%d %b}")
         assert list(problems) == ["implausible", "quiet", "overdue"]
         assert problems["implausible"].startswith("Honest devices do not produce this histogram: ")
         assert problems["quiet"] == "No report has arrived since 18 Nov."
-        assert problems["overdue"].startswith("Deletion of 2026-11-18 is overdue")
+        assert problems["overdue"] == (
+            "Deletion of 2026-11-17 and 1 more is overdue; `hushmote serve` deletes while it runs."
+        )
 
     def test_silence_is_no_problem_once_devices_are_not_asked(self, store: Store):
         count(store, TEMP, ["a"])

@@ -97,8 +97,10 @@ class TestListings:
     def test_status_shows_mean_and_hint_for_texts(self, run):
         lines = run("status")().splitlines()
         delay = next(i for i, line in enumerate(lines) if "delay" in line)
-        assert lines[delay + 1].strip().startswith("Mean: ")
-        assert lines[delay + 2].strip().startswith("mean ")
+        finding, silence, mean = (line.strip() for line in lines[delay + 1 : delay + 4])
+        assert finding.startswith("Mean: ")
+        assert silence.startswith("No report has arrived since ")
+        assert mean.startswith("mean ")
         output = " ".join(" ".join(lines).split())
         only = "firmware answers only the shares of texts that you name: ask it with hushmote estimate."
         assert only in output

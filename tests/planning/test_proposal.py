@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 from refusals import fails
 
@@ -117,6 +118,12 @@ class TestSkew:
             "But one of 60 equal bins would hold 58% of them, so --scale log may suit them"
             in (proposal.lines[-1])
         )
+
+
+class TestLists:
+    def test_have_the_name_of_a_data_frames_column(self):
+        assert propose(pandas.Series([1.5, 2, 3], name="t"), PlanRequest()).lines[0] == "t has 3 readings."
+        assert propose([1.5, 2, 3], PlanRequest()).lines[0] == "the list has 3 readings."
 
 
 class TestMissing:

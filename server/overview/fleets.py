@@ -19,7 +19,7 @@ from ..answers.windows import NOTHING_DUE, Due, due
 from ..estimate import plausibility
 from ..plain_text import visible
 from ..store import schema
-from ..store.counting import clock_fault, last_time
+from ..store.counting import EARLIEST, LATEST, clock_fault, last_time
 from ..store.erase import unfinished_erasures
 from ..store.rows import window_counts
 from ..store.store import Store, StoreError
@@ -68,7 +68,8 @@ class ExperimentOverview:
         erased: The number of reports in windows that were erased.
         due: The next window to erase, and overdue ones.
         unsigned: Whether devices should be asked but the experiment is not signed.
-        quiet_since: The day of the last report if devices are asked but have been silent for days.
+        quiet_since: The day of the last report if devices are asked but have been silent for days; without
+            any report, the day on which they were asked.
     """
 
     fleet: str
@@ -99,10 +100,10 @@ class ExperimentOverview:
         Args:
             day: Formats a day.
         """
-        quiet = self.quiet_since
+        quiet, first = self.quiet_since, "" if self.newest or self.erased else "devices were asked on "
         sentences: dict[Problem, str] = {
             "implausible": self.implausible and f"{capitalize(self.implausible)}.",
-            "quiet": "" if quiet is None else f"No report has arrived since {day(quiet)}.",
+            "quiet": "" if quiet is None else f"No report has arrived since {first}{day(quiet)}.",
             "unsigned": _UNSIGNED if self.unsigned else "",
             "overdue": _overdue(self.due),
         }
@@ -170,6 +171,7 @@ class StoreOverview:
         unfinished: A line for each kind of unfinished erasure.
         clock: Why this time is implausible or needs an operator's approval, or "".
         is_checked: Whether all histograms have been checked for plausibility.
+        counting_at: The minute in which counting last worked, UTC, or None if it has not worked yet.
     """
 
     fleets: tuple[FleetOverview, ...]
@@ -179,6 +181,7 @@ class StoreOverview:
     unfinished: tuple[str, ...] = ()
     clock: str = ""
     is_checked: bool = True
+    counting_at: datetime.datetime | None = None
 
     @property
     def reports(self) -> int:
@@ -239,6 +242,7 @@ def _overview(
         rows = connection.execute(select(rejects.c.fleet, rejects.c.reason, rejects.c.count)).all()
         unfinished = unfinished_erasures(connection)
         clock = str(clock_fault(now, last_time(connection)) or "")
+        alive_s = connection.scalar(select(schema.counting.c.alive))
 
     def rejects_of(fleet: str) -> tuple[Rejected, ...]:
         return rejected_reports({reason: n for name, reason, n in rows if name == fleet})
@@ -251,7 +255,10 @@ def _overview(
         experiments = _experiments(versions_by_fleet.get(name, []), counted, minute)
         fleets.append(FleetOverview(name, bool(is_keyed), experiments, rejects_of(name)))
     is_checked = check or not unchecked
-    return StoreOverview(tuple(fleets), rejects_of(""), minute, counted, unfinished, clock, is_checked)
+    counting_at = None if alive_s is None else datetime.datetime.fromtimestamp(alive_s, datetime.UTC)
+    return StoreOverview(
+        tuple(fleets), rejects_of(""), minute, counted, unfinished, clock, is_checked, counting_at
+    )
 
 
 def _windows(connection: Connection, before: Mapping[int, _VersionCounts]) -> dict[int, dict[str, int]]:
@@ -314,7 +321,9 @@ def _experiment(
     last = max((w for w in windows if w != "all"), default="all" if windows else "")
     expires = newest.expires
     last_start = start_of(last)
-    is_quiet = state == "current" and last_start and (day - last_start.date()).days >= _QUIET_DAYS
+    has_reports = bool(last) or any(v.erased for v in versions)
+    heard = last_start.date() if last_start else None if has_reports else _day_of(newest.serial)
+    is_quiet = state == "current" and heard is not None and (day - heard).days >= _QUIET_DAYS
 
     def description(word: Literal["purpose", "owner", "unit"]) -> str:
         return visible(next((getattr(v, word) for v in newest_first if getattr(v, word)), ""))
@@ -340,7 +349,7 @@ def _experiment(
         sum(v.erased for v in versions),
         due(windows, newest.keep, at),
         is_signed and state == "current" and newest.signatures is None,
-        last_start.date() if is_quiet and last_start else None,
+        heard if is_quiet else None,
     )
 
 
@@ -352,6 +361,12 @@ def days_left(expires: datetime.date, day: datetime.date) -> int:
         day: The current day, UTC.
     """
     return max(0, (expires - day).days + 1)
+
+
+def _day_of(serial: int) -> datetime.date | None:
+    """Return the day, UTC, of a publication; None if it is unknown, as in stores of old versions."""
+    is_known = EARLIEST.timestamp() <= serial < LATEST.timestamp()
+    return datetime.datetime.fromtimestamp(serial, datetime.UTC).date() if is_known else None
 
 
 def _today(windows: Mapping[str, int], window: str, day: datetime.date) -> int | None:
@@ -371,4 +386,4 @@ def state_words(experiment: ExperimentOverview, number: Callable[[int], str] = "
     if e.state == "current" and e.days_left is not None:
         days = "Today is the last day" if e.days_left == 1 else f"{number(e.days_left)} days are left"
         sentence = f"Devices are asked until {e.expires}. {days}."
-    return sentence if e.reports else f"{sentence} No reports have arrived yet."
+    return sentence if e.reports or e.quiet_since else f"{sentence} No reports have arrived yet."

@@ -113,6 +113,26 @@ class TestAttention:
         store.withdraw_experiment("home", "temp")
         assert experiment_overview(overview(store, later), "temp").problems() == {}
 
+    def test_silence_from_the_start_is_a_problem(self, store: Store):
+        asked = datetime.datetime.now(datetime.UTC)
+        new = experiment_overview(overview(store, asked + DAY), "ever")
+        assert (new.problems(), "No reports have arrived yet." in state_words(new)) == ({}, True)
+        silent = experiment_overview(overview(store, asked + 2 * DAY), "ever")
+        words = f"No report has arrived since devices were asked on {asked.date()}."
+        assert (silent.problems(), "arrived" in state_words(silent)) == ({"quiet": words}, False)
+
+    def test_erased_reports_have_arrived(self, store: Store):
+        with store.writing() as connection:
+            connection.execute(schema.experiment.update().values(erased=5))
+        later = datetime.datetime.now(datetime.UTC) + 9 * DAY
+        assert experiment_overview(overview(store, later), "temp").problems() == {}
+
+    def test_unknown_date_of_asking_is_no_problem(self, store: Store):
+        with store.writing() as connection:
+            connection.execute(schema.experiment.update().values(serial=0))
+        later = datetime.datetime.now(datetime.UTC) + 9 * DAY
+        assert experiment_overview(overview(store, later), "temp").problems() == {}
+
     def test_most_serious_come_first(self, store: Store):
         count(store, TEMP, ["a"], NOON - 3 * DAY)
         forge(store, HOURLY, "2026-11-21T11")

@@ -48,7 +48,8 @@ def follow(store: str, url: str | None) -> None:
                 snapshot = Snapshot(state) if watch.store is None else reader.read(watch.store, state)
             except StoreError as e:  # damaged, or removed since the last poll
                 snapshot = Snapshot(StoreState("unreadable", str(e), state.version))
-            live.update(picture(replace(snapshot, health=aggregator.health)), refresh=True)
+            now = datetime.datetime.now(datetime.UTC)
+            live.update(picture(replace(snapshot, health=aggregator.health, now=now)), refresh=True)
             time.sleep(max(_TURN_S, _REST * (time.monotonic() - began_s)))
 
 

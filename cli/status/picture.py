@@ -17,7 +17,7 @@ from ...server.overview.fleets import ExperimentOverview, FleetOverview, StoreOv
 from ...server.overview.watch import StoreState
 from ...server.plain_text import shorten, visible
 from ...server.wire.limits import kept_hours
-from ...server.words.numbers import counted, format_estimate, is_too_wide
+from ...server.words.numbers import counted, format_estimate, is_too_wide, time_since
 
 MAX_LISTED = 20
 """The number of experiments that are shown with their findings, and of fleets of which none is."""
@@ -40,7 +40,8 @@ class Snapshot:
         results, rates: Values by fleet and experiment; only experiments with a result are shown. Rates are
             reports per second, and empty until known.
         privacy: Sentences on how much the reports can reveal at most, or "" without reports.
-        at: When the store was last read, UTC.
+        at: When the store was last read, UTC, or None not to show it.
+        now: The current time, UTC.
         where: The store's path, or its URL without the password.
     """
 
@@ -52,6 +53,7 @@ class Snapshot:
     at: datetime.datetime | None = None
     where: str = ""
     privacy: str = ""
+    now: datetime.datetime = field(default_factory=lambda: datetime.datetime.now(datetime.UTC))
 
 
 def picture(snapshot: Snapshot) -> Group:
@@ -69,9 +71,13 @@ def contents(snapshot: Snapshot) -> Group:
     if snapshot.overview is None:
         lines.append(Text(_sentence(snapshot.state.words), "bold red"))
     else:
-        at = "" if snapshot.at is None else f", updated {snapshot.at.astimezone():%H:%M:%S}"
+        at = "" if snapshot.at is None else f", updated {_age(snapshot.at, snapshot)}"
         count = f"{counted(snapshot.overview.reports)} in {visible(snapshot.where)}{at}"
         lines.append(Text(count, "bold"))
+        if snapshot.overview.counting_at is not None:
+            lines.append(
+                Text(f"Counting last worked {_age(snapshot.overview.counting_at, snapshot)}.", "dim")
+            )
         if snapshot.overview.clock:
             lines.append(
                 Text(_sentence(f"nothing is counted with this clock: {snapshot.overview.clock}"), "bold red")
@@ -92,6 +98,10 @@ def contents(snapshot: Snapshot) -> Group:
         lines += [Text(r.words(), "yellow") for r in snapshot.overview.rejects]
         lines += [Text(_sentence(line), "yellow") for line in snapshot.overview.unfinished]
     return Group(*lines)
+
+
+def _age(then: datetime.datetime, snapshot: Snapshot) -> str:
+    return time_since(then.timestamp(), snapshot.now.timestamp())
 
 
 def _attention(store_overview: StoreOverview) -> list[Text]:

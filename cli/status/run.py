@@ -88,7 +88,10 @@ def run(
         clock = clock_fault(datetime.datetime.now(datetime.UTC), store.last_time())
         document: dict[str, Any] = {"fleets": fleet_rows, "experiments": lines, "rejected": rejects}
         document |= {"unfinished_erasures": unfinished, "clock": clock and str(clock)}
-        urgent = [e for e in overview(store, facts.at).urgent_first() if e.problems()]
+        store_overview = overview(store, facts.at)
+        counting_at = store_overview.counting_at
+        document["counting_at"] = counting_at and counting_at.isoformat()
+        urgent = [e for e in store_overview.urgent_first() if e.problems()]
         document["attention"] = [
             {"fleet": e.fleet, "experiment": e.name, "problems": e.problems()} for e in urgent
         ]
@@ -100,7 +103,7 @@ def run(
             document["aggregator"] = health.to_dict()
         print_json(document)
         return
-    snapshot = dataclasses.replace(snapshot, health=health)
+    snapshot = dataclasses.replace(snapshot, health=health, at=None)
     show.out.print(contents(snapshot))
     if privacy:
         show.out.print()

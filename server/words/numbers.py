@@ -11,6 +11,15 @@ MAX_HALF_WIDTH = 0.3
 """The largest informative half-width, as a fraction of the whole range of shares or readings."""
 
 DAY_S = 86_400
+# Units of ages, each with the least age that it describes, and its size, in seconds.
+_AGES = (
+    (730 * DAY_S, 365 * DAY_S, "years"),
+    (60 * DAY_S, 30 * DAY_S, "months"),
+    (2 * DAY_S, DAY_S, "days"),
+    (3600, 3600, "h"),
+    (60, 60, "min"),
+    (10, 1, "s"),
+)
 _LENGTHS = (("year", 365 * DAY_S), ("week", 7 * DAY_S), ("day", DAY_S), ("hour", 3600), ("minute", 60))
 
 
@@ -204,9 +213,17 @@ def chance(probability: float, up: bool = False) -> str:
 
 
 def time_since(then: float, now: float) -> str:
-    """Say how long ago something happened; both times are unix seconds."""
-    seconds = max(0, int(now - then))
-    for least, size, unit in ((172_800, 86_400, "days"), (3_600, 3_600, "h"), (60, 60, "min")):
-        if seconds >= least:
-            return f"{seconds // size:,} {unit} ago"
-    return f"{seconds} s ago"
+    """Say how long ago something happened: "just now", "2 min ago", "25 h ago", "3 months ago".
+
+    `web/static/page.js` has the same function, because a browser counts on without the server.
+
+    Args:
+        then: The time, unix seconds. If another machine's clock has set it, it may be in the future.
+        now: The current time, unix seconds.
+    """
+    seconds = int(now - then)
+    suffix = "ago" if seconds >= 0 else "ahead of this clock"
+    for least, size, unit in _AGES:
+        if abs(seconds) >= least:
+            return f"{abs(seconds) // size} {unit} {suffix}"
+    return "just now"

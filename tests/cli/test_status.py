@@ -16,7 +16,7 @@ from command_line import hushmote
 from filled_store import fill
 from fleet_broker import make_fleet
 from terminal import INTERRUPT, Terminal
-from time_of_day import advance_clock, away_from_midnight
+from time_of_day import advance_clock, away_from_midnight, set_times
 from traffic import publish
 
 from hushmote.cli.status import follow
@@ -101,6 +101,14 @@ class TestSinglePicture:
         assert "1 report was rejected: they are not valid reports" in hushmote(
             "status", "--store", url, cwd=tmp_path
         )
+
+    def test_says_when_counting_last_worked(self, store, url, tmp_path):
+        assert "last worked" not in hushmote("status", "--store", url, cwd=tmp_path)
+        then = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=25)
+        set_times(store, alive=then)
+        assert "Counting last worked 25 h ago." in hushmote("status", "--store", url, cwd=tmp_path)
+        document = json.loads(hushmote("status", "--store", url, "--json", cwd=tmp_path))
+        assert document["counting_at"] == then.replace(second=0, microsecond=0).isoformat()
 
     def test_says_what_is_deleted_next(self, store, url, tmp_path):
         away_from_midnight()

@@ -49,13 +49,22 @@ class TestTimeSince:
     @pytest.mark.parametrize(
         ("seconds", "words"),
         [
-            (-5, "0 s ago"),
+            (-7_200, "2 h ahead of this clock"),
+            (-5, "just now"),
+            (0, "just now"),
+            (9, "just now"),
+            (10, "10 s ago"),
             (59, "59 s ago"),
             (60, "1 min ago"),
-            (7_199, "1 h ago"),
+            (3_599, "59 min ago"),
+            (3_600, "1 h ago"),
+            (25 * 3_600, "25 h ago"),
             (172_799, "47 h ago"),
             (172_800, "2 days ago"),
-            (86_400 * 1_000, "1,000 days ago"),
+            (86_400 * 59, "59 days ago"),
+            (86_400 * 60, "2 months ago"),
+            (86_400 * 729, "24 months ago"),
+            (86_400 * 730, "2 years ago"),
         ],
     )
     def test_has_one_unit(self, seconds: int, words: str):

@@ -7,12 +7,14 @@ token's cookie are admitted.
 
 import asyncio
 import contextlib
+import functools
 import hashlib
 import hmac
 import html
 import logging
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
@@ -23,7 +25,9 @@ from ..server.service.audit_log import AuditLog, AuditLogError
 from ..server.service.http_access import bearer, host_name, is_loopback, is_own_page
 from ..server.service.tokens import Tokens
 from . import public_statement
-from .relative import root
+from .frame import header_parts, views_of
+from .limits import SCRIPTED
+from .relative import PREFIX, root
 
 HEALTH = "/healthz"  # for process supervisors; it reveals nothing about the store
 LOGIN = "/login"
@@ -31,11 +35,13 @@ _DELAY_S = 1.0  # delay before the answer to a wrong token
 _MAX_DELAYED = 32  # wrong tokens delayed at the same time; further ones are refused immediately
 _WRONG_TOKEN = "That is not this page's token."
 _BUSY = "Too many people are trying a token at the same time; try again in a minute."
+_FRAMES_NEED_HTTPS = "In a frame on another site, browsers keep the login only if this page has HTTPS."
 _MAX_FORM = 4096  # bytes
 _COOKIE_DAYS = 30
 _MAX_COOKIES = 8  # with the page's name in one request
 _NO_STORE = {"cache-control": "no-store"}
 _LOCAL_READER = "this machine"  # the reader's name on a page without tokens
+_PROXY_HEADERS = ("forwarded", "via", "x-real-ip")  # and all X-Forwarded headers
 _LOG_INTERVAL_S = 3600.0  # interval before the same reader is logged again
 
 log = logging.getLogger(__name__)
@@ -109,8 +115,8 @@ class PageAccess:
         if scope["type"] == "http" and scope["method"] == "GET" and token is not None:
             answer = await self._answer_token(token, target, request)
             return await answer(scope, receive, send)
-        form = self._form(target, request)
-        return await _refuse(scope, receive, send, 401, "This page needs a token.", form)
+        document = self._form_document(401, "This page needs a token.", target, request)
+        return await _refuse(scope, receive, send, 401, "This page needs a token.", document)
 
     def _reader(self, request: HTTPConnection) -> str | None:
         """Return the name of the reader whose token matches a request's cookie, or None."""
@@ -142,6 +148,11 @@ class PageAccess:
                 "This page is available only on this machine, at http://127.0.0.1 or http://localhost. To "
                 "use another name, start the page with --token-file."
             )
+        if self._tokens is None and _is_forwarded(request):
+            return (
+                "This request came through a proxy, which may pass on requests from other machines. To use a "
+                "proxy, start the page with --token-file."
+            )
         writes = request.scope.get("method") not in ("GET", "HEAD")  # a WebSocket has no method
         # Non-browser clients send no Origin header and only their own cookies.
         if writes and not is_own_page(request.headers):
@@ -171,16 +182,19 @@ class PageAccess:
         name = self._tokens and self._tokens.name_of(token)
         if self._tokens and name is not None:
             value = _cookie_value(self._tokens.current().get(name, ""))
-            is_https = request.headers.get("x-forwarded-proto") == "https"
-            flags = f"HttpOnly; {self._same_site(is_https)}; Max-Age={_COOKIE_DAYS * 86_400}"
+            flags = f"HttpOnly; {self._same_site(self._is_https(request))}; Max-Age={_COOKIE_DAYS * 86_400}"
             answer = _redirect(target)
             answer.headers["set-cookie"] = f"{self._cookie_name}={value}; {flags}"
             return answer
         if await self._delay_answer():
-            return _document(401, _WRONG_TOKEN, self._form(target, request))
-        answer = _document(429, _BUSY, self._form(target, request))
+            return self._form_document(401, _WRONG_TOKEN, target, request)
+        answer = self._form_document(429, _BUSY, target, request)
         answer.headers["retry-after"] = "60"
         return answer
+
+    @staticmethod
+    def _is_https(request: HTTPConnection) -> bool:
+        return request.headers.get("x-forwarded-proto") == "https"
 
     def _same_site(self, is_https: bool) -> str:
         """Return the cookie's flags that decide on whose requests a browser sends it.
@@ -192,15 +206,19 @@ class PageAccess:
             return "SameSite=Strict"
         return "SameSite=None; Secure; Partitioned" if self._in_frames else "SameSite=Strict; Secure"
 
-    def _form(self, target: str, request: HTTPConnection) -> str:
+    def _form_document(self, status: int, message: str, target: str, request: HTTPConnection) -> Response:
+        """Return a document with a message and the form for the token."""
         folder = root(request.scope)
         link = f'<p><a href="{folder}{public_statement.PATH}">What is asked of your device</a></p>'
         statement_link = link if self._public else ""
-        return f"""<form method="post" action="{folder}{LOGIN}">
+        note = "" if self._is_https(request) or not self._in_frames else f"<p>{_FRAMES_NEED_HTTPS}</p>"
+        form = f"""<form method="post" action="{folder}{LOGIN}" class="frame-form">
 <input type="hidden" name="there" value="{html.escape(_local_path(target))}">
 <label>Token <input type="password" name="token" required autofocus autocomplete="current-password"></label>
 <button>Open the page</button>
-</form><p>The token is in the file that was given to --token-file.</p>{statement_link}"""
+</form><p>The token is in the file that was given to --token-file.</p>{note}{statement_link}"""
+        views = views_of(has_statement=self._public is not None)
+        return _document(status, "Log in", message, header_parts(folder, views), form)
 
     async def _answer_program(self, token: str, scope: Any, receive: Any, send: Any) -> None:
         """Serve a program's request, which contains the token itself and receives no cookie."""
@@ -220,6 +238,18 @@ class PageAccess:
         finally:
             self._delayed -= 1
         return True
+
+
+def _is_forwarded(request: HTTPConnection) -> bool:
+    """Return whether a proxy has passed on a request, perhaps with this machine's name as its Host.
+
+    nginx adds no header by default, but uses HTTP/1.0, which browsers do not.
+    """
+    is_old = request.scope.get("http_version") == "1.0"
+    return is_old or any(
+        name in _PROXY_HEADERS or (name.startswith("x-forwarded-") and name != PREFIX)
+        for name in request.headers
+    )
 
 
 def _cookie_value(token: str) -> str:
@@ -267,26 +297,44 @@ def _redirect(target: str) -> Response:
     return HTMLResponse(status_code=303, headers=_NO_STORE | {"location": target})
 
 
-def _document(status: int, message: str, extra: str = "") -> Response:
+def _document(status: int, title: str, message: str, header: str, form: str = "") -> Response:
+    """Return a document in the page's frame, which needs no other file, because those need a token.
+
+    Args:
+        status: The HTTP status.
+        title: The title and heading.
+        message: A sentence.
+        header: The contents of the header as HTML.
+        form: The rest of the content as HTML.
+    """
     text = f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Hushmote</title>
-<meta name="viewport" content="width=device-width, initial-scale=1"><style>
-:root {{ color-scheme: light dark }}
-body {{ font: 1rem/1.5 system-ui, sans-serif; max-width: 32rem; margin: 15vh auto 0; padding: 0 1rem }}
-input, button {{ font: inherit; padding: .4rem .6rem }}
-</style></head><body><main><h1>Hushmote</h1><p>{html.escape(message)}</p>{extra}</main></body></html>
+<html lang="en"><head><meta charset="utf-8"><title>{title} - Hushmote</title>
+<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">
+<style>body {{ margin: 0 }}
+{_file("frame.css")}</style></head>
+<body><header class="frame-header">
+{header}</header>
+<script>{_file("page.js")}</script>
+<main id="main" tabindex="-1" class="frame-main"><h1 class="heading-1">{title}</h1>
+<p>{html.escape(message)}</p>{form}</main></body></html>
 """
-    return HTMLResponse(text, status, _NO_STORE)
+    return HTMLResponse(text, status, _NO_STORE | {SCRIPTED: "page"})
 
 
-async def _refuse(scope: Any, receive: Any, send: Any, status: int, message: str, extra: str = "") -> None:
+@functools.cache
+def _file(name: str) -> str:
+    return Path(__file__).with_name("static").joinpath(name).read_text(encoding="utf-8")
+
+
+async def _refuse(
+    scope: Any, receive: Any, send: Any, status: int, message: str, document: Response | None = None
+) -> None:
+    """Refuse a request with a message: in a document, or as plain text if only programs use the address."""
     if scope["type"] == "websocket":
         reason = message[:60]
         return await send({"type": "websocket.close", "code": 1008, "reason": reason})  # like HTTP's 403
-    is_program = scope["path"].startswith(("/api/", "/v1/"))  # only programs request these paths
-    answer = (
-        PlainTextResponse(f"{message}\n", status, _NO_STORE)
-        if is_program
-        else _document(status, message, extra)
-    )
+    if scope["path"].startswith(("/api/", "/v1/")):
+        answer = PlainTextResponse(f"{message}\n", status, _NO_STORE)
+    else:
+        answer = document or _document(status, "Not available", message, header_parts(root(scope), ()))
     return await answer(scope, receive, send)

@@ -31,6 +31,7 @@ from .budget import view as budget
 from .budget.ledgers import Ledgers
 from .experiment import view as experiment
 from .experiment.queries import SharedQueries
+from .frame import header_parts, views_of
 from .health import MonitoredAggregator
 from .limits import DrawingLimit, Limits
 from .live import LiveStore
@@ -111,7 +112,8 @@ def application(page: Page) -> Any:
     errors.register(page)
     socket_io.restrict()
     nicegui_app.add_static_files("/static", STATIC)
-    ui.add_css(STATIC / "page.css", shared=True)
+    for name in ("frame.css", "page.css"):
+        ui.add_css(STATIC / name, shared=True)
     if page.settings.door is not None:
         outer.mount("/v1", page.settings.door)
     # Quasar's progress bar has no name that screen readers can announce; the page has its own status text.
@@ -148,11 +150,12 @@ def _mount_board(outer: FastAPI, page: Page) -> None:
     async def _() -> Response:
         fleet = None if page.settings.door is None else await _open_fleet(page)
         addresses = ("../v1", "../api") if fleet else (None, None)
-        config = BoardConfig(fleet or "", *addresses, None, "../", page.settings.door is not None)
+        config = BoardConfig(fleet or "", *addresses, None, None, page.settings.door is not None)
         return JSONResponse(asdict(config), headers={"cache-control": "no-store"})
 
     try:
-        outer.mount("/board", BoardFiles())
+        views = views_of(has_statement=page.settings.statement is not None)
+        outer.mount("/board", BoardFiles(header_parts("..", views, "/board/")))
     except HushmoteError as e:
         log.warning("%s", e)
 

@@ -17,7 +17,7 @@ from ..server.errors import HushmoteError
 from ..server.overview.fleets import ExperimentOverview, FleetOverview, StoreOverview
 from ..server.words.numbers import counted
 from .experiment.queries import NoReportsInPeriod
-from .frame import frame, heading, sentence, set_query, skeleton, tag
+from .frame import frame, heading, sentence, set_age, set_query, skeleton, tag
 from .page import Page
 from .period import in_period, period_in, phrase_of, query_of
 from .period_control import PeriodControl
@@ -91,6 +91,7 @@ class FleetView:
         with ui.element("p").classes("health").props('id="health"'):
             self._health_mark = tag("span", "").classes("health-mark")
             self._health_text = tag("span", "…").props('id="reports"')
+            self._counting_age = tag("span", "").props('id="counting"')
         self._control = PeriodControl(self._choose_period)
         self._control.element.visible = False
         self._tile_controls = TileControls(reader, choice or TileChoice(), self._choose_tiles)
@@ -266,6 +267,7 @@ class FleetView:
             state = "bad"
         self._health_mark.text = _HEALTH[state]
         self._health_mark.classes(state, remove=" ".join(_HEALTH.keys() - {state}))
+        set_age(self._counting_age, "Counting last worked {}.", store_overview.counting_at)
         self._health_text.text = (
             f"{number(store_overview.reports)} reports so far. {' '.join(filter(None, lines))}"
         )
@@ -286,6 +288,7 @@ def _chosen(store_overview: StoreOverview, fleet: str | None) -> StoreOverview:
         store_overview.minute,
         clock=store_overview.clock,
         is_checked=store_overview.is_checked,
+        counting_at=store_overview.counting_at,
     )
 
 

@@ -1,12 +1,18 @@
-"""Every view's frame: the header with its navigation, the banner for problems, and the live region."""
+"""Every view's frame: the header with its navigation, the banner for problems, and the live region.
 
+The token form and the board in the browser, which NiceGUI does not draw, have the same header.
+"""
+
+import datetime
 import json
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from html import escape
 
 from nicegui import context, ui
 
+from ..server.words.numbers import time_since
 from . import public_statement
 from .page import Page
 from .relative import root
@@ -22,6 +28,14 @@ STATEMENT_VIEW = ("What is asked", public_statement.PATH)  # if the owner publis
 _WORD = re.compile(r"[a-z]+(['’-][a-z]+)*[,:;]?(\s|$)")
 FAULT = "This view has failed because of a bug in Hushmote. See the log of the page's process for details."
 _SCRIPTS = ("page.js", "charts.js")
+_HEADER = """<a class="frame-skip" href="#main">Skip to the content</a>
+<a class="frame-name" href="{folder}/">Hushmote</a>
+{navigation}<label class="frame-colours">Colours <select id="frame-colours">{colours}</select></label>
+"""
+_NAVIGATION = """<button id="frame-menu" type="button" aria-expanded="false" aria-controls="frame-views">
+Menu</button>
+<nav id="frame-views" aria-label="Views">{links}</nav>
+"""
 _COLOURS = (("auto", "system"), ("light", "light"), ("dark", "dark"))
 
 
@@ -38,25 +52,11 @@ def frame(page: Page, title: str, current_path: str = "") -> Generator[ui.label,
         The heading, for a view that changes its title later.
     """
     ui.page_title(f"{title} - Hushmote")
-    static = f"{root(context.client.request.scope)}/static"
-    ui.add_body_html("".join(f'<script src="{static}/{name}" defer></script>' for name in _SCRIPTS))
+    folder = root(context.client.request.scope)
+    ui.add_body_html("".join(f'<script src="{folder}/static/{name}" defer></script>' for name in _SCRIPTS))
+    views = views_of(has_statement=page.settings.statement is not None)
     with ui.header(fixed=False).classes("frame-header"):
-        ui.link("Skip to the content", "#main").classes("frame-skip")
-        ui.link("Hushmote", "/").classes("frame-name")
-        tag("button", "Menu").props(
-            'id="frame-menu" type="button" aria-expanded="false" aria-controls="frame-views"'
-        )
-        with ui.element("nav").props('id="frame-views" aria-label="Views"'):
-            for name, path in (*VIEWS, *([STATEMENT_VIEW] if page.settings.statement else [])):
-                link = ui.link(name, path).classes("frame-link")
-                if path == current_path:
-                    link.props('aria-current="page"')
-        with (
-            tag("label", "Colours").classes("frame-colours"),
-            ui.element("select").props('id="frame-colours"'),
-        ):
-            for value, text in _COLOURS:
-                tag("option", text).props(f'value="{value}"')
+        ui.html(header_parts(folder, views, current_path), sanitize=False).classes("frame-parts")
     # NiceGUI's element around this one is the main landmark.
     with ui.element("div").props('id="main" tabindex="-1"').classes("frame-main"):
         banner = ui.element("div").props('id="frame-banner" role="alert"')
@@ -68,6 +68,30 @@ def frame(page: Page, title: str, current_path: str = "") -> Generator[ui.label,
     _follow(page, banner, updated)
     with content:
         yield title_heading
+
+
+def views_of(*, has_statement: bool) -> tuple[tuple[str, str], ...]:
+    """Return the names and paths of the views in the navigation."""
+    return (*VIEWS, STATEMENT_VIEW) if has_statement else VIEWS
+
+
+def header_parts(folder: str, views: Sequence[tuple[str, str]], current_path: str = "") -> str:
+    """Return the contents of the header as HTML.
+
+    Args:
+        folder: The address of the page's root, as relative.root() returns it.
+        views: The names and paths of the views in the navigation; without any, there is no navigation.
+        current_path: The path of the view on display, or "".
+    """
+    links = "".join(
+        f'<a class="frame-link" href="{folder}{path}"'
+        + (' aria-current="page"' if path == current_path else "")
+        + f">{escape(name)}</a>"
+        for name, path in views
+    )
+    colours = "".join(f'<option value="{value}">{text}</option>' for value, text in _COLOURS)
+    navigation = _NAVIGATION.format(links=links) if views else ""
+    return _HEADER.format(folder=folder, navigation=navigation, colours=colours)
 
 
 def _follow(page: Page, banner: ui.element, updated: ui.label) -> None:
@@ -85,11 +109,13 @@ def _follow(page: Page, banner: ui.element, updated: ui.label) -> None:
                 for text in problems:
                     tag("p", sentence(text))
         if live.state.is_ready:
-            at = live.at.isoformat(timespec="seconds")
+            at, now = (
+                t.isoformat(timespec="seconds") for t in (live.at, datetime.datetime.now(datetime.UTC))
+            )
             if client.has_socket_connection:
-                client.run_javascript(f"hushmote.updated({json.dumps(at)})")
+                client.run_javascript(f"hushmote.updated({json.dumps(at)}, {json.dumps(now)})")
             else:
-                updated.props(f'data-at="{at}"')
+                updated.props(f'data-at="{at}" data-now="{now}"')
 
     def show_failure(_error: Exception) -> None:
         failures[:] = [FAULT]
@@ -123,6 +149,24 @@ def tag(name: str, text: str) -> ui.label:
     element = ui.label(text)
     element.tag = name
     return element
+
+
+def set_age(label: ui.label, words: str, then: datetime.datetime | None) -> None:
+    """Show how long ago something happened, and the exact time as a tooltip; the browser counts on.
+
+    Args:
+        label: The label.
+        words: The text, with {} for the age, such as "Updated {}.".
+        then: The time, UTC; None to show nothing.
+    """
+    label.set_visibility(then is not None)
+    if then is None:
+        return
+    age = time_since(then.timestamp(), datetime.datetime.now(datetime.UTC).timestamp())
+    label.text = words.format(age)
+    label.props["data-age-of"], label.props["data-words"] = then.isoformat(), words
+    label.props["title"] = f"{then:%Y-%m-%d %H:%M} UTC"
+    label.update()
 
 
 def sentence(words: str) -> str:

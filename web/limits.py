@@ -17,6 +17,9 @@ PAGES_PER_S = 8.0  # pages drawn per second across all readers; drawing a page t
 MAX_BURST = 40.0  # pages
 MAX_UNSEEN = 64  # pages sent to browsers that have not connected yet; beyond that, the oldest is dropped
 
+SCRIPTED = "x-nicegui-content"
+"""The header that marks documents whose scripts may run; NiceGUI sets it, and Limits adds the nonce."""
+
 _NO_PAGES = ("/_nicegui", "/static/", "/board/", "/api/", "/v1/", "/favicon.ico")
 _SCRIPT = re.compile(rb"<script(?=[ >])")
 _NOBODY = "'none'"
@@ -157,8 +160,8 @@ def _length(scope: Any) -> int:
 
 
 def _is_page(start: Any) -> bool:
-    """Return whether a response is a document from NiceGUI's template, which escapes < in data."""
-    return any(name.lower() == b"x-nicegui-content" for name, _ in start["headers"])
+    """Return whether a response is a document with scripts, from a template that escapes < in data."""
+    return any(name.lower() == SCRIPTED.encode() for name, _ in start["headers"])
 
 
 def _drop_unseen() -> None:

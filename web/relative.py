@@ -7,6 +7,9 @@ therefore relative to the address of the request.
 from typing import Any
 from urllib.parse import quote
 
+PREFIX = "x-forwarded-prefix"
+"""The header with the address of the page's root in the requests that RelativeAddresses passes on."""
+
 _MAX_DEPTH = 32  # deeper than any of the page's addresses, and short enough to repeat in a document
 
 
@@ -34,8 +37,9 @@ class RelativeAddresses:
             return await self._application(scope, receive, send)
         prefix = root(scope).encode()
         host = dict(scope["headers"]).get(b"host", b"")
-        others = [header for header in scope["headers"] if header[0] != b"x-forwarded-prefix"]
-        inner = scope | {"headers": [*others, (b"x-forwarded-prefix", prefix)]}
+        name = PREFIX.encode()
+        others = [header for header in scope["headers"] if header[0] != name]
+        inner = scope | {"headers": [*others, (name, prefix)]}
 
         async def send_relative(message: Any) -> None:
             if message["type"] == "http.response.start":

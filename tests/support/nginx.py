@@ -31,11 +31,7 @@ http {{
         listen 127.0.0.1:{port};
         location {path} {{
             proxy_pass {page}/;
-            proxy_http_version 1.1;
-            proxy_set_header Host $http_host;
-            proxy_set_header X-Forwarded-Proto $scheme;
-            proxy_set_header Upgrade $http_upgrade;
-            proxy_set_header Connection "upgrade";
+            {settings}
         }}
         location / {{
             return 404;
@@ -49,20 +45,35 @@ http {{
 """
 
 
+_SETTINGS = """
+            proxy_http_version 1.1;
+            proxy_set_header Host $http_host;
+            proxy_set_header X-Forwarded-Proto $scheme;
+            proxy_set_header Upgrade $http_upgrade;
+            proxy_set_header Connection "upgrade";
+"""
+
+
 @contextlib.contextmanager
-def proxied(page: str, folder: Path) -> Iterator[str]:
+def proxied(page: str, folder: Path, path: str = PATH, settings: str = _SETTINGS) -> Iterator[str]:
     """Run nginx in front of a page, and yield the page's URL there, such as http://127.0.0.1:1/telemetry/.
 
     All other paths have no content, except /frame, a document that shows the page in a frame.
+
+    Args:
+        page: The page's URL without a slash at the end.
+        folder: A folder for nginx.
+        path: The page's path there.
+        settings: nginx's settings for it.
     """
     assert NGINX is not None
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     file = folder / "nginx.conf"
-    file.write_text(_CONFIGURATION.format(folder=folder, port=port, path=PATH, page=page))
+    file.write_text(_CONFIGURATION.format(folder=folder, port=port, path=path, page=page, settings=settings))
     process = subprocess.Popen([NGINX, "-c", str(file), "-e", str(folder / "error.log")])
     try:
-        url = f"http://127.0.0.1:{port}{PATH}"
+        url = f"http://127.0.0.1:{port}{path}"
         _wait(url, process)
         yield url
     finally:

@@ -379,6 +379,16 @@ class TestForeignSites:
         for host in ("localhost", "127.0.0.1:1", "[::1]:9419"):
             assert ask(page, Host=host)[0] == 200, host
 
+    @pytest.mark.parametrize(
+        "header", ["X-Forwarded-For", "X-Forwarded-Proto", "X-Real-IP", "Forwarded", "Via"]
+    )
+    def test_proxied_request_without_token_is_rejected(self, page, locked, header):
+        status, _, body = ask(page, **{header: "1"})
+        assert (status, b"start the page with --token-file." in body) == (403, True)
+        assert handshake(page, **{header: "1"}) == 403
+        assert ask(page, "/healthz", **{header: "1"})[0] == 200
+        assert ask(locked, Cookie=cookie_of(locked), **{header: "1"})[0] == 200
+
     def test_websocket_is_rejected(self, page):
         assert handshake(page) == 101
         assert handshake(page, Origin=page) == 101
@@ -599,7 +609,7 @@ def resident_mib(*words):
 class TestWithoutBroker:
     def test_board_counts_in_browser(self, page):
         config = json.loads(ask(page, "/board/config.json")[2])
-        assert (config["door"], config["result"], config["home"]) == (None, None, "../")
+        assert (config["door"], config["result"], config["home"]) == (None, None, None)
         assert ask(page, "/v1/home/experiment")[0] == 404
 
 

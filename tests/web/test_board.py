@@ -672,9 +672,9 @@ class TestPage:
     def test_colors_follow_url_or_surrounding_page(self, page: BoardPage):
         background = "return getComputedStyle(document.body).backgroundColor"
         page.open(query="?theme=dark")
-        assert page.browser.script(background) == "rgb(20, 24, 29)"
+        assert page.browser.script(background) == "rgb(18, 22, 27)"
         page.browser.script("localStorage.setItem('hushmote-colours', 'dark')")
         page.open()
-        assert page.browser.script(background) == "rgb(20, 24, 29)"
+        assert page.browser.script(background) == "rgb(18, 22, 27)"
         page.open(query="?theme=light")
         assert page.browser.script(background) == "rgb(255, 255, 255)"

@@ -249,6 +249,15 @@ class TestHealth:
             assert "All is well" not in browser.text
             assert barriers(browser) == []
 
+    def test_says_when_counting_last_worked(self, browser, store):
+        then = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=3, minutes=5)
+        set_times(store, alive=then)
+        with paged(url(store)) as page:
+            browser.open(page)
+            browser.says("Counting last worked 3 h ago.")
+            title = browser.find("#counting").get_attribute("title")
+            assert title == f"{then:%Y-%m-%d %H:%M} UTC"
+
     @pytest.mark.parametrize(("since", "words"), WRONG_CLOCKS[:1])
     def test_is_bad_with_a_wrong_clock(self, browser, store, since, words):
         set_times(store, alive=datetime.datetime.now(datetime.UTC) - since)

@@ -1,6 +1,7 @@
 """The page's frame in a real Chromium, with navigation, colours, store states and missing views."""
 
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -13,10 +14,12 @@ import pytest
 from accessibility import barriers
 from boards import ask_fleet, experiment, payload_of
 from browser import paged
+from browser_board import require_micropython
 from filled_store import fill
 
 from hushmote.server.store import Description
 from hushmote.server.store.store import Store
+from hushmote.server.words.numbers import time_since
 from hushmote.web.frame import VIEWS, sentence
 
 DATA = Path(__file__).parents[1] / "data"
@@ -120,6 +123,80 @@ class TestLayout:
         assert browser.find("#frame-colours").get_attribute("value") == "dark"
         browser.find("#frame-colours option[value=auto]").click()
         browser.until(lambda: not is_dark(browser))
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory):
+    """Provide a page that needs a token."""
+    folder = tmp_path_factory.mktemp("locked")
+    url = f"sqlite:///{folder / 'store.sqlite'}"
+    Store(url).close()
+    (folder / "token").write_text("0123456789abcdef-a-token\n")
+    (folder / "token").chmod(0o600)
+    with paged(url, "--token-file", folder / "token") as page:
+        yield page
+
+
+_PAPER = {False: "rgb(255, 255, 255)", True: "rgb(18, 22, 27)"}
+_STYLE = "const s = getComputedStyle(document.body); return [s.backgroundColor, s.fontFamily, s.fontSize]"
+
+
+class TestOtherDocuments:
+    """The documents that NiceGUI does not draw."""
+
+    @pytest.mark.parametrize("name", ["token form", "board"])
+    def test_has_frame_of_views(self, browser, page, locked, name):
+        if name == "board":
+            require_micropython()
+        browser.open(f"{page}/plan")
+        browser.find("#frame-views")
+        anchors = "[...document.querySelectorAll('.frame-name, .frame-link')]"
+        links = f"return {anchors}.map((a) => new URL(a.href).pathname)"
+        expected, (_, *font) = browser.script(links), browser.script(_STYLE)
+        url, words = {
+            "token form": (f"{locked}/plan", "This page needs a token."),
+            "board": (f"{page}/board/", "runs in this browser"),
+        }[name]
+        for width, dark in ((1280, False), (360, True)):
+            browser.resize(width, dark=dark)
+            browser.open(url)
+            browser.says(words)
+            assert browser.script(links) == expected
+            browser.until(lambda dark=dark: browser.script(_STYLE) == [_PAPER[dark], *font])
+            assert browser.overflow() == 0
+            assert barriers(browser) == []
+        menu = browser.find("#frame-menu")
+        menu.click()
+        assert browser.find_by_name("Budget").is_displayed()
+        assert [e for e in browser.errors() if "401" not in e] == []
+
+    def test_token_form_has_chosen_colours(self, browser, locked):
+        browser.open(locked)
+        browser.find("#frame-colours option[value=dark]").click()
+        browser.until(lambda: browser.script(_STYLE)[0] == _PAPER[True])
+        browser.open(f"{locked}/budget")
+        assert browser.script(_STYLE)[0] == _PAPER[True]
+        assert browser.find("#frame-colours").get_attribute("value") == "dark"
+
+
+class TestAges:
+    def test_browser_agrees_with_server(self, browser, page):
+        browser.open(page)
+        browser.says("updated ")
+        seconds = [0, 9, 10, 59, 60, 3_599, 3_600, 90_000, 172_799, 172_800]
+        seconds += [86_400 * days for days in (59, 60, 364, 365, 729, 730, 4_000)]
+        seconds += [-n for n in seconds]
+        script = "return arguments[0].map((s) => hushmote.timeSince(1e9, 1e9 + s))"
+        assert browser.script(script, seconds) == [time_since(1e9, 1e9 + s) for s in seconds]
+
+    def test_age_grows_and_tooltip_is_exact(self, browser, page):
+        browser.open(page)
+        age = r"updated (just now|\d+ (s|min) ago)"
+        browser.until(lambda: re.fullmatch(age, browser.text_of("frame-updated")))
+        browser.script("const now = Date.now; Date.now = () => now() + 7_201_000")
+        browser.until(lambda: browser.text_of("frame-updated") == "updated 2 h ago")
+        exact = browser.find("#frame-updated").get_attribute("title")
+        assert re.fullmatch(r"\d+/\d+/\d{4}, \d+:\d\d:\d\d [AP]M", exact.replace("\u202f", " ")), exact
 
 
 class TestStore:

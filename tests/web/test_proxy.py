@@ -134,8 +134,8 @@ class TestProxyPath:
         for view in views:
             browser.open(view)
             if view.endswith("board/"):
-                browser.until(lambda: browser.find("#home").is_displayed())
-                assert browser.find("#home").get_attribute("href") == url
+                browser.says("runs in this browser")
+                assert addresses(browser, "#frame-views a") == views
             else:
                 browser.says("updated ")
             assert browser.errors() == [], view
@@ -176,7 +176,7 @@ class TestProxyPath:
         log_in(browser, url)
         browser.open(f"{url}board")
         browser.until(lambda: browser.driver.current_url == f"{url}board/")
-        browser.find("#home").click()
+        browser.find_by_name("Answers").click()
         browser.says("Fleet home")
         assert browser.driver.current_url == url
 
@@ -188,6 +188,31 @@ class TestProxyPath:
             assert urljoin(url + path, answer["location"]).startswith(url), answer["location"]
         else:
             assert status == 404
+
+
+@behind_nginx
+class TestProxyWithoutToken:
+    @pytest.mark.parametrize(
+        "settings", ["", "proxy_http_version 1.1; proxy_set_header X-Real-IP $remote_addr;"]
+    )
+    def test_is_refused(self, store: str, tmp_path: Path, settings: str):
+        """By default, nginx sends the page's own address as the Host."""
+        with paged(store) as page, proxied(page, tmp_path, settings=settings) as url:
+            for path in ("", "api/home/temp.json", "plan"):
+                status, _, body = ask(url + path)
+                assert (status, b"start the page with --token-file" in body) == (403, True), path
+
+
+@behind_nginx
+class TestTwoProxies:
+    def test_login_views_and_links_work(self, url: str, browser: Browser, tmp_path: Path):
+        with proxied(url.rstrip("/"), tmp_path, "/outer/path/") as outer:
+            log_in(browser, f"{outer}experiment/home/temp")
+            browser.until(lambda: " such intervals contain the true value" in browser.text_of("exact"))
+            assert all(view.startswith(outer) for view in addresses(browser, "#frame-views a"))
+            browser.open(f"{outer}board")
+            browser.until(lambda: browser.driver.current_url == f"{outer}board/")
+            assert browser.errors() == []
 
 
 @behind_nginx
@@ -229,6 +254,11 @@ class TestFrameAncestors:
         cookie = ask(link, X_Forwarded_Proto="https")[1]["set-cookie"]
         assert "; SameSite=None; Secure; Partitioned;" in cookie
         assert "; SameSite=Strict;" in ask(link)[1]["set-cookie"]
+
+    def test_form_says_that_frames_need_https(self, framed: str):
+        words = b"only if this page has HTTPS"
+        assert words in ask(framed)[2]
+        assert words not in ask(framed, X_Forwarded_Proto="https")[2]
 
     def test_accepts_sites_and_self(self):
         texts = ["self, https://Grafana.example:3000/", "'self'", "http://*.example.org http://10.0.0.7"]

@@ -1,8 +1,8 @@
-"""The browser board as part of a web application; mount it at its folder, such as /board."""
+"""The browser board as part of the page, with its header; mount it at /board."""
 
 import os
 
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
@@ -18,19 +18,36 @@ _HEADERS = {
 }
 
 
-class BoardFiles(StaticFiles):
-    """The static files from files()."""
+# What the page's header needs, in the head of the document.
+_HEAD = """<link rel="stylesheet" href="../static/frame.css">
+<script src="../static/page.js" defer></script>
+</head>"""
 
-    def __init__(self) -> None:
+
+class BoardFiles(StaticFiles):
+    """The static files from files(); the document has the page's header.
+
+    Args:
+        header: The contents of the header as HTML.
+    """
+
+    def __init__(self, header: str) -> None:
         super().__init__(directory=STATIC)
         self._files = dict(files())
-        self._files["."] = self._files["index.html"]
+        document = self._files["index.html"].read_text(encoding="utf-8")
+        document = document.replace("</head>", _HEAD, 1)
+        self._document = document.replace(
+            "<body>", f'<body>\n<header class="frame-header">\n{header}</header>', 1
+        )
 
     def lookup_path(self, path: str) -> tuple[str, os.stat_result | None]:
         file = self._files.get(path)
         return (str(file), file.stat()) if file else ("", None)
 
     async def get_response(self, path: str, scope: Scope) -> Response:
-        response = await super().get_response(path, scope)
+        if path in (".", "index.html") and scope["method"] in ("GET", "HEAD"):
+            response = HTMLResponse(self._document)
+        else:
+            response = await super().get_response(path, scope)
         response.headers.update(_HEADERS)
         return response

@@ -4,7 +4,20 @@
 window.hushmote = (() => {
   const COLOURS = "hushmote-colours";
   const QUIET_MS = 30_000; // minimum time between a screen reader's announcements of updates
+  const TICK_MS = 10_000; // between updates of ages
+  const DAY_S = 86_400;
+  // Units of ages, each with the least age that it describes, and its size, in seconds; see time_since() in
+  // server/words/numbers.py.
+  const AGES = [
+    [730 * DAY_S, 365 * DAY_S, "years"],
+    [60 * DAY_S, 30 * DAY_S, "months"],
+    [2 * DAY_S, DAY_S, "days"],
+    [3600, 3600, "h"],
+    [60, 60, "min"],
+    [10, 1, "s"],
+  ];
   let at = null; // time of the last change
+  let aheadMs = 0; // by how much the server's clock is ahead of this machine's
   let announcedAt = 0;
 
   function storedColours() {
@@ -17,20 +30,48 @@ window.hushmote = (() => {
 
   function paint(colours) {
     window.Quasar?.Dark.set(colours === "auto" ? "auto" : colours === "dark");
+    paintDocument(colours);
+  }
+
+  function paintDocument(colours) {
     const scheme = colours === "auto" ? "light dark" : colours;
     document.getElementById("nicegui-color-scheme")?.setAttribute("content", scheme);
     document.documentElement.style.colorScheme = scheme;
+    if (colours === "auto") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = colours;
   }
 
   function time(date) {
     return date.toLocaleTimeString(navigator.languages, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
   }
 
-  function updated(iso) {
+  /** Say how long ago something happened; both times are unix seconds. */
+  function timeSince(then, now) {
+    const seconds = Math.trunc(now - then);
+    const age = Math.abs(seconds);
+    const unit = AGES.find(([least]) => age >= least);
+    if (!unit) return "just now";
+    return `${Math.floor(age / unit[1])} ${unit[2]} ${seconds >= 0 ? "ago" : "ahead of this clock"}`;
+  }
+
+  function showAges() {
+    for (const label of document.querySelectorAll("[data-age-of]")) {
+      const age = timeSince(new Date(label.dataset.ageOf) / 1000, (Date.now() + aheadMs) / 1000);
+      const words = label.dataset.words.replace("{}", age);
+      if (label.textContent !== words) label.textContent = words;
+    }
+  }
+
+  function updated(iso, serverTime) {
     at = new Date(iso);
+    aheadMs = new Date(serverTime) - Date.now();
     const words = `updated ${time(at)}`;
     const label = document.getElementById("frame-updated");
-    if (label) label.textContent = words;
+    if (label) {
+      Object.assign(label.dataset, { ageOf: iso, words: "updated {}" });
+      label.title = at.toLocaleString(navigator.languages);
+      showAges();
+    }
     const status = document.getElementById("frame-status");
     if (status && Date.now() - announcedAt > QUIET_MS) {
       announcedAt = Date.now();
@@ -88,8 +129,9 @@ window.hushmote = (() => {
       event.preventDefault();
       document.getElementById("main").focus();
     });
-    const first = document.getElementById("frame-updated")?.dataset.at;
-    if (first && !at) updated(first);
+    const first = document.getElementById("frame-updated")?.dataset;
+    if (first?.at && !at) updated(first.at, first.now);
+    setInterval(showAges, TICK_MS);
   }
 
   // Scroll to the URL fragment's target, which exists only after the view has been built.
@@ -106,8 +148,8 @@ window.hushmote = (() => {
     return createRelative(elements, { ...options, prefix: root.replace(/\/$/, "") });
   };
 
-  if (storedColours() !== "auto") document.documentElement.style.colorScheme = storedColours();
+  paintDocument(storedColours());
   // NiceGUI has drawn the page after all of the document's scripts have run.
   document.addEventListener("DOMContentLoaded", start);
-  return { updated, scrollToFragment };
+  return { updated, scrollToFragment, timeSince };
 })();

@@ -53,7 +53,9 @@ def html(whole: Mapping[str, Any], news: str = "", download: str = "") -> str:
         _chapter(c["title"], c["about"], map(_table, c["tables"])) for c in statement.get("chapters", ())
     ]
     chapters += [_registry(statement["registry"])] if chapters else []
-    chapters += [_files(statement["board_files"]), _signature(whole)]
+    files, signature = _files(statement["board_files"]), _signature(whole)
+    # On paper everything must be visible; on a web site, one fingerprint is enough to compare.
+    chapters += [_key(whole), _details(files, signature)] if download else [files, signature]
     language = "" if words.language == "en" else f' lang="{words.language}"'
     link = (
         f'<p class="of"{language}><a href="{escape(download)}" download>{words.texts["download"]}</a></p>\n'
@@ -115,6 +117,20 @@ def _files(files: Iterable[Mapping[str, Any]]) -> str:
         "The sources of a device's software, which it stores compiled, or as source with `flash --source`."
     )
     return _chapter("Files on a device", about, (_table(table),))
+
+
+def _key(whole: Mapping[str, Any]) -> str:
+    """Return the fingerprint to compare with a device's, or "" if the statement is unsigned."""
+    if "unsigned" in whole:
+        return ""
+    about = "Whoever signed this statement has the key that the fleet's devices trust if theirs is the same:"
+    key = f"<p><code>{_text(whole['announce_key'])}</code></p>"
+    return _chapter("The fleet's announce key", about, (key,))
+
+
+def _details(*chapters: str) -> str:
+    parts = "\n".join(chapters)
+    return f'<details class="chapter">\n<summary>Signature and files</summary>\n{parts}\n</details>'
 
 
 def _signature(whole: Mapping[str, Any]) -> str:

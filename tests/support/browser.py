@@ -64,6 +64,7 @@ class Browser:
         self.folder = folder
         self._width = 1440
         self._errors: list[str] = []
+        self._warnings: list[str] = []
         self.driver = webdriver.Chrome(options=options, service=Service(DRIVER))
         self.driver.set_script_timeout(WAIT_S)
         self.resize(1440, 900)
@@ -158,8 +159,13 @@ class Browser:
     def errors(self) -> list[str]:
         """Return the page's errors since the last call: exceptions, refused requests."""
         self._read_log()
-        errors, self._errors = self._errors, []
+        errors, self._errors, self._warnings = self._errors, [], []
         return errors
+
+    def complaints(self) -> list[str]:
+        """Return the page's warnings and errors since the last call of this or of errors()."""
+        self._read_log()
+        return self._warnings + self.errors()
 
     def _state(self) -> Any:
         """Return a value that differs after most changes of the page, or None while it is being replaced."""
@@ -180,6 +186,7 @@ class Browser:
     def _read_log(self) -> None:
         log: list[dict[str, Any]] = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
         self._errors += [entry["message"] for entry in log if entry["level"] == "SEVERE"]
+        self._warnings += [entry["message"] for entry in log if entry["level"] == "WARNING"]
 
     def wait_until_settled(self) -> None:
         """Wait until the text has not changed for half a second, but for at most 5 s."""

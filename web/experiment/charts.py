@@ -26,6 +26,9 @@ _LABEL = 24  # maximum characters in a name on an axis
 _FONT = "system-ui, sans-serif"
 _NAMES = {":formatter": "hushmote.name"}
 
+# ECharts warns about custom series without a zlevel, although 0 is the documented default.
+_CUSTOM: dict[str, Any] = {"type": "custom", "zlevel": 0}
+
 Options = dict[str, Any]
 
 
@@ -95,7 +98,7 @@ def histogram(answer: Answer, unit: str, summary: str, locale: str) -> Options:
         for r in answer.rows
         if isinstance(r, PostRow)
     ]
-    bar_series = {"type": "custom", "data": [] if many else bars, ":renderItem": "hushmote.bar"}
+    bar_series = _CUSTOM | {"data": [] if many else bars, ":renderItem": "hushmote.bar"}
     # Always include all series, because ECharts loses the dragged area if one is removed.
     series = [
         {"id": "bars", **bar_series, "encode": {"x": [0, 1], "y": [2, 3, 4]}, "clip": True},
@@ -165,8 +168,8 @@ def named_bars(answer: Answer, chosen: Sequence[str], summary: str, locale: str)
 def _whiskers(ends: list[list[float]], colour: str, *, across: bool = False, name: str = "") -> Options:
     """Return the intervals next to names; the names are along the x axis if `across` is true."""
     return {
+        **_CUSTOM,
         "id": f"ends {name}",
-        "type": "custom",
         "data": ends,
         ":renderItem": script("whisker", across, colour),
         "encode": {"x": [0], "y": [2, 3]} if across else {"x": [2, 3], "y": [0]},

@@ -118,9 +118,11 @@ def _from_arguments(parse: Callable[_P, PlanArguments]) -> Callable[_P, FleetPla
         Raises:
             PlanError: If there is no such plan; the message is one line.
         """
-        options = parse(*arguments, **keywords)
-        request = PlanRequest(**{field.name: getattr(options, field.name) for field in fields(PlanRequest)})
         try:
+            options = parse(*arguments, **keywords)
+            request = PlanRequest(
+                **{field.name: getattr(options, field.name) for field in fields(PlanRequest)}
+            )
             if options.input is None:
                 return FleetPlan(answer(request))
             rules = ReadingRules(tuple(options.keep_value), options.decimal)

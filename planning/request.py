@@ -16,7 +16,7 @@ from ..server.accounting.shuffle import USUAL_HISTOGRAM_DELTA
 from ..server.epsilon import MICRO
 from ..server.experiments.reading import MAX_LOG_BINS, MILLI
 from ..server.experiments.units import edges_between
-from ..server.typed_numbers import plain_whole_number, typed_float
+from ..server.typed_numbers import plain_number, plain_whole_number, typed_float, typed_share
 from ..server.words.numbers import MAX_HALF_WIDTH
 from .devices import MIN_ERROR, PlanError, check_error, check_sizes
 from .expected_error import ANSWERS, Kind, Question
@@ -39,7 +39,12 @@ _NO_SHARE = {
     "mean": "a mean has no share; give --deviation, or nothing for the worst case",
 }
 _WHOLE = re.compile(r"[+-]?\d{1,18}", re.ASCII)
-_AMOUNT = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*(.*?)\s*", re.IGNORECASE)
+_AMOUNT = re.compile(
+    r"\s*(?:±|\+/-)?\s*([-+]?(?:(?:[1-9]\d{0,2}(?:,\d{3})+|\d+)\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*(.*?)\s*",
+    re.IGNORECASE,
+)
+_NUMBERS = ("epsilon", "deviation", "low", "high", "histogram_epsilon", "lifetime", "delta", "limit")
+_SHARES = ("share", "quantile", "missing")
 
 
 def _option(help: str, *names: str, default: Any = None) -> Any:
@@ -52,6 +57,7 @@ class PlanRequest:
     """A request for a plan: the readings, the question and the budget; fields are None if not given.
 
     The metadata of each field has its help line, and the option's names if they differ from the field's.
+    Numbers may be texts as people type them, such as 100,000, 20k and 5%.
     """
 
     devices: int | None = _option("Number of devices.")
@@ -108,6 +114,20 @@ class PlanRequest:
         f" {DEFAULT_LIMIT / MICRO:g}."
     )
 
+    def __post_init__(self) -> None:
+        readers = {"devices": _typed_devices, **dict.fromkeys(_NUMBERS, typed_float)}
+        for name, read in (readers | dict.fromkeys(_SHARES, typed_share)).items():
+            text: Any = getattr(self, name)
+            if not isinstance(text, str):
+                continue
+            try:
+                object.__setattr__(self, name, read(text))
+            except ValueError:
+                kind = "whole number, such as 20,000 or 20k" if name == "devices" else "number, such as 1.5"
+                kind = "share, such as 0.05 or 5%" if name in _SHARES else kind
+                option = f"--{name.replace('_', '-')}"
+                raise PlanError(f"{option} must be a {kind}, not {text!r}", name) from None
+
     def words(self) -> list[str]:
         """Return the options of `hushmote plan` that make the same request."""
         result: list[str] = []
@@ -121,6 +141,10 @@ class PlanRequest:
             for part in value if isinstance(value, tuple | list) else [value]:
                 result += [name, part if isinstance(part, str) else repr(part).removesuffix(".0")]
         return result
+
+
+def _typed_devices(text: str) -> int:
+    return int(plain_whole_number(text))
 
 
 def in_python(text: str) -> str:
@@ -307,7 +331,7 @@ def wanted_error(request: PlanRequest, question: Question, unit: float | None) -
         match = _AMOUNT.fullmatch(error)
         if not match or match[2].startswith(","):
             raise PlanError(f"an error must be a number, such as 0.01 or 0.5°C, not {error!r}", "error")
-        error, in_unit = float(match[1]), match[2]
+        error, in_unit = float(plain_number(match[1])), match[2]
         if in_unit in ("point", "points") or (in_unit == "%" and (unit is None or request.unit != "%")):
             error, in_unit = error / 100, ""
     if not in_unit:

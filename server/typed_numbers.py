@@ -15,6 +15,7 @@ _NUMBER = re.compile(
     r"(?:[eE](?P<power>[-+]?\d{1,4})|(?P<scale>[kKM]))?",
     re.ASCII,
 )
+_POINTS = re.compile(r"\s*(?:±|\+/-)?\s*(\S*?)\s*(?:%|points?)?\s*", re.ASCII)
 _SCALES = {"k": 3, "K": 3, "M": 6}
 
 
@@ -49,6 +50,12 @@ def typed_float(text: str) -> float:
 def typed_share(text: str) -> float:
     """Return a typed share, such as 0.05 or 5%; raise ValueError for any other text."""
     return float(plain_share(text))
+
+
+def plain_points(text: str) -> str:
+    """Return typed points or percent, such as ±3, 3% or 3 points, as plain_number() does."""
+    match = _POINTS.fullmatch(text)
+    return plain_number(match[1] if match else text)
 
 
 def typed_fraction(text: str) -> Fraction:

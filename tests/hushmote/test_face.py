@@ -327,6 +327,36 @@ class TestPlan:
         ):
             hushmote.plan(devices=10, values=4, error="0.1s")
 
+    def test_reads_numbers_as_people_type_them(self):
+        typed: dict[str, typing.Any] = {
+            "devices": "100,000",
+            "epsilon": "2",
+            "values": "64",
+            "low": "−10",
+            "high": "1k",
+        }
+        plan = hushmote.plan(**typed, quantile="90%")
+        numbers = hushmote.plan(devices=100_000, epsilon=2, values=64, low=-10, high=1000, quantile=0.9)
+        assert plan.to_dict() == numbers.to_dict()
+        for error in ("±3 points", "3%", "0.03"):
+            assert hushmote.plan(epsilon="2", values=4, error=error).devices == (
+                hushmote.plan(epsilon=2, values=4, error=0.03).devices
+            )
+
+    @pytest.mark.parametrize(
+        ("fields", "words"),
+        [
+            ({"devices": "20.000"}, "devices must be a whole number, such as 20,000 or 20k, not '20.000'"),
+            ({"devices": 9, "epsilon": "much"}, "epsilon must be a number, such as 1.5, not 'much'"),
+            ({"share": "half"}, "share must be a share, such as 0.05 or 5%, not 'half'"),
+        ],
+        ids=["devices", "epsilon", "share"],
+    )
+    def test_refuses_other_texts(self, fields: dict[str, typing.Any], words: str):
+        with pytest.raises(hushmote.HushmoteError) as caught:
+            hushmote.plan(**fields)
+        assert str(caught.value) == words
+
     @pytest.mark.slow
     @pytest.mark.parametrize("cost", [{"epsilon": 2}, LIFETIME], ids=["one report", "a lifetime"])
     def test_matches_command(self, cost: dict[str, typing.Any]):

@@ -2,7 +2,13 @@
 
 import pytest
 
-from hushmote.server.typed_numbers import plain_number, plain_share, plain_whole_number, typed_fraction
+from hushmote.server.typed_numbers import (
+    plain_number,
+    plain_points,
+    plain_share,
+    plain_whole_number,
+    typed_fraction,
+)
 
 
 class TestNumber:
@@ -48,3 +54,14 @@ class TestShare:
 
     def test_reads_ratios_exactly(self):
         assert [str(typed_fraction(text)) for text in ("1/4", "25%", "1e-6")] == ["1/4", "1/4", "1/1000000"]
+
+
+class TestPoints:
+    @pytest.mark.parametrize("text", ["3", "±3", "+/-3", "3%", "± 3 points", "3 point", " 3 % "])
+    def test_reads_printed_forms(self, text: str):
+        assert plain_points(text) == "3"
+
+    @pytest.mark.parametrize("text", ["", "±", "x", "1,5", "3 °C", "1 000"])
+    def test_leaves_other_texts_unreadable(self, text: str):
+        with pytest.raises(ValueError, match="could not convert"):
+            float(plain_points(text))

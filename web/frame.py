@@ -144,6 +144,14 @@ def heading(text: str, level: int = 1) -> ui.label:
     return tag(f"h{level}", text).classes(f"heading-{level}")
 
 
+@contextmanager
+def details(title: str) -> Generator[ui.element, None, None]:
+    """Build a part that is closed until the reader opens it, or follows a link into it."""
+    with ui.element("details").classes("details") as element:
+        tag("summary", title)
+        yield element
+
+
 def tag(name: str, text: str) -> ui.label:
     """Return an HTML element that contains a text, which is never parsed as HTML."""
     element = ui.label(text)

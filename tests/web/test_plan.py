@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import math
 import shlex
 import tomllib
 from collections.abc import Callable
@@ -25,6 +26,7 @@ from hushmote.server.errors import HushmoteError
 from hushmote.server.store.store import Store
 from hushmote.server.words.epsilon import belief
 from hushmote.web.in_locale import in_locale
+from hushmote.web.plan import quantity
 from hushmote.web.plan.answer import SolvedPlan, solve
 from hushmote.web.plan.entries import START, plan_request
 from hushmote.web.reader import Reader
@@ -43,6 +45,7 @@ SETTINGS = {
     "devices of a mean": {"answer": "devices", "domain": 32, "kind": "mean", "error": 1.5},
     "epsilon of one value": {"answer": "epsilon", "kind": "frequency", "low": -30.5, "high": 34.25},
     "values": {"answer": "domain", "kind": "frequency", "error": 1.3, "unit": ""},
+    "logarithmic bins": SMALL | {"scale": "log", "low": 1.0, "high": 1000.0, "kind": "quantile"},
     "labels": {"form": "labels", "labels": "hot, it's ok, cold", "answer": "devices"},
     "yes or no": {"form": "yes_no", "answer": "epsilon", "devices": 3_000.0},
     "a lifetime": {
@@ -161,6 +164,78 @@ class TestAnswer:
         assert "seen once" in facts["ε of the histogram"]
 
 
+TYPED = [
+    *(
+        "20k",
+        "100,000",
+        "1e6",
+        "1.5M",
+        "2",
+        "2.5",
+        "−3",
+        "-3",
+        "+3",
+        ".5",
+        "5%",
+        "±3",
+        "+/-3",
+        "± 3 points",
+        "3 points",
+    ),
+    *(
+        "20.000",
+        "1,5",
+        "0,123",
+        "1,00",
+        "1_000",
+        "inf",
+        "NaN",
+        "0x10",
+        "1e400",
+        "1e30",
+        "x",
+        "±",
+        "%",
+        "",
+        "٣",
+        "1 000",
+    ),
+]
+
+
+class TestTypedNumbers:
+    @pytest.mark.parametrize("is_percent", [False, True])
+    @pytest.mark.parametrize("is_whole", [False, True])
+    def test_browser_agrees_with_server(self, browser, is_whole, is_percent):
+        if is_whole and is_percent:
+            pytest.skip("no such field")
+        script = Path(quantity.__file__).with_suffix(".js").read_text()
+        in_browser = browser.script(
+            "const [script, texts, whole, percent] = arguments;"
+            "return import('data:text/javascript;charset=utf-8,' + encodeURIComponent(script))"
+            ".then(module => texts.map(text => module.typedNumber(text, whole, percent)))",
+            script,
+            TYPED,
+            is_whole,
+            is_percent,
+        )
+        results = [quantity.number(text, is_whole=is_whole, is_percent=is_percent) for text in TYPED]
+        expected = [None if x is None or not math.isfinite(x) else x for x in results]
+        assert dict(zip(TYPED, in_browser, strict=True)) == dict(zip(TYPED, expected, strict=True))
+
+    @pytest.mark.parametrize("text", ["20k", "20,000", "2e4", " 20000 "])
+    def test_whole_number(self, text):
+        assert quantity.number(text, is_whole=True) == 20_000
+
+    @pytest.mark.parametrize("text", ["20.000", "2.5", "5%", "x"])
+    def test_other_text_is_refused_as_whole_number(self, text):
+        assert math.isnan(quantity.number(text, is_whole=True))
+
+    def test_percent_belongs_to_fields_in_percent(self):
+        assert quantity.number("±3", is_percent=True) == quantity.number("3%", is_percent=True) == 3
+        assert math.isnan(quantity.number("3%"))
+
+
 numbers = st.none() | st.floats() | st.sampled_from([0.0, -1.0, 1e30, 1e300, 2.0, 100.0])
 
 
@@ -177,6 +252,8 @@ class TestFields:
             ({"epsilon": float("inf")}, "epsilon", "write a number"),
             ({"answer": "devices", "error": 0.0}, "error", "above 0 and up to 30"),
             ({"domain": 1e9}, "domain", "a domain must have from 2 to 16777216 values"),
+            ({"low": math.nan}, "low", "write a number, such as -10"),
+            ({"scale": "log"}, "low", "above 0, not 0"),
             ({"low": 40.0}, "high", "write a number above the lowest reading, 40"),
             ({"form": "labels", "labels": "a,,b"}, "values", "distinct and not empty"),
             ({"form": "labels", "labels": "a,other"}, "values", "the label other is always added"),
@@ -196,6 +273,8 @@ class TestFields:
             "infinite epsilon",
             "no error",
             "large domain",
+            "low not a number",
+            "low of a logarithmic scale",
             "low above high",
             "empty label",
             "reserved label",
@@ -367,7 +446,14 @@ class TestView:
         browser.until(lambda: "Use one report" not in browser.text, "the answer is still the error")
         error = browser.find("#quantity-error").get_attribute("value")
         assert f"±{float(error):g} points, 95 times in 100" in complete_answer(browser)
-        assert browser.find("#quantity-devices").get_attribute("readonly")
+        devices = browser.find("#quantity-devices")
+        assert devices.get_attribute("readonly")
+        assert devices.accessible_name == "Devices calculated"
+        note = browser.find(f"#{devices.get_attribute('aria-describedby')}")
+        assert note.get_property("textContent").startswith("Calculated from the other three.")
+        assert "calculated" not in browser.find("#quantity-error").accessible_name
+        solved = in_locale(f"{int(devices.get_property('value')):,} devices", Reader(Locale("en", "US")))
+        assert browser.find(".plan-solved").text.split("\n") == ["Answer", solved]
         assert barriers(browser) == []
         browser.resize(360, dark=True)
         browser.until(lambda: browser.overflow() <= 0, "it is too wide")
@@ -379,7 +465,50 @@ class TestView:
                 "return [r.top, r.bottom - window.innerHeight]"
             )
             assert top >= 0 >= bottom, y
+            assert browser.find(".plan-answer h2").is_displayed()
         assert not browser.errors()
+
+    def test_fields_take_numbers_as_typed(self, page, browser):
+        browser.open(f"{page}/plan")
+        complete_answer(browser)
+        for text, words in (("30k", "30,000"), ("100,000", "100,000"), ("1e6", "1,000,000")):
+            type_number(browser, "devices", text)
+            browser.says(f"from each of {words} devices")
+        slider = browser.find("input[type=range][aria-label='Devices']")
+        assert slider.get_attribute("aria-valuetext") == "1,000,000 devices"
+        type_number(browser, "devices", "20.000")
+        browser.says("write a whole number of devices, such as 20,000 or 20k")
+        browser.find("[aria-label='Calculate: Devices']").click()
+        browser.until(lambda: not browser.find("#quantity-error").get_attribute("readonly"))
+        for text in ("±3", "4%", "5 points"):
+            type_number(browser, "error", text)
+            browser.says(f"then known to ±{text.strip('± %points')} points")
+        assert not browser.errors()
+
+    def test_logarithmic_bins_reach_the_file(self, page, browser):
+        browser.open(f"{page}/plan")
+        complete_answer(browser)
+        browser.find_by_name("wider for higher readings (logarithmic)", "[role=radio]").click()
+        browser.says("above 0, not 0")
+        low = browser.find("[aria-label='Lowest reading']")
+        low.send_keys(Keys.CONTROL, "a")
+        low.send_keys("0.1")
+        complete_answer(browser)
+        browser.find("[aria-label='Owner, who is responsible for it']").send_keys("me@example.org")
+        browser.find("[aria-label='Purpose, which participants read']").send_keys("Bright?")
+        browser.says('scale = "log"')
+        browser.says("--scale log")
+        assert not browser.errors()
+
+    def test_mechanism_and_glossary_are_behind_details(self, page, browser):
+        browser.open(f"{page}/plan")
+        complete_answer(browser)
+        assert "How devices answer" not in browser.text
+        assert "A small number that a promise allows" not in browser.text
+        browser.find(".plan-facts a").click()  # a term's explanation
+        browser.says("A small number that a promise allows")
+        browser.says("How devices answer")
+        assert barriers(browser) == []
 
     def test_impossible_plans_give_one_line(self, page, browser):
         browser.open(f"{page}/plan")

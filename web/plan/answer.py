@@ -31,6 +31,14 @@ class SolvedPlan:
     solved: float
 
     @property
+    def solved_text(self) -> str:
+        """The fourth number with its unit, such as 12,000 devices or ±2.88 points."""
+        if self.fourth == "error":
+            return self.error(self.solved / 100)
+        texts = {"devices": "{:,} devices", "domain": "{:,} bins", "epsilon": "ε = {:g}"}
+        return texts[self.fourth].format(self.solved)
+
+    @property
     def facts(self) -> list[tuple[str, str]]:
         """Names and descriptions of both ε and of how devices answer."""
         whole, design = self.plan_answer.histograms["all of it"], self.plan_answer.plan.design

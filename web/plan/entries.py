@@ -6,13 +6,13 @@ from functools import partial
 from typing import Any, Literal
 
 from ...planning.devices import PlanError
-from ...planning.request import YES_NO, PlanRequest
+from ...planning.request import LOG, YES_NO, PlanRequest
 from ...server.epsilon import MICRO, check_epsilon
 from ...server.words.numbers import MAX_HALF_WIDTH
 
 Fourth = Literal["devices", "epsilon", "domain", "error"]
 Entries = Mapping[str, Any]
-"""Values by field name, as typed, or None for a field without a number; errors and quantiles are in %."""
+"""Values by field name, as typed; numbers are as number() of quantity.py returns them, some of them in %."""
 
 START: dict[str, Any] = {
     "answer": "error",  # the number that is computed from the others
@@ -21,6 +21,7 @@ START: dict[str, Any] = {
     "domain": 64.0,
     "error": 2.0,
     "form": "number",
+    "scale": "linear",
     "low": 0.0,
     "high": 32.0,
     "unit": "°C",
@@ -35,10 +36,16 @@ START: dict[str, Any] = {
 
 _MAX_POINTS = 100 * MAX_HALF_WIDTH
 _CHECKS: dict[str, tuple[str, Callable[[float], bool]]] = {
-    "devices": ("write a whole number of devices", lambda x: x == int(x) and abs(x) <= 1e15),
-    "domain": ("write a whole number of values", lambda x: x == int(x) and abs(x) <= 1e15),
+    "devices": (
+        "write a whole number of devices, such as 20,000 or 20k",
+        lambda x: x == int(x) and abs(x) <= 1e15,
+    ),
+    "domain": ("write a whole number of values, such as 64", lambda x: x == int(x) and abs(x) <= 1e15),
     "epsilon": ("write a number, such as 1", lambda x: True),
-    "error": (f"write a number of points above 0 and up to {_MAX_POINTS:g}", lambda x: 0 < x <= _MAX_POINTS),
+    "error": (
+        f"write a number of points above 0 and up to {_MAX_POINTS:g}, such as ±2",
+        lambda x: 0 < x <= _MAX_POINTS,
+    ),
     "quantile": ("write a number between 0 and 100, such as 50 for the median", lambda x: 0 < x < 100),
     "lifetime": ("write a number from 0.001 to 1000", lambda x: 0.001 <= x <= 1000),
 }
@@ -70,6 +77,7 @@ def plan_request(entries: Entries) -> PlanRequest:
     reading: dict[str, Any] = {"values": YES_NO if form == "yes_no" else tuple(entries["labels"].split(","))}
     if form == "number":
         reading = _range(entries) | {"unit": entries["unit"], "statistics": entries["kind"]}
+        reading["scale"] = LOG if entries["scale"] == LOG else None
         if entries["kind"] == "quantile":
             reading["quantile"] = number("quantile") / 100
     lifetime: dict[str, Any] = {}
@@ -91,6 +99,9 @@ def plan_request(entries: Entries) -> PlanRequest:
 def _range(entries: Entries) -> dict[str, float]:
     """Return the lowest and highest reading, or {} unless both are given."""
     low, high = entries["low"], entries["high"]
+    for name, value in (("low", low), ("high", high)):
+        if value is not None and not math.isfinite(value):
+            raise PlanError("write a number, such as -10 or 0.5", name)
     if low is None or high is None:
         return {}
     if low >= high:

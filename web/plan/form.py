@@ -6,6 +6,7 @@ from typing import Any, cast, get_args
 
 from nicegui import ui
 
+from ...planning.request import LOG
 from ..frame import heading
 from ..reader import Reader
 from .entries import START, Entries, Fourth
@@ -18,12 +19,13 @@ _KINDS = {
     "quantile": "a quantile, such as the median",
     "mean": "the mean",
 }
+_BINS = {"linear": "equal", "log": "wider for higher readings (logarithmic)"}
 _REPETITIONS = {False: "once", True: "repeatedly"}
 _SCALES = {
     "devices": Scale("Devices", "devices", 10, 1_000_000_000, whole=True),
     "epsilon": Scale("ε of one report", "nats", 0.01, 16),
     "domain": Scale("Values to distinguish", "bins", 2, 4096, whole=True),
-    "error": Scale("Error", "± points", 0.05, 49),
+    "error": Scale("Error", "± points", 0.05, 49, percent=True),
 }
 _LIFETIME = Scale("ε of all of a device's reports", "nats", 0.1, 100.0)
 
@@ -98,21 +100,28 @@ class FormPart:
             self._inputs[name].error = text
         return name in self._quantities or name in self._inputs
 
-    def _add_choice(self, field: str, label: str, options: dict[Any, str]) -> None:
+    def _add_choice(self, field: str, label: str, options: dict[Any, str]) -> ui.radio:
         choice = ui.radio(options, value=START[field], on_change=lambda e: self._chosen(field, e.value))
         choice.props["aria-label"] = label
+        return choice
 
     def _chosen(self, field: str, value: Any) -> None:
         self._entries[field] = value
         if field == "form":
             self._fit()
-            if value != "number" and self._quantities["domain"].props["answer"]:
-                self._answer("error")
+            if value != "number":
+                self._stop_calculating_values()
+        elif field == "scale" and value == LOG:
+            self._stop_calculating_values()
         elif field == "lasting":
             self._lasting.set_visibility(bool(value))
         elif field == "kind":
             self._fit()
         self._on_change()
+
+    def _stop_calculating_values(self) -> None:
+        if self._quantities["domain"].props["answer"]:
+            self._answer("error")
 
     def _fit(self) -> None:
         """Show only the fields that apply to this reading and question, and the error's unit."""
@@ -127,16 +136,19 @@ class FormPart:
         self._single.set_visibility(form != "number")
 
     def _add_reading(self) -> None:
-        with ui.element("div").classes("plan-fields") as self._number:
-            for name, label in (("low", "Lowest reading"), ("high", "Highest reading")):
-                self._add_number(name, label)
-            self._add_text("unit", "Unit")
+        with ui.element("div") as self._number:
+            with ui.element("div").classes("plan-fields"):
+                for name, label in (("low", "Lowest reading"), ("high", "Highest reading")):
+                    self._add_number(name, label)
+                self._add_text("unit", "Unit")
+            ui.label("Bins")
+            self._add_choice("scale", "Bins", _BINS).props("inline")
         self._add_text("labels", "Labels, separated by commas")
 
     def _add_question(self) -> None:
         with ui.element("div") as self._kinds:
             self._add_choice("kind", "What you want to know", _KINDS)
-            self._add_number("quantile", "Quantile, as % of devices below it")
+            self._add_number("quantile", "Quantile, as % of devices below it", is_percent=True)
             self._fixed = ui.label().props('role="status"')
         self._single = ui.label("Each answer's share of all devices.")
 
@@ -173,6 +185,10 @@ class FormPart:
         )
         self._inputs[name] = field.without_auto_validation()
 
-    def _add_number(self, name: str, label: str) -> None:
-        field = ui.number(label, value=START[name], on_change=lambda e: self._change(name, number(e.value)))
+    def _add_number(self, name: str, label: str, *, is_percent: bool = False) -> None:
+        field = ui.input(
+            label,
+            value=f"{START[name]:g}",
+            on_change=lambda e: self._change(name, number(e.value, is_percent=is_percent)),
+        )
         self._inputs[name] = field.without_auto_validation()

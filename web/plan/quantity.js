@@ -16,11 +16,26 @@ function roundNumbers(low, high, whole) {
   return [...numbers.add(high)].sort((a, b) => a - b);
 }
 
+const TYPED = /^([-+−]?)((?:[1-9]\d{0,2}(?:,\d{3})+|\d+)(?:\.\d*)?|\.\d+)(?:[eE]([-+]?\d{1,4})|([kKM]))?$/;
+const POINTS = /^\s*(?:±|\+\/-)?\s*(\S*?)\s*(?:%|points?)?\s*$/;
+const POWERS = { k: 3, K: 3, M: 6 };
+
+// Returns a number as people type it, or null; number() in quantity.py reads texts in the same way.
+export function typedNumber(text, whole, percent) {
+  const plain = text.trim();
+  const match = TYPED.exec(percent ? plain.replace(POINTS, "$1") : plain);
+  if (!match) return null;
+  const [, sign, digits, power, scale] = match;
+  const value = Number(`${digits.replaceAll(",", "")}e${power ?? POWERS[scale] ?? 0}`);
+  const isWhole = Number.isInteger(value) && value < 1e20 && (power || scale || !digits.includes("."));
+  return Number.isFinite(value) && (!whole || isWhole) ? (/[-−]/.test(sign) ? -value : value) : null;
+}
+
 export default {
   template: `
-    <div class="quantity" role="group" :aria-label="label">
+    <div class="quantity" :class="{ 'quantity-answer': answer }" role="group" :aria-label="label">
       <div class="quantity-head">
-        <label :for="field">{{ label }}</label>
+        <label :for="field">{{ label }} <span v-if="answer" class="quantity-mark">calculated</span></label>
         <label v-if="choosable" class="quantity-choice">
           <input type="radio" name="quantity-answer" :checked="answer" @change="$emit('chosen')"
                  :aria-label="'Calculate: ' + label" />
@@ -30,16 +45,17 @@ export default {
       <div class="quantity-row">
         <input type="range" min="0" step="1" :max="numbers.length - 1" :value="place" :disabled="answer"
                :aria-label="label" :aria-valuetext="valueText" @input="onSlide" />
-        <input type="number" step="any" :id="field" :value="text" :readonly="answer" @input="onType"
+        <input type="text" inputmode="decimal" autocomplete="off" :id="field" :value="text" :readonly="answer" @input="onType"
                :aria-invalid="fault ? 'true' : 'false'" :aria-describedby="field + '-note'" />
         <span class="quantity-unit">{{ unit }}</span>
       </div>
       <div :id="field + '-note'" class="quantity-note">
+        <span v-if="answer" class="unseen">Calculated from the other three. </span>
         <span>{{ note }}</span> <span v-if="fault" class="quantity-fault" role="alert">{{ fault }}</span>
       </div>
     </div>`,
   props: {
-    label: String, unit: String, low: Number, high: Number, whole: Boolean, start: Number,
+    label: String, unit: String, low: Number, high: Number, whole: Boolean, percent: Boolean, start: Number,
     choosable: Boolean, answer: Boolean, note: String, fault: String, locale: String, field: String,
   },
   emits: ["number", "chosen"],
@@ -51,7 +67,7 @@ export default {
       return roundNumbers(this.low, this.high, this.whole);
     },
     number() {
-      return this.text.trim() === "" ? null : Number(this.text);
+      return typedNumber(this.text, this.whole, this.percent);
     },
     place() {
       const at = this.numbers.findIndex((number) => number >= (this.number ?? this.low));
@@ -64,11 +80,11 @@ export default {
   methods: {
     onSlide(event) {
       this.text = String(this.numbers[Number(event.target.value)]);
-      this.$emit("number", this.number);
+      this.$emit("number", this.text);
     },
     onType(event) {
-      this.text = event.target.value; // "" if the text is not a number
-      this.$emit("number", this.number);
+      this.text = event.target.value;
+      this.$emit("number", this.text);
     },
     show(number) {
       this.text = String(number);

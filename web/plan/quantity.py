@@ -1,22 +1,29 @@
 """A page element for one of a plan's numbers, with a slider, a field and a radio button."""
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from nicegui.element import Element
 
+from ...server.typed_numbers import plain_number, plain_points, plain_whole_number
+
+_WHOLE = re.compile(r"-?\d{1,20}", re.ASCII)
+_NUMBER = re.compile(r"-?\d+(\.\d*)?(E[-+]?\d{1,4})?", re.ASCII)  # as Decimal prints it
+
 
 @dataclass(frozen=True)
 class Scale:
-    """A quantity's label, unit, slider range, and whether it must be a whole number."""
+    """A quantity's label, unit, slider range, whether it is whole, and whether it may be typed with %."""
 
     label: str
     unit: str
     low: float
     high: float
     whole: bool = False
+    percent: bool = False
 
 
 class Quantity(Element, component="quantity.js"):
@@ -27,7 +34,7 @@ class Quantity(Element, component="quantity.js"):
         scale: The quantity's scale.
         start: The initial number.
         locale: The reader's locale tag, for the browser's Intl.
-        on_number: Called with the number, or None if the field has no number.
+        on_number: Called with the result of number().
         on_chosen: Called when the reader chooses to calculate this number, which then cannot be changed; None
             if this number cannot be calculated.
     """
@@ -47,7 +54,11 @@ class Quantity(Element, component="quantity.js"):
         self._props.update(
             asdict(scale), start=start, locale=locale, choosable=choosable, answer=False, note="", fault=""
         )
-        self.on("number", lambda event: on_number(number(event.args)), throttle=0.1)
+
+        def read(text: Any) -> float | None:
+            return number(text, is_whole=scale.whole, is_percent=scale.percent)
+
+        self.on("number", lambda event: on_number(read(event.args)), throttle=0.1)
         if on_chosen is not None:
             self.on("chosen", lambda _: on_chosen())
 
@@ -62,12 +73,18 @@ class Quantity(Element, component="quantity.js"):
         self.run_method("show", value)
 
 
-def number(value: Any) -> float | None:
-    """Return a value from a browser as a number, or None."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+def number(value: Any, *, is_whole: bool = False, is_percent: bool = False) -> float | None:
+    """Return the number that a reader typed into a field, None for an empty field, or NaN for another text.
+
+    typedNumber() in quantity.js reads texts in the same way.
+
+    Args:
+        value: The text from the browser, such as 20k, 100,000 or 1e6.
+        is_whole: Whether the number must be a whole number.
+        is_percent: Whether the number is in points or %, so that the text may be ±3 or 5%.
+    """
+    text = value.strip() if isinstance(value, str) else repr(value)
+    if not text or value is None:
         return None
-    try:
-        result = float(value)
-    except OverflowError:
-        return None
-    return result if math.isfinite(result) else None
+    plain = plain_whole_number(text) if is_whole else plain_points(text) if is_percent else plain_number(text)
+    return float(plain) if (_WHOLE if is_whole else _NUMBER).fullmatch(plain) else math.nan

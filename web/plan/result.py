@@ -7,13 +7,14 @@ from nicegui import ui
 from ...planning.second_epsilon import HistogramEpsilon
 from ...server.words.epsilon import reports_per_device, rounded_up
 from ..charts import COLOURS, axis, chart, table, tooltip
-from ..frame import heading, sentence, skeleton, tag
-from ..glossary import WORDS, word
+from ..frame import details, heading, sentence, skeleton, tag
+from ..glossary import WORDS, word, words
 from ..in_locale import in_locale
 from ..reader import Reader
 from .answer import SolvedPlan
 from .file import FilePart
 
+_TERMS = ("ε (epsilon)", "What an ε means", "ε of a report", "ε of the histogram", "δ (delta)", "Histogram")
 _FACTORS = (0.25, 1, 4)
 
 
@@ -23,7 +24,9 @@ class ResultPart:
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         with ui.element("section").classes("plan-answer"):
-            heading("Answer", 2)
+            with ui.element("div").classes("plan-solved"):
+                heading("Answer", 2)
+                self._solved = tag("strong", "")
             self._error = ui.label().classes("plan-fault").props('role="alert"')
             self._sentence = ui.label().props('role="status"')
             self._waiting = skeleton(2)
@@ -31,6 +34,9 @@ class ResultPart:
         with ui.element("div").classes("plan-result"):
             with ui.element("div") as self._details:
                 self._facts = ui.element("dl").classes("plan-facts")
+                with details("Details"):
+                    self._method = ui.element("dl").classes("plan-facts")
+                    words(*_TERMS)
                 heading("Effect of more devices", 2)
                 self._chart = chart({}, "Error by number of devices")
                 self._steps = ui.label()
@@ -48,6 +54,7 @@ class ResultPart:
         self._waiting.set_visibility(False)
         self._busy.set_visibility(False)
         self._error.set_text(self._localize(sentence(text) if text else ""))
+        self._solved.set_text("")
         self._sentence.set_text("" if text else "One of the fields is invalid; see the message on the field.")
         self._details.classes(add="plan-old")
         self._file.show(None)
@@ -61,9 +68,11 @@ class ResultPart:
         self._sentence.set_text(self._localize(" ".join(plan_answer.sentences[:2])))
         self._details.set_visibility(True)
         self._details.classes(remove="plan-old")
+        self._solved.set_text(self._localize(answer.solved_text))
         self._facts.clear()
-        with self._facts:
-            for name, text in answer.facts:
+        self._method.clear()
+        for name, text in answer.facts:
+            with self._facts if name in WORDS else self._method:
                 with ui.element("dt"):
                     word(name) if name in WORDS else ui.label(name)
                 tag("dd", self._localize(text))

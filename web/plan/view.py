@@ -13,7 +13,6 @@ from ...server.errors import HushmoteError
 from ...server.words.epsilon import ALL_SEEN, ITS_REPORT, belief
 from .. import charts
 from ..frame import frame
-from ..glossary import words
 from ..in_locale import in_locale
 from ..page import Page
 from ..reader import Reader, reader
@@ -27,7 +26,8 @@ log = logging.getLogger(__name__)
 _WORKERS = ThreadPoolExecutor(2, "plan")  # separate, because a long search must not delay the other views
 _CACHE: dict[tuple[PlanRequest, Fourth], SolvedPlan] = {}
 _MAX_CACHED = 256
-_TERMS = ("ε (epsilon)", "What an ε means", "ε of a report", "ε of the histogram", "δ (delta)", "Histogram")
+# With a phone's keyboard open, the answer at the bottom edge stays above the keyboard.
+_VIEWPORT = "width=device-width, initial-scale=1, interactive-widget=resizes-content"
 _PAUSE_S = 0.1  # pause in the slider's movement after which the search begins
 
 
@@ -40,7 +40,7 @@ def register(page: Page) -> None:
     charts.register()
     ui.add_css(Path(__file__).with_name("plan.css"), shared=True)
 
-    @ui.page("/plan")
+    @ui.page("/plan", viewport=_VIEWPORT)
     def _() -> None:
         with frame(page, "Plan", "/plan"):
             PlanView(reader())
@@ -57,8 +57,6 @@ class PlanView:
         with ui.element("div").classes("plan"):
             self._form = FormPart(reader, self._change)
             self._result = ResultPart(reader)
-            with ui.element("div").classes("plan-glossary"):
-                words(*_TERMS)
         self._change()
 
     def _change(self) -> None:

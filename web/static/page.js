@@ -129,6 +129,12 @@ window.hushmote = (() => {
       event.preventDefault();
       document.getElementById("main").focus();
     });
+    document.addEventListener("click", (event) => {
+      const link = event.target.closest?.('a[href^="#"]');
+      const target = link && document.getElementById(link.hash.slice(1));
+      const closed = target?.closest("details:not([open])");
+      if (closed) closed.open = true; // before the browser scrolls to the target
+    });
     const first = document.getElementById("frame-updated")?.dataset;
     if (first?.at && !at) updated(first.at, first.now);
     setInterval(showAges, TICK_MS);

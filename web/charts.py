@@ -1,5 +1,6 @@
 """The page's charts, as vector graphics in the page's light or dark colours."""
 
+import datetime
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -13,6 +14,22 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 """Okabe and Ito's palette without yellow and black, which are invisible on white or on black."""
 
 _DAY_MS = 24 * 3600 * 1000
+_STEPS = (
+    1,
+    2,
+    4,
+    7,
+    14,
+    28,
+    42,
+    61,
+    122,
+    183,
+    365,
+    *(365 * n for n in (2, 5, 10, 20, 50, 100, 200, 500, 1000)),
+)
+_MAX_TICKS = 6  # about the number of days that fit on a phone
+_MONTHS = 61  # days between ticks that are labelled with month and year
 _GRID = {"show": True, "lineStyle": {"color": "rgba(128, 128, 128, 0.35)"}}
 
 
@@ -49,6 +66,7 @@ def chart(options: dict[str, Any], label: str) -> ui.echart:
     """Return a chart with these ECharts options; `label` describes it in a sentence for screen readers."""
     element = ui.echart(options, renderer="svg").classes("chart")
     element.props["role"], element.props["aria-label"] = "img", label
+    element.on("chart:finished", js_handler=f"() => hushmote.fit(getElement({element.id}).chart)")
     return element
 
 
@@ -58,22 +76,43 @@ def line(name: str, points: Iterable[Sequence[Any]], colour: str) -> dict[str, A
     return {"type": "line", "name": name, "data": data, "showSymbol": False, "color": colour}
 
 
+def mark(day: datetime.date, text: str) -> dict[str, Any]:
+    """Return a series that marks a day with a vertical line, for over_days()."""
+    where = {
+        "symbol": "none", "silent": True, "data": [{"xAxis": day.isoformat()}],
+        "lineStyle": {"color": "rgba(128, 128, 128, 0.8)"}, "label": {"formatter": text},
+    }  # fmt: skip
+    return {"type": "line", "name": "", "data": [], "markLine": where}
+
+
 def over_days(
     title: str, series: Sequence[dict[str, Any]], locale: str, unit: str = "", **more: Any
 ) -> dict[str, Any]:
     """Return the options of a chart whose x-axis shows days; `more` are options of the y-axis, from 0."""
-    names = list(dict.fromkeys(one["name"] for one in series))
+    names = list(dict.fromkeys(one["name"] for one in series if one["name"]))
+    ticks, step = _even_ticks([str(point[0]) for one in series for point in one["data"]])
+    days = axis("time", "", locale, splitLine={"show": False}, axisTick={"customValues": ticks})
+    days["axisLabel"] |= {"customValues": ticks, ":formatter": script("day", locale, step >= _MONTHS)}
     return {
         "animation": False,
         "textStyle": {"fontFamily": "system-ui, sans-serif"},
         "title": {"text": title, "left": 0, "textStyle": {"fontSize": 14, "fontWeight": "normal"}},
-        "grid": {"left": 55, "right": 20, "top": 45, "bottom": 70 if len(names) > 1 else 30},
+        "grid": {"left": 55, "right": 20, "top": 52, "bottom": 70 if len(names) > 1 else 30},
         "legend": {"bottom": 0, "type": "scroll", "data": names, "show": len(names) > 1},
         "tooltip": tooltip(locale, unit),
-        "xAxis": axis("time", "", locale, splitLine={"show": False}),
+        "xAxis": days,
         "yAxis": axis("value", "", locale, unit, min=0, **more),
         "series": series,
     }
+
+
+def _even_ticks(times: Sequence[str]) -> tuple[list[int], int]:
+    """Return evenly spaced days as milliseconds, and the days between them, for times in ISO 8601."""
+    days = [datetime.date.fromisoformat(time[:10]).toordinal() for time in times] or [1]
+    first, last = min(days), max(days)
+    step = next((n for n in _STEPS if (last - first) / n <= _MAX_TICKS), _STEPS[-1])
+    epoch = datetime.date(1970, 1, 1).toordinal()
+    return [(day - epoch) * _DAY_MS for day in range(-(-first // step) * step, last + 1, step)], step
 
 
 def tooltip(locale: str, unit: str = "") -> dict[str, Any]:
@@ -83,11 +122,8 @@ def tooltip(locale: str, unit: str = "") -> dict[str, Any]:
 
 def axis(kind: str, name: str, locale: str, unit: str = "", **more: Any) -> dict[str, Any]:
     """Return an ECharts axis; `kind` is "log", "value" or "time"."""
-    formatter = script("day", locale) if kind == "time" else script("numbers", locale, unit)
-    labels: dict[str, Any] = {"hideOverlap": True, ":formatter": formatter}
+    labels: dict[str, Any] = {"hideOverlap": True, ":formatter": script("numbers", locale, unit)}
     place: dict[str, Any] = {"nameLocation": "middle", "nameGap": 30}
-    if kind == "time":  # do not label a day twice
-        place["minInterval"] = _DAY_MS
     return {"type": kind, "name": name, **place, "axisLabel": labels, "splitLine": _GRID} | more
 
 

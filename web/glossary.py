@@ -2,7 +2,7 @@
 
 from nicegui import ui
 
-from .frame import heading, tag
+from .frame import tag
 
 # Copied verbatim from docs/glossary.md; a test compares them.
 WORDS = {
@@ -40,8 +40,7 @@ WORDS = {
 
 
 def words(*names: str) -> None:
-    """Add a section that explains these terms."""
-    heading("Glossary", 2)
+    """Add a list that explains these terms."""
     with ui.element("dl").classes("words"):
         for name in names:
             tag("dt", name).props(f"id={place(name)}")

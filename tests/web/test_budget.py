@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime
+import itertools
 import json
 import re
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 from accessibility import barriers
 from boards import ask_fleet
-from browser import SWISS, paged
+from browser import SWISS, Browser, paged
 from experiments import experiment_json
 from filled_store import fill
 from time_of_day import advance_clock
@@ -24,13 +25,14 @@ from hushmote.server.ingest.pipeline import fleets, ingest
 from hushmote.server.plain import plain
 from hushmote.server.store import Store, StoreError
 from hushmote.server.wire.report import encode
-from hushmote.web.budget.answer import fleet_budgets
+from hushmote.web.budget.answer import HEADINGS, fleet_budgets
 from hushmote.web.budget.ledgers import Ledgers
 from hushmote.web.glossary import WORDS
 from hushmote.web.live import LiveStore
 
 TODAY = datetime.date(2026, 11, 22)
 ONCE = {"rule": "count", "cap": 1}
+FOUR = "at most 4 reports of ε = 1"
 DAYS = {TODAY - datetime.timedelta(days=n): 100 for n in range(1, 8)}
 
 
@@ -50,10 +52,10 @@ class TestChart:
         (e,), (row,) = fleet_budgets(ledger, TODAY).experiments, ledger.lines(TODAY)
         assert row.forecast is not None
         assert e.counted == tuple((day.isoformat(), 100.0) for day in DAYS)
-        assert e.able_percent[0] == (f"{TODAY}T00:00:00+00:00", 90.0)
-        assert e.able_percent[-1][1] < 1
-        assert e.forecast[0][1] == pytest.approx(100)
-        assert [n for _, n in e.able_percent] == sorted((n for _, n in e.able_percent), reverse=True)
+        assert e.forecast[0] == (f"{TODAY}T00:00:00+00:00", pytest.approx(100))
+        assert e.forecast[-1][0] == f"{TODAY + datetime.timedelta(30)}T00:00:00+00:00"
+        assert e.forecast[-1][1] == pytest.approx(66.667)  # the boards with 2 reports left are silent
+        assert [n for _, n in e.forecast] == sorted((n for _, n in e.forecast), reverse=True)
 
 
 class TestPolicy:
@@ -77,6 +79,63 @@ class TestPolicy:
         (cheap,), (costly,) = (budget(x, profiles={(0,): 1}).experiments for x in (row, dear))
         assert "3-LDP" in cheap.promise
         assert "6-LDP" in costly.promise
+
+
+class TestTable:
+    @pytest.mark.parametrize(
+        ("row", "profiles", "cells"),
+        [
+            (line("withdrawn"), {(1,): 10}, ("withdrawn after 700 reports", "", "100.0", "", "", "")),
+            (line("refused"), {(1,): 10}, ("refused by the policy", "", "100.0", "", "", "")),
+            (line(), {(4,): 10}, ("0", "10 of 10", "100.0", "", "", FOUR)),
+            (line(), {}, ("no device has reported yet", "", "100.0", "", "", FOUR)),
+            (
+                line(budget=ONCE),
+                {(1,): 10},
+                ("asked once: 10 devices answered", "", "100.0", "", "", "at most 1 report of ε = 1"),
+            ),
+            (
+                line(budget={"rule": "unlimited"}),
+                {(9,): 10},
+                ("no cap", "", "100.0", "never", "never", "any number of reports of ε = 1"),
+            ),
+            (line(days={}), {(0,): 10}, ("40", "0 of 10", "no full day yet", "", "", FOUR)),
+            (
+                line(days=dict.fromkeys(DAYS, 0)),
+                {(0,): 10},
+                ("40", "0 of 10", "0.0", "never at this rate", "never at this rate", FOUR),
+            ),
+            (line(), {(4,): 60, (0,): 40}, ("160", "60 of 100", "100.0", "already", None, FOUR)),
+            (line(every=90), {(4,): 10}, (*(None,) * 5, f"{FOUR}; 1 call in 90 makes a report")),
+        ],
+        ids=[
+            "withdrawn",
+            "refused",
+            "spent",
+            "no reports",
+            "once",
+            "unlimited",
+            "no full day",
+            "no recent reports",
+            "half silent",
+            "rare calls",
+        ],
+    )
+    def test_covers_every_state(self, row, profiles, cells):
+        (e,) = budget(row, profiles=profiles).experiments
+        assert len(e.cells) == len(HEADINGS)
+        assert e.cells == tuple(
+            actual if cell is None else cell for actual, cell in zip(e.cells, cells, strict=True)
+        )
+
+    def test_shows_dates_of_forecast(self):
+        (e,) = budget(line(), profiles={(0,): 600, (2,): 300, (4,): 100}).experiments
+        assert e.cells[:5] == ("3,000", "100 of 1,000", "100.0", str(e.line.half), str(e.line.dry))
+
+    def test_experiments_with_one_promise_share_it(self):
+        rows = line(), line(name="door"), line(name="lux", budget={"rule": "count", "cap": 1})
+        promises = budget(*rows, profiles={(0, 0, 0): 1}).promises
+        assert [text.partition(" alone: ")[0] for text in promises] == ["room, door", "lux"]
 
 
 class TestSentences:
@@ -160,7 +219,7 @@ class TestSentences:
             "room asks each device once: 90 devices have answered.",
             "A new device sends at most 1 report of ε = 1.",
         )
-        assert (e.line.share_able_to_report, e.able_percent, e.forecast) == (None, (), ())
+        assert (e.line.share_able_to_report, e.forecast) == (None, ())
         (repeated,) = budget(line(), profiles={(4,): 90, (0,): 10}).experiments
         assert repeated.line.share_able_to_report == pytest.approx(0.1)
 
@@ -235,7 +294,42 @@ class TestLedgers:
         assert asyncio.run(messages()) == ["of one row", "no such name", ""]
 
 
+def row(browser: Browser) -> dict[str, str]:
+    """Return the first experiment's cells by heading."""
+    return browser.script(
+        "return Object.fromEntries([...document.querySelectorAll('.budget tbody tr:first-child td')]"
+        ".map(cell => [cell.dataset.head, cell.textContent]))"
+    )
+
+
 class TestView:
+    def test_stays_short_and_says_each_thing_once(self, browser, tmp_path):
+        url = f"sqlite:///{tmp_path / 'store.sqlite'}"
+        day = datetime.datetime.now(datetime.UTC).date()
+        windows = {f"{day - datetime.timedelta(ago)}": 300 for ago in range(1, 10)}
+        with Store(url) as store:
+            for n in range(12):
+                fill(
+                    store, "home", experiment_json(name=f"e{n}", budget={"rule": "count", "cap": 3}), windows
+                )
+        with paged(url) as page:
+            for width, height, dark in ((1280, 1200, False), (360, 2700, True)):
+                browser.resize(width, dark=dark)
+                browser.open(f"{page}/budget")
+                browser.until(lambda: len(browser.driver.find_elements("css selector", ".chart svg")) == 1)
+                browser.wait_until_settled()
+                assert len(browser.driver.find_elements("css selector", ".budget table")) == 1
+                assert browser.script("return document.documentElement.scrollHeight") < height
+                assert browser.overflow() <= 0
+                assert barriers(browser) == []
+                assert browser.text.count("3-LDP") == 0
+            browser.find_by_name(
+                "What all of a device's reports for one experiment reveal", "summary"
+            ).click()
+            browser.says("3-LDP")
+            assert browser.text.count("3-LDP") == 1
+            assert browser.complaints() == []
+
     def test_follows_growing_store(self, browser, tmp_path):
         url = f"sqlite:///{tmp_path / 'store.sqlite'}"
         with Store(url) as store:
@@ -246,14 +340,14 @@ class TestView:
                 browser.open(f"{page}/budget")
                 browser.says("This store has no fleet yet")
                 ask_fleet(store, "home", ROOM)
-                browser.says("No device has reported for room yet.")
-                browser.says("A new device sends at most 4 reports of ε = 1")
+                browser.says("no device has reported yet")
+                browser.says("at most 4 reports of ε = 1")
                 assert "nothing left to give" not in browser.text
                 report(store, range(2_000), 1)
-                browser.says(f"Devices in home can still send 6{SWISS}000 reports for room.")
+                browser.until(lambda: row(browser)["reports left"] == f"6{SWISS}000")
                 report(store, range(1_000), 2)
-                browser.says(f"Devices in home can still send 5{SWISS}000 reports for room.")
-                browser.says(f"0 of 2{SWISS}000 devices have no reports left.")
+                browser.until(lambda: row(browser)["reports left"] == f"5{SWISS}000")
+                assert row(browser)["used-up devices"] == f"0 of 2{SWISS}000"
                 browser.says("The firmware allows Σε up to 8,")
                 assert barriers(browser) == []
                 browser.resize(360, dark=True)
@@ -286,3 +380,5 @@ class TestTimeAxis:
             browser.wait_until_settled()
             labels = [text for text in browser.script(days) if re.fullmatch(r"[A-Z][a-z]{2} \d+", text)]
             assert len(labels) == len(set(labels))
+            dates = [datetime.datetime.strptime(f"{text} {day.year}", "%b %d %Y") for text in labels]
+            assert len({(b - a).days % 365 for a, b in itertools.pairwise(dates)}) == 1

@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.select import Select
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.server.answers.finding import find
@@ -508,3 +510,26 @@ class TestLayout:
         assert "Feb 4" in browser.script(texts)  # in the reader's date format
         field = browser.find("input[aria-label='Windows (all if none)']")
         assert "7 of 45" in browser.script("return arguments[0].closest('.q-field').textContent", field)
+
+
+class TestCsvDialect:
+    def test_choice_is_remembered_and_applies_to_links(self, page: str, browser: Browser):
+        open_view(browser, f"{page}/temp")
+        link = str(browser.find("a[download][href*='estimate.csv']").get_attribute("href"))
+        assert urlopen(link).read().decode().splitlines()[0].startswith("kind,")
+        Select(browser.find("#csv-dialect")).select_by_value("excel-eu")
+        cookies = browser.driver.get_cookies()
+        (cookie,) = (c for c in cookies if c["name"] == "csv-dialect")
+        request = Request(link, headers={"Cookie": f"csv-dialect={cookie['value']}"})
+        first, second, *_ = urlopen(request).read().decode("utf-8-sig").splitlines()
+        assert first.startswith("kind;")
+        assert re.search(r";0,\d+", second)
+        open_view(browser, f"{page}/mode")
+        assert browser.find("#csv-dialect").get_property("value") == "excel-eu"
+        browser.driver.delete_cookie("csv-dialect")
+        assert barriers(browser) == []
+        assert browser.errors() == []
+
+    def test_address_may_name_the_dialect(self, page: str):
+        with urlopen(f"{page}/temp/estimate.csv?csv-dialect=excel-eu") as answer:
+            assert answer.read().decode("utf-8-sig").startswith("kind;")

@@ -6,8 +6,24 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...server.budgets.remaining import FleetLedger, Remaining, picture_horizons
-from ...server.budgets.words import guarantee_sentence, lifetime_sentences, notes, sentences
+from ...server.budgets.words import (
+    HEADINGS as LEDGER_HEADINGS,
+)
+from ...server.budgets.words import (
+    cells,
+    count,
+    guarantee_sentence,
+    lifetime_sentences,
+    notes,
+    sentences,
+)
+from ...server.epsilon import nats
 from ...server.experiments.budget import rule_guarantee
+from ...server.words.experiment import thinning
+from ...server.words.numbers import counted
+
+HEADINGS = (*LEDGER_HEADINGS, "a new device sends")
+"""The column headings for BudgetAnswer.cells."""
 
 _POINTS = 80
 _MAX_DAYS = 1_000_000.0  # the chart omits later dates
@@ -21,19 +37,19 @@ class BudgetAnswer:
 
     Attributes:
         sentences: The sentences, the most important first.
+        cells: The table row, in the order of HEADINGS.
         promise: The guarantee for all of a device's reports for the experiment.
         line: The experiment's numbers.
         counted: The number of reports counted on each full day.
         forecast: The forecast number of reports a day.
-        able_percent: The percentage of devices that can still report.
     """
 
     sentences: tuple[str, ...]
+    cells: tuple[str, ...]
     promise: str
     line: Remaining
     counted: Series
     forecast: Series
-    able_percent: Series
 
     @property
     def name(self) -> str:
@@ -46,36 +62,90 @@ class FleetBudgets:
     """A fleet's device count and budgets; `lifetime` contains sentences about a device's lifetime budget."""
 
     fleet: str
+    today: datetime.date
     boards: int
     experiments: tuple[BudgetAnswer, ...]
     lifetime: tuple[str, ...]
+
+    @property
+    def promises(self) -> tuple[str, ...]:
+        """The guarantees for each experiment alone, with the names that share one."""
+        names: dict[str, list[str]] = {}
+        for e in self.experiments:
+            names.setdefault(e.promise, []).append(e.name)
+        return tuple(f"{', '.join(same)} alone: {promise}" for promise, same in names.items())
 
 
 def fleet_budgets(ledger: FleetLedger, today: datetime.date) -> FleetBudgets:
     """Return the Budget view's content for a ledger."""
     lines = ledger.lines(today)
-    spans = [np.linspace(0, days, _POINTS) for days in picture_horizons(lines, today)]
-    experiments = tuple(_experiment(ledger.fleet, line, today, *spans) for line in lines)
+    days = np.linspace(0, picture_horizons(lines, today)[0], _POINTS)
+    experiments = tuple(_experiment(ledger.fleet, line, today, days) for line in lines)
     boards = sum(ledger.profiles.values())
     lifetime_lines = (*lifetime_sentences(ledger.policy), *notes(ledger.policy, len(lines)))
-    return FleetBudgets(ledger.fleet, boards, experiments, lifetime_lines)
+    return FleetBudgets(ledger.fleet, today, boards, experiments, lifetime_lines)
 
 
-def _experiment(
-    fleet: str, line: Remaining, today: datetime.date, near: np.ndarray, later: np.ndarray
-) -> BudgetAnswer:
+def _experiment(fleet: str, line: Remaining, today: datetime.date, days: np.ndarray) -> BudgetAnswer:
     e, forecast = line.budget.experiment, line.forecast
     guarantee = rule_guarantee(e.rule, e.cap, line.budget.costliest)
     return BudgetAnswer(
         sentences(fleet, line, today),
+        _cells(line, today),
         guarantee.words if e.rule == "unlimited" else guarantee_sentence(guarantee),
         line,
         tuple((day.isoformat(), float(n)) for day, n in line.budget.days.items()),
-        _series(today, near, forecast.reports_a_day(near)) if forecast and line.holds != 1 else (),
-        _series(today, later, 100 * forecast.share_able_to_report(later))
-        if forecast and line.holds != 1
-        else (),
+        _series(today, days, forecast.reports_a_day(days)) if forecast and line.holds != 1 else (),
     )
+
+
+def _cells(line: Remaining, today: datetime.date) -> tuple[str, ...]:
+    """Return an experiment's table row; a cell that does not apply is empty."""
+    _, used_up, rate, half, dry = cells(line)
+    is_current, is_limited, is_asked_once = (
+        line.budget.state == "current",
+        line.total_left is not None,
+        line.holds == 1,
+    )
+    if not (is_current and is_limited and line.boards) or is_asked_once:
+        used_up = ""
+    else:
+        used_up = f"{used_up} of {line.boards:,}"
+    if not is_current or line.total_left == 0 or is_asked_once:
+        half = dry = ""
+    elif line.per_day is None:
+        rate = "no full day yet"
+    elif not is_limited:
+        half = dry = "never"
+    elif line.forecast is None:
+        half = dry = "never at this rate"
+    elif line.half is None:
+        half = dry = "in more than a lifetime"
+    elif line.half <= today:
+        half = "already"
+    return (_reports_left(line), used_up, rate, half, dry, _new_device(line))
+
+
+def _reports_left(line: Remaining) -> str:
+    state = line.budget.state
+    if state == "refused":
+        return "refused by the policy"
+    if state != "current":
+        return f"{state} after {counted(line.budget.accepted)}"
+    if line.total_left is not None and not line.boards:
+        return "no device has reported yet"
+    if line.holds == 1:
+        return f"asked once: {counted(line.silent, 'device')} answered"
+    return count(line.total_left)
+
+
+def _new_device(line: Remaining) -> str:
+    e = line.budget.experiment
+    if line.budget.state != "current":
+        return ""
+    number = "any number of reports" if line.total_left is None else f"at most {counted(line.holds or 0)}"
+    frequency = f"; {text}" if (text := thinning(e)) else ""
+    return f"{number} of ε = {nats(e.epsilon)}{frequency}"
 
 
 def _series(today: datetime.date, days: np.ndarray, values: np.ndarray) -> Series:

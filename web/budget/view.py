@@ -6,19 +6,19 @@ from typing import Any
 
 from nicegui import ui
 
-from ...server.budgets.words import HEADINGS, cells
 from ...server.errors import HushmoteError
 from ...server.words.numbers import counted
 from .. import charts
-from ..charts import COLOURS, chart, line, over_days, table
-from ..frame import frame, heading, sentence, skeleton
+from ..charts import COLOURS, chart, line, mark, over_days, table
+from ..frame import details, frame, heading, sentence, skeleton
 from ..glossary import words
 from ..in_locale import in_locale
 from ..page import Page
 from ..reader import Reader, reader
-from .answer import BudgetAnswer, FleetBudgets
+from .answer import HEADINGS, FleetBudgets
 from .ledgers import Ledgers
 
+_SYMBOLS = ("circle", "triangle", "diamond")  # colours are repeated with another symbol
 _EMPTY = "This store has no fleet yet; create one with hushmote experiment add FILE."
 
 
@@ -31,7 +31,8 @@ def register(page: Page) -> None:
         with frame(page, "Budget", "/budget"):
             ui.label("How many reports each fleet's devices can still make, and when they run out.")
             view = BudgetView(page, page.ledgers, reader())
-            words("ε (epsilon)", "What an ε means", "δ (delta)", "Local differential privacy (LDP)")
+            with details("Glossary"):
+                words("ε (epsilon)", "What an ε means", "δ (delta)", "Local differential privacy (LDP)")
         page.live.follow(view.refresh)
 
 
@@ -90,19 +91,20 @@ class BudgetView:
 
 
 class FleetSection:
-    """One fleet's sentences, chart of devices that can report, table, and chart of reports a day."""
+    """One fleet's table, its chart of reports a day, and a device's lifetime budget."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._budgets: FleetBudgets | None = None
+        self._chart: ui.echart | None = None
         with ui.element("section").classes("budget"):
             self._title = heading("", 2)
-            self._sentences = ui.element("div")
-            self._able = chart({}, "Devices that can still report")
             self._table = ui.element("div")
-            self._reports = chart({}, "Reports a day")
+            self._plot = ui.element("div")
             heading("A device's lifetime budget", 3)
             self._lifetime = ui.element("div")
+            with details("What all of a device's reports for one experiment reveal") as self._promises:
+                self._promise_lines = ui.element("div")
 
     def show(self, budget: FleetBudgets) -> None:
         """Show a fleet's budgets, unless they have not changed."""
@@ -110,55 +112,43 @@ class FleetSection:
             return
         self._budgets = budget
         self._title.set_text(self._localize(f"Fleet {budget.fleet}: {counted(budget.boards, 'device')}"))
-        self._sentences.clear()
-        with self._sentences:
-            if not budget.experiments:
-                ui.label("This fleet has no experiments yet.")
-            for e in budget.experiments:
-                heading(e.name, 3)
-                for index, text in enumerate(e.sentences):
-                    ui.label(self._localize(text)).classes("" if index else "budget-first")
-        self._draw(budget)
         self._table.clear()
         with self._table:
-            rows = [self._row(e) for e in budget.experiments]
-            table(f"Budgets of fleet {budget.fleet}", ("experiment", *HEADINGS), rows, stacked=True)
-        self._lifetime.clear()
-        with self._lifetime:
-            for text in budget.lifetime:
-                ui.label(self._localize(text)).classes("budget-sentence")
-            for e in budget.experiments:
-                ui.label(self._localize(f"{e.name} alone: {e.promise}")).classes("budget-sentence")
-
-    def _row(self, e: BudgetAnswer) -> list[str]:
-        return [e.name, *map(self._localize, cells(e.line))]
+            if budget.experiments:
+                rows = [[e.name, *map(self._localize, e.cells)] for e in budget.experiments]
+                table(f"Budgets of fleet {budget.fleet}", ("experiment", *HEADINGS), rows, stacked=True)
+            else:
+                ui.label("This fleet has no experiments yet.")
+        self._draw(budget)
+        for part, texts in ((self._lifetime, budget.lifetime), (self._promise_lines, budget.promises)):
+            part.clear()
+            with part:
+                for text in texts:
+                    ui.label(self._localize(text)).classes("budget-sentence")
+        self._promises.set_visibility(bool(budget.promises))
 
     def _draw(self, budget: FleetBudgets) -> None:
-        reports: list[dict[str, Any]] = []
-        able_lines: list[dict[str, Any]] = []
+        series: list[dict[str, Any]] = []
         for index, e in enumerate(budget.experiments):
-            colour = COLOURS[index % len(COLOURS)]
-            dots = {"type": "scatter", "symbolSize": 5, "name": e.name}
-            reports.append(dots | {"data": [list(p) for p in e.counted], "color": colour})
+            colour, symbol = COLOURS[index % len(COLOURS)], _SYMBOLS[index // len(COLOURS) % len(_SYMBOLS)]
+            if e.counted:
+                dots = {"showSymbol": True, "symbol": symbol, "symbolSize": 5}
+                series.append(line(e.name, e.counted, colour) | dots)
             if e.forecast:
-                reports.append(line(e.name, e.forecast, colour))
-                able_lines.append(line(e.name, e.able_percent, colour) | {"areaStyle": {"opacity": 0.25}})
-        first = " ".join(e.sentences[0] for e in budget.experiments)
-        second = " ".join(text for e in budget.experiments for text in e.sentences[1:2])
-        title = "reports a day (dots: counted, lines: forecast)"
-        self._fill(self._reports, title, "", reports, first)
-        self._fill(
-            self._able, "devices that can report, today and forecast", "%", able_lines, second, max=100
-        )
-
-    def _fill(
-        self, plot: ui.echart, name: str, unit: str, series: list[dict[str, Any]], summary: str, **more: Any
-    ) -> None:
-        plot.set_visibility(any(s["data"] for s in series))
-        plot.options.clear()
-        plot.options.update(over_days(name, series, self._reader.tag, unit, **more))
-        plot.props["aria-label"] = self._localize(f"{name[0].upper()}{name[1:]}. {summary}")
-        plot.update()
+                series.append(line(e.name, e.forecast, colour) | {"lineStyle": {"type": "dashed"}})
+        self._plot.set_visibility(bool(series))
+        if not series:
+            return
+        series.append(mark(budget.today, "today"))
+        if self._chart is None:  # ECharts needs the chart's size when it begins
+            with self._plot:
+                self._chart = chart({}, "")
+        title = "reports a day; dashed: forecast"
+        summary = " ".join(text for e in budget.experiments for text in e.sentences[:2])
+        self._chart.options.clear()
+        self._chart.options.update(over_days(title, series, self._reader.tag))
+        self._chart.props["aria-label"] = self._localize(f"{title[0].upper()}{title[1:]}. {summary}")
+        self._chart.update()
 
     def _localize(self, text: str) -> str:
         return in_locale(text, self._reader)

@@ -20,8 +20,7 @@ _RELEASED = (
 # Set the brush when the chart is first drawn, because the user may drag before the server's next message.
 _WHEN_DRAWN = """() => {
   const element = getElement(ID), chart = element.chart;
-  // ECharts started before the page had its final width.
-  if (chart && Math.abs(chart.getWidth() - chart.getDom().clientWidth) > 1) chart.resize();
+  hushmote.fit(chart);
   if (!chart || !chart.getOption().series.length) return;
   const areas = element.$el.dataset.areas;
   if (!chart.hushmote && areas) {

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from fastapi import Request
 from fastapi.responses import PlainTextResponse, Response
-from nicegui import app, ui
+from nicegui import app, context, ui
 from sqlalchemy.engine import make_url
 
 from ...server.answers.ask import Reply, ask
@@ -18,11 +18,17 @@ from ...server.answers.store_reader import StoreReader
 from ...server.errors import HushmoteError
 from ...server.experiments.answerable import OF_VALUES
 from ...server.hints import use_command_hints
-from ..frame import heading
+from ...server.plain_text import CsvDialect
+from ..frame import heading, tag
 from ..page import Page
 from .choices import Choices, fitting, from_query
 from .defaults import file_texts, with_defaults, without_file_texts
 
+_DIALECT = "csv-dialect"  # the field of an address, and the cookie with a reader's choice
+_DIALECTS: dict[CsvDialect, str] = {
+    "plain": "any program",
+    "excel-eu": "spreadsheets with a decimal comma (excel-eu)",
+}
 TABLES = ("estimate", "trend", "change")
 KINDS = {"csv": "text/csv; charset=utf-8", "json": "application/json", "png": "image/png"}
 
@@ -59,10 +65,10 @@ def _spans(windows: tuple[str, ...], available: tuple[str, ...]) -> tuple[str, .
     return (f"{windows[0]}..{windows[-1]}",) if are_adjacent else windows
 
 
-def file_of(reply: Reply, kind: str) -> bytes:
+def file_of(reply: Reply, kind: str, dialect: CsvDialect = "plain") -> bytes:
     """Return a reply as a file of this kind, which is csv, json or png."""
     if kind == "csv":
-        return reply.answers.to_csv().encode()
+        return reply.answers.to_csv(dialect).encode()
     if kind == "json":
         return reply.to_json().encode()
     with _drawing, tempfile.TemporaryDirectory() as folder:
@@ -96,10 +102,11 @@ def register(page: Page) -> None:
                 # Draw the same picture as on the page.
                 table_question = table_question.replace(ranges=(), together=False, quantiles=())
             with use_command_hints():
-                return file_of(ask(facts, table_question), kind)
+                return file_of(ask(facts, table_question), kind, dialect)
 
+        dialect: CsvDialect = _dialect(request)
         try:
-            data = await page.live.ask(("file", fleet, name, table, kind, choices), write)
+            data = await page.live.ask(("file", fleet, name, table, kind, choices, dialect), write)
         except HushmoteError as e:
             return PlainTextResponse(str(e), 404)
         disposition = f'attachment; filename="{name}-{table}.{kind}"'
@@ -108,6 +115,12 @@ def register(page: Page) -> None:
             media_type=KINDS[kind],
             headers={"Content-Disposition": disposition, "Cache-Control": "no-store"},
         )
+
+
+def _dialect(request: Request) -> CsvDialect:
+    """Return the CSV dialect that a reader has chosen, in the address or else in the page's cookie."""
+    name = request.query_params.get(_DIALECT) or request.cookies.get(_DIALECT)
+    return "excel-eu" if name == "excel-eu" else "plain"
 
 
 def is_shown(page: Page, fleet: str) -> bool:
@@ -119,7 +132,7 @@ _TITLES = {"estimate": "These numbers", "trend": "Over time", "change": "The com
 
 
 class ExportPanel:
-    """Links to CSV, JSON and PNG files, and the equivalent commands."""
+    """Links to CSV, JSON and PNG files, the equivalent commands, and the choice of a CSV dialect."""
 
     def __init__(self, store: str) -> None:
         self._store = store
@@ -139,6 +152,13 @@ class ExportPanel:
                         self._links[table, kind] = link
                 command = ui.label().props(f'id="command-{table}" role="code" tabindex="0"')
                 self._commands[table] = command.classes("experiment-command")
+        chosen = _dialect(context.client.request)
+        with (
+            tag("label", "CSV for").classes("faint experiment-dialect") as self._dialects,
+            ui.element("select").props('id="csv-dialect"'),  # page.js remembers the choice
+        ):
+            for dialect, text in _DIALECTS.items():
+                tag("option", text).props(f'value="{dialect}"' + " selected" * (dialect == chosen))
 
     def show(self, selected: Selected, choices: Choices) -> None:
         """Show the files and commands for these choices."""
@@ -150,7 +170,7 @@ class ExportPanel:
             "trend": has_values and len(selected.all_counts) > 1,
             "change": choices.compares,
         }
-        self._heading.visible = self.has_files = any(available.values())
+        self._heading.visible = self.has_files = self._dialects.visible = any(available.values())
         for table, row in self._rows.items():
             row.visible = available[table]
             if row.visible:

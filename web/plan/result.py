@@ -36,6 +36,7 @@ class ResultPart:
                 self._facts = ui.element("dl").classes("plan-facts")
                 with details("Details"):
                     self._method = ui.element("dl").classes("plan-facts")
+                    heading("Glossary", 2)
                     words(*_TERMS)
                 heading("Effect of more devices", 2)
                 self._chart = chart({}, "Error by number of devices")

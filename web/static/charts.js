@@ -27,8 +27,10 @@ Object.assign(window.hushmote, (() => {
     return (v) => new Intl.NumberFormat(locale, options(v)).format(v) + end;
   }
 
-  function day(locale) {
-    const format = new Intl.DateTimeFormat(locale, { month: "short", day: "numeric", timeZone: "UTC" });
+  // Formats a day as Nov 21 or, if ticks are months apart, as Nov 2026.
+  function day(locale, asMonth) {
+    const detail = asMonth ? { year: "numeric" } : { day: "numeric" };
+    const format = new Intl.DateTimeFormat(locale, { month: "short", ...detail, timeZone: "UTC" });
     return (v) => format.format(v);
   }
 
@@ -96,5 +98,11 @@ Object.assign(window.hushmote, (() => {
     };
   }
 
-  return { digits, numbers, day, time, name, tooltip, bar, whisker };
+  // Resizes a chart that ECharts started before the page had its final width.
+  function fit(chart) {
+    const width = chart?.getDom().clientWidth; // 0 while the chart is hidden
+    if (width && Math.abs(chart.getWidth() - width) > 1) chart.resize();
+  }
+
+  return { fit, digits, numbers, day, time, name, tooltip, bar, whisker };
 })());

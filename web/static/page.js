@@ -100,9 +100,19 @@ window.hushmote = (() => {
     document.getElementById("frame-views").classList.toggle("open", open);
   }
 
+  // The CSV dialect is a cookie below the page's path, so that the server knows it when it writes the file.
+  function rememberDialect() {
+    document.addEventListener("change", ({ target }) => {
+      if (target.id !== "csv-dialect") return;
+      const path = new URL(`${root}/`, document.baseURI).pathname;
+      document.cookie = `csv-dialect=${target.value}; path=${path}; max-age=31536000; samesite=lax`;
+    });
+  }
+
   function start() {
     paint(storedColours());
     watchConnection();
+    rememberDialect();
     const select = document.getElementById("frame-colours");
     if (select) {
       select.value = storedColours();
@@ -148,10 +158,12 @@ window.hushmote = (() => {
 
   // The document's addresses are relative, but NiceGUI's connection and later modules need the path that a reverse
   // proxy serves the page under, such as /telemetry.
+  let root = ""; // relative, such as ../..
   const createRelative = window.createApp;
   window.createApp = (elements, options) => {
-    const root = new URL(`${options.prefix}/`, document.baseURI).pathname;
-    return createRelative(elements, { ...options, prefix: root.replace(/\/$/, "") });
+    root = options.prefix;
+    const path = new URL(`${root}/`, document.baseURI).pathname;
+    return createRelative(elements, { ...options, prefix: path.replace(/\/$/, "") });
   };
 
   paintDocument(storedColours());

@@ -178,7 +178,9 @@ def make_tls(settings):
     context = tls.SSLContext(tls.PROTOCOL_TLS_CLIENT)
     context.verify_mode = tls.CERT_REQUIRED
     try:
-        context.load_verify_locations(binascii.a2b_base64(settings["mqtt_ca"]))
+        # One at a time: of several certificates in DER, mbedTLS reads only the first.
+        for ca in settings["mqtt_ca"].split():
+            context.load_verify_locations(binascii.a2b_base64(ca))
     except ValueError:
         raise SettingsError("mqtt_ca is not a certificate: give it to `hushmote provision` as a PEM file")
     certificate, key = settings.get("mqtt_cert"), settings.get("mqtt_key")

@@ -94,11 +94,12 @@ def esphome_yaml(settings: DeviceSettings) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _pem(label: str, der: str | None) -> str | None:
-    if der is None:
+def _pem(label: str, ders: str | None) -> str | None:
+    """Return PEM blocks for base64 texts that are separated by spaces."""
+    if ders is None:
         return None
-    lines = textwrap.wrap(base64.b64encode(base64.b64decode(der)).decode(), 64)
-    return "\n".join([f"-----BEGIN {label}-----", *lines, f"-----END {label}-----", ""])
+    blocks = (textwrap.fill(base64.b64encode(base64.b64decode(der)).decode(), 64) for der in ders.split(" "))
+    return "".join(f"-----BEGIN {label}-----\n{block}\n-----END {label}-----\n" for block in blocks)
 
 
 def _initializer(digits: str | None) -> str | None:

@@ -12,12 +12,12 @@ import json
 import os
 import re
 import secrets
-import ssl
 import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Self
 
+from cryptography import x509
 from pydantic import AfterValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
@@ -32,6 +32,9 @@ _BROKER = re.compile(r"([^\s,:/@]+)(?::([0-9]{1,5}))?", re.ASCII)
 _FOUR = (
     "must be address,mask,gateway,name server, as in 10.0.0.9,255.0.0.0,10.0.0.1,10.0.0.1; or empty, for DHCP"
 )
+# Files that `openssl x509 -text` wrote have text in any encoding around the certificates.
+_PEM = re.compile(rb"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
+MAX_CERTIFICATES = 8
 _MAY_BE_MISSING = {"wifi_address", "mqtt_cert", "mqtt_key", "ledger_made", "consent_given"}  # in older files
 
 
@@ -59,11 +62,12 @@ def _like(pattern: bytes, requirement: str) -> AfterValidator:
     return _by(check)
 
 
-def _base64(text: str) -> None:
+def _certificates(text: str) -> None:
     try:
-        base64.b64decode(text, validate=True)
+        for der in text.split(" "):
+            base64.b64decode(der, validate=True)
     except binascii.Error:
-        raise ValueError("must be base64 of a certificate's DER, or null") from None
+        raise ValueError("must be base64 of certificates' DER, separated by spaces, or null") from None
 
 
 def _hex(digits: int) -> AfterValidator:
@@ -97,7 +101,7 @@ class DeviceSettings:
     Attributes:
         key: 64 hex digits; None in an open fleet.
         announce_key: 128 hex digits, the public key that verifies experiments; None in an open fleet.
-        mqtt_ca: The broker's CA certificate, base64 of its DER; None for a connection without TLS.
+        mqtt_ca: The certificates of the trusted CAs, base64 of DER, separated by spaces; None without TLS.
         mqtt_host: host or host:port, for a cluster several separated by commas: if one does not answer, the
             device tries the next.
         mqtt_port: For hosts without one.
@@ -122,7 +126,7 @@ class DeviceSettings:
     mqtt_port: Annotated[int, Field(ge=1, le=65535)] = 1883
     mqtt_user: str | None = None
     mqtt_password: str | None = dataclasses.field(default=None, repr=False)
-    mqtt_ca: Annotated[str | None, _by(_base64)] = None
+    mqtt_ca: Annotated[str | None, _by(_certificates)] = None
     mqtt_cert: str | None = None
     mqtt_key: str | None = dataclasses.field(default=None, repr=False)
     ledger_made: bool = False
@@ -161,7 +165,7 @@ class Network:
     Attributes:
         wifi_password: Empty for an open network.
         mqtt_host, mqtt_port: As in DeviceSettings; if the port is None, it is 8883 with a CA, else 1883.
-        mqtt_ca: PEM file with the broker's CA certificate, None without TLS.
+        mqtt_ca: PEM file with the certificates of the CAs to trust, None without TLS.
         certificate: The device's own.
     """
 
@@ -243,7 +247,7 @@ def _secrets(
     return {
         "key": key,
         "announce_key": fleet_keys and fleet_keys.announce_key.hex(),
-        "mqtt_ca": None if ca is None else _certificate(ca),
+        "mqtt_ca": None if ca is None else _trusted_certificates(ca),
         "mqtt_cert": own,
         "mqtt_key": own_key,
     }
@@ -350,16 +354,24 @@ def replace_settings(path: Path, settings: DeviceSettings) -> None:
         private_file.replace(path, settings.to_json())
 
 
-def _certificate(path: Path) -> str:
-    """Return the first certificate of a PEM file, base64 of its DER, for the TLS of any MicroPython port."""
+def _trusted_certificates(path: Path) -> str:
+    """Return all certificates of a PEM file, base64 of their DER, for the TLS of any MicroPython port."""
     must = "it must be a PEM file with the broker's CA"
     try:
-        text = path.read_text(encoding="ascii")
-    except (OSError, UnicodeDecodeError):
+        content = path.read_bytes()
+    except OSError:
         raise ProvisionError(f"cannot read {path}: {must}") from None
-    pem = re.search(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", text, re.DOTALL)
     try:
-        der = ssl.PEM_cert_to_DER_cert(pem[0] if pem else "")
+        ders = [base64.b64decode(re.sub(rb"\s", b"", body), validate=True) for body in _PEM.findall(content)]
+        for der in ders:
+            x509.load_der_x509_certificate(der)
     except ValueError:
-        raise ProvisionError(f"{path} contains no certificate: {must}") from None
-    return base64.b64encode(der).decode()
+        raise ProvisionError(f"{path} contains a damaged certificate: {must}") from None
+    if not ders:
+        raise ProvisionError(f"{path} contains no certificate: {must}")
+    if len(ders) > MAX_CERTIFICATES:
+        raise ProvisionError(
+            f"{path} contains {len(ders)} certificates: a board has memory for {MAX_CERTIFICATES}; "
+            "give a file with only the CAs of your broker"
+        )
+    return " ".join(base64.b64encode(der).decode() for der in dict.fromkeys(ders))

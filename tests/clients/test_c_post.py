@@ -26,7 +26,9 @@ from serve_process import served
 
 from hushmote.device.kept_experiments import KeptExperiments
 from hushmote.device.ldp_client import Client, Experiment
+from hushmote.fleet.provisioning.authority import parse
 from hushmote.fleet.provisioning.master_key import to_text
+from hushmote.fleet.provisioning.settings import Network, provision_device
 from hushmote.server.store import Store
 from hushmote.server.wire import keys
 from hushmote.simulator.broker import MosquittoBroker, free_port
@@ -305,27 +307,36 @@ class TestReports:
             assert count_reports(store) == 7
 
     def test_go_only_to_the_fleets_broker_over_tls(self, program: Path, tmp_path: Path):
-        ca, other, port = Authority(tmp_path), Authority(tmp_path, "other"), free_port()
+        """With the settings that `hushmote provision device` writes, and a CA file with two roots."""
+        old, ca, port = Authority(tmp_path, "old"), Authority(tmp_path), free_port()
         certificate, key = ca.sign("broker", "127.0.0.1")
-        client_certificate, client_key = ca.sign("c")
+        roots = tmp_path / "roots.pem"
+        roots.write_bytes(
+            "Für den Wechsel\r\n".encode("latin-1") + old.file.read_bytes() + ca.file.read_bytes()
+        )
+        own = parse(b"".join(path.read_bytes() for path in ca.sign("c")), "the board's certificate")
         lines = (
             f"listener {port} 127.0.0.1",
             f"certfile {certificate}",
             f"keyfile {key}",
             f"cafile {ca.file}",
         )
+
+        def provision(trusted: Path) -> None:
+            path = post.folder / "settings.json"
+            path.unlink()
+            network = Network(mqtt_host="127.0.0.1", mqtt_port=port, mqtt_ca=trusted, certificate=own)
+            provision_device(None, "open", "c", network, path=path)
+
         with (
             MosquittoBroker(settings=(*lines, "require_certificate true")) as broker,
             run_aggregator(tmp_path, broker) as store,
         ):
             post = Post(program, tmp_path / "c", port).ready()
-            post.settings |= {"mqtt_cert": client_certificate.read_text(), "mqtt_key": client_key.read_text()}
-            post.settings["mqtt_ca"] = ca.file.read_text()
-            post.set_broker_port(port)
+            provision(roots)
             assert "; 0 waiting\n" in post("run", "0", text="temp 1\n")
             until(lambda: count_reports(store) == 1, "a report")
-            post.settings["mqtt_ca"] = other.file.read_text()
-            post.set_broker_port(port)
+            provision(old.file)
             with post.running() as process:
                 assert process.stdin
                 assert process.stdout
@@ -337,6 +348,13 @@ class TestReports:
                 assert "; 1 waiting" in process.stdout.read()
                 assert process.wait(WAIT_S) == 3
             assert count_reports(store) == 1
+
+    def test_certificate_must_be_pem_or_base64(self, program: Path, tmp_path: Path):
+        post = Post(program, tmp_path / "c", 1)
+        for wrong in ("?", "AAAA  AAAA", " AAAA"):
+            post.settings["mqtt_ca"] = wrong
+            post.set_broker_port(1)
+            assert "mqtt_ca, mqtt_cert or mqtt_key is wrong" in post("provision", status=1)
 
 
 class TestReadings:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from boards import ask_fleet
+from certificates import Authority
 from experiments import number_json
 from fleet_broker import FleetBroker, make_fleet, running, visit
 from fleet_broker import context as tls_context
@@ -56,7 +57,9 @@ class Fleet:
         self._runtime = runtime
         self._umqtt = umqtt
 
-    def settings(self, device: str, host: str = "localhost", *, login: bool = False, **changes) -> Path:
+    def settings(
+        self, device: str, host: str = "localhost", *, login: bool = False, ca: Path | None = None, **changes
+    ) -> Path:
         """Write the settings of `hushmote provision device --folder` with `changes` applied."""
         folder = self.folder
         path = provision.settings_path(device, folder.path / "devices")
@@ -69,7 +72,7 @@ class Fleet:
                 wifi_ssid="home",
                 mqtt_host=host,
                 mqtt_port=folder.fleet.password_port if login else folder.fleet.port,
-                mqtt_ca=folder.path / "broker/ca.pem",
+                mqtt_ca=ca or folder.path / "broker/ca.pem",
                 mqtt_user=device if login else None,
                 mqtt_password=password,
                 certificate=None if login else folder.issue_device(device, now_utc()),
@@ -157,6 +160,15 @@ class TestReports:
         output = fleet.board(fleet.settings(name, host), bundled=bundled)
         assert output["error"] is None
         assert (output["sent"], output["waiting"], output["state"]) == (1, 0, "reporting")
+        until(lambda: fleet.report_count() == before + 1, "the report is counted")
+
+    def test_are_counted_if_second_root_of_the_file_is_the_brokers(self, fleet: Fleet, tmp_path: Path):
+        before = fleet.report_count()
+        roots = tmp_path / "roots.pem"
+        own = (fleet.folder.path / "broker/ca.pem").read_bytes()
+        roots.write_bytes(Authority(tmp_path, "old").file.read_bytes() + own)
+        output = fleet.board(fleet.settings("two-roots", ca=roots))
+        assert (output["error"], output["sent"]) == (None, 1)
         until(lambda: fleet.report_count() == before + 1, "the report is counted")
 
     def test_are_counted_over_tls_with_login(self, fleet: Fleet):

@@ -107,17 +107,43 @@ static bool hex(const char *name, uint8_t *key, size_t bytes, const uint8_t **re
     return true;
 }
 
-/* Write a PEM text to a file in the folder, because libmosquitto requires files. */
-static bool pem(const char *name, char *path, size_t capacity) {
-    static char text[16384];
-    if (!field(name, text, sizeof text))
-        return false;
-    path[0] = 0;
-    if (text[0]) {
-        snprintf(path, capacity, "%s/%s.pem", posix.folder, name);
-        return hushmote_posix_replace(&posix, strrchr(path, '/') + 1, text, strlen(text)) == 0;
+#define BASE64 "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
+
+/* Convert base64 of DER, several separated by spaces, to PEM. Return false if it is not base64, or too long. */
+static bool to_pem(const char *label, const char *text, char *lines, size_t capacity) {
+    size_t used = 0;
+    while (*text) {
+        size_t left = strspn(text, BASE64);
+        if (left == 0 || (text[left] != 0 && text[left] != ' ') || used + left + left / 64 + 80 > capacity)
+            return false;
+        used += (size_t)sprintf(lines + used, "-----BEGIN %s-----\n", label);
+        while (left > 0) {
+            size_t line = left < 64 ? left : 64;
+            used += (size_t)sprintf(lines + used, "%.*s\n", (int)line, text);
+            text += line;
+            left -= line;
+        }
+        used += (size_t)sprintf(lines + used, "-----END %s-----\n", label);
+        text += *text == ' ';
     }
     return true;
+}
+
+/* Write a setting to a PEM file in the folder, because libmosquitto requires files. `hushmote provision` writes base64
+   of DER; PEM is accepted, too. */
+static bool pem(const char *name, const char *label, char *path, size_t capacity) {
+    static char text[16384], lines[sizeof text * 2];
+    path[0] = 0;
+    if (!field(name, text, sizeof text))
+        return false;
+    if (!text[0])
+        return true;
+    if (strstr(text, "-----BEGIN ") != NULL)
+        strcpy(lines, text);
+    else if (!to_pem(label, text, lines, sizeof lines))
+        return false;
+    snprintf(path, capacity, "%s/%s.pem", posix.folder, name);
+    return hushmote_posix_replace(&posix, strrchr(path, '/') + 1, lines, strlen(lines)) == 0;
 }
 
 static const char *read_settings(struct hushmote_config *config) {
@@ -140,8 +166,9 @@ static const char *read_settings(struct hushmote_config *config) {
         !field("mqtt_port", port, sizeof port) || !field("mqtt_user", broker->user, sizeof broker->user) ||
         !field("mqtt_password", broker->password, sizeof broker->password))
         return "settings.json: mqtt_host (one host), mqtt_port, mqtt_user or mqtt_password is wrong";
-    if (!pem("mqtt_ca", broker->ca, sizeof broker->ca) || !pem("mqtt_cert", broker->cert, sizeof broker->cert) ||
-        !pem("mqtt_key", broker->key, sizeof broker->key))
+    if (!pem("mqtt_ca", "CERTIFICATE", broker->ca, sizeof broker->ca) ||
+        !pem("mqtt_cert", "CERTIFICATE", broker->cert, sizeof broker->cert) ||
+        !pem("mqtt_key", "EC PRIVATE KEY", broker->key, sizeof broker->key))
         return "settings.json: mqtt_ca, mqtt_cert or mqtt_key is wrong, or the folder cannot be written";
     broker->port = atoi(port);
     config->fleet = fleet;

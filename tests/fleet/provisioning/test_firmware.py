@@ -8,8 +8,8 @@ from hushmote.fleet.provisioning.firmware import Firmware, write
 from hushmote.fleet.provisioning.settings import DeviceSettings
 
 SETTINGS = DeviceSettings(
-    "home", "d1", mqtt_host="broker", mqtt_port=8884, mqtt_user="d1", mqtt_password='a"\\é', mqtt_ca="AAAA",
-    consent_given=True,
+    "home", "d1", mqtt_host="broker", mqtt_port=8884, mqtt_user="d1", mqtt_password='a"\\é',
+    mqtt_ca="AAAA BBBB", consent_given=True,
 )  # fmt: skip
 ESPHOME = r"""fleet: "home"
 device_id: "d1"
@@ -21,8 +21,12 @@ ca: |
   -----BEGIN CERTIFICATE-----
   AAAA
   -----END CERTIFICATE-----
+  -----BEGIN CERTIFICATE-----
+  BBBB
+  -----END CERTIFICATE-----
 consent_given: true
 """
+PEM = r"-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n"
 HEADER = r"""#define HUSHMOTE_FLEET "home"
 #define HUSHMOTE_DEVICE_ID "d1"
 #define HUSHMOTE_CONSENT_GIVEN 1
@@ -30,8 +34,8 @@ HEADER = r"""#define HUSHMOTE_FLEET "home"
 #define HUSHMOTE_BROKER_PORT 8884
 #define HUSHMOTE_BROKER_USER "d1"
 #define HUSHMOTE_BROKER_PASSWORD "a\042\134\303\251"
-#define HUSHMOTE_BROKER_CA "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 """
+HEADER += f'#define HUSHMOTE_BROKER_CA "{PEM.format("AAAA")}{PEM.format("BBBB")}"\n'
 
 
 @pytest.mark.parametrize(

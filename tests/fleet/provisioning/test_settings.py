@@ -102,6 +102,11 @@ class TestNewSettings:
             {"ca.pem": "no certificate"},
         ),
         (with_network(mqtt_ca=Path("missing.pem")), "must be a PEM file"),
+        (
+            lambda folder: provision_device(KEYS, "garden", network=Network(mqtt_ca=folder / "ca.pem")),
+            "damaged certificate",
+            {"ca.pem": "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"},
+        ),
         (lambda folder: load_settings(folder / "s.json"), "hushmote provision"),
         (lambda folder: load_settings(folder / "s.json"), "is not JSON", {"s.json": ""}),
         (lambda folder: load_settings(folder / "s.json"), "is not JSON", {"s.json": "{"}),
@@ -155,6 +160,20 @@ class TestCertificate:
     def test_key_in_ca_file_is_never_copied(self, certified: Path, root):
         ca = load_settings(certified).mqtt_ca
         assert ca == authority.der_text(root.certificate)
+
+    def test_every_root_in_ca_file_is_trusted(self, root, tmp_path: Path):
+        roots = [root, *(authority.new_authority("garden", NOW) for _ in range(2))]
+        first, second, third = (each.to_pem().replace(b"\n", b"\r\n") for each in roots)
+        path = tmp_path / "ca.pem"
+        path.write_bytes(b"\xef\xbb\xbfSubject: O=\xdcbung\n" + first + second + b"\xff\n" + third + first)
+        settings = provision_device(KEYS, "garden", network=Network(mqtt_ca=path))
+        assert settings.mqtt_ca == " ".join(authority.der_text(each.certificate) for each in roots)
+
+    def test_too_many_roots_are_refused(self, tmp_path: Path):
+        path = tmp_path / "ca.pem"
+        path.write_bytes(b"".join(authority.new_authority("garden", NOW).to_pem() for _ in range(9)))
+        with fails("contains 9 certificates: a board has memory for 8", ProvisionError):
+            provision_device(KEYS, "garden", network=Network(mqtt_ca=path))
 
     @pytest.mark.parametrize(
         ("changes", "reason"),

@@ -13,6 +13,7 @@ import typer
 
 from ..server.errors import UsageError
 from ..server.extras import require
+from ..server.plain_text import bracketed
 from .broker import FILE, URLS, connection
 from .options import DEFAULT_STORE, AggregatorUrl, PolicyFile, StoreUrl, on_command_line
 
@@ -122,8 +123,7 @@ def page_command(  # noqa: PLR0913 - one for each option
 
 
 def _without_login(address: BrokerAddress) -> str:
-    host = f"[{address.host}]" if ":" in address.host else address.host
-    return f"mqtt{'s' if address.tls else ''}://{host}:{address.port}"
+    return f"mqtt{'s' if address.tls else ''}://{bracketed(address.host)}:{address.port}"
 
 
 def _print_link(url: str, reports_to: str | None, tokens: Tokens | None) -> None:

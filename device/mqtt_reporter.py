@@ -70,6 +70,12 @@ class _Link:
         self._out = bytearray()
         self.has_received = False  # whether anything arrived since this was last set to False
 
+    def replace_socket(self, sock):
+        """Use another socket, before connect()."""
+        self._sock.close()
+        sock.setblocking(False)
+        self._sock = sock
+
     def begin(self):
         """Read the deadline; call this before every exchange."""
         self._until_ms = self._deadline()
@@ -175,16 +181,23 @@ class _Sockets:
         self._module = module
         self._look_up = look_up
         self._link_args = link_args
+        self._link = None
 
     def __getattr__(self, name):
         return getattr(self._module, name)
 
     def socket(self, *args):
-        return _Link(self._module.socket(*args), *self._link_args)
+        self._link = _Link(self._module.socket(*args), *self._link_args)
+        return self._link
 
     def getaddrinfo(self, *args):
         real = self._module.getaddrinfo
-        return self._look_up(real, *args) if self._look_up else real(*args)
+        addresses = self._look_up(real, *args) if self._look_up else real(*args)
+        family = addresses[0][0]
+        if self._link is not None and family != self._module.AF_INET:
+            # umqtt.simple has made an IPv4 socket before it asks for the address.
+            self._link.replace_socket(self._module.socket(family))
+        return addresses
 
 
 class _Tls:

@@ -126,7 +126,7 @@ class Brokers:
     boards.
 
     Args:
-        text: "host" or "host:port", several separated by commas.
+        text: "host" or "host:port", several separated by commas; IPv6 addresses in brackets.
         port: The port of those without one.
 
     Raises:
@@ -137,13 +137,15 @@ class Brokers:
         self._all = []
         for broker in text.split(","):
             host, colon, broker_port = broker.rpartition(":")
-            if not colon or ":" in host:  # more than one colon: an IPv6 address without a port
-                host, broker_port = broker, port
+            if not colon or (":" in host and host[-1] != "]"):
+                host, broker_port = broker, port  # an IPv6 address without a port has colons, too
             elif broker_port.isdigit():
                 broker_port = int(broker_port)
-            if not host or type(broker_port) is not int:
+            if host[:1] == "[" and host[-1] == "]":
+                host = host[1:-1]
+            if not host or "[" in host or type(broker_port) is not int:
                 raise ldp_client.SettingsError(
-                    "write brokers as host or host:port, as in a,b:1884; not " + text
+                    "write brokers as host or host:port, as in a,b:1884,[fd00::5]:1884; not " + text
                 )
             self._all.append((host, broker_port))
         entropy = os.urandom(2)

@@ -15,6 +15,11 @@ _NUMBER = r"[-+]?[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?"
 _NUMBERS = re.compile(rf"{_NUMBER}( to {_NUMBER}| and above)?")
 
 
+def bracketed(host: str) -> str:
+    """Return a host as it is written before a port: an IPv6 address in brackets."""
+    return f"[{host}]" if ":" in host else host
+
+
 def visible(text: str) -> str:
     r"""Return a text with its control characters written as escapes, such as \\x1b."""
     return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)

@@ -20,6 +20,7 @@ from ..fleet.results.result import result_of
 from ..server.answers.store_reader import StoreReader
 from ..server.errors import HushmoteError, UsageError
 from ..server.hints import use_interface
+from ..server.plain_text import bracketed
 from ..server.service.bounded_http import listen
 from ..server.store.store import StoreError
 from ..server.wire.topics import SIMULATED_PREFIX
@@ -72,11 +73,10 @@ async def _serve(
     aggregator = MonitoredAggregator(settings.aggregator, live.wake)
     page = Page(settings, live, aggregator, SharedQueries(live), Ledgers(live, settings.policy))
     port = listener.getsockname()[1]
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
 
     def ready() -> None:
         if on_ready is not None:
-            on_ready(f"http://{host}:{port}/")
+            on_ready(f"http://{bracketed(settings.host)}:{port}/")
 
     background = live.run(), page.aggregator.run(), fleet.precompute(page)
     tasks = [asyncio.create_task(work) for work in background]

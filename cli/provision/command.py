@@ -301,7 +301,11 @@ def _at_broker(broker: str, ca: Path | None) -> Network:
         raise UsageError("TLS requires both mqtts:// and --ca, the PEM file of the broker's CA")
     single_host = _HOST_AND_PORT.fullmatch(hosts)
     return Network(
-        mqtt_host=single_host[1] or single_host[2] if single_host else hosts.strip("[]"),
+        mqtt_host=single_host[1] or single_host[2]
+        if single_host
+        else hosts
+        if "," in hosts
+        else hosts.strip("[]"),
         mqtt_port=int(single_host[3]) if single_host else None,
         mqtt_user=user or None,
         mqtt_password=os.environ.get(MQTT_PASSWORD),

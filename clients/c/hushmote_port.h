@@ -251,6 +251,17 @@ int hushmote_agree(struct hushmote_reporter *reporter, const char *name, const u
 void hushmote_reporter_close(struct hushmote_reporter *reporter);
 
 /**
+ * @brief Copy the host of one of a cluster's brokers.
+ * @param list "host", "host:port", "address" or "[address]:port", several separated by commas.
+ * @param number Which one; numbers past the end start again with the first.
+ * @param port Port of brokers without one.
+ * @param[out] host The host, without brackets.
+ * @param capacity Size of `host`.
+ * @return Its port, or 0 if the text is malformed or the host does not fit.
+ */
+unsigned hushmote_broker_at(const char *list, unsigned number, unsigned port, char *host, size_t capacity);
+
+/**
  * @brief Store an opt-in or opt-out that arrived over the network.
  * @param client The client.
  * @param yes Whether the board takes part; true needs HUSHMOTE_FROM_NETWORK in the policy.

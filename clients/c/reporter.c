@@ -498,6 +498,36 @@ int hushmote_reporter_begin(struct hushmote_reporter *reporter, struct hushmote 
     return HUSHMOTE_OK;
 }
 
+unsigned hushmote_broker_at(const char *list, unsigned number, unsigned port, char *host, size_t capacity) {
+    const char *at = list, *end, *host_end;
+    unsigned count = 1;
+    for (const char *c = list; *c; c++)
+        count += *c == ',';
+    for (unsigned skip = number % count; skip > 0; at++)
+        skip -= *at == ',';
+    end = at + strcspn(at, ",");
+    if (*at == '[') {
+        at++;
+        host_end = memchr(at, ']', (size_t)(end - at));
+        if (host_end == NULL)
+            return 0;
+    } else {
+        host_end = memchr(at, ':', (size_t)(end - at));
+        if (host_end == NULL || memchr(host_end + 1, ':', (size_t)(end - host_end - 1)) != NULL)
+            host_end = end; /* more than one colon: an IPv6 address without a port */
+    }
+    if (host_end == at || (size_t)(host_end - at) >= capacity)
+        return 0;
+    memcpy(host, at, (size_t)(host_end - at));
+    host[host_end - at] = 0;
+    at = host_end + (*host_end == ']');
+    if (at < end && *at == ':') {
+        for (port = 0, at++; *at >= '0' && *at <= '9' && port <= 65535; at++)
+            port = port * 10 + (unsigned)(*at - '0');
+    }
+    return at == end && port <= 65535 ? port : 0;
+}
+
 int hushmote_consent_from_network(struct hushmote *client, bool yes) {
     if (yes && (client->config == NULL || !(client->config->policy->consent & HUSHMOTE_FROM_NETWORK)))
         return HUSHMOTE_REFUSED_POLICY;

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
+from ...server.plain_text import bracketed
 from ...server.wrong_value import wrong_value
 from .authority import DEVICE_DAYS
 
@@ -141,7 +142,7 @@ class FleetSpec:
         """Return the broker's URL for aggregators, or for the HTTP door."""
         if self.broker != NATS:
             port = self.port if door else self.aggregator_port or self.port
-            return f"mqtts://{self.hosts[0]}:{port}"
+            return f"mqtts://{bracketed(self.hosts[0])}:{port}"
         port = "" if self.nats_port == NATS_PORT else f":{self.nats_port}"
-        hosts = ",".join((f"[{host}]" if ":" in host else host) + port for host in self.hosts)
+        hosts = ",".join(bracketed(host) + port for host in self.hosts)
         return f"tls://{hosts}" + ("" if self.port == 8883 else f"?mqtt={self.port}")

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import PurePosixPath
 
 from ...server.errors import ProvisionError
+from ...server.plain_text import bracketed
 from ...server.wire.subjects import STREAM, report_subject
 from ...server.wire.topics import check_fleet, experiment_topic
 from .authority import SERVER_URI, client_uri
@@ -43,7 +44,7 @@ def nats_conf(fleet: FleetSpec, number: int) -> str:
         raise ProvisionError("the broker's folder must be printable text on one line, without quotes")
     count = len(fleet.hosts)
     public_address, local_address = _listen_addresses(fleet.hosts[number - 1])
-    routes = [f'    "nats-route://{_in_url(host)}:{fleet.cluster_port}"' for host in fleet.hosts]
+    routes = [f'    "nats-route://{bracketed(host)}:{fleet.cluster_port}"' for host in fleet.hosts]
     values = {
         **asdict(fleet),
         "nats_port": fleet.nats_port,
@@ -72,12 +73,8 @@ def nats_conf(fleet: FleetSpec, number: int) -> str:
 def _listen_addresses(host: str) -> tuple[str, str]:
     """Return the addresses on which a server listens for other machines and for its own."""
     if is_loopback(host):  # a server that only this machine uses, perhaps one of three
-        return _in_url(host), _in_url(host)
+        return bracketed(host), bracketed(host)
     return ("[::]", "[::1]") if ":" in host else ("0.0.0.0", "127.0.0.1")
-
-
-def _in_url(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 def users_conf(fleet: FleetSpec, credentials: Iterable[Credential], trusted: Container[str]) -> str:

@@ -28,7 +28,7 @@ from ...server.wire.topics import NameRefused, check_device, check_fleet
 from . import authority
 from .fleet_spec import describe_error
 
-_BROKER = re.compile(r"([^\s,:/@]+)(?::([0-9]{1,5}))?", re.ASCII)
+_BROKER = re.compile(r"(?:\[(?P<address>[^]]+)]|(?P<name>[^][\s,:/@]+))(?::(?P<port>[0-9]{1,5}))?", re.ASCII)
 _FOUR = (
     "must be address,mask,gateway,name server, as in 10.0.0.9,255.0.0.0,10.0.0.1,10.0.0.1; or empty, for DHCP"
 )
@@ -83,13 +83,16 @@ def broker_names(mqtt_host: str) -> tuple[str, ...]:
     names: list[str] = []
     try:
         for broker in mqtt_host.split(",") if mqtt_host else ():
-            match = _BROKER.fullmatch(broker)  # otherwise an IPv6 address, which has no port here
-            names.append(match[1] if match else str(ipaddress.IPv6Address(broker)))
-            if match and not 1 <= int(match[2] or 1) <= 65535:
+            match = _BROKER.fullmatch(broker)
+            if match and not 1 <= int(match["port"] or 1) <= 65535:
                 raise ValueError
+            # Without brackets, an IPv6 address has no port.
+            names.append(
+                (match and match["name"]) or str(ipaddress.IPv6Address(match["address"] if match else broker))
+            )
     except ValueError:
         raise ValueError(
-            "must be host or host:port, for a cluster several with commas between: a,b,c"
+            "must be host or host:port, for a cluster several with commas between: a,b,[fd00::5]:1884"
         ) from None
     return tuple(names)
 

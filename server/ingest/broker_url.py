@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from ..errors import HushmoteError
+from ..plain_text import bracketed
 
 _PORTS = {"mqtt": 1883, "mqtts": 8883}
 _MQTT_OF_NATS = {"nats": 1883, "tls": 8883}
@@ -41,7 +42,7 @@ class BrokerAddress:
 
     def __str__(self) -> str:
         name = "the cluster" if self.others else "the broker"
-        return f"{name} at " + ",".join(f"{host}:{port}" for host, port in self.servers)
+        return f"{name} at " + ",".join(f"{bracketed(host)}:{port}" for host, port in self.servers)
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,9 @@ class NatsAddress:
         return BrokerAddress(*first, self.username, self.password, self.tls, tuple(others))
 
     def __str__(self) -> str:
-        return "the NATS servers at " + ",".join(f"{host}:{port}" for host, port, _ in self.servers)
+        return "the NATS servers at " + ",".join(
+            f"{bracketed(host)}:{port}" for host, port, _ in self.servers
+        )
 
 
 def is_nats(url: str) -> bool:

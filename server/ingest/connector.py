@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Generic, Literal, TypeVar
 
 from ..errors import os_reason
+from ..plain_text import bracketed
 from .link import MqttLink, Protocol
 from .session import BrokerRefused, Session
 from .status import Loss, Status
@@ -74,7 +75,8 @@ class Connector(Generic[Connection]):
         reason = os_reason(error) if isinstance(error, OSError) else str(error)
         if self._session.tls is not None and isinstance(error, ConnectionResetError):
             reason += "; does it use TLS on this port?"
-        self._status.say(logging.WARNING, f"no broker at {host}:{port} ({reason}): trying again", Loss.OTHER)
+        message = f"no broker at {bracketed(host)}:{port} ({reason}): trying again"
+        self._status.say(logging.WARNING, message, Loss.OTHER)
 
     def _log_tls_failure(self, why: str) -> None:
         self._status.say(logging.ERROR, f"no TLS with {self._session.address}: {why}", Loss.NO_TLS)

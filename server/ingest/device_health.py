@@ -13,6 +13,7 @@ from typing import Any
 from paho.mqtt.client import error_string
 
 from ..errors import HushmoteError
+from ..plain_text import bracketed
 from ..wire.topics import check_fleet, status_topic
 from .broker_url import BrokerAddress
 from .link import SUCCESS, MqttLink
@@ -172,9 +173,9 @@ class _Exchange(MqttLink):
         except (OSError, ValueError) as e:
             why = getattr(e, "strerror", None) or e
             raise _ServerLost(
-                f"no broker at {host}:{port} ({why}); start one or correct the address"
+                f"no broker at {bracketed(host)}:{port} ({why}); start one or correct the address"
             ) from None
-        message = f"the broker at {host}:{port} ended the connection"
+        message = f"the broker at {bracketed(host)}:{port} ended the connection"
         answer_by = min(end, time.monotonic() + self.answer_s)
         try:
             while time.monotonic() < min(end, self.deadline(answer_by)):
@@ -188,7 +189,7 @@ class _Exchange(MqttLink):
         finally:
             self.client.disconnect()
         if self.last_message_at is None:
-            raise _ServerPaused(f"the broker at {host}:{port} did not answer")
+            raise _ServerPaused(f"the broker at {bracketed(host)}:{port} did not answer")
 
 
 class _Clearer(_Exchange):

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from typing import Literal
 
+from ..plain_text import bracketed
 from .connection import NO_TOPIC, BrokerConnection
 from .connector import Connector
 from .link import Protocol
@@ -106,7 +107,8 @@ class MqttSource:
                 "it as tls:// or nats://"
             )
         # Omit the group's name, because anyone who knows it and may subscribe could receive its reports.
-        where = f"{self._session.address.host}:{self._session.address.port} with MQTT {connection.protocol}"
+        address = self._session.address
+        where = f"{bracketed(address.host)}:{address.port} with MQTT {connection.protocol}"
         suffix = "" if self._session.group is None else ", sharing the reports with others"
         self._status.say(logging.INFO, f"subscribed at {where}{suffix}")
         warn_of_hidden_experiments(connection, self.broker, self._status)

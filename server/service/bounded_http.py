@@ -17,6 +17,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ..errors import HushmoteError
+from ..plain_text import bracketed
 
 REQUEST_S = 10.0  # from the connection or the previous response until the client has read the response
 MAX_CONNECTIONS = 128
@@ -58,7 +59,7 @@ def listen(host: str, port: int) -> socket.socket:
         number = getattr(e, "errno", None)
         reason = os.strerror(number) if number and number > 0 else str(e)
         raise EndpointError(
-            f"cannot listen at {host}:{port} ({reason}): choose another address with --http"
+            f"cannot listen at {bracketed(host)}:{port} ({reason}): choose another address with --http"
         ) from None
 
 

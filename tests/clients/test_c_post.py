@@ -349,6 +349,24 @@ class TestReports:
                 assert process.wait(WAIT_S) == 3
             assert count_reports(store) == 1
 
+    @pytest.mark.parametrize("host", ["::1", "[::1]", "[::1]:{port}", "127.0.0.1:1,[::1]:{port}"])
+    def test_reach_a_broker_with_an_ipv6_address(self, program: Path, tmp_path: Path, host: str):
+        port = free_port()
+        lines = (f"listener {port} ::1", "allow_anonymous true")
+        with MosquittoBroker(settings=lines) as broker, run_aggregator(tmp_path, broker) as store:
+            post = Post(program, tmp_path / "c", port).ready()
+            post.settings["mqtt_host"] = host.format(port=port)
+            post.set_broker_port(port)
+            assert "; 0 waiting\n" in post("run", "0", text="temp 1\n")
+            until(lambda: count_reports(store) == 1, "a report")
+
+    @pytest.mark.parametrize("host", ["a,,b", "a:x", ":1883", "a:65536", "[::1", "[::1]1883", "[]:1"])
+    def test_malformed_broker_is_refused(self, program: Path, tmp_path: Path, host: str):
+        post = Post(program, tmp_path / "c", 1)
+        post.settings["mqtt_host"] = host
+        post.set_broker_port(1)
+        assert "write mqtt_host as host or host:port" in post("provision", status=1)
+
     def test_certificate_must_be_pem_or_base64(self, program: Path, tmp_path: Path):
         post = Post(program, tmp_path / "c", 1)
         for wrong in ("?", "AAAA  AAAA", " AAAA"):

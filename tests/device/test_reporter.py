@@ -664,19 +664,38 @@ class TestBrokers:
         board = start_board(free_port(), host=nobody, reporter={"timeout_s": 1})
         assert board.ask("flush", 1500, {"room_temp": 21.4})[0]
 
+    @every_kind
+    @pytest.mark.parametrize("host", ["::1", "[::1]:{port}"])
+    def test_may_have_an_ipv6_address(self, start_any: Any, host: str) -> None:
+        port = free_port()
+        lines = (f"listener {port} ::1", "allow_anonymous true")
+        with MosquittoBroker(settings=lines) as broker, contextlib.closing(Watcher(broker.port)) as watcher:
+            watcher.publish("room_temp", experiment())
+            board = start_any(port, host=host.format(port=port))
+            board.reach("state", "reporting")
+            report = board.ask("report", "room_temp", 21.4)
+            board.reach("pending", 0)
+            assert [sent.hex() for sent in watcher.reports] == [report]
+
     def test_order_starts_anywhere_and_goes_either_way(self) -> None:
-        # With 400 draws, one of six orders is missing with a probability below 6 (5/6)**400 < 2e-31.
+        # With 400 draws, one of ten orders is missing with a probability below 10 (9/10)**400 < 6e-18.
         orders = set()
         for _ in range(400):
-            brokers = reporter_base.Brokers("a,b:1884,fe80::1", 1883)
-            orders.add(tuple(brokers.next() for _ in range(3)))
-        assert len(orders) == 6
-        assert {order[0] for order in orders} == {("a", 1883), ("b", 1884), ("fe80::1", 1883)}
-        assert all(len(set(order)) == 3 for order in orders)
+            brokers = reporter_base.Brokers("a,b:1884,fe80::1,[fd00::5],[fd00::5]:1885", 1883)
+            orders.add(tuple(brokers.next() for _ in range(5)))
+        assert len(orders) == 10
+        assert {order[0] for order in orders} == {
+            ("a", 1883),
+            ("b", 1884),
+            ("fe80::1", 1883),
+            ("fd00::5", 1883),
+            ("fd00::5", 1885),
+        }
+        assert all(len(set(order)) == 5 for order in orders)
         alone = reporter_base.Brokers("broker.example", 8883)
         assert [alone.next(), alone.next()] == [("broker.example", 8883)] * 2
 
-    @pytest.mark.parametrize("text", ["", "a,,b", "a:x", ":1883", "a,b:"])
+    @pytest.mark.parametrize("text", ["", "a,,b", "a:x", ":1883", "a,b:", "[::1", "[::1]x", "[]:1"])
     def test_rejects_invalid_addresses(self, text: str) -> None:
         with pytest.raises(ldp_client.SettingsError, match="write brokers as host or host:port"):
             reporter_base.Brokers(text, 1883)

@@ -20,7 +20,7 @@ extern "C" {
 
 /** The broker's address and credentials. */
 struct hushmote_idf_broker {
-    const char *hosts; /**< "host" or "host:port", separated by commas; each attempt uses the next one. */
+    const char *hosts; /**< "host", "host:port" or "[address]:port", separated by commas; each attempt uses the next one. */
     const char *user, *password; /**< NULL or "" for none. */
     const char *ca, *certificate, *certificate_key; /**< PEM; NULL or "" for none. With a CA, the board uses TLS. */
     uint16_t port; /**< Port for hosts that do not specify one. */

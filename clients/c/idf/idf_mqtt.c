@@ -65,28 +65,6 @@ static void clear_queue(struct hushmote_idf *idf) {
         free(event.message);
 }
 
-/* Copy the next broker's host to idf->host and return its port. */
-static uint32_t next_broker(struct hushmote_idf *idf) {
-    const char *at = idf->broker.hosts, *end, *colon;
-    unsigned count = 1;
-    size_t bytes;
-    for (const char *c = at; *c; c++)
-        count += *c == ',';
-    for (unsigned skip = idf->next++ % count; skip > 0; at++)
-        skip -= *at == ',';
-    end = strchr(at, ',');
-    bytes = end == NULL ? strlen(at) : (size_t)(end - at);
-    if (bytes >= sizeof idf->host)
-        bytes = sizeof idf->host - 1;
-    memcpy(idf->host, at, bytes);
-    idf->host[bytes] = 0;
-    colon = strchr(idf->host, ':');
-    if (colon == NULL || strchr(colon + 1, ':') != NULL) /* more than one colon: an IPv6 address without a port */
-        return idf->broker.port;
-    idf->host[colon - idf->host] = 0;
-    return (uint32_t)strtoul(colon + 1, NULL, 10);
-}
-
 /* Runs in a separate task. */
 static void destroy_client(void *context) {
     struct hushmote_idf *idf = context;
@@ -123,7 +101,11 @@ static int begin_to_connect(void *context, const char *topic, const uint8_t *wil
     const struct hushmote_idf_broker *broker = &idf->broker;
     bool tls = is_set(broker->ca);
     esp_mqtt_client_config_t config;
+    unsigned port;
     if (!release_client(idf))
+        return -1;
+    port = hushmote_broker_at(broker->hosts, idf->next++, broker->port, idf->host, sizeof idf->host);
+    if (port == 0)
         return -1;
     if (idf->events == NULL)
         idf->events = make_queue(idf);
@@ -131,7 +113,7 @@ static int begin_to_connect(void *context, const char *topic, const uint8_t *wil
         clear_queue(idf);
     idf->overflow = false;
     memset(&config, 0, sizeof config);
-    config.broker.address.port = next_broker(idf);
+    config.broker.address.port = port;
     config.broker.address.hostname = idf->host;
     config.broker.address.transport = tls ? MQTT_TRANSPORT_OVER_SSL : MQTT_TRANSPORT_OVER_TCP;
     config.broker.verification.certificate = tls ? broker->ca : NULL;

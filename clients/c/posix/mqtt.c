@@ -47,6 +47,9 @@ static int set_credentials(const struct hushmote_posix *posix) {
 /* Create a new client for each connection, because libmosquitto would resend an old client's publications. */
 static int begin_to_connect(void *context, const char *topic, const uint8_t *will, size_t bytes) {
     struct hushmote_posix *posix = context;
+    const struct hushmote_broker *broker = &posix->broker;
+    char host[256];
+    unsigned port = hushmote_broker_at(broker->hosts, posix->next++, (unsigned)broker->port, host, sizeof host);
     int code;
     mosquitto_destroy(posix->mqtt);
     posix->mqtt = mosquitto_new(posix->device_id, true, posix);
@@ -59,7 +62,7 @@ static int begin_to_connect(void *context, const char *topic, const uint8_t *wil
     if (code == 0)
         code = set_credentials(posix);
     if (code == 0)
-        code = mosquitto_connect(posix->mqtt, posix->broker.host, posix->broker.port, KEEPALIVE_S);
+        code = mosquitto_connect(posix->mqtt, host, (int)port, KEEPALIVE_S);
     posix->open = code == 0;
     if (code != 0)
         posix->error = code == MOSQ_ERR_ERRNO ? strerror(errno) : mosquitto_strerror(code);

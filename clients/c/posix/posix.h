@@ -11,9 +11,10 @@ struct mosquitto;
 
 /** The broker's address and credentials. */
 struct hushmote_broker {
-    char host[256], user[256], password[256];
+    char hosts[1024]; /**< "host", "host:port" or "[address]:port", separated by commas; each attempt uses the next one. */
+    char user[256], password[256];
     char ca[512], cert[512], key[512]; /**< Paths of PEM files; "" for none. With a CA the client uses TLS. */
-    int port;
+    int port; /**< Port for hosts that do not specify one. */
 };
 
 /** The context of config and port. */
@@ -24,6 +25,7 @@ struct hushmote_posix {
     const char *device_id;
     struct hushmote_reporter *reporter;
     struct mosquitto *mqtt;
+    unsigned next; /**< Index of the next host. */
     bool open; /**< Whether events of this connection are passed to the reporter. */
     const char *error; /**< Last network error; NULL if there is none. */
 };

@@ -162,10 +162,14 @@ static const char *read_settings(struct hushmote_config *config) {
         !hex("key", key, sizeof key, &config->key) ||
         !hex("announce_key", announce_key, sizeof announce_key, &config->announce_key))
         return "settings.json: fleet, device_id, key (64 hex digits) or announce_key (128) is wrong";
-    if (!field("mqtt_host", broker->host, sizeof broker->host) || strchr(broker->host, ',') || !broker->host[0] ||
+    if (!field("mqtt_host", broker->hosts, sizeof broker->hosts) || !broker->hosts[0] ||
         !field("mqtt_port", port, sizeof port) || !field("mqtt_user", broker->user, sizeof broker->user) ||
         !field("mqtt_password", broker->password, sizeof broker->password))
-        return "settings.json: mqtt_host (one host), mqtt_port, mqtt_user or mqtt_password is wrong";
+        return "settings.json: mqtt_host, mqtt_port, mqtt_user or mqtt_password is wrong";
+    for (unsigned i = 0; i < sizeof broker->hosts; i++) {
+        if (hushmote_broker_at(broker->hosts, i, 1, path, sizeof path) == 0)
+            return "settings.json: write mqtt_host as host or host:port, as in a,b:1884,[fd00::5]:1884";
+    }
     if (!pem("mqtt_ca", "CERTIFICATE", broker->ca, sizeof broker->ca) ||
         !pem("mqtt_cert", "CERTIFICATE", broker->cert, sizeof broker->cert) ||
         !pem("mqtt_key", "EC PRIVATE KEY", broker->key, sizeof broker->key))

@@ -18,6 +18,8 @@ from nats.aio.subscription import Subscription
 from nats.errors import Error
 from nats.protocol.parser import AWAITING_CONTROL_LINE, Parser
 
+from ...plain_text import bracketed
+
 _HEADER = re.compile(rb"HMSG (\S+) (\d+) (\S+) (\d+) (\d+)\r\n")
 _CONNECT_S = 3
 _PING_S = 20
@@ -103,10 +105,9 @@ class BatchNatsClient(Client):
             self._on_error("")
 
         options: dict[str, Any] = {} if tls is None else {"tls": tls, "tls_hostname": host}
-        at = f"[{host}]" if ":" in host else host
         try:
             await self.connect(
-                [f"{'nats' if tls is None else 'tls'}://{at}:{port}"],
+                [f"{'nats' if tls is None else 'tls'}://{bracketed(host)}:{port}"],
                 error_cb=on_error,
                 closed_cb=on_close,
                 name="hushmote",

@@ -95,6 +95,8 @@ class TestNewSettings:
         (with_network(mqtt_host="a,,b"), "several with commas between"),
         (with_network(mqtt_host="a:0,b"), "host or host:port"),
         (with_network(mqtt_host="mqtt://a"), "host or host:port"),
+        (with_network(mqtt_host="[fd00::5"), "host or host:port"),
+        (with_network(mqtt_host="[a]:1884"), "host or host:port"),
         (with_network(mqtt_port=True), "mqtt_port must be a whole number"),
         (
             lambda folder: provision_device(KEYS, "garden", network=Network(mqtt_ca=folder / "ca.pem")),

@@ -76,11 +76,12 @@ class TestRead:
         assert locked is not None
         assert (locked.locked, locked.refused) == (True, ("door_open",))
 
-    def test_missing_broker_is_one_line(self):
+    @pytest.mark.parametrize(("host", "text"), [("127.0.0.1", "127.0.0.1"), ("::1", r"\[::1\]")])
+    def test_missing_broker_is_one_line(self, host, text):
         with pytest.raises(
-            BrokerUnreachable, match=r"no broker at 127.0.0.1:\d+ \(Connection refused\); start one"
+            BrokerUnreachable, match=rf"no broker at {text}:\d+ \(Connection refused\); start one"
         ):
-            read(BrokerAddress("127.0.0.1", free_port()), ["home"])
+            read(BrokerAddress(host, free_port()), ["home"])
 
     def test_missing_cluster_is_not_waited_for(self):
         address = BrokerAddress("127.0.0.1", free_port(), others=(("127.0.0.1", free_port()),))

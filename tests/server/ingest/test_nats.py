@@ -36,6 +36,7 @@ class TestUrl:
         assert address.servers == (("a", 4222, 1), ("b", 4333, 2), ("::1", 4222, 3))
         assert (address.username, address.password, address.tls) == ("ann", "p@ss", False)
         assert "p@ss" not in f"{address} {address!r}"
+        assert str(address) == "the NATS servers at a:4222,b:4333,[::1]:4222"
         assert parse_nats_url("nats://a").servers == (("a", 4222, 1883),)
         tls = parse_nats_url("tls://a,b?mqtt=9")
         assert (tls.servers, tls.tls, tls.username) == ((("a", 4222, 9), ("b", 4222, 9)), True, None)

@@ -204,6 +204,7 @@ class TestUrl:
     def test_selects_tls(self):
         assert parse_broker_url("mqtts://broker.example", tls=True).port == 8883
         assert parse_broker_url("mqtts://broker.example:1", tls=True).tls
+        assert str(parse_broker_url("mqtt://[fd00::5]:1884")) == "the broker at [fd00::5]:1884"
         assert not parse_broker_url("mqtt://broker.example", tls=True).tls
         with pytest.raises(BrokerUrlError):
             parse_broker_url("mqtts://broker.example")

@@ -47,7 +47,7 @@ void Hushmote::set_keys(std::vector<uint8_t> key, std::vector<uint8_t> announce_
 #ifdef USE_HOST
 void Hushmote::set_broker(const char *hosts, uint16_t port, const char *user, const char *password) {
   ::hushmote_broker &broker = this->link_.broker;
-  snprintf(broker.host, sizeof broker.host, "%s", hosts);
+  snprintf(broker.hosts, sizeof broker.hosts, "%s", hosts);
   snprintf(broker.user, sizeof broker.user, "%s", user);
   snprintf(broker.password, sizeof broker.password, "%s", password);
   broker.port = port;

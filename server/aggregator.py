@@ -143,9 +143,7 @@ class Aggregator:
             max_in_flight = min(2 * counting.batch_reports, _MAX_IN_FLIGHT)
 
             def open_connection(version: Protocol) -> BrokerConnection:
-                return BrokerConnection(
-                    version, counting.client_id, session.login, max_in_flight, pace(), tls
-                )
+                return BrokerConnection(version, counting.client_id, address, max_in_flight, pace(), tls)
 
             self._source = MqttSource(session, self._status, counting.protocol, open_connection)
         else:

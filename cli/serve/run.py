@@ -20,7 +20,7 @@ from ...fleet.results.publisher import Publisher
 from ...server.aggregator import CLIENT_ID, Aggregator, Counting
 from ...server.errors import HushmoteError, UsageError
 from ...server.extras import require
-from ...server.ingest.broker_url import NatsAddress
+from ...server.ingest.broker_url import BrokerAddress, NatsAddress
 from ...server.ingest.pacing import BATCH_S
 from ...server.ingest.status import health_problem
 from ...server.service import process as serving
@@ -69,7 +69,8 @@ def run(options: ServeOptions) -> None:
         name = _client_id(connection, isinstance(address, NatsAddress), options.retire)
         batch_reports, batch_s = _batch(options.batch or ())
         fleet_keys = load_keys(options.master_key, signing=options.signing_key)
-        publication = None if options.publish is None else _publication(options.publish)
+        topic_prefix = address.prefix if isinstance(address, BrokerAddress) else ""
+        publication = None if options.publish is None else _publication(options.publish, topic_prefix)
         if publication and options.retire:
             raise UsageError("--retire counts the remaining reports and exits; omit --publish")
         endpoint = None if options.http is None else _endpoint(options.http)
@@ -174,7 +175,7 @@ def _batch(texts: Sequence[str]) -> tuple[int, float]:
     return reports, seconds
 
 
-def _publication(text: str) -> Publication:
+def _publication(text: str, topic_prefix: str) -> Publication:
     when, *options = text.split(",")
     is_announced = "home-assistant" in options
     prefix = os.environ.get(DISCOVERY, DISCOVERY_PREFIX) if is_announced else None
@@ -182,7 +183,7 @@ def _publication(text: str) -> Publication:
     with contextlib.suppress(ValueError):
         seconds, newest = None if when == "ended" else float(when), [int(word) for word in windows]
         if (seconds is None or 1 <= seconds <= 86_400) and len(newest) < 2 and all(n > 0 for n in newest):
-            return Publication(seconds, newest[0] if newest else None, prefix)
+            return Publication(seconds, newest[0] if newest else None, prefix, topic_prefix)
     raise UsageError(
         "--publish must be ended or 1 to 86400 seconds, optionally with a number of windows and "
         f"home-assistant, as in ended,7,home-assistant; not {text}"

@@ -10,7 +10,8 @@ from typing import Any
 from paho.mqtt.client import Client
 from paho.mqtt.reasoncodes import ReasonCode
 
-from ...server.ingest.link import SUCCESS, Login, MqttLink, Protocol, worst
+from ...server.ingest.broker_url import BrokerAddress
+from ...server.ingest.link import SUCCESS, MqttLink, Protocol, worst
 from ...server.ingest.paho_client import Message
 from .retained import Retained
 
@@ -34,13 +35,13 @@ class DoorConnection(MqttLink):
         self,
         protocol: Protocol,
         client_id: str,
-        login: Login,
+        address: BrokerAddress,
         tls: ssl.SSLContext | None,
         retained: Retained,
         acknowledged: Callable[[int, ReasonCode], None],
     ) -> None:
         properties = {"MaximumPacketSize": _MAX_PACKET_BYTES}
-        super().__init__(protocol, client_id, login, tls, properties, reconnect_on_failure=False)
+        super().__init__(protocol, client_id, address, tls, properties, reconnect_on_failure=False)
         self.granted: ReasonCode | None = None
         self.settled = False
         self.retained = retained

@@ -169,7 +169,7 @@ class ReportPublisher:
         # a device that gets 404 until then might drop its report.
         retained = Retained(self.retained.fleets)
         return DoorConnection(
-            protocol, session.client_id, session.login, session.tls, retained, self._on_puback
+            protocol, session.client_id, session.address, session.tls, retained, self._on_puback
         )
 
     def _run(self) -> None:

@@ -18,15 +18,16 @@ def config_topic(prefix: str, fleet: str, experiment: str, statistic: str) -> st
     return f"{prefix}/sensor/{node}/{check_fleet(experiment)}-{statistic}/config"
 
 
-def sensor(result: Result, statistic: str, expire_s: int) -> bytes:
+def sensor(result: Result, statistic: str, expire_s: int, topic_prefix: str = "") -> bytes:
     """Return a sensor's configuration, JSON.
 
     Args:
         result: The experiment's result.
         statistic: The statistic's id.
         expire_s: Seconds without a result until the sensor is unavailable.
+        topic_prefix: The prefix of the broker's address.
     """
-    topic = result_topic(result.fleet, result.experiment)
+    topic = topic_prefix + result_topic(result.fleet, result.experiment)
     share = result.quantity == "share"
     config: dict[str, Any] = {
         "name": f"{result.experiment} {result.statistics[statistic].name}",

@@ -25,6 +25,7 @@ class Publication:
         live_s: Also publish during running windows, at this interval; None for ended windows only.
         newest: The number of newest windows to include; None for all.
         home_assistant: Home Assistant's discovery prefix; None for no discovery.
+        topic_prefix: The prefix of the broker's address, for topics that sensors read.
 
     Raises:
         UsageError: If the prefix is not a single topic level.
@@ -33,6 +34,7 @@ class Publication:
     live_s: float | None = None
     newest: int | None = None
     home_assistant: str | None = None
+    topic_prefix: str = ""
 
     def __post_init__(self) -> None:
         if self.home_assistant is not None and _PREFIX.fullmatch(self.home_assistant) is None:

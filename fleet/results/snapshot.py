@@ -89,7 +89,9 @@ def retained_messages(
             for statistic in result.statistics if result else ():
                 topic = home_assistant.config_topic(prefix, fleet, name, statistic)
                 assert result
-                messages[topic] = home_assistant.sensor(result, statistic, publication.expire_s)
+                messages[topic] = home_assistant.sensor(
+                    result, statistic, publication.expire_s, publication.topic_prefix
+                )
         messages[result_topic(fleet, name)] = b"" if result is None else replace(result, at=at).to_json()
     return messages
 

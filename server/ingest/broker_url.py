@@ -1,12 +1,18 @@
 """Parse a broker's address from its URL."""
 
+import re
 from dataclasses import dataclass, field
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, parse_qsl, unquote, urlsplit
 
 from ..errors import HushmoteError
 from ..plain_text import bracketed
 
-_PORTS = {"mqtt": 1883, "mqtts": 8883}
+_PORTS = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
+_WEB_SOCKETS = ("ws", "wss")
+_USUAL_PATH = "/mqtt"
+_LEVEL = "[A-Za-z0-9_.-]+"
+_PREFIX = re.compile(rf"{_LEVEL}(/{_LEVEL})*", re.ASCII)
+MAX_PREFIX_BYTES = 64
 _MQTT_OF_NATS = {"nats": 1883, "tls": 8883}
 _NATS_PORT = 4222
 
@@ -26,6 +32,8 @@ class BrokerAddress:
         password: The password; None for no password.
         tls: Whether to use TLS.
         others: Host and port of the cluster's other servers, any of which can be used.
+        websocket: The path for MQTT over WebSocket, such as /mqtt; empty for MQTT over TCP.
+        prefix: Topic levels before "hushmote/v1", with the slash after them; empty for none.
     """
 
     host: str
@@ -34,6 +42,8 @@ class BrokerAddress:
     password: str | None = field(default=None, repr=False)
     tls: bool = False
     others: tuple[tuple[str, int], ...] = ()
+    websocket: str = ""
+    prefix: str = ""
 
     @property
     def servers(self) -> tuple[tuple[str, int], ...]:
@@ -116,12 +126,31 @@ def parse_nats_url(url: str) -> NatsAddress:
     )
 
 
+def _with_slash(prefix: str) -> str:
+    return f"{prefix}/" if prefix else ""
+
+
+def check_prefix(text: str) -> str:
+    """Return a topic prefix without its last slash; an empty one is valid.
+
+    Raises:
+        BrokerUrlError: If the text cannot be a topic's first levels.
+    """
+    if text and (len(text) > MAX_PREFIX_BYTES or not _PREFIX.fullmatch(text)):
+        raise BrokerUrlError(
+            f"a topic prefix has at most {MAX_PREFIX_BYTES} of A-Z, a-z, 0-9, _, . and -, "
+            "and / between its levels, as in tenants/acme"
+        )
+    return text
+
+
 def parse_broker_url(url: str, *, tls: bool = False) -> BrokerAddress:
     """Return the address in mqtt://[user:password@]host[:port].
 
     Args:
         url: The URL.
-        tls: Whether mqtts:// (port 8883) is also accepted.
+        tls: Whether mqtts:// (port 8883), ws:// (80) and wss:// (443) with a path, and ?prefix=LEVELS for a
+            topic prefix are also accepted.
 
     Raises:
         BrokerUrlError: If the URL is invalid.
@@ -135,11 +164,19 @@ def parse_broker_url(url: str, *, tls: bool = False) -> BrokerAddress:
     except ValueError:
         port = 0
     schemes = _PORTS if tls else ("mqtt",)
-    is_invalid = parts.path not in ("", "/") or parts.query
+    is_websocket = parts.scheme in _WEB_SOCKETS
+    queries = dict(parse_qsl(parts.query, keep_blank_values=True))
+    has_path = parts.path not in ("", "/")
+    is_invalid = (has_path and not is_websocket) or not queries.keys() <= ({"prefix"} if tls else set())
     if parts.scheme not in schemes or not parts.hostname or is_invalid or port == 0:
         # Omit the URL itself, because it may contain a password.
         suffix = ", the port from 1 to 65535" if port == 0 else ""
-        suffix += "; mqtts:// for TLS; NATS servers as nats:// or tls://" if tls else ""
+        suffix += (
+            "; mqtts:// for TLS; ws://host/path or wss://host/path for WebSocket; ?prefix=LEVELS for a topic "
+            "prefix; NATS servers as nats:// or tls://"
+            if tls
+            else ""
+        )
         raise BrokerUrlError(f"a broker is written mqtt://[user@]host[:port]{suffix}")
     username = None if parts.username is None else unquote(parts.username)
     password = None if parts.password is None else unquote(parts.password)
@@ -148,5 +185,7 @@ def parse_broker_url(url: str, *, tls: bool = False) -> BrokerAddress:
         _PORTS[parts.scheme] if port is None else port,
         username,
         password,
-        parts.scheme == "mqtts",
+        parts.scheme in ("mqtts", "wss"),
+        websocket=(parts.path.rstrip("/") or _USUAL_PATH) if is_websocket else "",
+        prefix=_with_slash(check_prefix(queries.get("prefix", "").removesuffix("/"))),
     )

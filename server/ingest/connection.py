@@ -16,7 +16,8 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from ..wire.report import MAX_PAYLOAD_BYTES
 from ..wire.topics import is_experiment
-from .link import SUCCESS, Login, MqttLink, Protocol, worst
+from .broker_url import BrokerAddress
+from .link import SUCCESS, MqttLink, Protocol, worst
 from .pacing import Pace
 from .paho_client import KEPT_BYTES, Message
 
@@ -37,7 +38,7 @@ class BrokerConnection(MqttLink):
     Args:
         protocol: The MQTT version.
         client_id: The client id, which identifies the session.
-        login: User name and password.
+        address: As for MqttLink.
         max_in_flight: How many unacknowledged messages the broker may send; has no effect before MQTT 5.
         pace: Determines when a batch is due.
         tls: How to check the broker; None for plain TCP.
@@ -58,7 +59,7 @@ class BrokerConnection(MqttLink):
         self,
         protocol: Protocol,
         client_id: str,
-        login: Login,
+        address: BrokerAddress,
         max_in_flight: int,
         pace: Pace,
         tls: ssl.SSLContext | None = None,
@@ -71,7 +72,7 @@ class BrokerConnection(MqttLink):
         }  # larger ones are dropped
         if keep_session:
             properties["SessionExpiryInterval"] = _SESSION_S
-        super().__init__(protocol, client_id, login, tls, properties, manual_ack=True)
+        super().__init__(protocol, client_id, address, tls, properties, manual_ack=True)
         self.pace = pace
         self.session_present = False
         self.subscribe_reason: ReasonCode | None = None

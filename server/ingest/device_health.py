@@ -196,7 +196,7 @@ class _Clearer(_Exchange):
     """A connection that clears a retained message."""
 
     def __init__(self, address: BrokerAddress, tls: ssl.SSLContext, topic: str) -> None:
-        super().__init__("5", "", (address.username, address.password), tls, {})
+        super().__init__("5", "", address, tls, {})
         self._topic = topic
 
     def _on_connect(self, client: Any, _d: Any, flags: Any, reason: Any, properties: Any) -> None:
@@ -228,7 +228,7 @@ class _Reader(_Exchange):
         quiet_s: float,
         answer_s: float,
     ) -> None:
-        super().__init__("3.1.1", "", (address.username, address.password), tls, {})
+        super().__init__("3.1.1", "", address, tls, {})
         self.devices: dict[tuple[str, str], DeviceHealth | None] = {}
         self.answer_s = answer_s
         self._filters, self._quiet_s = filters, quiet_s

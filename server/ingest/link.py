@@ -11,12 +11,10 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
+from .broker_url import BrokerAddress
 from .paho_client import BatchClient
 
 Protocol = Literal["5", "3.1.1"]
-Login = tuple[str | None, str | None]
-"""User name and password, both None without a login."""
-
 _KEEPALIVE_S = 60
 SUCCESS = MQTTErrorCode.MQTT_ERR_SUCCESS
 
@@ -29,7 +27,7 @@ class MqttLink:
     Args:
         protocol: The MQTT version.
         client_id: The client id, which identifies the session.
-        login: User name and password.
+        address: The broker's login, and how its transport and topics differ from the usual ones.
         tls: How to check the broker and which certificate to send; None for plain TCP.
         properties: MQTT 5 CONNECT properties by name; without SessionExpiryInterval no session is kept.
         options: Passed to paho's Client.
@@ -45,7 +43,7 @@ class MqttLink:
         self,
         protocol: Protocol,
         client_id: str,
-        login: Login,
+        address: BrokerAddress,
         tls: ssl.SSLContext | None,
         properties: Mapping[str, int],
         **options: Any,
@@ -59,9 +57,14 @@ class MqttLink:
         self._keeps_session = "SessionExpiryInterval" in properties
         mqtt_311 = {"protocol": MQTTv311, "clean_session": not self._keeps_session}
         options |= {"protocol": MQTTv5} if protocol == "5" else mqtt_311
+        if address.websocket:
+            options["transport"] = "websockets"
         self.client = BatchClient(CallbackAPIVersion.VERSION2, client_id, **options)
-        if login[0] is not None:
-            self.client.username_pw_set(*login)
+        self.client.topic_prefix = address.prefix
+        if address.websocket:
+            self.client.ws_set_options(address.websocket)
+        if address.username is not None:
+            self.client.username_pw_set(address.username, address.password)
         if tls is not None:
             self.client.tls_set_context(tls)
         for event in ("connect", "log", "message", "publish", "subscribe", "unsubscribe"):

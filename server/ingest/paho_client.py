@@ -13,8 +13,10 @@ import struct
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from paho.mqtt.client import Client, MQTTv5
+from paho.mqtt.client import Client, MQTTMessageInfo, MQTTv5
 from paho.mqtt.enums import MessageType, MQTTErrorCode
+
+from ..wire.topics import ROOT
 
 _AHEAD_BYTES = 1 << 16
 KEPT_BYTES = 1 << 17
@@ -41,10 +43,15 @@ class BatchClient(Client):
     """A paho client whose loop_read() must be called again as long as `has_more` is true.
 
     on_message receives a Message. Subscriptions must not request more than QoS 1.
+
+    Attributes:
+        topic_prefix: Added before Hushmote's own topics on the way to the broker, and removed on the way
+            back; other topics, such as Home Assistant's, stay as they are.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self.topic_prefix = ""
         self._ahead = b""
         self._at = 0
 
@@ -52,6 +59,24 @@ class BatchClient(Client):
     def has_more(self) -> bool:
         """Whether there are bytes that were read ahead, which select() does not know about."""
         return self._at < len(self._ahead)
+
+    def publish(self, topic: str, *arguments: Any, **options: Any) -> MQTTMessageInfo:
+        return super().publish(self._prefixed(topic), *arguments, **options)
+
+    def subscribe(self, topic: Any, *arguments: Any, **options: Any) -> tuple[MQTTErrorCode, int | None]:
+        """Subscribe to a list of (filter, QoS or options) pairs."""
+        pairs = [(self._prefixed(name), qos) for name, qos in topic]
+        return super().subscribe(pairs, *arguments, **options)
+
+    def unsubscribe(self, topic: Any, *arguments: Any, **options: Any) -> tuple[MQTTErrorCode, int | None]:
+        """Unsubscribe from a filter, or from a list of them."""
+        topics = [topic] if isinstance(topic, str) else topic
+        return super().unsubscribe([self._prefixed(name) for name in topics], *arguments, **options)
+
+    def _prefixed(self, topic: str) -> str:
+        share, own, rest = topic.partition(ROOT)
+        is_own = own and (not share or share.startswith("$share/"))
+        return f"{share}{self.topic_prefix}{own}{rest}" if is_own else topic
 
     def _sock_recv(self, bufsize: int) -> bytes:
         if self._at >= len(self._ahead):
@@ -65,6 +90,8 @@ class BatchClient(Client):
             message = _decode(self._in_packet["command"], self._in_packet["packet"], self._protocol == MQTTv5)
         except IndexError:
             return MQTTErrorCode.MQTT_ERR_PROTOCOL
+        if self.topic_prefix and message.topic.startswith(f"{self.topic_prefix}{ROOT}/"):
+            message = message._replace(topic=message.topic[len(self.topic_prefix) :])
         if self.on_message is not None:
             with self._in_callback_mutex:  # so that paho only queues messages that a callback publishes
                 self.on_message(self, self._userdata, message)  # pyright: ignore[reportArgumentType]

@@ -9,7 +9,6 @@ from ..errors import HushmoteError
 from ..wire import topics
 from .broker_url import BrokerAddress
 from .connection import BrokerConnection
-from .link import Login
 from .status import Status
 
 
@@ -36,11 +35,6 @@ class Session:
     fleets: Sequence[str] | None = None
     group: str | None = None
     retire: bool = False
-
-    @property
-    def login(self) -> Login:
-        """User name and password, both None without a login."""
-        return self.address.username, self.address.password
 
     @property
     def needs_mqtt_5(self) -> bool:

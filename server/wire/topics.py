@@ -4,10 +4,12 @@ import re
 
 from ..errors import HushmoteError
 
-_PREFIX = "hushmote/v1"
+ROOT = "hushmote/v1"
+"""The first levels of all topics; a broker's address may put a prefix before them."""
+
 _FLEET = re.compile(r"[a-z0-9_-]{1,32}", re.ASCII)
 _DEVICE = re.compile(r"[a-z0-9-]{1,32}", re.ASCII)
-_TOPIC = re.compile(rf"{_PREFIX}/({_FLEET.pattern})/report/({_DEVICE.pattern})", re.ASCII)
+_TOPIC = re.compile(rf"{ROOT}/({_FLEET.pattern})/report/({_DEVICE.pattern})", re.ASCII)
 
 SIMULATED_PREFIX = "sim"
 """The prefix of simulated fleets' names; other fleets must not receive simulated reports."""
@@ -67,7 +69,7 @@ def report_topic(fleet: str, device: str) -> str:
     Raises:
         NameRefused: If a name is invalid.
     """
-    return f"{_PREFIX}/{check_fleet(fleet)}/report/{check_device(device)}"
+    return f"{ROOT}/{check_fleet(fleet)}/report/{check_device(device)}"
 
 
 def status_topic(fleet: str, device: str) -> str:
@@ -76,7 +78,7 @@ def status_topic(fleet: str, device: str) -> str:
     Raises:
         NameRefused: If a name is invalid.
     """
-    return f"{_PREFIX}/{check_fleet(fleet)}/status/{check_device(device)}"
+    return f"{ROOT}/{check_fleet(fleet)}/status/{check_device(device)}"
 
 
 def experiment_topic(fleet: str, name: str) -> str:
@@ -85,7 +87,7 @@ def experiment_topic(fleet: str, name: str) -> str:
     Raises:
         NameRefused: If a name is invalid.
     """
-    return f"{_PREFIX}/{check_fleet(fleet)}/experiment/{check_fleet(name)}"
+    return f"{ROOT}/{check_fleet(fleet)}/experiment/{check_fleet(name)}"
 
 
 def result_topic(fleet: str, name: str) -> str:
@@ -94,7 +96,7 @@ def result_topic(fleet: str, name: str) -> str:
     Raises:
         NameRefused: If a name is invalid.
     """
-    return f"{_PREFIX}/{check_fleet(fleet)}/result/{check_fleet(name)}"
+    return f"{ROOT}/{check_fleet(fleet)}/result/{check_fleet(name)}"
 
 
 def statement_topic(fleet: str) -> str:
@@ -103,7 +105,7 @@ def statement_topic(fleet: str) -> str:
     Raises:
         NameRefused: If the fleet's name is invalid.
     """
-    return f"{_PREFIX}/{check_fleet(fleet)}/statement"
+    return f"{ROOT}/{check_fleet(fleet)}/statement"
 
 
 def signed_file_topic(fleet: str) -> str:
@@ -112,7 +114,7 @@ def signed_file_topic(fleet: str) -> str:
     Raises:
         NameRefused: If the fleet's name is invalid.
     """
-    return f"{_PREFIX}/{check_fleet(fleet)}/signed"
+    return f"{ROOT}/{check_fleet(fleet)}/signed"
 
 
 def report_filter(fleet: str | None = None, group: str | None = None) -> str:
@@ -126,7 +128,7 @@ def report_filter(fleet: str | None = None, group: str | None = None) -> str:
         NameRefused: If a name is invalid.
     """
     share = "" if group is None else f"$share/{check_fleet(group)}/"
-    return f"{share}{_PREFIX}/{'+' if fleet is None else check_fleet(fleet)}/report/+"
+    return f"{share}{ROOT}/{'+' if fleet is None else check_fleet(fleet)}/report/+"
 
 
 def experiment_filter(fleet: str | None = None) -> str:
@@ -135,7 +137,7 @@ def experiment_filter(fleet: str | None = None) -> str:
     Raises:
         NameRefused: If the fleet's name is invalid.
     """
-    return f"{_PREFIX}/{'+' if fleet is None else check_fleet(fleet)}/experiment/+"
+    return f"{ROOT}/{'+' if fleet is None else check_fleet(fleet)}/experiment/+"
 
 
 def is_experiment(topic: str) -> bool:

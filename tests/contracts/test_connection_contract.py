@@ -88,7 +88,9 @@ def reporting(request, monkeypatch):
                     session(BrokerAddress(broker.host, broker.port)),
                     Status(),
                     "5",
-                    lambda version: BrokerConnection(version, "agg", (None, None), 2 * BATCH, pace()),
+                    lambda version: BrokerConnection(
+                        version, "agg", BrokerAddress("host"), 2 * BATCH, pace()
+                    ),
                 ),
             )
     else:

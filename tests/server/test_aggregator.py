@@ -290,8 +290,8 @@ class TestCounting:
         # Mosquitto obeys a Receive Maximum of 20, like brokers that cap a client's request.
         monkeypatch.setattr(
             "hushmote.server.aggregator.BrokerConnection",
-            lambda protocol, client_id, login, _most, pace, tls: BrokerConnection(
-                protocol, client_id, login, 20, pace, tls
+            lambda protocol, client_id, address, _most, pace, tls: BrokerConnection(
+                protocol, client_id, address, 20, pace, tls
             ),
         )
         messages, counts = crowd(100)

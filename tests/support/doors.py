@@ -99,7 +99,8 @@ def open_door(
 ) -> Iterator[Opened]:
     """Run a door on a broker; ready: whether to wait until it accepts reports."""
     patient: dict[str, Any] = {"puback_s": WAIT_S, "hung_s": WAIT_S}
-    publisher = ReportPublisher(BrokerAddress("127.0.0.1", broker.port), **patient | options)
+    address = options.pop("address", BrokerAddress("127.0.0.1", broker.port))
+    publisher = ReportPublisher(address, **patient | options)
     door = door_application(publisher, access=access, rates=rates)
     with publisher, BoundedServer("127.0.0.1", 0, door, most_connections=most_connections) as server:
         if ready:

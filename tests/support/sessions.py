@@ -7,6 +7,7 @@ import traffic
 from boards import experiment
 from running_aggregator import WAIT_S
 
+from hushmote.server.ingest.broker_url import BrokerAddress
 from hushmote.server.ingest.connection import BrokerConnection
 from hushmote.server.ingest.link import Protocol
 from hushmote.server.ingest.pacing import Pace
@@ -25,16 +26,18 @@ def publish(broker, count, start=0):
 @contextlib.contextmanager
 def subscribed(broker, *, max_in_flight=2000, protocol: Protocol = "5", share=None, keep_session=True):
     """Provide a subscribed link like the aggregator's that never acknowledges automatically."""
-    link = BrokerConnection(protocol, "trap", (None, None), max_in_flight, Pace(), keep_session=keep_session)
+    link = BrokerConnection(
+        protocol, "trap", BrokerAddress("host"), max_in_flight, Pace(), keep_session=keep_session
+    )
     link.connect(broker.host, broker.port)
     turn(link, lambda: link.answer is not None)
-    link.client.subscribe(topics.report_filter(group=share), 1)
+    link.client.subscribe([(topics.report_filter(group=share), 1)])
     turn(link, lambda: link.subscribe_reason is not None)
     yield link
     if link.client.is_connected():
         # Wait until the broker has read everything: a new session with this name would discard the rest.
         link.subscribe_reason = None
-        link.client.subscribe(topics.report_filter(group=share), 1)
+        link.client.subscribe([(topics.report_filter(group=share), 1)])
         turn(link, lambda: link.subscribe_reason is not None)
         link.close()
 

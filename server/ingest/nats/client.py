@@ -19,6 +19,7 @@ from nats.errors import Error
 from nats.protocol.parser import AWAITING_CONTROL_LINE, Parser
 
 from ...plain_text import bracketed
+from ..broker_url import BrokerAddress
 
 _HEADER = re.compile(rb"HMSG (\S+) (\d+) (\S+) (\d+) (\d+)\r\n")
 _CONNECT_S = 3
@@ -88,9 +89,7 @@ class BatchNatsClient(Client):
         self._subscription: Subscription | None = None
         self._ps = BatchParser(self)
 
-    async def join(
-        self, host: str, port: int, login: tuple[str | None, str | None], tls: ssl.SSLContext | None
-    ) -> None:
+    async def join(self, host: str, port: int, address: BrokerAddress, tls: ssl.SSLContext | None) -> None:
         """Connect and log in.
 
         Raises:
@@ -115,8 +114,8 @@ class BatchNatsClient(Client):
                 connect_timeout=_CONNECT_S,
                 ping_interval=_PING_S,
                 max_outstanding_pings=_MAX_LOST_PINGS,
-                user=login[0],
-                password=login[1] if login[0] is None else login[1] or "",
+                user=address.username,
+                password=address.password if address.username is None else address.password or "",
                 **options,
             )
             if not self.is_connected:

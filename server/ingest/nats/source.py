@@ -66,7 +66,13 @@ class NatsSource:
             self._servers.append(self._servers.pop(0))  # start the next attempt with another server
             pace = self._pace()
             mqtt = BrokerConnection(
-                "3.1.1", self._mqtt_id, self._session.login, 0, Pace(), self._session.tls, keep_session=False
+                "3.1.1",
+                self._mqtt_id,
+                self._session.address,
+                0,
+                Pace(),
+                self._session.tls,
+                keep_session=False,
             )
             connection = NatsConnection(mqtt, self._consumer, 2 * pace.batch_reports, pace)
             try:

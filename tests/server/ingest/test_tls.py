@@ -147,7 +147,7 @@ class TestErrors:
             ):
                 tls = client_context(ca.file, *pair)
                 for _ in range(10):
-                    connection = BrokerConnection("5", "me", (None, None), 10, Pace(), tls)
+                    connection = BrokerConnection("5", "me", BrokerAddress("host"), 10, Pace(), tls)
                     connection.connect("127.0.0.1", port)
                     until(lambda c=connection: not c.turn(0.1, 1), "the connection is lost")
                     assert words in str(explain(connection.error)), connection.error

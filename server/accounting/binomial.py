@@ -51,9 +51,12 @@ def falls_below(bound: float, inside: int, limit: int, trials: int, nats: float)
 
 
 def _deviance(x: Floats, mean: Floats) -> Floats:
-    """Return x ln(x / mean) + mean - x, without cancellation near the mean."""
-    u = (x - mean) / mean
-    return mean * ((1 + u) * np.log1p(u) - u)
+    """Return x ln(x / mean) + mean - x, without cancellation near the mean; a mean may underflow to 0."""
+    positive = np.where(mean > 0, mean, 1.0)
+    u = (x - positive) / positive
+    with np.errstate(over="ignore"):
+        deviance = positive * ((1 + u) * np.log1p(u) - u)
+    return np.where(mean > 0, deviance, np.where(x > 0, np.inf, 0.0))
 
 
 def _stirling_error(n: Floats) -> Floats:

@@ -35,6 +35,18 @@ def test_leaves_out_theorems_that_do_not_cover_the_numbers():
     assert rows["optimal"].words == f"not compared: optimal; {reason}"
 
 
+@pytest.mark.filterwarnings("error")
+def test_totals_beyond_the_smallest_chance_do_not_warn():
+    for rows in (
+        for_reports(5000, 1e-6, 3),
+        for_reports(1e9, 1e-6, 3),
+        for_epsilon(5000, 1e-6, 5_000_000_000),
+    ):
+        basic, optimal = (next(row for row in rows if row.theorem == name) for name in ("basic", "optimal"))
+        assert optimal.reports == basic.reports
+        assert optimal.epsilon == pytest.approx(basic.epsilon)
+
+
 @refusals(
     (0, 0, 3, "the total must be a positive number"),
     (8, 0, 0, "the number"),

@@ -33,7 +33,7 @@ def largest_epsilon(rows: Sequence[TheoremRow], reports: int, total: float) -> s
     if best.epsilon is None or best.epsilon * MICRO < LEAST:
         return f"A total of {total:g} is too small for {reports_text}: no report can have such a small ε."
     verb = "Use" if reports == 1 else "For each report, use"
-    text = f"{verb} ε = {rounded_down(best.epsilon)}: {_guarantee_words(reports_text, best)}."
+    text = f"{verb} ε = {rounded_down(best.epsilon)}: {_guarantee_words(reports, reports_text, best)}."
     if best is not basic and basic.epsilon:
         text += f" Without a δ, basic composition allows {rounded_down(basic.epsilon)}."
     return f"{text}\n{_belief(best, best.epsilon, total)}"
@@ -44,8 +44,9 @@ def most_reports(rows: Sequence[TheoremRow], epsilon: float, total: float) -> st
     best, basic = _best(rows, "reports"), rows[0]
     if not best.reports:
         return f"A report at ε = {epsilon:g} does not fit into a total of {total:g}; use a smaller ε."
+    pronoun = "it" if best.reports == 1 else "they"
     start = f"A device may make {counted(best.reports)} of ε = {epsilon:g} in its lifetime"
-    text = f"{start}: {_guarantee_words('they', best)}."
+    text = f"{start}: {_guarantee_words(best.reports, pronoun, best)}."
     if best is not basic:
         text += f" Without a δ, basic composition allows {basic.reports or 0:,}."
     return f"{text}\n{_belief(best, epsilon, total)}"
@@ -56,8 +57,9 @@ def _best(rows: Sequence[TheoremRow], attribute: str) -> TheoremRow:
     return max((row for row in rows if bounds_all_reports(row)), key=lambda row: getattr(row, attribute) or 0)
 
 
-def _guarantee_words(reports: str, row: TheoremRow) -> str:
-    return f"{reports} are {row.guarantee} together, by {TITLES.get(row.theorem, row.theorem)}"
+def _guarantee_words(reports: int, subject: str, row: TheoremRow) -> str:
+    verb, together = ("is", "") if reports == 1 else ("are", " together")
+    return f"{subject} {verb} {row.guarantee}{together}, by {TITLES.get(row.theorem, row.theorem)}"
 
 
 def _belief(row: TheoremRow, epsilon: float, total: float) -> str:

@@ -12,6 +12,7 @@ from ...server.arrays import Floats
 from ...server.experiments.definition import Definition, load
 from ...server.store.store import Store
 from ...server.wire.experiments import group_values
+from ...server.words.numbers import counted
 from ...simulator import drift as moving
 from ...simulator.days import FLEET, Course, FilledFleet, fill, usual_calls
 from ...simulator.population import rows_of
@@ -78,7 +79,7 @@ def fill_store(options: SimulateOptions, url: str) -> None:
     e = course.experiment
     show.out.print(f"{e.name}: {filled.reports:,} simulated reports are in fleet {course.fleet}, as if")
     first, last = course.dates[0], course.dates[-1]
-    show.out.print(f"{course.devices:,} devices had reported from {first} to {last} (UTC).")
+    show.out.print(f"{counted(course.devices, 'device')} had reported from {first} to {last} (UTC).")
     for line in lines:
         show.out.print("\n".join(textwrap.wrap(line, 80, subsequent_indent=" " * 10)))
     spent = "" if e.rule == "unlimited" else f", {filled.spent:,} have used up their budget"

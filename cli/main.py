@@ -6,6 +6,7 @@ status 3 for stop and 4 for not yet.
 """
 
 import contextlib
+import re
 import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -19,7 +20,13 @@ from ..device.ldp_client import LDPError
 from ..server.errors import HushmoteError, os_reason
 from ..server.hints import use_interface
 from ..server.plain_text import one_line
-from ..server.typed_numbers import plain_number, plain_share, plain_whole_number
+from ..server.typed_numbers import (
+    map_texts,
+    plain_number,
+    plain_quantile,
+    plain_share,
+    plain_whole_number,
+)
 from ..server.wire.experiments import FOLDERS
 from ..server.wrong_value import wrong_value
 from .examples import EXAMPLES
@@ -103,8 +110,10 @@ def load(name: str) -> Any:
     return loaded
 
 
-_SHARES = {"confidence", "share", "honest", "missing", "quantile", "quantiles", "rise", "worse_by"}
+_SHARES = {"confidence", "share", "honest", "missing", "rise", "worse_by"}
 """Numeric parameters that are shares of one, so that 5% is 0.05; a reading in % is not one."""
+_LOSSES = {"total", "lifetime", "limit", "ceiling"}
+"""Numeric parameters that are an ε, beside those with epsilon in their names."""
 
 
 def _read_typed_numbers(parameter: Any, process: Callable[..., Any]) -> Callable[..., Any]:
@@ -112,16 +121,22 @@ def _read_typed_numbers(parameter: Any, process: Callable[..., Any]) -> Callable
 
     An integer rejects the ambiguous 20.000, which some versions of typer accept.
     """
-    plain = plain_share if parameter.name in _SHARES else plain_number
+    name = parameter.name or ""
+    plain = plain_quantile if name.startswith("quantile") else plain_number
+    plain = plain_share if name in _SHARES else plain
+
+    def bare(text: str) -> str:
+        return plain(_without_words(name, text))
 
     def process_number(context: Any, value: Any) -> Any:
         try:
             number = process(context, value)
         except _UsageMistake:
-            for read in (plain_whole_number, plain):
-                texts = _map_texts(read, value)
+            for read in (plain_whole_number, bare, lambda text: plain_whole_number(bare(text))):
+                texts = map_texts(read, value)
                 if texts != value:
-                    return process_number(context, texts)
+                    with contextlib.suppress(_UsageMistake):
+                        return process_number(context, texts)
             raise
         if type(number) is int and isinstance(value, str) and "." in value:
             text = f"must be a whole number, not {value!r}"
@@ -131,11 +146,13 @@ def _read_typed_numbers(parameter: Any, process: Callable[..., Any]) -> Callable
     return process_number
 
 
-def _map_texts(read: Callable[[str], str], value: Any) -> Any:
-    """Return a text, or each of several, as `read` returns it, and any other value unchanged."""
-    if isinstance(value, str):
-        return read(value)
-    return type(value)(map(read, value)) if isinstance(value, list | tuple) else value
+def _without_words(name: str, text: str) -> str:
+    """Return a number without the words printed around it, as in 20,000 devices and ε = 2."""
+    text = re.sub(rf"\s*\b{name.removesuffix('s')}s?$", "", text.strip())
+    symbol = "δ" if name == "delta" else "ε" if "epsilon" in name or name in _LOSSES else ""
+    if not symbol:
+        return text
+    return re.sub(rf"^{symbol}\s*=?\s*|\s*\bnats$", "", text)
 
 
 def walk_commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:

@@ -23,6 +23,7 @@ from ..device.ldp_client import EPSILON_MIN
 from ..server import special
 from ..server.accounting import AccountingError, optimal_epsilon, optimal_reports
 from ..server.epsilon import MICRO, check_epsilon
+from ..server.typed_numbers import typed_float
 from .devices import (
     MAX_DEVICES,
     MAX_RANGE_VALUES,
@@ -46,7 +47,7 @@ Composition = Literal["basic", "optimal"]
 _UNITS_S = {"s": 1, "min": 60, "hour": 3600, "day": DAY_S, "week": 7 * DAY_S, "month": 30 * DAY_S}
 _UNITS_S |= {"year": 365 * DAY_S}
 _SHORT = {"h": "hour", "d": "day", "w": "week", "y": "year", "second": "s", "minute": "min"}
-_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)?\s*([a-z]+?)s?\s*", re.ASCII)
+_DURATION = re.compile(r"\s*(\d[\d.,]*)?\s*([a-z]+?)s?\s*", re.ASCII)
 
 
 def parse_duration(text: str, field: str = "") -> float:
@@ -63,7 +64,10 @@ def parse_duration(text: str, field: str = "") -> float:
     unit = match and _SHORT.get(match[2], match[2])
     if not match or unit not in _UNITS_S:
         raise PlanError(f"a duration must be like 10min, hour, 1d, 26 weeks or 2y, not {text!r}", field)
-    seconds = float(match[1] or 1) * _UNITS_S[unit]
+    try:
+        seconds = typed_float(match[1] or "1") * _UNITS_S[unit]
+    except ValueError:
+        seconds = 0.0
     if not 0 < seconds <= 100 * _UNITS_S["year"]:
         raise PlanError(f"a duration must be above 0 and at most 100 years, not {text!r}", field)
     return seconds

@@ -192,7 +192,7 @@ class Facts:
         if not same_name:
             choose_name("fleet", fleet, tuple(self.store.fleets()), "in this store")
             choose_name("experiment", name, self.names(fleet), f"in fleet {fleet}")
-        start = "" if selection.version == ALL_VERSIONS else selection.version.lower()
+        start = "" if selection.version == ALL_VERSIONS else selection.version
         versions = tuple(v for v in same_name if v.experiment.digest.hex().startswith(start))
         versions = tuple(sorted(versions, key=publication_order))
         if not versions:

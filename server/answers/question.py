@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlencode
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -24,8 +25,8 @@ from pydantic import (
 
 from ..errors import UsageError
 from ..hints import option
-from ..typed_numbers import share_field
-from ..words.scope import version_name
+from ..typed_numbers import number_field, quantile_field, share_field, whole_number_field
+from ..words.scope import plain_version, version_name
 from ..wrong_value import wrong_value
 from . import periods
 from .periods import ALL, Period
@@ -108,7 +109,7 @@ class Question(BaseModel):
         description="2026-11-21, 2026-11 or 2026-11-01..2026-11-07; several are summed.",
     )
     last: str = Field(default="", description="The last 7d, 12h or 2w before today, or all; default: 7d.")
-    version: str = Field(
+    version: Annotated[str, AfterValidator(plain_version)] = Field(
         default="",
         description="Use only this version (its digest, or the first digits), or all; default: the newest.",
     )
@@ -116,7 +117,9 @@ class Question(BaseModel):
         default="",
         description="Use only reports with this value of the experiment's group, such as 2.4.0, or other.",
     )
-    delta: float = Field(default=1e-6, description="δ for the ε of a histogram.")
+    delta: Annotated[float, BeforeValidator(number_field)] = Field(
+        default=1e-6, description="δ for the ε of a histogram."
+    )
     honest: Annotated[float, BeforeValidator(share_field)] = Field(
         default=1.0, description="Share of the reports that are not forged."
     )
@@ -128,12 +131,14 @@ class Question(BaseModel):
     together: bool = Field(
         default=False, description="Show one share of all ranges together instead of one each."
     )
-    quantiles: Annotated[tuple[float, ...], BeforeValidator(share_field)] = Field(
+    quantiles: Annotated[tuple[float, ...], BeforeValidator(quantile_field)] = Field(
         default=(), serialization_alias="quantile", description="Between 0 and 1."
     )
-    top: int = Field(default=0, ge=0, description="Number of most common values to list, with probabilities.")
+    top: Annotated[int, BeforeValidator(whole_number_field)] = Field(
+        default=0, ge=0, description="Number of most common values to list, with probabilities."
+    )
     cdf: bool = Field(default=False, description="Show the share below every bin's edge.")
-    rows: int | None = Field(
+    rows: Annotated[int | None, BeforeValidator(whole_number_field)] = Field(
         default=None, ge=FINE, description="Maximum rows of a number's histogram; default: 16."
     )
     post: str = Field(
@@ -315,7 +320,7 @@ class Question(BaseModel):
             raise UsageError(
                 f"{option('against', BEFORE)} already names the preceding period; omit other windows"
             )
-        fleet, version = "".join(fleets), "".join(versions)
+        fleet, version = "".join(fleets), plain_version("".join(versions))
         other = Selection(
             self.experiment,
             fleet or self.fleet,

@@ -16,7 +16,7 @@ import math
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from ..accounting import (
     MAX_REPORTS,
@@ -32,8 +32,13 @@ from ..accounting import (
     optimal_total,
 )
 from ..epsilon import MICRO, SCALES, nats
+from ..typed_numbers import number_field, whole_number_field
 
-Quantity = Annotated[Decimal, Field(allow_inf_nan=False, ge=-(10**15), le=10**15)]
+Quantity = Annotated[
+    Decimal, BeforeValidator(number_field), Field(allow_inf_nan=False, ge=-(10**15), le=10**15)
+]
+
+WholeNumber = Annotated[int, BeforeValidator(whole_number_field)]
 
 USUAL_DELTA = 1e-6
 """The δ to use in the sentence for a rule's guarantee that holds for every δ."""

@@ -71,15 +71,6 @@ def where(part: Reading, name: str) -> str:
     return f"{part.name}={name}"
 
 
-def _as_range(text: str) -> str:
-    """Convert a range as named in tables, "5 to 10", to the notation 5:10; return other texts unchanged."""
-    if text.startswith("below "):
-        return f":{text.removeprefix('below ')}"
-    if text.endswith(" and above"):
-        return f"{text.removesuffix(' and above')}:"
-    return text.replace(" to ", ":")
-
-
 def indicator(experiment: Experiment, part: int, selection: Floats) -> Floats:
     """Expand numbers for a part's values, (values,) or (values, n), to numbers for the table's cells."""
     return factors.spread_out(selection, shape(experiment), (part,))
@@ -161,9 +152,9 @@ def parse(experiment: Experiment, text: str) -> CellCondition:
                 selection[-1] = 1
                 words.append(value)
                 continue
-            r = parse_range(reading, _as_range(value) if reading.type == "number" else value)
+            r = parse_range(reading, value)
             selection[r.low : r.high] = 1
-            words.append(r.text if reading.type == "number" else value)
+            words.append(r.text)
         if is_negated:
             selection = (np.arange(reading.domain) < value_count(reading)) * (1 - selection)
         cells = cells * indicator(experiment, part, selection)

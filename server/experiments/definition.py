@@ -28,11 +28,11 @@ from ..mechanisms import MECHANISMS, MechanismError, class_of, mechanism_of
 from ..mechanisms.custom import need_private
 from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, MEAN, PREFIXES, Workload, WorkloadError
 from ..wire.experiments import is_own, parse_experiment
-from ..wire.limits import kept_hours
+from ..wire.limits import kept_hours, plain_keep
 from ..wrong_value import wrong_toml, wrong_value
 from .answerable import UnanswerableError, answerable_questions
 from .asks import MAX_ASKS, asks_of, check_limits, without_unit
-from .budget import ExperimentBudget, Quantity
+from .budget import ExperimentBudget, Quantity, WholeNumber
 from .judged import Direction, JudgedError, JudgedQuestion, Worse, check_direction, judged_questions
 from .pair_workload import PAIR_STATISTICS, pair_workload
 from .payload import AUTO, MECHANISM_NAMES, Fields, NoMechanism, chosen_fields, mechanism_fields, payload
@@ -56,7 +56,10 @@ _WORKLOADS = {"ranges": ALL_RANGES, "frequencies": FREQUENCIES, "quantiles": PRE
 
 MAX_GROUPS = 15
 _GROUP_VALUE = r"[ !#-\[\]-~]{1,32}"
-_NUMBER, _TABLE = TypeAdapter(int), TypeAdapter(dict[str, Annotated[int, Field(ge=1, le=1 << 24)]])
+_NUMBER, _TABLE = (
+    TypeAdapter(WholeNumber),
+    TypeAdapter(dict[str, Annotated[WholeNumber, Field(ge=1, le=1 << 24)]]),
+)
 _QUANTITY, _QUANTITIES = TypeAdapter(Quantity), TypeAdapter(dict[str, Quantity])
 
 
@@ -98,7 +101,7 @@ class Definition(ReadingDefinition):
     worse_by: Annotated[Decimal | dict[str, Decimal] | None, PlainValidator(_check_worse_by)] = None
     budget: ExperimentBudget
     window: Literal["hour", "day", "all"] = "day"
-    keep: str = ""
+    keep: Annotated[str, AfterValidator(plain_keep)] = ""
     planned: PlannedCase | None = None
 
     @model_validator(mode="before")

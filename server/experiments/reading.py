@@ -21,7 +21,7 @@ from pydantic import (
 
 from ..errors import HushmoteError
 from ..wire.experiments import is_own_type
-from .budget import Quantity
+from .budget import Quantity, WholeNumber
 from .payload import Fields
 from .units import NO_READING
 
@@ -81,7 +81,7 @@ class _Values(BaseModel):
     unit: Annotated[str, Field(max_length=20), AfterValidator(without_nul)] = ""
     low: Quantity | None = None
     high: Quantity | None = None
-    bins: int | None = None
+    bins: WholeNumber | None = None
     scale: Literal["log"] | None = None
     missing: StrictBool = False
 
@@ -179,7 +179,7 @@ class ReadingDefinition(_Values):
 
     type: Annotated[Literal["bool", "choice", "number", "text", "pair"], WrapValidator(_own_type)]
     salt: str | None = None
-    slots: int | None = None
+    slots: WholeNumber | None = None
     prefixes: tuple[int, ...] | None = None
     of: tuple[PartDefinition, ...] | None = None
 

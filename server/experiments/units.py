@@ -127,14 +127,23 @@ def parse_range(experiment: Reading, text: str) -> IndexRange:
         slot = experiment.bucket(text) or 0
         return IndexRange(slot, slot + 1, text)
     names = index_names(experiment)
-    if text not in names:
+    i = _label_index(names, text)
+    if i is None:
         raise UnitsError(f"{experiment.name} has no label {text}; it has {', '.join(names)}")
-    i = names.index(text)
-    return IndexRange(i, i + 1, text)
+    return IndexRange(i, i + 1, names[i])
+
+
+def _label_index(names: list[str], text: str) -> int | None:
+    """Return a label's index; case, outer blanks and quotes matter only if two labels differ in them."""
+    if text in names:
+        return names.index(text)
+    bare = [re.sub(r"""^(["'])(.*)\1$""", r"\2", name.strip()).strip().casefold() for name in (*names, text)]
+    return bare.index(bare[-1]) if bare.count(bare[-1]) == 2 else None
 
 
 _PRINTED_NAME = re.compile(
-    r"(?P<low>\S+) to (?P<high>\S+)|below (?P<below>\S+)|(?P<from>\S+) and above|any(?: reading)?",
+    r"(?P<low>\S+?)(?: to |\s*–\s*)(?P<high>\S+)|(?:below|under|<) ?(?P<below>[^=\s]\S*)"
+    r"|(?P<least>≥|>=|at least )? ?(?P<from>\S+)(?(least)| and above)|any(?: reading)?",
     re.IGNORECASE,
 )
 
@@ -171,7 +180,7 @@ def range_in(version: Experiment, r: IndexRange, of: Experiment) -> IndexRange |
 def parse_bins(edges: np.ndarray, text: str) -> IndexRange:
     """Return the bins in "low:high", in the edges' unit; either bound may be omitted.
 
-    The names of printed rows are ranges too: "18 to 24", "below 18", "24 and above" and "any".
+    The names of printed rows are ranges too, "18 to 24", "below 18", "24 and above" and "any", as is "≥ 24".
 
     A bound that is not an edge moves to the nearest edge; the result's `text` then has the new range, and
     `original_text` the requested range.

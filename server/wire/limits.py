@@ -11,6 +11,7 @@ GRACE_DAYS = 30
 """The default number of days for which late reports to a replaced or withdrawn version count."""
 
 _KEEP = re.compile(r"([0-9]{1,6})([hd])", re.ASCII)
+_LONG_KEEP = re.compile(r"([0-9,]+) ?([hd])(?:ours?|ays?)?", re.ASCII)
 _HOURS = {"h": 1, "d": 24}
 
 
@@ -24,6 +25,12 @@ def window(kind: str, at: datetime.datetime) -> str:
     if kind == "all":
         return "all"
     return at.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H" if kind == "hour" else "%Y-%m-%d")
+
+
+def plain_keep(keep: str) -> str:
+    """Return a duration as people write it, such as "400 days", in the format that kept_hours() parses."""
+    match = _LONG_KEEP.fullmatch(keep.strip())
+    return f"{match[1].replace(',', '')}{match[2]}" if match else keep
 
 
 def kept_hours(keep: str, window: str = "hour") -> int | None:

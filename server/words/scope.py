@@ -13,6 +13,12 @@ def version_name(version: str) -> str:
     return f"version {version}" if version else ""
 
 
+def plain_version(name: str) -> str:
+    """Return the first digits of a digest, or "all", from a version's name, such as "version 419C"."""
+    words = name.strip().lower()
+    return words.removesuffix("versions").removeprefix("version").strip().rstrip("…")
+
+
 def span(windows: Sequence[str]) -> str:
     """Describe windows briefly: up to two by name, more by the first, the last and their number."""
     named = sorted(w for w in windows if w != "all")

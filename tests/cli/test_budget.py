@@ -27,6 +27,8 @@ class TestAnswer:
                 "may make 2 reports of ε = 1.45 in its lifetime: they are 2.9-LDP",
             ),
             ("compare --total 2 --epsilon 2", "A device may make 1 report of ε = 2"),
+            ("compare --total 2 --reports 1", "Use ε = 2: 1 report is 2-LDP, by basic."),
+            ("compare --total 2 --epsilon 1.5", "it is 2-LDP, by basic."),
             (
                 "compare --total 1 --epsilon 2",
                 "A report at ε = 2 does not fit into a total of 1; use a smaller ε.",

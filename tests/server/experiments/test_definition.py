@@ -385,3 +385,32 @@ class TestMissing:
     )
     def test_is_rejected_with_a_reason(self, refusal: Refusal):
         refusal.check()
+
+
+class TestTypedNumbers:
+    @pytest.mark.parametrize(
+        ("old", "new"),
+        [
+            ("low = -14 ", 'low = "−14" '),
+            ("every = 90 ", 'every = "90" '),
+            ("bins = 256", 'bins = "256"'),
+            ('keep = "400d"', 'keep = "400 days"'),
+            ("epsilon = 1.0 ", 'epsilon = "10^0" '),
+        ],
+    )
+    def test_are_read_as_printed(self, old: str, new: str):
+        assert parse(changed(old, new)) == parse(ROOM)
+
+    @pytest.mark.parametrize(
+        ("old", "new", "hint"),
+        [
+            ("every = 90 ", "every = 1,000 ", "write a number without commas, such as 100000 or 100_000"),
+            ("every = 90 ", "every = 20k ", "write all digits of a number, such as 20_000"),
+            ("every = 90 ", "every = 100.000 ", "not 100.000: write 100 or 100000"),
+            ("low = -14 ", "low = −14 ", "write a minus sign as -"),
+            ("high = 50", "high = 5%", "write a share as a number, such as 0.05"),
+        ],
+    )
+    def test_that_are_not_toml_get_a_hint(self, old: str, new: str, hint: str):
+        with fails(re.escape(hint), DefinitionError):
+            parse(changed(old, new))

@@ -83,3 +83,39 @@ def test_names_of_printed_rows_are_ranges():
 def test_reads_thousands_in_ranges():
     rpm = number(4, 2, low=0, high=4_000_000, name="rpm")
     assert parse_range(rpm, "1,000:2k").text == "1000 to 2000"
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("≥ 24", "24 and above"),
+        (">= 24", "24 and above"),
+        ("at least 24", "24 and above"),
+        ("< 18", "below 18"),
+        ("−10–−6", "-10 to -6"),
+        ("18 – 22", "18 to 22"),
+    ],
+)
+def test_reads_ranges_as_people_write_them(text: str, name: str):
+    assert parse_range(ROOM, text).text == name
+
+
+@pytest.mark.parametrize("text", ["> 24", "≤ 18", "24"])
+def test_rejects_ranges_with_other_ends(text: str):
+    with pytest.raises(UnitsError, match="must be low:high"):
+        parse_range(ROOM, text)
+
+
+class TestLabel:
+    MODES = choice(["off", "Eco", "eco", "far away"], 1)
+
+    @pytest.mark.parametrize(
+        ("text", "label"),
+        [("Off", "off"), (" OFF ", "off"), ('"far away"', "far away"), ("eco", "eco"), ("Other", "other")],
+    )
+    def test_ignores_case_and_quotes(self, text: str, label: str):
+        assert parse_range(self.MODES, text).text == label
+
+    def test_rejects_a_case_of_two_labels(self):
+        with pytest.raises(UnitsError, match="no label ECO"):
+            parse_range(self.MODES, "ECO")

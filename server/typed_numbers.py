@@ -71,9 +71,7 @@ def plain_points(text: str) -> str:
 def typed_fraction(text: str) -> Fraction:
     """Return a typed share or ratio exactly, such as 1/4 or 25%; raise ValueError for any other text."""
     share = _read_share(text)
-    if share is None:
-        raise ValueError(f"not a share: {text}")
-    return share
+    return Fraction(text.strip()) if share is None else share  # Fraction() also reads 1e400
 
 
 def share_field(value: Any) -> Any:

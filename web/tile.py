@@ -101,7 +101,8 @@ class Tile:
         owner = f", asked by {experiment.owner}" if experiment.owner else ""
         self._name.text = f"{experiment.name} of fleet {experiment.fleet}{owner}"
         reports = f"{counted(experiment.reports, write=self._reader)} in all"
-        reports += f", {number(experiment.today)} today (UTC)" if experiment.today is not None else ""
+        if experiment.today is not None:
+            reports += f", {number(experiment.today)} today ({experiment.calendar.zone_name})"
         until = f"until {day(experiment.expires)}" if experiment.expires else "with no end date"
         ended = f"Ended on {experiment.expires and day(experiment.expires)}"
         withdrawn = "Withdrawn, so no device is asked any more"

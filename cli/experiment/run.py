@@ -46,6 +46,7 @@ from ...server.wire.experiments import (
 from ...server.wire.topics import SIMULATED_PREFIX
 from ...server.words import experiment as words
 from ...server.words import release
+from ...server.words.days import describe as describe_days
 from ...server.words.epsilon import belief
 from ...server.words.numbers import time_since
 from ..options import choose_fleet, print_json
@@ -88,6 +89,8 @@ def describe(experiment: Experiment, words: Description) -> dict[str, Any]:
         "cap": cap_in_nats(experiment.rule, experiment.cap),
         "window": experiment.window,
         "keep": words.keep or None,
+        "day": words.day or None,
+        "week": words.week or None,
         "release": [
             {"question": judged.ask.text, "worse": judged.worse, "worse_by": judged.margin}
             for judged in _judged(experiment, words)
@@ -143,6 +146,8 @@ def show_file(file: Path, as_json: bool) -> None:
         unit = definition.unit if judged.ask.kind == "mean" else None
         text = release.judged_text(judged.ask.text, judged.worse, judged.margin, unit)
         facts.append(("" if number else "release", text))
+    if days := describe_days(definition.description().calendar):
+        facts.append(("days", days))
     if definition.keep:
         facts.append(("kept", f"windows are erased {definition.keep} after their end"))
     if options := flash_options(experiment):

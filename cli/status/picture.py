@@ -172,7 +172,8 @@ def _fleet(fleet: FleetOverview, snapshot: Snapshot) -> list[Text | Padding]:
 
 def _experiment(e: ExperimentOverview, result: Result, rate: float | None) -> list[Text]:
     count = counted(e.reports)
-    count += "" if e.today is None else f", {e.today:,} today"
+    zone = f" ({e.calendar.day})" if e.calendar.is_local else ""
+    count += "" if e.today is None else f", {e.today:,} today{zone}"
     count += "" if rate is None else f", {rate:,.1f} a second"
     lines = [Text.assemble((e.name, "bold"), f"  {count}")]
     if e.purpose:
@@ -187,8 +188,9 @@ def _experiment(e: ExperimentOverview, result: Result, rate: float | None) -> li
     if e.keep or e.erased:
         lines.append(Text(_describe_retention(e), "dim"))
         if e.due.time is not None:
-            next_erasure = f"Data of {e.due.window} will be deleted next, on {e.due.time:%Y-%m-%d %H:%M} UTC."
-            lines.append(Text(next_erasure, "dim"))
+            time = f"{e.calendar.local(e.due.time):%Y-%m-%d %H:%M} {e.calendar.zone_name}"
+            window = f"{e.due.window}{' (UTC)' * e.calendar.is_local}"
+            lines.append(Text(f"Data of {window} will be deleted next, on {time}.", "dim"))
     return lines
 
 

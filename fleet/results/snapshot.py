@@ -29,7 +29,7 @@ class Snapshot:
 def state_of(versions: Sequence[Version], at: datetime.datetime) -> object:
     """Return a value that changes whenever results may change: the experiments and the hour."""
     settled = (at - SETTLED).strftime("%Y-%m-%dT%H")
-    return settled, [(v.id, v.current, v.serial, v.unit, v.expires) for v in versions]
+    return settled, [(v.id, v.current, v.serial, v.unit, v.expires, v.day, v.week) for v in versions]
 
 
 def take_snapshot(store: Store, publication: Publication, at: datetime.datetime) -> Snapshot:

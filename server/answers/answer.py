@@ -18,6 +18,7 @@ from ..errors import UsageError
 from ..estimate.estimate import Estimates
 from ..estimate.statistic import EstimateError
 from ..extras import require
+from ..local_days import UTC_DAYS, Calendar
 from ..plain_text import CsvDialect, cell
 from ..wire.experiments import scale_of
 from . import periods, tables
@@ -68,12 +69,13 @@ class Tables(Printable):
     def to_pandas(self) -> DataFrame:
         """Return all tables as one data frame; its first columns are name, value, low, high and se.
 
-        The rows of a trend are indexed by the time at which their window began, in UTC.
+        The rows of a trend are indexed by the time at which their window began, in the zone of its days.
 
         Raises:
             ExtraMissing: If pandas is not installed.
         """
-        return _data_frame(self._lines(), _NO_LINE)
+        calendar = self._tables[0].calendar if self._tables else UTC_DAYS
+        return _data_frame(self._lines(), _NO_LINE, calendar)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Return the same table as an Arrow stream, for Polars, DuckDB and other Arrow readers.
@@ -182,12 +184,12 @@ class Answer(Tables, AnswerRows):
     def to_pandas(self) -> DataFrame:
         """Return the rows as a data frame; its first columns are name, value, low, high and se.
 
-        The rows of a trend are indexed by the time at which their window began, in UTC.
+        The rows of a trend are indexed by the time at which their window began, in the zone of its days.
 
         Raises:
             ExtraMissing: If pandas is not installed.
         """
-        return _data_frame((row.to_dict() for row in self.rows), _NO_ROW)
+        return _data_frame((row.to_dict() for row in self.rows), _NO_ROW, self.calendar)
 
 
 @dataclass(frozen=True)
@@ -199,12 +201,14 @@ class Frame:
         confidence: The confidence of the intervals, between 0 and 1.
         about: A description of the reports that the table is based on.
         against: For a change, a description of the reports it is compared with.
+        calendar: The days and weeks of the experiment.
     """
 
     unit: str = ""
     confidence: float = CONFIDENCE
     about: str = ""
     against: str = ""
+    calendar: Calendar = UTC_DAYS
 
     def answer(
         self, kind: Kind, estimates: Estimates, rows: Iterable[Row], quantity: Quantity = "share", **more: Any
@@ -240,7 +244,7 @@ _NO_ROW = FoundRow("", 0.0, 0.0, 0.0).to_dict()
 _NO_LINE = {"kind": "discovery", "quantity": "share"} | _NO_ROW
 
 
-def _data_frame(lines: Iterable[dict[str, Any]], empty_line: dict[str, Any]) -> DataFrame:
+def _data_frame(lines: Iterable[dict[str, Any]], empty_line: dict[str, Any], calendar: Calendar) -> DataFrame:
     """Return the lines as a data frame; if there are none, it has the columns of `empty_line`."""
     require("pandas", "to_pandas")
     import pandas
@@ -248,7 +252,7 @@ def _data_frame(lines: Iterable[dict[str, Any]], empty_line: dict[str, Any]) -> 
     rows = list(lines)
     columns = dict.fromkeys(key for line in rows or [empty_line] for key in line)
     frame = pandas.DataFrame(rows, columns=list(dict.fromkeys([*_FIRST, *columns])))
-    starts = [periods.group_start(line.get("window", "all")) for line in rows]
+    starts = [periods.group_start(line.get("window", "all"), calendar) for line in rows]
     if starts and None not in starts:
         frame.index = pandas.DatetimeIndex(starts, name="start")
     return frame

@@ -15,10 +15,14 @@ from ..experiments.answerable import OF_VALUES, require
 from ..experiments.asks import Ask
 from ..experiments.units import bin_edges
 from ..hints import command, option
+from ..local_days import WEEKDAYS
 from ..mechanisms.views.factors import parts_of
 from ..plain import plain
 from ..words import findings as sentences
+from ..words import scope
 from ..words.answers import bin_range, capitalize
+from ..words.days import partial as partial_words
+from ..words.days import weeks as weeks_words
 from ..words.experiment import unprotected
 from ..words.numbers import ENGLISH, Numbers
 from ..words.scope import version_name, which_reports
@@ -26,8 +30,8 @@ from . import second_epsilon
 from .answer import Answer, Answers, Frame
 from .finding import Findings, answer_sentences, change_sentences, find
 from .fleet_estimate import MEAN, FleetEstimate, trend
-from .periods import Period, group_windows
-from .query import Facts
+from .periods import Period, group_windows, partial_groups, span
+from .query import Facts, Selected
 from .question import FINE, Question, ResolvedQuestion, Selection
 from .rows import (
     APPROXIMATE_MARK,
@@ -36,6 +40,7 @@ from .rows import (
     DifferenceRow,
     Kind,
     Row,
+    TrendRow,
     quantile_name,
 )
 from .second_epsilon import Shuffling, TwoEpsilons
@@ -66,6 +71,7 @@ class Reply:
         once: Both ε values of everything shown, for someone who sees it once.
         every_day: Both ε values for someone who has seen every completed window separately.
         left_out: A sentence on the reports of other versions that the answers leave out, or "".
+        days_note: A sentence that says why days are approximate, or "".
         groups: The number of reports by value of the open group, or None if the experiment has none.
     """
 
@@ -79,13 +85,15 @@ class Reply:
     comparison: str = ""
     rows_words: str = ""
     left_out: str = ""
+    days_note: str = ""
     groups: GroupReports | None = None
 
     @property
     def headline(self) -> str:
         """The opening sentence, on the rows that the question names, or else on the findings; may be ""."""
         text = self.rows_words or self._finding
-        return text if self.left_out in text else f"{text} {self.left_out}".strip()
+        notes = (note for note in (self.left_out, self.days_note) if note not in text)
+        return " ".join([text, *notes]).strip()
 
     @property
     def _finding(self) -> str:
@@ -114,6 +122,9 @@ class Reply:
             "findings": [finding.to_dict() for finding in findings],
             "reports": self.estimate.reports,
             "left_out": self.left_out,
+            "day": self.estimate.calendar.zone_name,
+            "week": WEEKDAYS[self.estimate.calendar.first_weekday],
+            "days_note": self.days_note,
             "confidence": self.question.confidence,
             "stderr_method": self.estimate.estimates.stderr_method,
             "approximate": self.estimate.approximate,
@@ -181,6 +192,7 @@ def ask(facts: Facts, question: Question) -> Reply:
         comparison,
         rows_words,
         selected.left_out(),
+        selected.days_note,
         selected.reports_by_value,
     )
 
@@ -194,7 +206,8 @@ def comparison(facts: Facts, question: Question, write: Numbers = ENGLISH) -> st
     """Return the headline of a comparison; by default it compares the answers to the file's questions."""
     resolved = question.resolve(facts)
     text = describe_change(facts, answer_question(facts, resolved)[1], resolved, write)
-    return f"{text} {facts.selected(resolved.selection).left_out(write)}".strip()
+    selected = facts.selected(resolved.selection)
+    return " ".join(filter(None, [text, selected.left_out(write), selected.days_note]))
 
 
 def describe_change(
@@ -236,10 +249,11 @@ def describe_rows(facts: Facts, answers: Answers, question: Question, resolved: 
         return " ".join(answer_sentences(facts, selection, asks, question.unit, resolved.period))
     selection, period = resolved.selection, resolved.period
     if question.is_trend:
-        windows = list(group_windows(selection.windows, question.by or "").values())[-1]
+        selected = facts.selected(selection)
+        windows = list(group_windows(selection.windows, question.by or "", selected.calendar).values())[-1]
         selection, period = replace(selection, windows=windows), None
     selected = facts.selected(selection)
-    dates = sentences.dates(selected.period(period), facts.at)
+    dates = sentences.dates(selected.period(period), selected.now)
     scope = ", ".join(filter(None, [selected.boards, dates]))
     tables = [table for table in answers if question.is_trend or table.kind in _SENTENCE_KINDS]
     return " ".join(_table_in_words(table, experiment, scope) for table in tables)
@@ -292,7 +306,7 @@ def _side(facts: Facts, selection: Selection, period: Period | None, one_fleet: 
     parts.append(version_name(selection.version))
     selected = facts.selected(selection)
     parts.append(selected.boards)
-    dates = sentences.dates(selected.period(period), facts.at, write)
+    dates = sentences.dates(selected.period(period), selected.now, write)
     return ", ".join(filter(None, [*parts, dates])) or "all reports"
 
 
@@ -336,7 +350,8 @@ def estimate_of(facts: Facts, selection: Selection, question: Question) -> Fleet
     sources = selected.answering.sources
     estimate = FleetEstimate(estimates, str(selection), unit, question.confidence, None, sources)
     version, left_out = selection.version, selected.left_out()
-    return replace(estimate, version=version, boards=selected.boards, left_out=left_out)
+    more = {"boards": selected.boards, "left_out": left_out, "calendar": selected.calendar}
+    return replace(estimate, version=version, **more)
 
 
 def trend_tables(facts: Facts, resolved: ResolvedQuestion, statistics: Sequence[str]) -> Answers:
@@ -353,10 +368,13 @@ def trend_tables(facts: Facts, resolved: ResolvedQuestion, statistics: Sequence[
     question, selection = resolved.question, resolved.selection
     selected = facts.selected(selection)
     unit = selected.unit if question.unit is None else question.unit
-    windows = selected.by_window(question.weigh, question.by or "")
-    about = which_reports(selection.fleet, list(windows), boards=selected.boards)
-    frame = Frame(unit, question.confidence, about)
+    windows, calendar = selected.by_window(question.weigh, question.by or ""), selected.calendar
+    names = scope.span(list(windows)) if question.by else span(windows, calendar)
+    names += f", days of {calendar.day}" if question.by and calendar.is_local else ""
+    about = which_reports(selection.fleet, names, boards=selected.boards)
+    frame = Frame(unit, question.confidence, about, calendar=calendar)
     tables = trend(windows, statistics, frame, question.quantiles, question.pair)
+    tables = Answers(_with_partial_groups(table, facts, selected, question.by or "") for table in tables)
     newest = list(windows.values())[-1].experiment
     if newest.type == "pair":
         return tables
@@ -366,6 +384,25 @@ def trend_tables(facts: Facts, resolved: ResolvedQuestion, statistics: Sequence[
         asks |= _asks_by_name(question, table, statistics)
     changes = change_sentences(facts, selection, asks, question.unit)
     return Answers(_with_changes(table, changes, newest) for table in tables)
+
+
+def _with_partial_groups(table: Answer, facts: Facts, selected: Selected, by: str) -> Answer:
+    """Return the trend table with its partial days, weeks or months marked, and what its weeks are."""
+    windows, calendar = selected.selection.windows or selected.windows, selected.calendar
+    names = {row.window for row in table.rows if isinstance(row, TrendRow)}
+    groups = partial_groups(windows, selected.windows, by, facts.at, calendar)
+    groups = tuple(group for group in groups if group.name in names)
+    partial = {group.name for group in groups}
+    rows = tuple(
+        replace(row, partial=True) if isinstance(row, TrendRow) and row.window in partial else row
+        for row in table.rows
+    )
+    notes = [
+        table.note,
+        partial_words(groups, by, selected.now),
+        weeks_words(calendar) if by == "week" else "",
+    ]
+    return replace(table, rows=rows, note="\n".join(filter(None, notes)))
 
 
 def _with_changes(table: Answer, changes: Mapping[str, str], experiment: Experiment) -> Answer:

@@ -12,10 +12,11 @@ from ..estimate.daily import DayCounts, LinearDays, VersionDays, Weights
 from ..estimate.detector import MIN_DAYS, Scan, scan
 from ..estimate.estimate import Estimates
 from ..estimate.statistic import EstimateError
+from ..local_days import DAY, HOUR, UTC_DAYS, Calendar
 from ..store.store import Version
 from ..wire.experiments import value_count
 from .periods import day_of, windows_of_completed_days
-from .query import Selected
+from .query import Facts, Selected
 
 _MAX_CODES = 1 << 22
 """Experiments with more codes are not scanned, because each code has a weight in memory."""
@@ -75,25 +76,28 @@ def series_of(selected: Selected) -> Series | None:
     facts, versions = selected.facts, selected.versions
     if max(version.experiment.code_count for version in versions) > _MAX_CODES:
         return None
-    available = windows_of_completed_days(tuple(selected.all_counts), facts.at)
-    days = sorted({day for window in available if (day := day_of(window))})
+    calendar = selected.calendar
+    available = windows_of_completed_days(tuple(selected.all_counts), facts.at, calendar)
+    days = sorted({day for window in available if (day := day_of(window, calendar))})
     erased = any(version.erased for version in versions)
     days = days if erased else days[1:]
     if not days or (days[-1] - days[0]).days + 1 < MIN_DAYS:
         return None
     first, count = days[0], (days[-1] - days[0]).days + 1
-    interrupted_days = facts.store.interrupted_days()
+    interrupted_days = _interrupted_days(facts, calendar)
     by_day: list[tuple[str, ...]] = [()] * count
     index_by_window: dict[str, int] = {}
     for window in available:
-        day = day_of(window)
+        day = day_of(window, calendar)
         if day and day >= first and day not in interrupted_days:
             index_by_window[window] = (day - first).days
             by_day[index_by_window[window]] += (window,)
     parts = [_version_days(selected, version, index_by_window) for version in versions]
     weekdays = np.array([(first + datetime.timedelta(days=n)).weekday() for n in range(count)])
     counts = DayCounts(weekdays, tuple(part for part in parts if len(part.day)))
-    return Series(first, counts, tuple(by_day), _days_since_publication(versions, first) if erased else 0)
+    return Series(
+        first, counts, tuple(by_day), _days_since_publication(versions, first, calendar) if erased else 0
+    )
 
 
 def _version_days(selected: Selected, version: Version, index_by_window: dict[str, int]) -> VersionDays:
@@ -110,12 +114,18 @@ def _version_days(selected: Selected, version: Version, index_by_window: dict[st
     return VersionDays(version.experiment, *arrays)
 
 
-def _days_since_publication(versions: Sequence[Version], first: datetime.date) -> int:
+def _interrupted_days(facts: Facts, calendar: Calendar) -> frozenset[datetime.date]:
+    """Return the days on which counting was interrupted, for each of which the store has a day in UTC."""
+    starts = [UTC_DAYS.begin(day) for day in facts.store.interrupted_days()]
+    return frozenset(calendar.today(hour) for start in starts for hour in (start, start + DAY - HOUR))
+
+
+def _days_since_publication(versions: Sequence[Version], first: datetime.date, calendar: Calendar) -> int:
     """Return the number of days between the oldest version's publication and `first`."""
     serials = [version.first_serial for version in versions if version.first_serial > 0]
     if not serials:
         return 0
-    published = datetime.datetime.fromtimestamp(min(serials), datetime.UTC).date()
+    published = calendar.today(datetime.datetime.fromtimestamp(min(serials), datetime.UTC))
     return max(0, (first - published).days)
 
 

@@ -26,7 +26,9 @@ from matplotlib.text import Text
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter
 
 from ..errors import UsageError, refusing
+from ..local_days import UTC_DAYS, Calendar
 from ..plain_text import shorten, visible
+from .period_names import days_of_group
 
 if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
@@ -239,10 +241,16 @@ def date_axis(axis: Axis, ticks: int = 5) -> None:
     )
 
 
-def window_starts(windows: Sequence[str]) -> list[datetime.datetime] | None:
-    """Return the start times of windows such as 2026-11-21 or 2026-11-21T14, or None if one has no time."""
+def window_starts(windows: Sequence[str], calendar: Calendar = UTC_DAYS) -> list[datetime.datetime] | None:
+    """Return the start times of windows such as 2026-11-21, 2026-W47 or 2026-11-21T14, or None without one.
+
+    Args:
+        windows: The windows.
+        calendar: The weeks.
+    """
+    days = {w: ends[0] for w in windows if "W" in w and (ends := days_of_group(w, calendar))}
     try:
-        return [datetime.datetime.fromisoformat(window) for window in windows]
+        return [datetime.datetime.fromisoformat(f"{days.get(window, window)}") for window in windows]
     except ValueError:
         return None
 

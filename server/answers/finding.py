@@ -38,6 +38,7 @@ from ..experiments.answerable import answerable_questions
 from ..experiments.asks import Ask, asks_of
 from ..experiments.units import bin_edges, bin_middles, index_names, parse_range
 from ..hints import command
+from ..local_days import Calendar
 from ..mechanisms import mechanism_of
 from ..mechanisms.common_values import same_values
 from ..mechanisms.views.factors import parts_of
@@ -244,7 +245,9 @@ def find(
     """
     selected = facts.selected(selection)
     newest = selected.newest
-    windows = tuple(sorted(selection.windows)) or default_windows(selected.windows, facts.at)
+    windows = tuple(sorted(selection.windows)) or default_windows(
+        selected.windows, facts.at, selected.calendar
+    )
     selected_windows = replace(selected, selection=replace(selection, windows=windows))
     name, purpose = selection.experiment, visible(newest.purpose)
     if refusal := selected_windows.refusal:
@@ -258,9 +261,9 @@ def find(
     findings = tuple(asker.finding(ask) for ask in questions)
     enough = any(finding.enough for finding in findings)
     parts = [finding.sentence for finding in findings if finding.enough or not enough]
-    if last := _last_window_if_silent(tuple(selected.all_counts), facts.at):
-        parts.append(sentences.last_report(last, facts.at, write))
-    parts.append(selected_windows.left_out(write) if windows else "")
+    if last := _last_window_if_silent(tuple(selected.all_counts), facts.at, selected.calendar):
+        parts.append(sentences.last_report(last, selected.now, write))
+    parts += [selected_windows.left_out(write), selected_windows.days_note] if windows else []
     lines = tuple(dict.fromkeys(filter(None, parts)))
     return Findings(selection.fleet, name, purpose, reports, windows, findings, enough, lines)
 
@@ -298,7 +301,9 @@ def _asker(
 ) -> "_Asker":
     """Return an _Asker for these questions, which share one false-alarm allowance with those in the file."""
     selected = facts.selected(replace(selection, windows=()))
-    windows = tuple(sorted(selection.windows)) or default_windows(selected.windows, facts.at)
+    windows = tuple(sorted(selection.windows)) or default_windows(
+        selected.windows, facts.at, selected.calendar
+    )
     chosen = replace(selected, selection=replace(selection, windows=windows))
     unit, newest = selected.unit if unit is None else unit, selected.newest
     questions_in_file = {_subject(ask): ask for ask in asks_of(newest.experiment, newest.asked.splitlines())}
@@ -311,13 +316,15 @@ def _subject(ask: Ask) -> tuple[object, ...]:
     return ask.kind, ask.level, ask.text if ask.kind in ("share", "pair") else ""
 
 
-def _last_window_if_silent(available: Sequence[str], at: datetime.datetime) -> Period | None:
+def _last_window_if_silent(
+    available: Sequence[str], at: datetime.datetime, calendar: Calendar
+) -> Period | None:
     """Return the last report's window if _SILENT_WINDOWS windows have passed since, otherwise None."""
     ends = [(end, window) for window in available if (end := end_of(window))]
     if not ends or len(ends) < len(available):  # one of them has no end
         return None
     end, newest = max(ends)
-    last = period_of([newest])
+    last = period_of([newest], calendar=calendar)
     return last if last and at - end >= _SILENT_WINDOWS * (end - last.begin) else None
 
 
@@ -381,6 +388,10 @@ class _Asker:
     def _facts(self) -> Facts:
         return self.whole.facts
 
+    @property
+    def _now(self) -> datetime.datetime:
+        return self.whole.now
+
     @cached_property
     def _period(self) -> Period | None:
         return self.chosen.period(self.requested_period)
@@ -388,7 +399,7 @@ class _Asker:
     @cached_property
     def _scope(self) -> str:
         """The boards with the selected value of the group, and the dates."""
-        dates = sentences.dates(self._period, self._facts.at, self.write)
+        dates = sentences.dates(self._period, self._now, self.write)
         return ", ".join(filter(None, [self.whole.boards, dates]))
 
     @cached_property
@@ -533,12 +544,12 @@ class _Asker:
         if since is None or detectable is None or is_too_wide(detectable, self._value_extent(unit)):
             return finding
         size = sentences.size(detectable, unit, self.write)
-        text = sentences.no_change(sentences.day(since, self._facts.at, self.write), size)
+        text = sentences.no_change(sentences.day(since, self._now, self.write), size)
         return replace(finding, sentence=f"{finding.sentence} {text}", since=since, detectable=detectable)
 
     def _change_text(self, change: FindingChange, row: Row, unit: str | None) -> str:
         """Describe a change, including the value after it if the period also includes days before it."""
-        at, write = self._facts.at, self.write
+        at, write = self._now, self.write
         day = sentences.day(change.since, at, write)
         size = sentences.size(change.size, unit, write)
         before, after = (sentences.level(x, row, unit, write) for x in (change.before, change.after))
@@ -569,11 +580,23 @@ class _Asker:
         if answer is None or max(v.experiment.domain for v in self.whole.versions) > _MAX_VALUES:
             return _NOT_SCANNED
         facts, counts = self._facts, self._scanned_versions.all_counts
-        windows = tuple((w, *counts[w].items()) for w in windows_of_completed_days(tuple(counts), facts.at))
+        calendar = self.whole.calendar
+        windows = tuple(
+            (w, *counts[w].items()) for w in windows_of_completed_days(tuple(counts), facts.at, calendar)
+        )
         versions = tuple(map(version_key, self._scanned_versions.versions))
         interrupted_days = facts.store.interrupted_days()
         group = self._scanned_versions.selection.group
-        key = facts.store, versions, group, windows, interrupted_days, answer.subject, self._comparisons
+        key = (
+            facts.store,
+            versions,
+            calendar,
+            group,
+            windows,
+            interrupted_days,
+            answer.subject,
+            self._comparisons,
+        )
         try:
             outcome = facts.cache.result(key, lambda: self._scan_days(answer))
             for windows in outcome.change.windows if outcome.change else ():
@@ -612,7 +635,7 @@ class _Asker:
         needed = _reports_needed(estimate, ask, half / scale, half_width / scale)
         size, noun = (100 * half, "points") if unit is None else (half, unit)
         target = f"±{words.reading(size, noun, self.write)}"
-        at, available, windows = self._facts.at, self.whole.windows, self.chosen.selection.windows
+        at, available, windows = self._now, self.whole.windows, self.chosen.selection.windows
         period, days = self._period, None
         if period is None or not {*completed_windows(available, at)} - {*windows}:  # the period still grows
             windows, reports, when = available, self.whole.reports, "so far"
@@ -620,7 +643,11 @@ class _Asker:
             when = f"in {counted(period.units, 'day' if period.is_days else 'hour', self.write)}"
             days = period.units if period.is_days else 1
         when += f" from {self.whole.boards}" if self.whole.boards else ""
-        a_day = 0.0 if _last_window_if_silent(available, at) else reports_a_day(windows, reports, at)
+        a_day = (
+            0.0
+            if _last_window_if_silent(available, at, self.whole.calendar)
+            else reports_a_day(windows, reports, at)
+        )
         text = sentences.too_few(reports, needed, target, when, a_day, days, at, self.write)
         return f"{title}: {text}" if len(self.questions) > 1 else text
 
@@ -663,7 +690,7 @@ class _Asker:
         assert isinstance(row, DifferenceRow)
         unit = None if difference_table.quantity == "share" else difference_table.unit
         title = case_table.title.removesuffix(" given")
-        days = len({day_of(window) for window in self.whole.all_counts})
+        days = len({day_of(window, self.whole.calendar) for window in self.whole.all_counts})
         z = abs(float(special.ndtri(max(row.p, 1e-300) / 2)))
         chance = false_alarm_chance(z, days, self._comparisons)
         differs = chance < 1 - CONFIDENCE
@@ -701,7 +728,7 @@ class _Asker:
         days = [scan.since for scan in scans if scan.since is not None]
         if len(days) < len(scans):
             return finding
-        text = sentences.no_change(sentences.day(max(days), self._facts.at, self.write), "")
+        text = sentences.no_change(sentences.day(max(days), self._now, self.write), "")
         return replace(finding, sentence=f"{finding.sentence} {text}", since=max(days))
 
 

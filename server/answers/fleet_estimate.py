@@ -21,6 +21,7 @@ from ..estimate.top_k import RankedValue, top
 from ..experiments import units
 from ..experiments.answerable import OF_VALUES, answerable_questions, answers_only, require
 from ..experiments.units import range_in
+from ..local_days import UTC_DAYS, Calendar
 from ..mechanisms.common_values import same_values
 from ..wire.experiments import value_count
 from ..words import versions
@@ -28,6 +29,7 @@ from ..words.scope import which_reports
 from . import change, moments, pairs, texts
 from .answer import PLAIN, Answer, Answers, Frame, Tables
 from .pairs import PairAnswers
+from .periods import span
 from .query import ReportSource, check_apart
 from .question import NO_QUESTION, PairQuestion
 from .rows import CONFIDENCE, Kind, PostRow, Quantity, Row, TopRow, quantile_name
@@ -61,6 +63,7 @@ class FleetEstimate(Tables):
         version: The first digits of the version that was chosen, "all", or "" for the newest.
         boards: The boards whose reports were used, such as "boards with firmware 2.4.0", or "" for all.
         left_out: A sentence on the reports of other versions that the estimate leaves out, or "".
+        calendar: The days and weeks of the experiment.
     """
 
     estimates: Estimates
@@ -74,6 +77,7 @@ class FleetEstimate(Tables):
     version: str = ""
     boards: str = ""
     left_out: str = ""
+    calendar: Calendar = UTC_DAYS
     _post: dict[str, Shares] = field(default_factory=dict, init=False, compare=False)
 
     @property
@@ -326,7 +330,7 @@ class FleetEstimate(Tables):
         if not self.sources:
             return self.about
         fleet = " and ".join(sorted({source.fleet for source in self.sources}))
-        windows = sorted({source.window for source in self.sources})
+        windows = span({source.window for source in self.sources}, self.calendar)
         return which_reports(fleet, windows, self.version, self.boards)
 
     def _require(self, *words: str) -> None:
@@ -335,7 +339,7 @@ class FleetEstimate(Tables):
     @property
     def _frame(self) -> Frame:
         unit = "" if self.experiment.type == "text" else self.unit
-        return Frame(unit, self.confidence, self.which)
+        return Frame(unit, self.confidence, self.which, calendar=self.calendar)
 
     def _answer(
         self, kind: Kind, rows: Sequence[Row], note: str = "", quantity: Quantity = "share", post: str = ""

@@ -1,48 +1,47 @@
 """Resolve periods as people name them (7d, 2026-11, 2026-11-01..2026-11-07) to a store's windows.
 
-A period counted back from now ends before the current day or hour, because whole days are compared with whole
-days, and no ε applies to a histogram that is still changing.
+Days, weeks and months are those of a Calendar, by default in UTC; hours are always in UTC. A period counted
+back from now ends before the current day or hour, because whole days are compared with whole days, and no ε
+applies to a histogram that is still changing.
 """
 
 import datetime
-import re
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..errors import UsageError
-from .windows import end_of, has_ended
+from ..local_days import DAY, HOUR, UTC_DAYS, Calendar
+from ..words import scope
+from ..words.numbers import counted
+from .period_names import ALL, Length, NamedPeriod, days_of_group, length_of, named_period
+from .windows import SETTLED, end_of, has_ended
 
 USUAL_DAYS = 7
 """The number of newest completed days that are shown by default."""
 
-ALL = "all"
-"""The length that selects all completed windows."""
-
-_LENGTH = re.compile(r"(\d{1,4})([hdw])")
-_HOURS = {"h": 1, "d": 24, "w": 168}
-_GROUP_FORMATS = {"": "", "day": "%Y-%m-%d", "week": "%G-W%V", "month": "%Y-%m"}
-BY = tuple(_GROUP_FORMATS)[1:]
+BY = ("day", "week", "month")
 """The periods by which windows can be grouped."""
-
-_DAY = datetime.timedelta(days=1)
 
 
 @dataclass(frozen=True)
 class Period:
-    """The time range covered by windows, in UTC.
+    """The time range covered by windows, in the time zone of its days.
 
     Attributes:
-        begin: The start of the first window.
-        end: The end of the last window.
+        begin: The start of the first window; of days, their midnight.
+        end: The end of the last window, likewise.
         units: The number of days between `begin` and `end`, or of hours if the period does not consist of
             whole days.
         present: The number of these days or hours that have reports.
+        zone: The name of the time zone.
     """
 
     begin: datetime.datetime
     end: datetime.datetime
     units: int
     present: int
+    zone: str = "UTC"
 
     @property
     def first_day(self) -> datetime.date:
@@ -63,46 +62,61 @@ class Period:
 def start_of(window: str) -> datetime.datetime | None:
     """Return a window's start, in UTC, or None for "all"."""
     end = end_of(window)
-    return end and end - datetime.timedelta(hours=1 if "T" in window else 24)
+    return end and end - (HOUR if "T" in window else DAY)
 
 
-def day_of(window: str) -> datetime.date | None:
-    """Return a window's day, in UTC, or None for "all"."""
+@functools.lru_cache(maxsize=1 << 17)
+def day_of(window: str, calendar: Calendar = UTC_DAYS) -> datetime.date | None:
+    """Return the day that contains a window's middle, or None for "all"."""
     start = start_of(window)
-    return start and start.date()
+    return start and calendar.local(start + (HOUR if "T" in window else DAY) / 2).date()
 
 
-_GROUP_NAME = re.compile(r"\d{4}-((?P<week>W\d{2})|\d{2})")
+def group_start(name: str, calendar: Calendar = UTC_DAYS) -> datetime.datetime | None:
+    """Return the start of a window, or of a group from group_windows(), or None for "all"."""
+    if "T" in name or not (days := days_of_group(name, calendar)):
+        start = start_of(name)
+        return start and calendar.local(start)
+    return calendar.midnight(days[0])
 
 
-def group_start(name: str) -> datetime.datetime | None:
-    """Return the start of a window, or of a group from group_windows(), in UTC, or None for "all"."""
-    if not (match := _GROUP_NAME.fullmatch(name)):
-        return start_of(name)
-    day = f"{name}-1" if match["week"] else f"{name}-01"
-    return datetime.datetime.combine(datetime.date.fromisoformat(day), datetime.time(), datetime.UTC)
-
-
-def period_of(windows: Sequence[str], period: Period | None = None) -> Period | None:
+def period_of(
+    windows: Sequence[str], period: Period | None = None, calendar: Calendar = UTC_DAYS
+) -> Period | None:
     """Return the period covered by windows, or None for "all".
 
     Args:
         windows: The windows, oldest first.
         period: The requested period, which may begin before the first window and end after the last.
+        calendar: The days.
     """
-    starts = [start for window in windows if (start := start_of(window))]
-    ends = [end for window in windows if (end := end_of(window))]
+    starts = sorted((start, window) for window in windows if (start := start_of(window)))
     if not starts or len(starts) < len(windows):
         return None
-    is_hourly = any("T" in window for window in windows)
-    begin, end = (period.begin, period.end) if period else (min(starts), max(ends))
-    # Whole days, except that the first may be partial.
-    if end.time() == datetime.time() and end - begin > _DAY:
-        begin = begin.replace(hour=0)
-    is_whole_days = all(moment.time() == datetime.time() for moment in (begin, end))
-    if is_hourly and not is_whole_days:
-        return Period(begin, end, round((end - begin).total_seconds() / 3600), len(set(starts)))
-    return Period(begin, end, (end - begin).days, len({start.date() for start in starts}))
+    if period and not period.is_days:
+        return _hours(period.begin, period.end, len({start for start, _ in starts}), calendar)
+    days = sorted({day for window in windows if (day := day_of(window, calendar))})
+    if period is None:
+        (begin, first), (_, last) = starts[0], starts[-1]
+        end = max(end for window in windows if (end := end_of(window)))
+        is_whole_end = "T" not in last or end == calendar.begin(days[-1] + DAY)
+        # Whole days, except that the first may be partial.
+        is_whole_start = "T" not in first or begin == calendar.begin(days[0]) or end - begin > DAY
+        if not (is_whole_start and is_whole_end):
+            return _hours(begin, end, len({start for start, _ in starts}), calendar)
+    first_day, last_day = (period.first_day, period.last_day) if period else (days[0], days[-1])
+    return _days(first_day, last_day, len(days), calendar)
+
+
+def _hours(begin: datetime.datetime, end: datetime.datetime, present: int, calendar: Calendar) -> Period:
+    elapsed = end.astimezone(datetime.UTC) - begin.astimezone(datetime.UTC)
+    ends = calendar.local(begin), calendar.local(end)
+    return Period(*ends, round(elapsed / HOUR), present, calendar.zone_name)
+
+
+def _days(first: datetime.date, last: datetime.date, present: int, calendar: Calendar) -> Period:
+    ends = calendar.midnight(first), calendar.midnight(last + DAY)
+    return Period(*ends, (last - first).days + 1, present, calendar.zone_name)
 
 
 def completed_windows(available: Sequence[str], at: datetime.datetime) -> tuple[str, ...]:
@@ -110,12 +124,32 @@ def completed_windows(available: Sequence[str], at: datetime.datetime) -> tuple[
     return tuple(window for window in available if has_ended(window, at))
 
 
-def windows_of_completed_days(available: Sequence[str], at: datetime.datetime) -> tuple[str, ...]:
-    """Return the windows of days that had ended at a given time, UTC."""
-    return tuple(w for w in available if (day := day_of(w)) and has_ended(day.isoformat(), at))
+def day_has_ended(day: datetime.date, at: datetime.datetime, calendar: Calendar = UTC_DAYS) -> bool:
+    """Return whether a day had ended and its counts were final at a given time, UTC."""
+    return calendar.begin(day + DAY) + SETTLED <= at
 
 
-def default_windows(available: Sequence[str], at: datetime.datetime) -> tuple[str, ...]:
+def windows_of_completed_days(
+    available: Sequence[str], at: datetime.datetime, calendar: Calendar = UTC_DAYS
+) -> tuple[str, ...]:
+    """Return the windows of days that had ended at a given time, UTC.
+
+    A day that contains a window counted by the day in UTC has ended once this window has ended, too.
+    """
+    days = {window: day for window in available if (day := day_of(window, calendar))}
+    newest = max(days.values(), default=None)
+    running = {
+        day
+        for window, day in days.items()
+        if newest and (newest - day).days <= 2 and not has_ended(window, at)
+    }
+    ended = {day for day in set(days.values()) if day not in running and day_has_ended(day, at, calendar)}
+    return tuple(window for window, day in days.items() if day in ended)
+
+
+def default_windows(
+    available: Sequence[str], at: datetime.datetime, calendar: Calendar = UTC_DAYS
+) -> tuple[str, ...]:
     """Return the windows to show by default: the newest USUAL_DAYS completed days with reports.
 
     If no day has ended yet, return the completed windows, or if there are none, all windows.
@@ -123,122 +157,266 @@ def default_windows(available: Sequence[str], at: datetime.datetime) -> tuple[st
     Args:
         available: The windows with reports, oldest first.
         at: The current time, UTC.
+        calendar: The days.
     """
-    days = windows_of_completed_days(available, at)
-    newest = day_of(days[-1]) if days else None
-    if newest is None:
+    completed = windows_of_completed_days(available, at, calendar)
+    days = {window: day for window in completed if (day := day_of(window, calendar))}
+    if not days:
         return completed_windows(available, at) or tuple(available)
-    first = newest - (USUAL_DAYS - 1) * _DAY
-    return tuple(w for w in days if (day := day_of(w)) and day >= first)
+    first = max(days.values()) - (USUAL_DAYS - 1) * DAY
+    return tuple(window for window, day in days.items() if day >= first)
 
 
 def last_windows(
-    length: str, available: Sequence[str], at: datetime.datetime, before: int = 0
+    length: str,
+    available: Sequence[str],
+    at: datetime.datetime,
+    before: int = 0,
+    calendar: Calendar = UTC_DAYS,
 ) -> tuple[str, ...]:
     """Return the windows of the last 7d, 12h or 2w before the current day or hour, or all completed windows.
 
     Args:
         length: The length, or "all".
         available: The windows with reports, oldest first.
-        at: The current time, UTC. Days begin at midnight.
+        at: The current time, UTC.
         before: The number of lengths by which to shift the period into the past.
+        calendar: The days.
 
     Raises:
         UsageError: If `length` is malformed, or no reports arrived in that period.
     """
     if length == ALL and not before:
         return completed_windows(available, at) or tuple(available)
-    if length.endswith("h") and available and not any("T" in window for window in available):
+    count = length_of(length)
+    if count.is_hours and available and not any("T" in window for window in available):
         raise UsageError(f"reports are counted by the day; give a length in days, such as 1d, not {length}")
-    period = period_of_length(length, at, before)
-    windows = tuple(w for w in available if (start := start_of(w)) and period.begin <= start < period.end)
+    period = _period_of_length(count, at, before, calendar)
+    windows = _windows_in(period, available, calendar)
     if not windows:
         newest = f"; the newest window with reports is {available[-1]}" if available else ""
-        hours = f"{period.begin:%Y-%m-%d %H:00} to {period.end:%Y-%m-%d %H:00} UTC"
+        hours = f"{period.begin:%Y-%m-%d %H:%M} to {period.end:%Y-%m-%d %H:%M} {period.zone}"
         days = f"{period.first_day} to {period.last_day}, the last {length} before today"
-        raise UsageError(f"no reports arrived from {hours if length.endswith('h') else days}{newest}")
+        raise UsageError(f"no reports arrived from {hours if count.is_hours else days}{newest}")
     return windows
 
 
-def period_of_length(length: str, at: datetime.datetime, before: int = 0) -> Period:
+def _windows_in(period: Period, available: Sequence[str], calendar: Calendar) -> tuple[str, ...]:
+    if period.is_days:
+        first, last = period.first_day, period.last_day
+        return tuple(w for w in available if (day := day_of(w, calendar)) and first <= day <= last)
+    return tuple(w for w in available if (start := start_of(w)) and period.begin <= start < period.end)
+
+
+def period_of_length(
+    length: str, at: datetime.datetime, before: int = 0, calendar: Calendar = UTC_DAYS
+) -> Period:
     """Return the period of the last 7d, 12h or 2w.
 
     Args:
         length: The length.
         at: The current time, UTC.
         before: The number of lengths by which to shift the period into the past.
+        calendar: The days.
 
     Raises:
         UsageError: If `length` is malformed.
     """
-    match = _LENGTH.fullmatch(length)
-    if not match or not int(match[1]):
-        raise UsageError(f"a length of time must look like 7d, 12h, 2w or all, not {length}")
-    hours = int(match[1]) * _HOURS[match[2]]
-    end = at.replace(minute=0, second=0, microsecond=0)
-    end = end if match[2] == "h" else end.replace(hour=0)
-    end -= before * datetime.timedelta(hours=hours)
-    units = hours if match[2] == "h" else hours // 24
-    return Period(end - datetime.timedelta(hours=hours), end, units, 0)
+    return _period_of_length(length_of(length), at, before, calendar)
 
 
-def named_windows(period: str, available: Sequence[str]) -> tuple[str, ...]:
-    """Return the windows of a day, month or range of days (2026-11-01..2026-11-07), or the window itself.
+def _period_of_length(length: Length, at: datetime.datetime, before: int, calendar: Calendar) -> Period:
+    if length.is_hours:
+        hour = at.astimezone(datetime.UTC).replace(minute=0, second=0, microsecond=0)
+        end = hour - before * length.units * HOUR
+        return _hours(end - length.units * HOUR, end, 0, calendar)
+    end_day = calendar.today(at) - before * length.units * DAY
+    return _days(end_day - length.units * DAY, end_day - DAY, 0, calendar)
 
-    A window that does not exist is returned unchanged.
+
+def named_windows(
+    period: str,
+    available: Sequence[str],
+    calendar: Calendar = UTC_DAYS,
+    at: datetime.datetime | None = None,
+) -> tuple[str, ...]:
+    """Return the windows of a day, week, month or range of these, or of hours.
+
+    Args:
+        period: The period, in a form that named_period() accepts.
+        available: The windows with reports, oldest first.
+        calendar: The days.
+        at: The current time, UTC; None for now.
 
     Raises:
-        UsageError: If a range ends before it begins.
+        UsageError: If the text does not name a period, or a range ends before it begins.
     """
-    first, dots, final = period.partition("..")
-    if not dots:
-        return tuple(w for w in available if w.startswith(period)) if len(period) in (7, 10) else (period,)
-    if final < first:
-        raise UsageError(
-            f"a range of days must start with the earlier day, as in 2026-11-01..2026-11-07, not {period}"
-        )
-    return tuple(w for w in available if w[: len(first)] >= first and w[: len(final)] <= final)
+    named = named_period(period, calendar, at or datetime.datetime.now(datetime.UTC))
+    return tuple(w for w in available if _is_within(w, named, calendar))
 
 
-def resolve_periods(periods: Sequence[str], available: Sequence[str]) -> tuple[str, ...]:
-    """Return the windows of several periods without duplicates; a period without windows keeps its name."""
-    existing = set(available)
+def _is_within(window: str, named: NamedPeriod, calendar: Calendar) -> bool:
+    start, day = start_of(window), day_of(window, calendar)
+    if start is None or day is None:
+        return False
+    after = named.first <= (start if isinstance(named.first, datetime.datetime) else day)
+    return after and (start if isinstance(named.last, datetime.datetime) else day) <= named.last
+
+
+def resolve_periods(
+    periods: Sequence[str],
+    available: Sequence[str],
+    calendar: Calendar = UTC_DAYS,
+    at: datetime.datetime | None = None,
+) -> tuple[str, ...]:
+    """Return the windows of several periods without duplicates; a period without windows keeps its name.
+
+    Args:
+        periods: The periods; see named_windows(). The name of a window with reports is that window, except
+            that a day of a time zone consists of its hours.
+        available: The windows with reports, oldest first.
+        calendar: The days.
+        at: The current time, UTC; None for now.
+
+    Raises:
+        UsageError: In the same cases as named_windows().
+    """
+    existing = {window for window in available if "T" in window or not calendar.is_local or window == ALL}
     windows = (
         w
         for period in periods
-        for w in ((period,) if period in existing else named_windows(period, available) or (period,))
+        for w in (
+            (period,) if period in existing else named_windows(period, available, calendar, at) or (period,)
+        )
     )
     return tuple(dict.fromkeys(windows))
 
 
-def preceding_windows(windows: Sequence[str], available: Sequence[str]) -> tuple[str, ...]:
+def preceding_windows(
+    windows: Sequence[str], available: Sequence[str], calendar: Calendar = UTC_DAYS
+) -> tuple[str, ...]:
     """Return the windows of the preceding period of the same length.
 
     Args:
         windows: The windows, oldest first.
         available: The windows with reports, oldest first.
+        calendar: The days; a period of whole days is preceded by as many days.
     """
-    first, end = (start_of(windows[0]), end_of(windows[-1])) if windows else (None, None)
-    if first is None or end is None:
+    period = period_of(windows, calendar=calendar)
+    if period is None:
         return ()
-    begin = first - (end - first)
-    return tuple(w for w in available if (start := start_of(w)) and begin <= start < first)
+    if period.is_days:
+        first = period.first_day
+        before = _days(first - period.units * DAY, first - DAY, 0, calendar)
+    else:
+        begin = period.begin.astimezone(datetime.UTC)
+        before = _hours(begin - period.units * HOUR, begin, 0, calendar)
+    chosen = {*windows}
+    return tuple(w for w in _windows_in(before, available, calendar) if w not in chosen)
 
 
-def group_windows(windows: Sequence[str], by: str) -> Mapping[str, tuple[str, ...]]:
-    """Group windows by day, ISO week or month, in UTC: 2026-11-21, 2026-W47, 2026-11.
+def group_windows(
+    windows: Sequence[str], by: str, calendar: Calendar = UTC_DAYS
+) -> Mapping[str, tuple[str, ...]]:
+    """Group windows by day, week or month: 2026-11-21, 2026-W47, 2026-11.
 
     Args:
         windows: The windows.
         by: One of BY, or "" to keep windows separate.
+        calendar: The days and weeks; Calendar.week_name() says how weeks are named.
 
     Raises:
         UsageError: If `by` is anything else.
     """
-    if by not in _GROUP_FORMATS:
+    if by and by not in BY:
         raise UsageError(f"windows can be grouped by {', '.join(BY)}, not {by}")
     groups: dict[str, list[str]] = {}
     for window in windows:
-        start = start_of(window)
-        groups.setdefault(f"{start:{_GROUP_FORMATS[by]}}" if start and by else window, []).append(window)
+        day = day_of(window, calendar)
+        groups.setdefault(_group_name(day, by, calendar) if day and by else window, []).append(window)
     return {name: tuple(members) for name, members in groups.items()}
+
+
+def _group_name(day: datetime.date, by: str, calendar: Calendar) -> str:
+    return calendar.week_name(day) if by == "week" else day.isoformat()[: 7 if by == "month" else 10]
+
+
+def selectable(windows: Sequence[str], calendar: Calendar) -> Mapping[str, tuple[str, ...]]:
+    """Return the names that readers choose from, with their windows: days of a time zone, or windows."""
+    return group_windows(windows, "day" if calendar.is_local else "", calendar)
+
+
+def span(windows: Iterable[str], calendar: Calendar = UTC_DAYS) -> str:
+    """Describe windows briefly, as words.scope.span(), or as days or hours of a time zone."""
+    windows = sorted(windows)
+    period = period_of(windows, calendar=calendar) if calendar.is_local else None
+    if period is None:
+        return scope.span(windows)
+    days = f"{period.first_day}"
+    if period.is_days:
+        days += f" to {period.last_day}" if period.units > 1 else ""
+        return f"{days} ({counted(period.present, 'day')}, {period.zone})"
+    ends = " to ".join(f"{end:%Y-%m-%d %H:%M}" for end in (period.begin, period.end))
+    return f"{ends} ({counted(period.present, 'hour')}, {period.zone})"
+
+
+@dataclass(frozen=True)
+class PartialGroup:
+    """A day, week or month at an end of a trend that the trend covers only in part.
+
+    Attributes:
+        name: Its name.
+        first: The first day with reports, or None if it is covered from its start.
+        last: The last one, or None if it is covered to its end.
+    """
+
+    name: str
+    first: datetime.date | None
+    last: datetime.date | None
+
+
+def partial_groups(
+    windows: Sequence[str],
+    available: Sequence[str],
+    by: str,
+    at: datetime.datetime,
+    calendar: Calendar = UTC_DAYS,
+) -> tuple[PartialGroup, ...]:
+    """Return the groups at the ends of a trend that it covers only in part.
+
+    Args:
+        windows: The windows of the trend.
+        available: All windows with reports.
+        by: See group_windows(); with "", a group is a window, which is always whole.
+        at: The current time, UTC.
+        calendar: The days and weeks.
+    """
+    groups = group_windows(sorted(windows), by, calendar) if by else {}
+    result = list[PartialGroup]()
+    chosen = {*windows}
+    for name in dict.fromkeys([*groups][:1] + [*groups][-1:]):
+        ends = days_of_group(name, calendar)
+        days = [day for window in groups[name] if (day := day_of(window, calendar))]
+        if ends is None or not days:
+            continue
+        is_first, is_last = name == next(iter(groups)), name == [*groups][-1]
+        first, last = min(days), max(days)
+        omitted = [
+            day
+            for w in available
+            if w not in chosen and (day := day_of(w, calendar)) and ends[0] <= day <= ends[1]
+        ]
+        starts_late = is_first and (first > ends[0] or _starts_late(groups[name], first, calendar))
+        stops_early = is_last and (last < ends[1] or not day_has_ended(ends[1], at, calendar))
+        starts_late = starts_late or (is_first and any(day <= first for day in omitted))
+        stops_early = stops_early or (is_last and any(day >= last for day in omitted))
+        if starts_late or stops_early:
+            result.append(PartialGroup(name, first if starts_late else None, last if stops_early else None))
+    return tuple(result)
+
+
+def _starts_late(windows: Sequence[str], day: datetime.date, calendar: Calendar) -> bool:
+    """Return whether windows by the hour begin after the first hour of their first day."""
+    first = min(windows)
+    start = start_of(first)
+    return "T" in first and start is not None and start > calendar.begin(day)

@@ -32,6 +32,7 @@ _MAX_LINES = 6  # lines in a picture, because more cannot be told apart
 _CHANGED: dict[str, Any] = {"color": COLOURS[1], "markerfacecolor": COLOURS[1]}
 _ADJUSTED_AWAY: dict[str, Any] = {"color": COLOURS[1], "markerfacecolor": "white"}
 _CHANCE: dict[str, Any] = {"color": QUIET, "markerfacecolor": QUIET}
+_PARTIAL = {"linestyle": "none", "marker": "o", "markerfacecolor": "white", "zorder": 5}
 _MAP = LinearSegmentedColormap.from_list("shares", ["#ffffff", "#9ec3e6", COLOURS[0], "#08306b"])
 _MAX_WRITTEN = 12  # rows and columns up to which numbers fit into cells
 _LONGEST_NAME = 16  # characters in the name of a heat map's row or column
@@ -354,15 +355,20 @@ def _draw_trend(p: _Panel) -> _Labels:
     total = {name: sum(row.value for row in p.rows if row.name == name) for name in names}
     largest = sorted(names, key=lambda name: -total[name])[:_MAX_LINES]
     line_names = [name for name in names if name in largest]
-    moments = pictures.window_starts(windows)
+    moments = pictures.window_starts(windows, p.answer.calendar)
     places = np.arange(len(windows)) if moments is None else np.asarray(date2num(moments))
     closest = float(np.diff(np.sort(places)).min()) if len(places) > 1 else 1.0
+    has_partial = False
     for number, name in enumerate(line_names):
         is_selected = np.array([row.name == name for row in p.rows])
         # Shift the lines sideways, so that their error bars can be told apart.
         offset = 0.0 if len(windows) > LINE_ROWS else 0.05 * closest * (number - (len(line_names) - 1) / 2)
         at, low, high = places + offset, p.interval_ends[0][is_selected], p.interval_ends[1][is_selected]
         pictures.draw_intervals(axes, at, p.values[is_selected], low, high, COLOURS[number], name)
+        selected_rows = [row for row in p.rows if row.name == name]
+        is_partial = np.array([isinstance(row, TrendRow) and row.partial for row in selected_rows])
+        has_partial = has_partial or bool(is_partial.any())
+        axes.plot(at[is_partial], p.values[is_selected][is_partial], color=COLOURS[number], **_PARTIAL)
     if len(line_names) < len(names):
         axes.plot([], [], " ", label=f"(the table has {len(names) - len(line_names)} more)")
     if moments is None:
@@ -371,13 +377,13 @@ def _draw_trend(p: _Panel) -> _Labels:
         axes.xaxis_date()
         pictures.date_axis(axes.xaxis, min(5, len(windows)) if closest >= 1 else 5)
     number_axis(axes.yaxis)
-    unit = p.answer.unit
+    unit, below = p.answer.unit, "hollow: partial" if has_partial else ""
     if len(line_names) > 1:
         axes.legend(*_ordered_legend(axes), **_LEGEND_OUTSIDE)
-        return "", p.quantity
+        return below, p.quantity
     if p.answer.quantity == "share":
-        return "", f"{line_names[0]} {unit}".strip() + f": {p.quantity}"
-    return "", f"{line_names[0]}, {unit}" if unit else f"{line_names[0]} of {p.answer.experiment}"
+        return below, f"{line_names[0]} {unit}".strip() + f": {p.quantity}"
+    return below, f"{line_names[0]}, {unit}" if unit else f"{line_names[0]} of {p.answer.experiment}"
 
 
 def _draw_heat_map(p: _Panel) -> _Labels:

@@ -21,6 +21,7 @@ from ..estimate.readings import among_readings
 from ..estimate.statistic import DoesNotFit, EstimateError, TooFewReports
 from ..experiments.answerable import answerable_questions
 from ..hints import option
+from ..local_days import Calendar
 from ..mechanisms.common_values import common_views, same_values
 from ..plain_text import visible
 from ..store.store import Store, Version
@@ -28,10 +29,11 @@ from ..store.versions import most_reports, publication_order
 from ..wire.experiments import OTHER, group_values
 from ..words import groups as words
 from ..words import versions as version_words
+from ..words.days import approximate
 from ..words.numbers import ENGLISH, Numbers
 from ..words.scope import ALL_VERSIONS
 from . import suppression
-from .periods import Period, group_windows, period_of
+from .periods import Period, day_of, group_windows, period_of
 from .question import Selection, WeighBy
 
 T = TypeVar("T")
@@ -198,7 +200,8 @@ class Facts:
         if not versions:
             digests = ", ".join(v.experiment.digest.hex() for v in same_name)
             raise UsageError(f"{name} has no version {selection.version}; its versions: {digests}")
-        selected = Selected(self, selection, versions)
+        newest = max(same_name, key=publication_order)
+        selected = Selected(self, selection, versions, newest.description.calendar)
         if selection.group and selection.group not in selected.group_values:
             raise UsageError(_no_such_group(selected))
         return selected
@@ -210,11 +213,13 @@ class Selected:
 
     Attributes:
         versions: The selected versions in the order of their publication, the current one last.
+        calendar: The days and weeks of the experiment's newest version, which apply to all its versions.
     """
 
     facts: Facts
     selection: Selection
     versions: tuple[Version, ...]
+    calendar: Calendar
 
     @property
     def newest(self) -> Version:
@@ -285,8 +290,23 @@ class Selected:
                 other versions are left out, the dates are those of the versions that answer.
         """
         if self.answering.reports == self.reports:
-            return period_of(self.selection.windows, requested)
-        return period_of(tuple(self.answering.counts))
+            return period_of(self.selection.windows, requested, self.calendar)
+        return period_of(tuple(self.answering.counts), calendar=self.calendar)
+
+    @property
+    def now(self) -> datetime.datetime:
+        """The current time in the zone of the days."""
+        return self.calendar.local(self.facts.at)
+
+    @property
+    def days_note(self) -> str:
+        """A sentence that says why the days of the selected windows are approximate, or ""."""
+        days = [day for window in self.counts if (day := day_of(window, self.calendar))]
+        if not days or not self.calendar.is_local:
+            return ""
+        has_half_hours = self.calendar.is_approximate(min(days), max(days))
+        has_utc_days = any("T" not in window for window in self.counts)
+        return approximate(self.calendar, has_half_hours=has_half_hours, has_utc_days=has_utc_days)
 
     def left_out(self, write: Numbers = ENGLISH) -> str:
         """Return a sentence on the reports in the selected windows that the answer leaves out, or ""."""
@@ -501,7 +521,7 @@ class Selected:
         self.check_shown()
         estimates: dict[str, Estimates] = {}
         selected_windows = self.selection.windows or self.windows
-        for name, windows in group_windows(selected_windows, by).items():
+        for name, windows in group_windows(selected_windows, by, self.calendar).items():
             try:
                 selected = replace(self, selection=replace(self.selection, windows=windows))
                 estimates[name] = selected.estimate(weigh)

@@ -33,7 +33,7 @@ from .periods import ALL, Period
 from .rows import CONFIDENCE
 
 if TYPE_CHECKING:
-    from .query import Facts
+    from .query import Facts, Selected
 
 BEFORE = "before"
 """A value of `against`: the preceding period of the same length."""
@@ -106,7 +106,7 @@ class Question(BaseModel):
     windows: Texts = Field(
         default=(),
         serialization_alias="window",
-        description="2026-11-21, 2026-11 or 2026-11-01..2026-11-07; several are summed.",
+        description="2026-11-21, 2026-W47, 2026-11, yesterday or 2026-11-01..2026-11-07; several are summed.",
     )
     last: str = Field(default="", description="The last 7d, 12h or 2w before today, or all; default: 7d.")
     version: Annotated[str, AfterValidator(plain_version)] = Field(
@@ -262,14 +262,14 @@ class Question(BaseModel):
                 f"{option('window')} and {option('last')} both name a period; use only one of them"
             )
         selected = facts.selected(self.all_windows)
-        windows = self._windows(self.windows, selected.windows, facts)
+        windows = self._windows(self.windows, selected, facts)
         selection = replace(self.all_windows, windows=windows)
         against = self._other_side(selection, facts)
         self._check_options()
         period = before = None
         if self.last not in ("", ALL):
-            period = periods.period_of_length(self.last, facts.at)
-            before = periods.period_of_length(self.last, facts.at, 1) if self.against == (BEFORE,) else None
+            ends = [periods.period_of_length(self.last, facts.at, n, selected.calendar) for n in (0, 1)]
+            period, before = ends[0], ends[1] if self.against == (BEFORE,) else None
         question = self
         if selected.newest.experiment.type == "number":
             question = self._without_unit(selected.newest.unit)
@@ -286,18 +286,17 @@ class Question(BaseModel):
         behind_number = rf"(?<=[0-9])\s?{re.escape(unit)}(?=$|:| to | and )"
         return self.replace(ranges=tuple(re.sub(behind_number, "", text) for text in self.ranges))
 
-    def _windows(
-        self, periods_named: Sequence[str], available: tuple[str, ...], facts: Facts
-    ) -> tuple[str, ...]:
+    def _windows(self, periods_named: Sequence[str], selected: Selected, facts: Facts) -> tuple[str, ...]:
         """Return the windows of the named periods, of the last days or hours, or else the default windows."""
+        available, calendar = selected.windows, selected.calendar
         if periods_named:
-            return periods.resolve_periods(periods_named, available)
+            return periods.resolve_periods(periods_named, available, calendar, facts.at)
         if self.last:
-            return periods.last_windows(self.last, available, facts.at)
+            return periods.last_windows(self.last, available, facts.at, calendar=calendar)
         return (
             periods.completed_windows(available, facts.at)
             if self.is_trend
-            else periods.default_windows(available, facts.at)
+            else periods.default_windows(available, facts.at, calendar)
         )
 
     def _other_side(self, selection: Selection, facts: Facts) -> Selection | None:
@@ -327,8 +326,8 @@ class Question(BaseModel):
             version=version or ("" if fleet else self.version),
             group="".join(groups) or self.group,
         )
-        available = facts.selected(other).windows  # another fleet or version may have other windows
-        other = replace(other, windows=self._windows(windows or self.windows, available, facts))
+        selected = facts.selected(other)  # another fleet or version may have other windows
+        other = replace(other, windows=self._windows(windows or self.windows, selected, facts))
         if other == selection:
             raise UsageError(
                 "both sides are the same; name another window, fleet, version or group to compare with"
@@ -336,10 +335,11 @@ class Question(BaseModel):
         return other
 
     def _windows_before(self, selection: Selection, facts: Facts) -> tuple[str, ...]:
-        available = facts.selected(selection).windows
+        selected = facts.selected(selection)
+        available, calendar = selected.windows, selected.calendar
         if self.last:
-            return periods.last_windows(self.last, available, facts.at, before=1)
-        windows = periods.preceding_windows(selection.windows, available)
+            return periods.last_windows(self.last, available, facts.at, 1, calendar)
+        windows = periods.preceding_windows(selection.windows, available, calendar)
         if not windows:
             raise UsageError("the preceding period has no reports; name a window to compare with")
         return windows

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from ..hints import option
+from ..local_days import UTC_DAYS, Calendar
 from ..words.answers import APPROXIMATE
 from ..words.numbers import ENGLISH, decimals, format_estimate, is_too_wide
 
@@ -139,11 +140,13 @@ class TrendRow(Row):
         reports: The number of reports in it.
         histogram_epsilon: The ε of the window's histogram, or None if it is unknown or the window has not
             ended.
+        partial: Whether the trend covers only part of this day, week or month.
     """
 
     window: str = ""
     reports: int = 0
     histogram_epsilon: float | None = None
+    partial: bool = False
 
 
 @dataclass(frozen=True)
@@ -241,6 +244,7 @@ class AnswerRows:
         approximate: Whether the mechanism has an error that more reports do not reduce; the intervals include
             it.
         scale: The scale of a number's bins: "log", or None if they are equally wide.
+        calendar: The days and weeks of the experiment.
     """
 
     kind: Kind
@@ -263,6 +267,7 @@ class AnswerRows:
     missing: Row | None = None
     approximate: bool = False
     scale: Literal["log"] | None = None
+    calendar: Calendar = UTC_DAYS
 
     @property
     def heading(self) -> str:
@@ -311,7 +316,7 @@ class AnswerRows:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
         excluded = ("rows", "note", "p_values", "changes", "title", "most", "extent", "less_sure", "missing")
-        excluded += ("scale",) if self.scale is None else ()
+        excluded += ("calendar", *(("scale",) if self.scale is None else ()))
         head = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in excluded}
         head |= {"missing": self.missing.to_dict()} if self.missing else {}
         head |= {"title": self.title} if self.title else {}

@@ -158,7 +158,8 @@ def of_each_window(
     selected = facts.selected(selection)
     windows = sorted({*(selection.windows or selected.windows)} & {*selected.windows})
     selections = {
-        name: replace(selection, windows=members) for name, members in group_windows(windows, by).items()
+        name: replace(selection, windows=members)
+        for name, members in group_windows(windows, by, selected.calendar).items()
     }
     return {
         name: of_selections(facts, part, shuffling=shuffling)

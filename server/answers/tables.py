@@ -358,7 +358,11 @@ def _columns(table_of: AnswerRows) -> list[_Column]:
     columns = [_Column(_heading(table_of), lambda r: r.name, has_words, has_words and share)]
     if kind is TrendRow:
         reports = _Column("reports", lambda r: f"{r.reports:,}")
-        columns = [_Column("window", lambda r: r.window), *columns, reports]
+        columns = [
+            _Column("window", lambda r: f"{r.window} (part)" if r.partial else r.window),
+            *columns,
+            reports,
+        ]
     if any(row.histogram_epsilon is not None for row in table_of.rows if isinstance(row, TrendRow)):
         columns.append(_Column("ε", lambda r: rounded_up(r.histogram_epsilon)))
     if kind is ChangeRow:

@@ -14,6 +14,8 @@ from .reading import MILLI
 _SCALED = {"low": MILLI, "high": MILLI, "epsilon": MICRO}
 _USUAL = {"every": 1, "window": "all"}  # what boards assume if the JSON omits them
 
+_TEXTS = ("unit", "purpose", "owner", "keep", "day", "week")
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -67,7 +69,7 @@ def _quantity(number: int, scale: int) -> int | float:
 
 
 def _store_fields(version: Version) -> dict[str, Any]:
-    fields: dict[str, Any] = {name: getattr(version, name) for name in ("unit", "purpose", "owner", "keep")}
+    fields: dict[str, Any] = {name: getattr(version, name) for name in _TEXTS}
     fields["asks"] = version.asked.splitlines()
     try:
         worse = worse_from_text(version.worse)

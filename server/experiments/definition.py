@@ -24,6 +24,7 @@ from ...device import ldp_client
 from ..accounting import AccountingError, Guarantee
 from ..epsilon import MICRO, check_epsilon
 from ..errors import os_reason
+from ..local_days import WEEKDAYS, check_zone
 from ..mechanisms import MECHANISMS, MechanismError, class_of, mechanism_of
 from ..mechanisms.custom import need_private
 from ..mechanisms.workload import ALL_RANGES, FREQUENCIES, MEAN, PREFIXES, Workload, WorkloadError
@@ -102,6 +103,8 @@ class Definition(ReadingDefinition):
     budget: ExperimentBudget
     window: Literal["hour", "day", "all"] = "day"
     keep: Annotated[str, AfterValidator(plain_keep)] = ""
+    day: Annotated[str, AfterValidator(check_zone)] = ""
+    week: Literal[*WEEKDAYS] = "monday"  # pyright: ignore[reportInvalidTypeForm]
     planned: PlannedCase | None = None
 
     @model_validator(mode="before")
@@ -147,6 +150,7 @@ class Definition(ReadingDefinition):
         self._check_pair()
         self._check_group()
         self._check_worse()
+        self._check_days()
         try:
             kept_hours(self.keep, self.window)
         except ValueError as e:
@@ -241,6 +245,15 @@ class Definition(ReadingDefinition):
         for name in ("worse", "worse_by"):
             if self.group is None and name in self.model_fields_set:
                 raise ValueError(f"{name} compares the values of a group: add the group, or omit it")
+
+    def _check_days(self) -> None:
+        """Raise ValueError if windows cannot be grouped by local days or other weeks."""
+        for name in ("day", "week"):
+            if self.window != "hour" and name in self.model_fields_set:
+                raise ValueError(
+                    f'{name} groups windows of an hour: add window = "hour", or omit {name} for days in UTC '
+                    "and weeks from Monday"
+                )
 
     def _every_fields(self) -> int | list[int]:
         """Return `every` for boards: a number, or a list of each group value's and of other's."""
@@ -391,14 +404,23 @@ class Definition(ReadingDefinition):
         return _WORKLOADS[self.statistics or usual]
 
     def description(self) -> Description:
-        """Return the description for the store: unit, purpose, owner, questions, retention and margins."""
+        """Return the description for the store, in which the usual days and weeks are empty."""
         # Imported lazily because it is slow to load and planning does not need it.
         from ..store.versions import Description
 
         # For texts, both keys list the texts whose shares are requested, so the store has a single field for
         # them.
         questions = "\n".join(self.asks or self.candidates)
-        return Description(self.unit, self.purpose, self.owner, questions, self.keep, self._worse.to_text())
+        return Description(
+            self.unit,
+            self.purpose,
+            self.owner,
+            questions,
+            self.keep,
+            self._worse.to_text(),
+            "" if self.day == "UTC" else self.day,
+            "" if self.week == WEEKDAYS[0] else self.week,
+        )
 
     def guarantee(self) -> Guarantee:
         """Return the guarantee for all of a board's reports to this experiment combined."""

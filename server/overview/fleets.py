@@ -14,9 +14,10 @@ from typing import Literal, get_args
 import numpy as np
 from sqlalchemy import Connection, func, select
 
-from ..answers.periods import start_of
+from ..answers.periods import day_of
 from ..answers.windows import NOTHING_DUE, Due, due
 from ..estimate import plausibility
+from ..local_days import DAY, UTC_DAYS, Calendar
 from ..plain_text import visible
 from ..store import schema
 from ..store.counting import EARLIEST, LATEST, clock_fault, last_time
@@ -60,7 +61,7 @@ class ExperimentOverview:
             asked.
         versions: The number of versions.
         reports: The total number of reports.
-        today: The number of reports today, UTC, or None if windows have no dates.
+        today: The number of reports today, or None if windows have no dates.
         newest: The newest window with reports, or "" if there are none.
         newest_reports: The number of reports in it.
         implausible: Why honest boards cannot have sent a version's histogram, or "".
@@ -70,6 +71,7 @@ class ExperimentOverview:
         unsigned: Whether devices should be asked but the experiment is not signed.
         quiet_since: The day of the last report if devices are asked but have been silent for days; without
             any report, the day on which they were asked.
+        calendar: The days of its reports, or those of UTC if this machine does not know the time zone.
     """
 
     fleet: str
@@ -93,6 +95,7 @@ class ExperimentOverview:
     due: Due = NOTHING_DUE
     unsigned: bool = False
     quiet_since: datetime.date | None = None
+    calendar: Calendar = UTC_DAYS
 
     def problems(self, day: Callable[[datetime.date], str] = str) -> dict[Problem, str]:
         """Return why it needs attention, as sentences by kind, the most serious one first.
@@ -320,10 +323,12 @@ def _experiment(
     windows = sum((Counter(counts.windows) for counts in counted), Counter[str]())
     last = max((w for w in windows if w != "all"), default="all" if windows else "")
     expires = newest.expires
-    last_start = start_of(last)
+    calendar = newest.description.calendar
+    calendar = calendar if calendar.is_known else UTC_DAYS
+    today, last_day = calendar.today(at), day_of(last, calendar)
     has_reports = bool(last) or any(v.erased for v in versions)
-    heard = last_start.date() if last_start else None if has_reports else _day_of(newest.serial)
-    is_quiet = state == "current" and heard is not None and (day - heard).days >= _QUIET_DAYS
+    heard = last_day if has_reports else _day_of(newest.serial, calendar)
+    is_quiet = state == "current" and heard is not None and (today - heard).days >= _QUIET_DAYS
 
     def description(word: Literal["purpose", "owner", "unit"]) -> str:
         return visible(next((getattr(v, word) for v in newest_first if getattr(v, word)), ""))
@@ -341,7 +346,7 @@ def _experiment(
         0 if state != "current" else None if expires is None else days_left(expires, day),
         len(versions),
         windows.total(),
-        _today(windows, newest.experiment.window, day),
+        _today(windows, newest.experiment.window, today, calendar),
         last,
         windows[last],
         next((counts.implausible for counts in counted if counts.implausible), ""),
@@ -350,6 +355,7 @@ def _experiment(
         due(windows, newest.keep, at),
         is_signed and state == "current" and newest.signatures is None,
         heard if is_quiet else None,
+        calendar,
     )
 
 
@@ -363,16 +369,18 @@ def days_left(expires: datetime.date, day: datetime.date) -> int:
     return max(0, (expires - day).days + 1)
 
 
-def _day_of(serial: int) -> datetime.date | None:
-    """Return the day, UTC, of a publication; None if it is unknown, as in stores of old versions."""
+def _day_of(serial: int, calendar: Calendar) -> datetime.date | None:
+    """Return the day of a publication; None if it is unknown, as in stores of old versions."""
     is_known = EARLIEST.timestamp() <= serial < LATEST.timestamp()
-    return datetime.datetime.fromtimestamp(serial, datetime.UTC).date() if is_known else None
+    return calendar.today(datetime.datetime.fromtimestamp(serial, datetime.UTC)) if is_known else None
 
 
-def _today(windows: Mapping[str, int], window: str, day: datetime.date) -> int | None:
+def _today(windows: Mapping[str, int], window: str, today: datetime.date, calendar: Calendar) -> int | None:
     if window == "all":
         return None
-    return sum(n for name, n in windows.items() if name.startswith(day.isoformat()))
+    near = tuple((today + n * DAY).isoformat() for n in (-1, 0, 1))  # UTC days that a local day may touch
+    candidates = ((name, n) for name, n in windows.items() if name.startswith(near))
+    return sum(n for name, n in candidates if day_of(name, calendar) == today)
 
 
 def state_words(experiment: ExperimentOverview, number: Callable[[int], str] = "{:,}".format) -> str:

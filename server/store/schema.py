@@ -9,7 +9,7 @@ No column links a device to a code, a group, a value, an address or a time: `ded
 import sqlalchemy as sa
 from sqlalchemy import event
 
-VERSION = 11
+VERSION = 12
 BASELINE = 5
 """The oldest version that can be upgraded; earlier ones were never released."""
 
@@ -43,7 +43,7 @@ device = sa.Table(
 # A version of an experiment is immutable. `current` marks the published one, at most one per name. Serials
 # are unix times, or the fleet's last serial plus one if that is larger, and define the order. `signatures`
 # are those of its announcement and its withdrawal if they were made elsewhere. unit, purpose, owner, asked,
-# keep and worse are the analyst's texts, which devices never see and which may change.
+# keep, worse, day and week are the analyst's texts, which devices never see and which may change.
 experiment = sa.Table(
     "experiment",
     metadata,
@@ -70,6 +70,8 @@ experiment = sa.Table(
     ),  # number of reports in erased windows
     sa.Column("signatures", sa.LargeBinary(128)),
     sa.Column("worse", sa.Text, nullable=False, server_default=""),  # by how much a release may be worse
+    sa.Column("day", sa.Text, nullable=False, server_default=""),  # time zone of its days; empty: UTC
+    sa.Column("week", sa.Text, nullable=False, server_default=""),  # first day of its weeks; empty: Monday
     sa.UniqueConstraint("fleet", "digest"),
 )
 

@@ -2,7 +2,7 @@
 
 import datetime
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -10,6 +10,7 @@ from sqlalchemy import RowMapping
 
 from ...device.ldp_client import Experiment
 from ..epsilon import SCALES, nats
+from ..local_days import Calendar, check_text
 from ..wire.experiments import parse_experiment
 from ..wire.keys import SIGNATURE_BYTES, Signatures
 from ..wire.limits import kept_hours
@@ -36,6 +37,8 @@ class Description:
             ever.
         worse: By how much a release may be worse, and in which direction, in the format of
             experiments.judged.Worse; empty for its default.
+        day: The time zone of its days, as in local_days.Calendar; empty for UTC.
+        week: The first day of its weeks, likewise; empty for Monday.
     """
 
     unit: str = ""
@@ -44,6 +47,13 @@ class Description:
     asked: str = ""
     keep: str = ""
     worse: str = ""
+    day: str = ""
+    week: str = ""
+
+    @property
+    def calendar(self) -> Calendar:
+        """The days and weeks by which hours are grouped."""
+        return Calendar(self.day, self.week)
 
 
 @dataclass(frozen=True)
@@ -66,6 +76,8 @@ class Version:
         asked: See Description.
         keep: See Description.
         worse: See Description.
+        day: See Description.
+        week: See Description.
         erased: The number of reports in windows that have been erased.
         signatures: The signatures for its serial if they were made elsewhere; otherwise None.
     """
@@ -85,13 +97,15 @@ class Version:
     asked: str = ""
     keep: str = ""
     worse: str = ""
+    day: str = ""
+    week: str = ""
     erased: int = 0
     signatures: Signatures | None = None
 
     @property
     def description(self) -> Description:
         """The texts as a Description."""
-        return Description(self.unit, self.purpose, self.owner, self.asked, self.keep, self.worse)
+        return Description(**{field.name: getattr(self, field.name) for field in fields(Description)})
 
     def published_on(self, day: datetime.date) -> bool:
         """Return whether devices take part on that day, UTC."""
@@ -186,10 +200,11 @@ def version_of(row: RowMapping) -> Version:
     }
     if days["expires"] == datetime.date.max:  # files use 9999-12-31 for no end
         days["expires"] = None
-    texts = {name: row[name] for name in ("unit", "purpose", "owner", "asked", "keep", "worse")}
+    texts = {field.name: row[field.name] for field in fields(Description)}
     if not all(isinstance(text, str) for text in texts.values()):
         raise TypeError("the unit, purpose, owner or question is not text")
     kept_hours(texts["keep"])
+    check_text(texts["day"], texts["week"])
     serials = {name: int(row[name]) for name in ("first_serial", "serial", "erased")}
     payload, current = bytes(row["payload"]), bool(row["current"])
     experiment = parse_experiment(payload)

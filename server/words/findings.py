@@ -59,6 +59,11 @@ class Span(Protocol):
         """The number of these that have reports."""
         ...
 
+    @property
+    def zone(self) -> str:
+        """The name of the time zone."""
+        ...
+
 
 def dates(period: Span | None, now: datetime.datetime, write: Numbers = ENGLISH) -> str:
     """Return a period's dates: "21 to 27 Nov", "27 Nov, 08:00 to 20:00 UTC", or "" for None.
@@ -83,8 +88,8 @@ def _hours(period: Span, now: datetime.datetime, write: Numbers) -> str:
     first, last = (day(date, now, write) for date in (period.first_day, period.last_day))
     end = "24:00" if period.last_day < period.end.date() else f"{period.end:%H:%M}"
     if period.first_day == period.last_day:
-        return f"{first}, {period.begin:%H:%M} to {end} UTC"
-    return f"{first} {period.begin:%H:%M} to {last} {end} UTC"
+        return f"{first}, {period.begin:%H:%M} to {end} {period.zone}"
+    return f"{first} {period.begin:%H:%M} to {last} {end} {period.zone}"
 
 
 def day(date: datetime.date, now: datetime.datetime, write: Numbers = ENGLISH) -> str:

@@ -24,15 +24,17 @@ def span(windows: Sequence[str]) -> str:
     named = sorted(w for w in windows if w != "all")
     if len(named) <= 2:
         return " and ".join(named)
-    hourly = sum("T" in window for window in named)
-    unit = "windows" if 0 < hourly < len(named) else "hours" if hourly else "days"
+    kinds = {
+        "hours" if "T" in w else "weeks" if "W" in w else "days" if len(w) > 7 else "months" for w in named
+    }
+    unit = "windows" if len(kinds) > 1 else "".join(kinds)
     return f"{named[0]} to {named[-1]} ({len(named)} {unit})"
 
 
-def which_reports(fleet: str = "", windows: Sequence[str] = (), version: str = "", boards: str = "") -> str:
-    """Describe which reports were used: fleet, windows, version and boards, if given."""
+def which_reports(fleet: str = "", windows: str = "", version: str = "", boards: str = "") -> str:
+    """Describe which reports were used: fleet, windows (see span()), version and boards, if given."""
     which = version_name(version)
-    parts = (f"fleet {fleet}" if fleet else "", span(windows), which, boards)
+    parts = (f"fleet {fleet}" if fleet else "", windows, which, boards)
     return ", ".join(part for part in parts if part)
 
 

@@ -390,7 +390,7 @@ class TestSentences:
             selected = read_selected(reader, "home", "temp")
 
             def head(day: int) -> str:
-                return sentences.head(selected, datetime.date(2026, 1, day), ENGLISH)
+                return sentences.head(selected, datetime.datetime(2026, 1, day, tzinfo=datetime.UTC), ENGLISH)
 
             assert head(2) == (
                 "temp of fleet home, asked by owner@example.org. 3 days left. 20 reports today, "

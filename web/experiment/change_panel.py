@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from nicegui import ui
 
 from ...server.answers.answer import Answers
+from ...server.answers.periods import selectable
 from ...server.answers.query import Selected
 from ...server.answers.question import BEFORE
 from ...server.answers.rows import ChangeRow
@@ -51,11 +52,12 @@ class ChangePanel:
 
     def show_windows(self, choices: Choices, selected: Selected, versions: Mapping[str, str]) -> None:
         """Show the possible comparisons; `versions` maps digests to names."""
-        windows = tuple(selected.all_counts)
+        windows = selectable(tuple(selected.all_counts), selected.calendar)
+        since = [name for name, members in windows.items() if {*members} & {*choices.since}]
         self._follows = choices.follows
         self._before.props(f'aria-pressed="{str(self._follows).lower()}"')
-        offer(self._since, list(windows), list(choices.since))
-        summarize(self._since, len(choices.since), len(windows))
+        offer(self._since, list(windows), since)
+        summarize(self._since, len(since), len(windows))
         offer_versions("the same", self._earlier, versions, choices.earlier)
         others = [value for value in selected.group_values if value != choices.question.group]
         offer(self._other, {"": "the same"} | dict(zip(others, others, strict=True)), choices.other_group)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...server.answers.answer import Answer
-from ...server.answers.rows import ChangeRow, PostRow, TrendRow
+from ...server.answers.rows import ChangeRow, PostRow, Row, TrendRow
 from ...server.plain_text import shorten, visible
 from ..charts import script
 
@@ -194,7 +194,8 @@ def over_time(answer: Answer, summary: str, locale: str) -> Options:
             "symbolSize": 7 if len(windows) <= _MAX_MARKED else 4,
             "symbol": ("circle", "rect", "triangle", "diamond")[n % 4],
         }
-        values = {"id": f"line {n}", "name": visible(name), "data": [scale(r.value) for r in rows]}
+        data = [_point(r, scale(r.value), colour) for r in rows]
+        values = {"id": f"line {n}", "name": visible(name), "data": data}
         series.append({"type": "line", **values, **mark, "lineStyle": line, "itemStyle": {"color": colour}})
         whiskers = [[i, 0, scale(r.low), scale(r.high)] for i, r in enumerate(rows)]
         series.append(_whiskers(whiskers, colour, across=True, name=f"{n}"))
@@ -207,6 +208,13 @@ def over_time(answer: Answer, summary: str, locale: str) -> Options:
     # The margin keeps the days clear of the lowest tick's number.
     days: Options = {":formatter": script("time", locale), "margin": 12}
     return _picture(summary, _axis("category", days, data=windows), y, series, **more)
+
+
+def _point(row: Row, value: float, colour: str) -> float | Options:
+    """Return a point of a line, hollow for a partial day, week or month."""
+    if not (isinstance(row, TrendRow) and row.partial):
+        return value
+    return {"value": value, "itemStyle": {"color": "#fff", "borderColor": colour, "borderWidth": 2}}
 
 
 def changes(answer: Answer, names: Sequence[str], summary: str, locale: str) -> Options:

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, parse_qsl, urlencode
 from ...device.ldp_client import Experiment
 from ...server.answers import periods
 from ...server.answers.fleet_estimate import MEAN
-from ...server.answers.query import Selected
+from ...server.answers.query import Facts, Selected
 from ...server.answers.question import BEFORE, Question, Selection
 from ...server.answers.texts import check_candidates
 from ...server.errors import HushmoteError, UsageError
@@ -107,7 +107,7 @@ class Choices:
         """Return the question for an experiment, in the form that the command `estimate` asks it."""
         question, is_number = self.question, "quantiles" in selected.answerable
         return question.replace(
-            windows=self.windows,
+            windows=_as_days(self.windows, selected),
             last="",
             against=(),
             together=len(question.ranges) > 1 and "ranges" in selected.answerable,
@@ -128,6 +128,7 @@ class Choices:
             ranges=self.question.ranges if wants_share else (),
             quantiles=() if quantile is None or "quantiles" not in selected.answerable else (quantile,),
             trend=True,
+            by="day" if selected.calendar.is_local else None,
             confidence=self.question.confidence,
         )
 
@@ -165,8 +166,18 @@ class Choices:
 
 
 def _newest(selected: Selected) -> tuple[str, ...]:
-    windows = tuple(selected.all_counts)
-    return windows[-NEWEST:] if len(windows) > NEWEST else ()
+    groups = list(periods.selectable(tuple(selected.all_counts), selected.calendar).values())
+    return tuple(window for group in groups[-NEWEST:] for window in group) if len(groups) > NEWEST else ()
+
+
+def _as_days(windows: tuple[str, ...], selected: Selected) -> tuple[str, ...]:
+    """Return windows as a range of days of a time zone, if they are all of its windows."""
+    days = [*periods.selectable(windows, selected.calendar)] if selected.calendar.is_local else []
+    if not days:
+        return windows
+    span = (f"{days[0]}..{days[-1]}" if len(days) > 1 else days[0],)
+    resolved = periods.resolve_periods(span, selected.windows, selected.calendar, selected.facts.at)
+    return span if resolved == windows else windows
 
 
 def windows_of_version(selected: Selected, version: str) -> tuple[str, ...]:
@@ -343,12 +354,14 @@ def fitting(choices: Choices, selected: Selected) -> Choices:
     about = about.replace(windows=question.windows, last=question.last)
     chosen = windows_of(about, facts)
     if period_of(about) == EXPLICIT:
-        about = about.replace(windows=chosen)
+        about = about.replace(
+            windows=_days_with_reports(about, facts) if selected.calendar.is_local else chosen
+        )
     if not chosen:
         about = in_period(about, USUAL)
         chosen = windows_of(about, facts)
     compared = choices if can & OF_VALUES else choices.with_fields(against=())
-    since, against = _other_side(compared, chosen, available)
+    since, against = _other_side(compared, chosen, available, selected)
     earlier = _version(compared.earlier, selected.digests)
     group = question.group if question.group in selected.group_values else ""
     other = compared.other_group if compared.other_group in selected.group_values else ""
@@ -384,16 +397,26 @@ def fitting(choices: Choices, selected: Selected) -> Choices:
     )
 
 
+def _days_with_reports(question: Question, facts: Facts) -> tuple[str, ...]:
+    """Return the question's periods that have reports; a day of a time zone has too many hours for a URL."""
+    periods_named = question.windows
+    return tuple(text for text in periods_named if windows_of(question.replace(windows=(text,)), facts))
+
+
 def _other_side(
-    choices: Choices, chosen: Sequence[str], available: Sequence[str]
+    choices: Choices, chosen: Sequence[str], available: Sequence[str], selected: Selected
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the windows to compare with, and the texts in `against` that name them."""
     if choices.follows:
-        before = periods.preceding_windows(chosen, available)
+        before = periods.preceding_windows(chosen, available, selected.calendar)
         return before, (BEFORE,) if before else ()
     since, names = list[str](), list[str]()
     for text in choices.question.against:
-        windows = [window for window in periods.resolve_periods([text], available) if window in available]
+        try:
+            named = periods.resolve_periods([text], available, selected.calendar, selected.facts.at)
+        except UsageError:  # a version, a value of the group, or no period
+            continue
+        windows = [window for window in named if window in available]
         since += windows
         names += [text] if windows else []
     return tuple(window for window in available if window in since), tuple(names)

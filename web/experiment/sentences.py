@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from ...device.ldp_client import Experiment
 from ...fleet.results.result import LIVE
 from ...server.answers.answer import Answer
+from ...server.answers.periods import day_of
 from ...server.answers.query import Selected
 from ...server.answers.rows import ChangeRow, Row
 from ...server.answers.second_epsilon import TwoEpsilons
@@ -149,22 +150,27 @@ def _epsilon(nats: float | None, reader: Numbers) -> str:
     return text if nats is None or "e" in text else reader.number(float(text), len(text.partition(".")[2]))
 
 
-def head(selected: Selected, today: datetime.date, reader: Numbers) -> str:
+def head(selected: Selected, now: datetime.datetime, reader: Numbers) -> str:
     """Describe the experiment's name, owner, end, and number of reports."""
     version = selected.newest
     selection = selected.selection
     owner = f", asked by {visible(version.owner)}" if version.owner else ""
-    today_count, total = _reports_on(selected, today), f"{counted(selected.reports, write=reader)} in all"
-    reports = total if today_count is None else f"{reader.number(today_count, 0)} reports today, {total}"
+    today_count, total = _reports_today(selected, now), f"{counted(selected.reports, write=reader)} in all"
+    zone = f" ({selected.calendar.day})" if selected.calendar.is_local else ""
+    reports = (
+        total if today_count is None else f"{reader.number(today_count, 0)} reports today{zone}, {total}"
+    )
+    today = now.astimezone(datetime.UTC).date()
     name = f"{visible(selection.experiment)} of fleet {visible(selection.fleet)}"
     return f"{name}{owner}. {_until(selected, today, reader)} {reports}."
 
 
-def _reports_on(selected: Selected, day: datetime.date) -> int | None:
-    """Return the number of reports on a day, in UTC, or None if counts are not stored by day."""
+def _reports_today(selected: Selected, now: datetime.datetime) -> int | None:
+    """Return the number of reports on the current day, or None if counts are not stored by day."""
     if selected.newest.experiment.window == "all":
         return None
-    return sum(sum(n.values()) for window, n in selected.all_counts.items() if window[:10] == day.isoformat())
+    today, calendar = selected.calendar.today(now), selected.calendar
+    return sum(sum(n.values()) for w, n in selected.all_counts.items() if day_of(w, calendar) == today)
 
 
 def _until(selected: Selected, today: datetime.date, reader: Numbers) -> str:

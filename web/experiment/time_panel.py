@@ -1,6 +1,6 @@
 """Windows on a time axis, with a statistic over the windows, whether it changed, and the chosen windows."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from nicegui import ui
 
@@ -23,6 +23,8 @@ class TimePanel:
         self._can, self._reader, self._choose = context.can, context.reader, context.choose
         self._windows: tuple[str, ...] = ()
         self._drawn_windows: tuple[str, ...] = ()
+        self._chosen: tuple[str, ...] = ()
+        self._has_days = False
         heading("Over time", 2).props('id="over-time"')
         with ui.row().classes("experiment-controls"):
             self._over = select({}, "Statistic", self._choose_statistic)
@@ -55,17 +57,26 @@ class TimePanel:
     async def _choose_windows(self, chosen: Sequence[str]) -> None:
         if not chosen or len(chosen) == len(self._windows):
             await self._choose(windows=(), last=ALL)
+        elif self._has_days and len(chosen) > 1 and _is_run(tuple(chosen), self._windows):
+            await self._choose(windows=(f"{chosen[0]}..{chosen[-1]}",), last="")
         else:
             await self._choose(windows=tuple(chosen), last="")
 
-    def show_windows(self, choices: Choices, windows: Sequence[str]) -> None:
-        """Show the available windows, and the chosen ones."""
+    def show_windows(self, choices: Choices, windows: Mapping[str, tuple[str, ...]]) -> None:
+        """Show the available windows or days of a time zone, and the chosen ones.
+
+        Args:
+            choices: The choices.
+            windows: The windows of each name that readers can choose.
+        """
         names = dict(over_names(self._can, choices.quantiles))
         if MEAN in names and not choices.ranges:
             names.pop(SHARE, None)
         offer(self._over, names, choices.over if choices.over in names else next(iter(names)))
         self._windows = tuple(windows)
-        available, chosen = list(windows), list(choices.windows)
+        available, chosen = list(windows), _chosen(windows, choices)
+        self._has_days = any(members != (name,) for name, members in windows.items())
+        self._chosen = tuple(chosen)
         offer(self._only, available, chosen)
         summarize(self._only, len(chosen), len(available))
         offer(self._first, available, (chosen or available or [None])[0])
@@ -76,10 +87,14 @@ class TimePanel:
         verdict = " ".join(sentences.trend(answer, self._reader))
         windows = tuple(dict.fromkeys(row.window for row in answer.rows if isinstance(row, TrendRow)))
         period = words.period(windows, self._windows, self._reader)
-        self._sentence.text = f"{words.capitalize(period)}. {verdict}".strip()
+        partial = dict.fromkeys(
+            row.window for row in answer.rows if isinstance(row, TrendRow) and row.partial
+        )
+        hollow = f" Hollow points are of partial days: {', '.join(partial)}." if partial else ""
+        self._sentence.text = f"{words.capitalize(period)}. {verdict}".strip() + hollow
         answer = answer.telling()
         self._drawn_windows = tuple(dict.fromkeys(row.window for row in answer.rows))  # type: ignore[attr-defined]
-        positions = [i for i, window in enumerate(self._drawn_windows) if window in choices.windows]
+        positions = [i for i, window in enumerate(self._drawn_windows) if window in self._chosen]
         area = (positions[0], positions[-1]) if positions else None
         self._hint.visible = self._chart.element.visible = bool(answer.rows)
         if answer.rows:
@@ -89,3 +104,14 @@ class TimePanel:
         """Show a message instead of a trend."""
         self._hint.visible = self._chart.element.visible = False
         self._sentence.text = message
+
+
+def _is_run(chosen: tuple[str, ...], windows: tuple[str, ...]) -> bool:
+    """Return whether the chosen windows follow one another."""
+    first = windows.index(chosen[0])
+    return windows[first : first + len(chosen)] == chosen
+
+
+def _chosen(windows: Mapping[str, tuple[str, ...]], choices: Choices) -> list[str]:
+    chosen = {*choices.windows}
+    return [name for name, members in windows.items() if chosen.intersection(members)]

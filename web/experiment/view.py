@@ -13,6 +13,7 @@ from fastapi.responses import Response
 from nicegui import background_tasks, context, ui
 
 from ...server.answers.answer import Answer, Answers
+from ...server.answers.periods import selectable
 from ...server.answers.query import Selected
 from ...server.answers.question import FINE, Question, Selection
 from ...server.answers.rows import Kind
@@ -149,9 +150,9 @@ class ExperimentView:
         if self._query:
             self._areas.left_out.text = sentences.left_out(left_out(self._query, self._choices))
             self._query = ""
-        today = datetime.datetime.now(datetime.UTC).date()
+        now = datetime.datetime.now(datetime.UTC)
         self._areas.title.text = visible(selected.newest.purpose) or selected.selection.experiment
-        self._areas.head.text = sentences.head(selected, today, self._reader)
+        self._areas.head.text = sentences.head(selected, now, self._reader)
         self._show_period()
         self._build(selected)
         few = selected.reports < 2
@@ -227,6 +228,8 @@ class ExperimentView:
 
     def _show_period(self) -> None:
         windows = self._choices.windows or tuple(self._selected.all_counts if self._selected else ())
+        if self._selected:
+            windows = tuple(selectable(windows, self._selected.calendar))
         self._areas.period.show(self._choices.period, windows)
 
     def _show_group(self) -> None:
@@ -262,7 +265,7 @@ class ExperimentView:
             if not isinstance(self._main, TextsOrPairPanel):
                 versions = {v.experiment.digest.hex(): _version_name(v) for v in selected.versions}
                 self._controls.show(effective, versions)
-                self._time.show_windows(effective, tuple(selected.all_counts))
+                self._time.show_windows(effective, selectable(tuple(selected.all_counts), selected.calendar))
                 self._change.show_windows(effective, selected, versions)
             await self._show_main(choices)
         except HushmoteError as e:
@@ -443,7 +446,9 @@ class ExperimentView:
         selected = self._selected
         assert selected is not None
         shown = selected.facts.selected(self._question("estimate").resolve(selected.facts).selection)
-        period = words.period(tuple(shown.counts), tuple(selected.all_counts), self._reader)
+        chosen, available = (tuple(selectable(tuple(s.counts), s.calendar)) for s in (shown, selected))
+        period = words.period(chosen, available, self._reader)
+        period += f" ({selected.calendar.day})" if selected.calendar.is_local else ""
         return ", ".join(filter(None, [period, shown.boards]))
 
     def _question(self, table: str) -> Question:

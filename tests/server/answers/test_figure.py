@@ -15,7 +15,7 @@ from matplotlib.text import Text
 
 from hushmote.server.answers import figure
 from hushmote.server.errors import UsageError
-from hushmote.server.words.scope import picture_title, which_reports
+from hushmote.server.words.scope import picture_title, span, which_reports
 
 
 def texts_in_drawing(picture: Figure, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float, float]]:
@@ -139,7 +139,7 @@ def test_draws_band_for_many_points_and_error_bars_for_few():
     ids=["none", "all", "one", "two", "three"],
 )
 def test_headline_names_fleet_windows_and_unit(windows: Sequence[str], text: str):
-    assert picture_title("temp", "°C", which_reports("home", windows)) == text
+    assert picture_title("temp", "°C", which_reports("home", span(windows))) == text
     assert picture_title("temp", "", which_reports()) == "temp"
 
 

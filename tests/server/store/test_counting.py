@@ -110,7 +110,7 @@ class TestInterruptedDays:
         with store.writing() as connection:
             for table in ("interruption", "counting", "erasure", "rewrite", "release_plan", "histogram"):
                 connection.exec_driver_sql(f"DROP TABLE {table}")
-            for column in ("signatures", "worse"):
+            for column in ("signatures", "worse", "day", "week"):
                 connection.exec_driver_sql(f"ALTER TABLE experiment DROP COLUMN {column}")
             connection.exec_driver_sql(
                 'CREATE TABLE histogram (experiment INTEGER NOT NULL, "window" VARCHAR(13) NOT NULL, '

@@ -59,6 +59,7 @@ class Period:
         return all(moment.time() == datetime.time() for moment in (self.begin, self.end))
 
 
+@functools.lru_cache(maxsize=1 << 17)
 def start_of(window: str) -> datetime.datetime | None:
     """Return a window's start, in UTC, or None for "all"."""
     end = end_of(window)
@@ -259,8 +260,8 @@ def _is_within(window: str, named: NamedPeriod, calendar: Calendar) -> bool:
     start, day = start_of(window), day_of(window, calendar)
     if start is None or day is None:
         return False
-    after = named.first <= (start if isinstance(named.first, datetime.datetime) else day)
-    return after and (start if isinstance(named.last, datetime.datetime) else day) <= named.last
+    first, last = (start if isinstance(end, datetime.datetime) else day for end in (named.first, named.last))
+    return named.first <= first and last <= named.last
 
 
 def resolve_periods(

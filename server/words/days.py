@@ -4,7 +4,7 @@ import datetime
 from collections.abc import Sequence
 from typing import Protocol
 
-from ..local_days import WEEKDAYS, Calendar
+from ..local_days import DAY, WEEKDAYS, Calendar
 from .findings import day
 
 
@@ -29,7 +29,10 @@ class Partial(Protocol):
 
 def describe(calendar: Calendar) -> str:
     """Describe an experiment's days and weeks: "those of Europe/Berlin; weeks begin on Sunday", or ""."""
-    days = f"those of {calendar.day}" if calendar.day else "those of UTC"
+    days = f"those of {calendar.zone_name}"
+    year = datetime.date(datetime.datetime.now(datetime.UTC).year, 1, 1)
+    if calendar.is_approximate(year, year + 364 * DAY):
+        days += ", approximate: they begin at the nearest hour in UTC"
     weeks = f"; weeks begin on {first_weekday(calendar)}" if calendar.week else ""
     return days + weeks if calendar.day or calendar.week else ""
 

@@ -87,11 +87,7 @@ class TimePanel:
         verdict = " ".join(sentences.trend(answer, self._reader))
         windows = tuple(dict.fromkeys(row.window for row in answer.rows if isinstance(row, TrendRow)))
         period = words.period(windows, self._windows, self._reader)
-        partial = dict.fromkeys(
-            row.window for row in answer.rows if isinstance(row, TrendRow) and row.partial
-        )
-        hollow = f" Hollow points are of partial days: {', '.join(partial)}." if partial else ""
-        self._sentence.text = f"{words.capitalize(period)}. {verdict}".strip() + hollow
+        self._sentence.text = f"{words.capitalize(period)}. {verdict}".strip()
         answer = answer.telling()
         self._drawn_windows = tuple(dict.fromkeys(row.window for row in answer.rows))  # type: ignore[attr-defined]
         positions = [i for i, window in enumerate(self._drawn_windows) if window in self._chosen]

@@ -62,12 +62,21 @@ class PairStatistic:
 
 @dataclass(frozen=True)
 class PairTable:
-    """Statistics of one kind that are shown together."""
+    """Statistics of one kind that are shown together.
+
+    Attributes:
+        mean_of: The part whose mean the statistics are, or "" for shares.
+    """
 
     kind: Literal["joint", "marginal", "conditional", "difference"]
     title: str
     statistics: tuple[PairStatistic, ...]
-    quantity: Quantity = "share"
+    mean_of: str = ""
+
+    @property
+    def quantity(self) -> Quantity:
+        """Whether the statistics are shares or readings."""
+        return "reading" if self.mean_of else "share"
 
 
 def statistics(estimates: Estimates, pair_statistics: Sequence[PairStatistic]) -> list[Statistic]:
@@ -163,7 +172,7 @@ def conditional(experiment: Experiment, of: str, given: str, rows: int) -> PairT
         UnitsError: If the experiment has no such part or value.
         UsageError: If the conditions already determine the answer, or there are too many rows.
     """
-    targets, quantity = _targets(experiment, of, given)
+    targets, mean_of = _targets(experiment, of, given)
     conditions, text = _conditions(experiment, given, targets, rows)
     if "=" in given:
         _check_undetermined(targets, conditions)
@@ -182,7 +191,7 @@ def conditional(experiment: Experiment, of: str, given: str, rows: int) -> PairT
         for target in targets
     )
     target_name = targets[0].text if is_single else _part_of(experiment, targets[0])
-    return PairTable("conditional", f"{target_name} given {text}", pair_statistics, quantity)
+    return PairTable("conditional", f"{target_name} given {text}", pair_statistics, mean_of)
 
 
 def difference(experiment: Experiment, of: str, versus: tuple[str, str]) -> tuple[PairTable, PairTable]:
@@ -190,7 +199,7 @@ def difference(experiment: Experiment, of: str, versus: tuple[str, str]) -> tupl
     first, second = (cells.parse(experiment, text) for text in versus)
     if np.array_equal(first.cells, second.cells):
         raise UsageError(f"both conditions of {option('given')} are {first.text}; name two different ones")
-    targets, quantity = _targets(experiment, of, "", first.parts + second.parts)
+    targets, mean_of = _targets(experiment, of, "", first.parts + second.parts)
     if len(targets) > 1:
         name, quoted = f"a value of {_part_of(experiment, targets[0])}", f'"{targets[0].text}"'
         raise UsageError(f"a difference compares a single share; name {name}, as in {option('of', quoted)}")
@@ -201,8 +210,8 @@ def difference(experiment: Experiment, of: str, versus: tuple[str, str]) -> tupl
     sides = tuple(PairStatistic(side.text, one.cells, side) for side in (first, second))
     less = PairStatistic(f"{first.text} less {second.text}", one.cells, first, second)
     return (
-        PairTable("conditional", title, sides, quantity),
-        PairTable("difference", f"{one.text}: {less.name}", (less,), quantity),
+        PairTable("conditional", title, sides, mean_of),
+        PairTable("difference", f"{one.text}: {less.name}", (less,), mean_of),
     )
 
 
@@ -239,8 +248,10 @@ def _option_names(word: str = "and") -> str:
 
 def _targets(
     experiment: Experiment, of: str, given: str, condition_parts: tuple[int, ...] = ()
-) -> tuple[list[CellCondition], Quantity]:
+) -> tuple[list[CellCondition], str]:
     """Return the targets: a condition's cells, those of each value of a part, or a number's bin midpoints.
+
+    For midpoints, the second result is the part's name, otherwise "".
 
     Args:
         experiment: The experiment.
@@ -249,7 +260,7 @@ def _targets(
         condition_parts: The parts that appear in the conditions.
     """
     if "=" in of:
-        return [cells.parse(experiment, of)], "share"
+        return [cells.parse(experiment, of)], ""
     if not of:
         condition_parts = condition_parts or (cells.parts_in(experiment, given) if given else ())
         other_parts = [part for part in range(len(parts_of(experiment))) if part not in condition_parts]
@@ -263,9 +274,9 @@ def _targets(
         midpoints = np.zeros(reading.domain)
         midpoints[: value_count(reading)] = bin_middles(reading)
         middles = cells.indicator(experiment, part, midpoints)
-        return [CellCondition(f"mean {reading.name}", (part,), middles)], "reading"
+        return [CellCondition(f"mean {reading.name}", (part,), middles)], reading.name
     targets = cells.values(experiment, part)
-    return targets[1:] if reading.type == "bool" else targets, "share"
+    return targets[1:] if reading.type == "bool" else targets, ""
 
 
 def _with_reading(experiment: Experiment, condition: CellCondition, of: CellCondition) -> CellCondition:

@@ -10,6 +10,8 @@ from ..estimate.estimate import Estimates
 from ..estimate.pooling import check_same_quantity
 from ..estimate.statistic import EstimateError, Statistic
 from ..experiments.cells import CellCondition
+from ..experiments.units import unit_of_part
+from ..mechanisms.views.factors import parts_of
 from . import change, pair_tables
 from .answer import PLAIN, Answer, Answers, Frame
 from .pair_tables import PairStatistic, PairTable
@@ -97,13 +99,14 @@ class PairAnswers:
                 change.change_row(one.name, old, new, confidence) for one, (old, new) in statistics
             ]
             more = {"note": note, "title": f"change of {table.title}", "quantity": table.quantity}
-            answers.append(change.change_table(*sides, change_rows, self.frame, **more))
+            frame = _frame_of(table, self._experiment, self.frame)
+            answers.append(change.change_table(*sides, change_rows, frame, **more))
         return Answers(answers)
 
     def _answer(self, table: PairTable) -> Answer:
         statistics, note = _known_statistics(table, [self.estimates])
         rows = [self._row(one, statistic) for one, (statistic,) in statistics]
-        return self.frame.answer(
+        return _frame_of(table, self._experiment, self.frame).answer(
             table.kind, self.estimates, rows, table.quantity, note=note, title=table.title
         )
 
@@ -126,16 +129,24 @@ def trend(windows: Mapping[str, Estimates], question: PairQuestion, frame: Frame
     Raises:
         EstimateError: If there are fewer than two windows, or no statistic can be estimated in all of them.
     """
-    tables = pair_tables.tables(next(iter(windows.values())).experiment, question, ROWS)
+    experiment = next(iter(windows.values())).experiment
+    tables = pair_tables.tables(experiment, question, ROWS)
     answers: list[Answer] = []
     for table in tables if question else tables[-1:]:
         statistics, note = _known_statistics(table, list(windows.values()))
         # The title names the two sides of the difference.
         by_name = {"difference" if one.versus else one.name: each for one, each in statistics}
-        answer = change.trend(windows, by_name, frame, table.quantity)
+        answer = change.trend(windows, by_name, _frame_of(table, experiment, frame), table.quantity)
         title = f"{table.title}, over time"
         answers.append(replace(answer, note=f"{note}\n{answer.note}".strip(), title=title))
     return Answers(answers)
+
+
+def _frame_of(table: PairTable, experiment: Experiment, frame: Frame) -> Frame:
+    """Return the frame with the unit of the part whose mean the table has."""
+    if not table.mean_of:
+        return frame
+    return replace(frame, unit=unit_of_part(frame.unit, parts_of(experiment), table.mean_of))
 
 
 def _known_statistics(

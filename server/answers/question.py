@@ -6,7 +6,6 @@ are all fields of a single model, Question.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -272,19 +271,15 @@ class Question(BaseModel):
             period, before = ends[0], ends[1] if self.against == (BEFORE,) else None
         question = self
         if selected.newest.experiment.type == "number":
-            question = self._without_unit(selected.newest.unit)
+            from ..experiments.units import without_unit  # NumPy is slow to load
+
+            unit = selected.unit
+            question = self.replace(ranges=tuple(without_unit(text, unit) for text in self.ranges))
         if not self.ranges and "candidates" in selected.answerable:
             question = self.replace(ranges=tuple(selected.newest.asked.splitlines()))
         elif self.against:
             question = question._with_file_questions(facts)
         return ResolvedQuestion(question, selection, against, period, before)
-
-    def _without_unit(self, unit: str) -> Question:
-        """Return the question with ranges such as "18 to 24 °C", as they are printed, without the unit."""
-        if not unit or not self.ranges:
-            return self
-        behind_number = rf"(?<=[0-9])\s?{re.escape(unit)}(?=$|:| to | and )"
-        return self.replace(ranges=tuple(re.sub(behind_number, "", text) for text in self.ranges))
 
     def _windows(self, periods_named: Sequence[str], selected: Selected, facts: Facts) -> tuple[str, ...]:
         """Return the windows of the named periods, of the last days or hours, or else the default windows."""

@@ -1,16 +1,16 @@
 """The questions in an experiment file (`asks`), which the experiment's finding answers."""
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from ...device.ldp_client import Experiment
 from ..mechanisms.views.factors import parts_of
+from ..typed_numbers import typed_share
 from . import answerable
 from .cells import parse, parts_in, where
-from .units import UnitsError, index_names, parse_range
+from .units import UnitsError, index_names, is_range, parse_range, range_limits
 
 MOST_COMMON = "most common"
 MEDIAN = "median"
@@ -59,35 +59,6 @@ def asks_of(experiment: Experiment, texts: Sequence[str] = ()) -> tuple[Ask, ...
     return tuple(_ask(experiment, text) for text in texts) if texts else (_default_ask(experiment),)
 
 
-def without_unit(text: str, unit: str) -> str:
-    """Return a number's question without the unit after its limits: "18 °C:22 °C" becomes "18:22".
-
-    Raises:
-        ValueError: If a limit is in another unit.
-    """
-    return ":".join(_limit(side, text, unit) for side in text.split(":")) if ":" in text else text
-
-
-def _limit(side: str, text: str, unit: str) -> str:
-    if _float(side) is not None:
-        return side
-    number = side.strip().removesuffix(unit).strip()
-    if number != side.strip() and re.fullmatch(r"[-+]?\d[\d.,]*(e[-+]?\d+)?", number):
-        return number
-    other = re.fullmatch(r"\s*[-+]?\d[\d.,]*(?:\s+|(?=°))(\D+)", side)
-    if other:
-        expected = f"the unit is {unit}" if unit else "the experiment has no unit"
-        raise ValueError(f"{text} is in {other[1].strip()}, but {expected}")
-    return side
-
-
-def _float(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
 def check_limits(experiment: Experiment, texts: Sequence[str], unit: str) -> None:
     """Check that a number's range of readings includes the limits of its questions.
 
@@ -97,9 +68,9 @@ def check_limits(experiment: Experiment, texts: Sequence[str], unit: str) -> Non
     if experiment.type != "number":
         return
     low, high = experiment.low / 1000, experiment.high / 1000
-    for text in texts:
-        for limit in map(_float, text.split(":") if ":" in text else ()):
-            if limit is not None and math.isfinite(limit) and not low <= limit <= high:
+    for text in filter(is_range, texts):
+        for limit in range_limits(text):
+            if math.isfinite(limit) and not low <= limit <= high:
                 readings = f"{low:g} to {high:g} {unit}".rstrip()
                 raise UnitsError(
                     f"{text} has the limit {limit:g}, but readings are from {readings}: omit the limit, or "
@@ -133,10 +104,9 @@ def _ask(experiment: Experiment, text: str) -> Ask:
     if experiment.type == "number" and text == "mean":
         answerable.require([experiment], "mean", "omit it from asks")
         return Ask(text, "mean")
-    percent = re.fullmatch(r"(\d+\.?\d*) ?%", text)
-    if experiment.type == "number" and (percent or text == MEDIAN):
+    level = 0.5 if text == MEDIAN else _percent(text)
+    if experiment.type == "number" and level is not None:
         answerable.require([experiment], "quantiles", "omit it from asks")
-        level = float(percent[1]) / 100 if percent else 0.5
         if not 0 < level < 1:
             raise UnitsError(f"a quantile must be between 0 and 100%, not {text}")
         return Ask(text, "quantile", level)
@@ -145,6 +115,13 @@ def _ask(experiment: Experiment, text: str) -> Ask:
     answerable.require([experiment], "ranges", "omit asks")
     parse_range(experiment, text)
     return Ask(text, "share")
+
+
+def _percent(text: str) -> float | None:
+    try:
+        return typed_share(text) if text.endswith("%") else None
+    except ValueError:
+        return None
 
 
 def _ask_of_pair(experiment: Experiment, text: str) -> Ask:

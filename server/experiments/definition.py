@@ -32,14 +32,14 @@ from ..wire.experiments import is_own, parse_experiment
 from ..wire.limits import kept_hours, plain_keep
 from ..wrong_value import wrong_toml, wrong_value
 from .answerable import UnanswerableError, answerable_questions
-from .asks import MAX_ASKS, asks_of, check_limits, without_unit
+from .asks import MAX_ASKS, asks_of, check_limits
 from .budget import ExperimentBudget, Quantity, WholeNumber
 from .judged import Direction, JudgedError, JudgedQuestion, Worse, check_direction, judged_questions
 from .pair_workload import PAIR_STATISTICS, pair_workload
 from .payload import AUTO, MECHANISM_NAMES, Fields, NoMechanism, chosen_fields, mechanism_fields, payload
 from .planned_case import PlannedCase
 from .reading import DefinitionError, PartDefinition, ReadingDefinition, candidate_text, whole, without_nul
-from .units import UnitsError, edges_between, parse_bins
+from .units import UnitsError, edges_between, join_units, parse_bins, without_unit
 
 if TYPE_CHECKING:
     from ..store.versions import Description
@@ -135,7 +135,7 @@ class Definition(ReadingDefinition):
         if not isinstance(unit, str):
             return table  # the field's own type reports it
         result = dict(table)
-        for name in ("asks", "worse", "worse_by"):
+        for name in ("asks", "ranges", "worse", "worse_by"):
             value = table.get(name)
             if isinstance(value, list | tuple):
                 result[name] = [_question(name, text, unit) for text in cast(list[Any], value)]
@@ -344,8 +344,8 @@ class Definition(ReadingDefinition):
                 only = f"{self.mechanism} answers {' and '.join(sorted(answers))}, not {self.statistics}"
                 raise DefinitionError(f"{only}: omit the mechanism or the statistics")
         try:
-            asks_of(experiment, self.asks)
             check_limits(experiment, self.asks, self.unit)
+            asks_of(experiment, self.asks)
         except (UnitsError, UnanswerableError) as e:
             raise DefinitionError(f"asks: {e}") from None
         try:
@@ -412,7 +412,7 @@ class Definition(ReadingDefinition):
         # them.
         questions = "\n".join(self.asks or self.candidates)
         return Description(
-            self.unit,
+            self.unit or join_units({part.name: part.unit for part in self.of or ()}),
             self.purpose,
             self.owner,
             questions,
@@ -443,7 +443,7 @@ class Definition(ReadingDefinition):
 def _question(name: str, text: Any, unit: str) -> Any:
     try:
         return without_unit(text, unit) if isinstance(text, str) else text
-    except ValueError as e:
+    except UnitsError as e:
         raise ValueError(f"{name}: {e}") from None
 
 

@@ -1,8 +1,9 @@
 """Names for an experiment's indices: labels, bin edges, and ranges in the reading's unit."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from itertools import product
 
 import numpy as np
@@ -13,7 +14,7 @@ from ...device.ldp_pairs import Part
 from ..errors import HushmoteError
 from ..mechanisms.common_values import inner_edges, same_values
 from ..mechanisms.views.factors import parts_of
-from ..typed_numbers import typed_float
+from ..typed_numbers import plain_number, typed_float
 from ..wire.experiments import log_edges, value_count
 
 Reading = Experiment | Part
@@ -42,6 +43,24 @@ class IndexRange:
     high: int
     text: str
     original_text: str = ""
+
+
+def join_units(units: Mapping[str, str]) -> str:
+    """Return the units of a pair's parts as one text, such as "temp: °C, humidity: %"; "" if there are none.
+
+    If all units are the same, the text is this unit.
+    """
+    named = {name: unit for name, unit in units.items() if unit}
+    if len(set(named.values())) < 2:
+        return next(iter(named.values()), "")
+    return ", ".join(f"{name}: {unit}" for name, unit in named.items())
+
+
+def unit_of_part(unit: str, parts: Sequence[Part], name: str) -> str:
+    """Return a part's unit from the text of join_units()."""
+    start = "|".join(re.escape(part.name) for part in parts)
+    named = re.findall(rf"(?:^|, )({start}): (.*?)(?=, (?:{start}): |$)", unit)
+    return dict(named).get(name, "") if named else unit
 
 
 def edges_between(low: int, high: int, bins: int, scale: str | None = None) -> np.ndarray:
@@ -147,6 +166,10 @@ _PRINTED_NAME = re.compile(
     re.IGNORECASE,
 )
 
+_BEFORE_LIMIT = r"\b(?:below|under|at least) |(?:<|≥|>=) ?"
+_RANGE = re.compile(rf"(?:{_BEFORE_LIMIT}).+|.+ and above|.+(?: to |–).+", re.IGNORECASE)
+_BETWEEN_LIMITS = re.compile(rf"(:|{_BEFORE_LIMIT}| to |\s*–\s*| and above)", re.IGNORECASE)
+
 
 def range_in(version: Experiment, r: IndexRange, of: Experiment) -> IndexRange | None:
     """Return the indices that stand for the same values in another version, or None if it has none.
@@ -177,16 +200,49 @@ def range_in(version: Experiment, r: IndexRange, of: Experiment) -> IndexRange |
     return IndexRange(own_ends.index(low), own_ends.index(high), r.text, r.original_text)
 
 
-def parse_bins(edges: np.ndarray, text: str) -> IndexRange:
-    """Return the bins in "low:high", in the edges' unit; either bound may be omitted.
+def is_range(text: str) -> bool:
+    """Return whether a text is written as a number's range, "18:24" or as printed, perhaps with units."""
+    return ":" in text or _RANGE.fullmatch(text.strip()) is not None
 
-    The names of printed rows are ranges too, "18 to 24", "below 18", "24 and above" and "any", as is "≥ 24".
 
-    A bound that is not an edge moves to the nearest edge; the result's `text` then has the new range, and
-    `original_text` the requested range.
+def without_unit(text: str, unit: str) -> str:
+    """Return a number's range without the unit after its limits: "18 °C:22 °C" becomes "18:22".
+
+    Limits that float() cannot read, such as 20k, become plain numbers.
 
     Raises:
-        UnitsError: If the text is not a range or does not contain a whole bin.
+        UnitsError: If a limit is in another unit.
+    """
+    if not is_range(text):
+        return text
+    pieces = _BETWEEN_LIMITS.split(text.strip())
+    return "".join(piece if i % 2 else _plain_limit(piece, text, unit) for i, piece in enumerate(pieces))
+
+
+def _plain_limit(limit: str, text: str, unit: str) -> str:
+    try:
+        float(limit)
+    except ValueError:
+        number = limit.strip()
+    else:
+        return limit
+    if unit and (before := number.removesuffix(unit).rstrip()) != number and before[-1:].isalnum():
+        number = before
+    try:
+        return f"{Decimal(plain_number(number)):f}"
+    except InvalidOperation:
+        other = re.fullmatch(r"[-+−]?\d[\d.,]*(?:e[-+]?\d+|[kM](?!\w))?(?:\s+|(?=°))(\D+)", number)
+    if other:
+        expected = f"the unit is {unit}" if unit else "the experiment has no unit"
+        raise UnitsError(f"{text} is in {other[1].strip()}, but {expected}")
+    return number
+
+
+def range_limits(text: str) -> tuple[float, float]:
+    """Return the limits of a range, which are infinite if omitted.
+
+    Raises:
+        UnitsError: If the text is not a range.
     """
     name = _PRINTED_NAME.fullmatch(text.strip())
     bounds = f"{name['low'] or name['from'] or ''}:{name['high'] or name['below'] or ''}" if name else text
@@ -200,6 +256,21 @@ def parse_bins(edges: np.ndarray, text: str) -> IndexRange:
         raise UnitsError(f"a range must be low:high, such as 20:25 or :0, not {text}")
     if not low < high:
         raise UnitsError(f"a range must go from low to high, not {text}")
+    return low, high
+
+
+def parse_bins(edges: np.ndarray, text: str) -> IndexRange:
+    """Return the bins in "low:high", in the edges' unit; either bound may be omitted.
+
+    The names of printed rows are ranges too, "18 to 24", "below 18", "24 and above" and "any", as is "≥ 24".
+
+    A bound that is not an edge moves to the nearest edge; the result's `text` then has the new range, and
+    `original_text` the requested range.
+
+    Raises:
+        UnitsError: If the text is not a range or does not contain a whole bin.
+    """
+    low, high = range_limits(text)
     i = 0 if low == -np.inf else int(np.abs(edges - low).argmin())
     j = len(edges) - 1 if high == np.inf else int(np.abs(edges - high).argmin())
     if i >= j:

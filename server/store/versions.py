@@ -319,9 +319,10 @@ def check_unit(name: str, unit: str, counted: Iterable[Version]) -> None:
     for version in counted:
         if version.unit not in ("", unit):
             change = f"the unit cannot change to {unit}" if unit else "the unit cannot be omitted"
+            is_pair = version.experiment.type == "pair"
+            advice = "write the same units" if is_pair else f'write unit = "{version.unit}"'
             raise VersionRefused(
-                f"{name} has reports in {version.unit}, so {change}: "
-                f'write unit = "{version.unit}", or take a new name'
+                f"{name} has reports in {version.unit}, so {change}: {advice}, or take a new name"
             )
 
 

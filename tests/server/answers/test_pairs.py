@@ -1,5 +1,7 @@
 """Answers about a pair: tables, differences, changes, trends and pictures."""
 
+from dataclasses import replace
+
 import matplotlib.image
 import numpy as np
 import pytest
@@ -66,6 +68,16 @@ class TestDifference:
         )
         (label,) = difference[-1].plot().axes[0].get_yticklabels()
         assert label.get_text() == "version=1.2|1.3\nless version=other|other|other"
+
+
+class TestUnits:
+    def test_mean_has_the_unit_of_its_part(self):
+        way = {**DELAY, "name": "way", "bins": 2}
+        e = experiment(DELAY, way)
+        estimated = replace(fleet(e, np.ones(16)), unit="delay: min, way: km")
+        for of, unit in (("delay", "min"), ("way", "km")):
+            given = "way" if of == "delay" else "delay"
+            assert estimated.pairs.conditional(of, given).unit == unit
 
 
 class TestTables:

@@ -108,6 +108,11 @@ class TestErrors:
         ('["24:", "median"]', '["2.5.0%"]', "asks: a range must be low:high"),
         ('["24:", "median"]', '["75 °F:"]', "asks: 75 °F: is in °F, but the unit is °C"),
         ('["24:", "median"]', '["20:75°F"]', "asks: 20:75°F is in °F, but the unit is °C"),
+        ('["24:", "median"]', '["24 °F:"]', "asks: 24 °F: is in °F, but the unit is °C"),
+        ('["24:", "median"]', '["1,000 °F:"]', "asks: 1,000 °F: is in °F, but the unit is °C"),
+        ('["24:", "median"]', '["below 75 °F"]', "asks: below 75 °F is in °F, but the unit is °C"),
+        ('["24:", "median"]', '["20k:"]', "asks: 20000: has the limit 20000, but readings are from"),
+        ('["24:", "median"]', '["18 to 75"]', "asks: 18 to 75 has the limit 75, but readings are from"),
         (
             '["24:", "median"]',
             '["20:75"]',
@@ -158,6 +163,18 @@ class TestUnitsOfLimits:
         assert definition.asks == ("24:", "18:22", ":-5", "20:24", "median", "90%")
         assert definition.description().asked.splitlines()[0] == "24:"
         definition.payload()
+
+    def test_numbers_and_ranges_are_read_as_printed(self):
+        asks = '["1,000 W:", "20k:30k W", "1e3:", "below 500 W", "1,000 to 20,000 W", "2k W and above"]'
+        text = changed('["24:", "median"]', asks).replace('"°C"', '"W"').replace("high = 50", "high = 50000")
+        definition = parse(text)
+        expected = ("1000:", "20000:30000", "1e3:", "below 500", "1000 to 20000", "2000 and above")
+        assert definition.asks == expected
+        definition.payload()
+
+    def test_kelvin_is_not_a_thousand(self):
+        text = changed('["24:", "median"]', '["30K:", "−3 K:"]').replace('"°C"', '"K"')
+        assert parse(text).asks == ("30:", "-3:")
 
     def test_wrong_number_before_the_unit_is_named(self):
         with fails("asks: a range must be low:high, such as 20:25 or :0, not 2.4.0:", DefinitionError):

@@ -9,7 +9,7 @@ from refusals import Refusal, fails, refusals
 from hushmote.server.experiments import cells
 from hushmote.server.experiments.definition import Definition, DefinitionError, parse
 from hushmote.server.experiments.payload import at_epsilon
-from hushmote.server.experiments.units import UnitsError, index_names
+from hushmote.server.experiments.units import UnitsError, index_names, unit_of_part
 from hushmote.server.mechanisms import mechanism_of
 from hushmote.server.mechanisms.views.factors import parts_of
 from hushmote.server.words import experiment as words
@@ -51,7 +51,12 @@ class TestDefinition:
     def test_unit_comes_from_the_pair_or_its_parts(self):
         assert defined(VERSION, DELAY, unit="s").unit == "s"
         other = DELAY.replace("delay", "way").replace("min", "km")
-        assert defined(DELAY, other).unit == ""
+        both = defined(DELAY, other)
+        assert (both.unit, both.description().unit) == ("", "delay: min, way: km")
+        parts = parts_of(both.experiment())
+        units = [unit_of_part("delay: min, way: km", parts, name) for name in ("delay", "way")]
+        assert units == ["min", "km"]
+        assert unit_of_part("min", parts, "way") == "min"
 
     @pytest.mark.parametrize(
         ("statistics", "given", "views"),

@@ -10,7 +10,8 @@ from contextlib import closing
 import numpy as np
 import pytest
 from boards import ask_fleet, experiment_payload
-from filled_store import colliding
+from experiments import experiment_json
+from filled_store import colliding, fill
 from refusals import fails
 from sqlalchemy import select
 from time_of_day import advance_clock
@@ -97,6 +98,16 @@ class TestUnit:
         store.add_experiment("home", experiment_payload(), description=self.CELSIUS)
         with pytest.raises(VersionRefused, match="temp has reports in °C"):
             store.add_experiment("home", experiment_payload(), description=self.FAHRENHEIT)
+
+    def test_a_pairs_unit_cannot_change(self, store):
+        parts = [{"name": name, "type": "number", "low": 0, "high": 8000, "bins": 2} for name in "ab"]
+        pair = experiment_json(
+            type="pair", of=parts, mechanism="grr", epsilon=1_000_000, budget={"rule": "unlimited"}
+        )
+        fill(store, "home", pair, {"2026-11-20": 10}, unit="a: °C, b: %")
+        words = "has reports in a: °C, b: %, so the unit cannot change to a: °F, b: %: write the same units"
+        with fails(words, VersionRefused):
+            store.add_experiment("home", pair, description=Description("a: °F, b: %"))
 
     def test_older_version_cannot_return_in_its_own_unit(self, store):
         old, new = experiment_payload(), experiment_payload(epsilon=500_000)

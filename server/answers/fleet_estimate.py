@@ -32,7 +32,7 @@ from .pairs import PairAnswers
 from .periods import span
 from .query import ReportSource, check_apart
 from .question import NO_QUESTION, PairQuestion
-from .rows import CONFIDENCE, Kind, PostRow, Quantity, Row, TopRow, quantile_name
+from .rows import CONFIDENCE, Kind, PostRow, Quantity, Row, TopRow, TrendRow, VersionMark, quantile_name
 from .tables import plain
 from .texts import MAX_SHOWN
 
@@ -296,9 +296,14 @@ class FleetEstimate(Tables):
 
         Raises:
             UsageError: If the two estimates share reports.
-        DoesNotFit: If they are of versions without common values.
+            DoesNotFit: If they have different units, or are of versions without common values.
         """
         check_apart(before.sources, self.sources)
+        if self.unit and before.unit and self.unit != before.unit:
+            raise DoesNotFit(
+                f"{before.which} is in {before.unit}, and {self.which} in {self.unit}: readings in two units "
+                "cannot be compared"
+            )
         sides, frame = (before.estimates, self.estimates), replace(self._frame, against=before.which)
         if self.experiment.type == "pair":
             return PairAnswers(self.estimates, frame).change_since(before.estimates, pair, rows)
@@ -459,8 +464,7 @@ def trend(
         tables.append(change.trend(windows, {MEAN: list(map(moments.mean, estimates))}, frame, "reading"))
     if quantiles:
         tables.append(change.quantile_trend(windows, quantiles, frame))
-    marks = _changed_versions(windows)
-    return Answers(replace(table, note="\n".join(filter(None, [table.note, *marks]))) for table in tables)
+    return Answers(_with_marks(table, windows) for table in tables)
 
 
 def _continues(version: Experiment, newest: Experiment) -> bool:
@@ -468,8 +472,16 @@ def _continues(version: Experiment, newest: Experiment) -> bool:
     return version.type == newest.type and (newest.type != "pair" or same_values(version, newest))
 
 
-def _changed_versions(windows: Mapping[str, Estimates]) -> list[str]:
-    """Return a sentence for each change to a version that counts other values."""
+def _with_marks(table: Answer, windows: Mapping[str, Estimates]) -> Answer:
+    """Return a trend with a sentence and a mark for each change to a version that counts other values."""
     experiments = [estimate.experiment for estimate in windows.values()]
-    pairs = zip(list(windows)[1:], experiments, experiments[1:], strict=False)
-    return [versions.changed(w, before, e) for w, before, e in pairs if not same_values(before, e)]
+    steps = zip(list(windows)[1:], experiments, experiments[1:], strict=False)
+    changes = [step for step in steps if not same_values(*step[1:])]
+    if not changes:
+        return table
+    digests = {w: versions.short_digest(e.experiment, experiments) for w, e in windows.items()}
+    rows = [replace(row, version=digests[row.window]) for row in table.rows if isinstance(row, TrendRow)]
+    marks = [VersionMark(w, digests[w], versions.difference(new, old)) for w, old, new in changes]
+    notes = [versions.changed(w, old, new) for w, old, new in changes]
+    note = "\n".join(filter(None, [table.note, *notes]))
+    return replace(table, rows=tuple(rows), marks=tuple(marks), note=note)

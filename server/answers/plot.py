@@ -1,10 +1,10 @@
 """Plot answers as bars, intervals, distributions, lines over time or heat maps."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -37,6 +37,7 @@ _MAP = LinearSegmentedColormap.from_list("shares", ["#ffffff", "#9ec3e6", COLOUR
 _MAX_WRITTEN = 12  # rows and columns up to which numbers fit into cells
 _LONGEST_NAME = 16  # characters in the name of a heat map's row or column
 _MAX_CELL_NAMES = 24
+_LONGEST_MARK = 32  # characters of a new version's difference
 
 
 @dataclass(frozen=True)
@@ -350,7 +351,7 @@ def _draw_cdf(p: _Panel) -> _Labels:
 def _draw_trend(p: _Panel) -> _Labels:
     """Draw a line over time for each of the largest statistics, with dates to scale."""
     axes = p.axes
-    windows = list(dict.fromkeys(row.window for row in p.rows if isinstance(row, TrendRow)))
+    windows = sorted({row.window for row in p.rows if isinstance(row, TrendRow)})
     names = list(dict.fromkeys(row.name for row in p.rows))
     total = {name: sum(row.value for row in p.rows if row.name == name) for name in names}
     largest = sorted(names, key=lambda name: -total[name])[:_MAX_LINES]
@@ -360,15 +361,19 @@ def _draw_trend(p: _Panel) -> _Labels:
     closest = float(np.diff(np.sort(places)).min()) if len(places) > 1 else 1.0
     has_partial = False
     for number, name in enumerate(line_names):
-        is_selected = np.array([row.name == name for row in p.rows])
+        at = {row.window: i for i, row in enumerate(p.rows) if isinstance(row, TrendRow) and row.name == name}
+        # A window whose version does not count the value leaves a gap in its line.
+        value, low, high = (
+            np.array([each[at[w]] if w in at else np.nan for w in windows])
+            for each in (p.values, *p.interval_ends)
+        )
         # Shift the lines sideways, so that their error bars can be told apart.
         offset = 0.0 if len(windows) > LINE_ROWS else 0.05 * closest * (number - (len(line_names) - 1) / 2)
-        at, low, high = places + offset, p.interval_ends[0][is_selected], p.interval_ends[1][is_selected]
-        pictures.draw_intervals(axes, at, p.values[is_selected], low, high, COLOURS[number], name)
-        selected_rows = [row for row in p.rows if row.name == name]
-        is_partial = np.array([isinstance(row, TrendRow) and row.partial for row in selected_rows])
+        pictures.draw_intervals(axes, places + offset, value, low, high, COLOURS[number], name)
+        is_partial = np.array([w in at and cast(TrendRow, p.rows[at[w]]).partial for w in windows])
         has_partial = has_partial or bool(is_partial.any())
-        axes.plot(at[is_partial], p.values[is_selected][is_partial], color=COLOURS[number], **_PARTIAL)
+        axes.plot((places + offset)[is_partial], value[is_partial], color=COLOURS[number], **_PARTIAL)
+    _draw_version_marks(p, dict(zip(windows, places.astype(float), strict=True)))
     if len(line_names) < len(names):
         axes.plot([], [], " ", label=f"(the table has {len(names) - len(line_names)} more)")
     if moments is None:
@@ -384,6 +389,20 @@ def _draw_trend(p: _Panel) -> _Labels:
     if p.answer.quantity == "share":
         return below, f"{line_names[0]} {unit}".strip() + f": {p.quantity}"
     return below, f"{line_names[0]}, {unit}" if unit else f"{line_names[0]} of {p.answer.experiment}"
+
+
+def _draw_version_marks(p: _Panel, place_of: Mapping[str, float]) -> None:
+    """Draw a thin labelled line before the first window of each new version."""
+    for mark in p.answer.marks:
+        place = place_of.get(mark.window)
+        before = [other for other in place_of.values() if place is not None and other < place]
+        if place is None or not before:
+            continue
+        at = (place + max(before)) / 2
+        p.axes.axvline(at, color=QUIET, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1)
+        label = f" version {mark.version}: {shorten(mark.text, _LONGEST_MARK)} "
+        look = {"rotation": 90, "ha": "right", "va": "top", "fontsize": 8, "color": QUIET, "zorder": 1}
+        p.axes.text(at, 1, label, transform=p.axes.get_xaxis_transform(), **look)
 
 
 def _draw_heat_map(p: _Panel) -> _Labels:

@@ -237,20 +237,20 @@ class Selected:
 
         These are the newest version that has enough reports in the selected windows, and all versions that
         count the same values. If all versions are selected together, they are seen through the values that
-        they have in common.
+        they have in common. Versions whose readings have another unit never answer.
 
         Raises:
             DoesNotFit: If all versions are selected together and have no values in common.
         """
         if self.selection.version == ALL_VERSIONS:
-            views = self._common_views
+            versions, views = self._in_its_unit, self._common_views
             if views is None:
                 raise DoesNotFit(
                     f"the versions of {self.selection.experiment} have no values in common; choose one with "
                     f"{option('version', 'DIGEST')}: {', '.join(self.digests)}"
                 )
-            return self._with_views(self.versions, views)
-        rest, newest_group = self.versions, None
+            return self._with_views(versions, views)
+        rest, newest_group = self._in_its_unit, None
         while rest:
             group = tuple(v for v in rest if same_values(v.experiment, rest[-1].experiment))
             views = common_views([v.experiment for v in group])
@@ -265,7 +265,15 @@ class Selected:
 
     @cached_property
     def _common_views(self) -> tuple[Experiment, ...] | None:
-        return common_views([v.experiment for v in self.versions])
+        return common_views([v.experiment for v in self._in_its_unit])
+
+    @cached_property
+    def _in_its_unit(self) -> tuple[Version, ...]:
+        """The versions whose readings have this unit, and those without one.
+
+        Stores from before units were checked may have others.
+        """
+        return tuple(v for v in self.versions if visible(v.unit) in ("", self.unit))
 
     def _with_views(self, versions: Sequence[Version], views: Sequence[Experiment]) -> Selected:
         pairs = zip(versions, views, strict=True)
@@ -312,14 +320,17 @@ class Selected:
         """Return a sentence on the reports in the selected windows that the answer leaves out, or ""."""
         answering = self.answering
         ids = {v.id for v in answering.versions}
-        parts = list[tuple[Experiment, int]]()
+        parts = list[version_words.LeftOut]()
         for version in reversed(self.versions):
             reports = sum(counts.get(version.id, 0) for counts in self.counts.values())
             if version.id not in ids and reports:
-                parts.append((version.experiment, reports))
+                other_unit = "" if version in self._in_its_unit else visible(version.unit)
+                parts.append(version_words.LeftOut(version.experiment, reports, other_unit))
         is_newest = self.newest.id in ids or not answering.reports
         all_versions = [v.experiment for v in self.versions]
-        newest, can_pool = answering.newest.experiment, bool(parts) and self._common_views is not None
+        newest, is_pooled = answering.newest.experiment, self.selection.version == ALL_VERSIONS
+        others = any(not part.unit for part in parts)
+        can_pool = others and not is_pooled and self._common_views is not None
         return version_words.left_out(
             parts, newest, all_versions, is_newest=is_newest, can_pool=can_pool, write=write
         )

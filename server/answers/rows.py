@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from ..hints import option
@@ -141,12 +141,34 @@ class TrendRow(Row):
         histogram_epsilon: The ε of the window's histogram, or None if it is unknown or the window has not
             ended.
         partial: Whether the trend covers only part of this day, week or month.
+        version: The first digits of the digest of the version that answers, or "" if all windows count the
+            same values.
     """
 
     window: str = ""
     reports: int = 0
     histogram_epsilon: float | None = None
     partial: bool = False
+    version: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        return {name: value for name, value in super().to_dict().items() if name != "version" or value}
+
+
+@dataclass(frozen=True)
+class VersionMark:
+    """The start of a version that counts other values than the one before it in a trend.
+
+    Attributes:
+        window: The version's first window.
+        version: The first digits of its digest.
+        text: How it differs from the version before, such as "with 'dry'".
+    """
+
+    window: str
+    version: str
+    text: str
 
 
 @dataclass(frozen=True)
@@ -234,6 +256,7 @@ class AnswerRows:
         post: The post-processing method of the processed shares, or "".
         p_values: For a trend, each statistic's name and the p-value for no change over the windows.
         changes: For a trend, sentences on whether each statistic changed; shown after the note.
+        marks: For a trend, the windows in which other versions start, oldest first.
         title: The table's title, if its kind is not specific enough.
         most: The maximum number of rows in tables and figures, not counting the last row; 0 for all.
         extent: For readings, the distance between the lowest and highest possible values; infinite if
@@ -260,6 +283,7 @@ class AnswerRows:
     post: str = ""
     p_values: tuple[tuple[str, float], ...] = ()
     changes: tuple[str, ...] = ()
+    marks: tuple[VersionMark, ...] = ()
     title: str = ""
     most: int = 0
     extent: float = math.inf
@@ -316,11 +340,12 @@ class AnswerRows:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
         excluded = ("rows", "note", "p_values", "changes", "title", "most", "extent", "less_sure", "missing")
-        excluded += ("calendar", *(("scale",) if self.scale is None else ()))
+        excluded += ("calendar", "marks", *(("scale",) if self.scale is None else ()))
         head = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in excluded}
         head |= {"missing": self.missing.to_dict()} if self.missing else {}
         head |= {"title": self.title} if self.title else {}
         head |= {"p_values": dict(self.p_values)} if self.p_values else {}
+        head |= {"new_versions": [asdict(mark) for mark in self.marks]} if self.marks else {}
         return head | {"rows": [row.to_dict() for row in self.rows], "notes": list(self.notes)}
 
 

@@ -1,6 +1,7 @@
 """Say which versions of an experiment an answer leaves out, and how they differ from those that answer."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ...device.ldp_client import Experiment
 from ..hints import option
@@ -39,8 +40,23 @@ def difference(version: Experiment, other: Experiment) -> str:
     return f"with {value_count(version):,} bins"
 
 
+@dataclass(frozen=True)
+class LeftOut:
+    """A version that an answer leaves out.
+
+    Attributes:
+        version: The version.
+        reports: Its number of reports.
+        unit: Its unit if that is the reason, otherwise "".
+    """
+
+    version: Experiment
+    reports: int
+    unit: str = ""
+
+
 def left_out(
-    parts: Sequence[tuple[Experiment, int]],
+    parts: Sequence[LeftOut],
     newest: Experiment,
     versions: Sequence[Experiment],
     *,
@@ -51,7 +67,7 @@ def left_out(
     """Return a sentence on the reports that an answer leaves out, or "" if there are none.
 
     Args:
-        parts: The versions that are left out, newest first, with their numbers of reports.
+        parts: The versions that are left out, newest first.
         newest: The newest version that answers.
         versions: All versions.
         is_newest: Whether the experiment has no newer version.
@@ -62,12 +78,13 @@ def left_out(
     if not is_newest:
         short = short_digest(newest, versions)
         texts.append(f"the newest version has too few reports, so this is version {short}")
-    for version, reports in parts[:_MAX_NAMED]:
-        hint = option("version", short_digest(version, versions))
-        which = f"another version {difference(version, newest)}"
-        texts.append(f"{counted(reports, 'report', write)} of {which} left out ({hint})")
+    for part in parts[:_MAX_NAMED]:
+        hint = option("version", short_digest(part.version, versions))
+        how = f"in {part.unit}" if part.unit else difference(part.version, newest)
+        which = f"another version {how}"
+        texts.append(f"{counted(part.reports, 'report', write)} of {which} left out ({hint})")
     if len(parts) > _MAX_NAMED:
-        rest = sum(reports for _, reports in parts[_MAX_NAMED:])
+        rest = sum(part.reports for part in parts[_MAX_NAMED:])
         texts.append(f"{counted(rest, 'report', write)} of other versions left out")
     if not texts:
         return ""

@@ -7,7 +7,7 @@ from babel import Locale
 from browser import Browser
 
 from hushmote.server.answers.answer import Answer
-from hushmote.server.answers.rows import ChangeRow, TrendRow
+from hushmote.server.answers.rows import ChangeRow, TrendRow, VersionMark
 from hushmote.web.experiment import charts, sentences
 from hushmote.web.reader import Reader
 
@@ -20,6 +20,24 @@ def test_only_several_lines_have_a_legend(names: list[str], is_shown: bool):
     answer = Answer("trend", "temp", "reading", "°C", 9, 0.95, rows)
     legend = charts.over_time(answer, "summary", "en-US")["legend"]
     assert (legend["show"], legend["data"]) == (is_shown, names)
+
+
+def test_new_version_is_marked_where_it_starts():
+    days = [f"2026-01-0{day}" for day in (1, 2, 3)]
+    labels = [("dry", days[1:]), ("cool", days)]
+    rows = tuple(
+        TrendRow(name, 0.2, 0.1, 0.3, window=day, reports=9, version=f"a{day[-1]}")
+        for name, windows in labels
+        for day in windows
+    )
+    mark = VersionMark(days[1], "a2", "with 'dry'")
+    answer = Answer("trend", "mode", "share", "", 9, 0.95, rows, marks=(mark,))
+    options = charts.over_time(answer, "summary", "en-US")
+    by_id = {each["id"]: each for each in options["series"]}
+    assert options["xAxis"]["data"] == days
+    assert by_id["line 0"]["data"] == [None, 20.0, 20.0]
+    assert [end[0] for end in by_id["ends 0"]["data"]] == [1, 2]
+    assert by_id["versions"]["markLine"]["data"] == [{"xAxis": 1, "name": "a2: with 'dry'"}]
 
 
 @pytest.mark.parametrize(("p", "changed"), [(0.0499, True), (1 - 0.95, False)])

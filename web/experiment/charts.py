@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...server.answers.answer import Answer
-from ...server.answers.rows import ChangeRow, PostRow, Row, TrendRow
+from ...server.answers.rows import ChangeRow, PostRow, Row, TrendRow, VersionMark
 from ...server.plain_text import shorten, visible
 from ..charts import script
 
@@ -20,6 +20,7 @@ _FAINT = 0.35  # opacity
 _MAX_BARS = 128  # bars drawn individually; more are drawn as a stepped line
 _MAX_MARKED = 30  # windows; with more, the points are smaller
 _LABEL = 24  # maximum characters in a name on an axis
+_MARK = 32  # maximum characters in the label of a new version
 
 # The page's font. ECharts measures an axis's labels to make room for them, but cannot measure "inherit", and
 # assumes a narrower font if the axis does not name one.
@@ -179,26 +180,50 @@ def _whiskers(ends: list[list[float]], colour: str, *, across: bool = False, nam
     }
 
 
+def trend_windows(answer: Answer) -> list[str]:
+    """Return the windows of a trend's rows, oldest first."""
+    return sorted({row.window for row in answer.rows if isinstance(row, TrendRow)})
+
+
+def _version_marks(marks: Sequence[VersionMark], windows: Sequence[str]) -> Options:
+    """Return a series without points that has a labelled line where each new version starts."""
+    lines = [
+        {"xAxis": windows.index(mark.window), "name": shorten(f"{mark.version}: {mark.text}", _MARK)}
+        for mark in marks
+        if mark.window in windows
+    ]
+    look: Options = {"symbol": "none", "lineStyle": {"color": INK, "type": "dashed", "width": 1}}
+    label = {"formatter": "{b}", "position": "insideEndTop", "color": INK, "fontFamily": _FONT}
+    mark_line = {"silent": True, "data": lines, "label": label, **look}
+    return {"id": "versions", "type": "line", "data": [], "silent": True, "markLine": mark_line}
+
+
 def over_time(answer: Answer, summary: str, locale: str) -> Options:
     """Return statistics over the windows as lines with intervals, on which readers can drag."""
     is_share = answer.quantity == "share"
-    windows = list(dict.fromkeys(r.window for r in answer.rows if isinstance(r, TrendRow)))
+    points = [row for row in answer.rows if isinstance(row, TrendRow)]
+    windows = trend_windows(answer)
     scale = _percent if is_share else float
     series: list[Options] = []
     names = list(dict.fromkeys(r.name for r in answer.rows))
     for n, name in enumerate(names):  # one line each
-        rows = [r for r in answer.rows if r.name == name]
+        rows = {r.window: r for r in points if r.name == name}
         colour = _LINES[n % len(_LINES)]
         line = {"color": colour, "type": ("solid", "dashed", "dotted")[n % 3]}
         mark = {
             "symbolSize": 7 if len(windows) <= _MAX_MARKED else 4,
             "symbol": ("circle", "rect", "triangle", "diamond")[n % 4],
         }
-        data = [_point(r, scale(r.value), colour) for r in rows]
+        # A window whose version does not count the value has no point.
+        data = [
+            _point(rows[window], scale(rows[window].value), colour) if window in rows else None
+            for window in windows
+        ]
         values = {"id": f"line {n}", "name": visible(name), "data": data}
         series.append({"type": "line", **values, **mark, "lineStyle": line, "itemStyle": {"color": colour}})
-        whiskers = [[i, 0, scale(r.low), scale(r.high)] for i, r in enumerate(rows)]
+        whiskers = [[windows.index(w), 0, scale(r.low), scale(r.high)] for w, r in rows.items()]
         series.append(_whiskers(whiskers, colour, across=True, name=f"{n}"))
+    series.append(_version_marks(answer.marks, windows))
     unit = "" if is_share else shorten(visible(answer.unit), _LABEL)
     ends: Options = {"min": 0} if is_share and min(r.low for r in answer.rows) <= 0 else {"scale": True}
     y = _axis("value", _numbers(locale, "%" if is_share else ""), name=unit, **ends)

@@ -7,7 +7,6 @@ from nicegui import ui
 from ...server.answers.answer import Answer
 from ...server.answers.fleet_estimate import MEAN
 from ...server.answers.periods import ALL
-from ...server.answers.rows import TrendRow
 from ...server.words import answers as words
 from ..frame import heading
 from . import charts, sentences
@@ -85,11 +84,10 @@ class TimePanel:
     def show(self, choices: Choices, answer: Answer) -> None:
         """Show a trend over the newest windows, with the chosen ones marked."""
         verdict = " ".join(sentences.trend(answer, self._reader))
-        windows = tuple(dict.fromkeys(row.window for row in answer.rows if isinstance(row, TrendRow)))
-        period = words.period(windows, self._windows, self._reader)
+        period = words.period(tuple(charts.trend_windows(answer)), self._windows, self._reader)
         self._sentence.text = f"{words.capitalize(period)}. {verdict}".strip()
         answer = answer.telling()
-        self._drawn_windows = tuple(dict.fromkeys(row.window for row in answer.rows))  # type: ignore[attr-defined]
+        self._drawn_windows = tuple(charts.trend_windows(answer))
         positions = [i for i, window in enumerate(self._drawn_windows) if window in self._chosen]
         area = (positions[0], positions[-1]) if positions else None
         self._hint.visible = self._chart.element.visible = bool(answer.rows)

@@ -4,7 +4,9 @@ Each statistical test uses a fixed seed and allows 5 standard errors, so correct
 a million draws.
 """
 
+import csv
 import datetime
+import io
 import math
 import re
 from collections.abc import Iterator
@@ -15,7 +17,9 @@ import numpy as np
 import pytest
 from experiments import experiment_json
 from filled_store import fill, write
+from matplotlib.container import ErrorbarContainer
 from refusals import fails
+from sqlalchemy import update
 
 from hushmote.fleet.results.result import result_of
 from hushmote.server.answers.answer import Answer
@@ -25,7 +29,7 @@ from hushmote.server.answers.query import Facts, NotShown
 from hushmote.server.answers.question import Question, Selection
 from hushmote.server.answers.rows import TrendRow
 from hushmote.server.estimate.statistic import DoesNotFit, TooFewReports
-from hushmote.server.store import Store
+from hushmote.server.store import Store, schema
 
 OLD, NEW = ("2026-11-20", "2026-11-21"), ("2026-11-22", "2026-11-23")
 NOON = datetime.datetime(2026, 11, 24, 12, tzinfo=datetime.UTC)
@@ -55,11 +59,13 @@ def temps(low: int, high: int, bins: int, **fields: Any) -> bytes:
     return experiment_json(name="temp", type="number", low=low * 1000, high=high * 1000, bins=bins, **design)
 
 
-def fill_temps(store: Store, windows: dict[str, int], low: int, high: int, bins: int, seed: int = 1) -> str:
+def fill_temps(
+    store: Store, windows: dict[str, int], low: int, high: int, bins: int, seed: int = 1, **fields: Any
+) -> str:
     """Fill windows with readings that are normal around 16 ± 8; return the version's digest."""
     edges = [-math.inf, *np.linspace(low, high, bins + 1)[1:-1], math.inf]
     below = [0.5 * (1 + math.erf((edge - 16) / 8 / math.sqrt(2))) for edge in edges]
-    payload = temps(low, high, bins)
+    payload = temps(low, high, bins, **fields)
     return fill(store, "home", payload, windows, np.diff(below), "°C", seed).digest.hex()
 
 
@@ -230,6 +236,29 @@ class TestTrend:
         (table,) = answer(store, "temp", trend=True, ranges=(":8", "16:24")).answers
         assert points(table) == [("below 8", w) for w in (*OLD, *NEW)] + [("16 to 24", w) for w in NEW]
 
+    def test_table_json_and_picture_mark_the_change(self, store: Store) -> None:
+        old = fill_modes(store, "heat cool", dict.fromkeys(OLD, 4_000))
+        new = fill_modes(store, "heat cool dry", dict.fromkeys(NEW, 3_000), 2)
+        reply = answer(store, trend=True, ranges=("dry", "cool"))
+        (table,) = reply.answers
+        assert table.to_dict()["new_versions"] == [
+            {"window": NEW[0], "version": new[:4], "text": "with 'dry'"}
+        ]
+        by_window = {line["window"]: line["version"] for line in csv.DictReader(io.StringIO(table.to_csv()))}
+        assert by_window == dict.fromkeys(OLD, old[:4]) | dict.fromkeys(NEW, new[:4])
+        axes = table.plot().axes[0]
+        assert f"version {new[:4]}: with 'dry'" in [text.get_text().strip() for text in axes.texts]
+        assert isinstance(axes.containers[0], ErrorbarContainer)
+        gaps = np.isnan(np.asarray(axes.containers[0].lines[0].get_ydata()))
+        assert gaps.tolist() == [True, True, False, False]
+
+    def test_versions_of_the_same_values_are_not_marked(self, store: Store) -> None:
+        fill_modes(store, "heat cool", dict.fromkeys(OLD, 4_000), epsilon=1_000_000)
+        fill_modes(store, "cool heat", dict.fromkeys(NEW, 3_000), 2)
+        (table,) = answer(store, trend=True).answers
+        assert "new_versions" not in table.to_dict()
+        assert "version" not in table.to_csv().partition("\n")[0]
+
     def test_jump_at_the_change_has_no_p_value(self, store: Store) -> None:
         """The mean moves only because the old range ends at 24."""
         fill_temps(store, dict.fromkeys(OLD, 20_000), 0, 16, 8)
@@ -238,6 +267,42 @@ class TestTrend:
         assert points(table) == [("mean", window) for window in (*OLD, *NEW)]
         assert dict(table.p_values)["mean"] > 1e-6
         assert re.search("Before 2026-11-22: another version from 0 to 16", table.note)
+
+
+class TestOtherUnit:
+    """Stores from before units were checked may have versions in two units."""
+
+    @pytest.fixture
+    def old(self, store: Store) -> str:
+        digest = fill_temps(store, dict.fromkeys(OLD, 4_000), 0, 40, 10)
+        fill_temps(store, dict.fromkeys(NEW, 3_000), 0, 40, 10, 2, epsilon=2_000_000)
+        column = schema.experiment.c
+        with store.engine.begin() as connection:
+            older = column.digest == bytes.fromhex(digest)
+            connection.execute(update(schema.experiment).where(older).values(unit="°F"))
+        return digest
+
+    def test_is_left_out(self, store: Store, old: str) -> None:
+        reply = answer(store, "temp")
+        assert (reply.estimate.reports, reply.estimate.unit) == (6_000, "°C")
+        note = f"8,000 reports of another version in °F left out (version={old[:4]})."
+        assert reply.left_out == note
+        together = answer(store, "temp", version="all")
+        assert (together.estimate.reports, together.left_out) == (6_000, note)
+        assert find(Facts(store, NOON), Selection("temp", "home")).lines[-1] == note
+        assert result_of(store, "home", "temp", NOON).reports == 6_000
+
+    def test_answers_alone_in_its_unit(self, store: Store, old: str) -> None:
+        reply = answer(store, "temp", windows=(), version=old)
+        assert (reply.estimate.reports, reply.estimate.unit) == (8_000, "°F")
+
+    def test_trend_has_one_unit(self, store: Store, old: str) -> None:
+        (table,) = answer(store, "temp", trend=True).answers
+        assert [window for _, window in points(table)] == [*NEW]
+
+    def test_is_not_compared(self, store: Store, old: str) -> None:
+        with fails("is in °F, and .* in °C: readings in two units cannot be compared", DoesNotFit):
+            answer(store, "temp", windows=(), against=(f"version={old}",))
 
 
 class TestComparison:

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ....device.ldp_client import Experiment
 from ...arrays import Counts, Floats
 from ...errors import HushmoteError, UsageError
 from ...estimate.estimate import Estimates, estimate
@@ -16,7 +17,8 @@ from ...estimate.readings import among_readings
 from ...estimate.statistic import EstimateError, Statistic
 from ...experiments.asks import Ask
 from ...experiments.judged import JudgedQuestion, judged_questions, worse_from_text
-from ...experiments.units import parse_range
+from ...experiments.units import parse_range, range_in
+from ...mechanisms.common_values import common_views, same_values
 from ...release.difference import MIN_REPORTS, Look, SideDays, looks
 from ...store.store import Version
 from ...store.versions import publication_order
@@ -87,6 +89,20 @@ class GroupExperiment:
         newest = self.newest
         worse = worse_from_text(newest.worse)
         return judged_questions(newest.experiment, newest.asked.splitlines(), worse)
+
+    def answering(self, ask: Ask) -> tuple[Version, ...]:
+        """Return the versions that count the values of a question, and in the newest one's unit."""
+        newest = self.newest.experiment
+
+        def counts_values(version: Experiment) -> bool:
+            if ask.kind == "mean":
+                return same_values(version, newest)
+            if newest.type == "text" and version.type == "text":
+                return (version.domain, version.bucket(ask.text)) == (newest.domain, newest.bucket(ask.text))
+            return range_in(version, parse_range(newest, ask.text), newest) is not None
+
+        in_its_unit = (v for v in self.versions if v.unit in ("", self.newest.unit))
+        return tuple(v for v in in_its_unit if counts_values(v.experiment))
 
     def every(self, value: str) -> int:
         """Return n, where 1 in n calls of a board with this value and the newest version makes a report."""
@@ -271,19 +287,35 @@ class GroupDays:
         values: frozenset[str],
         ends: tuple[int, ...] | None,
     ) -> tuple[SideDays, ...]:
-        daily: list[list[Estimates]] = [[] for _ in range(self.count)]
+        histograms = dict[int, dict[int, Counts]]()
         for version in experiment.versions:
-            histograms = self._histograms(version, values)
-            for day, total in (histograms if ends is None else _block_totals(histograms, ends)).items():
-                if total.sum() >= 2:
-                    daily[day].append(estimate(version.experiment, total))
-        pooled = [_pooled(estimates) for estimates in daily]
-        reports = [0 if estimates is None else estimates.reports for estimates in pooled]
+            days = self._histograms(version, values)
+            histograms[version.id] = days if ends is None else _block_totals(days, ends)
+        pooled = dict[tuple[Version, ...], list[Estimates | None]]()
         sides: list[SideDays] = []
         for ask in asks:
-            statistics = [None if each is None else _statistic(each, ask) for each in pooled]
+            versions = experiment.answering(ask)
+            if versions not in pooled:
+                pooled[versions] = self._pooled_days(versions, histograms)
+            daily = pooled[versions]
+            reports = [0 if estimates is None else estimates.reports for estimates in daily]
+            newest = experiment.newest.experiment
+            statistics = [None if each is None else _statistic(each, ask, newest) for each in daily]
             sides.append(SideDays.of(reports, statistics))
         return tuple(sides)
+
+    def _pooled_days(
+        self, versions: Sequence[Version], histograms: Mapping[int, Mapping[int, Counts]]
+    ) -> list[Estimates | None]:
+        """Return the estimate of each day, with the versions seen through their common values."""
+        daily: list[list[Estimates]] = [[] for _ in range(self.count)]
+        views = common_views([version.experiment for version in versions])
+        assert views is not None  # they all count the values of a question
+        for version, view in zip(versions, views, strict=True):
+            for day, total in histograms[version.id].items():
+                if total.sum() >= 2:
+                    daily[day].append(estimate(view, total))
+        return [_pooled(estimates) for estimates in daily]
 
     def _histograms(self, version: Version, values: frozenset[str]) -> dict[int, Counts]:
         """Return a version's counts by day, each of shape (code_count,), summed over these values."""
@@ -357,11 +389,11 @@ def _pooled(estimates: Sequence[Estimates]) -> Estimates | None:
         return None
 
 
-def _statistic(estimates: Estimates, ask: Ask) -> Statistic | None:
+def _statistic(estimates: Estimates, ask: Ask, newest: Experiment) -> Statistic | None:
     try:
         if ask.kind == "mean":
             return moments.mean(estimates)
-        indices = parse_range(estimates.experiment, ask.text)
-        return estimates.range(indices.low, indices.high)
+        indices = range_in(estimates.experiment, parse_range(newest, ask.text), newest)
+        return None if indices is None else estimates.range(indices.low, indices.high)
     except HushmoteError:
         return None

@@ -31,7 +31,22 @@ class TestAddedLabel:
         browser.open(view)
         browser.until(lambda: self.NOTE in browser.text_of("finding"), "no note")
         browser.until(lambda: "% of devices" in browser.text_of("share"), "no share")
+        assert "2 of 4 windows" in browser.text_of("share")
         assert "An estimate needs" not in browser.find("body").text
+        assert not browser.errors()
+
+    def test_trend_shows_where_the_version_starts(self, view: str, browser: Browser):
+        browser.open(f"{view}?over=share&ranges=dry&ranges=cool")
+        browser.until(lambda: "Before " in browser.text_of("trend"), "no sentence on the change")
+        series = (
+            "return [...document.querySelectorAll('.experiment-chart')]"
+            ".flatMap((chart) => getElement(+chart.id.slice(1)).chart.getOption().series)"
+            ".map((series) => [series.id, [series.data, series.markLine?.data]])"
+        )
+        by_id = dict(browser.script(series))
+        assert [value is None for value in by_id["line 0"][0]] == [True, True, False, False]
+        (mark,) = by_id["versions"][1]
+        assert (mark["xAxis"], mark["name"].partition(": ")[2]) == (2, "with 'dry'")
         assert not browser.errors()
 
     def test_all_versions_answer_together(self, view: str, browser: Browser):

@@ -446,7 +446,8 @@ class ExperimentView:
         selected = self._selected
         assert selected is not None
         shown = selected.facts.selected(self._question("estimate").resolve(selected.facts).selection)
-        chosen, available = (tuple(selectable(tuple(s.counts), s.calendar)) for s in (shown, selected))
+        counted = shown.answering.counts, selected.all_counts
+        chosen, available = (tuple(selectable(tuple(each), selected.calendar)) for each in counted)
         period = words.period(chosen, available, self._reader)
         period += f" ({selected.calendar.day})" if selected.calendar.is_local else ""
         return ", ".join(filter(None, [period, shown.boards]))

@@ -25,6 +25,7 @@ from ..local_days import UTC_DAYS, Calendar
 from ..mechanisms.common_values import same_values
 from ..wire.experiments import value_count
 from ..words import versions
+from ..words.numbers import counted
 from ..words.scope import which_reports
 from . import change, moments, pairs, texts
 from .answer import PLAIN, Answer, Answers, Frame, Tables
@@ -38,6 +39,7 @@ from .texts import MAX_SHOWN
 
 IndexRanges = Sequence[units.IndexRange]
 Range = str | tuple[float | None, float | None]
+_MAX_CHANGES = 5  # changes of the question that a trend's note describes
 MEAN = "mean"  # the name of a number's mean, where a trend accepts ranges or labels
 
 
@@ -482,6 +484,8 @@ def _with_marks(table: Answer, windows: Mapping[str, Estimates]) -> Answer:
     digests = {w: versions.short_digest(e.experiment, experiments) for w, e in windows.items()}
     rows = [replace(row, version=digests[row.window]) for row in table.rows if isinstance(row, TrendRow)]
     marks = [VersionMark(w, digests[w], versions.difference(new, old)) for w, old, new in changes]
-    notes = [versions.changed(w, old, new) for w, old, new in changes]
+    notes = [versions.changed(w, old, new) for w, old, new in changes[-_MAX_CHANGES:]]
+    if earlier := len(changes) - len(notes):
+        notes.insert(0, f"The question changed {counted(earlier, 'time')} before that.")
     note = "\n".join(filter(None, [table.note, *notes]))
     return replace(table, rows=tuple(rows), marks=tuple(marks), note=note)

@@ -235,9 +235,10 @@ class Selected:
     def answering(self) -> Selected:
         """The same reports of only the versions that answer, each seen through the newest one's values.
 
-        These are the newest version that has enough reports in the selected windows, and all versions that
-        count the same values. If all versions are selected together, they are seen through the values that
-        they have in common. Versions whose readings have another unit never answer.
+        These are the newest version with enough reports in the selected windows, and all versions that
+        count the same values and answer at least its questions. If all versions are selected together, they
+        are seen through the values that they have in common. Versions whose readings have another unit never
+        answer.
 
         Raises:
             DoesNotFit: If all versions are selected together and have no values in common.
@@ -252,7 +253,7 @@ class Selected:
             return self._with_views(versions, views)
         rest, newest_group = self._in_its_unit, None
         while rest:
-            group = tuple(v for v in rest if same_values(v.experiment, rest[-1].experiment))
+            group = tuple(v for v in rest if _joins(v.experiment, rest[-1].experiment))
             views = common_views([v.experiment for v in group])
             assert views is not None  # they count the same values
             selected = self._with_views(group, views)
@@ -565,6 +566,11 @@ class Selected:
     def group_index(self, version: Version) -> int | None:
         """Return the index of the selected group value in a version; None for all, or if it has none."""
         return self._index_by_version.get(version.id) if self.selection.group else None
+
+
+def _joins(version: Experiment, newest: Experiment) -> bool:
+    """Return whether a version counts the newest one's values and answers all of its questions."""
+    return same_values(version, newest) and answerable_questions(version) >= answerable_questions(newest)
 
 
 def version_key(version: Version) -> Hashable:

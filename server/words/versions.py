@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from ...device.ldp_client import Experiment
 from ..hints import option
+from ..mechanisms.common_values import same_values
 from ..plain_text import visible
 from ..wire.experiments import scale_of, value_count
 from .numbers import ENGLISH, Numbers, counted
@@ -25,6 +26,8 @@ def difference(version: Experiment, other: Experiment) -> str:
     """Return how a version differs from the one that answers, such as "without 'dry'"; "" if unknown."""
     if version.type != other.type:
         return f"of type {version.type}"
+    if same_values(version, other):
+        return f"with mechanism {version.mechanism}"
     if version.type == "choice":
         without = [name for name in other.labels if name not in version.labels]
         extra = [name for name in version.labels if name not in other.labels]
@@ -101,5 +104,5 @@ def changed(window: str, before: Experiment, after: Experiment) -> str:
 
 def _list_labels(labels: Sequence[str]) -> str:
     named = [f"'{visible(name)}'" for name in labels[:_MAX_NAMED]]
-    more = len(labels) - len(named)
-    return " and ".join([", ".join(named), *([f"{more} more"] if more else [])])
+    named += [f"{more} more"] if (more := len(labels) - len(named)) else []
+    return " and ".join(filter(None, [", ".join(named[:-1]), named[-1]]))

@@ -269,6 +269,30 @@ class TestTrend:
         assert re.search("Before 2026-11-22: another version from 0 to 16", table.note)
 
 
+class TestOtherMechanism:
+    def test_version_that_answers_less_is_left_out(self, store: Store) -> None:
+        """Otherwise, the newest version's median could not be answered until the older days are gone."""
+        common = {"low": 0, "high": 64, "bins": 64, "epsilon": 2_000_000}
+        mean_only = temps(**common, mechanism="sw", reach=16)
+        old = fill(store, "home", mean_only, dict.fromkeys(OLD, 2_000))
+        fill(
+            store,
+            "home",
+            temps(**common, mechanism="hh", fanout=4, cells=[4, 3, 3]),
+            dict.fromkeys(NEW, 2_000),
+        )
+        reply = answer(store, "temp", quantiles=(0.5,))
+        assert reply.estimate.reports == 4_000
+        digest = old.digest.hex()[:4]
+        assert (
+            f"4,000 reports of another version with mechanism sw left out (version={digest})"
+            in reply.left_out
+        )
+        assert find(Facts(store, NOON), Selection("temp", "home")).enough
+        together = answer(store, "temp", version="all")
+        assert (together.estimate.reports, [table.kind for table in together.answers]) == (8_000, ["moments"])
+
+
 class TestOtherUnit:
     """Stores from before units were checked may have versions in two units."""
 

@@ -200,6 +200,9 @@ class Facts:
         if not versions:
             digests = ", ".join(v.experiment.digest.hex() for v in same_name)
             raise UsageError(f"{name} has no version {selection.version}; its versions: {digests}")
+        if start and len(versions) > 1:
+            digests = ", ".join(v.experiment.digest.hex() for v in versions)
+            raise UsageError(f"{name} has {len(versions)} versions that start with {start}: {digests}")
         newest = max(same_name, key=publication_order)
         selected = Selected(self, selection, versions, newest.description.calendar)
         if selection.group and selection.group not in selected.group_values:

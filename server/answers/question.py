@@ -65,6 +65,9 @@ class Selection:
     version: str = ""
     group: str = ""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "version", self.version.lower())
+
     def __str__(self) -> str:
         parts = [f"fleet {self.fleet}", *self.windows]
         parts += [version_name(self.version)] if self.version else []

@@ -28,6 +28,7 @@ from hushmote.server.answers.finding import find
 from hushmote.server.answers.query import Facts, NotShown
 from hushmote.server.answers.question import Question, Selection
 from hushmote.server.answers.rows import TrendRow
+from hushmote.server.errors import UsageError
 from hushmote.server.estimate.statistic import DoesNotFit, TooFewReports
 from hushmote.server.store import Store, schema
 
@@ -137,6 +138,27 @@ class TestAddedLabel:
         check_shares(reply, {"heat": 0.5, "cool": 0.3, "other": 0.2})
         text = f"The newest version has too few reports, so this is version {old[:4]}"
         assert reply.left_out.startswith(text)
+
+
+class TestChosenVersion:
+    def test_may_be_typed_in_either_case(self, store: Store) -> None:
+        old = fill_modes(store, "heat cool", dict.fromkeys(OLD, 4_000))
+        fill_modes(store, "heat cool dry", dict.fromkeys(NEW, 3_000), 2)
+        assert answer(store, windows=(), version=old[:4].upper()).estimate.reports == 8_000
+        assert answer(store, version="ALL").estimate.reports == 14_000
+        reply = answer(store, windows=NEW, against=(f"version={old.upper()}", *OLD))
+        assert [row.name for row in reply.answers[0].rows] == ["heat", "cool"]
+
+    def test_ambiguous_digits_are_refused(self, store: Store) -> None:
+        digests = [
+            fill_modes(store, "heat cool", {OLD[0]: 10}, epsilon=1_000_000 + step * 1_000)
+            for step in range(17)
+        ]
+        first = [digest[0] for digest in digests]
+        digit = next(digit for digit in first if first.count(digit) > 1)
+        count = first.count(digit)
+        with fails(f"mode has {count} versions that start with {digit}: {digit}.*, {digit}", UsageError):
+            answer(store, windows=(), version=digit)
 
 
 class TestOtherChanges:

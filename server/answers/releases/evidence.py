@@ -188,10 +188,12 @@ class GroupDays:
         ]
         return (*dict.fromkeys(listed), OTHER)
 
-    def reports(self, experiment: str, values: Iterable[str]) -> Floats:
-        """Return the reports of these values by day, shape (count,)."""
+    def reports(
+        self, experiment: str, values: Iterable[str], versions: Iterable[Version] | None = None
+    ) -> Floats:
+        """Return the reports of these values by day, shape (count,), to all or some versions."""
         result, wanted = np.zeros(self.count), frozenset(values)
-        for version in self.experiments[experiment].versions:
+        for version in self.experiments[experiment].versions if versions is None else versions:
             names = group_values(version.experiment)
             result += self._reports_of(version, [i for i, name in enumerate(names) if name in wanted])
         return result
@@ -248,9 +250,14 @@ class GroupDays:
         sides = [self._sides(experiment, asks, values, None) for values in names]
         blocks = sides
         if any(v.experiment.missing is not None for v in self.experiments[experiment].versions):
-            ends = _block_ends(*(self.reports(experiment, values) for values in names))
-            blocks = [self._sides(experiment, asks, values, ends) for values in names]
+            blocks = [*zip(*(self._blocks(experiment, ask, names) for ask in asks), strict=True)]
         return [Comparison(*four) for four in zip(*sides, *blocks, strict=True)]
+
+    def _blocks(self, experiment: str, ask: Ask, names: Iterable[frozenset[str]]) -> list[SideDays]:
+        """Return the blocks of each side in which one question is compared."""
+        versions = self.experiments[experiment].answering(ask)
+        ends = _block_ends(*(self.reports(experiment, values, versions) for values in names))
+        return [self._sides(experiment, (ask,), values, ends)[0] for values in names]
 
     @cached_property
     def _windows(self) -> dict[int, dict[str, dict[int, int]]]:

@@ -486,6 +486,7 @@ def _with_marks(table: Answer, windows: Mapping[str, Estimates]) -> Answer:
     marks = [VersionMark(w, digests[w], versions.difference(new, old)) for w, old, new in changes]
     notes = [versions.changed(w, old, new) for w, old, new in changes[-_MAX_CHANGES:]]
     if earlier := len(changes) - len(notes):
-        notes.insert(0, f"The question changed {counted(earlier, 'time')} before that.")
+        times, (window, *_) = counted(earlier, "time"), changes[earlier]
+        notes.insert(0, f"The question changed {times} before {window}.")
     note = "\n".join(filter(None, [table.note, *notes]))
     return replace(table, rows=tuple(rows), marks=tuple(marks), note=note)

@@ -274,6 +274,16 @@ class TestTrend:
         gaps = np.isnan(np.asarray(axes.containers[0].lines[0].get_ydata()))
         assert gaps.tolist() == [True, True, False, False]
 
+    def test_note_describes_the_newest_changes(self, store: Store) -> None:
+        days = [f"2026-11-{day}" for day in range(10, 18)]
+        for count, day in enumerate(days):
+            fill_modes(store, " ".join(["heat", *map(str, range(count))]), {day: 100})
+        (table,) = answer(store, windows=(), trend=True, ranges=("heat",)).answers
+        first, *others = table.note.splitlines()
+        assert first == "The question changed 2 times before 2026-11-13."
+        assert [line[:17] for line in others] == [f"Before {day}" for day in days[3:]]
+        assert len(table.to_dict()["new_versions"]) == 7
+
     def test_versions_of_the_same_values_are_not_marked(self, store: Store) -> None:
         fill_modes(store, "heat cool", dict.fromkeys(OLD, 4_000), epsilon=1_000_000)
         fill_modes(store, "cool heat", dict.fromkeys(NEW, 3_000), 2)

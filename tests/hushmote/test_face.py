@@ -334,12 +334,13 @@ class TestPlan:
             "values": "64",
             "low": "−10",
             "high": "1k",
+            "quantile": "90%",
         }
-        plan = hushmote.plan(**typed, quantile="90%")
+        plan = hushmote.plan(**typed)
         numbers = hushmote.plan(devices=100_000, epsilon=2, values=64, low=-10, high=1000, quantile=0.9)
         assert plan.to_dict() == numbers.to_dict()
         for error in ("±3 points", "3%", "0.03"):
-            assert hushmote.plan(epsilon="2", values=4, error=error).devices == (
+            assert hushmote.plan(epsilon=2, values=4, error=error).devices == (
                 hushmote.plan(epsilon=2, values=4, error=0.03).devices
             )
 

@@ -313,7 +313,7 @@ class TestView:
                     store, "home", experiment_json(name=f"e{n}", budget={"rule": "count", "cap": 3}), windows
                 )
         with paged(url) as page:
-            for width, height, dark in ((1280, 1200, False), (360, 2700, True)):
+            for width, height, dark in ((1280, 1200, False), (360, 3400, True)):
                 browser.resize(width, dark=dark)
                 browser.open(f"{page}/budget")
                 browser.until(lambda: len(browser.driver.find_elements("css selector", ".chart svg")) == 1)

@@ -16,17 +16,20 @@ function roundNumbers(low, high, whole) {
   return [...numbers.add(high)].sort((a, b) => a - b);
 }
 
-const TYPED = /^([-+−]?)((?:[1-9]\d{0,2}(?:,\d{3})+|\d+)(?:\.\d*)?|\.\d+)(?:[eE]([-+]?\d{1,4})|([kKM]))?$/;
+const GROUPED = "[1-9]\\d{0,2}([, \u00a0\u2009\u202f'’])\\d{3}(?:\\3\\d{3})*";
+const TYPED = new RegExp(`^([-+−]?)((?:${GROUPED}|\\d+)(?:\\.\\d*)?|\\.\\d+)(?:[eE]([-+−]?\\d{1,4})|([kKM]))?$`);
+const POWER_OF_TEN = /(?:(\d[\d.]*)\s*[·×*]\s*)?10\^([-−]?\d{1,4})/g;
 const POINTS = /^\s*(?:±|\+\/-)?\s*(\S*?)\s*(?:%|points?)?\s*$/;
 const POWERS = { k: 3, K: 3, M: 6 };
 
 // Returns a number as people type it, or null; number() in quantity.py reads texts in the same way.
 export function typedNumber(text, whole, percent) {
-  const plain = text.trim();
-  const match = TYPED.exec(percent ? plain.replace(POINTS, "$1") : plain);
+  const plain = percent ? text.trim().replace(POINTS, "$1") : text.trim();
+  const match = TYPED.exec(plain.replace(POWER_OF_TEN, (_, digits, power) => `${digits ?? 1}e${power}`));
   if (!match) return null;
-  const [, sign, digits, power, scale] = match;
-  const value = Number(`${digits.replaceAll(",", "")}e${power ?? POWERS[scale] ?? 0}`);
+  const [, sign, digits, , power, scale] = match;
+  const exponent = power?.replace("−", "-") ?? POWERS[scale] ?? 0;
+  const value = Number(`${digits.replace(/[^\d.]/g, "")}e${exponent}`);
   const isWhole = Number.isInteger(value) && value < 1e20 && (power || scale || !digits.includes("."));
   return Number.isFinite(value) && (!whole || isWhole) ? (/[-−]/.test(sign) ? -value : value) : null;
 }

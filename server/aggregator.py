@@ -217,6 +217,7 @@ class Aggregator:
         backoff = Backoff(self._source.max_wait_s)
         while not self._stopping:
             self._loop_turned_at = time.monotonic()
+            self._committer.recent.forget_old()
             connection = self._source.connect()
             if connection is not None:
                 self._connection = connection
@@ -242,6 +243,7 @@ class Aggregator:
         while alive and not self._stopping:
             alive = self._turn(connection)
             self._loop_turned_at = now = time.monotonic()
+            self._committer.recent.forget_old()
             is_new = self._source.greet(connection, now)
             if is_new or now >= again_at:
                 again_at = now + self._again_s

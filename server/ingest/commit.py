@@ -25,6 +25,7 @@ from .clock import now
 from .pacing import Backoff
 from .pipeline import KnownFleets
 from .rate_limit import RateLimit
+from .recent_reports import RecentReports
 from .status import Status
 
 log = logging.getLogger(__name__)
@@ -78,6 +79,7 @@ class Committer:
         give_up_s: Seconds of failing batches after which commit() raises CountingGivenUp.
 
     Attributes:
+        recent: The reports counted recently.
         counters: The counters so far.
         not_before: Monotonic time before which commits are not retried.
         committed_at: Monotonic time of the last commit; None before the first.
@@ -105,6 +107,7 @@ class Committer:
         self._on_commit = on_commit
         self._clock = clock
         self._backoff = Backoff()
+        self.recent = RecentReports()
         self.counters = Counters()
         self.committed_at: float | None = None
         self.failing = False
@@ -125,7 +128,15 @@ class Committer:
             arrival = self._clock()
             due = self._heartbeat is not None and self._heartbeat.is_due(arrival)
             rules = self._fleets.rules_for(messages)
-            tally = pipeline.ingest(self._store, messages, rules, arrival, self._limit, record_time=due)
+            tally = pipeline.ingest(
+                self._store,
+                messages,
+                rules,
+                arrival,
+                self._limit,
+                recent=self.recent,
+                record_time=due,
+            )
         except ClockWrong:  # the clock has logged it
             self.not_before = time.monotonic() + _CLOCK_S
             return False

@@ -21,6 +21,7 @@ from ..wire import keys, report, topics
 from ..wire.keys import FleetKeys
 from ..wire.limits import window
 from .rate_limit import Device, RateLimit
+from .recent_reports import Content, Number, RecentReports
 from .status import Status
 
 log = logging.getLogger(__name__)
@@ -29,6 +30,7 @@ MALFORMED = "malformed"
 UNKNOWN_DIGEST = "unknown digest"
 BAD_TAG = "bad tag"
 DUPLICATE = "duplicate"
+CONFLICTING_NUMBER = "conflicting number"
 OUT_OF_RANGE = "out of range"
 OVER_BUDGET = "over budget"
 DAMAGED_NUMBERS = "damaged numbers"
@@ -43,6 +45,7 @@ _REPORT_REASONS = (
     EXPIRED_VERSION,
     BAD_TAG,
     DUPLICATE,
+    CONFLICTING_NUMBER,
     OUT_OF_RANGE,
     OVER_BUDGET,
     DAMAGED_NUMBERS,
@@ -104,6 +107,11 @@ class AuthenticReport(NamedTuple):
     version: Version
     group: int
     code: int
+
+    @property
+    def content(self) -> Content:
+        """What identifies the report's bytes, apart from its number."""
+        return Content(self.version.experiment.digest, self.group, self.code)
 
 
 @dataclass(frozen=True)
@@ -332,11 +340,13 @@ class Settlement:
         number_sets: The new dedupe sets.
         counts: Numbers of reports by version id, window, group index and code.
         rejects: Numbers of reports by fleet and reason.
+        counted: The content of each report that is counted.
     """
 
     number_sets: Mapping[DedupeKey, NumberSet]
     counts: Counter[CountKey]
     rejects: Counter[tuple[str, str]]
+    counted: Mapping[Number, Content]
 
 
 def settle(
@@ -344,6 +354,7 @@ def settle(
     number_sets: Mapping[DedupeKey, NumberSet],
     now: datetime.datetime,
     quota: Callable[[Device], int] | None = None,
+    differs: Callable[[Number, Content], bool] | None = None,
 ) -> tuple[Settlement, Counter[Device]]:
     """Return the candidates' changes, and each device's accepted reports if there is a quota.
 
@@ -352,6 +363,8 @@ def settle(
         number_sets: The accepted numbers by key, without damaged rows.
         now: The time of arrival, UTC.
         quota: Returns how many reports from a (fleet, device) may be accepted; None for no limit.
+        differs: Returns whether a report with the same number and another content was counted recently;
+            None to compare only these candidates.
 
     Raises:
         NumbersFault: If a set cannot be extended; call again without it.
@@ -361,8 +374,10 @@ def settle(
     rejects: Counter[tuple[str, str]] = Counter()
     accepted: Counter[Device] = Counter()
     faults: dict[DedupeKey, Exception] = {}
+    counted: dict[Number, Content] = {}
     windows = {kind: window(kind, now) for kind in ("hour", "day", "all")}
-    for key, number, most, version, group, code in candidates:
+    for candidate in candidates:
+        key, number, most, version, group, code = candidate
         numbers = new_sets.get(key) or number_sets.get(key)
         if numbers is None:
             rejects[key[0], DAMAGED_NUMBERS] += 1
@@ -373,7 +388,12 @@ def settle(
             faults[key] = e
             continue
         if wider is numbers:
-            rejects[key[0], DUPLICATE] += 1
+            place, content = Number(key, number), candidate.content
+            if place in counted:
+                is_resent = counted[place] == content
+            else:
+                is_resent = differs is None or not differs(place, content)
+            rejects[key[0], DUPLICATE if is_resent else CONFLICTING_NUMBER] += 1
             continue
         if most is not None and number > most:
             # Devices number their reports from 1 without gaps, so this also bounds how many are accepted.
@@ -386,10 +406,11 @@ def settle(
                 continue
             accepted[device] += 1
         new_sets[key] = wider
+        counted[Number(key, number)] = candidate.content
         counts[version.id, windows[version.experiment.window], group, code] += 1
     if faults:
         raise NumbersFault(faults)
-    return Settlement(new_sets, counts, rejects), accepted
+    return Settlement(new_sets, counts, rejects, counted), accepted
 
 
 def _marks(
@@ -422,6 +443,7 @@ def ingest(
     now: datetime.datetime,
     limit: RateLimit | None = None,
     *,
+    recent: RecentReports | None = None,
     record_time: bool = False,
 ) -> Tally:
     """Check a batch of (topic, payload) messages and commit the outcome.
@@ -435,6 +457,7 @@ def ingest(
         fleets: The rules by fleet.
         now: The time of arrival.
         limit: The rate limit; None for no limit.
+        recent: The reports counted recently; None to compare only the reports of this batch.
         record_time: Whether to record, if possible, that counting works.
 
     Raises:
@@ -446,6 +469,7 @@ def ingest(
     if limit is not None:
         limit.start(time.monotonic())
         quota = limit.remaining
+    differs = None if recent is None else recent.differs
     with store.ingest() as transaction:
         for name in {c.key[0] for c in candidates} & {f.name for f in fleets.values() if f.listed}:
             devices = {c.key[2] for c in candidates if c.key[0] == name}
@@ -464,7 +488,7 @@ def ingest(
         }
         while True:
             try:
-                settlement, accepted = settle(candidates, number_sets, now, quota)
+                settlement, accepted = settle(candidates, number_sets, now, quota, differs)
                 transaction.write(settlement.number_sets, settlement.counts, rejects + settlement.rejects)
                 break
             except NumbersFault as e:  # retry without them
@@ -484,5 +508,7 @@ def ingest(
         )
     if limit is not None:
         limit.add(accepted)
+    if recent is not None:
+        recent.add(settlement.counted)
     names = frozenset(key[0] for key in settlement.number_sets)
     return Tally(settlement.counts.total(), dict(rejects), names)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ..ingest import pipeline
+from ..ingest.recent_reports import CONFLICT_MEANING
 
 _REASON_WORDS = {
     pipeline.MALFORMED: "they are not valid reports",
@@ -11,6 +12,7 @@ _REASON_WORDS = {
     pipeline.EXPIRED_VERSION: "they arrived after their experiment had ended",
     pipeline.BAD_TAG: "they were not signed with their device's key",
     pipeline.DUPLICATE: "they had already been counted; boards resend reports that are not acknowledged",
+    pipeline.CONFLICTING_NUMBER: f"another report has the same number; {CONFLICT_MEANING}",
     pipeline.OUT_OF_RANGE: "no device can send such codes",
     pipeline.OVER_BUDGET: "their device had no budget left for them",
     pipeline.DAMAGED_NUMBERS: "the store's record of their device is damaged",

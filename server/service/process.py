@@ -20,6 +20,8 @@ from threading import Thread
 from ...device.ldp_client import LDPError
 from ..aggregator import Aggregator, Counters
 from ..errors import HushmoteError
+from ..ingest.pipeline import CONFLICTING_NUMBER
+from ..ingest.recent_reports import CONFLICT_MEANING
 from ..ingest.status import TURN_S
 from ..plain_text import one_line
 
@@ -186,6 +188,8 @@ def _log_rejects(last: Counters, now: Counters, seconds: float) -> None:
     if rejected:
         fields = {"rejected": dict(rejected), "accepted": now.accepted - last.accepted}
         log.info("rejected in %.0f s: %s", seconds, _words(rejected), extra={"fields": fields})
+    if rejected[CONFLICTING_NUMBER]:
+        log.warning("reports that differ have the same number: %s", CONFLICT_MEANING)
 
 
 def _log_counters(start: str, counters: Counters) -> None:

@@ -1,4 +1,4 @@
-"""Every report is counted once or rejected for one of twelve reasons; no message raises."""
+"""Every report is counted once or rejected for one of thirteen reasons; no message raises."""
 
 import datetime
 import time
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hushmote.server.ingest import pipeline as ingest
 from hushmote.server.ingest.pipeline import FleetRules, KnownFleets
 from hushmote.server.ingest.rate_limit import HOUR_S, RateLimit
+from hushmote.server.ingest.recent_reports import RECENT_S, Content, Number, RecentReports
 from hushmote.server.ingest.status import Status
 from hushmote.server.store import Store, StoreError
 from hushmote.server.store.check import check
@@ -32,10 +33,10 @@ def store(tmp_path):
         yield store
 
 
-def take(store, *messages, masters: tuple[bytes, ...] = (MASTER,), limit=None):
+def take(store, *messages, masters: tuple[bytes, ...] = (MASTER,), limit=None, recent=None):
     """Ingest messages as one batch; return the accepted reports and the rejects by reason."""
     fleets = ingest.fleets(store, keys.FleetKeys(masters, SIGNING))
-    tally = ingest.ingest(store, messages, fleets, NOW, limit)
+    tally = ingest.ingest(store, messages, fleets, NOW, limit, recent=recent)
     return tally.accepted, {reason: n for (_fleet, reason), n in tally.rejected.items()}
 
 
@@ -125,6 +126,94 @@ class TestExpiry:
             assert [reason for _, reason in tally.rejected] == reasons
 
 
+class TestConflictingNumber:
+    """The same number with other bytes: two boards with one identity, or an erased ledger."""
+
+    def test_same_number_with_other_bytes_is_a_conflict(self, store):
+        exp, recent = experiment(), RecentReports()
+        mine, other = (sent("a", report.encode(exp, 1, code)) for code in (3, 5))
+        assert take(store, mine, recent=recent) == (1, {})
+        assert take(store, other, mine, other, recent=recent) == (
+            0,
+            {"conflicting number": 2, "duplicate": 1},
+        )
+        assert store.histogram("open", exp.digest).sum() == 1
+
+    def test_same_number_within_a_batch_is_a_conflict(self, store):
+        exp = experiment()
+        mine, other = (sent("a", report.encode(exp, 1, code)) for code in (3, 5))
+        elsewhere = sent("b", other[1])
+        assert take(store, mine, mine, other, elsewhere) == (2, {"conflicting number": 1, "duplicate": 1})
+
+    def test_keyed_boards_with_one_identity_conflict(self, store):
+        exp, recent = experiment(), RecentReports()
+        payloads: set[bytes | None] = set()
+        while len(payloads) < 2:  # both may draw the same code
+            payloads = {client("a", exp, key=KEY_A).report("temp", 20.0) for _ in range(2)}
+        messages = [sent("a", payload, "keyed") for payload in payloads]
+        assert take(store, messages[0], recent=recent) == (1, {})
+        assert take(store, *messages, recent=recent) == (0, {"conflicting number": 1, "duplicate": 1})
+
+    def test_other_version_with_the_same_number_is_a_conflict(self, store):
+        exp, recent = experiment(), RecentReports()
+        new = store.add_experiment("open", payload_of(experiment(epsilon=500_000)))
+        assert take(store, sent("a", report.encode(exp, 1, 0)), recent=recent) == (1, {})
+        assert take(store, sent("a", report.encode(new, 1, 0)), recent=recent) == (
+            0,
+            {"conflicting number": 1},
+        )
+
+    def test_later_reports_are_duplicates_whatever_their_bytes(self, store):
+        exp, seconds = experiment(), [1000.0]
+        recent = RecentReports(lambda: seconds[0])
+        mine, other = (sent("a", report.encode(exp, 1, code)) for code in (3, 5))
+        take(store, mine, recent=recent)
+        seconds[0] += RECENT_S - 1
+        assert take(store, mine, other, recent=recent) == (0, {"conflicting number": 1, "duplicate": 1})
+        seconds[0] += 1
+        assert take(store, mine, other, recent=recent) == (0, {"duplicate": 2})
+        recent.forget_old()
+        assert len(recent) == 0
+
+    def test_uncommitted_reports_are_not_remembered(self, store, monkeypatch):
+        exp, recent = experiment(), RecentReports()
+        mine, other = (sent("a", report.encode(exp, 1, code)) for code in (3, 5))
+        with monkeypatch.context() as patch:
+            patch.setattr(ingest.IngestTransaction, "write", _fail)
+            with pytest.raises(StoreError):
+                take(store, mine, recent=recent)
+        assert take(store, other, recent=recent) == (1, {})
+        assert take(store, other, recent=recent) == (0, {"duplicate": 1})
+        assert take(store, mine, recent=recent) == (0, {"conflicting number": 1})
+
+    def test_rejected_reports_are_not_remembered(self, store):
+        exp, recent, limit = experiment(), RecentReports(), RateLimit(1)
+        late, other = (sent("a", report.encode(exp, 2, code)) for code in (3, 5))
+        first = sent("a", report.encode(exp, 1, 0))
+        assert take(store, first, late, limit=limit, recent=recent) == (1, {"too fast": 1})
+        assert take(store, other, recent=recent) == (1, {})
+
+    def test_memory_is_bounded_and_holds_the_last_reports(self):
+        recent = RecentReports()
+        numbers = [Number(("open", "temp", "a"), n) for n in range(100_500)]
+        for batch in (numbers[:60_000], numbers[60_000:]):
+            recent.add(dict.fromkeys(batch, Content(b"abcd", 0, 1)))
+        assert len(recent) == 100_000
+        other = Content(b"abcd", 0, 2)
+        assert [recent.differs(numbers[n], other) for n in (499, 500, 100_499)] == [False, True, True]
+
+    def test_hashes_of_two_processes_cannot_be_linked(self):
+        number, content = Number(("open", "temp", "a"), 1), Content(b"abcd", 0, 1)
+        one, two = RecentReports(), RecentReports()
+        for recent in (one, two):
+            recent.add({number: content})
+        assert vars(one)["_hashes"].keys().isdisjoint(vars(two)["_hashes"].keys())
+
+
+def _fail(*_arguments):
+    raise StoreError("the disk is full")
+
+
 class TestRateLimit:
     def test_holds_only_the_fast_device_back(self, store):
         exp = store.add_experiment("open", payload_of(experiment(name="free", budget={"rule": "unlimited"})))
@@ -183,8 +272,6 @@ class TestCounts:
         first, second = reports("a", exp, 2)
         assert take(store, sent("a", first), sent("a", first), sent("a", second)) == (2, {"duplicate": 1})
         assert take(store, sent("a", second), sent("a", first)) == (0, {"duplicate": 2})
-        forged = report.encode(exp, 1, 5)  # the same number with another code
-        assert take(store, sent("a", forged)) == (0, {"duplicate": 1})
         assert store.histogram("open", exp.digest).sum() == 2
 
     def test_numbers_are_per_device_and_name_over_all_versions(self, store):
@@ -311,6 +398,7 @@ class TestRejects:
             assert take(store, message) == (0, {reason: 1}), (message, reason)
         assert set(ingest.REASONS) == {reason for _, reason in cases} | {
             "duplicate",
+            "conflicting number",
             "revoked device",
             "damaged numbers",
             "too fast",

@@ -334,6 +334,20 @@ class TestLog:
             assert process.end() == 0
         assert len(re.findall(pattern, process.log())) < 30
 
+    def test_explains_two_boards_with_one_identity(self, store, mosquitto):
+        exp = experiment()
+        clones = [(topics.report_topic("open", "clone"), report.encode(exp, 1, code)) for code in (3, 5)]
+        script = with_setting("service.process", "_MINUTE_S", 0.5)
+        with served(*arguments(store, mosquitto), script=script) as process:
+            process.ready()
+            publish(mosquitto, clones[:1])
+            until(lambda: store.participation("open").get("temp") is not None, process.log)
+            publish(mosquitto, clones)
+            until(lambda: "two boards share one identity" in process.log(), process.log)
+            assert process.end() == 0
+        assert "rejected: conflicting number 1, duplicate 1\n" in process.log()
+        assert "clone" not in process.log()
+
     def test_json_is_one_object_a_line_without_devices(self, store, mosquitto):
         secret = "dev-that-nobody-may-read"
         exp = experiment()

@@ -69,6 +69,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote experiment add room_temp.toml --grace 7",
     ),
     "experiment list": ("hushmote experiment list",),
+    "experiment clear": ("hushmote experiment clear room_temp --fleet home",),
     "experiment withdraw": ("hushmote experiment withdraw room_temp",),
     "serve": (
         "hushmote serve --master-key master.key --signing-key signing.key",

@@ -51,7 +51,7 @@ _PANELS = {
     },
     "Run a fleet": {
         "provision": "Set up a fleet: its authority, broker and keys, and its devices.",
-        "experiment": "Check, add, list and withdraw a fleet's experiments.",
+        "experiment": "Check, add, list, withdraw and clear a fleet's experiments.",
         "serve": "Run the aggregator: subscribe, authenticate, deduplicate, count, commit, acknowledge.",
         "door": "Accept reports over HTTP and publish them: for LoRaWAN servers, scripts and browsers.",
         "status": "Show a store's health, each experiment's finding, and the rejected reports.",

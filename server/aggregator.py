@@ -109,6 +109,7 @@ class Aggregator:
         on_commit: Called after each commit, with its messages and seconds.
         retained_messages: Returns additional payloads to retain at the broker, by topic, where an empty
             payload clears a topic; it must return the same object as long as nothing has changed.
+        clear_options: The options with which `hushmote experiment clear` reaches the broker, for log lines.
         again_s: The number of seconds after which everything is published again, because a NATS server that
             is starting may miss it.
     """
@@ -123,6 +124,7 @@ class Aggregator:
         on_ready: Callable[[], object] | None = None,
         on_commit: Callable[[int, float], object] | None = None,
         retained_messages: Callable[[], Mapping[str, bytes]] | None = None,
+        clear_options: str = "",
         again_s: float = 600.0,
     ) -> None:
         nats = isinstance(broker, NatsAddress)
@@ -166,7 +168,7 @@ class Aggregator:
             self._heartbeat,
             counting.give_up_s,
         )
-        self._announcer = Announcer(self._fleets, self._status, self._clock)
+        self._announcer = Announcer(self._fleets, self._status, self._clock, clear_options)
         self._retention = Retention(store, self._status, self._clock.steady_time)
         self._erasures = QueuedErasures(store, self._status, counting.fleet_keys, counting.fleets)
         self._outbox = None if retained_messages is None else Outbox(retained_messages)
@@ -198,6 +200,7 @@ class Aggregator:
             clock=self._clock.fault,
             state=self._status.text,
             unsigned=self._announcer.unsigned,
+            unknown=self._announcer.unknown,
         )
 
     def stop(self) -> None:

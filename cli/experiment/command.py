@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from ...server.wire.limits import GRACE_DAYS
+from ..broker import DEFAULT_BROKER, BrokerUrl
 from ..options import (
     DEFAULT_STORE,
     AsJson,
@@ -17,6 +18,7 @@ from ..options import (
     SigningKey,
     StoreUrl,
     check_exists,
+    on_command_line,
 )
 
 Grace = Annotated[
@@ -127,3 +129,23 @@ def experiment_withdraw(
     from . import run  # imported lazily so that usage errors are fast
 
     run.withdraw(name, store, fleet, grace)
+
+
+@experiment_app.command("clear")
+def experiment_clear(
+    context: typer.Context,
+    name: ExperimentName,
+    store: StoreUrl = DEFAULT_STORE,
+    fleet: FleetName = None,
+    broker: BrokerUrl = DEFAULT_BROKER,
+    signing_key: SigningKey = None,
+) -> None:
+    """Clear an experiment that the broker retains but the store does not have, so that boards stop reporting.
+
+    `serve` lists such experiments: their reports are not counted, but cost the boards' budget. It needs an
+    aggregator's login, and the signing key if the experiment is signed. Use `withdraw` for an experiment
+    that the store has.
+    """
+    from . import run  # imported lazily so that usage errors are fast
+
+    run.clear(name, store, fleet, broker, signing_key, typed=on_command_line(context, "broker"))

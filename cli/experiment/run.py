@@ -49,6 +49,7 @@ from ...server.words import release
 from ...server.words.days import describe as describe_days
 from ...server.words.epsilon import belief
 from ...server.words.numbers import time_since
+from ..broker import connection
 from ..options import choose_fleet, print_json
 from ..provision.options import fleet_name, open_folder
 
@@ -351,3 +352,35 @@ def withdraw(name: str, store: str, fleet: str | None, grace: int) -> None:
         opened.withdraw_experiment(fleet, name, grace_days=grace)
         log.note(system_user(), "withdraw", fleet=fleet, experiment=name)
     show.out.print(f"{name} is withdrawn from fleet {fleet}")
+
+
+def clear(
+    name: str, store: str, fleet: str | None, broker: str, signing_key: Path | None, *, typed: bool
+) -> None:
+    """Clear an experiment that the broker retains but the store does not have."""
+    from ...server.ingest.clear_experiment import Clearing
+    from ...server.ingest.clear_experiment import clear as clear_retained
+
+    address, tls = connection(broker, typed=typed)
+    log = audit_log(store)
+    with suppress(StoreAbsent), Store(store, create=False) as opened:
+        fleet = fleet or choose_fleet(opened, None)
+        names = {version.experiment.name for version in opened.experiments(fleet)}
+        if name in names:
+            raise UsageError(
+                f"{opened.where} has {name}: use `hushmote experiment withdraw {name} --fleet {fleet}`, "
+                "because `serve` would publish it again"
+            )
+        log.check()
+    if fleet is None:
+        raise UsageError("add --fleet NAME, the fleet whose boards receive the experiment")
+    clearing = clear_retained(address, tls, fleet, name, lambda: load_signing_key(signing_key))
+    subject = f"{name} of fleet {fleet}"
+    if clearing is Clearing.CLEARED:
+        with suppress(StoreAbsent), Store(store, create=False):
+            log.note(system_user(), "clear", fleet=fleet, experiment=name)
+        show.out.print(f"{subject} is cleared: boards stop reporting to it", soft_wrap=True)
+    elif clearing is Clearing.WITHDRAWN:
+        show.out.print(f"{subject} was withdrawn already; boards do not report to it", soft_wrap=True)
+    else:
+        raise UsageError(f"{address} retains no experiment {subject}, or does not let this user read it")

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,6 +101,7 @@ def run(options: ServeOptions) -> None:
             tls=tls,
             on_ready=serving.announce_ready,
             on_commit=None if metrics is None else metrics.note_commit,
+            clear_options=_clear_options(options),
             retained_messages=None if publisher is None else lambda: publisher.retained,
         )
         if endpoint is not None:
@@ -107,6 +109,16 @@ def run(options: ServeOptions) -> None:
         if publisher is not None:
             stack.enter_context(publisher)
         serving.run(aggregator)
+
+
+def _clear_options(options: ServeOptions) -> str:
+    """Return the options with which `hushmote experiment clear` uses the same store and broker."""
+    typed = {name: getattr(options, name) for name in ("store", "broker")}
+    return "".join(
+        f" --{name} {shlex.quote(value)}"
+        for name, value in typed.items()
+        if on_command_line(options.context, name)
+    )
 
 
 def _endpoint(http: str) -> tuple[tuple[str, int], Metrics]:

@@ -2,6 +2,8 @@
 
 import datetime
 import functools
+import hashlib
+import itertools
 import logging
 from collections.abc import Callable, Mapping
 
@@ -13,7 +15,11 @@ from .clock import now as machine_time
 from .pipeline import KnownFleets
 from .status import Status
 
+log = logging.getLogger(__name__)
+
 _RELOAD_S = 2.0  # the longest delay until a new experiment is published and counted
+_MAX_UNKNOWN = 1024  # experiments to remember that the store does not have
+_MAX_LOGGED = 10  # of these, at a time
 _AGAIN_S = 2.0  # the shortest interval between publications, whatever other clients publish
 
 _HOW_TO_SIGN = (
@@ -35,6 +41,7 @@ class Announcer:
         fleets: The fleets whose experiments are published.
         status: The log of changes.
         clock: Determines which experiments have expired; while it raises ClockWrong, nothing is published.
+        clear_options: The options with which `hushmote experiment clear` reaches the broker, for log lines.
 
     Attributes:
         failing: Whether the store failed at the last attempt.
@@ -45,6 +52,7 @@ class Announcer:
         fleets: KnownFleets,
         status: Status,
         clock: Callable[[], datetime.datetime] = machine_time,
+        clear_options: str = "",
     ) -> None:
         self._fleets = fleets
         self._clock = clock
@@ -53,6 +61,9 @@ class Announcer:
         self._unsigned_versions: dict[str, Version] = {}  # versions that cannot be published, by topic
         # Retained messages on topics without publications; empty until they arrive.
         self._elsewhere: dict[str, bytes] = {}
+        # Experiments that other clients retain and the store does not have, by topic.
+        self._unknown: dict[str, bytes] = {}
+        self._clear_options = clear_options
         self._reload_due_at = 0.0
         self._published_at = float("-inf")
         self._greeting = True
@@ -68,6 +79,12 @@ class Announcer:
     def unsigned(self) -> int:
         """The number of experiments that are waiting for a signature."""
         return len(self._unsigned_versions)
+
+    @property
+    def unknown(self) -> int:
+        """The number of experiments that boards of the store's fleets find, but the store does not have."""
+        known_fleets = (topics.parse_experiment_topic(topic) for topic in self._unknown)
+        return sum(names is not None and names[0] in self._fleets.rules for names in known_fleets)
 
     def begin(self) -> None:
         """Publish everything at the next turn because there is a new connection."""
@@ -95,9 +112,7 @@ class Announcer:
         """
         others = {} if others is None else others
         if not self._greeting:
-            for topic in list(others):
-                if topic not in self._elsewhere and others[topic] == self._payloads.get(topic, others[topic]):
-                    del others[topic]
+            self._drop_known(others)
         due_at = self._reload_due_at
         if others:
             due_at = min(due_at, self._published_at + _AGAIN_S)
@@ -124,6 +139,12 @@ class Announcer:
                 self._published_at = now
             if is_altered and not self._greeting:
                 self._status.say(logging.WARNING, f"another client changed {topic}; it is published again")
+            elif is_altered and not self._has_version(topic, others[topic]):
+                log.warning(
+                    "%s had an experiment that this store does not have; the store's is published again",
+                    topic,
+                )
+        self._note_unknown(others, payloads)
         others.clear()
         before, self._payloads = self._payloads, payloads
         if self._unsigned_versions:
@@ -136,6 +157,59 @@ class Announcer:
             )
         self._greeting = self._all = False
         return True
+
+    def _drop_known(self, others: dict[str, bytes]) -> None:
+        """Delete the messages that change nothing."""
+        for topic in list(others):
+            known = self._payloads.get(topic, self._unknown.get(topic, b""))
+            if topic not in self._elsewhere and others[topic] == known:
+                del others[topic]
+
+    def _note_unknown(self, others: Mapping[str, bytes], payloads: Mapping[str, bytes]) -> None:
+        """Log the other clients' experiments that the store does not have, once each."""
+        before = self._unknown
+        candidates = dict(others) if self._greeting else {**before, **others}
+        unknown = (
+            (topic, payload)
+            for topic, payload in candidates.items()
+            if topic not in payloads and topics.parse_experiment_topic(topic) is not None
+            if not (keys.is_withdrawal(payload) or self._has_version(topic, payload))
+        )
+        self._unknown = dict(itertools.islice(unknown, _MAX_UNKNOWN))
+        new = [topic for topic, payload in self._unknown.items() if before.get(topic) != payload]
+        for topic in new[:_MAX_LOGGED]:
+            log.warning("%s", self._unknown_sentence(topic))
+        if len(new) > _MAX_LOGGED:
+            more = f"{len(new) - _MAX_LOGGED:,} more experiments"
+            log.warning("%s are retained at the broker that this store does not have", more)
+
+    def _has_version(self, topic: str, payload: bytes) -> bool:
+        """Return whether the store has this version of the experiment."""
+        names = topics.parse_experiment_topic(topic)
+        fleet = None if names is None else self._fleets.rules.get(names[0])
+        digest = hashlib.sha256(payload.partition(b"\0")[0]).digest()[:4]
+        return fleet is not None and digest in fleet.versions
+
+    def _unknown_sentence(self, topic: str) -> str:
+        """Return a sentence that says what boards do with an unknown experiment, and how to clear it."""
+        names = topics.parse_experiment_topic(topic)
+        assert names is not None  # ensured by _note_unknown()
+        fleet, name = names
+        is_signed = keys.signed_serial(self._unknown[topic]) is not None
+        key = " --signing-key FILE" if is_signed else ""
+        command = f"hushmote experiment clear {name} --fleet {fleet}{key}{self._clear_options}"
+        retained = f"the broker retains experiment {name} of fleet {fleet}"
+        if fleet not in self._fleets.rules:
+            return f"{retained}, but this store has no such fleet: if no other store has, run `{command}`"
+        which = (
+            "this version"
+            if any(version.experiment.name == name for version in self._fleets.rules[fleet].versions.values())
+            else "it"
+        )
+        return (
+            f"{retained}, but this store does not have {which}: boards spend budget on reports that are not "
+            f"counted; add it, or run `{command}`"
+        )
 
     def _renew(self, others: Mapping[str, bytes], today: datetime.date) -> dict[str, bytes]:
         """Return the payloads to retain, and raise the serial of a version whose withdrawal is retained.

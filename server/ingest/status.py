@@ -64,6 +64,7 @@ class Condition:
         published: Number of experiments retained at the broker.
         state: The last change as text.
         unsigned: Number of experiments that are waiting for a signature.
+        unknown: Number of experiments that boards find at the broker, but the store does not have.
     """
 
     connected: bool
@@ -77,6 +78,7 @@ class Condition:
     published: int
     state: str
     unsigned: int = 0
+    unknown: int = 0
 
 
 def health_problem(condition: Condition, turn_s: float = TURN_S) -> str | None:

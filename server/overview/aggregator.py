@@ -35,6 +35,7 @@ class AggregatorHealth:
         accepted: The number of reports counted since the aggregator started.
         rejects: The reports rejected since the aggregator started.
         unsigned: The number of experiments waiting for a signature.
+        unknown: The number of experiments that boards find at the broker, but the store does not have.
         expiries: For each option, the time, UTC, at which its first certificate expires.
     """
 
@@ -47,6 +48,7 @@ class AggregatorHealth:
     accepted: int = 0
     rejects: tuple[Rejected, ...] = ()
     unsigned: int = 0
+    unknown: int = 0
     expiries: Mapping[str, datetime.datetime] = field(default_factory=dict)
 
     @property
@@ -65,6 +67,12 @@ class AggregatorHealth:
             return (
                 f"{self.unsigned:,} experiment{'s wait' if self.unsigned > 1 else ' waits'} for a signature: "
                 "the aggregator's log says which, and how to sign them."
+            )
+        if self.unknown:
+            return (
+                f"The broker retains {self.unknown:,} experiment{'s' * (self.unknown > 1)} that this store "
+                "does not have, and boards spend budget on reports that are not counted: the aggregator's "
+                "log says which, and how to clear them."
             )
         if not self.uncommitted:
             return "The aggregator is connected to the broker, and has counted all reports."
@@ -193,6 +201,7 @@ def _parse_health(text: str, problem: str) -> AggregatorHealth:
         accepted=int(number("hushmote_reports_accepted_total")),
         rejects=rejected_reports(reasons),
         unsigned=int(metrics.get("hushmote_experiments_unsigned", 0)),
+        unknown=int(metrics.get("hushmote_experiments_unknown", 0)),
         expiries=expiries,
     )
 

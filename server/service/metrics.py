@@ -91,6 +91,11 @@ class Metrics(Collector):
             ("since_turn_seconds", "Time since the last turn of the main loop.", condition.since_turn_s),
             ("experiments_published", "Experiments retained at the broker.", condition.published),
             ("experiments_unsigned", "Experiments waiting for a signature.", condition.unsigned),
+            (
+                "experiments_unknown",
+                "Experiments of the store's fleets at the broker that the store does not have.",
+                condition.unknown,
+            ),
         ):
             yield GaugeMetricFamily(f"hushmote_{name}", help_text, value=float(value))
         if condition.since_commit_s is not None:

@@ -233,6 +233,17 @@ def is_withdrawal(payload: bytes) -> bool:
     return payload[:1] in (b"", b"\0")
 
 
+def signed_serial(payload: bytes) -> int | None:
+    """Return the serial of a signed message on an experiment's topic, or None if it is not signed."""
+    body, zero, rest = payload.partition(b"\0")
+    return int.from_bytes(rest[:SERIAL_BYTES], "big") if zero and body else None
+
+
+def is_experiment_signed(signing_key: bytes, topic: str, payload: bytes) -> bool:
+    """Return whether a message on an experiment's topic was signed with this signing key."""
+    return _is_signed(public_key_bytes(signing_key), topic, payload)
+
+
 @functools.lru_cache(maxsize=16)
 def _private(signing_key: bytes) -> EllipticCurvePrivateKey:
     from cryptography.hazmat.primitives.asymmetric import ec

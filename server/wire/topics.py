@@ -10,6 +10,7 @@ ROOT = "hushmote/v1"
 _FLEET = re.compile(r"[a-z0-9_-]{1,32}", re.ASCII)
 _DEVICE = re.compile(r"[a-z0-9-]{1,32}", re.ASCII)
 _TOPIC = re.compile(rf"{ROOT}/({_FLEET.pattern})/report/({_DEVICE.pattern})", re.ASCII)
+_EXPERIMENT = re.compile(rf"{ROOT}/({_FLEET.pattern})/experiment/({_FLEET.pattern})", re.ASCII)
 
 SIMULATED_PREFIX = "sim"
 """The prefix of simulated fleets' names; other fleets must not receive simulated reports."""
@@ -144,6 +145,12 @@ def is_experiment(topic: str) -> bool:
     """Return whether a topic can hold an experiment."""
     parts = topic.split("/")
     return len(parts) == 5 and parts[3] == "experiment"
+
+
+def parse_experiment_topic(topic: str) -> tuple[str, str] | None:
+    """Return the fleet and name in an experiment's topic, or None if it is not valid."""
+    match = _EXPERIMENT.fullmatch(topic)
+    return match and (match[1], match[2])
 
 
 def parse_topic(topic: str) -> tuple[str, str]:

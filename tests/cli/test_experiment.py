@@ -5,11 +5,14 @@ import json
 from pathlib import Path
 
 import pytest
-from boards import experiment, payload_of
+from boards import SIGNING, experiment, payload_of
 from command_line import Run, hushmote, runner
+from traffic import publish
 
 from hushmote.server.store import Description, Store
+from hushmote.server.wire import keys, topics
 from hushmote.server.words.epsilon import belief
+from hushmote.simulator.broker import MosquittoBroker
 
 TOML = """
 name = "door_open"
@@ -272,3 +275,32 @@ class TestStatus:
         text = hushmote("status", cwd=tmp_path)
         assert "Fleet home: open, so anyone can forge reports" in text
         assert "Fleet lab: keyed" in text
+
+
+class TestClear:
+    def test_clears_what_the_store_does_not_have(self, run: Run):
+        run("add", "dear.toml", "--open")
+        with MosquittoBroker() as broker:
+            where = ("--broker", f"mqtt://127.0.0.1:{broker.port}")
+            publish(broker, [(topics.experiment_topic("home", "old"), b"{}")], retain=True)
+            assert "use `hushmote experiment withdraw door_open --fleet home`" in run(
+                "clear", "door_open", *where, expect=1
+            )
+            assert (
+                run("clear", "old", *where) == "old of fleet home is cleared: boards stop reporting to it\n"
+            )
+            assert "retains no experiment old of fleet home" in run("clear", "old", *where, expect=1)
+
+    def test_without_store_needs_the_fleet(self, run: Run):
+        assert "add --fleet NAME" in run("clear", "old", expect=1)
+        assert "no broker at localhost:1 " in run(
+            "clear", "old", "--fleet", "home", "--broker", "mqtt://localhost:1", expect=1
+        )
+
+    def test_signed_experiment_needs_the_signing_key(self, run: Run):
+        topic = topics.experiment_topic("home", "temp")
+        signed = keys.sign_experiment(SIGNING, topic, payload_of(experiment()), 7)
+        with MosquittoBroker() as broker:
+            publish(broker, [(topic, signed)], retain=True)
+            command = ("clear", "temp", "--fleet", "home", "--broker", f"mqtt://127.0.0.1:{broker.port}")
+            assert "give its file with --signing-key" in run(*command, expect=1)

@@ -1,5 +1,6 @@
 """Messages retained for boards stay unchanged, whoever publishes, on real brokers and both databases."""
 
+import logging
 import time
 
 import pytest
@@ -7,6 +8,7 @@ from boards import FLEET_KEYS, SIGNING, ask_fleet, experiment, payload_of
 from running_aggregator import running, until
 from traffic import crowd, listening, publish, total
 
+from hushmote.fleet.provisioning.master_key import without_signing
 from hushmote.server.ingest.pipeline import KnownFleets
 from hushmote.server.store import Store
 from hushmote.server.wire import keys, topics
@@ -175,3 +177,75 @@ class TestRetained:
                         announcements,
                     )
                 assert signed_payload(store) == before
+
+
+@in_sqlite
+class TestUnknownExperiments:
+    """Experiments at the broker that the store does not have cost boards budget for nothing."""
+
+    UNKNOWN = topics.experiment_topic("open", "old")
+
+    def test_are_logged_once_with_the_command_that_clears_them(self, store, caplog):
+        signed_topic = topics.experiment_topic("keyed", "old")
+        signed = keys.sign_experiment(SIGNING, signed_topic, payload_of(experiment(name="old")), 7)
+        withdrawn = keys.sign_experiment(SIGNING, topics.experiment_topic("keyed", "gone"), b"", 8)
+        retained = {
+            self.UNKNOWN: payload_of(experiment(name="old")),
+            signed_topic: signed,
+            topics.experiment_topic("keyed", "gone"): withdrawn,
+            topics.experiment_topic("away", "old"): payload_of(experiment(name="old")),
+        }
+        options = " --broker mqtt://host"
+        with MosquittoBroker() as broker:
+            publish(broker, list(retained.items()), retain=True)
+            with running(store, broker, fleet_keys=FLEET_KEYS, clear_options=options) as aggregator:
+                assert aggregator.condition.unknown == 2  # fleet away may be another store's
+                until(lambda: len(_warnings(caplog)) == 3, caplog.text)
+                publish(broker, [(self.UNKNOWN, retained[self.UNKNOWN])], retain=True)
+                publish(broker, [(signed_topic, b"")], retain=True)
+                until(lambda: aggregator.condition.unknown == 1, aggregator.condition)
+                publish(broker, [(topics.experiment_topic("open", "new"), b"{}")], retain=True)
+                until(lambda: aggregator.condition.unknown == 2, aggregator.condition)
+        assert _warnings(caplog) == [
+            "the broker retains experiment old of fleet away, but this store has no such fleet: if no other "
+            "store has, run `hushmote experiment clear old --fleet away --broker mqtt://host`",
+            "the broker retains experiment old of fleet keyed, but this store does not have it: boards spend "
+            "budget on reports that are not counted; add it, or run `hushmote experiment clear old --fleet "
+            "keyed --signing-key FILE --broker mqtt://host`",
+            "the broker retains experiment new of fleet open, but this store does not have it: boards spend "
+            "budget on reports that are not counted; add it, or run `hushmote experiment clear new --fleet "
+            "open --broker mqtt://host`",
+            "the broker retains experiment old of fleet open, but this store does not have it: boards spend "
+            "budget on reports that are not counted; add it, or run `hushmote experiment clear old --fleet "
+            "open --broker mqtt://host`",
+        ]
+
+    def test_unknown_version_that_is_replaced_is_logged(self, store, caplog):
+        other = payload_of(experiment(epsilon=500_000))
+        with MosquittoBroker() as broker:
+            publish(broker, [(OPEN, other)], retain=True)
+            with listening(broker) as payloads, running(store, broker, fleet_keys=FLEET_KEYS):
+                until(lambda: payloads.get(OPEN) == [other, payload_of(EXP)], payloads)
+        assert f"{OPEN} had an experiment that this store does not have" in caplog.text
+
+    def test_unknown_version_that_cannot_be_replaced_is_counted(self, store, caplog):
+        other = keys.sign_experiment(SIGNING, KEYED, payload_of(experiment(epsilon=500_000)), 7)
+        with MosquittoBroker() as broker:
+            publish(broker, [(KEYED, other)], retain=True)
+            with running(store, broker, fleet_keys=without_signing(FLEET_KEYS)) as aggregator:
+                assert (aggregator.condition.unknown, aggregator.condition.unsigned) == (1, 1)
+        assert "experiment temp of fleet keyed, but this store does not have this version" in caplog.text
+
+    def test_many_are_logged_in_one_line(self, store, caplog):
+        many = [(topics.experiment_topic("open", f"e{i}"), b"{}") for i in range(30)]
+        with MosquittoBroker() as broker:
+            publish(broker, many, retain=True)
+            with running(store, broker, fleet_keys=FLEET_KEYS) as aggregator:
+                assert aggregator.condition.unknown == 30
+        assert len(_warnings(caplog)) == 10
+        assert "20 more experiments are retained at the broker" in caplog.text
+
+
+def _warnings(caplog):
+    lines = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    return sorted((x for x in lines if "the broker retains" in x), key=lambda x: (x.split("fleet ")[1], x))

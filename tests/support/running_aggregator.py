@@ -34,7 +34,7 @@ def running(store, broker, **options):
     login = {name: options.pop(name, None) for name in ("username", "password")}
     hooks = {
         name: options.pop(name)
-        for name in ("tls", "on_ready", "on_commit", "retained_messages", "again_s")
+        for name in ("tls", "on_ready", "on_commit", "retained_messages", "clear_options", "again_s")
         if name in options
     }
     usual = {"client_id": f"agg-{time.monotonic_ns()}", "batch_s": 0.2, "protocol": broker.protocol}

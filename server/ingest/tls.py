@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import HushmoteError, refusing
+from ..store.counting import EARLIEST
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -109,7 +110,8 @@ def _check_dates(certificate: x509.Certificate, path: Path) -> None:
         raise CertificateError(
             f"{path} expired on {certificate.not_valid_after_utc:%Y-%m-%d}: renew it; brokers refuse it"
         )
-    if now < certificate.not_valid_before_utc:
+    # A machine without a battery-backed clock may start in 1970: its connections fail until it has the time.
+    if EARLIEST <= now < certificate.not_valid_before_utc:
         raise CertificateError(
             f"{path} is not valid before {certificate.not_valid_before_utc:%Y-%m-%d}: set this clock, or wait"
         )

@@ -5,6 +5,7 @@ The clock is libfaketime's, the broker is a real mosquitto, and the stores are S
 
 import contextlib
 import datetime
+import getpass
 import os
 import subprocess
 import sys
@@ -13,10 +14,13 @@ from pathlib import Path
 import pytest
 from boards import ask_fleet, experiment
 from command_line import DOOR, hushmote
+from fleet_broker import running as fleet_broker
+from living_boards import LivingBoards
 from running_aggregator import WAIT_S, until
 from serve_process import get, health, served, with_setting
 from traffic import crowd, publish
 
+from hushmote.fleet.provisioning import fleet_folder
 from hushmote.server.store import Description, Store, schema
 from hushmote.server.store.check import check
 from hushmote.server.store.counting import AHEAD, BEHIND, counting_minute
@@ -359,3 +363,63 @@ class TestExperimentAdd:
         machine.set("+30d")
         assert self.add(site.url, machine, tmp_path) == (0, "")
         assert site.store.experiments()[-1].serial - now().timestamp() < 31 * 86_400
+
+
+@pytest.mark.broker
+@pytest.mark.slow
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+class TestRaspberryPi:
+    """A machine without a battery-backed clock starts in 1970, until a time server answers."""
+
+    BOARDS = ("desk", "lamp", "door")
+
+    @pytest.fixture
+    def fleet(self, tmp_path):
+        """Yield a keyed fleet's folder with its broker, which uses TLS."""
+        made = ("--fleet", "home", "--host", "localhost", "--set", f"port={free_port()}")
+        made += ("--set", f"broker_user={getpass.getuser()}")
+        hushmote("provision", "fleet", "fleet", *made, cwd=tmp_path)
+        for board in self.BOARDS:
+            hushmote("provision", "device", board, "--folder", "fleet", cwd=tmp_path)
+        with fleet_broker(fleet_folder.find(tmp_path / "fleet")):
+            yield tmp_path / "fleet"
+
+    def serve(self, url, fleet, machine):
+        keys = ("--master-key", fleet / "aggregator/master.key")
+        keys += ("--signing-key", fleet / "authority/signing.key")
+        broker = ("--broker", fleet / "aggregator/aggregator_1.toml")
+        # libfaketime lets a sleep fail in which the clock changes.
+        script = with_setting(
+            "aggregator", "time.sleep", "lambda s: __import__('select').select((), (), (), s)"
+        )
+        return served("--store", url, *broker, *keys, environment=machine.environment, script=script)
+
+    def test_boards_lose_nothing_while_it_waits_for_its_clock(self, store_url, fleet, machine, tmp_path):
+        (tmp_path / "door.toml").write_text(DOOR.replace("cap = 2", "cap = 100_000"))
+        add = ("experiment", "add", "door.toml", "--fleet", "home", "--keys", "--store", store_url)
+        hushmote(*add, cwd=tmp_path)
+        settings = [fleet / f"devices/{board}.settings.json" for board in self.BOARDS]
+        with LivingBoards(settings, "door_open", 0.05) as boards, Store(store_url) as store:
+            with self.serve(store_url, fleet, machine) as process:
+                process.ready()
+                until(lambda: boards.confirmed_reports() >= 30, boards.status)
+                assert process.end() == 0
+            machine.set(TO_1970)
+            with self.serve(store_url, fleet, machine) as process:
+                until(lambda: "not valid yet" in process.log(), process.log)
+                wanted, counted = boards.confirmed_reports() + 100, store.participation("home")
+                until(lambda: boards.confirmed_reports() >= wanted, boards.status)
+                assert store.participation("home") == counted
+                machine.set("+0d")
+                process.ready()
+                until(lambda: boards.confirmed_reports() >= wanted + 50, boards.status)
+                made = boards.finish()
+                until(lambda: store.participation("home")["door_open"].reports == made, process.log)
+                assert process.end() == 0
+            assert "its certificate is not valid yet: set this machine's clock, or wait" in process.log()
+            assert boards.confirmed_reports() == made
+            (version,) = store.experiments()
+            assert set(store.rejects().get("home", {})) <= {"duplicate"}
+            assert not any(
+                window.startswith("1970") for window in store.windows("home", version.experiment.digest)
+            )

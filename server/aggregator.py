@@ -147,7 +147,9 @@ class Aggregator:
             def open_connection(version: Protocol) -> BrokerConnection:
                 return BrokerConnection(version, counting.client_id, address, max_in_flight, pace(), tls)
 
-            self._source = MqttSource(session, self._status, counting.protocol, open_connection)
+            self._source = MqttSource(
+                session, self._status, counting.protocol, open_connection, store.counting_time
+            )
         else:
             require("nats", "a broker on NATS")
             # Imported by name because the core works without this package.
@@ -201,6 +203,7 @@ class Aggregator:
             state=self._status.text,
             unsigned=self._announcer.unsigned,
             unknown=self._announcer.unknown,
+            warnings=(*self._source.warnings, *self._announcer.warnings),
         )
 
     def stop(self) -> None:
@@ -297,6 +300,7 @@ class Aggregator:
             self.ready.set()
             if self._on_ready is not None:
                 self._on_ready()
+        self._announcer.note_refusals(connection.refusals)
         if self._outbox is not None and self.ready.is_set():
             self._outbox.turn(connection)
 

@@ -263,7 +263,8 @@ class FleetView:
             "" if bad or store_overview.rejects else "No reports were rejected.",
         ]
         state: Health = "unknown" if aggregator.health is None or not store_overview.is_checked else "well"
-        if clock or problems or bad or store_overview.rejects or aggregator.problem:
+        needs_attention = aggregator.health is not None and aggregator.health.needs_attention
+        if clock or problems or bad or store_overview.rejects or aggregator.problem or needs_attention:
             state = "bad"
         self._health_mark.text = _HEALTH[state]
         self._health_mark.classes(state, remove=" ".join(_HEALTH.keys() - {state}))

@@ -146,7 +146,12 @@ def _health_endpoint(
     metrics.add(CertificateEnds({key: Path(file) if file else None for key, file in files.items()}))
     if publisher is not None:
         metrics.add(Gauges(lambda: publisher.findings))
-    return Endpoint(*where, metrics.text, lambda: health_problem(aggregator.condition))
+    return Endpoint(
+        *where,
+        metrics.text,
+        lambda: health_problem(aggregator.condition),
+        lambda: aggregator.condition.warnings,
+    )
 
 
 @contextlib.contextmanager

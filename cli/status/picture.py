@@ -65,7 +65,8 @@ def contents(snapshot: Snapshot) -> Group:
     """Return the health of the aggregator and the contents of the store."""
     lines: list[Text | Padding] = []
     if snapshot.health is not None:
-        lines.append(Text(snapshot.health.words, "red" if snapshot.health.problem else "green"))
+        color = "yellow" if snapshot.health.needs_attention else "green"
+        lines.append(Text(snapshot.health.words, "red" if snapshot.health.problem else color))
         if snapshot.health.certificates:
             lines.append(Text(snapshot.health.certificates))
     if snapshot.overview is None:

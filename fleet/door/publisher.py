@@ -99,7 +99,7 @@ class ReportPublisher:
         self._filters = filters(fleets)
         self._session = Session(address, f"hushmote-door-{secrets.token_hex(8)}", tls)
         self._status = Status()
-        self._connector = Connector(self._session, self._status, protocol, self._connection)
+        self._connector = Connector(self._session, self._status, protocol, self._connection, counts=False)
         self._queue: deque[_PendingReport] = deque()
         self._under_way: dict[int, _PendingReport] = {}  # by packet id, in order of sending
         self._settled: list[tuple[_PendingReport, Outcome]] = []

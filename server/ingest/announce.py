@@ -61,6 +61,7 @@ class Announcer:
         self._unsigned_versions: dict[str, Version] = {}  # versions that cannot be published, by topic
         # Retained messages on topics without publications; empty until they arrive.
         self._elsewhere: dict[str, bytes] = {}
+        self._refused: dict[str, str] = {}  # why the broker refused a publication, by topic
         # Experiments that other clients retain and the store does not have, by topic.
         self._unknown: dict[str, bytes] = {}
         self._clear_options = clear_options
@@ -86,9 +87,21 @@ class Announcer:
         known_fleets = (topics.parse_experiment_topic(topic) for topic in self._unknown)
         return sum(names is not None and names[0] in self._fleets.rules for names in known_fleets)
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """A sentence on the publications that the broker refuses, without names, or nothing."""
+        if not self._refused:
+            return ()
+        count = len(self._refused)
+        return (
+            f"the broker refuses {count:,} experiment{'s' * (count > 1)}, which boards do not receive: let "
+            "this user write experiments",
+        )
+
     def begin(self) -> None:
         """Publish everything at the next turn because there is a new connection."""
         self._greeting = True
+        self._refused.clear()
         self.again()
 
     def again(self) -> None:
@@ -157,6 +170,18 @@ class Announcer:
             )
         self._greeting = self._all = False
         return True
+
+    def note_refusals(self, refusals: dict[str, str]) -> None:
+        """Log the publications that the broker has refused.
+
+        Args:
+            refusals: Why the broker refused publications, by topic; experiments are removed.
+        """
+        for topic in [topic for topic in refusals if topics.is_experiment(topic)]:
+            why = refusals.pop(topic)
+            if self._refused.get(topic) != why:
+                self._refused[topic] = why
+                log.warning("%s is refused by the broker (%s): let this user write it", topic, why)
 
     def _drop_known(self, others: dict[str, bytes]) -> None:
         """Delete the messages that change nothing."""

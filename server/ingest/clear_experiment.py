@@ -110,7 +110,7 @@ class _Exchange:
         message = _withdrawal(topic, retained, signing_key)
         info = connection.publish(topic, message)
         self._wait(info.is_published)
-        why = connection.refusals.get(info.mid)
+        why = connection.refusals.get(topic)
         # A broker that speaks MQTT 3.1.1 acknowledges what it refuses.
         if why is not None or self._read() == retained:
             raise NotCleared(

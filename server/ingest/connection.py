@@ -16,6 +16,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from ..wire.report import MAX_PAYLOAD_BYTES
 from ..wire.topics import is_experiment
+from .broker_limits import SESSION_S
 from .broker_url import BrokerAddress
 from .link import SUCCESS, MqttLink, Protocol, worst
 from .pacing import Pace
@@ -25,7 +26,6 @@ NO_TOPIC = "hushmote/v1/none"
 """A topic without subscribers; its UNSUBACK follows everything that the broker sent before reading it."""
 
 _FLUSH_S = 1.0
-_SESSION_S = 0xFFFFFFFF  # MQTT 5: the session never expires; the default is to end with the connection
 # Longer messages are truncated; the largest valid one has 1,093 bytes with its signature.
 _EXPERIMENT_BYTES = 2048
 _MAX_EXPERIMENTS = 4096  # topics to keep, because a broker may retain any number
@@ -46,13 +46,14 @@ class BrokerConnection(MqttLink):
 
     Attributes:
         session_present: Whether the broker had kept the session.
-        subscribe_reason: The SUBACK's first refusal, or else its first reason; None until it arrives.
+        subscribe_reason: The SUBACK's first refusal, or else its lowest QoS; None until it arrives.
         unsubscribe_reason: The last UNSUBACK's first reason; None until it arrives.
         messages: (topic, payload) pairs in order of arrival.
         mids: Packet ids of the messages with QoS 1.
         experiments: Retained messages and other clients' publications by topic; the reader empties it.
         watch_reason: The SUBACK's reason for `experiments`; None until it arrives.
-        refusals: Why the broker refused a publication, by packet id; only MQTT 5 has reasons.
+        refusals: Why the broker refused publications, by topic, which the reader removes; only MQTT 5 has
+            reasons.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class BrokerConnection(MqttLink):
             "MaximumPacketSize": KEPT_BYTES,
         }  # larger ones are dropped
         if keep_session:
-            properties["SessionExpiryInterval"] = _SESSION_S
+            properties["SessionExpiryInterval"] = SESSION_S  # the default is to end with the connection
         super().__init__(protocol, client_id, address, tls, properties, manual_ack=True)
         self.pace = pace
         self.session_present = False
@@ -81,7 +82,8 @@ class BrokerConnection(MqttLink):
         self.mids: list[int] = []
         self.experiments: dict[str, bytes] = {}
         self.watch_reason: ReasonCode | None = None
-        self.refusals: dict[int, str] = {}
+        self.refusals: dict[str, str] = {}
+        self._topics: dict[int, str] = {}  # of unacknowledged publications, by packet id
         self._watch_mid: int | None = None
         self._max_messages = max_in_flight
 
@@ -113,7 +115,9 @@ class BrokerConnection(MqttLink):
 
     def publish(self, topic: str, payload: bytes) -> MQTTMessageInfo:
         """Publish a retained message with QoS 1; the result shows whether the broker has answered."""
-        return self.client.publish(topic, payload, qos=1, retain=True)
+        info = self.client.publish(topic, payload, qos=1, retain=True)
+        self._topics[info.mid] = topic
+        return info
 
     def turn(self, wait_s: float, most: int) -> bool:
         """Wait for the broker, then read, write and keep alive.
@@ -152,8 +156,9 @@ class BrokerConnection(MqttLink):
         self.unsubscribe_reason = reasons[0] if reasons else ReasonCode(PacketTypes.UNSUBACK, "Success")
 
     def _on_publish(self, _client: Client, _data: Any, mid: int, reason: ReasonCode, _p: Any) -> None:
+        topic = self._topics.pop(mid, "")
         if reason.is_failure:
-            self.refusals[mid] = str(reason).lower()
+            self.refusals[topic] = str(reason).lower()
 
     def _on_message(self, _client: Client, _data: Any, message: Message) -> None:
         topic = message.topic[:_MAX_TOPIC]

@@ -7,6 +7,7 @@ from typing import Generic, Literal, TypeVar
 
 from ..errors import os_reason
 from ..plain_text import bracketed
+from .broker_limits import ending, impossibility
 from .link import MqttLink, Protocol
 from .session import BrokerRefused, Session
 from .status import Loss, Status
@@ -35,6 +36,7 @@ class Connector(Generic[Connection]):
         protocol: "auto" tries MQTT 5 and falls back to 3.1.1 until the broker has accepted one of them, if
             the session can use either.
         open_connection: Creates a connection that uses the given protocol.
+        counts: Whether the session subscribes to reports and publishes experiments.
     """
 
     def __init__(
@@ -43,10 +45,13 @@ class Connector(Generic[Connection]):
         status: Status,
         protocol: Literal["auto", "5", "3.1.1"],
         open_connection: Callable[[Protocol], Connection],
+        *,
+        counts: bool = True,
     ) -> None:
         self._session = session
         self._status = status
         self._open_connection = open_connection
+        self._counts = counts
         self.protocol: Protocol = "3.1.1" if protocol == "3.1.1" else "5"
         self._may_fall_back = protocol == "auto" and not session.needs_mqtt_5
         self._short_connections = 0
@@ -91,6 +96,13 @@ class Connector(Generic[Connection]):
         assert answer is not None
         if not answer.is_failure:
             self._may_fall_back = False
+            why = impossibility(
+                connection.connack_properties,
+                counts=self._counts and not self._session.retire,
+                in_group=self._session.group is not None,
+            )
+            if why:
+                raise BrokerRefused(f"{broker} cannot be used: {why}")
             return True
         is_protocol_error, why = answer.value in _WRONG_PROTOCOL, str(answer).lower()
         if is_protocol_error and self._may_fall_back:
@@ -103,7 +115,12 @@ class Connector(Generic[Connection]):
         elif is_protocol_error or answer.value in FINAL:
             raise BrokerRefused(f"{broker} refuses the connection: {why}")
         else:
-            self._status.say(logging.WARNING, f"{broker} answers {why}: trying again", Loss.OTHER)
+            words, can_retry = ending(answer, connection.connack_properties, self._session.client_id)
+            if not can_retry:
+                raise BrokerRefused(f"{broker} refuses the connection: {words}")
+            self._status.say(
+                logging.WARNING, f"{broker} refuses the connection: {words}; trying again", Loss.OTHER
+            )
         return False
 
     def has_waited_enough(self, connection: Connection, now: float) -> bool:
@@ -112,7 +129,11 @@ class Connector(Generic[Connection]):
         return connection.answer is None and now - connection.started_at > patience_s
 
     def explain_loss(self, connection: Connection) -> None:
-        """Log why a connection ended, and change the protocol if it was never accepted."""
+        """Log why a connection ended, and change the protocol if it was never accepted.
+
+        Raises:
+            BrokerRefused: If the broker says so, and another attempt would not help.
+        """
         broker = self._session.address
         if connection.answer is None:
             why = explain(connection.error)
@@ -129,6 +150,16 @@ class Connector(Generic[Connection]):
             self._status.say(logging.WARNING, text + ": trying again", Loss.OTHER)
             self._fall_back()
         elif not connection.answer.is_failure:
+            if connection.end_reason is not None:
+                words, can_retry = ending(
+                    connection.end_reason, connection.end_properties, self._session.client_id
+                )
+                if not can_retry:
+                    raise BrokerRefused(f"{broker} ended the connection: {words}")
+                self._status.say(
+                    logging.WARNING, f"{broker} ended the connection: {words}; connecting again", Loss.OTHER
+                )
+                return
             text = f"lost {broker}: connecting again"
             is_short = time.monotonic() - connection.started_at < SHORT_S
             self._short_connections = self._short_connections + 1 if is_short else 0

@@ -16,7 +16,7 @@ from ..errors import HushmoteError
 from ..plain_text import bracketed
 from ..wire.topics import check_fleet, status_topic
 from .broker_url import BrokerAddress
-from .link import SUCCESS, MqttLink
+from .link import SUCCESS, MqttLink, worst
 
 _TOPIC = re.compile(r"hushmote/v1/([a-z0-9_-]{1,32})/status/([a-z0-9-]{1,32})", re.ASCII)
 _WORDS = re.compile(
@@ -238,7 +238,11 @@ class _Reader(_Exchange):
         if not reason.is_failure:
             client.subscribe(self._filters)
 
-    def _on_subscribe(self, *_: Any) -> None:
+    def _on_subscribe(self, _c: Any, _d: Any, _mid: int, reasons: list[Any], _p: Any) -> None:
+        if worst(reasons).is_failure:
+            raise BrokerUnreachable(
+                "the broker does not let this user read the devices' status: use an aggregator's login"
+            )
         self.last_message_at = time.monotonic()
 
     def _on_message(self, _client: Any, _data: Any, message: Any) -> None:

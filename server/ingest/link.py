@@ -36,6 +36,8 @@ class MqttLink:
         started_at: The monotonic time at which the connection was created.
         answer: The CONNACK's reason; None until it arrives.
         connack_properties: The CONNACK's MQTT 5 properties.
+        end_reason: The reason in the broker's DISCONNECT; None if it sent none, as before MQTT 5.
+        end_properties: That DISCONNECT's properties.
         error: The socket's first error, recorded only before the CONNACK.
     """
 
@@ -52,6 +54,8 @@ class MqttLink:
         self.started_at = time.monotonic()
         self.answer: ReasonCode | None = None
         self.connack_properties: Properties | None = None
+        self.end_reason: ReasonCode | None = None
+        self.end_properties: Properties | None = None
         self.error = ""
         self._properties = properties
         self._keeps_session = "SessionExpiryInterval" in properties
@@ -67,7 +71,7 @@ class MqttLink:
             self.client.username_pw_set(address.username, address.password)
         if tls is not None:
             self.client.tls_set_context(tls)
-        for event in ("connect", "log", "message", "publish", "subscribe", "unsubscribe"):
+        for event in ("connect", "disconnect", "log", "message", "publish", "subscribe", "unsubscribe"):
             setattr(self.client, f"on_{event}", getattr(self, f"_on_{event}", None))
 
     def connect(self, host: str, port: int) -> None:
@@ -111,7 +115,14 @@ class MqttLink:
         self, client: Client, _data: Any, flags: Any, reason: ReasonCode, properties: Any
     ) -> None:
         self.answer, self.connack_properties = reason, properties
+        most = getattr(properties, "ReceiveMaximum", None)
+        if most is not None:
+            self.client.limit_in_flight(most)
         client.on_log = None  # otherwise paho formats a log line for every message
+
+    def _on_disconnect(self, _c: Client, _d: Any, flags: Any, reason: ReasonCode, properties: Any) -> None:
+        if flags.is_disconnect_packet_from_server:
+            self.end_reason, self.end_properties = reason, properties
 
     def _on_log(self, _client: Client, _data: Any, level: int, text: str) -> None:
         # Only this log line says why TLS failed after the handshake, such as a refused client certificate.
@@ -120,5 +131,5 @@ class MqttLink:
 
 
 def worst(reasons: list[ReasonCode]) -> ReasonCode:
-    """Return the first refusal among a SUBACK's reasons, or the first reason if there is no refusal."""
-    return next((r for r in reasons if r.is_failure), reasons[0])
+    """Return the first refusal among a SUBACK's reasons, or the lowest QoS if there is no refusal."""
+    return next((r for r in reasons if r.is_failure), min(reasons, key=lambda reason: reason.value))

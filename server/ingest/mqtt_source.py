@@ -1,10 +1,15 @@
 """Receive reports over MQTT in a persistent session, alone or in a group, and retire the session."""
 
+import contextlib
+import datetime
 import logging
 from collections.abc import Callable
 from typing import Literal
 
 from ..plain_text import bracketed
+from ..store.database import StoreError
+from .broker_limits import loss_warnings, refused_qos
+from .clock import now as machine_time
 from .connection import NO_TOPIC, BrokerConnection
 from .connector import Connector
 from .link import Protocol
@@ -28,6 +33,10 @@ class MqttSource:
         status: Logs changes.
         protocol: See Connector.
         open_connection: See Connector.
+        counted_until: Returns when reports were last counted, UTC, or None if never.
+
+    Attributes:
+        warnings: How the broker can lose, or may have lost, reports or experiments.
     """
 
     def __init__(
@@ -36,6 +45,7 @@ class MqttSource:
         status: Status,
         protocol: Literal["auto", "5", "3.1.1"],
         open_connection: Callable[[Protocol], BrokerConnection],
+        counted_until: Callable[[], datetime.datetime | None] = lambda: None,
     ) -> None:
         self.name, self.broker = session.client_id, str(session.address)
         self.max_wait_s = MAX_WAIT_S if session.group is None else _RETRY_GROUP_S
@@ -43,7 +53,12 @@ class MqttSource:
         self._status = status
         self._connector = Connector(session, status, protocol, open_connection)
         self.has_waited_enough = self._connector.has_waited_enough
-        self.explain_loss = self._connector.explain_loss
+        self.warnings: tuple[str, ...] = ()
+        self._counted_until = counted_until
+        self._was_subscribed = False
+        self._lost_at: datetime.datetime | None = None  # when the last connection ended
+        self._loss = ""
+        self._logged_warnings: tuple[str, ...] = ()
         self._filters = session.filters(session.group)  # rejects an invalid name before connecting
         self._answers: tuple[object, object] = None, None
         self._quiet_until = self._pinged_at = 0.0
@@ -106,12 +121,44 @@ class MqttSource:
                 f"{self.broker} refuses the subscription: {why}; if it is a NATS server, write "
                 "it as tls:// or nats://"
             )
+        assert connection.subscribe_reason is not None  # a subscribed connection has one
+        if why := refused_qos(connection.subscribe_reason):
+            raise BrokerRefused(f"{self.broker} grants the subscription, but {why}")
+        self._note_session(connection)
         # Omit the group's name, because anyone who knows it and may subscribe could receive its reports.
         address = self._session.address
         where = f"{bracketed(address.host)}:{address.port} with MQTT {connection.protocol}"
         suffix = "" if self._session.group is None else ", sharing the reports with others"
-        self._status.say(logging.INFO, f"subscribed at {where}{suffix}")
+        new = [warning for warning in self.warnings if warning not in self._logged_warnings]
+        self._logged_warnings = self.warnings
+        level = logging.WARNING if new else logging.INFO
+        self._status.say(level, "; ".join((f"subscribed at {where}{suffix}", *new)))
         warn_of_hidden_experiments(connection, self.broker, self._status)
+
+    def _note_session(self, connection: BrokerConnection) -> None:
+        """Note what the broker does not keep, and what it has not kept although it should have."""
+        if not connection.session_present and (self._was_subscribed or self._session.group is None):
+            since = self._lost_at if self._was_subscribed else self._last_counted()
+            if since is not None:
+                self._loss = _loss_sentence(since, machine_time(), is_certain=self._was_subscribed)
+        self._was_subscribed = True
+        limits = loss_warnings(connection.connack_properties)
+        self.warnings = (*limits, self._loss) if self._loss else limits
+
+    def _last_counted(self) -> datetime.datetime | None:
+        with contextlib.suppress(StoreError):  # the committer will log it
+            return self._counted_until()
+        return None
+
+    def explain_loss(self, connection: BrokerConnection) -> None:
+        """Log why a connection ended.
+
+        Raises:
+            BrokerRefused: If the broker says so, and another attempt would not help.
+        """
+        if connection.subscribed:
+            self._lost_at = machine_time()
+        self._connector.explain_loss(connection)
 
     def note_messages(self, now: float) -> None:
         """Note that uncommitted messages have arrived, because more may follow."""
@@ -140,3 +187,16 @@ class MqttSource:
         connection.close(end_session=True)
         self._status.say(logging.INFO, f"retired: nothing is left for {self.name} at {self.broker}")
         return True
+
+
+def _loss_sentence(since: datetime.datetime, until: datetime.datetime, *, is_certain: bool) -> str:
+    """Return a sentence that says when reports may have been lost, without names or addresses."""
+    period = f"between {since:%Y-%m-%d %H:%M:%S} and {until:%Y-%m-%d %H:%M:%S} UTC"
+    if until < since:  # a wrong clock
+        period = f"since {since:%Y-%m-%d %H:%M:%S} UTC"
+    if is_certain:
+        return f"the broker forgot this aggregator: reports that boards sent {period} may be lost"
+    return (
+        "the broker does not know this aggregator: if it was there before, reports that boards sent "
+        f"{period} may be lost"
+    )

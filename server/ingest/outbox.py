@@ -83,7 +83,7 @@ class Outbox:
         for mid, (topic, info) in list(self._pending.items()):
             if _is_answered(info):
                 del self._pending[mid]
-                why = connection.refusals.pop(mid, None)
+                why = connection.refusals.pop(topic, None)
                 if why is not None:
                     self._warn_once(topic, f"is refused by the broker ({why}): allow this user to write it")
 

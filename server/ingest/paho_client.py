@@ -78,6 +78,11 @@ class BatchClient(Client):
         is_own = own and (not share or share.startswith("$share/"))
         return f"{share}{self.topic_prefix}{own}{rest}" if is_own else topic
 
+    def limit_in_flight(self, most: int) -> None:
+        """Leave at most this many publications unacknowledged; paho does not read a broker's limit."""
+        if self._max_inflight_messages:  # 0 for no limit
+            self._max_inflight_messages = min(self._max_inflight_messages, most)
+
     def _sock_recv(self, bufsize: int) -> bytes:
         if self._at >= len(self._ahead):
             del self._in_packet["packet"][KEPT_BYTES:]

@@ -16,14 +16,14 @@ class ReportConnection(typing.Protocol):
         started_at: The monotonic time at which the connection was created.
         messages: Unacknowledged (topic, payload) pairs in order of arrival.
         experiments: Retained messages and other clients' publications by topic; the reader empties it.
-        refusals: Why the broker refused a publication, by packet id.
+        refusals: Why the broker refused publications, by topic; the reader removes what it has read.
     """
 
     pace: Pace
     started_at: float
     messages: list[tuple[str, bytes]]
     experiments: dict[str, bytes]
-    refusals: dict[int, str]
+    refusals: dict[str, str]
 
     @property
     def most_bytes(self) -> int | None:
@@ -75,11 +75,13 @@ class Source(typing.Protocol[C]):
         name: The name under which the broker keeps reports.
         broker: A description of the broker for messages.
         max_wait_s: The longest wait between two attempts, seconds.
+        warnings: How the broker can lose, or may have lost, reports or experiments, without names.
     """
 
     name: str
     broker: str
     max_wait_s: float
+    warnings: tuple[str, ...]
 
     def connect(self) -> C | None:
         """Return a connection that the broker has yet to accept, or None if nothing is listening."""
@@ -109,5 +111,9 @@ class Source(typing.Protocol[C]):
         ...
 
     def explain_loss(self, connection: C) -> None:
-        """Log why a connection ended."""
+        """Log why a connection ended.
+
+        Raises:
+            BrokerRefused: If another attempt would not help.
+        """
         ...

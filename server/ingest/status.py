@@ -65,6 +65,7 @@ class Condition:
         state: The last change as text.
         unsigned: Number of experiments that are waiting for a signature.
         unknown: Number of experiments that boards find at the broker, but the store does not have.
+        warnings: How the broker can lose, or may have lost, reports or experiments, without names.
     """
 
     connected: bool
@@ -79,6 +80,7 @@ class Condition:
     state: str
     unsigned: int = 0
     unknown: int = 0
+    warnings: tuple[str, ...] = ()
 
 
 def health_problem(condition: Condition, turn_s: float = TURN_S) -> str | None:

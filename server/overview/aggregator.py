@@ -7,7 +7,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,6 +19,7 @@ from .rejects import Rejected, rejected_reports
 TIMEOUT_S = 2.0  # for both responses together
 _MAX_BYTES = 1 << 20
 _MAX_LETTERS = 200
+_MAX_WARNINGS = 10
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class AggregatorHealth:
         rejects: The reports rejected since the aggregator started.
         unsigned: The number of experiments waiting for a signature.
         unknown: The number of experiments that boards find at the broker, but the store does not have.
+        warnings: How the broker can lose, or may have lost, reports or experiments.
         expiries: For each option, the time, UTC, at which its first certificate expires.
     """
 
@@ -49,6 +51,7 @@ class AggregatorHealth:
     rejects: tuple[Rejected, ...] = ()
     unsigned: int = 0
     unknown: int = 0
+    warnings: tuple[str, ...] = ()
     expiries: Mapping[str, datetime.datetime] = field(default_factory=dict)
 
     @property
@@ -60,19 +63,25 @@ class AggregatorHealth:
 
     @property
     def words(self) -> str:
-        """The health in one sentence."""
-        if not self.is_reachable or self.problem:
+        """The health in a few sentences."""
+        if not self.is_reachable:
             return self.problem
+        sentences = [self.problem or self._state]
+        if self.unknown:
+            plural = "s" * (self.unknown > 1)
+            sentences.append(
+                f"The broker retains {self.unknown:,} experiment{plural} that this store does not have, and "
+                "boards spend budget on reports that are not counted: the aggregator's log says which, and "
+                "how to clear them."
+            )
+        return " ".join((*sentences, *(f"{text[:1].upper()}{text[1:]}." for text in self.warnings)))
+
+    @property
+    def _state(self) -> str:
         if self.unsigned:
             return (
                 f"{self.unsigned:,} experiment{'s wait' if self.unsigned > 1 else ' waits'} for a signature: "
                 "the aggregator's log says which, and how to sign them."
-            )
-        if self.unknown:
-            return (
-                f"The broker retains {self.unknown:,} experiment{'s' * (self.unknown > 1)} that this store "
-                "does not have, and boards spend budget on reports that are not counted: the aggregator's "
-                "log says which, and how to clear them."
             )
         if not self.uncommitted:
             return "The aggregator is connected to the broker, and has counted all reports."
@@ -81,6 +90,11 @@ class AggregatorHealth:
             f"The aggregator is connected to the broker; {n:,} report{' waits' if n == 1 else 's wait'} "
             f"to be counted, for {self.lag_s:.1f} s at most."
         )
+
+    @property
+    def needs_attention(self) -> bool:
+        """Whether the sentences ask for something although the aggregator works."""
+        return bool(self.unsigned or self.unknown or self.warnings)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
@@ -119,10 +133,11 @@ def ask(url: str, timeout_s: float = TIMEOUT_S) -> AggregatorHealth:
     try:
         status, body = _get(f"{url}/healthz", until)
         problem = "" if status == 200 else _reason(body)
+        warnings = _warnings(body)
         status, body = _get(f"{url}/metrics", until)
         if status != 200:
             raise ValueError(f"/metrics answers {status}")
-        return _parse_health(body.decode(), problem)
+        return replace(_parse_health(body.decode(), problem), warnings=warnings)
     except (OSError, http.client.HTTPException) as e:
         why = getattr(e, "reason", e)
         why = getattr(why, "strerror", None) or str(why) or type(e).__name__
@@ -168,6 +183,17 @@ def _reason(body: bytes) -> str:
     if not isinstance(reason, str):
         raise ValueError("/healthz gives no reason")
     return f"The aggregator reports a problem: {_shorten(reason)}."
+
+
+def _warnings(body: bytes) -> tuple[str, ...]:
+    """Return the warnings in /healthz; an earlier version's answer has none."""
+    try:
+        document = json.loads(body)
+    except ValueError:
+        return ()
+    warnings: Any = document.get("warnings", ()) if isinstance(document, dict) else ()
+    texts = [text for text in warnings if isinstance(text, str)] if isinstance(warnings, list) else []
+    return tuple(_shorten(text) for text in texts[:_MAX_WARNINGS])
 
 
 def _parse_health(text: str, problem: str) -> AggregatorHealth:

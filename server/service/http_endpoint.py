@@ -1,7 +1,7 @@
 """Serve /metrics and /healthz over HTTP in a separate thread, which answers even while a commit hangs."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -21,6 +21,7 @@ class Endpoint(BoundedServer):
         port: The port; 0 for a free one.
         metrics: Returns the response body for GET /metrics.
         problem: Returns the reason for answering GET /healthz with 503; None for 200.
+        warnings: Returns the warnings to include in that answer.
 
     Attributes:
         port: The port on which the server listens.
@@ -30,13 +31,18 @@ class Endpoint(BoundedServer):
     """
 
     def __init__(
-        self, host: str, port: int, metrics: Callable[[], bytes], problem: Callable[[], str | None]
+        self,
+        host: str,
+        port: int,
+        metrics: Callable[[], bytes],
+        problem: Callable[[], str | None],
+        warnings: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         async def answer_metrics(_request: Request) -> Response:
             return Response(metrics(), media_type=METRICS_TYPE)
 
         async def answer_health(_request: Request) -> Response:
-            return health(problem())
+            return health(problem(), warnings())
 
         async def answer_not_found(_request: Request, _error: Exception) -> Response:
             return PlainTextResponse("only /metrics and /healthz exist\n", 404)
@@ -45,12 +51,14 @@ class Endpoint(BoundedServer):
         super().__init__(host, port, Starlette(routes=routes, exception_handlers={404: answer_not_found}))
 
 
-def health(reason: str | None) -> Response:
+def health(reason: str | None, warnings: Sequence[str] = ()) -> Response:
     """Return the answer to GET /healthz.
 
     Args:
         reason: Why the service is not healthy; None if it is healthy.
+        warnings: What may need attention although the service is healthy.
     """
-    body = {"healthy": True} if reason is None else {"healthy": False, "reason": reason}
+    body: dict[str, object] = {"healthy": reason is None}
+    body |= ({"reason": reason} if reason is not None else {}) | ({"warnings": warnings} if warnings else {})
     status = 200 if reason is None else 503
     return Response(json.dumps(body) + "\n", status, media_type="application/json")

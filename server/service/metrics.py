@@ -92,6 +92,11 @@ class Metrics(Collector):
             ("experiments_published", "Experiments retained at the broker.", condition.published),
             ("experiments_unsigned", "Experiments waiting for a signature.", condition.unsigned),
             (
+                "broker_warnings",
+                "Ways in which the broker can lose, or may have lost, reports or experiments; see the log.",
+                len(condition.warnings),
+            ),
+            (
                 "experiments_unknown",
                 "Experiments of the store's fleets at the broker that the store does not have.",
                 condition.unknown,

@@ -81,8 +81,8 @@ class NatsConnection:
         return self.mqtt.most_bytes
 
     @property
-    def refusals(self) -> dict[int, str]:
-        """Why publications were refused, by packet id."""
+    def refusals(self) -> dict[str, str]:
+        """Why publications were refused, by topic."""
         return self.mqtt.refusals
 
     def publish(self, topic: str, payload: bytes) -> MQTTMessageInfo:

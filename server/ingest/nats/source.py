@@ -42,6 +42,7 @@ class NatsSource:
         self, address: NatsAddress, session: Session, status: Status, pace: Callable[[], Pace]
     ) -> None:
         self.name, self.broker = session.client_id, str(address)
+        self.warnings: tuple[str, ...] = ()
         self._servers = list(address.servers)
         secrets.SystemRandom().shuffle(self._servers)  # to spread aggregators over the servers
         self._session = session

@@ -11,7 +11,7 @@ class _Connection:
     """A connection that records publications and answers them on demand."""
 
     def __init__(self, most_bytes: int | None = None) -> None:
-        self.refusals: dict[int, str] = {}
+        self.refusals: dict[str, str] = {}
         self.most_bytes = most_bytes
         self.published: list[tuple[str, bytes]] = []
         self._infos: list[MQTTMessageInfo] = []

@@ -21,6 +21,7 @@ class FakeConnection:
     """The parts of a connection that a connector reads; connecting raises `failure`, if there is one."""
 
     failure: Exception | None = None
+    connack_properties = end_reason = end_properties = None
 
     def __init__(self, protocol="5", *_):
         self.protocol, self.started_at, self.answer, self.error = protocol, 0.0, None, ""
@@ -83,7 +84,7 @@ class TestProtocol:
         with pytest.raises(BrokerRefused, match="refuses the connection"):
             connector.accepted(answered(132))
         assert not connector.accepted(answered(136))  # server unavailable: retry
-        assert status.text.endswith(": trying again")
+        assert status.text.endswith("refuses the connection: it is unavailable; trying again")
 
     def test_falls_back_after_a_refusal_but_not_a_bad_login(self, make):
         connector, _ = make()

@@ -21,6 +21,7 @@ class FakeConnection:
 
     protocol = "5"
     answer = ReasonCode(PacketTypes.CONNACK, identifier=0)
+    connack_properties = None
 
     def __init__(self, session_present=True):
         self.session_present = session_present

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from ..errors import HushmoteError, os_reason
+from ..plain_text import bracketed
 from ..wire import keys, topics
 from .broker_url import BrokerAddress
 from .connection import NO_TOPIC, BrokerConnection
@@ -68,19 +69,19 @@ def clear(
     error = ""
     for attempt in range(_ATTEMPTS):
         host, port = address.servers[attempt % len(address.servers)]
-        login = address.username, address.password
+        where = f"{bracketed(host)}:{port}"
         client_id = f"hushmote-clear-{secrets.token_hex(8)}"
         connection = BrokerConnection(
-            protocol, client_id, login, 1, Pace(), tls, keep_session=protocol == "5"
+            protocol, client_id, address, 1, Pace(), tls, keep_session=protocol == "5"
         )
         exchange = _Exchange(connection, topic)
         try:
             connection.connect(host, port)
             return exchange.run(signing_key)
         except (OSError, ValueError) as e:
-            error = f"no broker at {host}:{port} ({os_reason(e) if isinstance(e, OSError) else e})"
+            error = f"no broker at {where} ({os_reason(e) if isinstance(e, OSError) else e})"
         except _Lost:
-            error = f"the broker at {host}:{port} ended the connection or did not answer"
+            error = f"the broker at {where} ended the connection or did not answer"
             if connection.answer is None or connection.answer.is_failure:
                 protocol = "3.1.1" if protocol == "5" else "5"
         finally:

@@ -129,7 +129,7 @@ def compare(kind: str, count: int, load_s: float, certificates: Certificates) ->
         server = server_of(kind, cost, hello, share)
         for way, spread in (("at once", None), ("spread", spread_for(count, server))):
             with limited(pids, share):
-                more = {} if spread is None else {"spread_s": spread}
+                more = {"spread_s": spread or 2}
                 real = asyncio.run(arrive(reporters(count, ports[0], context, **more), pids))
             rows.append(
                 {"broker": kind, "boards": count, "way": way, "spread_s": spread, "cost_us": 1e6 * cost}

@@ -15,17 +15,25 @@ for the firmware's name look-up, for TLS and signature arithmetic, and for the f
 
 import asyncio
 import errno
+import select
+import socket
 
 if "." in __name__:  # the package on CPython; on a board, all files are in one folder
     from . import reporter_base as base
 else:
     import reporter_base as base
 
-NOT_MQTT, const, reason = base.NOT_MQTT, base.const, base.reason
+NOT_MQTT, const = base.NOT_MQTT, base.const
 left_ms, ticks_add, ticks_ms = base.left_ms, base.ticks_add, base.ticks_ms
 
 _SLICE_MS = const(500)  # how often to check for reports if nothing arrives
+_CONNECT_SLICE_S = 0.02  # how often to check whether the connection is open
 _MAX_BODY_BYTES = const(1300)  # fits an experiment with its topic; the rest of a longer packet is skipped
+
+_STATUS = const(0)  # indices of BaseReporter.failures, and the numbers that count
+_WILL = const(1)
+_SHORT = const(2)
+_LEFT_OUT = const(2)
 
 _CONNACK = const(0x20)
 _PUBLISH = const(0x30)
@@ -146,11 +154,13 @@ class AsyncReporter(base.BaseReporter):
                     await self._connect()
                     while self._client.consent and not self._stopping:
                         await self._step()
-                    await self._publish(self._status_topic, self._health("offline"), True)
+                    if 0 <= self.failures[_STATUS] < _LEFT_OUT:
+                        await self._publish(self._status_topic, self._health("offline"), True)
                     await self._write(b"\xe0\x00")
+                    self.failures[_SHORT] = 0
                     self._next_ms = ticks_ms()
                 except Exception as e:  # whatever happened, this connection is over, and no data is lost
-                    self._mark_lost(reason(e))
+                    self._mark_lost(self.reason(e))
                 await self._shut()
         finally:
             await self._shut()
@@ -160,17 +170,20 @@ class AsyncReporter(base.BaseReporter):
         self._stopping = True
 
     async def _connect(self):
-        host, port = self._brokers.next()
-        more = {"ssl": self._ssl, "server_hostname": host} if self._ssl else {}
         self._packets = _Packets()
-        opening = asyncio.open_connection(host, port, **more)
-        self._reader, self._writer = await _within(self._timeout_ms, opening)
+        await self._open(*self._brokers.next())
         user, password = self._login
-        # Clean session, last will at QoS 1 and retained.
-        flags = 0x2E | (0x80 if user is not None else 0) | (0x40 if password is not None else 0)
+        flags = (
+            0x02 | (0x80 if user is not None else 0) | (0x40 if password is not None else 0)
+        )  # clean session
+        fields = [self._client.device_id]
+        if 0 <= self.failures[_WILL] < _LEFT_OUT:
+            flags |= 0x2C  # at QoS 1 and retained
+            fields += [self._status_topic, self._health("offline")]
+        fields += [field for field in (user, password) if field is not None]
         parts = [_text("MQTT"), bytes((4, flags)), self._keepalive_s.to_bytes(2, "big")]
-        parts += [_text(self._client.device_id), _text(self._status_topic), _text(self._health("offline"))]
-        parts += [_text(part) for part in (user, password) if part is not None]
+        parts += [_text(field) for field in fields]
+        self.topic = True
         await self._write(_packet(0x10, *parts))
         answer = await self._answer(_CONNACK)
         if len(answer) != 2:
@@ -180,16 +193,49 @@ class AsyncReporter(base.BaseReporter):
         self._seen_names.clear()
         self._kept.waiting.clear()
         for name in self._names:
-            topic = _text(self._experiment_prefix + name.encode())
-            answer = await self._exchange(0x82, _SUBACK, b"", topic + b"\x00")  # QoS 0: see mqtt_reporter
-            if answer[2:] == b"\x80":
+            if self.refused.get(name) == base.FORBIDDEN:
+                del self.refused[name]  # the broker will say whether it still is
+            self.topic = self._experiment_prefix + name.encode()
+            packet = _text(self.topic) + b"\x00"  # QoS 0: see mqtt_reporter
+            answer = await self._exchange(0x82, _SUBACK, b"", packet)
+            if answer[2:] >= b"\x80":
                 self.refused[name] = base.FORBIDDEN
-        self._last_status = self._health("online")
-        await self._publish(self._status_topic, self._last_status, True)
         self._start_session()
 
+    async def _open(self, host, port):
+        """Open the connection; whatever happens, _shut() can close it.
+
+        MicroPython's open_connection() never closes the socket of an attempt that fails or is given up.
+        """
+        if hasattr(asyncio, "StreamReaderProtocol"):  # CPython
+            more = {"ssl": self._ssl, "server_hostname": host} if self._ssl else {}
+            opening = asyncio.open_connection(host, port, **more)
+            self._reader, self._writer = await _within(self._timeout_ms, opening)
+            return
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM)[0]
+        sock = socket.socket(family, kind, protocol)
+        self._writer = asyncio.StreamWriter(sock)  # pyright: ignore[reportCallIssue]
+        sock.setblocking(False)
+        try:
+            sock.connect(address)
+        except OSError as e:
+            if e.args[0] != errno.EINPROGRESS:
+                raise
+        until_ms = ticks_add(ticks_ms(), self._timeout_ms)
+        poller = select.poll()
+        poller.register(sock, select.POLLOUT)
+        while not poller.poll(0):
+            if not left_ms(until_ms, self._timeout_ms):
+                raise OSError(errno.ETIMEDOUT)
+            await asyncio.sleep(_CONNECT_SLICE_S)
+        if self._ssl:  # the handshake happens with the first bytes
+            sock = self._ssl.wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
+            sock.setblocking(False)
+            self._writer = asyncio.StreamWriter(sock)  # pyright: ignore[reportCallIssue]
+        self._reader = self._writer
+
     async def _step(self):
-        wait_ms = 0 if self._kept.waiting else _SLICE_MS
+        wait_ms = 0 if self._kept.waiting or self._health_is_stale else _SLICE_MS
         if self._due_ms is not None:
             wait_ms = min(wait_ms, left_ms(self._due_ms, self._delay_ms))
         packet = await self._receive(wait_ms)
@@ -201,13 +247,13 @@ class AsyncReporter(base.BaseReporter):
         if self._kept.waiting:
             await asyncio.sleep(0)  # let other tasks run, such as one that feeds a watchdog
             self._process_message()
-        health = self._changed_health()
-        if health is not None:
-            await self._publish(self._status_topic, health, True)
         report = self._due_report(False)
         while report is not None:
             await self._publish(self._report_topic, report, False)
             report = self._due_report(False) if self._handle_ack(report) else None
+        health = self._changed_health()
+        if health is not None:
+            await self._publish(self._status_topic, health, True)
 
     # Packets
 
@@ -216,7 +262,10 @@ class AsyncReporter(base.BaseReporter):
         await _within(self._timeout_ms, self._writer.drain())
 
     async def _publish(self, topic, message, retain):
+        self.topic = topic
         await self._exchange(0x33 if retain else 0x32, _PUBACK, _text(topic), message)
+        if retain:
+            self.failures[_STATUS] = 0
 
     async def _exchange(self, kind, answer, before, after):
         """Send a packet, with its id between two parts; return the acknowledgement's body."""
@@ -226,6 +275,7 @@ class AsyncReporter(base.BaseReporter):
         body = await self._answer(answer)
         if body[:2] != pid:
             raise ValueError(NOT_MQTT)
+        self.topic = None
         return body
 
     async def _answer(self, kind):

@@ -1,4 +1,4 @@
-"""Memory across sleeps and updates, and status lines. Imported only while it is needed."""
+"""Memory across sleeps and updates, and printed results. Imported only while it is needed."""
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
 
@@ -54,6 +54,7 @@ def recall(machine, last, unplanned):
             pass
         clock.memory(b"")
     if unplanned:
+        last.pop("broker failures", None)  # the broker's rules may have changed
         last["cause"], last["up"] = machine.reset_cause(), 0
     return due
 
@@ -113,38 +114,19 @@ def print_results(client, reporter, kept):
         elif line["state"] == "spent":
             text = "silent: its budget is spent, after %d reports" % line["reports"]
         elif line["reason"] or name in reporter.refused:
-            text = "refused: " + (line["reason"] or reporter.refused[name])
+            text = "refused: %s" % (line["reason"] or reporter.refused[name])
             if "signature" in text:
                 text += ": is announce_key this fleet's?"
         else:
             text = "the broker has no such experiment yet: run `hushmote experiment add`"
         if line["state"] != "absent" or reporter.error is None:
             print("hushmote: %s: %s" % (name, text))
-    for problem in [reporter.error, reporter.fault, kept.fault, status["error"]] + list(
+    problems = [reporter.error, reporter.fault, kept.fault, status["error"]] + list(
         reporter.mistyped.values()
-    ):
+    )
+    if max(reporter.failures) > 1:  # the broker does not permit something, or ends every connection
+        problems.append(reporter.status())
+    for problem in problems:
         if problem:
-            print("hushmote: " + problem)
+            print("hushmote: %s" % problem)
     print("hushmote: %d sent, %d waiting" % (reporter.sent, status["pending"]))
-
-
-def status(reporter):
-    """Return a reporter's connection, its waiting reports and its problems in one line."""
-    client = reporter._client.status()
-    waiting = "; %d sent, %d waiting" % (reporter.sent, client["pending"])
-    if reporter.connected:
-        line = "connected" + waiting
-    elif not client["consent"]:
-        line = "silent: " + ("nobody said yes yet" if client["consent"] is None else "someone said no")
-    else:
-        line = "not connected, next attempt in %d s" % ((reporter._wait_ms() + 999) // 1000) + waiting
-    for problem in (client["locked"], client["error"], reporter.fault, reporter._kept.fault, reporter.error):
-        if problem and problem not in line:
-            line += "; " + problem
-    if reporter._kept._folder is None:
-        line += "; nothing is stored"
-    for name in sorted(reporter.mistyped):
-        line += "; " + reporter.mistyped[name]
-    for name in sorted(reporter.refused):
-        line += "; %s refused: %s" % (name, reporter.refused[name])
-    return line

@@ -33,7 +33,7 @@ if "." in __name__:  # the package on CPython; on a board, all files are in one 
 else:
     import reporter_base as base
 
-NOT_MQTT, const, reason = base.NOT_MQTT, base.const, base.reason
+NOT_MQTT, const = base.NOT_MQTT, base.const
 sleep_ms, ticks_add, ticks_diff, ticks_ms = base.sleep_ms, base.ticks_add, base.ticks_diff, base.ticks_ms
 
 # An experiment has at most 1024 bytes, plus a zero byte, a serial and a signature.
@@ -46,6 +46,10 @@ _SLICE_MS = const(1000)  # waits are interrupted this often, to feed a watchdog
 # in the reply never equals the counter again, so publish() waits forever. Only one packet is in flight at a
 # time, so an id may be reused as soon as publish() or subscribe() has returned.
 _LAST_PACKET_ID = 65_000
+_STATUS = const(0)  # indices of BaseReporter.failures, and the numbers that count
+_WILL = const(1)
+_SHORT = const(2)
+_LEFT_OUT = const(2)
 
 
 class _Link:
@@ -265,10 +269,10 @@ class Reporter(base.BaseReporter):
             self._keep_alive()
             self._settle()
             self._process_waiting()
-            self._publish_health()
-            self._send(False)
+            if not self._send(False):
+                self._publish_health()
         except Exception as e:
-            self._end_connection(reason(e))
+            self._end_connection(e)
         return self.connected
 
     def flush(self, timeout_ms=20_000, readings=None, groups=None):
@@ -295,17 +299,22 @@ class Reporter(base.BaseReporter):
             if not self.connected:
                 self._connect_any()
             quiet_ms = ticks_add(ticks_ms(), _QUIET_MS)
-            while len(self._seen_names) < len(self._names) and ticks_diff(quiet_ms, ticks_ms()) > 0:
+            while (
+                self.connected
+                and len(self._seen_names) < len(self._names)
+                and ticks_diff(quiet_ms, ticks_ms()) > 0
+            ):
                 if self._receive():
                     quiet_ms = ticks_add(ticks_ms(), _QUIET_MS)
                 else:
                     self._feed()
                     sleep_ms(5)
-            while ticks_diff(self._end_ms, ticks_ms()) > 0 and self._process_waiting():
+            while self.connected and ticks_diff(self._end_ms, ticks_ms()) > 0 and self._process_waiting():
                 pass
-            self._settle(True)
+            if self.connected:
+                self._settle(True)
         except Exception as e:  # as in poll()
-            self._end_connection(reason(e))
+            self._end_connection(e)
         # Report even without a connection: a board still knows its experiments after a light sleep.
         readings, groups = readings or {}, groups or {}
         for name in readings:
@@ -314,7 +323,7 @@ class Reporter(base.BaseReporter):
             while self.connected and self._send(True):
                 pass
         except Exception as e:  # as in poll()
-            self._end_connection(reason(e))
+            self._end_connection(e)
         self.close()
         self._end_ms = None
         return not self._client.outbox()
@@ -323,43 +332,53 @@ class Reporter(base.BaseReporter):
         """Publish "offline" and disconnect; poll() connects again."""
         if self.connected:
             try:
-                self._publish(self._status_topic, self._health("offline"), True)
+                if 0 <= self.failures[_STATUS] < _LEFT_OUT:
+                    self._publish(self._status_topic, self._health("offline"), True)
                 self._mqtt.disconnect()
             except Exception as e:  # as in poll(); the last will takes its place
-                self.error = reason(e)
+                self.error = self.reason(e)
             else:
                 self._mqtt = None  # already closed
+                self.failures[_SHORT] = 0
         self._drop()
         self._next_ms = ticks_ms()
 
     # The broker's side
 
     def _connect_any(self):
-        """Connect to the next broker that answers, as long as flush() has time left."""
-        for attempts_left in range(self._brokers, 0, -1):
+        """Connect to the next broker that answers, as long as flush() has time left.
+
+        If one refuses the last will, connect without it now: a board in deep sleep keeps no count.
+        """
+        attempts_left = self._brokers
+        while not self.connected:
+            failures = self.failures[_WILL]
             try:
-                return self._connect()
+                self._connect()
             except Exception as e:  # as in poll()
-                if attempts_left == 1 or ticks_diff(self._end_ms, ticks_ms()) <= 0:
-                    raise
-                self._end_connection(reason(e))
+                self._end_connection(e)
+                attempts_left -= 1
+                if self.failures[_WILL] <= failures and attempts_left < 1:
+                    return
+                if ticks_diff(self._end_ms, ticks_ms()) <= 0:
+                    return
 
     def _connect(self):
         mqtt = self._make_mqtt()
         mqtt.set_callback(self._take)
         mqtt.keepalive = self._keepalive_s
-        mqtt.set_last_will(self._status_topic, self._health("offline"), True, 1)
+        if 0 <= self.failures[_WILL] < _LEFT_OUT:
+            mqtt.set_last_will(self._status_topic, self._health("offline"), True, 1)
         self._mqtt = mqtt
         self._link = None
         self._packets = 0
+        self.topic = True
         self._open(mqtt)
         # The broker keeps no session: everything that matters is retained there or stored in flash here.
         self._seen_names.clear()
         self._kept.waiting.clear()
         for name in self._names:
             self._subscribe(name)
-        self._last_status = self._health("online")
-        self._publish(self._status_topic, self._last_status, True)
         self._start_session()
 
     def _open(self, mqtt):
@@ -418,20 +437,28 @@ class Reporter(base.BaseReporter):
 
     def _publish(self, topic, message, retain):
         self._begin()
+        self.topic = topic
         self._mqtt.publish(topic, message, retain, 1)
+        self.topic = None
+        if retain:
+            self.failures[_STATUS] = 0
         self._pinged = False  # the ping's answer may have been read along with this one
 
     def _subscribe(self, name):
         self._begin()
+        self.topic = self._experiment_prefix + name.encode()
+        if self.refused.get(name) == base.FORBIDDEN:
+            del self.refused[name]  # the broker will say whether it still is
         try:
             # QoS 0 loses nothing: experiments are retained, and each connection subscribes again. At QoS 1 a
             # cluster of NATS servers would keep a queue for each board.
-            self._mqtt.subscribe(self._experiment_prefix + name.encode(), 0)
+            self._mqtt.subscribe(self.topic, 0)
         except Exception as e:
             # The broker answered 0x80, and the answer was read completely: only this name is forbidden.
             if isinstance(e, OSError) or not e.args or e.args[0] != 0x80:
                 raise
             self.refused[name] = base.FORBIDDEN
+        self.topic = None
 
     def _receive(self):
         """Handle the messages that have arrived; return whether there were any."""
@@ -479,8 +506,8 @@ class Reporter(base.BaseReporter):
         self._publish(self._report_topic, report, False)
         return self._handle_ack(report)
 
-    def _end_connection(self, why):
-        self._mark_lost(why)
+    def _end_connection(self, e):
+        self._mark_lost(self.reason(e))
         self._drop()
 
     def _drop(self):

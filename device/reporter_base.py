@@ -58,51 +58,22 @@ def left_ms(until_ms, most_ms):
 
 NOT_MQTT = "the broker sent something that is not MQTT"
 FORBIDDEN = "the broker forbids the subscription"
+# Indices of `failures`, and the numbers that count. Each module has its own constants, which the compiler
+# replaces, because a name that modules share takes memory on a board for good.
+_STATUS = const(0)
+_WILL = const(1)
+_SHORT = const(2)
+_LEFT_OUT = const(2)  # connections in a row that must end because of the status topic or the will
+_SUSPECT = const(3)  # connections in a row that must end early before another board is suspected
 _MAX_WAIT_S = const(16_000)  # must fit DRBG.below() in milliseconds
+_SPREAD_S = const(60)
 _STEADY_MS = const(30_000)  # a connection that lasts this long resets the backoff
 _STORAGE_RETRY_MS = const(60_000)
 _MAX_HEALTH_WORDS = const(8)
 
 
 class ConnectionRefused(Exception):
-    """The broker's CONNACK refused the connection; the argument is its code, 1 to 5."""
-
-
-def reason(e):
-    """Return one line of text that describes a connection error."""
-    code = e.args[0] if e.args else None
-    if isinstance(e, OSError):
-        if code == errno.ETIMEDOUT:
-            return "the broker did not answer in time"
-        if code == errno.ECONNREFUSED:
-            return "nothing listens at the broker's address and port"
-        # -1 comes from umqtt.simple, 32 is EPIPE; mbedTLS passes socket errors on with the sign flipped.
-        if code in (errno.ECONNRESET, -errno.ECONNRESET, 32, -32, -1):
-            return "the broker closed the connection"
-        if code in (errno.EHOSTUNREACH, errno.ECONNABORTED, errno.ENOTCONN, 101):  # 101: ENETUNREACH
-            return "the broker cannot be reached: is the network up?"
-        if type(code) is int and code <= -0x1080:  # mbedTLS error codes run from here to -0x7fff
-            if code == -0x7780:
-                return "the broker rejects this board's certificate, or requires one"
-            return "TLS failed, mbedTLS error -0x%x" % -code
-        if type(code) is int and code < 0:  # each port's getaddrinfo() has its own negative error codes
-            return "the broker's name was not found: is the network up?"
-        return "network error, errno %s" % code
-    if type(e).__name__ in ("MQTTException", "ConnectionRefused") and type(code) is int and 1 <= code <= 5:
-        return (
-            "the broker does not speak MQTT 3.1.1",
-            "the broker refuses the client id",
-            "the broker is not available",
-            "the broker refuses the user name or password",
-            "the broker does not authorize this client",
-        )[code - 1]
-    if isinstance(e, MemoryError):
-        return "out of memory"
-    if isinstance(e, ValueError) and type(code) is str and "ertificate" in code:  # mbedTLS, on several lines
-        return "the broker's certificate was rejected: " + " ".join(code.split())
-    if isinstance(e, (AssertionError, IndexError, ValueError)):  # raised by umqtt.simple's input checks
-        return NOT_MQTT
-    return "%s: %s" % (type(e).__name__, code)
+    """The broker's CONNACK refused the connection; the argument is its code."""
 
 
 def _wait_ms(attempt, first_s, most_s, below):
@@ -176,9 +147,12 @@ class BaseReporter:
         backoff_s: The wait before a connection attempt is drawn from 0 to this, doubled after each failure.
         backoff_max_s: The longest such wait, 1 to 16,000.
         spread_s: 1 to 16,000: the upper limit of the random wait before the first attempt after a start or
-            after a lasting connection, since the same outage may have hit a whole region; None for backoff_s.
+            after a lasting connection, since the same outage may have hit a whole region; None for 60, or the
+            interval between calls of report() if it is shorter.
         settle_s: 1 to 16,000: an experiment that the broker has not repeated this long after a reconnect
             counts as withdrawn.
+        status: Whether to publish the status topic, if the broker permits it.
+        will: Whether to set "offline" as the last will, if the broker permits it.
 
     Attributes:
         connected: Whether the session is up.
@@ -188,13 +162,17 @@ class BaseReporter:
         sent: Number of reports sent so far.
         refused: name -> reason, for experiments.
         mistyped: name -> reason, for readings of the wrong type.
+        failures: Three numbers of connections in a row: those that ended because of the status topic, and
+            because of the last will, each left out from 2 on until a lasting connection ends, or -1 if turned
+            off; and those that the broker closed within 30 s for no known reason, from 3 on a sign that
+            another device is using this id.
         on_report: None, or a function that is called with each report's description; may be set.
 
     Raises:
         ldp_client.SettingsError: If a setting is out of range.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one for each setting
         self,
         client,
         kept=None,
@@ -205,6 +183,8 @@ class BaseReporter:
         backoff_max_s=300,
         settle_s=10,
         spread_s=None,
+        status=True,
+        will=True,
     ):
         if client.fleet is None:
             raise ldp_client.SettingsError("the client has no fleet, which its topics need: pass fleet")
@@ -214,17 +194,19 @@ class BaseReporter:
         self._backoff_s = _seconds("backoff_s", backoff_s, 1, _MAX_WAIT_S)
         self._backoff_max_s = _seconds("backoff_max_s", backoff_max_s, backoff_s, _MAX_WAIT_S)
         self._settle_ms = _seconds("settle_s", settle_s, 1, _MAX_WAIT_S) * 1000
-        spread_s = backoff_s if spread_s is None else spread_s
+        # The first name reported, and when it last was: the interval limits the default spread.
+        self._last = [None, 0] if spread_s is None else None
+        spread_s = _SPREAD_S if spread_s is None else spread_s
         self._spread_ms = _seconds("spread_s", spread_s, 1, _MAX_WAIT_S) * 1000
         self._most_wait_ms = max(spread_s, backoff_max_s) * 1000
         self._client = client
         # Do not use the client's generator: these waits are visible, so no report may share a draw with them.
         self._below = ldp_client.DRBG(os.urandom(32) + client.device_id.encode()).below
         self._kept = kept or kept_in_ledger_folder(client)
-        prefix = "hushmote/v1/%s/" % client.fleet
-        self._experiment_prefix = (prefix + "experiment/").encode()
-        self._report_topic = (prefix + "report/" + client.device_id).encode()
-        self._status_topic = (prefix + "status/" + client.device_id).encode()
+        where = client.fleet, client.device_id
+        self._experiment_prefix = ("hushmote/v1/%s/experiment/" % client.fleet).encode()
+        self._report_topic = ("hushmote/v1/%s/report/%s" % where).encode()
+        self._status_topic = ("hushmote/v1/%s/status/%s" % where).encode()
         self._names = sorted(client.status()["experiments"])  # the policy's; we subscribe to nothing else
         self._seen_names = set()  # names for which a message arrived on this connection
         self._attempt = 0
@@ -232,6 +214,8 @@ class BaseReporter:
         self._ping_ms = self._next_ms = self._acknowledged = None
         self._last_status = b""  # the status topic's content
         self._health_is_stale = False  # whether that content may be out of date
+        self.topic = None  # of the packet that awaits its answer; True for CONNECT
+        self.failures = [0 if status else -1, 0 if will else -1, 0]
         self.connected = self._pinged = False
         self.error = self.fault = None
         self.connects = self.sent = 0
@@ -251,6 +235,12 @@ class BaseReporter:
             The report, or None.
         """
         self._health_is_stale = True  # a budget may be exhausted now
+        last = self._last
+        if last is not None and last[0] in (None, name):
+            now = ticks_ms()
+            if last[0] is not None:
+                self._spread_ms = min(max(ticks_diff(now, last[1]), 1), _SPREAD_S * 1000)
+            last[:] = name, now
         self.mistyped.pop(name, None)
         try:
             try:
@@ -270,15 +260,16 @@ class BaseReporter:
 
     def status(self):
         """Return one line: the connection, the number of waiting reports, and problems, most urgent first."""
-        return ldp_client._import_sibling("memory").status(self)
+        return ldp_client._import_sibling("reporter_status").status(self)
 
     # The broker's side
 
     def _health(self, state):
         """Return the status topic's content: "online" or "offline", then what a person should attend to.
 
-        locked; fault: the flash or the random source failed; spent:NAME; refused:NAME; more if there would be
-        over 8 words. None of these depends on a reading: random draws alone spend a budget.
+        locked; fault: the flash or the random source failed; duplicate-id: another device may be using this
+        id; spent:NAME; refused:NAME; more if there would be over 8 words. None of these depends on a reading:
+        random draws alone spend a budget.
         """
         status = self._client.status()
         words = [state]
@@ -286,6 +277,8 @@ class BaseReporter:
             words.append("locked")
         if status["error"] or self.fault or self._kept.fault:
             words.append("fault")
+        if self.failures[_SHORT] >= _SUSPECT:
+            words.append("duplicate-id")
         for name in self._names:
             kind = status["experiments"][name]["state"]
             if kind == "refused" or name in self.refused:
@@ -297,10 +290,10 @@ class BaseReporter:
         return " ".join(words).encode()
 
     def _changed_health(self):
-        """Return what the status topic should now hold, or None if it already holds that."""
-        if not self._health_is_stale:
+        """Return what the status topic should now hold, or None if it already holds that or is left out."""
+        is_stale, self._health_is_stale = self._health_is_stale, False
+        if not is_stale or not 0 <= self.failures[_STATUS] < _LEFT_OUT:
             return None
-        self._health_is_stale = False
         health = self._health("online")
         if health == self._last_status:
             return None
@@ -323,8 +316,13 @@ class BaseReporter:
             self.refused[name] = why
 
     def _start_session(self):
-        """Start the session, once all subscriptions are in place."""
+        """Start the session, once all subscriptions are in place; the status follows after due reports."""
         now = ticks_ms()
+        if self.failures[_WILL] == 1:
+            self.failures[_WILL] = 0
+        self.topic = None
+        self._last_status = b""
+        self._health_is_stale = True
         self.connected = True
         self.error = None
         self.connects += 1
@@ -350,6 +348,9 @@ class BaseReporter:
         if self._steady_ms is not None and not left_ms(self._steady_ms, _STEADY_MS):
             self._steady_ms = None
             self._attempt = 0
+            if self.failures[_SHORT]:
+                self.failures[_SHORT] = 0
+                self._health_is_stale = True
         if self._settled_ms is None or (not now and left_ms(self._settled_ms, self._settle_ms)):
             return
         self._settled_ms = None
@@ -402,10 +403,20 @@ class BaseReporter:
             self._next_ms = ticks_add(ticks_ms(), self._below(self._spread_ms))
         return left_ms(self._next_ms, self._most_wait_ms)
 
+    def reason(self, e):
+        """Return one line about an error that ended the connection, after counting what may be its cause."""
+        try:
+            return ldp_client._import_sibling("reporter_status").reason(self, e)
+        except Exception:  # out of memory, or the flash is failing
+            return type(e).__name__
+
     def _mark_lost(self, why):
         """End the connection or the attempt to connect, and schedule the next attempt."""
         if self.connected and not self._attempt:  # the connection had lasted
             wait_ms = self._below(self._spread_ms)
+            for at in (_STATUS, _WILL):
+                if self.failures[at] == _LEFT_OUT:  # try once more: the broker's rules may have changed
+                    self.failures[at] = 1
         else:
             wait_ms = _wait_ms(self._attempt, self._backoff_s, self._backoff_max_s, self._below)
         self._next_ms = ticks_add(ticks_ms(), wait_ms)

@@ -314,6 +314,13 @@ class Board:
     def refused(self):
         return self.reporter.refused
 
+    def left_out(self):
+        """Return what the broker made the reporter leave out."""
+        return [name for i, name in enumerate(("status", "will")) if self.reporter.failures[i] >= 2]
+
+    def failures(self):
+        return self.reporter.failures
+
     def asking(self):
         return sorted(self.reporter._kept.asking)
 

@@ -94,7 +94,7 @@ if kind == "bare":
 else:
     outbox = Outbox()
     pace = {"keepalive_s": 2, "timeout_s": 1} if kind == "pinged" else {}
-    pace.update({"delay_s": 0, "backoff_s": 1, "backoff_max_s": 1})
+    pace.update({"delay_s": 0, "spread_s": 1, "backoff_s": 1, "backoff_max_s": 1})
     reporter = mqtt_reporter.Reporter(outbox, make_mqtt, KeptExperiments(outbox, None), **pace)
     moved, last_count = start, 0  # time of the last publication
     while outbox.next <= count and time.ticks_diff(time.ticks_ms(), moved) < 60_000:

@@ -44,6 +44,7 @@ reporter = mqtt_reporter.Reporter(
     lambda: MQTTClient("k3f9x1", sys.argv[1], int(sys.argv[2])),
     KeptExperiments(client, None),
     delay_s=0,
+    spread_s=1,
     backoff_s=1,
 )
 

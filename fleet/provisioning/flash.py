@@ -22,7 +22,7 @@ from .settings import DeviceSettings
 from .usb import LEDGER, Board, FlashError, UsbLink, check_board, compile_mpy, probe
 
 MODULES = ("ldp_client", "ldp_p256", "consent", "preview", "gap", "kept_experiments", "reporter_base")
-MODULES += ("mqtt_reporter", "station", "memory", "async_reporter")
+MODULES += ("mqtt_reporter", "station", "memory", "reporter_status", "async_reporter")
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "device" / "main.py"
 """A board's default application."""

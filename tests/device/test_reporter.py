@@ -13,7 +13,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +24,8 @@ from certificates import Authority
 from enumeration import memory
 from experiments import number_json
 from micropython import find_runtime, load
+from odd_broker import CLOSE, CONNECT, PUBLISH, SUBSCRIBE, OddBroker, polite
+from odd_broker import message as message_of
 from paho.mqtt.enums import CallbackAPIVersion
 from retained_messages import (
     REFUSED_WORDS,
@@ -59,7 +60,7 @@ POLICY = {
 }
 HANGS_MS = 60_000  # a board that takes longer is considered hung
 # In tests that silence the broker, a response is overdue after a second; see Board.silence().
-FAST = {"delay_s": 0, "timeout_s": 60, "backoff_s": 1, "backoff_max_s": 1, "settle_s": 1}
+FAST = {"delay_s": 0, "spread_s": 1, "timeout_s": 60, "backoff_s": 1, "backoff_max_s": 1, "settle_s": 1}
 
 
 def experiment(name: str = "room_temp", epsilon: int = 1_000_000) -> bytes:
@@ -576,11 +577,11 @@ class TestStatus:
     def test_shows_online_offline_and_locked(
         self, watcher: Watcher, mosquitto: MosquittoBroker, board: Board
     ) -> None:
-        until(lambda: watcher.statuses == [b"online"], "online")
+        wait_for_status(board, watcher, b"online")
         board.ask("close")
         until(lambda: watcher.statuses == [b"online", b"offline"], "offline, published by the board")
         board.reach("connected", True)
-        until(lambda: watcher.statuses[2:] == [b"online"], "online again")
+        wait_for_status(board, watcher, b"online")
         board.ask("overwrite")
         assert board.ask("report", "room_temp", 1) is None
         wait_for_status(board, watcher, b"online locked fault")
@@ -710,7 +711,7 @@ class TestSleepingBoard:
         board = start_board(proxy.port, **settings)
         assert board.ask("flush", HANGS_MS, {"room_temp": 21.4})[0]
         until(lambda: len(watcher.reports) == 1, "the report")
-        until(lambda: watcher.statuses == [b"online", b"offline"], "both statuses")
+        until(lambda: watcher.statuses == [b"offline"], "the status, after the report")
         board.reach("connected", True)
         board.silence(proxy, "up", "down")
         assert not board.ask("flush", 2000, {"room_temp": 21.4})[0]
@@ -911,71 +912,16 @@ class TestConsent:
         until(lambda: watcher.statuses[-1:] == [b"online"], "the status")
 
 
-class OddBroker:
-    """A broker with just enough MQTT to misbehave; answers() returns bytes, or None to keep pinging."""
-
-    def __init__(self, answers: Any) -> None:
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self.port = self._server.getsockname()[1]
-        self._answers = answers
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                board = self._server.accept()[0]  # ends, with this thread, when the listener closes
-                with contextlib.suppress(OSError):
-                    self._talk(board)
-
-    def _talk(self, board: socket.socket) -> None:
-        stream = board.makefile("rb")
-        while head := stream.read(2):
-            size = head[1]
-            if size > 0x7F:
-                size += (stream.read(1)[0] - 1) * 0x80
-            body = stream.read(size)
-            answer = self._answers(head[0] & 0xF0, body)
-            if answer is None:
-                while True:
-                    board.sendall(b"\xd0\x00")
-                    time.sleep(0.1)
-            board.sendall(answer)
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):  # a thread in accept() does not see close() alone
-            self._server.shutdown(socket.SHUT_RDWR)
-        self._server.close()
-
-
-CONNECT, PUBLISH, SUBSCRIBE = 0x10, 0x30, 0x80
-PUBACK = b"\x40\x02"
-
-
-def polite(kind: int, body: bytes) -> bytes:
-    """Accept everything immediately."""
-    if kind == CONNECT:
-        return b"\x20\x02\x00\x00"
-    if kind == SUBSCRIBE:
-        return b"\x90\x03" + body[:2] + b"\x01"
-    if kind == PUBLISH:
-        at = 2 + int.from_bytes(body[:2], "big")
-        return PUBACK + body[at : at + 2]
-    return b"\xd0\x00" if kind == 0xC0 else b""
-
-
 SIGNING = bytes(31) + b"\x05"
 NAMES = tuple(f"n{i}" for i in range(16))
 
 
+def message(name: str, payload: bytes) -> bytes:
+    return message_of(FLEET, name, payload)
+
+
 def signed(name: str, serial: int, key: bytes = SIGNING, epsilon: int = 1_000_000) -> bytes:
     return keys.sign_experiment(key, topics.experiment_topic(FLEET, name), experiment(name, epsilon), serial)
-
-
-def message(name: str, payload: bytes) -> bytes:
-    """Return the packet in which a broker delivers an experiment."""
-    topic = topics.experiment_topic(FLEET, name).encode()
-    size = 2 + len(topic) + len(payload)
-    return bytes((0x31, 0x80 | size & 127, size >> 7)) + len(topic).to_bytes(2, "big") + topic + payload
 
 
 def forged(serial: int) -> bytes:
@@ -1024,6 +970,7 @@ class TestOddBroker:
         cases = {
             b"\x20\x02\x00\x05": "the broker does not authorize this client",
             b"\x20\x02\x00\x04": "the broker refuses the user name or password",
+            b"\x20\x02\x00\x87": "the broker refuses the connection, code 135",
             b"HTTP/1.1 400 Bad Request\r\n": "the broker sent something that is not MQTT",
             b"\x20": "the broker did not answer in time",
         }
@@ -1101,6 +1048,187 @@ class TestOddBroker:
         board.ask("poll", 300)
         assert "n0 refused: its signature is missing or wrong" in board.ask("status")
         broker.close()
+
+
+STATUS_TOPIC = topics.status_topic(FLEET, DEVICE)
+
+
+def forbidding(what: str) -> Callable[[int, bytes], bytes]:
+    """Return the answers of a broker that has an experiment and does not permit something."""
+
+    def answers(kind: int, body: bytes) -> bytes:
+        has_will = kind == CONNECT and body[7] & 0x04
+        is_status = kind == PUBLISH and STATUS_TOPIC.encode() in body
+        if what == "closes at the will" and has_will:
+            return CLOSE
+        if what == "refuses the will" and has_will:
+            return b"\x20\x02\x00\x05"
+        if what == "closes at the status" and is_status:
+            return CLOSE
+        if what == "drops the status" and is_status:
+            return b""
+        if what == "closes at reports" and kind == PUBLISH and b"/report/" in body:
+            return CLOSE
+        if kind == SUBSCRIBE and b"room_temp" in body:
+            return polite(kind, body) + message("room_temp", experiment())
+        return polite(kind, body)
+
+    return answers
+
+
+class TestForbiddingBroker:
+    @every_kind
+    @pytest.mark.parametrize(
+        ("what", "left_out"),
+        {
+            "closes at the will": "will",
+            "refuses the will": "will",
+            "closes at the status": "status",
+            "drops the status": "status",
+        }.items(),
+    )
+    def test_gets_reports_without_status_or_will(self, start_any: Any, what: str, left_out: str) -> None:
+        broker = OddBroker(forbidding(what))
+        board = start_any(broker.port, reporter={"timeout_s": 1})
+        board.reach("state", "reporting")
+        assert board.ask("report", "room_temp", 21) is not None
+        board.reach("pending", 0)
+        board.reach("left_out", [left_out])
+        board.reach("connected", True)
+        connects = board.ask("connects")
+        board.ask("poll", 1500)  # longer than an answer may take
+        assert (board.ask("connects"), board.ask("connected"), board.ask("failures")[2]) == (
+            connects,
+            True,
+            0,
+        )
+        line = f"{left_out} left out: the broker does not permit it on {STATUS_TOPIC}"
+        assert line in board.ask("status")
+        broker.close()
+
+    @pytest.mark.parametrize("what", ["closes at the will", "refuses the will"])
+    def test_gets_reports_of_a_single_flush_without_will(self, start_board: Any, what: str) -> None:
+        """A board in deep sleep makes one flush and forgets."""
+        broker = OddBroker(forbidding(what))
+        board = start_board(broker.port)
+        assert board.ask("flush", HANGS_MS, {"room_temp": 21})[0]
+        assert (board.ask("sent"), board.ask("left_out")) == (1, ["will"])
+        broker.close()
+
+    def test_flush_does_not_lose_reports_to_the_status(self, start_board: Any) -> None:
+        broker = OddBroker(forbidding("closes at the status"))
+        board = start_board(broker.port)
+        for sent in (1, 2, 3):
+            assert board.ask("flush", HANGS_MS, {"room_temp": 21})[0]
+            assert board.ask("sent") == sent
+        assert board.ask("left_out") == ["status"]
+        assert board.ask("connects") == 3
+        broker.close()
+
+    @every_kind
+    def test_settings_turn_status_and_will_off(self, start_any: Any) -> None:
+        packets: list[tuple[int, bytes]] = []
+
+        def answers(kind: int, body: bytes) -> bytes:
+            packets.append((kind, body))
+            return forbidding("nothing")(kind, body)
+
+        broker = OddBroker(answers)
+        board = start_any(broker.port, reporter={"status": False, "will": False})
+        board.reach("state", "reporting")
+        assert board.ask("report", "room_temp", 21) is not None
+        board.reach("pending", 0)
+        board.ask("close")
+        assert not [body for _, body in packets if b"/status/" in body]
+        assert "left out" not in board.ask("status")
+        broker.close()
+
+    @every_kind
+    def test_is_asked_about_the_topic_at_which_it_closed(self, start_any: Any) -> None:
+        broker = OddBroker(forbidding("closes at reports"))
+        board = start_any(broker.port)
+        board.reach("state", "reporting")
+        assert board.ask("report", "room_temp", 21) is not None
+        topic = topics.report_topic(FLEET, DEVICE)
+        board.reach("error", f"the broker closed the connection: may this device use {topic}?")
+        assert board.ask("failures") == [0, 0, 0]
+        broker.close()
+
+    def test_gets_status_again_after_a_lasting_connection(self, tmp_path: Path) -> None:
+        reporter = mqtt_reporter.Reporter(make_client(tmp_path, FLEET), lambda: None)
+        for topic in (True, reporter._status_topic):
+            for _ in range(2):
+                reporter.topic = topic
+                reporter._mark_lost(reporter.reason(OSError(104)))
+        assert reporter.failures[:2] == [2, 2]
+        reporter._start_session()
+        reporter._mark_lost(reporter.reason(OSError(104)))  # it was short
+        assert reporter.failures[:2] == [2, 2]
+        reporter._start_session()
+        reporter._steady_ms = reporter_base.ticks_ms() - 1
+        reporter._settle()
+        reporter._mark_lost(reporter.reason(OSError(104)))
+        assert reporter.failures[:2] == [1, 1]
+        reporter._start_session()
+        assert reporter.failures[:2] == [1, 0]
+
+    def test_refusal_without_will_has_another_cause(self, tmp_path: Path) -> None:
+        reporter = mqtt_reporter.Reporter(make_client(tmp_path, FLEET), lambda: None)
+        counts = []
+        for code in (5, 5, 5, 5, 4, 110):
+            reporter.topic = True
+            error = OSError(code) if code > 5 else reporter_base.ConnectionRefused(code)
+            reporter._mark_lost(reporter.reason(error))
+            counts.append(reporter.failures[1])
+        assert counts == [1, 2, 0, 1, 1, 1]
+
+
+class TestSameDeviceTwice:
+    @every_kind
+    def test_is_reported_until_a_connection_lasts(
+        self, watcher: Watcher, mosquitto: MosquittoBroker, start_any: Any
+    ) -> None:
+        boards = [start_any(mosquitto.port) for _ in range(2)]
+        for _ in range(20):
+            for board in boards:
+                board.tell("poll", 2000)
+            for board in boards:
+                board._read()
+            if any(status.startswith(b"online duplicate-id") for status in watcher.statuses):
+                break
+        else:
+            pytest.fail(f"{[board.ask('status') for board in boards]}")
+        assert any("another device may be using this id" in board.ask("status") for board in boards)
+        boards[1].kill()
+        boards[0].reach("connected", True)
+        boards[0].ask("pass_ms", 31_000)
+        boards[0].reach("failures", [0, 0, 0])
+        wait_for_status(boards[0], watcher, b"online")
+        assert "another device" not in boards[0].ask("status")
+
+
+class TestSwallowedConnections:
+    @every_kind
+    @pytest.mark.parametrize("is_refused", [True, False], ids=["refused", "swallowed"])
+    def test_leave_no_descriptor_open(self, start_any: Any, is_refused: bool) -> None:
+        with socket.create_server(("127.0.0.1", 0), backlog=0) as server, contextlib.ExitStack() as stack:
+            port = free_port() if is_refused else server.getsockname()[1]
+            for _ in range(3):  # fill the backlog, so that later connections get no answer
+                waiting = stack.enter_context(socket.socket())
+                waiting.setblocking(False)
+                waiting.connect_ex(("127.0.0.1", server.getsockname()[1]))
+            board = start_any(port, reporter={"timeout_s": 1})
+            folder = f"/proc/{board._process.pid}/fd"
+            counts = []
+            for attempts in (2, 5):
+                board.reach("lost", attempts)
+                while board.ask("connected"):
+                    board.ask("poll", 20)
+                board.ask("poll", 50)
+                counts.append(len(os.listdir(folder)))
+            assert counts[1] <= counts[0] + 1  # an attempt may be in progress
+            expected = "nothing listens" if is_refused else "did not answer in time"
+            assert expected in board.ask("status")
 
 
 class TestStorage:
@@ -1365,6 +1493,7 @@ MODULES = (
     "mqtt_reporter",
     "station",
     "memory",
+    "reporter_status",
     "main",
 )
 
@@ -1470,17 +1599,36 @@ class TestDelays:
             assert reporter._handle_ack(report)
         assert bounds == [1000] * 3
 
-    def test_first_attempt_waits_within_backoff_without_spread(
+    def test_default_spread_is_a_minute_or_the_interval(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         bounds: list[int] = []
         now_ms = [0]
         monkeypatch.setattr(reporter_base, "ticks_ms", lambda: now_ms[0])
-        reporter = mqtt_reporter.Reporter(make_client(tmp_path, FLEET), lambda: None, backoff_s=7)
+        reporter = mqtt_reporter.Reporter(make_client(tmp_path, FLEET), lambda: None)
         reporter._below = lambda n: bounds.append(n) or n - 1
-        for now_ms[0], wait_ms in ((0, 6999), (6998, 1), (6999, 0)):
+        for now_ms[0], wait_ms in ((0, 59_999), (59_998, 1), (59_999, 0)):
             assert reporter._wait_ms() == wait_ms
-        assert bounds == [7000]
+        for interval_ms in (0, 20_000, 3_600_000):
+            now_ms[0] += interval_ms
+            for name in ("room_temp", "door_open"):  # together, which is no interval
+                reporter.report(name, 1)
+            reporter._next_ms = None  # pyright: ignore[reportAttributeAccessIssue]
+            reporter._wait_ms()
+        assert bounds == [60_000, 60_000, 20_000, 60_000]
+
+    def test_spread_setting_does_not_depend_on_interval(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        bounds: list[int] = []
+        now_ms = [0]
+        monkeypatch.setattr(reporter_base, "ticks_ms", lambda: now_ms[0])
+        reporter = mqtt_reporter.Reporter(make_client(tmp_path, FLEET), lambda: None, spread_s=600)
+        reporter._below = lambda n: bounds.append(n) or n - 1
+        for now_ms[0] in (0, 20_000):
+            reporter.report("room_temp", 1)
+        reporter._wait_ms()
+        assert bounds == [600_000]
 
     def test_connection_of_a_week_resets_backoff(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -1513,7 +1661,7 @@ class TestLostConnection:
             mqtt.sock = SimpleNamespace(close=lambda: calls.append("close"))
         reporter = mqtt_reporter.Reporter(make_client(tmp_path, FLEET), lambda: None)
         reporter._mqtt = mqtt
-        reporter._end_connection("the broker did not answer in time")
+        reporter._end_connection(OSError(110))
         assert calls == ["close" if has_socket else "disconnect"]
 
 

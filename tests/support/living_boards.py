@@ -41,6 +41,7 @@ class LivingBoards:
                 ssl=_tls(s, path.parent),
                 kept=KeptExperiments(client, None),
                 delay_s=0,
+                spread_s=1,
                 backoff_s=1,
                 backoff_max_s=1,
                 settle_s=600,

@@ -18,7 +18,7 @@ async def live(folder: str, device: str, port: str, name: str, target: str, read
     policy = {"sum": 1 << 40, "squares": 0, "epsilon": 4_000_000, "rules": ("count",), "experiments": (name,)}
     client = Client(policy | {"groups": ("firmware",)}, folder, device, fleet="open")
     client.groups = {"firmware": "2.4.0"}
-    quick = {"delay_s": 0, "backoff_s": 1, "backoff_max_s": 1, "settle_s": 1}
+    quick = {"delay_s": 0, "spread_s": 1, "backoff_s": 1, "backoff_max_s": 1, "settle_s": 1}
     reporter = AsyncReporter(client, "127.0.0.1", int(port), **quick)
     connection = asyncio.create_task(reporter.run())
     while True:

@@ -80,7 +80,8 @@ def chip_thermometer():
 
 # Kept between readings, even during deep sleep: a broker's name -> its last address; "rssi" -> the last
 # connection's dBm; "cause" -> machine.reset_cause() of the last start that was not the end of a sleep;
-# "up" -> seconds slept since then; "released" -> True if the button was seen released since its last press.
+# "up" -> seconds slept since then; "released" -> True if the button was seen released since its last press;
+# "clock was set" -> when a time server last did so; "broker failures" -> Reporter.failures.
 _last = {}
 
 
@@ -158,7 +159,7 @@ _reports = []  # the last 8 reports: time and description
 
 def show_report(words):
     """Print a report's description as it is made, and keep the line for last()."""
-    print("hushmote: " + words)
+    print("hushmote: %s" % words)
     _reports[:] = _reports[-7:] + [(time.time(), words)]
 
 
@@ -262,7 +263,7 @@ class Application:
         tidy()  # after the imports
         self.settings = load_settings()
         for fault in import_sibling("station").load_further(self.settings.get("with")):
-            print("hushmote: " + fault)
+            print("hushmote: %s" % fault)
         if network is None:
             raise NeedsPerson("this firmware has no Wi-Fi: install the one for your board (Pico W, not Pico)")
         for name in POLICY["experiments"]:
@@ -272,7 +273,19 @@ class Application:
         self.kept = KeptExperiments(self.client, EXPERIMENTS)
         self.make_mqtt = None
         brokers = self.settings["mqtt_host"].count(",") + 1
-        self.reporter = Reporter(self.client, lambda: self.make_mqtt(), self.kept, feed, brokers)
+        self.reporter = Reporter(
+            self.client,
+            lambda: self.make_mqtt(),
+            self.kept,
+            feed,
+            brokers,
+            status=self.settings.get("mqtt_status", True),
+            will=self.settings.get("mqtt_last_will", True),
+        )
+        failures = self.reporter.failures
+        for i in (0, 1):  # what a setting turns off remains -1
+            failures[i] = failures[i] or max(_last.get("broker failures", failures)[i], 0)
+        _last["broker failures"] = failures
         self.reporter.on_report = show_report
         self.reporter.look_up = look_up
         self.due = None  # plan()'s result, until that reading has been made
@@ -369,7 +382,7 @@ class Application:
             why = station.connect(wlan, network, self.settings, self.access_point, feed)
             if not why and self.settings.get("mqtt_ca"):
                 feed()
-                why = station.set_clock(look_up)
+                why = station.set_clock(look_up, self.settings, _last)
             if why:
                 raise Outage(why)
             station.listen(wlan, _last)
@@ -377,6 +390,12 @@ class Application:
             feed()
             tidy()
             self.reporter.flush(30_000, unknown, groups)
+            # mbedTLS has two sentences about a certificate's dates, or only its error code.
+            error = self.reporter.error or ""
+            if "certificate validity" in error or "error -0x2700" in error:
+                feed()
+                if not import_sibling("station").set_clock(look_up, self.settings, _last, True):
+                    self.reporter.flush(30_000, unknown, groups)
         finally:
             try:
                 wlan.disconnect()
@@ -472,7 +491,7 @@ def main():
             finally:
                 next_s = board.sleep_s()
         except NeedsPerson as e:
-            print("hushmote: " + str(e))
+            print("hushmote: %s" % e)
             return
         except KeyboardInterrupt:
             watch(3_600_000)

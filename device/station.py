@@ -85,6 +85,8 @@ def listen(wlan, last):
 
 _WAIT_MS = const(20_000)
 _DIRECT_MS = const(6_000)  # the part of that time in which only the last access point is tried
+_RETRY_MS = const(3_000)  # after a wrong password
+_CLOCK_S = const(86_400)  # a board's clock may gain or lose minutes in this time
 
 
 def _join(wlan, settings, ap):
@@ -117,6 +119,7 @@ def connect(wlan, network, settings, ap, feed):
         network.country(settings["wifi_country"])
     ssid = settings["wifi_ssid"]
     wrong_password = getattr(network, "STAT_WRONG_PASSWORD", None)
+    retry_ms = _RETRY_MS
     try:
         wlan.active(True)
         if settings.get("wifi_address"):
@@ -126,9 +129,12 @@ def connect(wlan, network, settings, ap, feed):
         since = ticks_ms()
         while not wlan.isconnected():
             waited_ms = ticks_diff(ticks_ms(), since)
-            if waited_ms > _WAIT_MS or wlan.status() == wrong_password:
+            if waited_ms > _WAIT_MS:
                 break
-            if ap and waited_ms > _DIRECT_MS:
+            rejected = waited_ms > retry_ms and wlan.status() == wrong_password
+            if (rejected and sys.platform == "rp2") or (ap and waited_ms > _DIRECT_MS):
+                # A weak signal looks like a wrong password. An ESP32 tries again by itself.
+                retry_ms = waited_ms + _RETRY_MS
                 ap.clear()
                 wlan.disconnect()
                 _join(wlan, settings, ap)
@@ -148,23 +154,33 @@ def connect(wlan, network, settings, ap, feed):
     return "Wi-Fi %s: no connection in %d s" % (ssid, _WAIT_MS // 1000)
 
 
-def set_clock(look_up):
+def set_clock(look_up, settings, last, now=False):
     """Set the clock, which is needed only for certificates; return None, or a line that says what is missing.
+
+    It is set after a start, once a day, and after a certificate was rejected because of its dates.
 
     Args:
         look_up: A replacement for getaddrinfo that feeds the watchdog while name servers do not answer.
+        settings: The board's settings; time_server is the host to ask, if not pool.ntp.org.
+        last: A dict that is kept between calls, in which "clock was set" is when it was.
+        now: Whether to set it in any case: a certificate was rejected, so the clock may be wrong.
     """
-    if time.gmtime()[0] >= 2025:
+    is_wrong = now or time.gmtime()[0] < 2025
+    if not is_wrong and 0 <= time.time() - last.get("clock was set", -_CLOCK_S) < _CLOCK_S:
         return None
+    host = settings.get("time_server") or "pool.ntp.org"
     try:
         import socket
 
         import ntptime
 
-        ntptime.host = look_up(socket.getaddrinfo, ntptime.host, 123)[0][-1][0]
+        ntptime.host = look_up(socket.getaddrinfo, host, 123)[0][-1][0]
         ntptime.settime()
+        last["clock was set"] = time.time()
     except (ImportError, OSError):
-        return "the clock says %d and no time server answered: allow NTP" % time.gmtime()[0]
+        if is_wrong:
+            text = "the clock says %d and %s did not answer: allow NTP, or set time_server"
+            return text % (time.gmtime()[0], host)
 
 
 def make_tls(settings):

@@ -49,6 +49,8 @@ def c_header(settings: DeviceSettings) -> str:
         "BROKER_CA": _quoted(_pem("CERTIFICATE", settings.mqtt_ca)),
         "CERTIFICATE": _quoted(_pem("CERTIFICATE", settings.mqtt_cert)),
         "CERTIFICATE_KEY": _quoted(_pem("EC PRIVATE KEY", settings.mqtt_key)),
+        "OMIT_STATUS": str(int(not settings.mqtt_status)),
+        "OMIT_WILL": str(int(not settings.mqtt_last_will)),
         "WIFI_SSID": _quoted(settings.wifi_ssid),
         "WIFI_PASSWORD": _quoted(settings.wifi_password),
     }
@@ -80,6 +82,8 @@ def esphome_yaml(settings: DeviceSettings) -> str:
         "ca": _pem("CERTIFICATE", settings.mqtt_ca),
         "certificate": _pem("CERTIFICATE", settings.mqtt_cert),
         "certificate_key": _pem("EC PRIVATE KEY", settings.mqtt_key),
+        "omit_status": not settings.mqtt_status,
+        "omit_will": not settings.mqtt_last_will,
         "consent_given": settings.consent_given,
     }
     lines = [

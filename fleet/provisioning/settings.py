@@ -35,7 +35,16 @@ _FOUR = (
 # Files that `openssl x509 -text` wrote have text in any encoding around the certificates.
 _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
 MAX_CERTIFICATES = 8
-_MAY_BE_MISSING = {"wifi_address", "mqtt_cert", "mqtt_key", "ledger_made", "consent_given"}  # in older files
+_MAY_BE_MISSING = {  # in older files
+    "wifi_address",
+    "time_server",
+    "mqtt_cert",
+    "mqtt_key",
+    "mqtt_status",
+    "mqtt_last_will",
+    "ledger_made",
+    "consent_given",
+}
 
 
 def _by(check: Callable[[str], object]) -> AfterValidator:
@@ -104,11 +113,14 @@ class DeviceSettings:
     Attributes:
         key: 64 hex digits; None in an open fleet.
         announce_key: 128 hex digits, the public key that verifies experiments; None in an open fleet.
+        time_server: The time server, for TLS; empty for pool.ntp.org.
         mqtt_ca: The certificates of the trusted CAs, base64 of DER, separated by spaces; None without TLS.
         mqtt_host: host or host:port, for a cluster several separated by commas: if one does not answer, the
             device tries the next.
         mqtt_port: For hosts without one.
         mqtt_cert, mqtt_key: The device's own certificate and its key, base64 of DER, or both None.
+        mqtt_status, mqtt_last_will: Whether the device publishes its status topic and sets a last will on it.
+            Devices leave out by themselves what the broker does not permit; these settings save the attempts.
         ledger_made: Whether these settings have made a ledger already; boards never get this field.
         consent_given: The people measured have consented elsewhere; the ledger records that from the start.
     """
@@ -125,6 +137,10 @@ class DeviceSettings:
         str, _like(b"([A-Z]{2})?", "must be two capital letters, such as DE, or empty")
     ] = ""
     wifi_address: Annotated[str, _like(rb"(([0-9.]+,){3}[0-9.]+)?", _FOUR)] = ""
+    time_server: Annotated[
+        str,
+        _like(rb"([A-Za-z0-9._:-]{1,253})?", "must be a host name or an address, or empty for pool.ntp.org"),
+    ] = ""
     mqtt_host: Annotated[str, _by(broker_names)] = ""
     mqtt_port: Annotated[int, Field(ge=1, le=65535)] = 1883
     mqtt_user: str | None = None
@@ -132,6 +148,8 @@ class DeviceSettings:
     mqtt_ca: Annotated[str | None, _by(_certificates)] = None
     mqtt_cert: str | None = None
     mqtt_key: str | None = dataclasses.field(default=None, repr=False)
+    mqtt_status: bool = True
+    mqtt_last_will: bool = True
     ledger_made: bool = False
     consent_given: bool = False
 

@@ -4,6 +4,7 @@ The runtime has Debian's mbedTLS. It allocates memory from the C library rather 
 heap, so benchmarks/tls_memory.py measures it there.
 """
 
+import base64
 import contextlib
 import json
 import os
@@ -31,6 +32,7 @@ from hushmote.server.ingest.broker_url import BrokerAddress
 from hushmote.server.ingest.tls import client_context
 from hushmote.server.store import Store
 from hushmote.server.wire import keys, report, topics
+from hushmote.simulator.broker import MosquittoBroker, free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 DEVICE = ROOT / "device"
@@ -181,6 +183,37 @@ class TestReports:
         output = fleet.board(settings)
         assert output["sent"] == 0
         assert output["error"] == "the broker does not authorize this client"
+
+
+class TestCertificateDates:
+    @pytest.mark.parametrize(("start", "end", "queries"), [(1, 5, 2), (-5, -1, 2), (-1, 5, 1)])
+    def test_rejected_ones_make_the_board_ask_for_the_time(
+        self, start: int, end: int, queries: int, tmp_path: Path, runtime: tuple[str, ...], umqtt: Path
+    ):
+        """The first query is the daily one; the test double of ntptime does not set the clock."""
+        ca = Authority(tmp_path)
+        certificate, key = ca.sign("127.0.0.1", "127.0.0.1", start=start, end=end)
+        der = base64.b64encode(ssl.PEM_cert_to_DER_cert(ca.file.read_text())).decode()
+        port = free_port()
+        tls = (f"listener {port} 127.0.0.1", f"certfile {certificate}", f"keyfile {key}")
+        path = tmp_path / "settings.json"
+        settings = {"fleet": "house", "device_id": "d1", "wifi_ssid": "home", "time_server": "127.0.0.1"}
+        settings |= {"mqtt_host": "127.0.0.1", "mqtt_port": port, "mqtt_ca": der}
+        path.write_text(json.dumps(settings))
+        with MosquittoBroker(settings=tls):
+            process = subprocess.run(
+                [*runtime, str(SCRIPT.with_name("dated_board.py")), str(path), str(tmp_path)],
+                env={**os.environ, "MICROPYPATH": f"{umqtt}:{DEVICE}"},
+                capture_output=True,
+                text=True,
+                timeout=600,
+                check=False,
+            )
+        assert process.returncode == 0, process.stdout + process.stderr
+        result = json.loads(process.stdout.splitlines()[-1])
+        assert result["queries"] == queries
+        assert ("certificate validity" in (result["error"] or "")) == (queries == 2)
+        assert result["failures"] == [0, 0, 0]
 
 
 class TestRefusal:

@@ -31,6 +31,8 @@ DEVICE = """
 #define HUSHMOTE_ANNOUNCE_KEY {0}
 #define HUSHMOTE_BROKER "broker"
 #define HUSHMOTE_BROKER_PORT 1883
+#define HUSHMOTE_OMIT_STATUS 0
+#define HUSHMOTE_OMIT_WILL 0
 """
 """A device.h as `hushmote provision device --for c` writes it."""
 

@@ -9,7 +9,7 @@ from hushmote.fleet.provisioning.settings import DeviceSettings
 
 SETTINGS = DeviceSettings(
     "home", "d1", mqtt_host="broker", mqtt_port=8884, mqtt_user="d1", mqtt_password='a"\\é',
-    mqtt_ca="AAAA BBBB", consent_given=True,
+    mqtt_ca="AAAA BBBB", mqtt_last_will=False, consent_given=True,
 )  # fmt: skip
 ESPHOME = r"""fleet: "home"
 device_id: "d1"
@@ -24,6 +24,7 @@ ca: |
   -----BEGIN CERTIFICATE-----
   BBBB
   -----END CERTIFICATE-----
+omit_will: true
 consent_given: true
 """
 PEM = r"-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n"
@@ -36,6 +37,7 @@ HEADER = r"""#define HUSHMOTE_FLEET "home"
 #define HUSHMOTE_BROKER_PASSWORD "a\042\134\303\251"
 """
 HEADER += f'#define HUSHMOTE_BROKER_CA "{PEM.format("AAAA")}{PEM.format("BBBB")}"\n'
+HEADER += "#define HUSHMOTE_OMIT_STATUS 0\n#define HUSHMOTE_OMIT_WILL 1\n"
 
 
 @pytest.mark.parametrize(

@@ -268,10 +268,11 @@ def _show_boards(boards: list[dict[str, Any]]) -> None:
     unhealthy = []
     for board in boards:
         words = ["boards", *(w for w in ("online", "locked", "fault") if board.get(w))]
+        words += ["duplicate id"] if board.get("duplicate") else []
         words += ["unreadable"] if not board["readable"] else []
         words += [f"{kind} {name}" for kind in ("spent", "refused") for name in board.get(kind, ())]
         counts.setdefault(board["fleet"], Counter()).update(words)
-        if not board["readable"] or board.get("locked") or board.get("fault") or board.get("refused"):
+        if not board["readable"] or any(board.get(w) for w in ("locked", "fault", "duplicate", "refused")):
             unhealthy.append((board["fleet"], board["device"], ", ".join(words[1:])))
     rows = [
         (fleet, "all" if state == "boards" else state, count)

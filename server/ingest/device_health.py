@@ -20,7 +20,8 @@ from .link import SUCCESS, MqttLink, worst
 
 _TOPIC = re.compile(r"hushmote/v1/([a-z0-9_-]{1,32})/status/([a-z0-9-]{1,32})", re.ASCII)
 _WORDS = re.compile(
-    rb"(online|offline)((?: (?:locked|fault|more|(?:spent|refused):[a-z0-9_-]{1,32})){0,7})", re.ASCII
+    rb"(online|offline)((?: (?:locked|fault|duplicate-id|more|(?:spent|refused):[a-z0-9_-]{1,32})){0,7})",
+    re.ASCII,
 )
 _MAX_BYTES = 400
 _QUIET_S = 1.0  # after this long without a message, the broker has sent all retained messages
@@ -53,6 +54,7 @@ class DeviceHealth:
         spent: Names of experiments whose budget is spent.
         refused: Names of experiments that the device refuses.
         more: Whether some words did not fit into the message.
+        duplicate: Whether another device may be using this one's id: the broker keeps ending its connections.
     """
 
     online: bool
@@ -61,6 +63,7 @@ class DeviceHealth:
     spent: tuple[str, ...]
     refused: tuple[str, ...]
     more: bool
+    duplicate: bool = False
 
 
 def parse(payload: bytes) -> DeviceHealth | None:
@@ -76,6 +79,7 @@ def parse(payload: bytes) -> DeviceHealth | None:
         spent=tuple(w.removeprefix("spent:") for w in words if w.startswith("spent:")),
         refused=tuple(w.removeprefix("refused:") for w in words if w.startswith("refused:")),
         more="more" in words,
+        duplicate="duplicate-id" in words,
     )
 
 

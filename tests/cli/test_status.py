@@ -204,6 +204,7 @@ class TestBoards:
             "home/status/b3": b"online spent:door_open",
             "home/status/b4": b"[red]online[/red]\x1b[2J",
             "other/status/b5": b"online locked",
+            "home/status/b6": b"online duplicate-id",
         }
         with MosquittoBroker() as broker:
             messages = [(f"hushmote/v1/{topic}", payload) for topic, payload in statuses.items()]
@@ -214,9 +215,10 @@ class TestBoards:
         assert [line for line in text.splitlines() if line.startswith("board ")] == [
             "board b2 of fleet home: locked, refused door_open",
             "board b4 of fleet home: unreadable",
+            "board b6 of fleet home: online, duplicate id",
         ]
         assert "\x1b[2J" not in text
-        assert [d["device"] for d in document["devices"]] == ["b1", "b2", "b3", "b4"]
+        assert [d["device"] for d in document["devices"]] == ["b1", "b2", "b3", "b4", "b6"]
         assert document["devices"][2]["spent"] == ["door_open"]
 
     def test_aggregators_own_certificate_is_rejected(self, url, tmp_path):

@@ -16,12 +16,13 @@ class TestParse:
         [
             (b"online", DeviceHealth(True, False, False, (), (), False)),
             (b"offline locked fault", DeviceHealth(False, True, True, (), (), False)),
+            (b"online duplicate-id more", DeviceHealth(True, False, False, (), (), True, True)),
             (
                 b"online spent:a refused:b_c-1 more",
                 DeviceHealth(True, False, False, ("a",), ("b_c-1",), True),
             ),
         ],
-        ids=["online", "offline with faults", "spent and refused"],
+        ids=["online", "offline with faults", "same id twice", "spent and refused"],
     )
     def test_reads_status_words(self, payload: bytes, health: DeviceHealth):
         assert parse(payload) == health

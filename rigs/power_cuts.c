@@ -73,7 +73,7 @@ static int connect_at_once(void *context, const char *topic, const uint8_t *will
     return 0;
 }
 
-static int subscribe(void *context, const char *topic) {
+static long subscribe(void *context, const char *topic) {
     (void)context;
     (void)topic;
     return 0;

@@ -167,7 +167,8 @@ enum hushmote_code {
     HUSHMOTE_REFUSED_ROOM = -22,       /**< It needs more than #HUSHMOTE_ROOM_BYTES. */
     HUSHMOTE_REFUSED_SMALL_EPSILON = -23, /**< Epsilon is too small for this number of cells. */
     HUSHMOTE_REFUSED_UNASKED = -24,    /**< The policy asks about each question, and nobody has opted in to this one. */
-    HUSHMOTE_REFUSED_GROUP = -25       /**< The policy does not name its open group. */
+    HUSHMOTE_REFUSED_GROUP = -25,      /**< The policy does not name its open group. */
+    HUSHMOTE_REFUSED_BROKER = -26      /**< The broker forbids the subscription to its topic. */
 };
 
 /**

@@ -41,6 +41,9 @@ extern "C" {
 #define HUSHMOTE_PAYLOAD_BYTES (HUSHMOTE_EXPERIMENT_BYTES + 69) /**< Longest signed experiment. */
 #define HUSHMOTE_KEPT_BYTES (HUSHMOTE_PAYLOAD_BYTES + 8)        /**< Longest experiment kept in flash. */
 #define HUSHMOTE_STATUS_BYTES 400                               /**< Longest status message. */
+#define HUSHMOTE_SPREAD_DEFAULT UINT32_MAX /**< 60 s, or the interval between readings if it is shorter. */
+#define HUSHMOTE_LEFT_OUT 2 /**< Connections in a row that must end because of the status or the will to leave it out. */
+#define HUSHMOTE_SHORT 3    /**< Connections in a row that must end early before another board is suspected. */
 
 struct hushmote_reporter;
 
@@ -68,11 +71,13 @@ extern const struct hushmote_asker hushmote_ask_each;
 struct hushmote_port {
     void *context; /**< Passed to each function. */
 
-    /** Start connecting, with a clean session and a retained will at QoS 1. Return 0, or another value if this fails
-        immediately; call hushmote_reporter_connected() or hushmote_reporter_disconnected() later. */
+    /** Start connecting, with a clean session and a retained will at QoS 1, or without a will if `will_topic` is NULL.
+        Return 0, and call hushmote_reporter_connected() or hushmote_reporter_disconnected() later. Return a value below
+        0 if the broker cannot be reached, and above 0 if it has already refused or closed the connection. */
     int (*connect)(void *context, const char *will_topic, const uint8_t *will, size_t bytes);
-    /** Subscribe at QoS 0; return 0, or another value on failure. */
-    int (*subscribe)(void *context, const char *topic);
+    /** Subscribe at QoS 0; return a number to pass to hushmote_reporter_subscribed() with the SUBACK, below 0 on
+        failure. The broker repeats retained messages on each connection, so QoS 0 loses nothing. */
+    long (*subscribe)(void *context, const char *topic);
     /** Publish at QoS 1; return a number to pass to hushmote_reporter_acknowledged() with the PUBACK, below 0 on
         failure. */
     long (*publish)(void *context, const char *topic, const uint8_t *payload, size_t bytes, bool retain);
@@ -88,7 +93,8 @@ struct hushmote_port {
 
     /* Milliseconds, each up to 16,000,000. */
     uint32_t delay_ms;       /**< Longest random delay before each report is sent, so that its time reveals nothing. */
-    uint32_t spread_ms;      /**< Longest random wait before the first connection, and after one that was stable. */
+    uint32_t spread_ms;      /**< Longest random wait before the first connection, and after one that was stable;
+                                  #HUSHMOTE_SPREAD_DEFAULT suits most fleets. */
     uint32_t backoff_ms;     /**< Longest random wait before other attempts, doubled after each failure. */
     uint32_t backoff_max_ms; /**< Upper limit of that wait. */
     uint32_t timeout_ms;     /**< Longest wait for an answer from the broker. */
@@ -96,6 +102,9 @@ struct hushmote_port {
 
     const struct hushmote_asker *asker;  /**< &hushmote_ask_each with HUSHMOTE_ASK_EACH in the policy, else NULL. */
     struct hushmote_question *questions; /**< With an asker, one for each of the policy's names. */
+
+    bool omit_status; /**< Never publish the status, for brokers that do not permit it. */
+    bool omit_will;   /**< Never set a will. */
 };
 
 /**
@@ -104,7 +113,7 @@ struct hushmote_port {
  */
 static inline void hushmote_port_set_times(struct hushmote_port *port) {
     port->delay_ms = 30000;
-    port->spread_ms = 2000;
+    port->spread_ms = HUSHMOTE_SPREAD_DEFAULT;
     port->backoff_ms = 2000;
     port->backoff_max_ms = 300000;
     port->timeout_ms = 30000;
@@ -113,6 +122,7 @@ static inline void hushmote_port_set_times(struct hushmote_port *port) {
 
 /** State of an experiment's topic. */
 struct hushmote_topic {
+    long subscription; /**< The number that the port's `subscribe` returned. */
     uint8_t accepted[8], rejected[8]; /**< First bytes of the SHA-256 of the last accepted and the last refused message. */
     bool has_accepted;
     int8_t why;     /**< Code of the last refused message; 0 if there is none. */
@@ -142,12 +152,20 @@ struct hushmote_reporter {
     uint8_t *kept;
     struct hushmote_random waits; /**< Separate from the client's generator, because anyone can observe these waits. */
     struct hushmote_flight flights[HUSHMOTE_IN_FLIGHT];
-    struct hushmote_timer next, answer, steady, settled, due, retry;
+    struct hushmote_timer next, answer, steady, settled, due, retry, status_answer;
+    long status_id; /**< The status message that awaits its acknowledgement; -1 if there is none. */
     uint32_t now;
+    uint32_t interval, paced_since; /**< Measured interval between readings of the first experiment that has any. */
     uint32_t attempt, connects, sent; /**< Numbers of consecutive failures, of connections, and of acknowledged reports. */
     uint32_t opt_outs;                /**< Number of the client's opt-outs that the asker has processed. */
     uint8_t link;                     /**< 0 disconnected, 1 connecting, 2 connected. */
     int8_t fault, kept_fault;         /**< Error codes for flash or randomness, and for the kept experiments. */
+    uint8_t status_failures, will_failures; /**< Connections in a row that ended because of it; from #HUSHMOTE_LEFT_OUT
+                                                 on, it is left out until a stable connection has ended. */
+    uint8_t short_connections; /**< Connections in a row that ended within 30 s without a known cause; from
+                                    #HUSHMOTE_SHORT on, another board may be using this device id. */
+    uint8_t connack;           /**< The code with which the broker refused the last connection; 0 if it did not. */
+    uint8_t pacer;             /**< 1 + index of the experiment whose interval is measured; 0 if there is none. */
     bool unsure;                      /**< Whether the published status may be outdated. */
     uint8_t status_digest[8];         /**< First bytes of the SHA-256 of the last published status. */
 };
@@ -203,6 +221,22 @@ void hushmote_reporter_tick(struct hushmote_reporter *reporter, uint32_t now_ms)
  * @param reporter The reporter.
  */
 void hushmote_reporter_connected(struct hushmote_reporter *reporter);
+
+/**
+ * @brief Tell the reporter the code with which the broker's CONNACK refused the connection, within the port's `connect`
+ *     or before the call of hushmote_reporter_disconnected().
+ * @param reporter The reporter.
+ * @param code The code: 4 for a wrong user name or password, 5 if the client is not authorized.
+ */
+void hushmote_reporter_refused(struct hushmote_reporter *reporter, int code);
+
+/**
+ * @brief Tell the reporter that the broker has answered a subscription. Without this, it does not notice a refusal.
+ * @param reporter The reporter.
+ * @param id The number that the port's `subscribe` returned.
+ * @param code The SUBACK's code: the granted QoS, or 128 and above if the broker forbids the subscription.
+ */
+void hushmote_reporter_subscribed(struct hushmote_reporter *reporter, long id, int code);
 
 /**
  * @brief Tell the reporter that the connection has ended or could not be established.

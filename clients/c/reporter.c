@@ -10,6 +10,7 @@ enum { DISCONNECTED, CONNECTING, CONNECTED };
 enum { FREE, PUBLISHED, ACKNOWLEDGED };
 
 #define STEADY_MS 30000u /* a connection that lasts this long resets the backoff */
+#define SPREAD_MS 60000u /* longest wait after which many boards connect again */
 #define RETRY_MS 60000u  /* delay before retrying a failed flash write */
 #define MAX_WORDS 8
 #define MAX_MS 16000000u
@@ -102,6 +103,8 @@ static size_t write_status(const struct hushmote_reporter *reporter, const char 
         add_word(&words, "locked", "");
     if (status.error || reporter->fault || reporter->kept_fault)
         add_word(&words, "fault", "");
+    if (reporter->short_connections >= HUSHMOTE_SHORT)
+        add_word(&words, "duplicate-id", "");
     for (unsigned i = 0; i < name_count(reporter); i++) {
         (void)hushmote_line(reporter->client, name_of(reporter, i), &line);
         if (line.refused || reporter->topics[i].refused)
@@ -118,27 +121,74 @@ static long publish_status(struct hushmote_reporter *reporter, const char *state
     long id;
     (void)topic_of(reporter, "/status/", config_of(reporter)->device_id, topic);
     id = reporter->port->publish(reporter->port->context, topic, (const uint8_t *)text, bytes, true);
-    if (id >= 0)
+    if (id >= 0) {
         compute_digest(reporter, text, bytes, reporter->status_digest);
+        reporter->status_id = id;
+    }
+    if (id >= 0 || !reporter->status_answer.set) /* a port that waits for the acknowledgement fails without one */
+        start_timer(reporter, &reporter->status_answer, reporter->port->timeout_ms);
     return id;
+}
+
+static bool uses_status(const struct hushmote_reporter *reporter) {
+    return !reporter->port->omit_status && reporter->status_failures < HUSHMOTE_LEFT_OUT;
+}
+
+static bool uses_will(const struct hushmote_reporter *reporter) {
+    return !reporter->port->omit_will && reporter->will_failures < HUSHMOTE_LEFT_OUT;
 }
 
 /* --- The connection ------------------------------------------------------------------------------------------- */
 
 static void set_disconnected(struct hushmote_reporter *reporter) {
     reporter->link = DISCONNECTED;
-    reporter->answer.set = reporter->steady.set = reporter->settled.set = false;
+    reporter->answer.set = reporter->steady.set = reporter->settled.set = reporter->status_answer.set = false;
+    reporter->status_id = -1;
     for (unsigned i = 0; i < HUSHMOTE_IN_FLIGHT; i++) {
         if (reporter->flights[i].state == PUBLISHED)
             reporter->flights[i].state = FREE; /* it will be resent unchanged */
     }
 }
 
+/* Return the longest wait when many boards connect at once. */
+static uint32_t spread_ms(const struct hushmote_reporter *reporter) {
+    if (reporter->port->spread_ms != HUSHMOTE_SPREAD_DEFAULT)
+        return reporter->port->spread_ms;
+    return reporter->interval > 0 && reporter->interval < SPREAD_MS ? reporter->interval : SPREAD_MS;
+}
+
+/* Count a connection that the broker did not accept. It may refuse the will, but not if it fails without it as well, or
+   if it names another reason. */
+static void suspect_will(struct hushmote_reporter *reporter) {
+    if (reporter->connack != 0 && reporter->connack != 5)
+        return;
+    if (uses_will(reporter))
+        reporter->will_failures++;
+    else
+        reporter->will_failures = 0;
+}
+
+/* Count what may have ended an established connection. */
+static void suspect_end(struct hushmote_reporter *reporter) {
+    bool in_flight = is_due(reporter, &reporter->due); /* it may be the one that could not be published */
+    for (unsigned i = 0; i < HUSHMOTE_IN_FLIGHT; i++)
+        in_flight |= reporter->flights[i].state == PUBLISHED;
+    if (reporter->status_answer.set && reporter->status_failures < HUSHMOTE_LEFT_OUT)
+        reporter->status_failures++;
+    else if (!in_flight && reporter->steady.set && reporter->short_connections < UINT8_MAX)
+        reporter->short_connections++;
+}
+
 /* End the connection or the attempt to connect, and schedule the next attempt. */
 static void schedule_reconnect(struct hushmote_reporter *reporter) {
     const struct hushmote_port *port = reporter->port;
-    uint32_t max_ms = port->spread_ms;
-    if (reporter->link != CONNECTED || reporter->attempt > 0) { /* the connection was not stable */
+    uint32_t max_ms = spread_ms(reporter);
+    if (reporter->link == CONNECTED && reporter->attempt == 0) { /* the broker's rules may have changed since it began */
+        if (reporter->status_failures == HUSHMOTE_LEFT_OUT)
+            reporter->status_failures--;
+        if (reporter->will_failures == HUSHMOTE_LEFT_OUT)
+            reporter->will_failures--;
+    } else {
         max_ms = port->backoff_ms;
         for (uint32_t i = 0; i < reporter->attempt && max_ms < port->backoff_max_ms; i++)
             max_ms *= 2;
@@ -158,10 +208,17 @@ static void give_up(struct hushmote_reporter *reporter) {
 static void begin_to_connect(struct hushmote_reporter *reporter) {
     char text[HUSHMOTE_STATUS_BYTES], topic[TOPIC_BYTES];
     size_t bytes = write_status(reporter, "offline", text);
+    bool will = uses_will(reporter);
+    int code;
     (void)topic_of(reporter, "/status/", config_of(reporter)->device_id, topic);
     reporter->link = CONNECTING;
+    reporter->connack = 0;
     start_timer(reporter, &reporter->answer, reporter->port->timeout_ms);
-    if (reporter->port->connect(reporter->port->context, topic, (const uint8_t *)text, bytes) != 0)
+    code = reporter->port->connect(reporter->port->context, will ? topic : NULL, will ? (const uint8_t *)text : NULL,
+                                   will ? bytes : 0);
+    if (code > 0)
+        suspect_will(reporter);
+    if (code != 0)
         schedule_reconnect(reporter);
 }
 
@@ -172,29 +229,53 @@ void hushmote_reporter_connected(struct hushmote_reporter *reporter) {
     reporter->link = CONNECTED;
     reporter->answer.set = false;
     reporter->connects++;
+    if (uses_will(reporter))
+        reporter->will_failures = 0;
     start_timer(reporter, &reporter->steady, STEADY_MS);
     start_timer(reporter, &reporter->settled, reporter->port->settle_ms);
     for (unsigned i = 0; i < name_count(reporter); i++) {
         reporter->topics[i].heard = false;
         (void)topic_of(reporter, "/experiment/", name_of(reporter, i), topic);
-        if (reporter->port->subscribe(reporter->port->context, topic) != 0) {
+        reporter->topics[i].subscription = reporter->port->subscribe(reporter->port->context, topic);
+        if (reporter->topics[i].subscription < 0) {
             give_up(reporter);
             return;
         }
     }
-    reporter->unsure = false;
-    if (publish_status(reporter, "online") < 0)
-        give_up(reporter);
+    reporter->unsure = true; /* the status follows when no report is waiting */
+    memset(reporter->status_digest, 0, sizeof reporter->status_digest);
+}
+
+void hushmote_reporter_refused(struct hushmote_reporter *reporter, int code) {
+    reporter->connack = (uint8_t)code;
+}
+
+void hushmote_reporter_subscribed(struct hushmote_reporter *reporter, long id, int code) {
+    for (unsigned i = 0; reporter->link == CONNECTED && i < name_count(reporter); i++) {
+        struct hushmote_topic *topic = reporter->topics + i;
+        if (topic->subscription != id)
+            continue;
+        if (code >= 128)
+            topic->refused = HUSHMOTE_REFUSED_BROKER;
+        else if (topic->refused == HUSHMOTE_REFUSED_BROKER)
+            topic->refused = HUSHMOTE_OK;
+        reporter->unsure = true;
+    }
 }
 
 void hushmote_reporter_disconnected(struct hushmote_reporter *reporter) {
+    if (reporter->link == CONNECTING)
+        suspect_will(reporter);
+    else if (reporter->link == CONNECTED)
+        suspect_end(reporter);
     if (reporter->link != DISCONNECTED)
         schedule_reconnect(reporter);
 }
 
 void hushmote_reporter_close(struct hushmote_reporter *reporter) {
-    if (reporter->link == CONNECTED)
+    if (reporter->link == CONNECTED && uses_status(reporter))
         (void)publish_status(reporter, "offline");
+    reporter->short_connections = 0;
     if (reporter->link != DISCONNECTED)
         reporter->port->disconnect(reporter->port->context);
     set_disconnected(reporter);
@@ -311,13 +392,26 @@ static void end_unrepeated(struct hushmote_reporter *reporter) {
     reporter->settled.set = false;
     for (unsigned i = 0; config->announce_key == NULL && i < name_count(reporter); i++) {
         if (!reporter->topics[i].heard && (config->experiments[i].enrolled || is_waiting(reporter, i))) {
+            int8_t refused = reporter->topics[i].refused;
             (void)hm_take_message(reporter, i, (const uint8_t *)"", 0, false);
+            if (refused == HUSHMOTE_REFUSED_BROKER)
+                reporter->topics[i].refused = refused;
             reporter->unsure = true;
         }
     }
 }
 
 /* --- Reports -------------------------------------------------------------------------------------------------- */
+
+/* Measure the interval between readings of the first experiment that has any. It limits the default spread. */
+static void measure_interval(struct hushmote_reporter *reporter, unsigned at) {
+    if (reporter->pacer == 0)
+        reporter->pacer = (uint8_t)(at + 1);
+    else if (reporter->pacer == at + 1 && reporter->now != reporter->paced_since)
+        reporter->interval = reporter->now - reporter->paced_since;
+    if (reporter->pacer == at + 1)
+        reporter->paced_since = reporter->now;
+}
 
 int hushmote_reporter_report(struct hushmote_reporter *reporter, const char *name, struct hushmote_reading reading,
                              uint8_t report[HUSHMOTE_REPORT_BYTES]) {
@@ -329,8 +423,10 @@ int hushmote_reporter_report_as(struct hushmote_reporter *reporter, const char *
     int result = hushmote_report_as(reporter->client, name, reading, group, report);
     reporter->unsure = true; /* a budget may have just run out */
     for (unsigned i = 0; i < name_count(reporter); i++) {
-        if (strlen(name_of(reporter, i)) == strlen(name) && memcmp(name_of(reporter, i), name, strlen(name)) == 0)
-            reporter->topics[i].mistyped = result == HUSHMOTE_WRONG_TYPE;
+        if (strlen(name_of(reporter, i)) != strlen(name) || memcmp(name_of(reporter, i), name, strlen(name)) != 0)
+            continue;
+        reporter->topics[i].mistyped = result == HUSHMOTE_WRONG_TYPE;
+        measure_interval(reporter, i);
     }
     if (result == HUSHMOTE_WRONG_TYPE)
         result = hushmote_report_as(reporter->client, name, hushmote_none(), group, report);
@@ -367,6 +463,11 @@ static void drop_acknowledged(struct hushmote_reporter *reporter) {
 }
 
 void hushmote_reporter_acknowledged(struct hushmote_reporter *reporter, long id) {
+    if (id == reporter->status_id) {
+        reporter->status_id = -1;
+        reporter->status_answer.set = false;
+        reporter->status_failures = 0;
+    }
     for (unsigned i = 0; i < HUSHMOTE_IN_FLIGHT; i++) {
         if (reporter->flights[i].state == PUBLISHED && reporter->flights[i].id == id) {
             reporter->flights[i].state = ACKNOWLEDGED;
@@ -396,6 +497,8 @@ static bool send_one(struct hushmote_reporter *reporter) {
     int bytes = hushmote_unsent(reporter->client, 0, report);
     while (bytes > 0 && flight_of(reporter, report, bytes) != NULL)
         bytes = hushmote_unsent(reporter->client, ++at, report);
+    if (bytes <= 0)
+        reporter->due.set = false;
     if (bytes <= 0 || flight == NULL)
         return false;
     if (!reporter->due.set)
@@ -426,10 +529,16 @@ static bool is_overdue(const struct hushmote_reporter *reporter) {
     return is_due(reporter, &reporter->answer);
 }
 
-/* Publish the status if it has changed. */
+/* Publish the status if it has changed, and if no report has to be sent or acknowledged first. */
 static void update_status(struct hushmote_reporter *reporter) {
     char text[HUSHMOTE_STATUS_BYTES];
     uint8_t digest[DIGEST_BYTES];
+    if (!uses_status(reporter) || is_due(reporter, &reporter->due))
+        return;
+    for (unsigned i = 0; i < HUSHMOTE_IN_FLIGHT; i++) {
+        if (reporter->flights[i].state == PUBLISHED)
+            return;
+    }
     compute_digest(reporter, text, write_status(reporter, "online", text), digest);
     reporter->unsure =
         memcmp(digest, reporter->status_digest, sizeof digest) != 0 && publish_status(reporter, "online") < 0;
@@ -447,7 +556,7 @@ void hushmote_reporter_tick(struct hushmote_reporter *reporter, uint32_t now_ms)
     drop_acknowledged(reporter);
     if (reporter->link == DISCONNECTED) {
         if (!reporter->next.set) /* after a power cut, many boards start at the same time */
-            start_timer(reporter, &reporter->next, random_up_to(reporter, reporter->port->spread_ms));
+            start_timer(reporter, &reporter->next, random_up_to(reporter, spread_ms(reporter)));
         if (is_due(reporter, &reporter->next))
             begin_to_connect(reporter);
         return;
@@ -461,13 +570,19 @@ void hushmote_reporter_tick(struct hushmote_reporter *reporter, uint32_t now_ms)
     if (is_due(reporter, &reporter->steady)) {
         reporter->steady.set = false;
         reporter->attempt = 0;
+        reporter->unsure |= reporter->short_connections >= HUSHMOTE_SHORT;
+        reporter->short_connections = 0;
+    }
+    if (is_due(reporter, &reporter->status_answer)) { /* the broker may have dropped the message */
+        reporter->status_answer.set = false;
+        reporter->status_failures++;
     }
     if (is_due(reporter, &reporter->settled))
         end_unrepeated(reporter);
-    if (reporter->unsure)
-        update_status(reporter);
     while (send_one(reporter)) {
     }
+    if (reporter->unsure)
+        update_status(reporter);
 }
 
 int hushmote_reporter_begin(struct hushmote_reporter *reporter, struct hushmote *client,
@@ -486,6 +601,7 @@ int hushmote_reporter_begin(struct hushmote_reporter *reporter, struct hushmote 
     reporter->port = port;
     reporter->topics = topics;
     reporter->kept = kept;
+    reporter->status_id = -1;
     memset(topics, 0, name_count(reporter) * sizeof *topics);
     piece.data = entropy;
     piece.bytes = sizeof entropy;

@@ -118,7 +118,8 @@ static const char TEXTS[] =
     "it needs more space than this firmware has: raise HUSHMOTE_ROOM_BYTES\0"
     "epsilon is too small for so many cells\0"
     "nobody has opted in to this question\0"
-    "the policy does not name its group\0";
+    "the policy does not name its group\0"
+    "the broker forbids the subscription\0";
 
 const char *hushmote_text(int code) {
     const char *text = TEXTS;

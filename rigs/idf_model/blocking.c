@@ -88,8 +88,8 @@ static void report_all(void) {
 }
 
 /* Verifying a signature blocks the loop; events that arrive in the meantime wait. */
-static int subscribe_slowly(void *context, const char *topic) {
-    int code = hushmote_idf_mqtt.subscribe(context, topic);
+static long subscribe_slowly(void *context, const char *topic) {
+    long code = hushmote_idf_mqtt.subscribe(context, topic);
     if (++verified == NAMES)
         (void)wait_for(NULL, NULL, NAMES * SIGNATURE_MS);
     return code;

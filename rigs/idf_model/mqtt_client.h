@@ -11,12 +11,18 @@ typedef enum {
     MQTT_EVENT_UNSUBSCRIBED, MQTT_EVENT_PUBLISHED, MQTT_EVENT_DATA
 } esp_mqtt_event_id_t;
 typedef enum { MQTT_TRANSPORT_UNKNOWN, MQTT_TRANSPORT_OVER_TCP, MQTT_TRANSPORT_OVER_SSL } esp_mqtt_transport_t;
+typedef enum { MQTT_ERROR_TYPE_NONE, MQTT_ERROR_TYPE_TCP_TRANSPORT, MQTT_ERROR_TYPE_CONNECTION_REFUSED } esp_mqtt_error_type_t;
+typedef struct {
+    esp_mqtt_error_type_t error_type;
+    int connect_return_code;
+} esp_mqtt_error_codes_t;
 typedef struct {
     esp_mqtt_event_id_t event_id;
     char *data;
     int data_len, total_data_len, current_data_offset;
     char *topic;
     int topic_len, msg_id;
+    esp_mqtt_error_codes_t *error_handle;
 } esp_mqtt_event_t;
 typedef struct {
     struct {

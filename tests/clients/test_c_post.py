@@ -20,6 +20,7 @@ from boards import FLEET_KEYS, MASTER, SIGNING, experiment, payload_of
 from c_core import SANITIZED, STRICT, needs_gcc, post_program
 from certificates import Authority
 from experiments import experiment_json
+from odd_broker import CLOSE, CONNECT, PUBLISH, SUBSCRIBE, OddBroker, message, polite
 from run_page import LIBRARY
 from running_aggregator import WAIT_S, until
 from serve_process import served
@@ -373,6 +374,61 @@ class TestReports:
             post.settings["mqtt_ca"] = wrong
             post.set_broker_port(1)
             assert "mqtt_ca, mqtt_cert or mqtt_key is wrong" in post("provision", status=1)
+
+
+class TestForbiddingBroker:
+    """The broker has an experiment, but does not permit the will or the status topic."""
+
+    @pytest.mark.parametrize("what", ["closes at the will", "refuses the will", "closes at the status"])
+    def test_gets_the_reports(self, what: str, program: Path, tmp_path: Path):
+        reports: list[bytes] = []
+
+        def answers(kind: int, body: bytes) -> bytes:
+            has_will = kind == CONNECT and body[7] & 0x04
+            if what == "closes at the will" and has_will:
+                return CLOSE
+            if what == "refuses the will" and has_will:
+                return b"\x20\x02\x00\x05"
+            if what == "closes at the status" and kind == PUBLISH and b"/status/" in body:
+                return CLOSE
+            answer = polite(kind, body)
+            if kind == SUBSCRIBE and b"/room_temp" in body:
+                return answer[:-1] + b"\x80"
+            if kind == SUBSCRIBE:
+                answer += message("open", "temp", payload_of(EXPERIMENT))
+            if kind == PUBLISH and b"/report/" in body:
+                reports.append(body)
+            return answer
+
+        broker = OddBroker(answers)
+        post = Post(program, tmp_path / "d1", broker.port)
+        post("provision")
+        post("yes")
+        output = post("run", "0", text="temp 21\n" * 3)
+        assert len(reports) == 3
+        assert "room_temp: 0 reports made, 0 left; refused: the broker forbids the subscription" in output
+        if "will" in what:
+            assert "left out: the broker does not permit a last will on hushmote/v1/open/status/d1" in output
+        broker.close()
+
+    def test_settings_omit_status_and_will(self, program: Path, tmp_path: Path):
+        packets: list[bytes] = []
+
+        def answers(kind: int, body: bytes) -> bytes:
+            packets.append(body)
+            if kind == SUBSCRIBE and b"/temp" in body:
+                return polite(kind, body) + message("open", "temp", payload_of(EXPERIMENT))
+            return polite(kind, body)
+
+        broker = OddBroker(answers)
+        post = Post(program, tmp_path / "d1", broker.port)
+        post.settings |= {"mqtt_status": False, "mqtt_last_will": False}
+        post.set_broker_port(broker.port)
+        post("provision")
+        post("yes")
+        post("run", "0", text="temp 21\n")
+        assert not [body for body in packets if b"/status/" in body]
+        broker.close()
 
 
 class TestReadings:

@@ -170,13 +170,13 @@ class TestReports:
         board.connected()
         board.message("e", PAYLOAD)
         write = board.storage.write
-        for _ in range(2):
+        for statuses in ([("status", "online fault")], []):  # the second time, it has that status already
             board.report()
             ((number, _),) = board.published()
             board.storage.write = raise_disk_full
             board.acknowledged(number)
             board.storage.write = write
-            assert board.tick(59_000) == [("status", "online fault")]
+            assert board.tick(59_000) == statuses
             assert (board.report("f"), board.tick()) == (0, [])  # it has no experiment, so it tells nothing
             assert len(board.board.outbox()) == 1
             assert board.tick(1000) == [("status", "online")]
@@ -386,7 +386,9 @@ class TestStatus:
         board.message("e", single_report)
         assert board.tick() == []
         assert board.report(value="no bool") > 0
-        assert board.tick()[0] == ("status", "online spent:e")
+        ((number, _),) = board.published()
+        board.acknowledged(number)
+        assert board.tick() == [("status", "online spent:e")]
         for i in range(6):
             board.message(f"n{i}", b"{}")
         assert board.tick() == [("status", "online spent:e " + " ".join(f"refused:n{i}" for i in range(6)))]
@@ -470,17 +472,12 @@ class TestConnection:
         board.message("e", PAYLOAD)
         board.c.hushmote_reporter_connected(board.reporter)  # unsolicited
         assert board.happened == []
-        for fails, mute, happened in (
-            (True, False, [("subscribe", TOPIC + "e"), ("disconnect",)]),
-            (False, True, [*(("subscribe", TOPIC + name) for name in "efg"), ("disconnect",)]),
-        ):
-            while not board.tick(1000):
-                pass
-            board.fails, board.mute = fails, mute
-            board.c.hushmote_reporter_connected(board.reporter)
-            assert board.happened == happened
-            board.happened.clear()
-            board.fails = board.mute = False
+        board.connecting()
+        board.fails = True
+        board.c.hushmote_reporter_connected(board.reporter)
+        assert board.happened == [("subscribe", TOPIC + "e"), ("disconnect",)]
+        board.happened.clear()
+        board.fails = False
         board.connected()
         # Failed publications are retried at the next tick.
         board.mute = True
@@ -488,7 +485,9 @@ class TestConnection:
         board.message("f", b"{}")
         assert board.tick() == []
         board.mute = False
-        assert [what[0] for what in board.tick()] == ["status", "report"]
+        ((number, _),) = board.published()
+        board.acknowledged(number)
+        assert board.tick() == [("status", "online refused:f")]
         board.c.hushmote_reporter_close(board.reporter)
         assert board.happened == [("status", "offline refused:f"), ("disconnect",)]
         board.happened.clear()
@@ -527,6 +526,181 @@ class TestConnection:
         small = Board(large.storage, large.kept, POLICY | {"epsilon": 1_000_000})
         assert small.board.status()["experiments"]["e"]["refused"] == "REFUSED_POLICY"
         assert small.report() == 0
+
+
+class TestForbiddenWill:
+    def test_is_left_out_after_two_refused_connections(self):
+        board = Board()
+        assert board.connecting() == "offline"
+        board.lost()
+        assert board.connecting() == "offline"
+        board.lost()
+        assert board.connecting() is None
+        board.c.hushmote_reporter_connected(board.reporter)
+        board.lost()
+        assert board.connecting() is None  # the connection was short
+        board.c.hushmote_reporter_connected(board.reporter)
+        board.tick(30_000)
+        board.lost()
+        assert board.connecting() == "offline"  # the broker's rules may have changed
+        board.lost()
+        assert board.connecting() is None
+
+    def test_is_not_the_cause_if_connections_fail_without_it(self):
+        board = Board()
+        wills = []
+        for _ in range(6):
+            wills.append(board.connecting())
+            board.refused(5)
+        assert wills == ["offline", "offline", None] * 2
+
+    def test_is_not_suspected_for_wrong_password_or_timeout(self):
+        board = Board()
+        for _ in range(3):
+            assert board.connecting() == "offline"
+            board.refused(4)
+        for _ in range(3):
+            assert board.connecting() == "offline"
+            assert board.tick(30_000)[0] == ("disconnect",)
+        board.fails = True  # the broker cannot be reached
+        for _ in range(3):
+            assert board.connecting() == "offline"
+
+    def test_is_noticed_by_ports_that_wait(self):
+        board = Board()
+        board.refuses = 1
+        assert [board.connecting() for _ in range(3)] == ["offline", "offline", None]
+
+    def test_setting_omits_it(self):
+        assert Board(omit_will=True).connecting() is None
+
+
+class TestForbiddenStatus:
+    def statuses(self, board: Board) -> list[Any]:
+        return [call[1] for call in board.connected() if call[0] == "status"]
+
+    def test_is_left_out_after_two_lost_connections(self):
+        board = Board()
+        board.answers_status = False
+        for statuses in (["online"], ["online"], [], []):
+            assert self.statuses(board) == statuses
+            board.lost()
+        self.statuses(board)
+        board.tick(30_000)
+        board.lost()
+        assert self.statuses(board) == ["online"]
+        board.answers_status = True
+        board.tick()
+        board.lost()
+        assert self.statuses(board) == ["online"]
+
+    def test_is_left_out_after_two_missing_answers(self):
+        board = Board()
+        board.answers_status = False
+        assert self.statuses(board) == ["online"]
+        assert board.tick(30_000) == []  # the connection continues
+        board.message("e", b"{}")
+        assert board.tick() == [("status", "online refused:e")]
+        assert board.tick(30_000) == []
+        board.message("e", PAYLOAD)
+        assert board.tick() == []
+        assert board.report() > 0
+        assert len(board.published()) == 1
+
+    def test_does_not_hold_up_reports(self):
+        board = Board()
+        board.message("e", PAYLOAD)
+        board.report()
+        calls = board.connected()
+        assert [call[0] for call in calls] == ["subscribe", "subscribe", "subscribe", "report"]
+        assert board.tick(1000) == []
+        board.acknowledged(calls[-1][1])
+        assert board.tick() == [("status", "online")]
+
+    def test_is_counted_if_publishing_fails(self):
+        board = Board()
+        for _ in range(2):
+            board.connecting()
+            board.mute = True  # as a port that waits for the acknowledgement
+            board.c.hushmote_reporter_connected(board.reporter)
+            board.tick()
+            board.lost()
+            board.mute = False
+        assert self.statuses(board) == []
+
+    def test_setting_omits_it(self):
+        board = Board(omit_status=True)
+        assert self.statuses(board) == []
+        board.board.consent = False
+        assert board.tick() == [("disconnect",)]
+
+
+class TestForbiddenSubscription:
+    def test_is_a_problem_in_the_status_until_granted(self):
+        board = Board()
+        board.connected()
+        board.subscribed("e", 128)
+        assert board.tick() == [("status", "online refused:e")]
+        assert board.c.hushmote_text(-26) == b"the broker forbids the subscription"
+        assert board.tick(10_000) == []
+        board.lost()
+        board.connected()
+        board.subscribed("e", 0)
+        assert board.tick() == [("status", "online")]
+
+    @pytest.mark.parametrize("granted", [0, 1])
+    def test_granted_subscription_changes_nothing(self, granted: int):
+        board = Board()
+        board.connected()
+        board.subscribed("e", granted)
+        assert board.tick() == []
+
+
+class TestSameDeviceTwice:
+    def test_is_in_the_status_until_a_connection_lasts(self):
+        board = Board()
+        for _ in range(3):
+            assert board.connected()[-1] == ("status", "online")
+            board.tick(29_000)
+            board.lost()
+        assert board.connected()[-1] == ("status", "online duplicate-id")
+        assert board.tick(30_000) == [("status", "online")]
+        board.lost()
+        assert board.connected()[-1] == ("status", "online")
+
+    def test_is_not_suspected_if_reports_end_the_connection(self):
+        board = Board()
+        board.message("e", PAYLOAD)
+        board.report()
+        for _ in range(4):
+            assert board.connected()[-1][0] == "report"
+            board.lost()
+        assert not [call for call in board.connected() if call[0] == "status"]
+
+
+class TestDefaultSpread:
+    def wait_ms(self, interval_ms: int, seed: int) -> int:
+        """Return the wait after a lasting connection."""
+        board = Board(spread=2**32 - 1, seed=seed)
+        board.connected()
+        board.tick(40_000)
+        for _ in range(2 if interval_ms else 0):
+            board.report("e")
+            board.report("f")  # at the same time, which is no interval
+            board.tick(interval_ms)
+        board.lost()
+        waited = 0
+        while not board.tick(500):
+            waited += 500
+        return waited
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize(("interval_ms", "longest"), [(0, 60_000), (20_000, 20_000), (600_000, 60_000)])
+    def test_is_a_minute_or_the_interval(self, interval_ms: int, longest: int):
+        waits = [self.wait_ms(interval_ms, seed) for seed in range(40)]
+        # Of 40 waits the longest is below half of the limit with probability 1e-12.
+        assert longest / 2 <= max(waits) <= longest
+        assert min(waits) < longest / 4
 
 
 class TestAskingEach:
@@ -680,7 +854,9 @@ class TestAskingEach:
         assert board.agree("e") == 0
         assert board.report() > 0
         assert board.kept == {}
-        assert board.tick()[0] == ("status", "online fault")
+        ((number, _),) = board.published()
+        board.acknowledged(number)
+        assert board.tick() == [("status", "online fault")]
         assert self.reboot(board).take("e", PAYLOAD) == self.UNASKED
 
     def test_status_shows_waiting_question(self):

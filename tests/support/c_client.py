@@ -39,6 +39,7 @@ CODES = {
     "REFUSED_SMALL_EPSILON": -23,
     "REFUSED_UNASKED": -24,
     "REFUSED_GROUP": -25,
+    "REFUSED_BROKER": -26,
 }
 NAMES = {code: name for name, code in CODES.items()}
 

@@ -10,7 +10,7 @@ from c_client import REPORT_BYTES, CBoard, Source, pointer
 from enumeration import POLICY, MemoryStorage
 
 CONNECT = ctypes.CFUNCTYPE(c_int, c_void_p, c_char_p, c_void_p, c_size_t)
-SUBSCRIBE = ctypes.CFUNCTYPE(c_int, c_void_p, c_char_p)
+SUBSCRIBE = ctypes.CFUNCTYPE(c_long, c_void_p, c_char_p)
 PUBLISH = ctypes.CFUNCTYPE(c_long, c_void_p, c_char_p, c_void_p, c_size_t, ctypes.c_bool)
 DISCONNECT = ctypes.CFUNCTYPE(None, c_void_p)
 READ_KEPT = ctypes.CFUNCTYPE(c_long, c_void_p, c_char_p, c_void_p, c_size_t)
@@ -36,6 +36,8 @@ class Port(ctypes.Structure):
         *((name, c_uint32) for name in TIMES),
         ("asker", c_void_p),
         ("questions", c_void_p),
+        ("omit_status", ctypes.c_bool),
+        ("omit_will", ctypes.c_bool),
     )
 
 
@@ -49,6 +51,7 @@ class Board:
         self, slots: Any = None, kept: Any = None, policy: Any = None, seed: int = 5, **settings: Any
     ):
         times = TIMES | {name: settings.pop(name) for name in TIMES if name in settings}
+        omitted = {name: settings.pop(name, False) for name in ("omit_status", "omit_will")}
         storage = slots if hasattr(slots, "read") else MemoryStorage(slots)
         policy = policy or POLICY
         if not storage.slots:
@@ -64,6 +67,10 @@ class Board:
         self.kept: dict[str, bytes] = {} if kept is None else kept
         self.now, self.id = 2**32 - 5000, 0
         self.fails = self.mute = False
+        self.refuses = 0  # what connect() returns
+        self.answers_status = True
+        self.unanswered: list[int] = []  # ids of status messages
+        self.subscriptions: dict[str, int] = {}
         self.happened: list[tuple[Any, ...]] = []
         self.port = Port(
             None,
@@ -79,6 +86,8 @@ class Board:
         def buffer(name: str, count: int = 1) -> Any:
             return (c_uint64 * (c_size_t.in_dll(self.c, name).value * count // 8 + 1))()
 
+        for name, value in omitted.items():
+            setattr(self.port, name, value)
         self.reporter = buffer("test_reporter_bytes")
         self.topics = buffer("test_topic_bytes", len(policy["experiments"]))
         if policy.get("ask") == "each":
@@ -99,13 +108,15 @@ class Board:
         return verify(c_void_p(key), c_void_p(digest), c_void_p(signature))
 
     def _connect(self, _context: Any, topic: bytes, will: int, size: int) -> int:
-        assert topic.decode() == STATUS
-        self.happened.append(("connect", ctypes.string_at(will, size).decode()))
-        return -1 if self.fails else 0
+        assert topic is None or topic.decode() == STATUS
+        self.happened.append(("connect", topic and ctypes.string_at(will, size).decode()))
+        return -1 if self.fails else self.refuses
 
     def _subscribe(self, _context: Any, topic: bytes) -> int:
         self.happened.append(("subscribe", topic.decode()))
-        return -1 if self.fails else 0
+        self.id += 1
+        self.subscriptions[topic.decode().rpartition("/")[2]] = self.id
+        return -1 if self.fails else self.id
 
     def _publish(self, _context: Any, topic: bytes, payload: int, size: int, retain: bool) -> int:
         if self.mute:
@@ -114,6 +125,7 @@ class Board:
         content = ctypes.string_at(payload, size)
         if topic.decode() == STATUS:
             assert retain
+            self.unanswered.append(self.id)
             self.happened.append(("status", content.decode()))
         else:
             assert (topic.decode(), retain) == (REPORT, False)
@@ -136,6 +148,7 @@ class Board:
     def tick(self, ms: int = 0) -> list[tuple[Any, ...]]:
         """Advance the clock; return and clear the recorded port calls."""
         self.now += ms
+        self._answer()
         self.c.hushmote_reporter_tick(self.reporter, c_uint32(self.now & 0xFFFFFFFF))
         happened, self.happened = self.happened, []
         return happened
@@ -151,8 +164,29 @@ class Board:
         happened, self.happened = self.happened, []
         return happened + self.tick()
 
+    def _answer(self) -> None:
+        while self.answers_status and self.unanswered:
+            self.acknowledged(self.unanswered.pop())
+
     def lost(self) -> None:
+        self._answer()
+        self.unanswered.clear()
         self.c.hushmote_reporter_disconnected(self.reporter)
+
+    def connecting(self) -> str | None:
+        """Wait for the board to begin a connection; return its will."""
+        for _ in range(400):
+            if (calls := self.tick(1000)) and calls[0][0] == "connect":
+                return calls[0][1]
+        raise AssertionError("it does not connect")
+
+    def subscribed(self, name: str, code: int) -> None:
+        self.c.hushmote_reporter_subscribed(self.reporter, c_long(self.subscriptions[name]), code)
+
+    def refused(self, code: int) -> None:
+        """Refuse the connection in a CONNACK."""
+        self.c.hushmote_reporter_refused(self.reporter, code)
+        self.lost()
 
     def message(self, name: str, payload: bytes) -> None:
         topic = (TOPIC + name).encode()

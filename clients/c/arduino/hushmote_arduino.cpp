@@ -11,6 +11,7 @@
 
 struct message {
     struct message *next;
+    long id; /* of a subscription */
     size_t topic_bytes, payload_bytes;
     char data[1]; /* topic and payload; a topic to subscribe to is zero-terminated */
 };
@@ -102,6 +103,7 @@ static message *append(message **last, const char *topic, const void *payload, s
     if (added == nullptr)
         return nullptr;
     added->next = nullptr;
+    added->id = 0;
     added->topic_bytes = topic_bytes;
     added->payload_bytes = bytes;
     memcpy(added->data, topic, topic_bytes + 1);
@@ -138,22 +140,39 @@ static void on_message(MQTTClient *mqtt, char topic[], char payload[], int bytes
 static int begin_to_connect(void *context, const char *topic, const uint8_t *will, size_t bytes) {
     hushmote_arduino *arduino = (hushmote_arduino *)context;
     char text[HUSHMOTE_STATUS_BYTES + 1];
-    memcpy(text, will, bytes);
-    text[bytes] = 0;
     arduino->mqtt.ref = arduino;
     arduino->mqtt.begin(arduino->host, arduino->port, *arduino->network);
     arduino->mqtt.onMessageAdvanced(on_message);
     arduino->mqtt.setOptions(KEEPALIVE_S, true, HUSHMOTE_ARDUINO_WAIT_MS);
     arduino->mqtt.dropOverflow(true);
-    arduino->mqtt.setWill(topic, text, true, 1);
+    arduino->mqtt.clearWill();
+    if (topic != nullptr) {
+        memcpy(text, will, bytes);
+        text[bytes] = 0;
+        arduino->mqtt.setWill(topic, text, true, 1);
+    }
     arduino->open = arduino->mqtt.connect(arduino->device_id, arduino->user, arduino->password);
     arduino->connected = false;
-    return arduino->open ? 0 : -1;
+    if (arduino->open)
+        return 0;
+    if (arduino->mqtt.lastError() == LWMQTT_CONNECTION_DENIED)
+        hushmote_reporter_refused(arduino->reporter, arduino->mqtt.returnCode());
+    return arduino->mqtt.lastError() == LWMQTT_NETWORK_FAILED_CONNECT ? -1 : 1;
 }
 
-/* Queue the topic; a later poll() subscribes to it. */
-static int subscribe(void *context, const char *topic) {
-    return append(&((hushmote_arduino *)context)->topics, topic, nullptr, 0) != nullptr ? 0 : -1;
+/* Queue the topic; a later poll() subscribes to it. The library closes the connection after a forbidden subscription, so
+   do not repeat one. */
+static long subscribe(void *context, const char *topic) {
+    hushmote_arduino *arduino = (hushmote_arduino *)context;
+    arduino->subscribed++;
+    for (const message *other = arduino->forbidden; other != nullptr; other = other->next) {
+        if (strcmp(other->data, topic) == 0)
+            return arduino->subscribed;
+    }
+    message *queued = append(&arduino->topics, topic, nullptr, 0);
+    if (queued == nullptr)
+        return -1;
+    return queued->id = arduino->subscribed;
 }
 
 static long publish(void *context, const char *topic, const uint8_t *payload, size_t bytes, bool retain) {
@@ -204,6 +223,11 @@ void hushmote_arduino_poll(hushmote_arduino *arduino) {
         message *next = arduino->topics;
         arduino->topics = next->next;
         alive = arduino->mqtt.subscribe(next->data, 0);
+        bool is_forbidden = !alive && arduino->mqtt.lastError() == LWMQTT_FAILED_SUBSCRIPTION;
+        if (alive || is_forbidden)
+            hushmote_reporter_subscribed(arduino->reporter, next->id, is_forbidden ? 128 : 0);
+        if (is_forbidden)
+            append(&arduino->forbidden, next->data, nullptr, 0);
         free(next);
     }
     while (arduino->open && arduino->delivered < arduino->acknowledged)

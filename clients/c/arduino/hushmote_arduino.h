@@ -28,12 +28,15 @@ struct hushmote_arduino {
     MQTTClient mqtt;
     const char *host = "", *user = nullptr, *password = nullptr, *device_id = "";
     uint16_t port = 1883;
+    bool omit_status = false, omit_will = false; /**< Whether to leave out the status topic, and the will. */
     hushmote_reporter *reporter = nullptr;
     struct message *first = nullptr; /**< Messages that have arrived but are not yet passed on. */
     struct message *topics = nullptr; /**< Topics to subscribe to, one in each poll(). */
+    struct message *forbidden = nullptr; /**< Topics to which the broker forbids the subscription. */
     uint32_t since = 0;               /**< Time when this poll() started. */
     long published = 0, acknowledged = 0; /**< Ids of the last publication, and of the last acknowledged one. */
     long delivered = 0;                   /**< Id of the last acknowledgement passed to the reporter. */
+    long subscribed = 0;                  /**< Id of the last subscription. */
     bool open = false, connected = false;
 };
 
@@ -104,8 +107,8 @@ template <unsigned EXPERIMENTS, unsigned UNSENT = 8> class HushmoteBoard {
     /**
      * @brief Start the client and its reporter.
      *
-     * First set config (fleet, device_id, key, announce_key) and arduino (host, port, user, password), and call
-     * hushmote_arduino_mount(). If it returns a code below 0, poll() and report() do nothing.
+     * First set config (fleet, device_id, key, announce_key) and arduino (host, port, user, password, omit_status,
+     * omit_will), and call hushmote_arduino_mount(). If it returns a code below 0, poll() and report() do nothing.
      *
      * @return #HUSHMOTE_OK, or a code below 0.
      */
@@ -114,6 +117,8 @@ template <unsigned EXPERIMENTS, unsigned UNSENT = 8> class HushmoteBoard {
         port = hushmote_arduino_mqtt;
         port.context = context;
         hushmote_port_set_times(&port);
+        port.omit_status = arduino.omit_status;
+        port.omit_will = arduino.omit_will;
         arduino.device_id = config.device_id;
         arduino.reporter = &reporter;
         reporter.client = nullptr;

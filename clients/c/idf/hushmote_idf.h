@@ -24,6 +24,7 @@ struct hushmote_idf_broker {
     const char *user, *password; /**< NULL or "" for none. */
     const char *ca, *certificate, *certificate_key; /**< PEM; NULL or "" for none. With a CA, the board uses TLS. */
     uint16_t port; /**< Port for hosts that do not specify one. */
+    bool omit_status, omit_will; /**< For the port: whether to leave out the status topic, and the will. */
 };
 
 /** The context of config and port. Initialize it with zeros. It must never be freed, because a task uses it. */

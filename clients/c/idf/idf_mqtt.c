@@ -24,6 +24,7 @@
 struct event {
     esp_mqtt_event_id_t kind;
     long id;
+    int code; /* of a CONNACK or SUBACK */
     char *message; /* topic and payload, heap-allocated */
     size_t topic_bytes, payload_bytes;
 };
@@ -36,9 +37,15 @@ static bool is_set(const char *text) {
 static void on_event(void *context, esp_event_base_t base, int32_t kind, void *data) {
     struct hushmote_idf *idf = context;
     const esp_mqtt_event_t *from = data;
-    struct event event = {(esp_mqtt_event_id_t)kind, from->msg_id, NULL, 0, 0};
+    struct event event = {(esp_mqtt_event_id_t)kind, from->msg_id, 0, NULL, 0, 0};
     (void)base;
+    if (kind == MQTT_EVENT_SUBSCRIBED && from->data_len > 0)
+        event.code = (uint8_t)from->data[0];
+    if (kind == MQTT_EVENT_ERROR && from->error_handle != NULL &&
+        from->error_handle->error_type == MQTT_ERROR_TYPE_CONNECTION_REFUSED)
+        event.code = (int)from->error_handle->connect_return_code;
     if (kind != MQTT_EVENT_CONNECTED && kind != MQTT_EVENT_DISCONNECTED && kind != MQTT_EVENT_PUBLISHED &&
+        kind != MQTT_EVENT_SUBSCRIBED && !(kind == MQTT_EVENT_ERROR && event.code > 0) &&
         !(kind == MQTT_EVENT_DATA && from->current_data_offset == 0))
         return;
     if (kind == MQTT_EVENT_DATA) {
@@ -88,10 +95,10 @@ static bool release_client(struct hushmote_idf *idf) {
     return false;
 }
 
-/* While a signature is being verified, each experiment can arrive twice: as retained, and as replaced. */
+/* While a signature is being verified, each experiment can arrive twice, as retained and as replaced, after a SUBACK. */
 static QueueHandle_t make_queue(const struct hushmote_idf *idf) {
     unsigned names = idf->reporter->client->config->policy->name_count;
-    return xQueueCreate(HUSHMOTE_IN_FLIGHT + OTHER_EVENTS + 2 * names, sizeof(struct event));
+    return xQueueCreate(HUSHMOTE_IN_FLIGHT + OTHER_EVENTS + 3 * names, sizeof(struct event));
 }
 
 /* Create a new client for each connection, because esp-mqtt would resend an old client's publications. While the old
@@ -124,7 +131,7 @@ static int begin_to_connect(void *context, const char *topic, const uint8_t *wil
         config.credentials.authentication.certificate = broker->certificate;
         config.credentials.authentication.key = broker->certificate_key;
     }
-    config.session.last_will.topic = topic; /* esp-mqtt copies topic and will */
+    config.session.last_will.topic = topic; /* NULL for no will; esp-mqtt copies topic and will */
     config.session.last_will.msg = (const char *)will;
     config.session.last_will.msg_len = (int)bytes;
     config.session.last_will.qos = 1;
@@ -143,9 +150,9 @@ static int begin_to_connect(void *context, const char *topic, const uint8_t *wil
     return idf->open ? 0 : -1;
 }
 
-static int subscribe(void *context, const char *topic) {
+static long subscribe(void *context, const char *topic) {
     struct hushmote_idf *idf = context;
-    return esp_mqtt_client_subscribe_single(idf->mqtt, topic, 0) < 0;
+    return esp_mqtt_client_subscribe_single(idf->mqtt, topic, 0);
 }
 
 /* The message has been written when this returns; this waits if the network is congested. */
@@ -170,6 +177,10 @@ static void handle_event(struct hushmote_idf *idf, const struct event *event) {
         hushmote_reporter_connected(idf->reporter);
     } else if (event->kind == MQTT_EVENT_PUBLISHED) {
         hushmote_reporter_acknowledged(idf->reporter, event->id);
+    } else if (event->kind == MQTT_EVENT_SUBSCRIBED) {
+        hushmote_reporter_subscribed(idf->reporter, event->id, event->code);
+    } else if (event->kind == MQTT_EVENT_ERROR) {
+        hushmote_reporter_refused(idf->reporter, event->code);
     } else if (event->kind == MQTT_EVENT_DATA) {
         hushmote_reporter_message(idf->reporter, event->message, event->topic_bytes,
                                   (const uint8_t *)event->message + event->topic_bytes, event->payload_bytes);

@@ -18,7 +18,14 @@ static void on_connect(struct mosquitto *mqtt, void *context, int code) {
         hushmote_reporter_connected(posix->reporter);
     } else {
         posix->error = mosquitto_connack_string(code);
+        hushmote_reporter_refused(posix->reporter, code);
     }
+}
+
+static void on_subscribe(struct mosquitto *mqtt, void *context, int id, int count, const int *granted) {
+    struct hushmote_posix *posix = context;
+    (void)mqtt;
+    hushmote_reporter_subscribed(posix->reporter, id, count > 0 ? granted[0] : 0);
 }
 
 static void on_message(struct mosquitto *mqtt, void *context, const struct mosquitto_message *message) {
@@ -57,8 +64,9 @@ static int begin_to_connect(void *context, const char *topic, const uint8_t *wil
         return -1;
     mosquitto_connect_callback_set(posix->mqtt, on_connect);
     mosquitto_message_callback_set(posix->mqtt, on_message);
+    mosquitto_subscribe_callback_set(posix->mqtt, on_subscribe);
     mosquitto_publish_callback_set(posix->mqtt, on_publish);
-    code = mosquitto_will_set(posix->mqtt, topic, (int)bytes, will, 1, true);
+    code = topic == NULL ? 0 : mosquitto_will_set(posix->mqtt, topic, (int)bytes, will, 1, true);
     if (code == 0)
         code = set_credentials(posix);
     if (code == 0)
@@ -66,12 +74,13 @@ static int begin_to_connect(void *context, const char *topic, const uint8_t *wil
     posix->open = code == 0;
     if (code != 0)
         posix->error = code == MOSQ_ERR_ERRNO ? strerror(errno) : mosquitto_strerror(code);
-    return code;
+    return code == 0 ? 0 : -1;
 }
 
-static int subscribe(void *context, const char *topic) {
+static long subscribe(void *context, const char *topic) {
     struct hushmote_posix *posix = context;
-    return mosquitto_subscribe(posix->mqtt, NULL, topic, 0);
+    int id;
+    return mosquitto_subscribe(posix->mqtt, &id, topic, 0) == 0 ? id : -1;
 }
 
 static long publish(void *context, const char *topic, const uint8_t *payload, size_t bytes, bool retain) {

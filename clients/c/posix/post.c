@@ -146,6 +146,12 @@ static bool pem(const char *name, const char *label, char *path, size_t capacity
     return hushmote_posix_replace(&posix, strrchr(path, '/') + 1, lines, strlen(lines)) == 0;
 }
 
+/* Return whether a field is false; a missing field is true. */
+static bool is_off(const char *name) {
+    const char *at = value_of(name);
+    return at != NULL && strncmp(at, "false", 5) == 0;
+}
+
 static const char *read_settings(struct hushmote_config *config) {
     static char fleet[40], device[40], path[4096];
     static uint8_t key[32], announce_key[64];
@@ -287,6 +293,14 @@ static int print_status(void) {
     if (reporter.fault || status.error)
         printf("; %s", hushmote_text(reporter.fault ? reporter.fault : status.error));
     printf("%s%s\n", posix.error ? "; " : "", posix.error ? posix.error : "");
+    if (reporter.status_failures >= HUSHMOTE_LEFT_OUT || reporter.will_failures >= HUSHMOTE_LEFT_OUT)
+        printf("left out: the broker does not permit %s%s%s on hushmote/v1/%s/status/%s\n",
+               reporter.status_failures >= HUSHMOTE_LEFT_OUT ? "the status" : "",
+               reporter.status_failures >= HUSHMOTE_LEFT_OUT && reporter.will_failures >= HUSHMOTE_LEFT_OUT ? " or " : "",
+               reporter.will_failures >= HUSHMOTE_LEFT_OUT ? "a last will" : "", client.config->fleet, posix.device_id);
+    if (reporter.short_connections >= HUSHMOTE_SHORT)
+        printf("another device may be using this id: the last %u connections were closed within 30 s\n",
+               reporter.short_connections);
     for (size_t i = 0; i < NAMES; i++) {
         int refused;
         (void)hushmote_line(&client, policy_names[i], &line);
@@ -426,6 +440,8 @@ int main(int count, char **arguments) {
     }
     port.context = &posix;
     hushmote_port_set_times(&port);
+    port.omit_status = is_off("mqtt_status");
+    port.omit_will = is_off("mqtt_last_will");
     posix.reporter = &reporter;
     if (code == HUSHMOTE_OK)
         code = hushmote_reporter_begin(&reporter, &client, &port, topics, kept);

@@ -55,6 +55,8 @@ CONF_GROUPS = "groups"
 CONF_IDENTITY = "identity"
 CONF_KEY = "key"
 CONF_LAST_REPORT = "last_report"
+CONF_OMIT_STATUS = "omit_status"
+CONF_OMIT_WILL = "omit_will"
 CONF_ON_READING = "on_reading"
 CONF_POLICY = "policy"
 CONF_PROVISION = "provision"
@@ -138,6 +140,8 @@ IDENTITY = cv.Schema(
         cv.Optional(CONF_CA, default=""): cv.string,
         cv.Inclusive(CONF_CERTIFICATE, "certificate"): cv.string,
         cv.Inclusive(CONF_CERTIFICATE_KEY, "certificate"): cv.sensitive(),
+        cv.Optional(CONF_OMIT_STATUS, default=False): cv.boolean,
+        cv.Optional(CONF_OMIT_WILL, default=False): cv.boolean,
         cv.Optional(CONF_CONSENT_GIVEN, default=False): cv.boolean,
     }
 )
@@ -370,6 +374,7 @@ async def to_code(config):
                 identity[CONF_CA], identity.get(CONF_CERTIFICATE, ""), identity.get(CONF_CERTIFICATE_KEY, "")
             )
         )
+    cg.add(var.set_omitted(identity[CONF_OMIT_STATUS], identity[CONF_OMIT_WILL]))
     cg.add(var.set_delay(config[CONF_DELAY]))
     for experiment in config[CONF_EXPERIMENTS]:
         cg.add(var.add_experiment(experiment[CONF_NAME], experiment[CONF_INTERVAL]))

@@ -187,7 +187,7 @@ void Hushmote::setup() {
   port.connect = [](void *self, const char *topic, const uint8_t *will, size_t bytes) -> int {
     return MQTT.connect(&static_cast<Hushmote *>(self)->link_, topic, will, bytes);
   };
-  port.subscribe = [](void *self, const char *topic) -> int {
+  port.subscribe = [](void *self, const char *topic) -> long {
     return MQTT.subscribe(&static_cast<Hushmote *>(self)->link_, topic);
   };
   port.publish = [](void *self, const char *topic, const uint8_t *payload, size_t bytes, bool retain) -> long {
@@ -301,6 +301,7 @@ void Hushmote::publish_() {
   if (status.locked != this->logged_lock_)
     ESP_LOGE(TAG, "%s", hushmote_text(status.locked));
   this->logged_lock_ = status.locked;
+  this->log_broker_();
   for (auto &question : this->questions_) {
     struct ::hushmote_line line;
     if (question.budget_left == nullptr || hushmote_line(&this->client_, question.name, &line) != HUSHMOTE_OK)
@@ -310,6 +311,23 @@ void Hushmote::publish_() {
     if (!question.budget_left->has_state() || !(left == shown || (std::isnan(left) && std::isnan(shown))))
       question.budget_left->publish_state(left);
   }
+}
+
+/* Log what the broker does not permit, once per change. */
+void Hushmote::log_broker_() {
+  const auto &reporter = this->reporter_;
+  uint8_t problems = (reporter.status_failures >= HUSHMOTE_LEFT_OUT) | (reporter.will_failures >= HUSHMOTE_LEFT_OUT) << 1 |
+                     (reporter.short_connections >= HUSHMOTE_SHORT) << 2 | (reporter.connack != 0) << 3;
+  uint8_t added = problems & ~this->logged_broker_;
+  this->logged_broker_ = problems;
+  if (added & 1)
+    ESP_LOGW(TAG, "Left out: the broker does not permit the status topic");
+  if (added & 2)
+    ESP_LOGW(TAG, "Left out: the broker does not permit a last will on the status topic");
+  if (added & 4)
+    ESP_LOGW(TAG, "Another device may be using this device id: the last connections were closed within 30 s");
+  if (added & 8)
+    ESP_LOGW(TAG, "The broker refuses the connection, code %u", reporter.connack);
 }
 
 void Hushmote::log_groups_() {

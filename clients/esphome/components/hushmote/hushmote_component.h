@@ -89,6 +89,10 @@ class Hushmote : public Component {
   void set_broker(const char *hosts, uint16_t port, const char *user, const char *password);
   void set_tls(const char *ca, const char *certificate, const char *key);
   void set_delay(uint32_t ms) { this->delay_ms_ = ms; }
+  void set_omitted(bool status, bool will) {
+    this->port_.omit_status = status;
+    this->port_.omit_will = will;
+  }
   void add_experiment(const char *name, uint32_t interval_ms) {
     this->questions_.push_back({name, interval_ms, {}, nullptr, nullptr, new Trigger<>()});
   }
@@ -119,6 +123,7 @@ class Hushmote : public Component {
   void poll_button_();
   void publish_();
   void log_groups_();
+  void log_broker_();
   uint32_t key_(const std::string &what) const;
   bool open_flash_();
 #ifdef USE_HOST
@@ -148,6 +153,7 @@ class Hushmote : public Component {
   ::hushmote_button button_{};
   uint32_t delay_ms_{0};
   int logged_lock_{0};
+  uint8_t logged_broker_{0};
   bool consent_given_{false};
 };
 

@@ -89,6 +89,7 @@ int main() {
     board.arduino.port = (uint16_t)atoi(getenv("BOARD_PORT"));
     puts(hushmote_arduino_mount(false) ? hushmote_text(board.begin()) : "no file system");
     board.port.delay_ms = 0;
+    board.port.spread_ms = 2000;
     for (;;) {
         struct pollfd input = {0, POLLIN, 0};
         char typed = 0;
@@ -102,6 +103,7 @@ int main() {
             board.config.device_id = "desk";
         }
         board.port.delay_ms = 0;
+        board.port.spread_ms = 2000;
         if (typed == 'y' || typed == 'n')
             puts(hushmote_text(board.consent(typed == 'y')));
         if (millis() - since >= 50) {

@@ -155,9 +155,10 @@ static int begin_to_connect(void *context, const char *topic, const uint8_t *wil
     arduino->connected = false;
     if (arduino->open)
         return 0;
-    if (arduino->mqtt.lastError() == LWMQTT_CONNECTION_DENIED)
+    bool is_denied = arduino->mqtt.lastError() == LWMQTT_CONNECTION_DENIED;
+    if (is_denied)
         hushmote_reporter_refused(arduino->reporter, arduino->mqtt.returnCode());
-    return arduino->mqtt.lastError() == LWMQTT_NETWORK_FAILED_CONNECT ? -1 : 1;
+    return is_denied || arduino->mqtt.lastError() == LWMQTT_NETWORK_FAILED_READ ? 1 : -1; /* the latter: it has closed */
 }
 
 /* Queue the topic; a later poll() subscribes to it. The library closes the connection after a forbidden subscription, so

@@ -196,6 +196,9 @@ void Hushmote::setup() {
   port.disconnect = [](void *self) { MQTT.disconnect(&static_cast<Hushmote *>(self)->link_); };
   hushmote_port_set_times(&port);
   port.delay_ms = this->delay_ms_;
+  port.spread_ms = 60000;  // the default, with intervals that are known from the start
+  for (const auto &question : this->questions_)
+    port.spread_ms = std::min(port.spread_ms, question.interval_ms);
   this->link_.reporter = &this->reporter_;
 
   if (!this->open_flash_()) {

@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 # Without its caches Python would compile everything again at each start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo page test core quick long newest lowest check docs pages pictures firmware pico esphome arduino mip bench mutants lock audit sbom clean
+.PHONY: demo page test core quick long newest lowest check docs pages pictures firmware pico esphome brokers arduino mip bench mutants lock audit sbom clean
 
 # With BROKER=nats, it starts three NATS servers and uses no system packages.
 demo: $(VENV)/.simulator $(if $(filter nats,$(BROKER)),$(VENV)/.nats)
@@ -70,6 +70,11 @@ pico: $(VENV)/.test
 esphome:
 	python3 -m venv .rig/esphome
 	.rig/esphome/bin/pip install esphome==2026.6.5
+
+# Brokers by other people into .rig/brokers, for tests/whole/test_real_brokers.py and docs/your-own-broker.md: it takes
+# Maven, Go, Cargo and npm, some minutes, 300 MB; a broker whose installer is missing or fails is skipped by name.
+brokers: $(VENV)/.test
+	$(BIN)/python tools/make_own_brokers.py $(BROKERS)
 
 # The tests of the library for Arduino, with HUSHMOTE_ARDUINO=FOLDER: in it ArduinoCore-API, or an installed core's copy of
 # it, and the library MQTT of the library manager as arduino-mqtt.

@@ -1,9 +1,10 @@
 """The brokers in the table in docs/survives.md: how to start each, and how to write its column."""
 
+import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from hushmote.simulator.broker import Broker, MosquittoBroker, find_mosquitto, f
 from hushmote.simulator.nats_servers import NatsServers, find_nats_server
 
 PAGE = Path(__file__).parents[1] / "docs" / "survives.md"
-_BEGIN, _END = "<!-- table: tools/make_brokers.py -->\n", "<!-- end of the table -->"
+_BEGIN, _END = re.compile("<!-- table: tools/.*\\.py -->\n"), "<!-- end of the table -->"
 _EMBEDDED = """
 import signal, sys
 from hushmote.simulator.broker import EmbeddedBroker
@@ -108,22 +109,34 @@ COLUMNS = (
 )
 
 
-def columns_of_page() -> dict[str, dict[str, str]]:
-    """Return the cells in docs/survives.md by column title and row."""
-    lines = PAGE.read_text().partition(_BEGIN)[2].partition(_END)[0].strip().splitlines()
+def columns_of_page(page: Path = PAGE, rows: Mapping[str, str] = ROWS) -> dict[str, dict[str, str]]:
+    """Return the cells of a page's table by column title and row, whose texts are in `rows`."""
+    lines = _split(page)[1].strip().splitlines()
     if not lines:
         return {}
-    titles, rows = _cells(lines[0])[1:], [_cells(line) for line in lines[2:]]
-    keys = {text: key for key, text in ROWS.items()}
-    return {title: {keys[row[0]]: row[1 + i] for row in rows} for i, title in enumerate(titles)}
+    titles, cells = _cells(lines[0])[1:], [_cells(line) for line in lines[2:]]
+    keys = {text: key for key, text in rows.items()}
+    return {title: {keys[row[0]]: row[1 + i] for row in cells} for i, title in enumerate(titles)}
 
 
-def write_page(columns: dict[str, dict[str, str]]) -> None:
-    """Write the columns to the page."""
+def write_page(
+    columns: Mapping[str, Mapping[str, str]], page: Path = PAGE, rows: Mapping[str, str] = ROWS
+) -> None:
+    """Write the columns to the page's table."""
     lines = [f"| | {' | '.join(columns)} |", f"|---|{'---|' * len(columns)}"]
-    lines += [f"| {text} | {' | '.join(c[key] for c in columns.values())} |" for key, text in ROWS.items()]
-    before, _, rest = PAGE.read_text().partition(_BEGIN)
-    PAGE.write_text(before + _BEGIN + "\n" + "\n".join(lines) + "\n\n" + _END + rest.partition(_END)[2])
+    lines += [f"| {text} | {' | '.join(c[key] for c in columns.values())} |" for key, text in rows.items()]
+    before, _, rest = _split(page)
+    page.write_text(before + "\n" + "\n".join(lines) + "\n\n" + rest)
+
+
+def _split(page: Path) -> tuple[str, str, str]:
+    """Return the page up to its table, the table, and the rest."""
+    text = page.read_text()
+    begin = _BEGIN.search(text)
+    if begin is None:
+        raise ValueError(f"{page} has no table of brokers")
+    end = text.index(_END, begin.end())
+    return text[: begin.end()], text[begin.end() : end], text[end:]
 
 
 def _cells(line: str) -> list[str]:

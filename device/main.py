@@ -281,6 +281,7 @@ class Application:
             brokers,
             status=self.settings.get("mqtt_status", True),
             will=self.settings.get("mqtt_last_will", True),
+            topic_prefix=self.settings.get("mqtt_prefix", ""),
         )
         failures = self.reporter.failures
         for i in (0, 1):  # what a setting turns off remains -1

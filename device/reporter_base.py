@@ -153,6 +153,7 @@ class BaseReporter:
             counts as withdrawn.
         status: Whether to publish the status topic, if the broker permits it.
         will: Whether to set "offline" as the last will, if the broker permits it.
+        topic_prefix: Topic levels before hushmote/v1, such as "tenants/acme"; the aggregator needs the same.
 
     Attributes:
         connected: Whether the session is up.
@@ -185,6 +186,7 @@ class BaseReporter:
         spread_s=None,
         status=True,
         will=True,
+        topic_prefix="",
     ):
         if client.fleet is None:
             raise ldp_client.SettingsError("the client has no fleet, which its topics need: pass fleet")
@@ -204,9 +206,10 @@ class BaseReporter:
         self._below = ldp_client.DRBG(os.urandom(32) + client.device_id.encode()).below
         self._kept = kept or kept_in_ledger_folder(client)
         where = client.fleet, client.device_id
-        self._experiment_prefix = ("hushmote/v1/%s/experiment/" % client.fleet).encode()
-        self._report_topic = ("hushmote/v1/%s/report/%s" % where).encode()
-        self._status_topic = ("hushmote/v1/%s/status/%s" % where).encode()
+        root = (topic_prefix + "/" if topic_prefix else "") + "hushmote/v1/"
+        self._experiment_prefix = (root + client.fleet + "/experiment/").encode()
+        self._report_topic = (root + "%s/report/%s" % where).encode()
+        self._status_topic = (root + "%s/status/%s" % where).encode()
         self._names = sorted(client.status()["experiments"])  # the policy's; we subscribe to nothing else
         self._seen_names = set()  # names for which a message arrived on this connection
         self._attempt = 0

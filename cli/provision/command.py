@@ -181,8 +181,9 @@ def device_command(  # noqa: PLR0913 - one for each option
         str,
         typer.Option(
             help="Broker URL for the board: mqtt://[user@]host[:1883], or mqtts:// with --ca; for a cluster "
-            f"host,host,...; set {MQTT_PASSWORD} to the user's password. With --folder: one of the broker's "
-            "names; default: the first.",
+            "host,host,...; with ?prefix=tenants/acme for a topic prefix; set "
+            f"{MQTT_PASSWORD} to the user's password. With --folder: one of the broker's names; default: the "
+            "first.",
             metavar="URL",
         ),
     ] = "",
@@ -291,14 +292,18 @@ def _with_credentials(opened: FleetFolder, device: str, network: Network, path: 
 def _at_broker(broker: str, ca: Path | None) -> Network:
     """Return a board's network settings without a fleet's folder; the host may be empty, to be set later."""
     scheme, _, rest = broker.rpartition("://")
-    user, _, hosts = rest.rpartition("@")
+    user, _, address = rest.rpartition("@")
+    hosts, _, query = address.partition("?")
+    name, _, prefix = query.partition("=")
     if scheme not in ("", "mqtt", "mqtts") or ":" in user:
         raise UsageError(
-            "write a board's broker as mqtt://[user@]host[:port], or mqtts:// with --ca; "
+            "write a board's broker as mqtt://[user@]host[:port][?prefix=LEVELS], or mqtts:// with --ca; "
             f"set {MQTT_PASSWORD} to the user's password"
         )
     if scheme and (scheme == "mqtts") != (ca is not None):
         raise UsageError("TLS requires both mqtts:// and --ca, the PEM file of the broker's CA")
+    if query and name != "prefix":
+        raise UsageError(f"a board's broker has no {name}: only ?prefix=LEVELS may follow its address")
     single_host = _HOST_AND_PORT.fullmatch(hosts)
     return Network(
         mqtt_host=single_host[1] or single_host[2]
@@ -307,6 +312,7 @@ def _at_broker(broker: str, ca: Path | None) -> Network:
         if "," in hosts
         else hosts.strip("[]"),
         mqtt_port=int(single_host[3]) if single_host else None,
+        mqtt_prefix=prefix.removesuffix("/"),
         mqtt_user=user or None,
         mqtt_password=os.environ.get(MQTT_PASSWORD),
         mqtt_ca=ca,

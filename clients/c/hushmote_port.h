@@ -41,6 +41,7 @@ extern "C" {
 #define HUSHMOTE_PAYLOAD_BYTES (HUSHMOTE_EXPERIMENT_BYTES + 69) /**< Longest signed experiment. */
 #define HUSHMOTE_KEPT_BYTES (HUSHMOTE_PAYLOAD_BYTES + 8)        /**< Longest experiment kept in flash. */
 #define HUSHMOTE_STATUS_BYTES 400                               /**< Longest status message. */
+#define HUSHMOTE_PREFIX_BYTES 64                                /**< Longest topic prefix. */
 #define HUSHMOTE_SPREAD_DEFAULT UINT32_MAX /**< 60 s, or the interval between readings if it is shorter. */
 #define HUSHMOTE_LEFT_OUT 2 /**< Connections in a row that must end because of the status or the will to leave it out. */
 #define HUSHMOTE_SHORT 3    /**< Connections in a row that must end early before another board is suspected. */
@@ -103,6 +104,8 @@ struct hushmote_port {
     const struct hushmote_asker *asker;  /**< &hushmote_ask_each with HUSHMOTE_ASK_EACH in the policy, else NULL. */
     struct hushmote_question *questions; /**< With an asker, one for each of the policy's names. */
 
+    const char *prefix; /**< Topic levels before hushmote/v1, such as "tenants/acme", of up to #HUSHMOTE_PREFIX_BYTES; NULL or ""
+                             for none. The aggregator needs the same. */
     bool omit_status; /**< Never publish the status, for brokers that do not permit it. */
     bool omit_will;   /**< Never set a will. */
 };

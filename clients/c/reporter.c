@@ -14,7 +14,7 @@ enum { FREE, PUBLISHED, ACKNOWLEDGED };
 #define RETRY_MS 60000u  /* delay before retrying a failed flash write */
 #define MAX_WORDS 8
 #define MAX_MS 16000000u
-#define TOPIC_BYTES 96
+#define TOPIC_BYTES (96 + HUSHMOTE_PREFIX_BYTES + 1)
 #define DIGEST_BYTES 8
 
 static const struct hushmote_config *config_of(const struct hushmote_reporter *reporter) {
@@ -53,10 +53,19 @@ static size_t append(char *text, size_t at, const char *more) {
     return at + bytes;
 }
 
-/* Write hushmote/v1/FLEET/KIND/NAME and return its length. */
+static bool has_prefix(const struct hushmote_port *port) {
+    return port->prefix != NULL && port->prefix[0] != 0;
+}
+
+/* Write PREFIX/hushmote/v1/FLEET/KIND/NAME and return its length. */
 static size_t topic_of(const struct hushmote_reporter *reporter, const char *kind, const char *name,
                        char topic[TOPIC_BYTES]) {
-    size_t at = append(topic, 0, "hushmote/v1/");
+    size_t at = 0;
+    if (has_prefix(reporter->port)) {
+        at = append(topic, at, reporter->port->prefix);
+        at = append(topic, at, "/");
+    }
+    at = append(topic, at, "hushmote/v1/");
     at = append(topic, at, config_of(reporter)->fleet);
     at = append(topic, at, kind);
     return append(topic, at, name);
@@ -592,6 +601,7 @@ int hushmote_reporter_begin(struct hushmote_reporter *reporter, struct hushmote 
     memset(reporter, 0, sizeof *reporter);
     if (client->config == NULL || client->config->fleet == NULL || port->connect == NULL || port->subscribe == NULL ||
         port->publish == NULL || port->disconnect == NULL ||
+        (has_prefix(port) && strlen(port->prefix) > HUSHMOTE_PREFIX_BYTES) ||
         (kept != NULL && (port->read_kept == NULL || port->write_kept == NULL)) ||
         ((client->config->policy->consent & HUSHMOTE_ASK_EACH) != 0) != (port->asker != NULL && port->questions != NULL))
         return HUSHMOTE_BAD_SETTINGS;

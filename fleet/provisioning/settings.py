@@ -23,6 +23,7 @@ from pydantic.dataclasses import dataclass
 
 from ...server import private_file
 from ...server.errors import ProvisionError, refusing
+from ...server.ingest.broker_url import BrokerUrlError, check_prefix
 from ...server.wire import keys
 from ...server.wire.topics import NameRefused, check_device, check_fleet
 from . import authority
@@ -38,6 +39,7 @@ MAX_CERTIFICATES = 8
 _MAY_BE_MISSING = {  # in older files
     "wifi_address",
     "time_server",
+    "mqtt_prefix",
     "mqtt_cert",
     "mqtt_key",
     "mqtt_status",
@@ -54,7 +56,7 @@ def _by(check: Callable[[str], object]) -> AfterValidator:
         try:
             if text is not None:
                 check(text)
-        except NameRefused as e:
+        except (NameRefused, BrokerUrlError) as e:
             raise ValueError(str(e)) from None
         return text
 
@@ -118,6 +120,7 @@ class DeviceSettings:
         mqtt_host: host or host:port, for a cluster several separated by commas: if one does not answer, the
             device tries the next.
         mqtt_port: For hosts without one.
+        mqtt_prefix: Topic levels before hushmote/v1, such as tenants/acme, or empty.
         mqtt_cert, mqtt_key: The device's own certificate and its key, base64 of DER, or both None.
         mqtt_status, mqtt_last_will: Whether the device publishes its status topic and sets a last will on it.
             Devices leave out by themselves what the broker does not permit; these settings save the attempts.
@@ -143,6 +146,7 @@ class DeviceSettings:
     ] = ""
     mqtt_host: Annotated[str, _by(broker_names)] = ""
     mqtt_port: Annotated[int, Field(ge=1, le=65535)] = 1883
+    mqtt_prefix: Annotated[str, _by(check_prefix)] = ""
     mqtt_user: str | None = None
     mqtt_password: str | None = dataclasses.field(default=None, repr=False)
     mqtt_ca: Annotated[str | None, _by(_certificates)] = None
@@ -195,6 +199,7 @@ class Network:
     wifi_country: str = ""
     mqtt_host: str = ""
     mqtt_port: int | None = None
+    mqtt_prefix: str = ""
     mqtt_user: str | None = None
     mqtt_password: str | None = dataclasses.field(default=None, repr=False)
     mqtt_ca: Path | None = None

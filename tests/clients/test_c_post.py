@@ -108,7 +108,7 @@ class Post:
 
 @contextlib.contextmanager
 def run_aggregator(
-    folder: Path, broker: MosquittoBroker, published: Experiment = EXPERIMENT
+    folder: Path, broker: MosquittoBroker, published: Experiment = EXPERIMENT, *, query: str = ""
 ) -> Iterator[Store]:
     """Run an aggregator with a store for an open and a keyed fleet."""
     url = f"sqlite:///{folder}/store.sqlite"
@@ -118,7 +118,7 @@ def run_aggregator(
         for fleet in ("open", "keyed"):
             store.add_fleet(fleet, keyed=fleet == "keyed")
             store.add_experiment(fleet, payload_of(published))
-        arguments = ("--store", url, "--broker", f"mqtt://127.0.0.1:{broker.port}")
+        arguments = ("--store", url, "--broker", f"mqtt://127.0.0.1:{broker.port}{query}")
         with served(*arguments, "--master-key", folder / "master.key") as process:
             process.ready()
             yield store
@@ -358,6 +358,19 @@ class TestReports:
             post = Post(program, tmp_path / "c", port).ready()
             post.settings["mqtt_host"] = host.format(port=port)
             post.set_broker_port(port)
+            assert "; 0 waiting\n" in post("run", "0", text="temp 1\n")
+            until(lambda: count_reports(store) == 1, "a report")
+
+    def test_go_below_the_topic_prefix(self, program: Path, tmp_path: Path):
+        prefix = "tenants/acme"
+        with (
+            MosquittoBroker() as broker,
+            run_aggregator(tmp_path, broker, query=f"?prefix={prefix}") as store,
+        ):
+            post = Post(program, tmp_path / "c", broker.port)
+            post.settings["mqtt_prefix"] = prefix
+            post.set_broker_port(broker.port)
+            post.ready()
             assert "; 0 waiting\n" in post("run", "0", text="temp 1\n")
             until(lambda: count_reports(store) == 1, "a report")
 

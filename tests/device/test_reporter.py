@@ -86,9 +86,10 @@ def mosquitto():
 
 
 class Watcher:
-    """A paho client that publishes experiments and receives reports and statuses."""
+    """A paho client that publishes experiments and receives reports and statuses, below a topic prefix."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, prefix: str = "") -> None:
+        self._prefix = prefix
         self.reports: list[bytes] = []
         self.statuses: list[bytes] = []
         self._client = paho.Client(CallbackAPIVersion.VERSION2)
@@ -102,18 +103,21 @@ class Watcher:
         assert subscribed.wait(WAIT_S)
 
     def _subscribe(self, client: Any, *_: Any) -> None:
-        client.subscribe([(f"hushmote/v1/{FLEET}/report/+", 1), (f"hushmote/v1/{FLEET}/status/+", 1)])
+        client.subscribe(
+            [(f"{self._prefix}hushmote/v1/{FLEET}/{kind}/+", 1) for kind in ("report", "status")]
+        )
 
     def _take(self, _client: Any, _data: Any, message: Any) -> None:
         if "/report/" in message.topic:
-            assert message.topic == topics.report_topic(FLEET, DEVICE)
+            assert message.topic == self._prefix + topics.report_topic(FLEET, DEVICE)
             self.reports.append(message.payload)
         else:
             self.statuses.append(message.payload)
 
     def publish(self, name: str, payload: bytes) -> None:
         until(self._client.is_connected, "the watcher reconnects to the restarted broker")
-        info = self._client.publish(topics.experiment_topic(FLEET, name), payload, 1, True)
+        topic = self._prefix + topics.experiment_topic(FLEET, name)
+        info = self._client.publish(topic, payload, 1, True)
         info.wait_for_publish(WAIT_S)
         assert info.is_published()
 
@@ -677,6 +681,17 @@ class TestBrokers:
             report = board.ask("report", "room_temp", 21.4)
             board.reach("pending", 0)
             assert [sent.hex() for sent in watcher.reports] == [report]
+
+    @every_kind
+    def test_may_have_a_topic_prefix(self, mosquitto: MosquittoBroker, start_any: Any) -> None:
+        with contextlib.closing(Watcher(mosquitto.port, "tenants/acme/")) as watcher:
+            watcher.publish("room_temp", experiment())
+            board = start_any(mosquitto.port, reporter={"topic_prefix": "tenants/acme"})
+            board.reach("state", "reporting")
+            report = board.ask("report", "room_temp", 21.4)
+            board.reach("pending", 0)
+            assert [sent.hex() for sent in watcher.reports] == [report]
+            until(lambda: watcher.statuses, "the status")
 
     def test_order_starts_anywhere_and_goes_either_way(self) -> None:
         # With 400 draws, one of ten orders is missing with a probability below 10 (9/10)**400 < 6e-18.

@@ -36,6 +36,7 @@ class Port(ctypes.Structure):
         *((name, c_uint32) for name in TIMES),
         ("asker", c_void_p),
         ("questions", c_void_p),
+        ("prefix", ctypes.c_char_p),
         ("omit_status", ctypes.c_bool),
         ("omit_will", ctypes.c_bool),
     )

@@ -27,6 +27,7 @@ struct hushmote_arduino {
     Client *network;
     MQTTClient mqtt;
     const char *host = "", *user = nullptr, *password = nullptr, *device_id = "";
+    const char *prefix = ""; /**< Topic levels before hushmote/v1; "" for none. */
     uint16_t port = 1883;
     bool omit_status = false, omit_will = false; /**< Whether to leave out the status topic, and the will. */
     hushmote_reporter *reporter = nullptr;
@@ -107,8 +108,8 @@ template <unsigned EXPERIMENTS, unsigned UNSENT = 8> class HushmoteBoard {
     /**
      * @brief Start the client and its reporter.
      *
-     * First set config (fleet, device_id, key, announce_key) and arduino (host, port, user, password, omit_status,
-     * omit_will), and call hushmote_arduino_mount(). If it returns a code below 0, poll() and report() do nothing.
+     * First set config (fleet, device_id, key, announce_key) and arduino (host, port, user, password, prefix,
+     * omit_status, omit_will), and call hushmote_arduino_mount(). If it returns a code below 0, poll() and report() do nothing.
      *
      * @return #HUSHMOTE_OK, or a code below 0.
      */
@@ -117,6 +118,7 @@ template <unsigned EXPERIMENTS, unsigned UNSENT = 8> class HushmoteBoard {
         port = hushmote_arduino_mqtt;
         port.context = context;
         hushmote_port_set_times(&port);
+        port.prefix = arduino.prefix;
         port.omit_status = arduino.omit_status;
         port.omit_will = arduino.omit_will;
         arduino.device_id = config.device_id;

@@ -23,6 +23,7 @@ struct hushmote_idf_broker {
     const char *hosts; /**< "host", "host:port" or "[address]:port", separated by commas; each attempt uses the next one. */
     const char *user, *password; /**< NULL or "" for none. */
     const char *ca, *certificate, *certificate_key; /**< PEM; NULL or "" for none. With a CA, the board uses TLS. */
+    const char *prefix; /**< Topic levels before hushmote/v1; NULL or "" for none. */
     uint16_t port; /**< Port for hosts that do not specify one. */
     bool omit_status, omit_will; /**< For the port: whether to leave out the status topic, and the will. */
 };

@@ -13,6 +13,7 @@ struct mosquitto;
 struct hushmote_broker {
     char hosts[1024]; /**< "host", "host:port" or "[address]:port", separated by commas; each attempt uses the next one. */
     char user[256], password[256];
+    char prefix[HUSHMOTE_PREFIX_BYTES + 1]; /**< Topic levels before hushmote/v1; "" for none. */
     char ca[512], cert[512], key[512]; /**< Paths of PEM files; "" for none. With a CA the client uses TLS. */
     int port; /**< Port for hosts that do not specify one. */
 };

@@ -170,8 +170,9 @@ static const char *read_settings(struct hushmote_config *config) {
         return "settings.json: fleet, device_id, key (64 hex digits) or announce_key (128) is wrong";
     if (!field("mqtt_host", broker->hosts, sizeof broker->hosts) || !broker->hosts[0] ||
         !field("mqtt_port", port, sizeof port) || !field("mqtt_user", broker->user, sizeof broker->user) ||
-        !field("mqtt_password", broker->password, sizeof broker->password))
-        return "settings.json: mqtt_host, mqtt_port, mqtt_user or mqtt_password is wrong";
+        !field("mqtt_password", broker->password, sizeof broker->password) ||
+        !field("mqtt_prefix", broker->prefix, sizeof broker->prefix))
+        return "settings.json: mqtt_host, mqtt_port, mqtt_user, mqtt_password or mqtt_prefix is wrong";
     for (unsigned i = 0; i < sizeof broker->hosts; i++) {
         if (hushmote_broker_at(broker->hosts, i, 1, path, sizeof path) == 0)
             return "settings.json: write mqtt_host as host or host:port, as in a,b:1884,[fd00::5]:1884";
@@ -294,10 +295,11 @@ static int print_status(void) {
         printf("; %s", hushmote_text(reporter.fault ? reporter.fault : status.error));
     printf("%s%s\n", posix.error ? "; " : "", posix.error ? posix.error : "");
     if (reporter.status_failures >= HUSHMOTE_LEFT_OUT || reporter.will_failures >= HUSHMOTE_LEFT_OUT)
-        printf("left out: the broker does not permit %s%s%s on hushmote/v1/%s/status/%s\n",
+        printf("left out: the broker does not permit %s%s%s on %s%shushmote/v1/%s/status/%s\n",
                reporter.status_failures >= HUSHMOTE_LEFT_OUT ? "the status" : "",
                reporter.status_failures >= HUSHMOTE_LEFT_OUT && reporter.will_failures >= HUSHMOTE_LEFT_OUT ? " or " : "",
-               reporter.will_failures >= HUSHMOTE_LEFT_OUT ? "a last will" : "", client.config->fleet, posix.device_id);
+               reporter.will_failures >= HUSHMOTE_LEFT_OUT ? "a last will" : "", posix.broker.prefix,
+               posix.broker.prefix[0] ? "/" : "", client.config->fleet, posix.device_id);
     if (reporter.short_connections >= HUSHMOTE_SHORT)
         printf("another device may be using this id: the last %u connections were closed within 30 s\n",
                reporter.short_connections);
@@ -440,6 +442,7 @@ int main(int count, char **arguments) {
     }
     port.context = &posix;
     hushmote_port_set_times(&port);
+    port.prefix = posix.broker.prefix;
     port.omit_status = is_off("mqtt_status");
     port.omit_will = is_off("mqtt_last_will");
     posix.reporter = &reporter;

@@ -9,12 +9,13 @@ from hushmote.fleet.provisioning.settings import DeviceSettings
 
 SETTINGS = DeviceSettings(
     "home", "d1", mqtt_host="broker", mqtt_port=8884, mqtt_user="d1", mqtt_password='a"\\é',
-    mqtt_ca="AAAA BBBB", mqtt_last_will=False, consent_given=True,
+    mqtt_ca="AAAA BBBB", mqtt_prefix="tenants/acme", mqtt_last_will=False, consent_given=True,
 )  # fmt: skip
 ESPHOME = r"""fleet: "home"
 device_id: "d1"
 broker: "broker"
 port: 8884
+topic_prefix: "tenants/acme"
 username: "d1"
 password: "a\U00000022\U0000005c\U000000e9"
 ca: |
@@ -33,6 +34,7 @@ HEADER = r"""#define HUSHMOTE_FLEET "home"
 #define HUSHMOTE_CONSENT_GIVEN 1
 #define HUSHMOTE_BROKER "broker"
 #define HUSHMOTE_BROKER_PORT 8884
+#define HUSHMOTE_TOPIC_PREFIX "tenants/acme"
 #define HUSHMOTE_BROKER_USER "d1"
 #define HUSHMOTE_BROKER_PASSWORD "a\042\134\303\251"
 """

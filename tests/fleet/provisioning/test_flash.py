@@ -279,7 +279,7 @@ WIRINGS = [
         "Wi-Fi other: not found (boards support only 2.4 GHz): check wifi_ssid",
     ),
     ("settings['wifi_password'] = 'no'", "Wi-Fi home: wrong password or weak signal: check wifi_password"),
-    ("set_clock()", "the clock says 2000 and no time server answered: allow NTP"),
+    ("set_clock()", "the clock says 2000 and pool.ntp.org did not answer: allow NTP, or set time_server"),
     ("vfs.umount('/')", "no file system: erase the flash, install MicroPython again, then `hushmote flash`"),
 ]
 
@@ -298,7 +298,7 @@ def sleep(ms): raise SystemExit
 def set_clock():
     import station
     station.time = Clock
-    raise main.Outage(station.set_clock(main.look_up))
+    raise main.Outage(station.set_clock(main.look_up, {}, {}))
 class Awake:
     deepsleep = sleep
     reset_cause = lambda: 4

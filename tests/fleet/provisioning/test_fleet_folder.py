@@ -223,6 +223,7 @@ class TestIssue:
             ("mqtt://[fd00::5]:1884", "fd00::5", 1884, None),
             ("fd00::5", "fd00::5", 1883, None),
             ("mqtt://a,b:1884", "a,b:1884", 1883, None),
+            ("mqtt://b?prefix=tenants/acme", "b", 1883, None),
             ("[fd00::5]", "fd00::5", 1883, None),
             ("mqtt://[fd00::5]:1884,[fd00::6]", "[fd00::5]:1884,[fd00::6]", 1883, None),
             ("", "", 1883, None),
@@ -235,12 +236,15 @@ class TestIssue:
         run("device", "k3f9", "--open", "--broker", broker)
         board = provision.load_settings(Path("k3f9.settings.json"))
         assert (board.mqtt_host, board.mqtt_port, board.mqtt_user) == (host, port, user)
+        assert board.mqtt_prefix == ("tenants/acme" if "?" in broker else "")
         assert board.mqtt_password == "a secret"
 
     @refusals(
         ("mqtts://b", "TLS requires both"),
         ("mqtt://b --ca ca.pem", "TLS requires both"),
         ("nats://b", "broker as mqtt://"),
+        ("mqtt://b?prefix=+", "a topic prefix has at most 64 of"),
+        ("mqtt://b?path=/mqtt", "has no path: only ?prefix=LEVELS"),
         ("mqtt://u:secret@b", "set HUSHMOTE_MQTT_PASSWORD"),
         ("mqtt://b:1884/x", "mqtt_host must be host or host:port"),
         command="provision device k3f9 --open --broker",

@@ -65,6 +65,7 @@ CONF_RULES = "rules"
 CONF_SQUARES = "squares"
 CONF_SUM = "sum"
 CONF_TAKES_PART = "takes_part"
+CONF_TOPIC_PREFIX = "topic_prefix"
 CONF_YES_BUTTON = "yes_button"
 
 CLIENTS_C = Path(__file__).parents[3] / "c"
@@ -135,6 +136,7 @@ IDENTITY = cv.Schema(
         cv.Inclusive(CONF_ANNOUNCE_KEY, "keys"): _hex(64),
         cv.Required(CONF_BROKER): cv.string_strict,
         cv.Optional(CONF_PORT, default=1883): cv.port,
+        cv.Optional(CONF_TOPIC_PREFIX, default=""): cv.All(cv.string_strict, cv.Length(max=64)),
         cv.Optional(CONF_USERNAME, default=""): cv.string,
         cv.Optional(CONF_PASSWORD, default=""): cv.sensitive(),
         cv.Optional(CONF_CA, default=""): cv.string,
@@ -374,6 +376,8 @@ async def to_code(config):
                 identity[CONF_CA], identity.get(CONF_CERTIFICATE, ""), identity.get(CONF_CERTIFICATE_KEY, "")
             )
         )
+    if identity[CONF_TOPIC_PREFIX]:
+        cg.add(var.set_topic_prefix(identity[CONF_TOPIC_PREFIX]))
     cg.add(var.set_omitted(identity[CONF_OMIT_STATUS], identity[CONF_OMIT_WILL]))
     cg.add(var.set_delay(config[CONF_DELAY]))
     for experiment in config[CONF_EXPERIMENTS]:

@@ -89,6 +89,7 @@ class Hushmote : public Component {
   void set_broker(const char *hosts, uint16_t port, const char *user, const char *password);
   void set_tls(const char *ca, const char *certificate, const char *key);
   void set_delay(uint32_t ms) { this->delay_ms_ = ms; }
+  void set_topic_prefix(const char *prefix) { this->port_.prefix = prefix; }
   void set_omitted(bool status, bool will) {
     this->port_.omit_status = status;
     this->port_.omit_will = will;

@@ -29,6 +29,7 @@ void setup() {
     board.config.announce_key = announce_key;
     board.arduino.host = HUSHMOTE_BROKER;
     board.arduino.port = HUSHMOTE_BROKER_PORT;
+    board.arduino.prefix = HUSHMOTE_TOPIC_PREFIX;
     Serial.println(hushmote_text(board.begin()));
 }
 

@@ -24,8 +24,8 @@ HUSHMOTE_POLICY(policy, 8000000, 0, 1000000, HUSHMOTE_SUM, false, "room_temp");
 
 static const uint8_t key[32] = HUSHMOTE_KEY, announce_key[64] = HUSHMOTE_ANNOUNCE_KEY;
 static struct hushmote_idf idf = {
-    .broker = {.hosts = HUSHMOTE_BROKER, .port = HUSHMOTE_BROKER_PORT, .omit_status = HUSHMOTE_OMIT_STATUS,
-               .omit_will = HUSHMOTE_OMIT_WILL},
+    .broker = {.hosts = HUSHMOTE_BROKER, .port = HUSHMOTE_BROKER_PORT, .prefix = HUSHMOTE_TOPIC_PREFIX,
+               .omit_status = HUSHMOTE_OMIT_STATUS, .omit_will = HUSHMOTE_OMIT_WILL},
 };
 static struct hushmote_experiment experiments[1];
 static struct hushmote_topic topics[1];

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 DEFAULT_BROKER = "mqtt://localhost:1883"
 URLS = (
     "mqtt://[user@]host[:1883], or mqtts://[user@]host[:8883] for TLS; MQTT over WebSocket: "
-    "ws://host[:80]/path, or wss://host[:443]/path; with ?prefix=tenants/acme for a topic prefix; "
+    "ws://host[:80]/path, or wss://host[:443]/path; add ?prefix=tenants/acme for a topic prefix; "
     "NATS servers: nats://[user@]host[:4222],host,...[?mqtt=1883], or tls://"
 )
 FILE = (

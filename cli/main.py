@@ -113,7 +113,7 @@ def load(name: str) -> Any:
 _SHARES = {"confidence", "share", "honest", "missing", "rise", "worse_by"}
 """Numeric parameters that are shares of one, so that 5% is 0.05; a reading in % is not one."""
 _LOSSES = {"total", "lifetime", "limit", "ceiling"}
-"""Numeric parameters that are an ε, beside those with epsilon in their names."""
+"""Numeric parameters that are an ε, besides those with epsilon in their names."""
 
 
 def _read_typed_numbers(parameter: Any, process: Callable[..., Any]) -> Callable[..., Any]:
@@ -147,7 +147,7 @@ def _read_typed_numbers(parameter: Any, process: Callable[..., Any]) -> Callable
 
 
 def _without_words(name: str, text: str) -> str:
-    """Return a number without the words printed around it, as in 20,000 devices and ε = 2."""
+    """Return a number without the words or symbols around it, as in 20,000 devices and ε = 2."""
     text = re.sub(rf"\s*\b{name.removesuffix('s')}s?$", "", text.strip())
     symbol = "δ" if name == "delta" else "ε" if "epsilon" in name or name in _LOSSES else ""
     if not symbol:

@@ -75,7 +75,7 @@ class _Link:
         self.has_received = False  # whether anything arrived since this was last set to False
 
     def replace_socket(self, sock):
-        """Use another socket, before connect()."""
+        """Replace the socket; call this before connect()."""
         self._sock.close()
         sock.setblocking(False)
         self._sock = sock
@@ -199,7 +199,7 @@ class _Sockets:
         addresses = self._look_up(real, *args) if self._look_up else real(*args)
         family = addresses[0][0]
         if self._link is not None and family != self._module.AF_INET:
-            # umqtt.simple has made an IPv4 socket before it asks for the address.
+            # umqtt.simple creates an IPv4 socket before it looks up the address.
             self._link.replace_socket(self._module.socket(family))
         return addresses
 

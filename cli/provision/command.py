@@ -190,8 +190,8 @@ def device_command(  # noqa: PLR0913 - one for each option
     ca: Annotated[
         Path | None,
         typer.Option(
-            help="PEM file of the CAs that may sign the broker's certificate, such as the old and the new "
-            "one; makes the board use TLS."
+            help="PEM file with the CAs that the board trusts to sign the broker's certificate, such as the "
+            "old and the new one; makes the board use TLS."
         ),
     ] = None,
     out: Annotated[

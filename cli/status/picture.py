@@ -40,7 +40,7 @@ class Snapshot:
         results, rates: Values by fleet and experiment; only experiments with a result are shown. Rates are
             reports per second, and empty until known.
         privacy: Sentences on how much the reports can reveal at most, or "" without reports.
-        at: When the store was last read, UTC, or None not to show it.
+        at: When the store was last read, UTC, or None to leave it out.
         now: The current time, UTC.
         where: The store's path, or its URL without the password.
     """

@@ -289,9 +289,9 @@ void hushmote_reporter_close(struct hushmote_reporter *reporter);
 
 /**
  * @brief Copy the host of one of a cluster's brokers.
- * @param list "host", "host:port", "address" or "[address]:port", several separated by commas.
- * @param number Which one; numbers past the end start again with the first.
- * @param port Port of brokers without one.
+ * @param list "host", "host:port", "address" or "[address]:port", or several separated by commas.
+ * @param number Index of the broker; numbers past the end start again with the first.
+ * @param port Port for brokers that do not specify one.
  * @param[out] host The host, without brackets.
  * @param capacity Size of `host`.
  * @return Its port, or 0 if the text is malformed or the host does not fit.

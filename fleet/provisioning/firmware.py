@@ -101,7 +101,7 @@ def esphome_yaml(settings: DeviceSettings) -> str:
 
 
 def _pem(label: str, ders: str | None) -> str | None:
-    """Return PEM blocks for base64 texts that are separated by spaces."""
+    """Return PEM blocks for base64 texts separated by spaces."""
     if ders is None:
         return None
     blocks = (textwrap.fill(base64.b64encode(base64.b64decode(der)).decode(), 64) for der in ders.split(" "))

@@ -33,7 +33,7 @@ _BROKER = re.compile(r"(?:\[(?P<address>[^]]+)]|(?P<name>[^][\s,:/@]+))(?::(?P<p
 _FOUR = (
     "must be address,mask,gateway,name server, as in 10.0.0.9,255.0.0.0,10.0.0.1,10.0.0.1; or empty, for DHCP"
 )
-# Files that `openssl x509 -text` wrote have text in any encoding around the certificates.
+# `openssl x509 -text` writes text, in any encoding, around the certificates.
 _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
 MAX_CERTIFICATES = 8
 _MAY_BE_MISSING = {  # in older files
@@ -97,13 +97,13 @@ def broker_names(mqtt_host: str) -> tuple[str, ...]:
             match = _BROKER.fullmatch(broker)
             if match and not 1 <= int(match["port"] or 1) <= 65535:
                 raise ValueError
-            # Without brackets, an IPv6 address has no port.
+            # An IPv6 address without brackets has no port.
             names.append(
                 (match and match["name"]) or str(ipaddress.IPv6Address(match["address"] if match else broker))
             )
     except ValueError:
         raise ValueError(
-            "must be host or host:port, for a cluster several with commas between: a,b,[fd00::5]:1884"
+            "must be host or host:port, for a cluster several separated by commas: a,b,[fd00::5]:1884"
         ) from None
     return tuple(names)
 

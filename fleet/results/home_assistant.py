@@ -25,7 +25,7 @@ def sensor(result: Result, statistic: str, expire_s: int, topic_prefix: str = ""
         result: The experiment's result.
         statistic: The statistic's id.
         expire_s: Seconds without a result until the sensor is unavailable.
-        topic_prefix: The prefix of the broker's address.
+        topic_prefix: The topic prefix in the broker's address.
     """
     topic = topic_prefix + result_topic(result.fleet, result.experiment)
     share = result.quantity == "share"

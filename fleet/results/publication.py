@@ -25,7 +25,7 @@ class Publication:
         live_s: Also publish during running windows, at this interval; None for ended windows only.
         newest: The number of newest windows to include; None for all.
         home_assistant: Home Assistant's discovery prefix; None for no discovery.
-        topic_prefix: The prefix of the broker's address, for topics that sensors read.
+        topic_prefix: The topic prefix in the broker's address, for the topics that sensors read.
 
     Raises:
         UsageError: If the prefix is not a single topic level.

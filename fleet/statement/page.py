@@ -54,7 +54,7 @@ def html(whole: Mapping[str, Any], news: str = "", download: str = "") -> str:
     ]
     chapters += [_registry(statement["registry"])] if chapters else []
     files, signature = _files(statement["board_files"]), _signature(whole)
-    # On paper everything must be visible; on a web site, one fingerprint is enough to compare.
+    # A printed statement must show everything; on the web, the key to compare is enough.
     chapters += [_key(whole), _details(files, signature)] if download else [files, signature]
     language = "" if words.language == "en" else f' lang="{words.language}"'
     link = (
@@ -120,10 +120,13 @@ def _files(files: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _key(whole: Mapping[str, Any]) -> str:
-    """Return the fingerprint to compare with a device's, or "" if the statement is unsigned."""
+    """Return the key to compare with that of a device, or "" if the statement is unsigned."""
     if "unsigned" in whole:
         return ""
-    about = "Whoever signed this statement has the key that the fleet's devices trust if theirs is the same:"
+    about = (
+        "Compare this key with the announce key on one of the fleet's devices. If they are the same, the "
+        "devices trust whoever signed this statement."
+    )
     key = f"<p><code>{_text(whole['announce_key'])}</code></p>"
     return _chapter("The fleet's announce key", about, (key,))
 

@@ -164,7 +164,7 @@ class TestReports:
         assert (output["sent"], output["waiting"], output["state"]) == (1, 0, "reporting")
         until(lambda: fleet.report_count() == before + 1, "the report is counted")
 
-    def test_are_counted_if_second_root_of_the_file_is_the_brokers(self, fleet: Fleet, tmp_path: Path):
+    def test_are_counted_if_the_broker_uses_the_second_root(self, fleet: Fleet, tmp_path: Path):
         before = fleet.report_count()
         roots = tmp_path / "roots.pem"
         own = (fleet.folder.path / "broker/ca.pem").read_bytes()

@@ -109,7 +109,7 @@ static bool hex(const char *name, uint8_t *key, size_t bytes, const uint8_t **re
 
 #define BASE64 "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
 
-/* Convert base64 of DER, several separated by spaces, to PEM. Return false if it is not base64, or too long. */
+/* Convert base64 of DER, or several separated by spaces, to PEM. Return false if it is not base64, or too long. */
 static bool to_pem(const char *label, const char *text, char *lines, size_t capacity) {
     size_t used = 0;
     while (*text) {
@@ -130,7 +130,7 @@ static bool to_pem(const char *label, const char *text, char *lines, size_t capa
 }
 
 /* Write a setting to a PEM file in the folder, because libmosquitto requires files. `hushmote provision` writes base64
-   of DER; PEM is accepted, too. */
+   of DER; PEM is also accepted. */
 static bool pem(const char *name, const char *label, char *path, size_t capacity) {
     static char text[16384], lines[sizeof text * 2];
     path[0] = 0;
@@ -172,7 +172,8 @@ static const char *read_settings(struct hushmote_config *config) {
         !field("mqtt_port", port, sizeof port) || !field("mqtt_user", broker->user, sizeof broker->user) ||
         !field("mqtt_password", broker->password, sizeof broker->password) ||
         !field("mqtt_prefix", broker->prefix, sizeof broker->prefix))
-        return "settings.json: mqtt_host, mqtt_port, mqtt_user, mqtt_password or mqtt_prefix is wrong";
+        return "settings.json: mqtt_host, mqtt_port, mqtt_user, mqtt_password or mqtt_prefix is wrong: set mqtt_host, and "
+               "write short texts without \\u escapes";
     for (unsigned i = 0; i < sizeof broker->hosts; i++) {
         if (hushmote_broker_at(broker->hosts, i, 1, path, sizeof path) == 0)
             return "settings.json: write mqtt_host as host or host:port, as in a,b:1884,[fd00::5]:1884";
@@ -180,7 +181,8 @@ static const char *read_settings(struct hushmote_config *config) {
     if (!pem("mqtt_ca", "CERTIFICATE", broker->ca, sizeof broker->ca) ||
         !pem("mqtt_cert", "CERTIFICATE", broker->cert, sizeof broker->cert) ||
         !pem("mqtt_key", "EC PRIVATE KEY", broker->key, sizeof broker->key))
-        return "settings.json: mqtt_ca, mqtt_cert or mqtt_key is wrong, or the folder cannot be written";
+        return "settings.json: mqtt_ca, mqtt_cert or mqtt_key is wrong (write base64 of DER, or PEM), or the folder "
+               "cannot be written";
     broker->port = atoi(port);
     config->fleet = fleet;
     config->device_id = posix.device_id = device;

@@ -35,13 +35,13 @@ _DELAY_S = 1.0  # delay before the answer to a wrong token
 _MAX_DELAYED = 32  # wrong tokens delayed at the same time; further ones are refused immediately
 _WRONG_TOKEN = "That is not this page's token."
 _BUSY = "Too many people are trying a token at the same time; try again in a minute."
-_FRAMES_NEED_HTTPS = "In a frame on another site, browsers keep the login only if this page has HTTPS."
+_FRAMES_NEED_HTTPS = "In a frame on another site, browsers keep the login only if this page uses HTTPS."
 _MAX_FORM = 4096  # bytes
 _COOKIE_DAYS = 30
 _MAX_COOKIES = 8  # with the page's name in one request
 _NO_STORE = {"cache-control": "no-store"}
 _LOCAL_READER = "this machine"  # the reader's name on a page without tokens
-_PROXY_HEADERS = ("forwarded", "via", "x-real-ip")  # and all X-Forwarded headers
+_PROXY_HEADERS = ("forwarded", "via", "x-real-ip")  # besides all X-Forwarded headers
 _LOG_INTERVAL_S = 3600.0  # interval before the same reader is logged again
 
 log = logging.getLogger(__name__)
@@ -241,7 +241,7 @@ class PageAccess:
 
 
 def _is_forwarded(request: HTTPConnection) -> bool:
-    """Return whether a proxy has passed on a request, perhaps with this machine's name as its Host.
+    """Return whether a proxy has forwarded a request, perhaps with this machine's name as its Host.
 
     nginx adds no header by default, but uses HTTP/1.0, which browsers do not.
     """
@@ -298,7 +298,7 @@ def _redirect(target: str) -> Response:
 
 
 def _document(status: int, title: str, message: str, header: str, form: str = "") -> Response:
-    """Return a document in the page's frame, which needs no other file, because those need a token.
+    """Return a document in the page's frame that loads no other files, because those need a token.
 
     Args:
         status: The HTTP status.

@@ -28,7 +28,7 @@ _STEPS = (
     365,
     *(365 * n for n in (2, 5, 10, 20, 50, 100, 200, 500, 1000)),
 )
-_MAX_TICKS = 6  # about the number of days that fit on a phone
+_MAX_TICKS = 6  # about the number of labels that fit on a phone
 _MONTHS = 61  # days between ticks that are labelled with month and year
 _GRID = {"show": True, "lineStyle": {"color": "rgba(128, 128, 128, 0.35)"}}
 
@@ -107,7 +107,7 @@ def over_days(
 
 
 def _even_ticks(times: Sequence[str]) -> tuple[list[int], int]:
-    """Return evenly spaced days as milliseconds, and the days between them, for times in ISO 8601."""
+    """Return evenly spaced days in unix milliseconds, and their distance in days, for times in ISO 8601."""
     days = [datetime.date.fromisoformat(time[:10]).toordinal() for time in times] or [1]
     first, last = min(days), max(days)
     step = next((n for n in _STEPS if (last - first) / n <= _MAX_TICKS), _STEPS[-1])

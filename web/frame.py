@@ -81,7 +81,7 @@ def header_parts(folder: str, views: Sequence[tuple[str, str]], current_path: st
     Args:
         folder: The address of the page's root, as relative.root() returns it.
         views: The names and paths of the views in the navigation; without any, there is no navigation.
-        current_path: The path of the view on display, or "".
+        current_path: The path of the current view, or "".
     """
     links = "".join(
         f'<a class="frame-link" href="{folder}{path}"'
@@ -146,7 +146,7 @@ def heading(text: str, level: int = 1) -> ui.label:
 
 @contextmanager
 def details(title: str) -> Generator[ui.element, None, None]:
-    """Build a part that is closed until the reader opens it, or follows a link into it."""
+    """Add a part that is closed until the reader opens it or follows a link into it."""
     with ui.element("details").classes("details") as element:
         tag("summary", title)
         yield element
@@ -160,7 +160,7 @@ def tag(name: str, text: str) -> ui.label:
 
 
 def set_age(label: ui.label, words: str, then: datetime.datetime | None) -> None:
-    """Show how long ago something happened, and the exact time as a tooltip; the browser counts on.
+    """Show how long ago something happened, which the browser updates, and the exact time as a tooltip.
 
     Args:
         label: The label.

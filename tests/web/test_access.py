@@ -288,12 +288,12 @@ class TestPublicStatement:
         assert b'<a href="./what-is-asked">What is asked of your device</a>' in ask(public_page)[2]
         assert b"what-is-asked" in ask(public_page, Cookie=cookie_of(public_page))[2]
 
-    def test_shows_one_fingerprint_and_the_rest_on_request(self, public_page, files):
+    def test_shows_one_key_and_the_rest_on_request(self, public_page, files):
         visible, _, details = ask(public_page, "/what-is-asked")[2].decode().partition("<details")
         whole = json.loads(files[1].read_text())
         assert re.findall(r"[0-9a-f]{40,}", visible) == [whole["announce_key"]]
         assert whole["signature"] in details
-        assert "<details" not in statement_page.html(whole)  # on paper, everything is visible
+        assert "<details" not in statement_page.html(whole)  # a printed statement shows everything
 
     def test_download_is_signed_document(self, public_page, files):
         status, headers, body = ask(public_page, "/what-is-asked?statement")

@@ -132,7 +132,7 @@ class TestTable:
         (e,) = budget(line(), profiles={(0,): 600, (2,): 300, (4,): 100}).experiments
         assert e.cells[:5] == ("3,000", "100 of 1,000", "100.0", str(e.line.half), str(e.line.dry))
 
-    def test_experiments_with_one_promise_share_it(self):
+    def test_experiments_share_the_same_guarantee(self):
         rows = line(), line(name="door"), line(name="lux", budget={"rule": "count", "cap": 1})
         promises = budget(*rows, profiles={(0, 0, 0): 1}).promises
         assert [text.partition(" alone: ")[0] for text in promises] == ["room, door", "lux"]

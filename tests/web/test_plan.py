@@ -244,7 +244,7 @@ class TestTypedNumbers:
     def test_other_text_is_refused_as_whole_number(self, text):
         assert is_nan(quantity.number(text, is_whole=True))
 
-    def test_percent_belongs_to_fields_in_percent(self):
+    def test_percent_is_accepted_only_in_percent_fields(self):
         assert quantity.number("±3", is_percent=True) == quantity.number("3%", is_percent=True) == 3
         assert is_nan(quantity.number("3%"))
 

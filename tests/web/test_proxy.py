@@ -256,7 +256,7 @@ class TestFrameAncestors:
         assert "; SameSite=Strict;" in ask(link)[1]["set-cookie"]
 
     def test_form_says_that_frames_need_https(self, framed: str):
-        words = b"only if this page has HTTPS"
+        words = b"only if this page uses HTTPS"
         assert words in ask(framed)[2]
         assert words not in ask(framed, X_Forwarded_Proto="https")[2]
 

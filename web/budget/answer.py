@@ -69,7 +69,7 @@ class FleetBudgets:
 
     @property
     def promises(self) -> tuple[str, ...]:
-        """The guarantees for each experiment alone, with the names that share one."""
+        """The guarantees for each experiment alone; experiments with the same guarantee share a sentence."""
         names: dict[str, list[str]] = {}
         for e in self.experiments:
             names.setdefault(e.promise, []).append(e.name)

@@ -18,7 +18,7 @@ from ..reader import Reader, reader
 from .answer import HEADINGS, FleetBudgets
 from .ledgers import Ledgers
 
-_SYMBOLS = ("circle", "triangle", "diamond")  # colours are repeated with another symbol
+_SYMBOLS = ("circle", "triangle", "diamond")  # more experiments repeat the colours with another symbol
 _EMPTY = "This store has no fleet yet; create one with hushmote experiment add FILE."
 
 
@@ -140,7 +140,7 @@ class FleetSection:
         if not series:
             return
         series.append(mark(budget.today, "today"))
-        if self._chart is None:  # ECharts needs the chart's size when it begins
+        if self._chart is None:  # ECharts needs the chart's size when it starts
             with self._plot:
                 self._chart = chart({}, "")
         title = "reports a day; dashed: forecast"

@@ -171,7 +171,7 @@ def _newest(selected: Selected) -> tuple[str, ...]:
 
 
 def _as_days(windows: tuple[str, ...], selected: Selected) -> tuple[str, ...]:
-    """Return windows as a range of days of a time zone, if they are all of its windows."""
+    """Return windows as a range of local days, if they are all of its windows."""
     days = [*periods.selectable(windows, selected.calendar)] if selected.calendar.is_local else []
     if not days:
         return windows
@@ -398,7 +398,7 @@ def fitting(choices: Choices, selected: Selected) -> Choices:
 
 
 def _days_with_reports(question: Question, facts: Facts) -> tuple[str, ...]:
-    """Return the question's periods that have reports; a day of a time zone has too many hours for a URL."""
+    """Return the question's periods that have reports; the hours of local days are too many for a URL."""
     periods_named = question.windows
     return tuple(text for text in periods_named if windows_of(question.replace(windows=(text,)), facts))
 

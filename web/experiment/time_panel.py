@@ -62,11 +62,11 @@ class TimePanel:
             await self._choose(windows=tuple(chosen), last="")
 
     def show_windows(self, choices: Choices, windows: Mapping[str, tuple[str, ...]]) -> None:
-        """Show the available windows or days of a time zone, and the chosen ones.
+        """Show the available windows or local days, and the chosen ones.
 
         Args:
             choices: The choices.
-            windows: The windows of each name that readers can choose.
+            windows: The names that readers can choose, with the windows of each.
         """
         names = dict(over_names(self._can, choices.quantiles))
         if MEAN in names and not choices.ranges:

@@ -16,7 +16,7 @@ _NUMBER = re.compile(r"-?\d+(\.\d*)?(E[-+]?\d{1,4})?", re.ASCII)  # as Decimal p
 
 @dataclass(frozen=True)
 class Scale:
-    """A quantity's label, unit, slider range, whether it is whole, and whether it may be typed with %."""
+    """A quantity's label, unit, slider range, whether it is whole, and whether it is in points or %."""
 
     label: str
     unit: str
@@ -74,7 +74,7 @@ class Quantity(Element, component="quantity.js"):
 
 
 def number(value: Any, *, is_whole: bool = False, is_percent: bool = False) -> float | None:
-    """Return the number that a reader typed into a field, None for an empty field, or NaN for another text.
+    """Return the number that a reader typed into a field, None for an empty field, or NaN for any other text.
 
     typedNumber() in quantity.js reads texts in the same way.
 

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 _WORKERS = ThreadPoolExecutor(2, "plan")  # separate, because a long search must not delay the other views
 _CACHE: dict[tuple[PlanRequest, Fourth], SolvedPlan] = {}
 _MAX_CACHED = 256
-# With a phone's keyboard open, the answer at the bottom edge stays above the keyboard.
+# Keep the answer, at the bottom edge, above a phone's keyboard.
 _VIEWPORT = "width=device-width, initial-scale=1, interactive-widget=resizes-content"
 _PAUSE_S = 0.1  # pause in the slider's movement after which the search begins
 

@@ -100,7 +100,7 @@ window.hushmote = (() => {
     document.getElementById("frame-views").classList.toggle("open", open);
   }
 
-  // The CSV dialect is a cookie below the page's path, so that the server knows it when it writes the file.
+  // The CSV dialect is stored in a cookie for the page's path, so that the server knows it when it writes a file.
   function rememberDialect() {
     document.addEventListener("change", ({ target }) => {
       if (target.id !== "csv-dialect") return;

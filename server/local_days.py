@@ -13,7 +13,7 @@ WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", 
 DAY, HOUR = datetime.timedelta(days=1), datetime.timedelta(hours=1)
 _ZONE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+){0,2}")
 _LONGEST_ZONE = 64
-_UNUSUAL = ("posix/", "right/", "localtime", "posixrules", "Factory")  # files that are not zones of a place
+_UNUSUAL = ("posix/", "right/", "localtime", "posixrules", "Factory")  # files that are not a place's zone
 
 
 def check_zone(name: str) -> str:
@@ -24,7 +24,7 @@ def check_zone(name: str) -> str:
         close = difflib.get_close_matches(word, places, 1)
         suggestion = f" (did you mean {places[close[0]]}?)" if close else ""
         raise ValueError(
-            'it must be a time zone of the IANA database, such as "Europe/Berlin", '
+            'it must be a time zone in the IANA database, such as "Europe/Berlin", '
             f"not {name[:40]!r}{suggestion}"
         )
     return name
@@ -65,7 +65,7 @@ class Calendar:
 
     @property
     def is_local(self) -> bool:
-        """Whether days are those of a time zone."""
+        """Whether days are local, not in UTC."""
         return bool(self.day)
 
     @property
@@ -95,7 +95,8 @@ class Calendar:
         zone = _load(self.day)
         if zone is None:
             raise UsageError(
-                f"this machine does not know the time zone {self.day}: update it with pip install -U tzdata"
+                f"this machine does not know the time zone {self.day}: "
+                "update its time zones with pip install -U tzdata"
             )
         return zone
 
@@ -109,7 +110,7 @@ class Calendar:
         return self.local(hour + HOUR / 2).date()
 
     def midnight(self, day: datetime.date) -> datetime.datetime:
-        """Return the start of a day in the zone; where clocks skip it, they show a later time then."""
+        """Return the start of a day in the zone; if clocks skip midnight, this is when they skip it."""
         return datetime.datetime.combine(day, datetime.time(), self.zone)
 
     def begin(self, day: datetime.date) -> datetime.datetime:

@@ -1,4 +1,4 @@
-"""Numbers as people type them: as printed, such as 100,000, 5%, 1 in 20 and −3, and 20k, 1e6 or 10^6.
+"""Numbers as people type them, such as 100,000, 5%, 1 in 20, −3, 20k, 1e6 and 10^6.
 
 Options, the fields of a Question, the page's addresses and the numbers inside an option's text, such as a
 range's ends, are all read here.

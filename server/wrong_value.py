@@ -45,7 +45,7 @@ _TOML = {
     r"= *[-+]?\d{1,3}(,\d{3})+\b": "write a number without commas, such as 100000 or 100_000",
     r"= *\d[\d.]* ?%": "write a share as a number, such as 0.05",
     r"= *−": "write a minus sign as -",
-    r"= *[-+]?\d[\d.]*[kKM]\b": "write all digits of a number, such as 20_000",
+    r"= *[-+]?\d[\d.]*[kKM]\b": "write a number in full, such as 20_000",
     r"= *[-+]?\d+,\d": "write a number with a point, such as 1.0",
     r"= *\d{1,2}[./]\d{1,2}[./]\d|= *\d{4}[./]\d": "write a date as 2027-12-31",
     r"(?i)= *(true|yes|on|false|no|off)\b": "write true or false",

@@ -69,7 +69,7 @@ class Tables(Printable):
     def to_pandas(self) -> DataFrame:
         """Return all tables as one data frame; its first columns are name, value, low, high and se.
 
-        The rows of a trend are indexed by the time at which their window began, in the zone of its days.
+        The rows of a trend are indexed by the start of their window, in the experiment's time zone.
 
         Raises:
             ExtraMissing: If pandas is not installed.
@@ -184,7 +184,7 @@ class Answer(Tables, AnswerRows):
     def to_pandas(self) -> DataFrame:
         """Return the rows as a data frame; its first columns are name, value, low, high and se.
 
-        The rows of a trend are indexed by the time at which their window began, in the zone of its days.
+        The rows of a trend are indexed by the start of their window, in the experiment's time zone.
 
         Raises:
             ExtraMissing: If pandas is not installed.
@@ -201,7 +201,7 @@ class Frame:
         confidence: The confidence of the intervals, between 0 and 1.
         about: A description of the reports that the table is based on.
         against: For a change, a description of the reports it is compared with.
-        calendar: The days and weeks of the experiment.
+        calendar: The experiment's calendar.
     """
 
     unit: str = ""

@@ -370,7 +370,7 @@ def trend_tables(facts: Facts, resolved: ResolvedQuestion, statistics: Sequence[
     unit = selected.unit if question.unit is None else question.unit
     windows, calendar = selected.by_window(question.weigh, question.by or ""), selected.calendar
     names = scope.span(list(windows)) if question.by else span(windows, calendar)
-    names += f", days of {calendar.day}" if question.by and calendar.is_local else ""
+    names += f", days in {calendar.day}" if question.by and calendar.is_local else ""
     about = which_reports(selection.fleet, names, boards=selected.boards)
     frame = Frame(unit, question.confidence, about, calendar=calendar)
     tables = trend(windows, statistics, frame, question.quantiles, question.pair)
@@ -387,7 +387,7 @@ def trend_tables(facts: Facts, resolved: ResolvedQuestion, statistics: Sequence[
 
 
 def _with_partial_groups(table: Answer, facts: Facts, selected: Selected, by: str) -> Answer:
-    """Return the trend table with its partial days, weeks or months marked, and what its weeks are."""
+    """Return the trend table with partial days, weeks or months marked, and a note on when weeks begin."""
     windows, calendar = selected.selection.windows or selected.windows, selected.calendar
     names = {row.window for row in table.rows if isinstance(row, TrendRow)}
     groups = partial_groups(windows, selected.windows, by, facts.at, calendar)

@@ -115,7 +115,7 @@ def _version_days(selected: Selected, version: Version, index_by_window: dict[st
 
 
 def _interrupted_days(facts: Facts, calendar: Calendar) -> frozenset[datetime.date]:
-    """Return the days on which counting was interrupted, for each of which the store has a day in UTC."""
+    """Return the local days that overlap a day in UTC on which counting was interrupted."""
     starts = [UTC_DAYS.begin(day) for day in facts.store.interrupted_days()]
     return frozenset(calendar.today(hour) for start in starts for hour in (start, start + DAY - HOUR))
 

@@ -242,11 +242,11 @@ def date_axis(axis: Axis, ticks: int = 5) -> None:
 
 
 def window_starts(windows: Sequence[str], calendar: Calendar = UTC_DAYS) -> list[datetime.datetime] | None:
-    """Return the start times of windows such as 2026-11-21, 2026-W47 or 2026-11-21T14, or None without one.
+    """Return when windows such as 2026-11-21, 2026-W47 or 2026-11-21T14 start, or None if one has no time.
 
     Args:
         windows: The windows.
-        calendar: The weeks.
+        calendar: The experiment's calendar.
     """
     days = {w: ends[0] for w in windows if "W" in w and (ends := days_of_group(w, calendar))}
     try:

@@ -39,7 +39,7 @@ from .texts import MAX_SHOWN
 
 IndexRanges = Sequence[units.IndexRange]
 Range = str | tuple[float | None, float | None]
-_MAX_CHANGES = 5  # changes of the question that a trend's note describes
+_MAX_CHANGES = 5  # maximum changes of the question that a trend's note describes
 MEAN = "mean"  # the name of a number's mean, where a trend accepts ranges or labels
 
 
@@ -65,7 +65,7 @@ class FleetEstimate(Tables):
         version: The first digits of the version that was chosen, "all", or "" for the newest.
         boards: The boards whose reports were used, such as "boards with firmware 2.4.0", or "" for all.
         left_out: A sentence on the reports of other versions that the estimate leaves out, or "".
-        calendar: The days and weeks of the experiment.
+        calendar: The experiment's calendar.
     """
 
     estimates: Estimates
@@ -304,7 +304,7 @@ class FleetEstimate(Tables):
         if self.unit and before.unit and self.unit != before.unit:
             raise DoesNotFit(
                 f"{before.which} is in {before.unit}, and {self.which} in {self.unit}: readings in two units "
-                "cannot be compared"
+                "cannot be compared; choose versions with the same unit"
             )
         sides, frame = (before.estimates, self.estimates), replace(self._frame, against=before.which)
         if self.experiment.type == "pair":
@@ -486,7 +486,7 @@ def _with_marks(table: Answer, windows: Mapping[str, Estimates]) -> Answer:
     marks = [VersionMark(w, digests[w], versions.difference(new, old)) for w, old, new in changes]
     notes = [versions.changed(w, old, new) for w, old, new in changes[-_MAX_CHANGES:]]
     if earlier := len(changes) - len(notes):
-        times, (window, *_) = counted(earlier, "time"), changes[earlier]
-        notes.insert(0, f"The question changed {times} before {window}.")
+        number, (window, *_) = counted(earlier, "earlier change"), changes[earlier]
+        notes.insert(0, f"Not listed: {number} of the question before {window}.")
     note = "\n".join(filter(None, [table.note, *notes]))
     return replace(table, rows=tuple(rows), marks=tuple(marks), note=note)

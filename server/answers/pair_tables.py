@@ -65,7 +65,7 @@ class PairTable:
     """Statistics of one kind that are shown together.
 
     Attributes:
-        mean_of: The part whose mean the statistics are, or "" for shares.
+        mean_of: The name of the part whose means the statistics are, or "" if they are shares.
     """
 
     kind: Literal["joint", "marginal", "conditional", "difference"]
@@ -251,7 +251,7 @@ def _targets(
 ) -> tuple[list[CellCondition], str]:
     """Return the targets: a condition's cells, those of each value of a part, or a number's bin midpoints.
 
-    For midpoints, the second result is the part's name, otherwise "".
+    The second result is the part's name for midpoints, otherwise "".
 
     Args:
         experiment: The experiment.

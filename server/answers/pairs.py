@@ -143,7 +143,7 @@ def trend(windows: Mapping[str, Estimates], question: PairQuestion, frame: Frame
 
 
 def _frame_of(table: PairTable, experiment: Experiment, frame: Frame) -> Frame:
-    """Return the frame with the unit of the part whose mean the table has."""
+    """Return the frame with the unit of the part whose mean the table shows."""
     if not table.mean_of:
         return frame
     return replace(frame, unit=unit_of_part(frame.unit, parts_of(experiment), table.mean_of))

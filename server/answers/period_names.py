@@ -57,11 +57,11 @@ def length_of(text: str) -> Length:
     """Return a length of time such as 7d, 12h, 2w or 7 days.
 
     Raises:
-        UsageError: If the text is none.
+        UsageError: If the text is not a length of time.
     """
     match = _LENGTH.fullmatch(text.strip())
     if not match or not int(match[1]):
-        hint = f"; a period by its date goes into {option('window')}" if _is_period(text) else ""
+        hint = f"; to name a period by its date, use {option('window')}" if _is_period(text) else ""
         raise UsageError(f"a length of time must look like 7d, 12h, 2w or all, not {text}{hint}")
     unit = match[2][0].lower()
     return Length(int(match[1]) * (7 if unit == "w" else 1), unit == "h")
@@ -83,8 +83,8 @@ def named_period(text: str, calendar: Calendar, at: datetime.datetime) -> NamedP
 
     Args:
         text: A day (2026-11-21, 28.11.2026, 11/28/2026, 28 Nov, today, yesterday), week (2026-W47), month
-            (2026-11) or year, an hour (2026-11-21T14, UTC), or two of these with ".." or "to" in between.
-        calendar: The days and weeks.
+            (2026-11) or year, an hour (2026-11-21T14, UTC), or two of these with ".." or "to" between them.
+        calendar: The experiment's calendar.
         at: The current time, UTC.
 
     Raises:
@@ -100,7 +100,7 @@ def named_period(text: str, calendar: Calendar, at: datetime.datetime) -> NamedP
     if len(sides) == 1:
         return _one(stripped, text, calendar, today)
     first_text, last_text = sides
-    # In "21 to 27 Nov" and "Nov 21 – 27", one side has the month of both.
+    # In "21 to 27 Nov" and "Nov 21 – 27", one side names the month for both.
     if re.fullmatch(r"\d{1,2}", first_text) and (match := _DAY_NAME.fullmatch(last_text)):
         first_text = f"{first_text} {match['month']}"
     elif re.fullmatch(r"\d{1,2}(, \d{4})?", last_text) and (match := _NAME_DAY.fullmatch(first_text)):
@@ -132,7 +132,7 @@ def _one(
     Args:
         side: The side.
         text: The whole text, for messages.
-        calendar: The days and weeks.
+        calendar: The experiment's calendar.
         today: The current day.
         year: The year of a day without one; None for the current year.
     """
@@ -146,7 +146,7 @@ def _one(
             return NamedPeriod(hour, hour)
         ends = _week(side, calendar) or _day(side, year or today.year) or _month(side)
     except (ValueError, OverflowError):
-        raise UsageError(f"the calendar has no {side}; a period must look like {_EXAMPLES}") from None
+        raise UsageError(f"there is no {side} in the calendar; a period must look like {_EXAMPLES}") from None
     if ends is None:
         raise _refusal(text)
     return NamedPeriod(*ends)

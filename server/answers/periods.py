@@ -29,8 +29,8 @@ class Period:
     """The time range covered by windows, in the time zone of its days.
 
     Attributes:
-        begin: The start of the first window; of days, their midnight.
-        end: The end of the last window, likewise.
+        begin: The start of the first window, or of its day if the period consists of whole days.
+        end: The end of the last window, or of its day.
         units: The number of days between `begin` and `end`, or of hours if the period does not consist of
             whole days.
         present: The number of these days or hours that have reports.
@@ -89,7 +89,7 @@ def period_of(
     Args:
         windows: The windows, oldest first.
         period: The requested period, which may begin before the first window and end after the last.
-        calendar: The days.
+        calendar: The experiment's calendar.
     """
     starts = sorted((start, window) for window in windows if (start := start_of(window)))
     if not starts or len(starts) < len(windows):
@@ -135,7 +135,7 @@ def windows_of_completed_days(
 ) -> tuple[str, ...]:
     """Return the windows of days that had ended at a given time, UTC.
 
-    A day that contains a window counted by the day in UTC has ended once this window has ended, too.
+    A local day to which a whole day in UTC belongs has not ended until that day has ended, too.
     """
     days = {window: day for window in available if (day := day_of(window, calendar))}
     newest = max(days.values(), default=None)
@@ -158,7 +158,7 @@ def default_windows(
     Args:
         available: The windows with reports, oldest first.
         at: The current time, UTC.
-        calendar: The days.
+        calendar: The experiment's calendar.
     """
     completed = windows_of_completed_days(available, at, calendar)
     days = {window: day for window in completed if (day := day_of(window, calendar))}
@@ -182,7 +182,7 @@ def last_windows(
         available: The windows with reports, oldest first.
         at: The current time, UTC.
         before: The number of lengths by which to shift the period into the past.
-        calendar: The days.
+        calendar: The experiment's calendar.
 
     Raises:
         UsageError: If `length` is malformed, or no reports arrived in that period.
@@ -218,7 +218,7 @@ def period_of_length(
         length: The length.
         at: The current time, UTC.
         before: The number of lengths by which to shift the period into the past.
-        calendar: The days.
+        calendar: The experiment's calendar.
 
     Raises:
         UsageError: If `length` is malformed.
@@ -246,7 +246,7 @@ def named_windows(
     Args:
         period: The period, in a form that named_period() accepts.
         available: The windows with reports, oldest first.
-        calendar: The days.
+        calendar: The experiment's calendar.
         at: The current time, UTC; None for now.
 
     Raises:
@@ -273,10 +273,10 @@ def resolve_periods(
     """Return the windows of several periods without duplicates; a period without windows keeps its name.
 
     Args:
-        periods: The periods; see named_windows(). The name of a window with reports is that window, except
-            that a day of a time zone consists of its hours.
+        periods: The periods; see named_windows(). The name of a window with reports means that window, but
+            a local day means its hours.
         available: The windows with reports, oldest first.
-        calendar: The days.
+        calendar: The experiment's calendar.
         at: The current time, UTC; None for now.
 
     Raises:
@@ -301,7 +301,7 @@ def preceding_windows(
     Args:
         windows: The windows, oldest first.
         available: The windows with reports, oldest first.
-        calendar: The days; a period of whole days is preceded by as many days.
+        calendar: The experiment's calendar; a period of whole days is preceded by as many days.
     """
     period = period_of(windows, calendar=calendar)
     if period is None:
@@ -324,7 +324,7 @@ def group_windows(
     Args:
         windows: The windows.
         by: One of BY, or "" to keep windows separate.
-        calendar: The days and weeks; Calendar.week_name() says how weeks are named.
+        calendar: The experiment's calendar; see Calendar.week_name() for the names of weeks.
 
     Raises:
         UsageError: If `by` is anything else.
@@ -343,12 +343,12 @@ def _group_name(day: datetime.date, by: str, calendar: Calendar) -> str:
 
 
 def selectable(windows: Sequence[str], calendar: Calendar) -> Mapping[str, tuple[str, ...]]:
-    """Return the names that readers choose from, with their windows: days of a time zone, or windows."""
+    """Return the names that readers choose from, local days or windows, with the windows of each."""
     return group_windows(windows, "day" if calendar.is_local else "", calendar)
 
 
 def span(windows: Iterable[str], calendar: Calendar = UTC_DAYS) -> str:
-    """Describe windows briefly, as words.scope.span(), or as days or hours of a time zone."""
+    """Describe windows briefly, as words.scope.span() does or as local days or hours."""
     windows = sorted(windows)
     period = period_of(windows, calendar=calendar) if calendar.is_local else None
     if period is None:
@@ -368,7 +368,7 @@ class PartialGroup:
     Attributes:
         name: Its name.
         first: The first day with reports, or None if it is covered from its start.
-        last: The last one, or None if it is covered to its end.
+        last: The last day with reports, or None if it is covered to its end.
     """
 
     name: str
@@ -388,9 +388,9 @@ def partial_groups(
     Args:
         windows: The windows of the trend.
         available: All windows with reports.
-        by: See group_windows(); with "", a group is a window, which is always whole.
+        by: See group_windows(); with "", each group is one window, which is never partial.
         at: The current time, UTC.
-        calendar: The days and weeks.
+        calendar: The experiment's calendar.
     """
     groups = group_windows(sorted(windows), by, calendar) if by else {}
     result = list[PartialGroup]()
@@ -417,7 +417,7 @@ def partial_groups(
 
 
 def _starts_late(windows: Sequence[str], day: datetime.date, calendar: Calendar) -> bool:
-    """Return whether windows by the hour begin after the first hour of their first day."""
+    """Return whether hourly windows begin after the first hour of their first day."""
     first = min(windows)
     start = start_of(first)
     return "T" in first and start is not None and start > calendar.begin(day)

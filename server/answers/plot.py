@@ -37,7 +37,7 @@ _MAP = LinearSegmentedColormap.from_list("shares", ["#ffffff", "#9ec3e6", COLOUR
 _MAX_WRITTEN = 12  # rows and columns up to which numbers fit into cells
 _LONGEST_NAME = 16  # characters in the name of a heat map's row or column
 _MAX_CELL_NAMES = 24
-_LONGEST_MARK = 32  # characters of a new version's difference
+_LONGEST_MARK = 32  # characters of the text that says how a new version differs
 
 
 @dataclass(frozen=True)

@@ -202,7 +202,9 @@ class Facts:
             raise UsageError(f"{name} has no version {selection.version}; its versions: {digests}")
         if start and len(versions) > 1:
             digests = ", ".join(v.experiment.digest.hex() for v in versions)
-            raise UsageError(f"{name} has {len(versions)} versions that start with {start}: {digests}")
+            raise UsageError(
+                f"{name} has {len(versions)} versions that start with {start}: {digests}; write more digits"
+            )
         newest = max(same_name, key=publication_order)
         selected = Selected(self, selection, versions, newest.description.calendar)
         if selection.group and selection.group not in selected.group_values:
@@ -273,9 +275,9 @@ class Selected:
 
     @cached_property
     def _in_its_unit(self) -> tuple[Version, ...]:
-        """The versions whose readings have this unit, and those without one.
+        """The versions in this unit or without a unit.
 
-        Stores from before units were checked may have others.
+        Stores older than the check of units may have versions in other units.
         """
         return tuple(v for v in self.versions if visible(v.unit) in ("", self.unit))
 
@@ -307,7 +309,7 @@ class Selected:
 
     @property
     def now(self) -> datetime.datetime:
-        """The current time in the zone of the days."""
+        """The current time, in the experiment's time zone."""
         return self.calendar.local(self.facts.at)
 
     @property

@@ -267,7 +267,7 @@ class AnswerRows:
         approximate: Whether the mechanism has an error that more reports do not reduce; the intervals include
             it.
         scale: The scale of a number's bins: "log", or None if they are equally wide.
-        calendar: The days and weeks of the experiment.
+        calendar: The experiment's calendar.
     """
 
     kind: Kind

@@ -251,7 +251,7 @@ class Definition(ReadingDefinition):
         for name in ("day", "week"):
             if self.window != "hour" and name in self.model_fields_set:
                 raise ValueError(
-                    f'{name} groups windows of an hour: add window = "hour", or omit {name} for days in UTC '
+                    f'{name} needs hourly windows: add window = "hour", or omit {name} for days in UTC '
                     "and weeks from Monday"
                 )
 
@@ -404,7 +404,7 @@ class Definition(ReadingDefinition):
         return _WORKLOADS[self.statistics or usual]
 
     def description(self) -> Description:
-        """Return the description for the store, in which the usual days and weeks are empty."""
+        """Return the description for the store, in which UTC and Monday are empty texts."""
         # Imported lazily because it is slow to load and planning does not need it.
         from ..store.versions import Description
 

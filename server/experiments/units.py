@@ -153,7 +153,7 @@ def parse_range(experiment: Reading, text: str) -> IndexRange:
 
 
 def _label_index(names: list[str], text: str) -> int | None:
-    """Return a label's index; case, outer blanks and quotes matter only if two labels differ in them."""
+    """Return a label's index, ignoring case, outer spaces and quotes unless labels differ only in them."""
     if text in names:
         return names.index(text)
     bare = [re.sub(r"""^(["'])(.*)\1$""", r"\2", name.strip()).strip().casefold() for name in (*names, text)]

@@ -33,7 +33,7 @@ class BrokerAddress:
         tls: Whether to use TLS.
         others: Host and port of the cluster's other servers, any of which can be used.
         websocket: The path for MQTT over WebSocket, such as /mqtt; empty for MQTT over TCP.
-        prefix: Topic levels before "hushmote/v1", with the slash after them; empty for none.
+        prefix: Topic levels before "hushmote/v1", with a trailing slash; empty for none.
     """
 
     host: str
@@ -131,15 +131,15 @@ def _with_slash(prefix: str) -> str:
 
 
 def check_prefix(text: str) -> str:
-    """Return a topic prefix without its last slash; an empty one is valid.
+    """Return a topic prefix that has no trailing slash unchanged; it may be empty.
 
     Raises:
         BrokerUrlError: If the text cannot be a topic's first levels.
     """
     if text and (len(text) > MAX_PREFIX_BYTES or not _PREFIX.fullmatch(text)):
         raise BrokerUrlError(
-            f"a topic prefix has at most {MAX_PREFIX_BYTES} of A-Z, a-z, 0-9, _, . and -, "
-            "and / between its levels, as in tenants/acme"
+            f"a topic prefix must be at most {MAX_PREFIX_BYTES} of A-Z, a-z, 0-9, _, . and -, "
+            "with / between its levels, as in tenants/acme"
         )
     return text
 

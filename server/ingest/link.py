@@ -27,7 +27,7 @@ class MqttLink:
     Args:
         protocol: The MQTT version.
         client_id: The client id, which identifies the session.
-        address: The broker's login, and how its transport and topics differ from the usual ones.
+        address: The broker's login, WebSocket path and topic prefix.
         tls: How to check the broker and which certificate to send; None for plain TCP.
         properties: MQTT 5 CONNECT properties by name; without SessionExpiryInterval no session is kept.
         options: Passed to paho's Client.

@@ -45,8 +45,8 @@ class BatchClient(Client):
     on_message receives a Message. Subscriptions must not request more than QoS 1.
 
     Attributes:
-        topic_prefix: Added before Hushmote's own topics on the way to the broker, and removed on the way
-            back; other topics, such as Home Assistant's, stay as they are.
+        topic_prefix: Added to Hushmote's own topics in messages to the broker, and removed from those in
+            messages from it; other topics, such as Home Assistant's, do not change.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:

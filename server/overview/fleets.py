@@ -71,7 +71,7 @@ class ExperimentOverview:
         unsigned: Whether devices should be asked but the experiment is not signed.
         quiet_since: The day of the last report if devices are asked but have been silent for days; without
             any report, the day on which they were asked.
-        calendar: The days of its reports, or those of UTC if this machine does not know the time zone.
+        calendar: The experiment's calendar, or UTC_DAYS if this machine does not know the time zone.
     """
 
     fleet: str
@@ -370,7 +370,7 @@ def days_left(expires: datetime.date, day: datetime.date) -> int:
 
 
 def _day_of(serial: int, calendar: Calendar) -> datetime.date | None:
-    """Return the day of a publication; None if it is unknown, as in stores of old versions."""
+    """Return the day of a publication, or None if it is unknown, as in old stores."""
     is_known = EARLIEST.timestamp() <= serial < LATEST.timestamp()
     return calendar.today(datetime.datetime.fromtimestamp(serial, datetime.UTC)) if is_known else None
 

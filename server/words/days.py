@@ -1,4 +1,4 @@
-"""Describe local days and weeks: whose they are, whether they are approximate, and which are partial."""
+"""Describe local days and weeks: their time zone, whether they are approximate, and which are partial."""
 
 import datetime
 from collections.abc import Sequence
@@ -23,16 +23,16 @@ class Partial(Protocol):
 
     @property
     def last(self) -> datetime.date | None:
-        """The last one, or None if it is covered to its end."""
+        """The last day with reports, or None if it is covered to its end."""
         ...
 
 
 def describe(calendar: Calendar) -> str:
-    """Describe an experiment's days and weeks: "those of Europe/Berlin; weeks begin on Sunday", or ""."""
-    days = f"those of {calendar.zone_name}"
+    """Describe an experiment's days and weeks: "in Europe/Berlin; weeks begin on Sunday", or ""."""
+    days = f"in {calendar.zone_name}"
     year = datetime.date(datetime.datetime.now(datetime.UTC).year, 1, 1)
     if calendar.is_approximate(year, year + 364 * DAY):
-        days += ", approximate: they begin at the nearest hour in UTC"
+        days += " (approximate: each begins at the nearest whole hour in UTC)"
     weeks = f"; weeks begin on {first_weekday(calendar)}" if calendar.week else ""
     return days + weeks if calendar.day or calendar.week else ""
 
@@ -46,14 +46,15 @@ def approximate(calendar: Calendar, *, has_half_hours: bool, has_utc_days: bool)
     """Return a sentence that says why days are approximate, or "".
 
     Args:
-        calendar: The days.
-        has_half_hours: Whether days do not begin at whole hours of UTC.
+        calendar: The experiment's calendar.
+        has_half_hours: Whether some days do not begin at a whole hour in UTC.
         has_utc_days: Whether an earlier version counted by the day in UTC.
     """
     reasons = list[str]()
     if has_half_hours:
         reasons.append(
-            f"reports are counted by the hour in UTC, and {calendar.day} is not whole hours from it"
+            f"reports are counted by the hour in UTC, and {calendar.day} is not a whole number of hours "
+            "from UTC"
         )
     if has_utc_days:
         reasons.append("an earlier version counted by the day in UTC")
@@ -66,12 +67,12 @@ def weeks(calendar: Calendar) -> str:
 
 
 def partial(groups: Sequence[Partial], by: str, now: datetime.datetime) -> str:
-    """Name a trend's partial groups: "Partial weeks: 2026-W44, from 30 Oct; 2026-W48, until 25 Nov.".
+    """Name a trend's partial groups: "Partial weeks: 2026-W44 from 30 Oct; 2026-W48 until 25 Nov.".
 
     Args:
         groups: The partial groups.
         by: "day", "week" or "month".
-        now: The current time in the zone of the days.
+        now: The current time, in the experiment's time zone.
     """
     texts = list[str]()
     for group in groups:

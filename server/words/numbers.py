@@ -215,10 +215,10 @@ def chance(probability: float, up: bool = False) -> str:
 def time_since(then: float, now: float) -> str:
     """Say how long ago something happened: "just now", "2 min ago", "25 h ago", "3 months ago".
 
-    `web/static/page.js` has the same function, because a browser counts on without the server.
+    `web/static/page.js` has the same function, because the browser updates ages without the server.
 
     Args:
-        then: The time, unix seconds. If another machine's clock has set it, it may be in the future.
+        then: The time, unix seconds; it may be in the future if it comes from another machine's clock.
         now: The current time, unix seconds.
     """
     seconds = int(now - then)

@@ -50,7 +50,7 @@ class LeftOut:
     Attributes:
         version: The version.
         reports: Its number of reports.
-        unit: Its unit if that is the reason, otherwise "".
+        unit: Its unit if it is left out because of the unit, otherwise "".
     """
 
     version: Experiment

@@ -91,7 +91,7 @@ class GroupExperiment:
         return judged_questions(newest.experiment, newest.asked.splitlines(), worse)
 
     def answering(self, ask: Ask) -> tuple[Version, ...]:
-        """Return the versions that count the values of a question, and in the newest one's unit."""
+        """Return the versions that count a question's values in the newest version's unit."""
         newest = self.newest.experiment
 
         def counts_values(version: Experiment) -> bool:
@@ -191,7 +191,7 @@ class GroupDays:
     def reports(
         self, experiment: str, values: Iterable[str], versions: Iterable[Version] | None = None
     ) -> Floats:
-        """Return the reports of these values by day, shape (count,), to all or some versions."""
+        """Return the reports of these values by day, shape (count,), of all or some versions."""
         result, wanted = np.zeros(self.count), frozenset(values)
         for version in self.experiments[experiment].versions if versions is None else versions:
             names = group_values(version.experiment)
@@ -254,7 +254,7 @@ class GroupDays:
         return [Comparison(*four) for four in zip(*sides, *blocks, strict=True)]
 
     def _blocks(self, experiment: str, ask: Ask, names: Iterable[frozenset[str]]) -> list[SideDays]:
-        """Return the blocks of each side in which one question is compared."""
+        """Return the blocks of each side for one question."""
         versions = self.experiments[experiment].answering(ask)
         ends = _block_ends(*(self.reports(experiment, values, versions) for values in names))
         return [self._sides(experiment, (ask,), values, ends)[0] for values in names]
@@ -317,7 +317,7 @@ class GroupDays:
         """Return the estimate of each day, with the versions seen through their common values."""
         daily: list[list[Estimates]] = [[] for _ in range(self.count)]
         views = common_views([version.experiment for version in versions])
-        assert views is not None  # they all count the values of a question
+        assert views is not None  # they all count the question's values
         for version, view in zip(versions, views, strict=True):
             for day, total in histograms[version.id].items():
                 if total.sum() >= 2:

@@ -36,7 +36,7 @@ def test_leaves_out_theorems_that_do_not_cover_the_numbers():
 
 
 @pytest.mark.filterwarnings("error")
-def test_totals_beyond_the_smallest_chance_do_not_warn():
+def test_very_large_totals_do_not_warn():
     for rows in (
         for_reports(5000, 1e-6, 3),
         for_reports(1e9, 1e-6, 3),

@@ -157,7 +157,10 @@ class TestChosenVersion:
         first = [digest[0] for digest in digests]
         digit = next(digit for digit in first if first.count(digit) > 1)
         count = first.count(digit)
-        with fails(f"mode has {count} versions that start with {digit}: {digit}.*, {digit}", UsageError):
+        with fails(
+            f"mode has {count} versions that start with {digit}: {digit}.*, {digit}.*; write more digits",
+            UsageError,
+        ):
             answer(store, windows=(), version=digit)
 
 
@@ -280,7 +283,7 @@ class TestTrend:
             fill_modes(store, " ".join(["heat", *map(str, range(count))]), {day: 100})
         (table,) = answer(store, windows=(), trend=True, ranges=("heat",)).answers
         first, *others = table.note.splitlines()
-        assert first == "The question changed 2 times before 2026-11-13."
+        assert first == "Not listed: 2 earlier changes of the question before 2026-11-13."
         assert [line[:17] for line in others] == [f"Before {day}" for day in days[3:]]
         assert len(table.to_dict()["new_versions"]) == 7
 
@@ -326,7 +329,7 @@ class TestOtherMechanism:
 
 
 class TestOtherUnit:
-    """Stores from before units were checked may have versions in two units."""
+    """Stores older than the check of units may have versions in two units."""
 
     @pytest.fixture
     def old(self, store: Store) -> str:
@@ -357,7 +360,7 @@ class TestOtherUnit:
         assert [window for _, window in points(table)] == [*NEW]
 
     def test_is_not_compared(self, store: Store, old: str) -> None:
-        with fails("is in °F, and .* in °C: readings in two units cannot be compared", DoesNotFit):
+        with fails("is in °F, and .* in °C: .* cannot be compared; choose versions with", DoesNotFit):
             answer(store, "temp", windows=(), against=(f"version={old}",))
 
 

@@ -1,4 +1,4 @@
-"""Days and weeks of a time zone: which hours they consist of, and every answer that is grouped by them."""
+"""Local days and weeks: the hours they consist of, and every answer that is grouped by them."""
 
 import datetime
 import json
@@ -109,7 +109,7 @@ class TestDay:
         assert not lord_howe.is_approximate(november, november)
         assert lord_howe.is_approximate(datetime.date(2026, 10, 4), november)
 
-    def test_yesterday_is_that_of_the_zone(self):
+    def test_yesterday_is_local(self):
         at = utc(2026, 11, 28, 2)  # 21:00 on the 27th in New York
         assert periods.named_windows("yesterday", YEARS, NEW_YORK, at) == day("2026-11-26", NEW_YORK)
         assert periods.named_windows("yesterday", YEARS, BERLIN, at) == day("2026-11-27", BERLIN)
@@ -120,7 +120,7 @@ class TestDay:
         assert periods.windows_of_completed_days(windows, before, BERLIN) == ()
         assert periods.windows_of_completed_days(windows, after, BERLIN) == windows
 
-    def test_last_week_has_an_hour_more_when_clocks_go_back(self):
+    def test_last_week_has_an_extra_hour_in_autumn(self):
         at = utc(2026, 10, 28, 12)
         assert len(periods.last_windows("7d", YEARS, at, calendar=BERLIN)) == 7 * 24 + 1
         assert len(periods.default_windows(day("2026-10", BERLIN), at, BERLIN)) == 7 * 24 + 1
@@ -190,7 +190,7 @@ class TestAnswer:
         assert reports["2026-10-26"] == 2400
         assert sum(reports.values()) == 20_000
 
-    def test_changed_zone_answers_under_the_new_one(self, store: Store):
+    def test_answers_use_a_changed_zone(self, store: Store):
         fill(store, "home", HOURLY, dict.fromkeys(hours(utc(2026, 11, 20), 96), 100))
         facts = Facts(store, utc(2026, 11, 28, 12))
         question = Question(experiment="door", fleet="home", windows=("2026-11-21",))
@@ -259,7 +259,7 @@ class TestAnswer:
         finding = find(Facts(store, utc(2026, 11, 27, 12, 30)), Selection("door", "home"))
         assert "26 Nov, 19:00 to 24:00 America/New_York." in finding.sentence
 
-    def test_weekdays_are_those_of_the_zone(self, store: Store):
+    def test_weekdays_are_local(self, store: Store):
         fill(store, "home", HOURLY, dict.fromkeys(hours(utc(2026, 10, 1), 24 * 40), 50))
         set_days(store, HOURLY, "Pacific/Auckland")
         selected = Facts(store, utc(2026, 11, 28, 12)).selected(Selection("door", "home"))
@@ -313,7 +313,7 @@ class TestPartial:
 
 
 class TestOverview:
-    def test_today_and_silence_are_those_of_the_zone(self, store: Store):
+    def test_today_and_silence_are_local(self, store: Store):
         at = utc(2026, 11, 28, 2)  # 27 November in New York, 28 November in Auckland
         zones = {"america": "America/New_York", "utc": "", "zealand": "Pacific/Auckland"}
         for name, zone in zones.items():
@@ -331,21 +331,21 @@ class TestDefinition:
     @pytest.mark.parametrize(
         ("lines", "message"),
         [
-            ('day = "Europe/Berlin"', 'day groups windows of an hour: add window = "hour", or omit day'),
-            ('week = "sunday"\nwindow = "day"', 'week groups windows of an hour: add window = "hour"'),
+            ('day = "Europe/Berlin"', 'day needs hourly windows: add window = "hour", or omit day'),
+            ('week = "sunday"\nwindow = "day"', 'week needs hourly windows: add window = "hour"'),
             ('day = "Berlin"\nwindow = "hour"', "day: it must be a time zone .*did you mean Europe/Berlin"),
-            ('day = "Europe"\nwindow = "hour"', "day: it must be a time zone of the IANA database"),
-            ('day = "../etc/passwd"\nwindow = "hour"', "day: it must be a time zone of the IANA database"),
-            ('day = ""\nwindow = "hour"', "day: it must be a time zone of the IANA database"),
+            ('day = "Europe"\nwindow = "hour"', "day: it must be a time zone in the IANA database"),
+            ('day = "../etc/passwd"\nwindow = "hour"', "day: it must be a time zone in the IANA database"),
+            ('day = ""\nwindow = "hour"', "day: it must be a time zone in the IANA database"),
             ('week = "Sunday"\nwindow = "hour"', "week must be .*'sunday'"),
         ],
     )
-    def test_refuses_days_that_do_not_fit(self, lines: str, message: str):
+    def test_refuses_days_and_weeks_that_do_not_fit(self, lines: str, message: str):
         with pytest.raises(DefinitionError, match=message) as refused:
             parse(DOOR.format(lines))
         assert "\n" not in str(refused.value)
 
-    def test_devices_do_not_see_it(self):
+    def test_devices_do_not_see_the_zone(self):
         plain = parse(DOOR.format('window = "hour"'))
         local = parse(DOOR.format('window = "hour"\nday = "Europe/Berlin"\nweek = "sunday"'))
         assert local.payload() == plain.payload()

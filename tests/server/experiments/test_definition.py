@@ -422,12 +422,12 @@ class TestTypedNumbers:
         ("old", "new", "hint"),
         [
             ("every = 90 ", "every = 1,000 ", "write a number without commas, such as 100000 or 100_000"),
-            ("every = 90 ", "every = 20k ", "write all digits of a number, such as 20_000"),
+            ("every = 90 ", "every = 20k ", "write a number in full, such as 20_000"),
             ("every = 90 ", "every = 100.000 ", "not 100.000: write 100 or 100000"),
             ("low = -14 ", "low = −14 ", "write a minus sign as -"),
             ("high = 50", "high = 5%", "write a share as a number, such as 0.05"),
         ],
     )
-    def test_that_are_not_toml_get_a_hint(self, old: str, new: str, hint: str):
+    def test_get_a_hint_if_they_are_not_toml(self, old: str, new: str, hint: str):
         with fails(re.escape(hint), DefinitionError):
             parse(changed(old, new))

@@ -116,6 +116,6 @@ class TestLabel:
     def test_ignores_case_and_quotes(self, text: str, label: str):
         assert parse_range(self.MODES, text).text == label
 
-    def test_rejects_a_case_of_two_labels(self):
+    def test_rejects_other_case_if_labels_differ_in_case(self):
         with pytest.raises(UnitsError, match="no label ECO"):
             parse_range(self.MODES, "ECO")

@@ -121,13 +121,13 @@ class TestAttention:
         words = f"No report has arrived since devices were asked on {asked.date()}."
         assert (silent.problems(), "arrived" in state_words(silent)) == ({"quiet": words}, False)
 
-    def test_erased_reports_have_arrived(self, store: Store):
+    def test_erased_reports_count_as_arrived(self, store: Store):
         with store.writing() as connection:
             connection.execute(schema.experiment.update().values(erased=5))
         later = datetime.datetime.now(datetime.UTC) + 9 * DAY
         assert experiment_overview(overview(store, later), "temp").problems() == {}
 
-    def test_unknown_date_of_asking_is_no_problem(self, store: Store):
+    def test_unknown_publication_date_is_not_a_problem(self, store: Store):
         with store.writing() as connection:
             connection.execute(schema.experiment.update().values(serial=0))
         later = datetime.datetime.now(datetime.UTC) + 9 * DAY

@@ -99,7 +99,7 @@ class TestUnit:
         with pytest.raises(VersionRefused, match="temp has reports in °C"):
             store.add_experiment("home", experiment_payload(), description=self.FAHRENHEIT)
 
-    def test_a_pairs_unit_cannot_change(self, store):
+    def test_units_of_a_pair_cannot_change(self, store):
         parts = [{"name": name, "type": "number", "low": 0, "high": 8000, "bins": 2} for name in "ab"]
         pair = experiment_json(
             type="pair", of=parts, mechanism="grr", epsilon=1_000_000, budget={"rule": "unlimited"}

@@ -1,4 +1,4 @@
-"""The daily evidence on a release whose experiment has changed its question.
+"""The daily evidence on a release whose question has changed.
 
 With fixed seeds, each estimate may be 6 standard errors off: less than once in 1e8 draws of correct code.
 """

@@ -22,6 +22,7 @@ from ..server.store.erase import Erasure, erase, finish_rewrite, queue_erasure
 from ..server.store.merge import MergeResult, merge
 from ..server.store.seal import Sealing, seal
 from ..server.store.store import Store
+from ..server.words.numbers import counted
 from .options import DEFAULT_STORE, AsJson, ExperimentName, FleetName, choose_fleet, print_json
 from .progress import progress
 
@@ -120,8 +121,9 @@ def store_seal(
 
 def _print_sealing(sealing: Sealing, done: bool) -> None:
     subject = f"{sealing.experiment} of fleet {sealing.fleet}"
-    _say(f"{subject}: {sealing.devices:,} devices")
-    _say(f"with gaps in their report numbers: {sealing.folded:,} devices, {sealing.gaps:,} reports")
+    _say(f"{subject}: {counted(sealing.devices, 'device')}")
+    gaps = counted(sealing.gaps)
+    _say(f"with gaps in their report numbers: {counted(sealing.folded, 'device')}, {gaps}")
     _say(f"all report numbers: {sealing.bytes_before:,} bytes, sealed {sealing.bytes_after:,}")
     if not sealing.folded:
         _say("There is nothing to seal.")
@@ -129,7 +131,7 @@ def _print_sealing(sealing: Sealing, done: bool) -> None:
     if sealing.over:
         _say("None of its versions is counted any more, so sealing does not lose any reports.")
     else:
-        _say(f"It is still counted, so sealing can lose {sealing.gaps:,} reports that are in transit.")
+        _say(f"It is still counted, so sealing can lose {gaps} in transit.")
     _say("After sealing, a report that arrives for a gap is rejected as a duplicate.")
     _say("Merge stores first, because a store with the same devices is refused afterwards.")
     _say("It is sealed." if done else "Nothing was changed; add --yes to seal it.")

@@ -17,6 +17,7 @@ from ...device.ldp_client import Experiment
 from ..errors import UsageError
 from ..store.store import Store, Version, VersionRefused
 from ..store.versions import publication_order
+from ..words.numbers import counted
 from .forecast import (
     SPENT_SHARE,
     Forecast,
@@ -247,9 +248,10 @@ def read(
     no_reports, reporting = (0,) * len(names), profiles.total()
     if boards is not None:
         if boards < reporting:
+            have = "has" if reporting == 1 else "have"
             raise UsageError(
-                f"{reporting:,} devices have reported; --devices must be the number of all devices in "
-                "the field"
+                f"{counted(reporting, 'device')} {have} reported; --devices must be the number of all "
+                "devices in the field"
             )
         profiles[no_reports] += boards - reporting
     profile_of |= dict.fromkeys(ids - profile_of.keys(), no_reports)

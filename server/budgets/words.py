@@ -140,7 +140,8 @@ def _device_sentences(line: Remaining) -> list[str]:
     if line.budget.state != "current" or line.total_left is None:
         return []
     e = line.budget.experiment
-    silent = f"{line.silent:,} of {line.boards:,} devices have no reports left."
+    have = "has" if line.silent == 1 else "have"
+    silent = f"{line.silent:,} of {counted(line.boards, 'device')} {have} no reports left."
     new = f"A new device sends at most {counted(line.holds or 0)} of ε = {nats(e.epsilon)}"
     frequency = f"; {text}" if (text := thinning(e)) else ""
     return [*([silent] if line.boards and line.holds != 1 else []), f"{new}{frequency}."]

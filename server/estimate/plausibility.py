@@ -71,7 +71,8 @@ def check(experiment: Experiment, counts: npt.ArrayLike) -> Plausibility:
         )
     reports = int(codes.sum())
     if reports < MIN_REPORTS:
-        words = f"{reports:,} reports are too few for a check; {MIN_REPORTS} are needed"
+        subject = "1 report is" if reports == 1 else f"{reports:,} reports are"
+        words = f"{subject} too few for a check; {MIN_REPORTS} are needed"
         return Plausibility(reports, (), None, words)
     checks = [*mechanism_of(experiment).invariants(codes)]
     if not checks:

@@ -203,7 +203,9 @@ def _totals(histogram_totals: Counter[_Name], dedupe_totals: Counter[_Name]) -> 
     for fleet, name in sorted(histogram_totals.keys() | dedupe_totals.keys()):
         count, expected = histogram_totals[fleet, name], dedupe_totals[fleet, name]
         if count != expected:
-            yield f"{name} of fleet {fleet}: {count:,} reports are counted, {expected:,} were accepted"
+            reports = "report is" if count == 1 else "reports are"
+            were = "was" if expected == 1 else "were"
+            yield f"{name} of fleet {fleet}: {count:,} {reports} counted, {expected:,} {were} accepted"
 
 
 def _devices(connection: Connection) -> Iterator[str]:
@@ -215,7 +217,7 @@ def _devices(connection: Connection) -> Iterator[str]:
     rejects = schema.reject
     query = select(func.count()).select_from(rejects).where(rejects.c.count < 0)
     if n := connection.scalar(query):
-        yield f"{n:,} counters of rejected reports are negative"
+        yield f"{n:,} counter{'s' * (n > 1)} of rejected reports {'are' if n > 1 else 'is'} negative"
 
 
 def _interruptions(connection: Connection) -> Iterator[str]:

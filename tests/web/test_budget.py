@@ -151,6 +151,9 @@ class TestSentences:
         assert f"95% by {row.dry}" in e.sentences[1]
         assert e.sentences[2] == "100 of 1,000 devices have no reports left."
         assert "at most 4 reports of ε = 1" in e.sentences[3]
+        one_device = FleetLedger("home", (line(),), {(0,): 999, (4,): 1})
+        (silent,) = fleet_budgets(one_device, TODAY).experiments
+        assert silent.sentences[2] == "1 of 1,000 devices has no reports left."
         assert e.line == row
         assert budgets.boards == 1_000
 

@@ -177,6 +177,8 @@ class TestErrors:
         for experiment in EXPERIMENTS:
             counts = np.zeros(experiment.code_count, int)
             assert check(experiment, counts).words == "0 reports are too few for a check; 100 are needed"
+            counts[0] = 1
+            assert check(experiment, counts).words == "1 report is too few for a check; 100 are needed"
             counts[0] = MIN_REPORTS - 1
             result = check(experiment, counts)
             assert result.p is None

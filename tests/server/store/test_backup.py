@@ -257,6 +257,11 @@ class TestCheck:
         [
             ("UPDATE histogram SET count = count + 1", "temp of fleet home:"),
             ("DELETE FROM dedupe WHERE device = 'b3'", "40 reports are counted, 36 were accepted"),
+            (
+                "DELETE FROM histogram; DELETE FROM dedupe; "
+                "INSERT INTO histogram SELECT id, '2026-11-20', 0, 0, 1 FROM experiment",
+                "1 report is counted, 0 were accepted",
+            ),
             ("UPDATE dedupe SET numbers = '1-4,x' WHERE device = 'b3'", "numbers of 1 device cannot be read"),
             ("UPDATE dedupe SET accepted = 3 WHERE device < 'b3'", "of 3 devices do not match its count"),
             ("UPDATE dedupe SET numbers = '2-5' WHERE device = 'b3'", "of 1 device are outside its budget"),
@@ -283,7 +288,10 @@ class TestCheck:
             ("UPDATE dedupe SET numbers = '1~1-4' WHERE device = 'b3'", "of 1 device do not match its count"),
             ("INSERT INTO device VALUES ('home', 'No/Good', 'allowed')", "1 named device cannot report"),
             ("PRAGMA foreign_keys=OFF; DELETE FROM fleet", "belongs to a missing fleet"),
-            ("INSERT INTO reject VALUES ('home', 'duplicate', -1)", "1 counters of rejected reports"),
+            (
+                "INSERT INTO reject VALUES ('home', 'duplicate', -1)",
+                "1 counter of rejected reports is negative",
+            ),
         ],
     )
     def test_names_every_contradiction(self, live, damage, line):

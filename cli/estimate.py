@@ -9,6 +9,7 @@ import typer
 from ..server.answers.question import BEFORE, Question
 from ..server.errors import UsageError, choose_name
 from ..server.plain_text import CsvDialect
+from ..server.store.versions import check_readable
 from ..server.words.numbers import counted
 from . import output
 from .options import (
@@ -71,7 +72,8 @@ def estimate_command(
     options = {name: value for name, value in fields.items() if value is not None}
     with read_store(store) as opened:
         name = choose_name("fleet", fleet, tuple(opened.fleets()), "in this store")
-        versions = opened.experiments(name)
+        versions, unreadable = opened.readable_experiments(name)
+        check_readable(unreadable, options["experiment"])
         names = sorted({version.experiment.name for version in versions})
         choose_name("experiment", options["experiment"], names, f"in fleet {name}")
         question = Question(fleet=name, **options)
@@ -82,7 +84,7 @@ def estimate_command(
         from ..server.answers.ask import ask
         from ..server.answers.query import Facts
 
-        facts = Facts(opened, _versions={name: versions})
+        facts = Facts(opened, _versions={name: versions}, _unreadable={name: unreadable})
         selected = facts.selected(question.all_windows)
         if candidates is not None:
             question = _with_candidates(question, candidates, selected.versions)

@@ -38,6 +38,7 @@ _HEALTH: dict[Health, str] = {
 }
 _UNMONITORED = "The aggregator is not monitored; to monitor it, start the page with --aggregator URL."
 _MAX_FLEETS = 20  # of which no tile is shown
+_MAX_UNREADABLE = 5  # experiments
 _KEYED = "every report has a tag that only its device can make."
 _OPEN = "it is open. Its reports have no tags, so anyone can forge reports."
 _LIVE = (
@@ -164,7 +165,8 @@ class FleetView:
         await self._findings_shown.wait()  # slow queries must not compete with the findings
         if page.live.state.is_ready:
             store_overview = _chosen(await page.live.overview(), page.settings.fleet)
-            for fleet in store_overview.fleets:
+            unreadable = {e.fleet for e in store_overview.unreadable}  # whose budgets would be incomplete
+            for fleet in (f for f in store_overview.fleets if f.name not in unreadable):
                 for budget in (await page.ledgers.read(fleet.name)).budget.experiments:
                     self._budgets[fleet.name, budget.name] = budget.line
                     if (fleet.name, budget.name) in self._tiles:
@@ -253,6 +255,7 @@ class FleetView:
         clock = store_overview.clock
         lines = [
             f"Nothing is counted with this clock: {clock}." if clock else "",
+            *(sentence(e.words) for e in store_overview.unreadable[:_MAX_UNREADABLE]),
             _attention(problems, len(experiments), number),
             f"The budget of {counted(spent, 'experiment', self._reader)} is spent or nearly spent."
             if spent
@@ -263,8 +266,9 @@ class FleetView:
             "" if bad or store_overview.rejects else "No reports were rejected.",
         ]
         state: Health = "unknown" if aggregator.health is None or not store_overview.is_checked else "well"
+        is_bad = bool(clock or problems or bad or store_overview.rejects or store_overview.unreadable)
         needs_attention = aggregator.health is not None and aggregator.health.needs_attention
-        if clock or problems or bad or store_overview.rejects or aggregator.problem or needs_attention:
+        if is_bad or aggregator.problem or needs_attention:
             state = "bad"
         self._health_mark.text = _HEALTH[state]
         self._health_mark.classes(state, remove=" ".join(_HEALTH.keys() - {state}))
@@ -290,6 +294,7 @@ def _chosen(store_overview: StoreOverview, fleet: str | None) -> StoreOverview:
         clock=store_overview.clock,
         is_checked=store_overview.is_checked,
         counting_at=store_overview.counting_at,
+        unreadable=tuple(e for e in store_overview.unreadable if e.fleet == fleet),
     )
 
 

@@ -3,7 +3,7 @@
 import datetime
 import json
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -31,7 +31,14 @@ from ...server.plain_text import visible
 from ...server.service.audit_log import audit_log, system_user
 from ...server.store.database import StoreAbsent
 from ...server.store.store import Store
-from ...server.store.versions import Addition, Description, Version, most_reports, newest_versions
+from ...server.store.versions import (
+    Addition,
+    Description,
+    Version,
+    check_readable,
+    most_reports,
+    newest_versions,
+)
 from ...server.wire import board_files
 from ...server.wire.experiments import (
     every_by_index,
@@ -300,9 +307,22 @@ def _value_text(value: Any) -> str:
 
 
 def list_versions(store: str, fleet: str | None, search: str, as_json: bool) -> None:
-    """List all versions of the experiments with these words in one of their versions, oldest first."""
+    """List all versions of the experiments with these words in one of their versions, oldest first.
+
+    Raises:
+        StoreError: After the rest was printed, if an experiment cannot be read here.
+    """
     with Store(store, create=False) as opened:
-        versions = opened.experiments(None if fleet is None else choose_fleet(opened, fleet))
+        fleet_name = None if fleet is None else choose_fleet(opened, fleet)
+        versions, unreadable = opened.readable_experiments(fleet_name)
+    if versions or not unreadable:
+        _print_versions(versions, fleet, search, as_json)
+    elif as_json:
+        print_json([])
+    check_readable(unreadable)
+
+
+def _print_versions(versions: Sequence[Version], fleet: str | None, search: str, as_json: bool) -> None:
     names = {
         (v.fleet, v.experiment.name)
         for v in versions

@@ -10,14 +10,16 @@ from dataclasses import replace
 
 from rich.live import Live
 
-from ...fleet.results.result import result_of
+from ...fleet.results.result import Result, result_of
 from ...server.answers import tables as show
 from ...server.answers.query import Facts
 from ...server.epsilon import MICRO
+from ...server.errors import HushmoteError
 from ...server.overview.aggregator import AggregatorHealth, ask
 from ...server.overview.fleets import StoreOverview, overview
 from ...server.overview.watch import StoreState, StoreWatch
-from ...server.store.database import StoreError
+from ...server.plain_text import visible
+from ...server.store.database import StoreDamaged, StoreError
 from ...server.store.store import Store
 from ...server.store.versions import Version, most_reports
 from ...server.words.epsilon import belief_of_all
@@ -73,15 +75,21 @@ class SnapshotReader:
         if last is None or last.overview is None or state.version != last.state.version:
             now = datetime.datetime.now(datetime.UTC)
             store_overview, facts = overview(store, now, last and last.overview), facts or Facts(store)
-            results = {
-                (e.fleet, e.name): result_of(store, e.fleet, e.name, now, live=True, facts=facts)
-                for e in store_overview.urgent_first()[:MAX_LISTED]
-            }
+            results, errors = dict[tuple[str, str], Result](), dict[tuple[str, str], str]()
+            for e in store_overview.urgent_first()[:MAX_LISTED]:
+                try:
+                    result = result_of(store, e.fleet, e.name, now, live=True, facts=facts)
+                    results[e.fleet, e.name] = result
+                except HushmoteError as error:  # damaged counts, or a custom mechanism that fails
+                    if isinstance(error, StoreError) and not isinstance(error, StoreDamaged):
+                        raise
+                    errors[e.fleet, e.name] = visible(str(error))
             last = Snapshot(
                 state,
                 None,
                 store_overview,
                 results,
+                errors=errors,
                 at=now,
                 where=store.where,
                 privacy=_privacy(facts, store_overview),
@@ -106,7 +114,9 @@ class SnapshotReader:
 
 
 def _privacy(facts: Facts, store_overview: StoreOverview) -> str:
-    """Describe how much a device's reports to one experiment can reveal at most; "" without reports."""
+    """Describe how much a device's reports to one experiment can reveal at most; "" if unknown."""
+    if store_overview.unreadable:  # it may reveal more than the others
+        return ""
     kinds = set[tuple[float, int | None]]()
     for fleet in store_overview.fleets:
         names = {e.name for e in fleet.experiments if e.reports}

@@ -37,9 +37,10 @@ class Snapshot:
     """The data to draw: the states of the store and the aggregator, and the store's contents if readable.
 
     Attributes:
-        results, rates: Values by fleet and experiment; only experiments with a result are shown. Rates are
-            reports per second, and empty until known.
-        privacy: Sentences on how much the reports can reveal at most, or "" without reports.
+        results, rates: Values by fleet and experiment; only experiments with a result or an error are shown.
+            Rates are reports per second, and empty until known.
+        errors: Why there is no result, by fleet and experiment.
+        privacy: Sentences on how much the reports can reveal at most, or "" without reports or if unknown.
         at: When the store was last read, UTC, or None to leave it out.
         now: The current time, UTC.
         where: The store's path, or its URL without the password.
@@ -50,6 +51,7 @@ class Snapshot:
     overview: StoreOverview | None = None
     results: Mapping[_Name, Result] = field(default_factory=dict)
     rates: Mapping[_Name, float] = field(default_factory=dict)
+    errors: Mapping[_Name, str] = field(default_factory=dict)
     at: datetime.datetime | None = None
     where: str = ""
     privacy: str = ""
@@ -87,6 +89,9 @@ def contents(snapshot: Snapshot) -> Group:
             lines.append(
                 Text("There is no fleet yet. Add one with hushmote experiment add FILE --fleet NAME.")
             )
+        lines += [Text(_sentence(e.words), "bold red") for e in snapshot.overview.unreadable[:MAX_LISTED]]
+        if (more := len(snapshot.overview.unreadable) - MAX_LISTED) > 0:
+            lines.append(Text(f"{counted(more, 'more experiment')} cannot be read here.", "bold red"))
         lines += _attention(snapshot.overview)
         skipped = _skipped_fleets(snapshot)
         for fleet in snapshot.overview.fleets:
@@ -127,7 +132,7 @@ def _skipped_fleets(snapshot: Snapshot) -> tuple[FleetOverview, ...]:
     fleets = snapshot.overview.fleets
     if len(fleets) <= MAX_LISTED:
         return ()
-    shown = {fleet for fleet, _ in snapshot.results}
+    shown = {fleet for fleet, _ in (*snapshot.results, *snapshot.errors)}
     return tuple(f for f in fleets if f.name not in shown and all(r.harmless for r in f.rejects))
 
 
@@ -157,13 +162,14 @@ def _fleet(fleet: FleetOverview, snapshot: Snapshot) -> list[Text | Padding]:
     lines: list[Text | Padding] = [Text(), Text(f"Fleet {fleet.name}: {kind}", "bold cyan")]
     if not fleet.experiments:
         lines.append(Padding(Text("There are no experiments."), (0, 0, 0, 2)))
-    shown = [e for e in fleet.experiments if (e.fleet, e.name) in snapshot.results]
+    shown = [
+        e
+        for e in fleet.experiments
+        if (e.fleet, e.name) in snapshot.results or (e.fleet, e.name) in snapshot.errors
+    ]
     for e in sorted(shown, key=lambda e: not e.problems()):
         name = e.fleet, e.name
-        lines += [
-            Padding(line, (0, 0, 0, 2), expand=False)
-            for line in _experiment(e, snapshot.results[name], snapshot.rates.get(name))
-        ]
+        lines += [Padding(line, (0, 0, 0, 2), expand=False) for line in _experiment(e, snapshot, name)]
     if others := [e for e in fleet.experiments if e not in shown]:
         words = _total(others, "other experiment" if shown else "experiment")
         lines.append(Padding(Text(words, "dim"), (0, 0, 0, 2)))
@@ -171,7 +177,8 @@ def _fleet(fleet: FleetOverview, snapshot: Snapshot) -> list[Text | Padding]:
     return lines
 
 
-def _experiment(e: ExperimentOverview, result: Result, rate: float | None) -> list[Text]:
+def _experiment(e: ExperimentOverview, snapshot: Snapshot, name: _Name) -> list[Text]:
+    result, rate = snapshot.results.get(name), snapshot.rates.get(name)
     count = counted(e.reports)
     zone = f" ({e.calendar.day})" if e.calendar.is_local else ""
     count += "" if e.today is None else f", {e.today:,} today{zone}"
@@ -179,13 +186,15 @@ def _experiment(e: ExperimentOverview, result: Result, rate: float | None) -> li
     lines = [Text.assemble((e.name, "bold"), f"  {count}")]
     if e.purpose:
         lines.append(Text(e.purpose, "dim"))
-    if result.finding:
+    if result is None:
+        lines.append(Text(_sentence(snapshot.errors[name]), "bold red"))
+    elif result.finding:
         lines.append(Text(result.finding, "bold"))
     if e.state != "current" or not e.reports:
         lines.append(Text(state_words(e), "dim"))
     for kind, words in e.problems().items():
         lines.append(Text(words, "bold red" if kind == "implausible" else "yellow"))
-    lines += _statistics(result)
+    lines += [] if result is None else _statistics(result)
     if e.keep or e.erased:
         lines.append(Text(_describe_retention(e), "dim"))
         if e.due.time is not None:

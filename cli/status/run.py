@@ -13,17 +13,19 @@ from ...server.answers import tables as show
 from ...server.answers.query import Facts, Selection
 from ...server.answers.windows import due
 from ...server.budgets import policy
-from ...server.errors import UsageError, refusing
+from ...server.errors import HushmoteError, UsageError, refusing
 from ...server.estimate import plausibility
 from ...server.ingest.broker_url import is_nats
 from ...server.overview.aggregator import ask, check_url
 from ...server.overview.fleets import overview
 from ...server.overview.watch import StoreState
 from ...server.plain import plain
+from ...server.plain_text import visible
 from ...server.store.counting import clock_fault
+from ...server.store.database import StoreDamaged, StoreError
 from ...server.store.erase import unfinished_erasures
 from ...server.store.store import Store, Version
-from ...server.store.versions import newest_versions
+from ...server.store.versions import UnreadableExperiment, check_readable, newest_versions
 from ...server.words.epsilon import rounded_up
 from ..broker import connection, settings
 from ..options import print_json
@@ -72,12 +74,15 @@ def run(
         as_json: Print JSON.
         privacy: Also print each ε.
         verbose: Also print the versions and the rejected reports by reason.
+
+    Raises:
+        StoreError: After the rest was printed, if an experiment cannot be read here.
     """
     url = None if aggregator is None else check_url(aggregator)
     board_policy = None if firmware is None else policy.read(firmware)
     facts = Facts(store)
     fleets, rejects = store.fleets(), store.rejects()
-    lines = _lines(facts) if as_json or privacy or verbose else []
+    lines, unreadable = _lines(facts) if as_json or privacy or verbose else ([], [])
     snapshot = None if as_json else SnapshotReader().read(store, StoreState("ready", "", 0), facts)
     boards = None if broker is None else _boards(broker, list(fleets))
     health = None if url is None else ask(url)
@@ -92,6 +97,9 @@ def run(
         counting_at = store_overview.counting_at
         document["counting_at"] = counting_at and counting_at.isoformat()
         urgent = [e for e in store_overview.urgent_first() if e.problems()]
+        document["unreadable"] = [
+            {"fleet": e.fleet, "experiment": e.name, "problem": e.words} for e in unreadable
+        ]
         document["attention"] = [
             {"fleet": e.fleet, "experiment": e.name, "problems": e.problems()} for e in urgent
         ]
@@ -102,6 +110,7 @@ def run(
         if health is not None:
             document["aggregator"] = health.to_dict()
         print_json(document)
+        check_readable(unreadable)
         return
     snapshot = dataclasses.replace(snapshot, health=health, at=None)
     show.out.print(contents(snapshot))
@@ -122,6 +131,9 @@ def run(
     if board_policy is not None and board_policy.consent_from == "network":
         show.out.print(policy.NETWORK_START_NOTE)
     show.out.print(conclusion(snapshot))
+    assert snapshot.overview is not None
+    failures = (UnreadableExperiment(*name, words) for name, words in snapshot.errors.items())
+    check_readable([*snapshot.overview.unreadable, *failures])
 
 
 def _print(
@@ -135,31 +147,22 @@ def _print(
         show.out.print(table if table.row_count else none)
 
 
-def _lines(facts: Facts) -> list[dict[str, Any]]:
-    store, lines = facts.store, []
-    versions, now = store.experiments(), datetime.datetime.now(datetime.UTC)
-    newest = newest_versions(versions)
+def _lines(facts: Facts) -> tuple[list[dict[str, Any]], list[UnreadableExperiment]]:
+    """Return the versions as plain values, and the experiments that are left out because they fail."""
+    store, lines = facts.store, list[dict[str, Any]]()
+    versions, unreadable = store.readable_experiments()
+    failures = {(e.fleet, e.name): e for e in unreadable}
+    newest, now = newest_versions(versions), datetime.datetime.now(datetime.UTC)
     for v in versions:
-        counts, windows = store.counts(v), sorted(facts.reports(v.fleet).get(v.id, ()))
-        erased = due(windows, newest[v.fleet, v.experiment.name].keep, now)
-        lines.append(
-            {
-                "fleet": v.fleet,
-                "experiment": v.experiment.name,
-                "digest": v.experiment.digest.hex(),
-                "current": v.current,
-                "reports": int(counts.sum()),
-                "windows": len(windows),
-                "devices": 0,
-                "keep": v.keep or None,
-                "erased_reports": v.erased,
-                "erased_next": erased.window or None,
-                "erased_next_at": erased.time and erased.time.isoformat(),
-                "overdue": list(erased.overdue),
-                "epsilon": _epsilons(facts, v) if counts.any() else None,
-                "plausibility": plausibility.check(v.experiment, counts).to_dict(),
-            }
-        )
+        key = v.fleet, v.experiment.name
+        try:
+            lines.append(_line(facts, v, newest[key].keep, now))
+        except HushmoteError as e:  # damaged counts, or a custom mechanism that fails
+            if isinstance(e, StoreError) and not isinstance(e, StoreDamaged):
+                raise
+            words = f"experiment {key[1]} of fleet {key[0]} cannot be read here: {visible(str(e))}"
+            failures[key] = UnreadableExperiment(*key, words)
+    lines = [line for line in lines if (line["fleet"], line["experiment"]) not in failures]
     # Read participation last and once per fleet, so that every counted report has its device even if an
     # aggregator is running.
     participation_by_fleet = {
@@ -168,7 +171,30 @@ def _lines(facts: Facts) -> list[dict[str, Any]]:
     for line in lines:
         participation = participation_by_fleet[line["fleet"]].get(line["experiment"])
         line["devices"] = participation.devices if participation else 0
-    return lines
+    return lines, list(failures.values())
+
+
+def _line(facts: Facts, version: Version, keep: str, now: datetime.datetime) -> dict[str, Any]:
+    """Return a version as plain values; its number of devices is filled in later."""
+    counts = facts.store.counts(version)
+    windows = sorted(facts.reports(version.fleet).get(version.id, ()))
+    erased = due(windows, keep, now)
+    return {
+        "fleet": version.fleet,
+        "experiment": version.experiment.name,
+        "digest": version.experiment.digest.hex(),
+        "current": version.current,
+        "reports": int(counts.sum()),
+        "windows": len(windows),
+        "devices": 0,
+        "keep": version.keep or None,
+        "erased_reports": version.erased,
+        "erased_next": erased.window or None,
+        "erased_next_at": erased.time and erased.time.isoformat(),
+        "overdue": list(erased.overdue),
+        "epsilon": _epsilons(facts, version) if counts.any() else None,
+        "plausibility": plausibility.check(version.experiment, counts).to_dict(),
+    }
 
 
 _KEY_COLUMNS = ("fleet", "experiment", "digest")

@@ -9,8 +9,10 @@ from ...server.answers.windows import SETTLED
 from ...server.budgets import remaining
 from ...server.errors import HushmoteError
 from ...server.estimate import plausibility
+from ...server.store.database import StoreDamaged
 from ...server.store.store import Store, StoreError, Version
-from ...server.wire.topics import result_topic
+from ...server.store.versions import UnreadableExperiment
+from ...server.wire.topics import is_fleet, result_topic
 from . import home_assistant
 from .publication import Gauge, Publication
 from .result import ENDLESS, Result, possible_statistics, result_of
@@ -18,10 +20,11 @@ from .result import ENDLESS, Result, possible_statistics, result_of
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Results by (fleet, experiment), all versions, gauges, and notes for the log."""
+    """Results by (fleet, experiment), all readable versions, gauges, and notes for the log."""
 
     results: Mapping[tuple[str, str], Result] = field(default_factory=dict)
     versions: Sequence[Version] = ()
+    unreadable: Sequence[UnreadableExperiment] = ()
     gauges: Sequence[Gauge] = ()
     notes: Sequence[str] = ()
 
@@ -34,10 +37,10 @@ def state_of(versions: Sequence[Version], at: datetime.datetime) -> object:
 
 def take_snapshot(store: Store, publication: Publication, at: datetime.datetime) -> Snapshot:
     """Compute the result of every current experiment at a time, UTC; note and skip those that fail."""
-    versions, facts = store.experiments(), Facts(store)
+    (versions, unreadable), facts = store.readable_experiments(), Facts(store)
     results: dict[tuple[str, str], Result] = {}
     gauges: list[Gauge] = []
-    notes: list[str] = []
+    notes = [f"{e.fleet}/{e.name} is not published: {e.words}" for e in unreadable]
     for version in versions:
         fleet, name = version.fleet, version.experiment.name
         if not version.current:
@@ -49,19 +52,23 @@ def take_snapshot(store: Store, publication: Publication, at: datetime.datetime)
             gauges += [*_result_gauges(result), *_version_gauges(store, version)]
             if result.note == ENDLESS:
                 notes.append(f"{fleet}/{name}: {ENDLESS}; publish it with --publish SECONDS")
-        except StoreError:
-            raise
         except Exception as e:
+            if isinstance(e, StoreError) and not isinstance(e, StoreDamaged):
+                raise
             # One bad experiment must not stop the others. Log only the type: a text may contain anything.
             why = str(e) if isinstance(e, HushmoteError) else f"a bug in Hushmote, {type(e).__name__}"
             notes.append(f"{fleet}/{name} is not published: {why}")
-    return Snapshot(results, versions, gauges, notes)
+    return Snapshot(results, versions, unreadable, gauges, notes)
 
 
 def budgets(store: Store, at: datetime.datetime) -> list[Gauge]:
-    """Return the gauges of the boards' remaining budgets; this reads every board's row."""
+    """Return the gauges of the boards' remaining budgets; this reads every board's row.
+
+    Fleets with an experiment that cannot be read are left out.
+    """
     gauges: list[Gauge] = []
-    for fleet in store.fleets():
+    unreadable = {e.fleet for e in store.readable_experiments()[1]}
+    for fleet in (name for name in store.fleets() if name not in unreadable):
         for line in remaining.read(store, fleet, at.date()).lines(at.date()):
             if line.budget.state == "current":
                 gauges += _budget_gauges(fleet, line)
@@ -78,7 +85,8 @@ def retained_messages(
         publication: What to publish.
         at: The time stated in every result.
     """
-    messages: dict[str, bytes] = {}
+    names = {(e.fleet, e.name) for e in snapshot.unreadable if is_fleet(e.name)}
+    messages = {result_topic(*name): b"" for name in names}
     for version in snapshot.versions:
         fleet, name = version.fleet, version.experiment.name
         result = snapshot.results.get((fleet, name))

@@ -52,7 +52,7 @@ class Watch:
 
     def turn(self, at: datetime.datetime, clock_s: float) -> dict[str, Any] | None:
         """Return the update at a time (UTC), or None if nothing is due. Raises StoreError."""
-        state = state_of(self.store.experiments(), at)
+        state = state_of(self.store.readable_experiments()[0], at)
         if state != self._state or clock_s >= self._refresh_due_at:
             self._refresh(at, clock_s)
             self._state = state

@@ -25,7 +25,7 @@ from ..local_days import Calendar
 from ..mechanisms.common_values import common_views, same_values
 from ..plain_text import visible
 from ..store.store import Store, Version
-from ..store.versions import most_reports, publication_order
+from ..store.versions import UnreadableExperiment, check_readable, most_reports, publication_order
 from ..wire.experiments import OTHER, group_values
 from ..words import groups as words
 from ..words import versions as version_words
@@ -137,19 +137,35 @@ class Facts:
     at: datetime.datetime = field(default_factory=lambda: datetime.datetime.now(datetime.UTC))
     cache: ResultCache = field(default_factory=ResultCache, compare=False)
     _versions: dict[str, tuple[Version, ...]] = field(default_factory=dict)
+    _unreadable: dict[str, tuple[UnreadableExperiment, ...]] = field(default_factory=dict)
     _max_reports_per_board: dict[str, dict[int, int]] = field(default_factory=dict)
     _reports: dict[str, dict[int, dict[str, int]]] = field(default_factory=dict)
     _group_reports: dict[str, dict[int, dict[str, dict[int, int]]]] = field(default_factory=dict)
 
     def versions(self, fleet: str) -> tuple[Version, ...]:
-        """Return all versions of a fleet's experiments, oldest first."""
+        """Return all versions of a fleet's experiments, oldest first, without those in unreadable()."""
         if fleet not in self._versions:
-            self._versions[fleet] = self.store.experiments(fleet)
+            self._versions[fleet], self._unreadable[fleet] = self.store.readable_experiments(fleet)
         return self._versions[fleet]
+
+    def unreadable(self, fleet: str) -> tuple[UnreadableExperiment, ...]:
+        """Return a fleet's experiments that cannot be read here."""
+        self.versions(fleet)
+        return self._unreadable.get(fleet, ())
 
     def names(self, fleet: str) -> tuple[str, ...]:
         """Return the names of a fleet's experiments, sorted."""
         return tuple(sorted({v.experiment.name for v in self.versions(fleet)}))
+
+    def choose_experiment(self, fleet: str, name: str | None) -> str:
+        """Return the name of one of a fleet's experiments; None if there is only one.
+
+        Raises:
+            StoreError: If it cannot be read here.
+            UsageError: If it does not exist.
+        """
+        check_readable(self.unreadable(fleet), name or "")
+        return choose_name("experiment", name, self.names(fleet), f"in fleet {fleet}")
 
     def max_reports_per_board(self, fleet: str) -> dict[int, int]:
         """Return, by version id, the maximum number of reports (at least 1) from a single board.
@@ -188,12 +204,13 @@ class Facts:
 
         Raises:
             UsageError: If the fleet, name, version or value of the open group does not exist.
+            StoreError: If the experiment cannot be read here.
         """
         name, fleet = selection.experiment, selection.fleet
         same_name = [v for v in self.versions(fleet) if v.experiment.name == name]
         if not same_name:
             choose_name("fleet", fleet, tuple(self.store.fleets()), "in this store")
-            choose_name("experiment", name, self.names(fleet), f"in fleet {fleet}")
+            self.choose_experiment(fleet, name)
         start = "" if selection.version == ALL_VERSIONS else selection.version
         versions = tuple(v for v in same_name if v.experiment.digest.hex().startswith(start))
         versions = tuple(sorted(versions, key=publication_order))

@@ -106,7 +106,7 @@ class FleetReader:
         Raises:
             UsageError: If there is no such experiment.
         """
-        name = choose_name("experiment", name, self.experiments, f"in fleet {self.name}")
+        name = Facts(self._reader.store).choose_experiment(self.name, name)
         return ExperimentReader(self._reader, self.name, name, unit)
 
     def release(

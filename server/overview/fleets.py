@@ -16,6 +16,7 @@ from sqlalchemy import Connection, func, select
 
 from ..answers.periods import day_of
 from ..answers.windows import NOTHING_DUE, Due, due
+from ..errors import HushmoteError
 from ..estimate import plausibility
 from ..local_days import DAY, UTC_DAYS, Calendar
 from ..plain_text import visible
@@ -24,7 +25,7 @@ from ..store.counting import EARLIEST, LATEST, clock_fault, last_time
 from ..store.erase import unfinished_erasures
 from ..store.rows import window_counts
 from ..store.store import Store, StoreError
-from ..store.versions import Version, publication_order
+from ..store.versions import UnreadableExperiment, Version, publication_order
 from ..words.answers import capitalize
 from .rejects import Rejected, rejected_reports
 
@@ -64,7 +65,8 @@ class ExperimentOverview:
         today: The number of reports today, or None if windows have no dates.
         newest: The newest window with reports, or "" if there are none.
         newest_reports: The number of reports in it.
-        implausible: Why honest boards cannot have sent a version's histogram, or "".
+        implausible: Why honest boards cannot have sent a version's histogram, or why this cannot be checked,
+            or "".
         keep: How long windows are kept, or "" if forever.
         erased: The number of reports in windows that were erased.
         due: The next window to erase, and overdue ones.
@@ -175,6 +177,7 @@ class StoreOverview:
         clock: Why this time is implausible or needs an operator's approval, or "".
         is_checked: Whether all histograms have been checked for plausibility.
         counting_at: The minute in which counting last worked, UTC, or None if it has not worked yet.
+        unreadable: The experiments that are left out because they cannot be read here.
     """
 
     fleets: tuple[FleetOverview, ...]
@@ -185,6 +188,7 @@ class StoreOverview:
     clock: str = ""
     is_checked: bool = True
     counting_at: datetime.datetime | None = None
+    unreadable: tuple[UnreadableExperiment, ...] = ()
 
     @property
     def reports(self) -> int:
@@ -234,7 +238,7 @@ def _overview(
     counts_before = {} if before is None else before.version_counts
     with store.snapshot() as connection:
         keyed = dict(connection.execute(select(schema.fleet.c.name, schema.fleet.c.keyed)).all())
-        versions = store.versions(connection, None)
+        versions, unreadable = store.readable_versions(connection, None)
         same_minute = before is not None and before.minute == minute
         windows = _windows(connection, counts_before if same_minute else {})
         counted = {v.id: _with_verdict(windows.get(v.id, {}), counts_before.get(v.id)) for v in versions}
@@ -260,7 +264,7 @@ def _overview(
     is_checked = check or not unchecked
     counting_at = None if alive_s is None else datetime.datetime.fromtimestamp(alive_s, datetime.UTC)
     return StoreOverview(
-        tuple(fleets), rejects_of(""), minute, counted, unfinished, clock, is_checked, counting_at
+        tuple(fleets), rejects_of(""), minute, counted, unfinished, clock, is_checked, counting_at, unreadable
     )
 
 
@@ -293,7 +297,10 @@ def _check_plausibility(connection: Connection, version: Version, counted: _Vers
     for _, codes, reports in window_counts(connection, version.id, ()):
         valid = (codes >= 0) & (codes < len(counts))  # `hushmote store check` reports all others
         counts[codes[valid]] += reports[valid]
-    verdict = plausibility.check(version.experiment, counts)
+    try:
+        verdict = plausibility.check(version.experiment, counts)
+    except HushmoteError as e:  # a custom mechanism fails
+        return _VersionCounts(counted.windows, counted.reports, f"its reports cannot be checked here: {e}")
     return _VersionCounts(counted.windows, counted.reports, verdict.words if verdict.implausible else "")
 
 

@@ -20,7 +20,7 @@ from . import schema
 from .erase import unfinished_erasures
 from .number_set import NumberSet
 from .rows import Rows
-from .store import Store, StoreError
+from .store import Store
 from .versions import Version, most_reports, version_of
 
 _WINDOW = {
@@ -64,10 +64,11 @@ def check(store: Store, advance: Callable[[float], object] = lambda _: None) -> 
     with store.snapshot() as connection:
         violations = [*_file(connection)]
         rows = Rows(connection, (schema.dedupe, schema.histogram), advance)
-        versions = _experiments(connection, violations)
-        dedupe_totals = _dedupe(rows, _highest_numbers(versions), violations)
-        histogram_totals = _histograms(rows, {v.id: v for v in versions}, violations)
-        violations += _totals(*_add_erased(connection, versions, histogram_totals, dedupe_totals))
+        versions, unknown = _experiments(connection, violations)
+        dedupe_totals = _dedupe(rows, _highest_numbers(versions), unknown, violations)
+        histogram_totals = _histograms(rows, {v.id: v for v in versions}, unknown, violations)
+        totals = _add_erased(connection, versions, histogram_totals, dedupe_totals)
+        violations += _totals(*totals, skip={*unknown.values()})
         violations += _devices(connection)
         violations += _interruptions(connection)
         violations += _rewrites(connection)
@@ -87,7 +88,9 @@ def _file(connection: Connection) -> Iterator[str]:
             yield f"a row of {table} belongs to a missing {parent}"
 
 
-def _experiments(connection: Connection, violations: list[str]) -> list[Version]:
+def _experiments(connection: Connection, violations: list[str]) -> tuple[list[Version], dict[int, _Name]]:
+    """Return the versions, and the names by id of those whose custom code is missing here."""
+    unknown = dict[int, _Name]()
     table, fleets = schema.experiment, schema.fleet
     versions: list[Version] = []
     last = dict(connection.execute(select(fleets.c.name, fleets.c.serial)).all())
@@ -96,7 +99,9 @@ def _experiments(connection: Connection, violations: list[str]) -> list[Version]
         try:
             experiment = parse_experiment(bytes(row["payload"]))
         except CustomCodeRefused as e:  # only a machine with that code can check the counts
-            raise StoreError(f"{where} cannot be read here: {e}") from None
+            violations.append(f"{where} cannot be read here: {e}")
+            unknown[row["id"]] = row["fleet"], row["name"]
+            continue
         except (ExperimentRefused, TypeError, ValueError) as e:  # SQLite stores any type in any column
             violations.append(f"{where} does not parse: {e}")
             continue
@@ -115,7 +120,7 @@ def _experiments(connection: Connection, violations: list[str]) -> list[Version]
     for (fleet, name), n in current.items():
         if n > 1:
             violations.append(f"{name} of fleet {fleet} has {n} current versions; only one can be published")
-    return versions
+    return versions, unknown
 
 
 def _highest_numbers(versions: list[Version]) -> dict[_Name, float]:
@@ -128,8 +133,11 @@ def _highest_numbers(versions: list[Version]) -> dict[_Name, float]:
     return highest
 
 
-def _dedupe(rows: Rows, limits: dict[_Name, float], violations: list[str]) -> Counter[_Name]:
+def _dedupe(
+    rows: Rows, limits: dict[_Name, float], unknown: dict[int, _Name], violations: list[str]
+) -> Counter[_Name]:
     """Map each name to the number of reports in its dedupe sets."""
+    unlimited = {*unknown.values()}
     totals: Counter[_Name] = Counter()
     faults: Counter[tuple[_Name, str]] = Counter()
     for fleet, experiment, _device, text, stored_count, beyond in rows.iterate(select(schema.dedupe)):
@@ -142,6 +150,8 @@ def _dedupe(rows: Rows, limits: dict[_Name, float], violations: list[str]) -> Co
         totals[name] += len(numbers)
         if len(numbers) != stored_count:
             faults[name, "do not match its count"] += 1
+        if name in unlimited:
+            continue
         if name not in limits:
             faults[name, "belong to no known experiment"] += 1
         elif numbers.highest > limits[name]:
@@ -153,13 +163,17 @@ def _dedupe(rows: Rows, limits: dict[_Name, float], violations: list[str]) -> Co
     return totals
 
 
-def _histograms(rows: Rows, versions: dict[int, Version], violations: list[str]) -> Counter[_Name]:
+def _histograms(
+    rows: Rows, versions: dict[int, Version], unknown: dict[int, _Name], violations: list[str]
+) -> Counter[_Name]:
     """Map each name to the number of reports in its histograms."""
     table = schema.histogram
     totals: Counter[_Name] = Counter()
     faults: Counter[tuple[int, str]] = Counter()
     query = select(table.c.experiment, table.c.window, table.c.group_index, table.c.code, table.c.count)
     for id_, window, group, code, count in rows.iterate(query):
+        if id_ in unknown:
+            continue
         if id_ not in versions:
             faults[id_, "belong to no readable version"] += 1
             continue
@@ -199,8 +213,10 @@ def _add_erased(
     return windows, dedupe_totals + Counter({(fleet, name): int(n) for fleet, name, n in rows})
 
 
-def _totals(histogram_totals: Counter[_Name], dedupe_totals: Counter[_Name]) -> Iterator[str]:
-    for fleet, name in sorted(histogram_totals.keys() | dedupe_totals.keys()):
+def _totals(
+    histogram_totals: Counter[_Name], dedupe_totals: Counter[_Name], skip: set[_Name]
+) -> Iterator[str]:
+    for fleet, name in sorted((histogram_totals.keys() | dedupe_totals.keys()) - skip):
         count, expected = histogram_totals[fleet, name], dedupe_totals[fleet, name]
         if count != expected:
             reports = "report is" if count == 1 else "reports are"

@@ -48,6 +48,10 @@ class StoreError(HushmoteError):
     """Raised when the store cannot be opened, read or written; the message says why and what to do."""
 
 
+class StoreDamaged(StoreError):
+    """Raised for damaged rows; those of other experiments can still be read."""
+
+
 class StoreAbsent(StoreError):
     """Raised when there is no store, or only an empty database."""
 
@@ -311,7 +315,7 @@ class Database:
         try:
             yield
         except (TypeError, ValueError) as e:
-            raise StoreError(f"{self.where} is damaged: {e}") from e
+            raise StoreDamaged(f"{self.where} is damaged: {e}") from e
 
     def read(self, query: Select[*tuple[Any, ...]]) -> Sequence[Row[*tuple[Any, ...]]]:
         """Return all rows of a query, read in its own transaction.

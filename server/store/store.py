@@ -11,23 +11,32 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, and_, func, select, union_all, update
+from sqlalchemy import Connection, RowMapping, and_, func, select, union_all, update
 
 from ...device.ldp_client import Experiment, ExperimentRefused
 from ..errors import no_such_name
+from ..plain_text import visible
 from ..wire.experiments import CustomCodeRefused, parse_experiment
 from ..wire.keys import Signatures
 from ..wire.limits import GRACE_DAYS
 from ..wire.topics import check_device, check_fleet
 from . import schema
 from .counting import accept_clock, check_clock, last_time, record_clock, record_counting
-from .database import Database, StoreError, insert_devices, insert_release_plans, lock_out_batches
+from .database import (
+    Database,
+    StoreDamaged,
+    StoreError,
+    insert_devices,
+    insert_release_plans,
+    lock_out_batches,
+)
 from .number_set import NumberSet
 from .rows import has_reports, window_counts
 from .transaction import IngestTransaction
 from .versions import (
     Addition,
     Description,
+    UnreadableExperiment,
     Version,
     VersionRefused,
     check_seen,
@@ -397,16 +406,42 @@ class Store(Database):
 
     def versions(self, connection: Connection, fleet: str | None) -> list[Version]:
         """Return the same versions as experiments(), as seen by this connection's transaction."""
-        table = schema.experiment
-        query = select(table).order_by(table.c.id)
-        if fleet is not None:
-            query = query.where(table.c.fleet == fleet)
         try:
-            return [version_of(row) for row in connection.execute(query).mappings()]
+            return [version_of(row) for row in _version_rows(connection, fleet)]
         except CustomCodeRefused as e:
             raise StoreError(f"{self.where} has an experiment that cannot be read here: {e}") from None
         except (ExperimentRefused, TypeError, ValueError) as e:  # SQLite stores any type in any column
             raise StoreError(f"{self.where} is damaged: an experiment in it does not parse ({e})") from None
+
+    def readable_experiments(
+        self, fleet: str | None = None
+    ) -> tuple[tuple[Version, ...], tuple[UnreadableExperiment, ...]]:
+        """Return the same versions as experiments(), and the experiments that are left out of them.
+
+        An experiment is left out with all its versions if one of them cannot be read, because its reports
+        and its ε would be incomplete. Only readers may use this: whatever counts, merges, erases or publishes
+        experiments needs all of them.
+        """
+        with self.reading() as connection:
+            return self.readable_versions(connection, fleet)
+
+    def readable_versions(
+        self, connection: Connection, fleet: str | None
+    ) -> tuple[tuple[Version, ...], tuple[UnreadableExperiment, ...]]:
+        """Return the same as readable_experiments(), as seen by this connection's transaction."""
+        versions, unreadable = list[Version](), dict[tuple[str, str], UnreadableExperiment]()
+        for row in _version_rows(connection, fleet):
+            key = str(row["fleet"]), str(row["name"])
+            subject = f"experiment {visible(key[1])} of fleet {visible(key[0])}"
+            try:
+                versions.append(version_of(row))
+            except CustomCodeRefused as e:
+                unreadable[key] = UnreadableExperiment(*key, f"{subject} cannot be read here: {e}")
+            except (ExperimentRefused, TypeError, ValueError) as e:  # SQLite stores any type in any column
+                words = f"{subject} cannot be read here: {visible(str(e))}; {_UNREADABLE}"
+                unreadable[key] = UnreadableExperiment(*key, words)
+        readable = tuple(v for v in versions if (v.fleet, v.experiment.name) not in unreadable)
+        return readable, tuple(unreadable.values())
 
     # Results
 
@@ -449,7 +484,7 @@ class Store(Database):
             for window, codes, reports in window_counts(connection, version.id, windows, group):
                 for code in codes[(codes < 0) | (codes > highest)].tolist():
                     expected = f"{version.experiment.name} has codes 0 to {highest}"
-                    raise StoreError(f"{self.where} is damaged: it counts code {code}, but {expected}")
+                    raise StoreDamaged(f"{self.where} is damaged: it counts code {code}, but {expected}")
                 yield window, codes, reports
 
     def windows(self, fleet: str, digest: bytes) -> tuple[str, ...]:
@@ -633,6 +668,18 @@ class Store(Database):
             if connection.dialect.name != "sqlite":  # in SQLite every transaction reads a snapshot
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")
             yield connection
+
+
+_UNREADABLE = "upgrade Hushmote if a newer version wrote it, otherwise restore a backup"
+
+
+def _version_rows(connection: Connection, fleet: str | None) -> Iterable[RowMapping]:
+    """Return the rows of a fleet's versions, or of all fleets', oldest first."""
+    table = schema.experiment
+    query = select(table).order_by(table.c.id)
+    if fleet is not None:
+        query = query.where(table.c.fleet == fleet)
+    return connection.execute(query).mappings()
 
 
 def _no_fleet(name: str) -> str:

@@ -116,6 +116,33 @@ class Version:
         return self.counted_until is None or day <= self.counted_until
 
 
+@dataclass(frozen=True)
+class UnreadableExperiment:
+    """An experiment that readers leave out, because one of its versions cannot be read here.
+
+    Attributes:
+        fleet: The fleet's name.
+        name: The experiment's name.
+        words: Why, in one line.
+    """
+
+    fleet: str
+    name: str
+    words: str
+
+
+def check_readable(unreadable: Iterable[UnreadableExperiment], name: str | None = None) -> None:
+    """Check that an experiment, or any if `name` is None, was not left out.
+
+    Raises:
+        StoreError: If it was.
+    """
+    words = [experiment.words for experiment in unreadable if name in (None, experiment.name)]
+    if words:
+        more = f" (and {len(words) - 1:,} more: `hushmote store check` lists them)" if words[1:] else ""
+        raise StoreError(f"{words[0]}{more}")
+
+
 ChangeKind = Literal["new experiment", "new version", "earlier version", "only words", "unchanged"]
 
 

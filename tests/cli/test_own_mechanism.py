@@ -259,8 +259,8 @@ class TestOwnMechanism:
         store = f"sqlite:///{cups}/s.sqlite"
         fresh("experiment", "add", "cups.toml", "--open", "--store", store, cwd=cups)
         elsewhere = tmp_path_factory.mktemp("elsewhere")
-        for arguments in (("status", "--store", store), ("store", "check", store)):
-            message = fresh(*arguments, cwd=elsewhere, expect=1)
+        for arguments in (("status",), ("status", "--json"), ("experiment", "list")):
+            message = fresh(*arguments, "--store", store, cwd=elsewhere, expect=1)
             assert (
                 "cannot be read here: mechanism unary:Unary: cannot find module unary; run hushmote in"
                 in message

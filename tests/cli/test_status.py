@@ -15,16 +15,23 @@ from boards import experiment, payload_of, reports
 from command_line import hushmote
 from filled_store import fill
 from fleet_broker import make_fleet
+from sqlalchemy import update
 from terminal import INTERRUPT, Terminal
 from time_of_day import advance_clock, away_from_midnight, set_times
 from traffic import publish
 
-from hushmote.cli.status import follow
+from hushmote.cli.experiment.run import list_versions
+from hushmote.cli.status import follow, run
 from hushmote.cli.status.follow import SnapshotReader
+from hushmote.fleet.results.publication import Publication
+from hushmote.fleet.results.snapshot import budgets, retained_messages, take_snapshot
+from hushmote.server.answers.query import Facts
+from hushmote.server.answers.releases.evidence import group_of
 from hushmote.server.budgets import policy
 from hushmote.server.ingest import pipeline
 from hushmote.server.overview.watch import StoreState
-from hushmote.server.store import Description, Store
+from hushmote.server.store import Description, Store, StoreError, schema
+from hushmote.server.store.check import check
 from hushmote.server.wire import topics
 from hushmote.simulator.broker import MosquittoBroker
 
@@ -297,3 +304,81 @@ class TestErrors:
         assert not result["answered"]
         assert result["words"] == result["trouble"]
         assert result["trouble"].endswith("does not answer: Connection refused.")
+
+
+class TestUnreadableExperiment:
+    @pytest.fixture
+    def mixed(self, store: Store, url: str) -> str:
+        """Provide a store in which mode has a mechanism that is not installed here."""
+        for exp in (TEMP, MODE):
+            fill(store, "home", payload_of(exp), {"2026-11-20": 2_000})
+        with store.writing() as connection:
+            text = payload_of(MODE).decode().replace('"grr"', '"elsewhere:Unary"')
+            statement = update(schema.experiment).where(schema.experiment.c.name == "mode")
+            connection.execute(statement.values(payload=text.encode()))
+        return url
+
+    @staticmethod
+    def status(store: Store, capsys: pytest.CaptureFixture[str], *, as_json: bool = False) -> tuple[str, str]:
+        """Return the output and the final error of `hushmote status`."""
+        with pytest.raises(StoreError) as error:
+            run.run(store, None, None, None, as_json=as_json, privacy=not as_json, verbose=not as_json)
+        return " ".join(capsys.readouterr().out.split()), str(error.value)
+
+    def test_status_shows_the_others_and_fails(self, mixed, store, capsys):
+        text, error = self.status(store, capsys)
+        assert error.startswith("experiment mode of fleet home cannot be read here: mechanism elsewhere:Una")
+        assert text.count("Experiment mode of fleet home cannot be read here") == 1
+        assert "temp 2,000 reports" in text
+        assert "Privacy:" not in text  # the other experiment may reveal more
+        text, again = self.status(store, capsys, as_json=True)
+        assert again == error
+        document = json.loads(text)
+        assert [e["experiment"] for e in document["experiments"]] == ["temp"]
+        assert [(e["fleet"], e["experiment"]) for e in document["unreadable"]] == [("home", "mode")]
+
+    def test_list_and_estimate_leave_only_it_out(self, mixed, tmp_path, capsys):
+        with pytest.raises(StoreError, match="experiment mode of fleet home cannot be read here"):
+            list_versions(mixed, None, "", as_json=False)
+        assert "home temp" in " ".join(capsys.readouterr().out.split())
+        assert "temp: 2,000 reports" in hushmote("estimate", "temp", "--store", mixed, cwd=tmp_path)
+        text = hushmote("estimate", "mode", "--store", mixed, cwd=tmp_path, expect=1)
+        assert text.startswith("hushmote: experiment mode of fleet home cannot be read here: ")
+        assert len(text.splitlines()) == 1
+
+    def test_results_are_cleared_and_the_others_published(self, mixed, store):
+        publication, at = Publication(), datetime.datetime(2026, 11, 22, tzinfo=datetime.UTC)
+        snapshot = take_snapshot(store, publication, at)
+        assert [*snapshot.results] == [("home", "temp")]
+        assert len(snapshot.notes) == 1
+        assert snapshot.notes[0].startswith("home/mode is not published: ")
+        messages = retained_messages(snapshot, publication, at)
+        assert messages[topics.result_topic("home", "mode")] == b""
+        assert json.loads(messages[topics.result_topic("home", "temp")])["reports"] == 2_000
+        assert budgets(store, at) == []  # an incomplete total of what devices have spent
+
+    def test_release_is_not_judged_without_it(self, mixed, store):
+        with pytest.raises(StoreError, match="experiment mode of fleet home cannot be read here"):
+            group_of(Facts(store), "home", "2.4.0")
+
+    def test_damaged_counts_affect_one_experiment(self, store, capsys):
+        for exp in (TEMP, MODE):
+            fill(store, "home", payload_of(exp), {"2026-11-20": 2_000})
+        with store.writing() as connection:
+            connection.exec_driver_sql(
+                "UPDATE histogram SET code = 99 WHERE code = 0 AND experiment = "
+                "(SELECT id FROM experiment WHERE name = 'mode')"
+            )
+        text, error = self.status(store, capsys)
+        assert "is damaged: it counts code 99, but mode has codes 0 to" in error
+        assert "temp 2,000 reports" in text
+        document = json.loads(self.status(store, capsys, as_json=True)[0])
+        assert [e["experiment"] for e in document["experiments"]] == ["temp"]
+
+    def test_check_covers_the_others(self, mixed, store):
+        with store.writing() as connection:
+            connection.exec_driver_sql("UPDATE histogram SET count = -count WHERE experiment = 1")
+        lines = check(store).violations
+        assert sum("version 2 of mode in fleet home cannot be read here" in line for line in lines) == 1
+        assert any("of temp in fleet home" in line and "are negative" in line for line in lines)
+        assert sum("mode" in line for line in lines) == 1

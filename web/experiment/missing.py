@@ -49,10 +49,12 @@ async def _visible_names(page: Page) -> dict[str, tuple[str, ...]]:
 
 
 def _names(reader: StoreReader) -> dict[str, tuple[str, ...]]:
-    experiments = {fleet: reader.store.experiments(fleet) for fleet in reader.fleets}
-    return {
-        fleet: tuple(sorted({v.experiment.name for v in versions})) for fleet, versions in experiments.items()
-    }
+    """Return the names by fleet, including those that cannot be read; their view shows the error."""
+    names: dict[str, tuple[str, ...]] = {}
+    for fleet in reader.fleets:
+        versions, unreadable = reader.store.readable_experiments(fleet)
+        names[fleet] = tuple(sorted({v.experiment.name for v in versions} | {e.name for e in unreadable}))
+    return names
 
 
 def _add_links(names: dict[str, tuple[str, ...]]) -> None:

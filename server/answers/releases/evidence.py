@@ -21,7 +21,7 @@ from ...experiments.units import parse_range, range_in
 from ...mechanisms.common_values import common_views, same_values
 from ...release.difference import MIN_REPORTS, Look, SideDays, looks
 from ...store.store import Version
-from ...store.versions import publication_order
+from ...store.versions import check_readable, publication_order
 from ...wire.experiments import OTHER, every_by_value, group_values
 from .. import moments
 from ..periods import day_of, windows_of_completed_days
@@ -41,7 +41,10 @@ def group_of(facts: Facts, fleet: str, value: str, group: str = "") -> str:
 
     Raises:
         UsageError: If no group lists it, or several do and none is named.
+        StoreError: If an experiment of the fleet cannot be read here.
     """
+    # A verdict without an experiment that cannot be read could wrongly say proceed.
+    check_readable(facts.unreadable(fleet))
     values: dict[str, list[str]] = {}
     for version in facts.versions(fleet):
         if name := version.experiment.group:

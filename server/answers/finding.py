@@ -39,7 +39,7 @@ from ..experiments.asks import Ask, asks_of
 from ..experiments.units import bin_edges, bin_middles, index_names, parse_range
 from ..hints import command
 from ..local_days import Calendar
-from ..mechanisms import mechanism_of
+from ..mechanisms import MechanismError, mechanism_of
 from ..mechanisms.common_values import same_values
 from ..mechanisms.views.factors import parts_of
 from ..plain_text import visible
@@ -122,6 +122,7 @@ class Finding:
         is_difference: Whether the value is the difference between two cases of a pair.
         approximate: Whether the mechanism has an error that more reports do not reduce; the interval includes
             it.
+        error: Why the question cannot be answered, or "" if more reports would suffice.
     """
 
     question: str
@@ -139,6 +140,7 @@ class Finding:
     series: tuple[TrendRow, ...] = ()
     is_difference: bool = False
     approximate: bool = False
+    error: str = ""
 
     @property
     def enough(self) -> bool:
@@ -191,8 +193,9 @@ class Findings:
     Attributes:
         windows: The windows that the values are based on.
         enough: Whether any question has an answer.
-        lines: One line for each answer; if there are no answers, a line says how many reports one needs. If
-            no reports have arrived for some time, another line says when the last one did.
+        lines: One line for each answer, then one for each question that has none; if there are no answers, a
+            line says how many reports one needs. If no reports have arrived for some time, another line says
+            when the last one did.
     """
 
     fleet: str
@@ -261,6 +264,8 @@ def find(
     findings = tuple(asker.finding(ask) for ask in questions)
     enough = any(finding.enough for finding in findings)
     parts = [finding.sentence for finding in findings if finding.enough or not enough]
+    if enough:
+        parts += [sentences.unanswered(f.title, visible(f.error)) for f in findings if not f.enough]
     if last := _last_window_if_silent(tuple(selected.all_counts), facts.at, selected.calendar):
         parts.append(sentences.last_report(last, selected.now, write))
     parts += [selected_windows.left_out(write), selected_windows.days_note] if windows else []
@@ -438,7 +443,7 @@ class _Asker:
         windows = self.chosen.selection.windows
         try:
             estimate = self._estimate(windows)
-        except EstimateError as e:
+        except (EstimateError, MechanismError) as e:
             reports = self.chosen.answering.reports if windows else 0
             erased = sum(v.erased for v in self.whole.versions)
             if reports >= 2 or not isinstance(e, TooFewReports):
@@ -455,7 +460,7 @@ class _Asker:
                 else self._value_finding(ask, estimate)
             )
         except HushmoteError as e:
-            return replace(none, sentence=words.capitalize(f"{visible(str(e))}."))
+            return replace(none, sentence=words.capitalize(f"{visible(str(e))}."), error=str(e))
 
     def _check_shown(self, windows: Sequence[str]) -> None:
         """Raise EstimateError if the group's value is suppressed from the first to the last window."""

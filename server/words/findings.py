@@ -258,6 +258,17 @@ def nothing_left(reports: int, write: Numbers = ENGLISH) -> str:
     return f"All windows have been erased, with a total of {counted(reports, write=write)}."
 
 
+def unanswered(question: str, error: str) -> str:
+    """Return the line for a question without an answer, beside the answers to others.
+
+    Args:
+        question: The question.
+        error: Why it cannot be answered, or "" if it has too few reports.
+    """
+    subject = capitalize(question.removesuffix(":"))
+    return end_sentence(f"{subject}: {error or 'too few reports to say'}")
+
+
 def too_few(
     reports: int,
     needed: int | None,

@@ -92,6 +92,15 @@ def check_shares(reply: Reply, shares: dict[str, float]) -> None:
         assert abs(estimates[name].value - share) < 5 * estimates[name].statistic.stderr
 
 
+class TestFinding:
+    def test_names_a_question_that_the_version_cannot_answer(self, store: Store):
+        fill_modes(store, "heat cool", dict.fromkeys(OLD, 2000))
+        fill(store, "home", modes("heat cool dry"), {NEW[0]: 1}, asked="dry\nheat")
+        lines = find(Facts(store, NOON), Selection("mode", "home")).lines
+        assert lines[0].startswith("Heat: ")
+        assert lines[1] == "Dry: mode has no label dry; it has heat, cool, other."
+
+
 class TestAddedLabel:
     @pytest.fixture
     def digests(self, store: Store) -> tuple[str, str]:

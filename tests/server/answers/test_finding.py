@@ -218,6 +218,13 @@ class TestTooFew:
         needed = reports_needed(parse_experiment(payload), MeanIndex(), 2.0)  # two bins
         assert needed <= int(match[1].replace(",", "")) < needed + 1000
 
+    def test_names_questions_without_an_answer(self, store: Store):
+        """Of 28 reports, only the mean is known to better than 60% of the range."""
+        fill(store, "home", ROOM, dict.fromkeys(days(7), 4), room(6), "°C", asked="8:\nmean\n10%")
+        mean, *others = findings(store, "room").lines
+        assert mean.startswith("Mean: ")
+        assert others == ["8 °C and above: too few reports to say.", "10% quantile: too few reports to say."]
+
     def test_needs_two_reports(self, store: Store):
         ask_fleet(store, "home", YES)
         assert findings(store, "door").sentence.startswith("No report has been counted so far.")

@@ -267,6 +267,18 @@ class TestHealth:
             browser.says("Nothing is counted with this clock: the clock says ")
             browser.says(words)
 
+    def test_names_an_unreadable_experiment_and_shows_the_rest(self, browser, store):
+        count(store, ["d1", "d2"])
+        with store.writing() as connection:
+            connection.exec_driver_sql("UPDATE experiment SET owner = x'ff' WHERE name = 'evil'")
+        with paged(url(store)) as page:
+            browser.open(page)
+            browser.says("Something is wrong.")
+            browser.says("Experiment evil of fleet home cannot be read here: the unit, purpose, ")
+            browser.says("How warm is it?")
+            browser.open(f"{page}/experiment/home/evil")
+            browser.says("cannot be read here: the unit, purpose, ")
+
     def test_is_bad_if_aggregator_does_not_answer(self, browser, store):
         count(store, ["a"])
         with paged(url(store), "--aggregator", "http://127.0.0.1:1") as page:

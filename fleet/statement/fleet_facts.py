@@ -17,6 +17,7 @@ from ...server.errors import HushmoteError, refusing
 from ...server.experiments.budget import USUAL_DELTA
 from ...server.plain_text import visible
 from ...server.store.store import Participation, Store, Version
+from ...server.store.versions import check_readable
 from ...server.wire import board_files, keys
 from ...server.wire.experiments import reports_in_budget
 from ...server.wire.limits import kept_hours
@@ -178,6 +179,7 @@ def read(
         StoreError: If the store cannot be read.
     """
     policy, facts = policies.read(firmware), Facts(store, at)
+    check_readable(facts.unreadable(fleet))  # a statement covers every experiment
     participation = store.participation(fleet)
     selected = [facts.selected(Selection(name, fleet)) for name in facts.names(fleet)]
     questions = [_question(of, policy, participation.get(of.selection.experiment)) for of in selected]

@@ -23,7 +23,7 @@ from running_aggregator import WAIT_S, until
 from hushmote.simulator.broker import Broker, find_mosquitto, free_port
 
 FOLDER = Path(__file__).parents[1] / ".rig" / "brokers"
-SOURCES = Path(__file__).parent / "brokers"
+SOURCES = Path(__file__).parent / "broker_programs"
 _JAVA = ("java", "-Xmx384m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 

@@ -20,9 +20,9 @@ from boards import FLEET_KEYS, MASTER, SIGNING, experiment, payload_of
 from c_core import SANITIZED, STRICT, needs_gcc, post_program
 from certificates import Authority
 from experiments import experiment_json
-from odd_broker import CLOSE, CONNECT, PUBLISH, SUBSCRIBE, OddBroker, message, polite
 from run_page import LIBRARY
 from running_aggregator import WAIT_S, until
+from scripted_broker import CLOSE, CONNECT, PUBLISH, SUBSCRIBE, ScriptedBroker, message, polite
 from serve_process import served
 
 from hushmote.device.kept_experiments import KeptExperiments
@@ -413,7 +413,7 @@ class TestForbiddingBroker:
                 reports.append(body)
             return answer
 
-        broker = OddBroker(answers)
+        broker = ScriptedBroker(answers)
         post = Post(program, tmp_path / "d1", broker.port)
         post("provision")
         post("yes")
@@ -433,7 +433,7 @@ class TestForbiddingBroker:
                 return polite(kind, body) + message("open", "temp", payload_of(EXPERIMENT))
             return polite(kind, body)
 
-        broker = OddBroker(answers)
+        broker = ScriptedBroker(answers)
         post = Post(program, tmp_path / "d1", broker.port)
         post.settings |= {"mqtt_status": False, "mqtt_last_will": False}
         post.set_broker_port(broker.port)

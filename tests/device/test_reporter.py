@@ -24,8 +24,6 @@ from certificates import Authority
 from enumeration import memory
 from experiments import number_json
 from micropython import find_runtime, load
-from odd_broker import CLOSE, CONNECT, PUBLISH, SUBSCRIBE, OddBroker, polite
-from odd_broker import message as message_of
 from paho.mqtt.enums import CallbackAPIVersion
 from retained_messages import (
     REFUSED_WORDS,
@@ -37,6 +35,8 @@ from retained_messages import (
     digests_of,
 )
 from running_aggregator import WAIT_S, running, until
+from scripted_broker import CLOSE, CONNECT, PUBLISH, SUBSCRIBE, ScriptedBroker, polite
+from scripted_broker import message as message_of
 
 from hushmote.device import async_reporter, ldp_client, mqtt_reporter, reporter_base
 from hushmote.device.kept_experiments import KeptExperiments
@@ -951,7 +951,7 @@ class TestOddBroker:
         self,
         start_any: Any,
     ) -> None:
-        broker = OddBroker(lambda kind, body: None if kind == PUBLISH else polite(kind, body))
+        broker = ScriptedBroker(lambda kind, body: None if kind == PUBLISH else polite(kind, body))
         board = start_any(broker.port, busy=True, reporter={"timeout_s": 1})
         fed = board.ask("feeds")
         board.reach("failed", True)
@@ -971,7 +971,7 @@ class TestOddBroker:
                 answer += message("room_temp", experiment())
             return answer
 
-        broker = OddBroker(answers)
+        broker = ScriptedBroker(answers)
         board = start_any(broker.port)
         board.reach("state", "reporting")
         board.reach("connected", True)
@@ -990,7 +990,7 @@ class TestOddBroker:
             b"\x20": "the broker did not answer in time",
         }
         answers = [*cases][:1]
-        broker = OddBroker(lambda kind, body: answers[-1] if kind == CONNECT else b"")
+        broker = ScriptedBroker(lambda kind, body: answers[-1] if kind == CONNECT else b"")
         board = start_any(broker.port, reporter={"timeout_s": 1})
         for answer, line in cases.items():
             answers.append(answer)
@@ -1008,7 +1008,7 @@ class TestOddBroker:
             answer = polite(kind, body)
             return answer + odd.pop() if kind == PUBLISH and odd else answer
 
-        broker = OddBroker(answers)
+        broker = ScriptedBroker(answers)
         board = start_any(broker.port, reporter={"timeout_s": 2})  # a message of 268 MB never arrives
         board.reach("connects", len(odd) + 1)  # each odd answer ends a connection
         board.reach("connected", True)
@@ -1031,7 +1031,7 @@ class TestOddBroker:
                 return later.pop() + message(last, signed(last, 5)) + answer  # the acknowledgement is last
             return answer
 
-        broker = OddBroker(answers)
+        broker = ScriptedBroker(answers)
         board = start_any(
             broker.port,
             policy=POLICY | {"experiments": NAMES},
@@ -1103,7 +1103,7 @@ class TestForbiddingBroker:
         }.items(),
     )
     def test_gets_reports_without_status_or_will(self, start_any: Any, what: str, left_out: str) -> None:
-        broker = OddBroker(forbidding(what))
+        broker = ScriptedBroker(forbidding(what))
         board = start_any(broker.port, reporter={"timeout_s": 1})
         board.reach("state", "reporting")
         assert board.ask("report", "room_temp", 21) is not None
@@ -1124,14 +1124,14 @@ class TestForbiddingBroker:
     @pytest.mark.parametrize("what", ["closes at the will", "refuses the will"])
     def test_gets_reports_of_a_single_flush_without_will(self, start_board: Any, what: str) -> None:
         """A board in deep sleep makes one flush and forgets."""
-        broker = OddBroker(forbidding(what))
+        broker = ScriptedBroker(forbidding(what))
         board = start_board(broker.port)
         assert board.ask("flush", HANGS_MS, {"room_temp": 21})[0]
         assert (board.ask("sent"), board.ask("left_out")) == (1, ["will"])
         broker.close()
 
     def test_flush_does_not_lose_reports_to_the_status(self, start_board: Any) -> None:
-        broker = OddBroker(forbidding("closes at the status"))
+        broker = ScriptedBroker(forbidding("closes at the status"))
         board = start_board(broker.port)
         for sent in (1, 2, 3):
             assert board.ask("flush", HANGS_MS, {"room_temp": 21})[0]
@@ -1148,7 +1148,7 @@ class TestForbiddingBroker:
             packets.append((kind, body))
             return forbidding("nothing")(kind, body)
 
-        broker = OddBroker(answers)
+        broker = ScriptedBroker(answers)
         board = start_any(broker.port, reporter={"status": False, "will": False})
         board.reach("state", "reporting")
         assert board.ask("report", "room_temp", 21) is not None
@@ -1160,7 +1160,7 @@ class TestForbiddingBroker:
 
     @every_kind
     def test_is_asked_about_the_topic_at_which_it_closed(self, start_any: Any) -> None:
-        broker = OddBroker(forbidding("closes at reports"))
+        broker = ScriptedBroker(forbidding("closes at reports"))
         board = start_any(broker.port)
         board.reach("state", "reporting")
         assert board.ask("report", "room_temp", 21) is not None

@@ -9,6 +9,7 @@ from broker_facts import FEW_REPORTS, REPORTS, Reader, publish, reports, retaine
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 from running_aggregator import WAIT_S
 
+from hushmote.server.ingest.broker_url import BrokerAddress
 from hushmote.server.ingest.connection import BrokerConnection
 from hushmote.server.ingest.link import Protocol
 from hushmote.server.ingest.pacing import Pace
@@ -40,7 +41,7 @@ class _RefusedError(Exception):
 
 
 def _connect(broker: Any, version: Protocol, name: str) -> BrokerConnection:
-    link = BrokerConnection(version, name, (None, None), 100, Pace(100, 1.0))
+    link = BrokerConnection(version, name, BrokerAddress("host"), 100, Pace(100, 1.0))
     link.connect(broker.host, broker.port)
     _wait(link, lambda: link.answer is not None)
     if not link.accepted:

@@ -11,6 +11,7 @@ import pytest
 from odd_broker import Habits, OddBroker
 from running_aggregator import WAIT_S, until
 
+from hushmote.server.ingest.broker_url import BrokerAddress
 from hushmote.server.ingest.connection import BrokerConnection
 from hushmote.server.ingest.link import SUCCESS, MqttLink
 from hushmote.server.ingest.pacing import Pace
@@ -152,7 +153,7 @@ class Greeting(MqttLink):
     """A connection, for its CONNACK's properties."""
 
     def __init__(self, broker: AnyBroker, expiry: int = 0) -> None:
-        super().__init__("5", "a", (None, None), None, {"SessionExpiryInterval": expiry})
+        super().__init__("5", "a", BrokerAddress("host"), None, {"SessionExpiryInterval": expiry})
         self.connect(broker.host, broker.port)
         until(lambda: self.read(0.05) != SUCCESS or self.answer is not None, "the broker answers")
 
@@ -191,7 +192,7 @@ class Subscriber:
     """An MQTT 5 aggregator's connection that is subscribed to the reports."""
 
     def __init__(self, broker: OddBroker, filters: tuple[str, ...] = ("t/+",)) -> None:
-        self.link = BrokerConnection("5", "agg", (None, None), 100, Pace(100, 1.0))
+        self.link = BrokerConnection("5", "agg", BrokerAddress("host"), 100, Pace(100, 1.0))
         self.link.connect(broker.host, broker.port)
         self.wait(lambda: self.link.answer is not None)
         self.link.subscribe(filters)

@@ -1,4 +1,4 @@
-"""A broker with habits that mosquitto does not have, in a thread."""
+"""A broker that answers as a test says, in a thread; rigs/odd_broker.py has the habits of real ones."""
 
 import contextlib
 import socket
@@ -11,7 +11,7 @@ from hushmote.server.wire import topics
 CLOSE = b"close"
 
 
-class OddBroker:
+class ScriptedBroker:
     """A broker with just enough MQTT to misbehave.
 
     answers() returns bytes, CLOSE to close the connection, or None to keep pinging.

@@ -83,8 +83,8 @@ class TestStore:
                 "a trend needs at least 2 windows with reports; the selection has 1": lambda: room.trend(
                     "mean", windows="2026-11-14"
                 ),
-                "room_temp has no reports in window x; it has 2026-11-14, 2026-11-21": lambda: room.trend(
-                    windows=["x", "2026-11-14"]
+                "room_temp has no reports in window 2026-11-15; it has 2026-11-14, 2026-11-21": lambda: (
+                    room.trend(windows=["2026-11-15", "2026-11-14"])
                 ),
             }
             for text, call in bad_calls.items():

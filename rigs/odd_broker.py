@@ -55,7 +55,8 @@ class Habits:
         forbidden: Topic filters, and what a publication there causes: "closes" ends the connection,
             "swallows" sends no PUBACK, "refuses" sends a PUBACK with reason 0x87 (before MQTT 5, like
             "acknowledges"), "hangs up" does the same and ends the connection, as mosquitto 2.0.11 does
-            with max_queued_messages 0, and "acknowledges" sends an ordinary PUBACK. Nobody gets the message.
+            with max_queued_messages 0 but not with 1000, its default, and "acknowledges" sends an
+            ordinary PUBACK. Nobody gets the message.
         lost_acks: Topic filters of messages that are delivered, but never acknowledged.
         refused_wills: Topic filters of last wills that make it refuse the connection.
         unreadable: Topics and topic filters whose subscription the SUBACK refuses.

@@ -146,7 +146,7 @@ class TestBytes:
         for reaction in ("refuses", "hangs up"):
             with OddBroker(Habits(forbidden={"#": reaction})) as odd:
                 answers[reaction] = talk(odd)
-        assert expected in answers.values()  # mosquitto 2.0.11 hangs up because of max_queued_messages 0
+        assert expected in answers.values()  # 2.0.11 hangs up with max_queued_messages 0
 
 
 class Greeting(MqttLink):

@@ -142,9 +142,9 @@ def experiment_clear(
 ) -> None:
     """Clear an experiment that the broker retains but the store does not have, so that boards stop reporting.
 
-    `serve` lists such experiments: their reports are not counted, but cost the boards' budget. It needs an
-    aggregator's login, and the signing key if the experiment is signed. Use `withdraw` for an experiment
-    that the store has.
+    `serve` logs such experiments: their reports cost the boards' budget, but are not counted. This command
+    needs an aggregator's login, and the signing key if the experiment is signed. Use `withdraw` for an
+    experiment that the store has.
     """
     from . import run  # imported lazily so that usage errors are fast
 

@@ -401,6 +401,6 @@ def clear(
             log.note(system_user(), "clear", fleet=fleet, experiment=name)
         show.out.print(f"{subject} is cleared: boards stop reporting to it", soft_wrap=True)
     elif clearing is Clearing.WITHDRAWN:
-        show.out.print(f"{subject} was withdrawn already; boards do not report to it", soft_wrap=True)
+        show.out.print(f"{subject} had already been withdrawn: boards do not report to it", soft_wrap=True)
     else:
         raise UsageError(f"{address} retains no experiment {subject}, or does not let this user read it")

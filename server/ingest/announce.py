@@ -94,8 +94,8 @@ class Announcer:
             return ()
         count = len(self._refused)
         return (
-            f"the broker refuses {count:,} experiment{'s' * (count > 1)}, which boards do not receive: let "
-            "this user write experiments",
+            f"the broker refuses {count:,} experiment{'s' * (count > 1)}, which boards therefore do not "
+            "receive: allow this user to write experiments",
         )
 
     def begin(self) -> None:
@@ -181,7 +181,7 @@ class Announcer:
             why = refusals.pop(topic)
             if self._refused.get(topic) != why:
                 self._refused[topic] = why
-                log.warning("%s is refused by the broker (%s): let this user write it", topic, why)
+                log.warning("%s is refused by the broker (%s): allow this user to write it", topic, why)
 
     def _drop_known(self, others: dict[str, bytes]) -> None:
         """Delete the messages that change nothing."""
@@ -225,7 +225,7 @@ class Announcer:
         command = f"hushmote experiment clear {name} --fleet {fleet}{key}{self._clear_options}"
         retained = f"the broker retains experiment {name} of fleet {fleet}"
         if fleet not in self._fleets.rules:
-            return f"{retained}, but this store has no such fleet: if no other store has, run `{command}`"
+            return f"{retained}, but this store has no such fleet: if no other store has it, run `{command}`"
         which = (
             "this version"
             if any(version.experiment.name == name for version in self._fleets.rules[fleet].versions.values())

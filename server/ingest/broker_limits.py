@@ -1,7 +1,7 @@
 """Explain a broker's answers: what it grants, and why it ends a connection. None of this needs a connection.
 
-A broker that was not set up for Hushmote may grant less than a client asks for, and says so only in the
-properties of its answers.
+A broker that was not set up for Hushmote may grant less than a client asks for; only the properties of its
+answers show this.
 """
 
 from paho.mqtt.properties import Properties
@@ -20,8 +20,8 @@ _USE_ANOTHER_SERVER = (0x9C, 0x9D)
 _ENDINGS = {
     0x80: "it gives no reason",
     0x81: "it received a malformed packet",
-    0x82: "it saw a protocol error",
-    0x83: "it has a reason of its own; see its log",
+    0x82: "it detected a protocol error",
+    0x83: "it gives no details; see its log",
     0x87: "this user is not authorized: let it read reports and write experiments",
     0x88: "it is unavailable",
     0x89: "it is busy",
@@ -29,24 +29,26 @@ _ENDINGS = {
     0x8D: "it received nothing for too long: this machine or the network may be overloaded",
     0x8F: "it rejects a topic filter",
     0x90: "it rejects a topic",
-    0x93: "it received more at a time than it allows",
+    0x93: "it received more unacknowledged messages than it allows",
     0x95: "a message was larger than it accepts: raise its maximum packet size",
     0x96: "it received messages too fast: raise its rate limit for this user",
     0x97: "a quota was exceeded: raise its limits for this user",
-    0x98: "its operator or a rule of it ended the connection",
-    0x9A: "it has no retained messages",
+    0x98: "its operator or one of its rules ended the connection",
+    0x9A: "it does not support retained messages",
     0x9B: "it does not support QoS 1",
-    0x9C: "another server must be used for now",
+    0x9C: "use another server for now",
     0x9D: "it has moved to another server: correct the address",
-    0x9E: "it has no shared subscriptions",
+    0x9E: "it does not support shared subscriptions",
     0x9F: "there were too many connections in a short time: raise its rate limit",
-    0xA0: "the connection lasted as long as it allows",
-    0xA2: "it allows no wildcards in topic filters",
+    0xA0: "the connection reached its time limit",
+    0xA2: "it does not allow wildcards in topic filters",
 }
-_WITHOUT_RETAINED = "it has no retained messages, in which boards find experiments: use a broker that has"
+_WITHOUT_RETAINED = (
+    "it does not support retained messages, in which boards find experiments: use a broker that does"
+)
 _WITHOUT_QOS_1 = "it supports only QoS 0, at which reports are lost without notice: allow QoS 1"
-_WITHOUT_WILDCARDS = "it allows no wildcards in topic filters, which stand for the boards: allow them"
-_WITHOUT_GROUPS = "it has no shared subscriptions: omit share, and run one aggregator"
+_WITHOUT_WILDCARDS = "it does not allow wildcards in topic filters, which stand for the boards: allow them"
+_WITHOUT_GROUPS = "it does not support shared subscriptions: omit share, and run one aggregator"
 _IMPOSSIBLE = {
     0x9A: _WITHOUT_RETAINED,
     0x9B: _WITHOUT_QOS_1,
@@ -88,13 +90,13 @@ def loss_warnings(granted: Properties | None) -> tuple[str, ...]:
     kept_s = getattr(granted, "SessionExpiryInterval", SESSION_S)
     if kept_s == 0:
         warnings.append(
-            "the broker keeps no reports while this aggregator is disconnected, even for a second: let it "
-            "keep sessions"
+            "the broker keeps no reports while this aggregator is disconnected, not even for a second: let "
+            "it keep sessions"
         )
     elif kept_s < _LONG_SESSION_S:
         warnings.append(
-            f"the broker forgets this aggregator {_duration(kept_s)} after it disconnects, and the reports "
-            "that wait for it: raise its session expiry"
+            f"the broker discards this aggregator's session {_duration(kept_s)} after it disconnects, with "
+            "the reports that wait in it: raise its session expiry"
         )
     most_bytes = getattr(granted, "MaximumPacketSize", None)
     if most_bytes is not None and most_bytes < _EXPERIMENT_BYTES:

@@ -46,7 +46,7 @@ def clear(
     name: str,
     signing_key: Callable[[], bytes],
 ) -> Clearing:
-    """Replace an experiment that the broker retains by nothing, or by a withdrawal if it is signed.
+    """Clear an experiment that the broker retains, or replace it with a withdrawal if it is signed.
 
     Devices refuse a withdrawal whose serial is not higher than the experiment's, so it gets the next one.
 

@@ -189,7 +189,7 @@ def _log_rejects(last: Counters, now: Counters, seconds: float) -> None:
         fields = {"rejected": dict(rejected), "accepted": now.accepted - last.accepted}
         log.info("rejected in %.0f s: %s", seconds, _words(rejected), extra={"fields": fields})
     if rejected[CONFLICTING_NUMBER]:
-        log.warning("reports that differ have the same number: %s", CONFLICT_MEANING)
+        log.warning("different reports have the same number: %s", CONFLICT_MEANING)
 
 
 def _log_counters(start: str, counters: Counters) -> None:

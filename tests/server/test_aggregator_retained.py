@@ -208,7 +208,7 @@ class TestUnknownExperiments:
                 until(lambda: aggregator.condition.unknown == 2, aggregator.condition)
         assert _warnings(caplog) == [
             "the broker retains experiment old of fleet away, but this store has no such fleet: if no other "
-            "store has, run `hushmote experiment clear old --fleet away --broker mqtt://host`",
+            "store has it, run `hushmote experiment clear old --fleet away --broker mqtt://host`",
             "the broker retains experiment old of fleet keyed, but this store does not have it: boards spend "
             "budget on reports that are not counted; add it, or run `hushmote experiment clear old --fleet "
             "keyed --signing-key FILE --broker mqtt://host`",

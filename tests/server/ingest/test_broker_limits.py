@@ -57,7 +57,7 @@ class TestImpossible:
         ("habits", "words"),
         [
             ({"max_qos": 0}, "only QoS 0, at which reports are lost without notice: allow QoS 1"),
-            ({"retain": "refuses"}, "no retained messages, in which boards find experiments"),
+            ({"retain": "refuses"}, "does not support retained messages, in which boards find experiments"),
             ({"wildcards": False}, "wildcard"),
         ],
         ids=["qos", "retain", "wildcards"],
@@ -102,7 +102,7 @@ class TestWarnings:
     @pytest.mark.parametrize(
         ("expiry_s", "words"),
         [
-            (7200, "the broker forgets this aggregator 2 h after it disconnects"),
+            (7200, "the broker discards this aggregator's session 2 h after it disconnects"),
             (0, "the broker keeps no reports while this aggregator is disconnected"),
         ],
     )
@@ -172,9 +172,9 @@ class TestWarnings:
             assert process.end() == 0
         line = next(line for line in process.log().splitlines() if "subscribed at" in line)
         assert " WARNING " in line
-        assert "; the broker forgets this aggregator 2 h after it disconnects, and the reports" in line
+        assert "; the broker discards this aggregator's session 2 h after it disconnects, with" in line
         text = " ".join(output.split())
-        assert "The broker forgets this aggregator 2 h after it disconnects, and the reports that" in text
+        assert "The broker discards this aggregator's session 2 h after it disconnects, with the" in text
         assert "The broker accepts messages of at most 1,000 bytes" in text
 
     def test_usual_broker_has_none(self, store):
@@ -191,8 +191,8 @@ class TestEnding:
             (0x8E, "another client with the id agg, or with its login, has connected"),
             (0x95, "a message was larger than it accepts: raise its maximum packet size"),
             (0x97, "a quota was exceeded: raise its limits for this user"),
-            (0x98, "its operator or a rule of it ended the connection"),
-            (0x9C, "another server must be used for now"),
+            (0x98, "its operator or one of its rules ended the connection"),
+            (0x9C, "use another server for now"),
             (0x9D, "it has moved to another server: correct the address"),
         ],
     )
@@ -216,7 +216,7 @@ class TestEnding:
         with OddBroker(Habits(connect_reason=0x9C)) as broker:
             aggregator = Aggregator(store, BrokerAddress(broker.host, broker.port), Counting(client_id=ID))
             thread = _in_background(aggregator)
-            until(lambda: "refuses the connection: another server must be" in caplog.text, caplog.text)
+            until(lambda: "refuses the connection: use another server" in caplog.text, caplog.text)
             aggregator.stop()
             thread.join()
 
@@ -254,7 +254,7 @@ class TestWithoutConnection:
         for seconds in (30, 90, 5400, 3 * 86_400, 30 * 86_400, 31 * 86_400):
             properties = Properties(PacketTypes.CONNACK)
             properties.SessionExpiryInterval = seconds
-            texts += [text.split("aggregator ")[1].split(" after")[0] for text in loss_warnings(properties)]
+            texts += [text.split("session ")[1].split(" after")[0] for text in loss_warnings(properties)]
         assert texts == ["30 s", "1.5 min", "1.5 h", "3 days", "30 days"]
 
 

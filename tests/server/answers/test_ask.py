@@ -50,13 +50,13 @@ def test_question_reads_versions_and_counts_once(
     reader: StoreReader, question: Question, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
-    for name in ("experiments", "window_reports", "fleets"):
+    for name in ("readable_experiments", "window_reports", "fleets"):
         original = getattr(Store, name)
         monkeypatch.setattr(
             Store, name, lambda *args, _name=name, _whole=original: read.append(_name) or _whole(*args)
         )
     ask(Facts(reader.store), question)
-    assert sorted(read) == ["experiments", "window_reports"]
+    assert sorted(read) == ["readable_experiments", "window_reports"]
 
 
 def test_headline_is_about_the_named_rows(reader: StoreReader) -> None:
@@ -233,8 +233,8 @@ def test_reader_is_closed_at_the_end_of_its_block(reader: StoreReader) -> None:
 
 
 def test_estimate_in_python_reads_versions_once(reader: StoreReader, monkeypatch: pytest.MonkeyPatch) -> None:
-    temp, read, original = reader.fleet("home").experiment("temp"), list[object](), Store.experiments
-    monkeypatch.setattr(Store, "experiments", lambda *args: read.append(args) or original(*args))
+    temp, read, original = reader.fleet("home").experiment("temp"), list[object](), Store.readable_experiments
+    monkeypatch.setattr(Store, "readable_experiments", lambda *args: read.append(args) or original(*args))
     temp.estimate(DAYS[0])
     assert len(read) == 1
     temp.trend("mean")

@@ -243,7 +243,7 @@ class TestIssue:
         ("mqtts://b", "TLS requires both"),
         ("mqtt://b --ca ca.pem", "TLS requires both"),
         ("nats://b", "broker as mqtt://"),
-        ("mqtt://b?prefix=+", "a topic prefix has at most 64 of"),
+        ("mqtt://b?prefix=+", "a topic prefix must be at most 64 of"),
         ("mqtt://b?path=/mqtt", "has no path: only ?prefix=LEVELS"),
         ("mqtt://u:secret@b", "set HUSHMOTE_MQTT_PASSWORD"),
         ("mqtt://b:1884/x", "mqtt_host must be host or host:port"),

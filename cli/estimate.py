@@ -9,7 +9,6 @@ import typer
 from ..server.answers.question import BEFORE, Question
 from ..server.errors import UsageError, choose_name
 from ..server.plain_text import CsvDialect
-from ..server.store.versions import check_readable
 from ..server.words.numbers import counted
 from . import output
 from .options import (
@@ -71,6 +70,8 @@ def estimate_command(
     output.check_dialect(csv_dialect, paths)
     options = {name: value for name, value in fields.items() if value is not None}
     with read_store(store) as opened:
+        from ..server.store.versions import check_readable
+
         name = choose_name("fleet", fleet, tuple(opened.fleets()), "in this store")
         versions, unreadable = opened.readable_experiments(name)
         check_readable(unreadable, options["experiment"])

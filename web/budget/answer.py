@@ -143,7 +143,7 @@ def _new_device(line: Remaining) -> str:
     e = line.budget.experiment
     if line.budget.state != "current":
         return ""
-    number = "any number of reports" if line.total_left is None else f"at most {counted(line.holds or 0)}"
+    number = "any number of reports" if e.rule == "unlimited" else f"at most {counted(line.holds or 0)}"
     frequency = f"; {text}" if (text := thinning(e)) else ""
     return f"{number} of ε = {nats(e.epsilon)}{frequency}"
 

@@ -164,7 +164,7 @@ class TestConsent:
         assert "settings.json: mqtt_host" in nobody("status", status=1)
         # A value may equal a field's name; a password with an unsupported escape is refused.
         nobody.settings["mqtt_user"] = "mqtt_port"
-        for password, expected in (("back\\slash\\new", "consent"), ("ä", "mqtt_password is wrong")):
+        for password, expected in (("back\\slash\\new", "consent"), ("ä", "mqtt_prefix is wrong")):
             nobody.settings["mqtt_password"] = password
             nobody.set_broker_port(1)
             assert expected in nobody("status", status=1)

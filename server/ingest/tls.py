@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import HushmoteError, refusing
-from ..store.counting import EARLIEST
+from ..wire.limits import EARLIEST
 
 if TYPE_CHECKING:
     from cryptography import x509

@@ -21,11 +21,12 @@ from ..estimate import plausibility
 from ..local_days import DAY, UTC_DAYS, Calendar
 from ..plain_text import visible
 from ..store import schema
-from ..store.counting import EARLIEST, LATEST, clock_fault, last_time
+from ..store.counting import clock_fault, last_time
 from ..store.erase import unfinished_erasures
 from ..store.rows import window_counts
 from ..store.store import Store, StoreError
 from ..store.versions import UnreadableExperiment, Version, publication_order
+from ..wire.limits import EARLIEST, LATEST
 from ..words.answers import capitalize
 from .rejects import Rejected, rejected_reports
 

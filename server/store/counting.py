@@ -7,6 +7,7 @@ import datetime
 
 from sqlalchemy import Connection, or_, select, update
 
+from ..wire.limits import EARLIEST, LATEST
 from . import schema
 from .database import StoreError, insert_interruptions
 
@@ -21,10 +22,6 @@ BEHIND_S = 300
 """A clock that is more than this many seconds behind the store's last time must be wrong."""
 MAX_AHEAD = datetime.timedelta(days=31)
 """A clock further ahead of the last correct time than this is not used until an operator accepts it."""
-EARLIEST = datetime.datetime(2025, 1, 1, tzinfo=datetime.UTC)
-"""An earlier clock must be wrong because this software is newer. Boards use the same year."""
-LATEST = datetime.datetime(2056, 1, 1, tzinfo=datetime.UTC)
-"""A later clock must be wrong. Serials are unix times, and boards never accept a lower serial."""
 
 BEHIND = "the clock is behind: nothing is counted or erased until it is right"
 ACCEPT = "hushmote store clock --accept"

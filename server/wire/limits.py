@@ -10,6 +10,11 @@ BATCH_REPORTS = 4000
 GRACE_DAYS = 30
 """The default number of days for which late reports to a replaced or withdrawn version count."""
 
+EARLIEST = datetime.datetime(2025, 1, 1, tzinfo=datetime.UTC)
+"""An earlier clock must be wrong because this software is newer. Boards use the same year."""
+LATEST = datetime.datetime(2056, 1, 1, tzinfo=datetime.UTC)
+"""A later clock must be wrong. Serials are unix times, and boards never accept a lower serial."""
+
 _KEEP = re.compile(r"([0-9]{1,6})([hd])", re.ASCII)
 _LONG_KEEP = re.compile(r"([0-9,]+) ?([hd])(?:ours?|ays?)?", re.ASCII)
 _HOURS = {"h": 1, "d": 24}

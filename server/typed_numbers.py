@@ -11,9 +11,9 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, cast
 
-_SPACES = " \u00a0\u2009\u202f'’"
+_GROUPING = " \u00a0\u2009\u202f'’"
 _NUMBER = re.compile(
-    rf"(?P<sign>[-+−]?)(?P<digits>(?:[1-9]\d{{0,2}}(?P<group>[,{_SPACES}])\d{{3}}(?:(?P=group)\d{{3}})*|\d+)"
+    rf"(?P<sign>[-+−]?)(?P<digits>(?:[1-9]\d{{0,2}}(?P<group>[,{_GROUPING}])\d{{3}}(?:(?P=group)\d{{3}})*|\d+)"
     r"(?:\.\d*)?|\.\d+)(?:[eE](?P<power>[-+−]?\d{1,4})|(?P<scale>[kKM]))?",
     re.ASCII,
 )
@@ -117,7 +117,7 @@ def _read(text: str) -> Decimal | None:
         return None
     sign = "-" if match["sign"] in ("-", "−") else ""
     power = (match["power"] or f"{_SCALES.get(match['scale'] or '', 0)}").replace("−", "-")
-    number = Decimal(f"{sign}{re.sub(f'[,{_SPACES}]', '', match['digits'])}e{power}")
+    number = Decimal(f"{sign}{re.sub(f'[,{_GROUPING}]', '', match['digits'])}e{power}")
     return number if math.isfinite(float(number)) else None
 
 

@@ -243,7 +243,7 @@ def add(file: Path, store: str, fleet: str | None, keyed: bool | None, grace: in
             grace_days=grace,
             description=description,
             signatures=signed and signed.signatures,
-            seen=seen,
+            expected=seen,
         )
         experiment = addition.version.experiment
         log.note(

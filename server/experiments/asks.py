@@ -63,7 +63,7 @@ def check_limits(experiment: Experiment, texts: Sequence[str], unit: str) -> Non
     """Check that a number's range of readings includes the limits of its questions.
 
     Raises:
-        UnitsError: If a limit is outside, as it is in another unit.
+        UnitsError: If a limit is outside, for example because it is in another unit.
     """
     if experiment.type != "number":
         return

@@ -57,37 +57,37 @@ _IMPOSSIBLE = {
 }
 
 
-def impossibility(granted: Properties | None, *, counts: bool, in_group: bool) -> str:
+def impossibility(properties: Properties | None, *, counts: bool, in_group: bool) -> str:
     """Return why nothing can work with what the broker grants, and what to do, or "".
 
     Args:
-        granted: The CONNACK's properties; None before MQTT 5.
+        properties: The CONNACK's properties; None before MQTT 5.
         counts: Whether the client subscribes to reports and publishes experiments.
         in_group: Whether the client shares its subscription with others.
     """
-    if getattr(granted, "MaximumQoS", 1) == 0:
+    if getattr(properties, "MaximumQoS", 1) == 0:
         return _WITHOUT_QOS_1
-    if counts and getattr(granted, "WildcardSubscriptionAvailable", 1) == 0:
+    if counts and getattr(properties, "WildcardSubscriptionAvailable", 1) == 0:
         return _WITHOUT_WILDCARDS
-    if counts and getattr(granted, "RetainAvailable", 1) == 0:
+    if counts and getattr(properties, "RetainAvailable", 1) == 0:
         return _WITHOUT_RETAINED
-    if in_group and getattr(granted, "SharedSubscriptionAvailable", 1) == 0:
+    if in_group and getattr(properties, "SharedSubscriptionAvailable", 1) == 0:
         return _WITHOUT_GROUPS
     return ""
 
 
-def refused_qos(granted: ReasonCode) -> str:
+def refused_qos(reason: ReasonCode) -> str:
     """Return why a subscription to reports cannot work although it was granted, or ""."""
-    return "" if granted.is_failure or granted.value else _WITHOUT_QOS_1
+    return "" if reason.is_failure or reason.value else _WITHOUT_QOS_1
 
 
-def loss_warnings(granted: Properties | None) -> tuple[str, ...]:
+def loss_warnings(properties: Properties | None) -> tuple[str, ...]:
     """Return sentences on how the broker can lose reports or experiments with what it grants.
 
     They contain no names or addresses.
     """
     warnings = []
-    kept_s = getattr(granted, "SessionExpiryInterval", SESSION_S)
+    kept_s = getattr(properties, "SessionExpiryInterval", SESSION_S)
     if kept_s == 0:
         warnings.append(
             "the broker keeps no reports while this aggregator is disconnected, not even for a second: let "
@@ -98,7 +98,7 @@ def loss_warnings(granted: Properties | None) -> tuple[str, ...]:
             f"the broker discards this aggregator's session {_duration(kept_s)} after it disconnects, with "
             "the reports that wait in it: raise its session expiry"
         )
-    most_bytes = getattr(granted, "MaximumPacketSize", None)
+    most_bytes = getattr(properties, "MaximumPacketSize", None)
     if most_bytes is not None and most_bytes < _EXPERIMENT_BYTES:
         warnings.append(
             f"the broker accepts messages of at most {most_bytes:,} bytes, and an experiment may need "

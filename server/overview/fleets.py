@@ -106,10 +106,10 @@ class ExperimentOverview:
         Args:
             day: Formats a day.
         """
-        quiet, first = self.quiet_since, "" if self.newest or self.erased else "devices were asked on "
+        quiet, event = self.quiet_since, "" if self.newest or self.erased else "devices were asked on "
         sentences: dict[Problem, str] = {
             "implausible": self.implausible and f"{capitalize(self.implausible)}.",
-            "quiet": "" if quiet is None else f"No report has arrived since {first}{day(quiet)}.",
+            "quiet": "" if quiet is None else f"No report has arrived since {event}{day(quiet)}.",
             "unsigned": _UNSIGNED if self.unsigned else "",
             "overdue": _overdue(self.due),
         }
@@ -335,8 +335,8 @@ def _experiment(
     calendar = calendar if calendar.is_known else UTC_DAYS
     today, last_day = calendar.today(at), day_of(last, calendar)
     has_reports = bool(last) or any(v.erased for v in versions)
-    heard = last_day if has_reports else _day_of(newest.serial, calendar)
-    is_quiet = state == "current" and heard is not None and (today - heard).days >= _QUIET_DAYS
+    since = last_day if has_reports else _day_of(newest.serial, calendar)
+    is_quiet = state == "current" and since is not None and (today - since).days >= _QUIET_DAYS
 
     def description(word: Literal["purpose", "owner", "unit"]) -> str:
         return visible(next((getattr(v, word) for v in newest_first if getattr(v, word)), ""))
@@ -362,7 +362,7 @@ def _experiment(
         sum(v.erased for v in versions),
         due(windows, newest.keep, at),
         is_signed and state == "current" and newest.signatures is None,
-        heard if is_quiet else None,
+        since if is_quiet else None,
         calendar,
     )
 
@@ -386,8 +386,8 @@ def _day_of(serial: int, calendar: Calendar) -> datetime.date | None:
 def _today(windows: Mapping[str, int], window: str, today: datetime.date, calendar: Calendar) -> int | None:
     if window == "all":
         return None
-    near = tuple((today + n * DAY).isoformat() for n in (-1, 0, 1))  # UTC days that a local day may touch
-    candidates = ((name, n) for name, n in windows.items() if name.startswith(near))
+    utc_days = tuple((today + n * DAY).isoformat() for n in (-1, 0, 1))  # those that a local day may touch
+    candidates = ((name, n) for name, n in windows.items() if name.startswith(utc_days))
     return sum(n for name, n in candidates if day_of(name, calendar) == today)
 
 

@@ -39,7 +39,7 @@ from .versions import (
     UnreadableExperiment,
     Version,
     VersionRefused,
-    check_seen,
+    check_expected,
     check_signed_serial,
     check_total,
     check_unit,
@@ -231,7 +231,7 @@ class Store(Database):
         grace_days: int = GRACE_DAYS,
         description: Description | None = None,
         signatures: Signatures | None = None,
-        seen: Iterable[Version] | None = None,
+        expected: Iterable[Version] | None = None,
     ) -> Addition:
         """Add an experiment's version and make it the current one of its name.
 
@@ -245,12 +245,12 @@ class Store(Database):
                 today, for this one from its expiry.
             description: The analyst's texts; None keeps those of an existing version.
             signatures: Signatures made on another machine; None leaves signing to an aggregator with the key.
-            seen: The versions that the caller has read before; None if it does not matter which one is
-                replaced.
+            expected: The fleet's versions when the caller last read them; None if it does not matter which
+                one is replaced.
 
         Raises:
             VersionRefused: If the fleet is unknown, the payload does not parse, another version has the same
-                digest, someone else changed the experiment since it was seen, it would raise the total that
+                digest, someone else has changed the experiment in the meantime, it would raise the total that
                 devices may spend on its name, or the name has reports in another unit.
             ClockWrong: If this machine's clock is wrong.
         """
@@ -296,8 +296,8 @@ class Store(Database):
                 connection.execute(update(table).where(table.c.id == same.id).values(**row_of(version)))
             previous = newest_versions(versions).get((fleet, new.name))
             addition = Addition(version, previous, same is None)
-            if seen is not None:
-                check_seen(addition, seen)
+            if expected is not None:
+                check_expected(addition, expected)
             record_clock(connection, now)
         return addition
 

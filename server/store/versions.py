@@ -174,17 +174,17 @@ class Addition:
         return "unchanged" if has_same_end and before.description == after.description else "only words"
 
 
-def check_seen(addition: Addition, seen: Iterable[Version]) -> None:
-    """Check that an addition replaces the version that its author has seen, or changes nothing.
+def check_expected(addition: Addition, expected: Iterable[Version]) -> None:
+    """Check that an addition replaces the version that its author expects, or changes nothing.
 
     Raises:
-        VersionRefused: If someone else has changed the experiment since.
+        VersionRefused: If someone else has changed the experiment in the meantime.
     """
     previous, name = addition.previous, addition.version.experiment.name
     if previous is None or (previous.current and addition.kind == "unchanged"):
         return
-    last_seen = newest_versions(seen).get((previous.fleet, name))
-    if last_seen is not None and _publication(last_seen) == _publication(previous):
+    expected_version = newest_versions(expected).get((previous.fleet, name))
+    if expected_version is not None and _publication(expected_version) == _publication(previous):
         return
     owner = f" of {previous.owner}" if previous.owner else ""
     digest = f"{previous.experiment.digest.hex()}{owner}"

@@ -98,14 +98,14 @@ class TestAggregator:
             assert process.end() == 0
         assert list(store.histogram("open", experiment().digest)) == counts
         assert listener.messages[topic] == payload_of(experiment())
-        read = {p for name, p in listener.messages.items() if name.startswith(sensors) and p}
-        assert all(f'"{PREFIX}/hushmote/v1/open/result/temp"'.encode() in payload for payload in read)
+        sensors_json = {p for name, p in listener.messages.items() if name.startswith(sensors) and p}
+        assert all(f'"{PREFIX}/hushmote/v1/open/result/temp"'.encode() in payload for payload in sensors_json)
 
     def test_door_publishes_below_the_prefix(self, broker: Broker, listener: Listener) -> None:
         address = parse_broker_url(broker.url("ws"), tls=True)
         topic, payload = crowd(1)[0][0]
-        known = f"{PREFIX}/{topics.experiment_topic('open', experiment().name)}"
-        publish(broker.broker, [(known, payload_of(experiment()))], retain=True)
+        experiment_topic = f"{PREFIX}/{topics.experiment_topic('open', experiment().name)}"
+        publish(broker.broker, [(experiment_topic, payload_of(experiment()))], retain=True)
         with open_door(broker.broker, address=address) as door:
             assert door.report("d0", payload).status == 204
             until(lambda: f"{PREFIX}/{topic}" in listener.messages, "the report")

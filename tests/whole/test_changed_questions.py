@@ -85,8 +85,8 @@ def fill_faults(store: Store) -> None:
         payload = experiment_json(
             name="state", type="choice", labels=labels, mechanism="grr", epsilon=epsilon * 1_000_000, **group
         )
-        asked = words if "fault" in labels else Description()
-        version = store.add_experiment("home", payload, description=asked)
+        description = words if "fault" in labels else Description()
+        version = store.add_experiment("home", payload, description=description)
         for index, share in enumerate(FAULT_SHARES.values()):
             by_label = {"fault": share, "ok": 0.9 - share}
             shares = [by_label.get(name, 0.0) for name in labels]

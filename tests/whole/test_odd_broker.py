@@ -234,11 +234,11 @@ class TestHabits:
     @pytest.mark.parametrize("reason", [0x87, 0x89, 0x8B, 0x8D, 0x8E, 0x93, 0x97, 0x98])
     def test_disconnects_with_reason(self, reason: int) -> None:
         with OddBroker() as broker:
-            subscriber, seen = Subscriber(broker), []
-            subscriber.link.client.on_disconnect = lambda _c, _d, _f, code, _p: seen.append(code.value)
+            subscriber, reasons = Subscriber(broker), []
+            subscriber.link.client.on_disconnect = lambda _c, _d, _f, code, _p: reasons.append(code.value)
             broker.disconnect("agg", reason)
             until(subscriber.has_ended, "the connection ends")
-            assert seen == [reason]
+            assert reasons == [reason]
 
     @pytest.mark.parametrize("reaction", ["closes", "swallows", "refuses", "hangs up", "acknowledges"])
     @pytest.mark.parametrize("version", [4, 5])

@@ -217,14 +217,12 @@ class TestAnswer:
         set_days(store, HOURLY, "Asia/Kolkata")
         facts = Facts(store, utc(2026, 11, 28, 12))
         question = Question(experiment="door", fleet="home")
-        for asked in (
+        for each in (
             question,
             question.replace(ranges=("yes",)),
-            question.replace(last="2w", against=("before",)),
+            question.replace(last="1w", against=("before",)),
         ):
-            if asked.against:
-                asked = asked.replace(last="1w")
-            reply = ask(facts, asked)
+            reply = ask(facts, each)
             assert reply.headline.count("Days are approximate: ") == 1
             assert reply.to_dict()["days_note"] in reply.headline
         result = result_of(store, "home", "door", facts.at)
@@ -307,8 +305,8 @@ class TestPartial:
 
     def test_selection_cuts_weeks(self):
         days = tuple(f"2026-11-{number:02}" for number in range(2, 30))
-        chosen = days[3:-3]
-        groups = periods.partial_groups(chosen, days, "week", utc(2026, 12, 28))
+        selection = days[3:-3]
+        groups = periods.partial_groups(selection, days, "week", utc(2026, 12, 28))
         assert [group.name for group in groups] == ["2026-W45", "2026-W48"]
 
 
@@ -341,9 +339,9 @@ class TestDefinition:
         ],
     )
     def test_refuses_days_and_weeks_that_do_not_fit(self, lines: str, message: str):
-        with pytest.raises(DefinitionError, match=message) as refused:
+        with pytest.raises(DefinitionError, match=message) as refusal:
             parse(DOOR.format(lines))
-        assert "\n" not in str(refused.value)
+        assert "\n" not in str(refusal.value)
 
     def test_devices_do_not_see_the_zone(self):
         plain = parse(DOOR.format('window = "hour"'))

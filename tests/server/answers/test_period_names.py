@@ -81,10 +81,10 @@ class TestNamedPeriod:
         ],
     )
     def test_refuses_others_with_the_correct_form(self, text: str, message: str):
-        with pytest.raises(UsageError) as refused:
+        with pytest.raises(UsageError) as refusal:
             named_period(text, Calendar(), NOW)
-        assert message in str(refused.value)
-        assert "\n" not in str(refused.value)
+        assert message in str(refusal.value)
+        assert "\n" not in str(refusal.value)
 
     def test_resolves_to_windows(self):
         days = tuple(f"2026-11-{day:02}" for day in range(1, 30))
@@ -108,9 +108,9 @@ class TestLength:
 
     @pytest.mark.parametrize("text", ["1m", "0d", "last week", ""])
     def test_refuses_other_texts(self, text: str):
-        with pytest.raises(UsageError, match="must look like 7d, 12h, 2w or all, not") as refused:
+        with pytest.raises(UsageError, match="must look like 7d, 12h, 2w or all, not") as refusal:
             length_of(text)
-        assert "window" not in str(refused.value)
+        assert "window" not in str(refusal.value)
 
 
 class TestDaysOfGroup:

@@ -40,7 +40,7 @@ def store(tmp_path):
         yield store
 
 
-def refused(store, habits, **options):
+def refusal_at(store, habits, **options):
     """Return the line with which an aggregator ends at a broker with these habits."""
     with OddBroker(habits) as broker:
         address = BrokerAddress(broker.host, broker.port)
@@ -63,15 +63,15 @@ class TestImpossible:
         ids=["qos", "retain", "wildcards"],
     )
     def test_ends_with_one_line(self, store, habits, words, announces):
-        assert words in refused(store, Habits(**habits, announces=announces))
+        assert words in refusal_at(store, Habits(**habits, announces=announces))
 
     def test_granted_qos_0_ends_with_one_line(self, store):
         for protocol in ("5", "3.1.1"):
-            line = refused(store, Habits(granted_qos=0), protocol=protocol)
+            line = refusal_at(store, Habits(granted_qos=0), protocol=protocol)
             assert "grants the subscription, but it supports only QoS 0" in line
 
     def test_group_without_shared_subscriptions_ends_with_one_line(self, store):
-        assert "omit share" in refused(store, Habits(shared=False), share="all")
+        assert "omit share" in refusal_at(store, Habits(shared=False), share="all")
 
     def test_serve_exits_with_1(self, store):
         with OddBroker(Habits(max_qos=0)) as broker, served(*_options(store, broker)) as process:

@@ -31,23 +31,23 @@ def broker(request):
         yield broker
 
 
-def cleared(broker, fleet, key=SIGNING):
+def clear_old(broker, fleet, key=SIGNING):
     return clear(BrokerAddress(broker.host, broker.port), None, fleet, "old", lambda: key)
 
 
 class TestClear:
     def test_open_experiment_is_replaced_by_nothing(self, broker):
         publish(broker, [(OPEN, payload_of(OLD))], retain=True)
-        assert cleared(broker, "open") is Clearing.CLEARED
-        assert cleared(broker, "open") is Clearing.NOTHING
+        assert clear_old(broker, "open") is Clearing.CLEARED
+        assert clear_old(broker, "open") is Clearing.NOTHING
 
     def test_signed_one_is_replaced_by_a_withdrawal_that_boards_accept(self, broker):
         announced = keys.sign_experiment(SIGNING, KEYED, payload_of(OLD), 7)
         publish(broker, [(KEYED, announced)], retain=True)
         with pytest.raises(NotCleared, match="was signed with another key"):
-            cleared(broker, "keyed", bytes(31) + b"\x05")
-        assert cleared(broker, "keyed") is Clearing.CLEARED
-        assert cleared(broker, "keyed") is Clearing.WITHDRAWN
+            clear_old(broker, "keyed", bytes(31) + b"\x05")
+        assert clear_old(broker, "keyed") is Clearing.CLEARED
+        assert clear_old(broker, "keyed") is Clearing.WITHDRAWN
         with listening(broker) as payloads:
             until(lambda: KEYED in payloads, payloads)
         (withdrawal,) = set(payloads[KEYED])  # amqtt sends it twice
@@ -101,11 +101,11 @@ class TestAggregatorsLogin:
             yield lambda: clear(address, tls, "home", "old", lambda: SIGNING), aggregator, send
 
     def test_waiting_reports_survive(self, fleet):
-        clear_old, new_aggregator, send = fleet
+        clear_retained, new_aggregator, send = fleet
         with in_thread(new_aggregator()):
             pass  # from here on the broker keeps reports for it
         send(30)
-        assert clear_old() is Clearing.CLEARED
+        assert clear_retained() is Clearing.CLEARED
         send(30)
         aggregator = new_aggregator()
         with in_thread(aggregator):
@@ -113,12 +113,12 @@ class TestAggregatorsLogin:
         assert aggregator.counters.rejected == {}
 
     def test_running_aggregator_reconnects_and_counts_on(self, fleet):
-        clear_old, new_aggregator, send = fleet
+        clear_retained, new_aggregator, send = fleet
         aggregator = new_aggregator()
         with in_thread(aggregator):
             assert aggregator.condition.unknown == 1
             send(10)
-            assert clear_old() is Clearing.CLEARED
+            assert clear_retained() is Clearing.CLEARED
             send(10)
             until(lambda: total(aggregator) >= 20, aggregator.counters)
             until(lambda: aggregator.condition.unknown == 0, aggregator.condition)

@@ -114,11 +114,11 @@ class TestAttention:
         assert experiment_overview(overview(store, later), "temp").problems() == {}
 
     def test_silence_from_the_start_is_a_problem(self, store: Store):
-        asked = datetime.datetime.now(datetime.UTC)
-        new = experiment_overview(overview(store, asked + DAY), "ever")
+        added_at = datetime.datetime.now(datetime.UTC)
+        new = experiment_overview(overview(store, added_at + DAY), "ever")
         assert (new.problems(), "No reports have arrived yet." in state_words(new)) == ({}, True)
-        silent = experiment_overview(overview(store, asked + 2 * DAY), "ever")
-        words = f"No report has arrived since devices were asked on {asked.date()}."
+        silent = experiment_overview(overview(store, added_at + 2 * DAY), "ever")
+        words = f"No report has arrived since devices were asked on {added_at.date()}."
         assert (silent.problems(), "arrived" in state_words(silent)) == ({"quiet": words}, False)
 
     def test_erased_reports_count_as_arrived(self, store: Store):

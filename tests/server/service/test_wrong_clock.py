@@ -376,9 +376,9 @@ class TestRaspberryPi:
     @pytest.fixture
     def fleet(self, tmp_path):
         """Yield a keyed fleet's folder with its broker, which uses TLS."""
-        made = ("--fleet", "home", "--host", "localhost", "--set", f"port={free_port()}")
-        made += ("--set", f"broker_user={getpass.getuser()}")
-        hushmote("provision", "fleet", "fleet", *made, cwd=tmp_path)
+        options = ("--fleet", "home", "--host", "localhost", "--set", f"port={free_port()}")
+        options += ("--set", f"broker_user={getpass.getuser()}")
+        hushmote("provision", "fleet", "fleet", *options, cwd=tmp_path)
         for board in self.BOARDS:
             hushmote("provision", "device", board, "--folder", "fleet", cwd=tmp_path)
         with fleet_broker(fleet_folder.find(tmp_path / "fleet")):
@@ -407,17 +407,17 @@ class TestRaspberryPi:
             machine.set(TO_1970)
             with self.serve(store_url, fleet, machine) as process:
                 until(lambda: "not valid yet" in process.log(), process.log)
-                wanted, counted = boards.confirmed_reports() + 100, store.participation("home")
-                until(lambda: boards.confirmed_reports() >= wanted, boards.status)
+                target, counted = boards.confirmed_reports() + 100, store.participation("home")
+                until(lambda: boards.confirmed_reports() >= target, boards.status)
                 assert store.participation("home") == counted
                 machine.set("+0d")
                 process.ready()
-                until(lambda: boards.confirmed_reports() >= wanted + 50, boards.status)
-                made = boards.finish()
-                until(lambda: store.participation("home")["door_open"].reports == made, process.log)
+                until(lambda: boards.confirmed_reports() >= target + 50, boards.status)
+                total = boards.finish()
+                until(lambda: store.participation("home")["door_open"].reports == total, process.log)
                 assert process.end() == 0
             assert "its certificate is not valid yet: set this machine's clock, or wait" in process.log()
-            assert boards.confirmed_reports() == made
+            assert boards.confirmed_reports() == total
             (version,) = store.experiments()
             assert set(store.rejects().get("home", {})) <= {"duplicate"}
             assert not any(

@@ -144,11 +144,11 @@ class TestConcurrentAdditions:
     def test_second_author_is_told(self, store):
         base, mine, theirs = (experiment_payload(epsilon=n * 100_000) for n in (10, 5, 4))
         store.add_experiment("home", base)
-        seen = store.experiments("home")
-        store.add_version("home", theirs, description=Description(owner="anna"), seen=seen)
+        versions = store.experiments("home")
+        store.add_version("home", theirs, description=Description(owner="anna"), expected=versions)
         with pytest.raises(VersionRefused, match=r"someone else changed temp .* of anna is current now"):
-            store.add_version("home", mine, seen=seen)
-        addition = store.add_version("home", mine, seen=store.experiments("home"))
+            store.add_version("home", mine, expected=versions)
+        addition = store.add_version("home", mine, expected=store.experiments("home"))
         assert addition.kind == "new version"
         assert addition.previous is not None
         assert addition.previous.owner == "anna"
@@ -156,35 +156,35 @@ class TestConcurrentAdditions:
     def test_changed_words_are_a_change(self, store):
         store.add_experiment("home", experiment_payload(), description=Description("", "why"))
         with pytest.raises(VersionRefused, match="is current now"):
-            store.add_version("home", experiment_payload(), description=Description("", "other"), seen=())
+            store.add_version("home", experiment_payload(), description=Description("", "other"), expected=())
 
     def test_withdrawal_is_a_change(self, store):
         store.add_experiment("home", experiment_payload())
-        seen = store.experiments()
+        versions = store.experiments()
         store.withdraw_experiment("home", "temp")
         with pytest.raises(VersionRefused, match="is withdrawn now"):
-            store.add_version("home", experiment_payload(), seen=seen)
+            store.add_version("home", experiment_payload(), expected=versions)
 
     def test_same_addition_twice_is_no_conflict(self, store):
         payload, words = experiment_payload(), Description("", "why", "anna")
-        assert store.add_version("home", payload, description=words, seen=()).kind == "new experiment"
-        assert store.add_version("home", payload, description=words, seen=()).kind == "unchanged"
+        assert store.add_version("home", payload, description=words, expected=()).kind == "new experiment"
+        assert store.add_version("home", payload, description=words, expected=()).kind == "unchanged"
 
     def test_new_serial_is_no_change(self, store):
         store.add_experiment("home", experiment_payload())
-        (version,) = seen = store.experiments()
+        (version,) = versions = store.experiments()
         store.renew_serial(version)
         other = experiment_payload(epsilon=500_000)
-        assert store.add_version("home", other, seen=seen).kind == "new version"
+        assert store.add_version("home", other, expected=versions).kind == "new version"
 
     def test_one_of_two_at_once_is_told(self, store_url):
         payloads = [experiment_payload(epsilon=n * 100_000) for n in (5, 4)]
         with Store(store_url) as one, Store(store_url) as other, ThreadPoolExecutor(2) as pool:
             one.add_fleet("home", keyed=False)
             one.add_experiment("home", experiment_payload())
-            seen = one.experiments()
+            versions = one.experiments()
             jobs = [
-                pool.submit(store.add_version, "home", payload, seen=seen)
+                pool.submit(store.add_version, "home", payload, expected=versions)
                 for store, payload in zip((one, other), payloads, strict=True)
             ]
             errors = [job.exception() for job in jobs]

@@ -87,13 +87,14 @@ def retained_messages(
     """
     names = {(e.fleet, e.name) for e in snapshot.unreadable if is_fleet(e.name)}
     messages = {result_topic(*name): b"" for name in names}
+    versions_by_name: dict[tuple[str, str], list[Version]] = {}
     for version in snapshot.versions:
-        fleet, name = version.fleet, version.experiment.name
+        versions_by_name.setdefault((version.fleet, version.experiment.name), []).append(version)
+    for (fleet, name), versions in versions_by_name.items():
         result = snapshot.results.get((fleet, name))
         if (prefix := publication.home_assistant) is not None:
-            same_name = [v for v in snapshot.versions if (v.fleet, v.experiment.name) == (fleet, name)]
-            for statistic in possible_statistics(same_name):
-                messages.setdefault(home_assistant.config_topic(prefix, fleet, name, statistic), b"")
+            for statistic in possible_statistics(versions):
+                messages[home_assistant.config_topic(prefix, fleet, name, statistic)] = b""
             for statistic in result.statistics if result else ():
                 topic = home_assistant.config_topic(prefix, fleet, name, statistic)
                 assert result

@@ -6,7 +6,7 @@ as command options, such as --histogram-epsilon; `in_python` turns that into his
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
@@ -44,7 +44,12 @@ _AMOUNT = re.compile(
     re.IGNORECASE,
 )
 _NUMBERS = ("epsilon", "deviation", "low", "high", "histogram_epsilon", "lifetime", "delta", "limit")
-_SHARES = ("share", "quantile", "missing")
+# For each field that may be text, the function that reads it, and what it must be.
+_READERS: dict[str, tuple[Callable[[str], float], str]] = {
+    "devices": (lambda text: int(plain_whole_number(text)), "whole number, such as 20,000 or 20k"),
+    **dict.fromkeys(_NUMBERS, (typed_float, "number, such as 1.5")),
+    **dict.fromkeys(("share", "quantile", "missing"), (typed_share, "share, such as 0.05 or 5%")),
+}
 
 
 def _option(help: str, *names: str, default: Any = None) -> Any:
@@ -115,16 +120,13 @@ class PlanRequest:
     )
 
     def __post_init__(self) -> None:
-        readers = {"devices": _typed_devices, **dict.fromkeys(_NUMBERS, typed_float)}
-        for name, read in (readers | dict.fromkeys(_SHARES, typed_share)).items():
+        for name, (read, kind) in _READERS.items():
             text: Any = getattr(self, name)
             if not isinstance(text, str):
                 continue
             try:
                 object.__setattr__(self, name, read(text))
             except ValueError:
-                kind = "whole number, such as 20,000 or 20k" if name == "devices" else "number, such as 1.5"
-                kind = "share, such as 0.05 or 5%" if name in _SHARES else kind
                 option = f"--{name.replace('_', '-')}"
                 raise PlanError(f"{option} must be a {kind}, not {text!r}", name) from None
 
@@ -141,10 +143,6 @@ class PlanRequest:
             for part in value if isinstance(value, tuple | list) else [value]:
                 result += [name, part if isinstance(part, str) else repr(part).removesuffix(".0")]
         return result
-
-
-def _typed_devices(text: str) -> int:
-    return int(plain_whole_number(text))
 
 
 def in_python(text: str) -> str:

@@ -84,8 +84,8 @@ class Announcer:
     @property
     def unknown(self) -> int:
         """The number of experiments that boards of the store's fleets find, but the store does not have."""
-        known_fleets = (topics.parse_experiment_topic(topic) for topic in self._unknown)
-        return sum(names is not None and names[0] in self._fleets.rules for names in known_fleets)
+        parsed_topics = map(topics.parse_experiment_topic, self._unknown)
+        return sum(names is not None and names[0] in self._fleets.rules for names in parsed_topics)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -186,8 +186,8 @@ class Announcer:
     def _drop_known(self, others: dict[str, bytes]) -> None:
         """Delete the messages that change nothing."""
         for topic in list(others):
-            known = self._payloads.get(topic, self._unknown.get(topic, b""))
-            if topic not in self._elsewhere and others[topic] == known:
+            expected = self._payloads.get(topic, self._unknown.get(topic, b""))
+            if topic not in self._elsewhere and others[topic] == expected:
                 del others[topic]
 
     def _note_unknown(self, others: Mapping[str, bytes], payloads: Mapping[str, bytes]) -> None:

@@ -126,10 +126,6 @@ def parse_nats_url(url: str) -> NatsAddress:
     )
 
 
-def _with_slash(prefix: str) -> str:
-    return f"{prefix}/" if prefix else ""
-
-
 def check_prefix(text: str) -> str:
     """Return a topic prefix that has no trailing slash unchanged; it may be empty.
 
@@ -180,6 +176,7 @@ def parse_broker_url(url: str, *, tls: bool = False) -> BrokerAddress:
         raise BrokerUrlError(f"a broker is written mqtt://[user@]host[:port]{suffix}")
     username = None if parts.username is None else unquote(parts.username)
     password = None if parts.password is None else unquote(parts.password)
+    prefix = check_prefix(queries.get("prefix", "").removesuffix("/"))
     return BrokerAddress(
         parts.hostname,
         _PORTS[parts.scheme] if port is None else port,
@@ -187,5 +184,5 @@ def parse_broker_url(url: str, *, tls: bool = False) -> BrokerAddress:
         password,
         parts.scheme in ("mqtts", "wss"),
         websocket=(parts.path.rstrip("/") or _USUAL_PATH) if is_websocket else "",
-        prefix=_with_slash(check_prefix(queries.get("prefix", "").removesuffix("/"))),
+        prefix=prefix and f"{prefix}/",
     )

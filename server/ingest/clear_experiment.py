@@ -134,15 +134,17 @@ class _Exchange:
                 f"the broker does not let this user read {self._topic} ({str(reason).lower()}): use an "
                 "aggregator's login"
             )
-        connection.unsubscribe_reason = None
-        connection.unsubscribe([NO_TOPIC])
-        self._wait(lambda: connection.unsubscribe_reason is not None)
+        self._unsubscribe(NO_TOPIC)
         quiet_until = time.monotonic() + (0.0 if connection.protocol == "5" else _QUIET_S)
         self._wait(lambda: self._topic in connection.experiments or time.monotonic() >= quiet_until)
-        connection.unsubscribe_reason = None
-        connection.unsubscribe([self._topic])
-        self._wait(lambda: connection.unsubscribe_reason is not None)
+        self._unsubscribe(self._topic)
         return connection.experiments.get(self._topic, b"")
+
+    def _unsubscribe(self, topic: str) -> None:
+        """Unsubscribe, and wait for the answer."""
+        self._connection.unsubscribe_reason = None
+        self._connection.unsubscribe([topic])
+        self._wait(lambda: self._connection.unsubscribe_reason is not None)
 
     def _wait(self, condition: Callable[[], bool], seconds: float = _ANSWER_S) -> None:
         end = time.monotonic() + seconds

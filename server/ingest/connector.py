@@ -5,6 +5,9 @@ import time
 from collections.abc import Callable
 from typing import Generic, Literal, TypeVar
 
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+
 from ..errors import os_reason
 from ..plain_text import bracketed
 from .broker_limits import ending, impossibility
@@ -115,12 +118,7 @@ class Connector(Generic[Connection]):
         elif is_protocol_error or answer.value in FINAL:
             raise BrokerRefused(f"{broker} refuses the connection: {why}")
         else:
-            words, can_retry = ending(answer, connection.connack_properties, self._session.client_id)
-            if not can_retry:
-                raise BrokerRefused(f"{broker} refuses the connection: {words}")
-            self._status.say(
-                logging.WARNING, f"{broker} refuses the connection: {words}; trying again", Loss.OTHER
-            )
+            self._explain("refuses the connection", answer, connection.connack_properties, "trying again")
         return False
 
     def has_waited_enough(self, connection: Connection, now: float) -> bool:
@@ -151,14 +149,8 @@ class Connector(Generic[Connection]):
             self._fall_back()
         elif not connection.answer.is_failure:
             if connection.end_reason is not None:
-                words, can_retry = ending(
-                    connection.end_reason, connection.end_properties, self._session.client_id
-                )
-                if not can_retry:
-                    raise BrokerRefused(f"{broker} ended the connection: {words}")
-                self._status.say(
-                    logging.WARNING, f"{broker} ended the connection: {words}; connecting again", Loss.OTHER
-                )
+                properties = connection.end_properties
+                self._explain("ended the connection", connection.end_reason, properties, "connecting again")
                 return
             text = f"lost {broker}: connecting again"
             is_short = time.monotonic() - connection.started_at < SHORT_S
@@ -167,6 +159,14 @@ class Connector(Generic[Connection]):
                 # Brokers drop the older of two clients with the same id, usually without giving a reason.
                 text += f"; is there another client with the id {self._session.client_id}?"
             self._status.say(logging.WARNING, text, Loss.OTHER)
+
+    def _explain(self, event: str, reason: ReasonCode, properties: Properties | None, next_step: str) -> None:
+        """Log the reason that the broker gives; raise BrokerRefused if another attempt would not help."""
+        words, can_retry = ending(reason, properties, self._session.client_id)
+        text = f"{self._session.address} {event}: {words}"
+        if not can_retry:
+            raise BrokerRefused(text)
+        self._status.say(logging.WARNING, f"{text}; {next_step}", Loss.OTHER)
 
     def _fall_back(self) -> None:
         if self._may_fall_back:

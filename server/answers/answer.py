@@ -52,8 +52,8 @@ class Tables(Printable):
         if dialect not in (dialects := get_args(CsvDialect)):
             raise UsageError(f"a CSV dialect must be {' or '.join(dialects)}, not {dialect}")
         is_european = dialect == "excel-eu"
-        text = io.StringIO("\ufeff" if is_european else "", newline="")
-        text.seek(0, io.SEEK_END)
+        text = io.StringIO(newline="")
+        text.write("\ufeff" if is_european else "")
         lines = self._lines()
         columns = list(dict.fromkeys(key for line in lines or [_NO_LINE] for key in line))
         delimiter, line_end = (";", "\r\n") if is_european else (",", "\n")
@@ -62,7 +62,7 @@ class Tables(Printable):
         for line in lines:
             cells = {k: cell(json.dumps(v) if type(v) is tuple else v) for k, v in line.items()}
             if is_european:
-                cells |= {k: f"{v!r}".replace(".", ",") for k, v in cells.items() if isinstance(v, float)}
+                cells |= {k: str(v).replace(".", ",") for k, v in cells.items() if isinstance(v, float)}
             writer.writerow(cells)
         return text.getvalue()
 

@@ -6,6 +6,7 @@ table: the probability that any unchanged row has a p_adjusted below 1 - confide
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -226,7 +227,7 @@ def trend(
     check_windows(windows)
     are_tested, p_values = _with_newest_values(windows), dict[str, float]()
     for name, each in statistics.items():
-        tested = [s for s, is_tested in zip(each, are_tested, strict=True) if s is not None and is_tested]
+        tested = [statistic for statistic in compress(each, are_tested) if statistic is not None]
         if len(tested) > 1:
             p_values[name] = homogeneity(tested)
     return _trend_table(windows, statistics, p_values, frame, quantity)
@@ -245,9 +246,7 @@ def quantile_trend(
     """
     check_windows(windows)
     statistics = {quantile_name(q): [moments.BinQuantile(e, q) for e in windows.values()] for q in quantiles}
-    tested = [
-        e for e, is_tested in zip(windows.values(), _with_newest_values(windows), strict=True) if is_tested
-    ]
+    tested = list(compress(windows.values(), _with_newest_values(windows)))
     halves = _halves(tested) if len(tested) > 1 else None
     p = {quantile_name(q): homogeneity(shares_below(halves, q)) if halves else 1.0 for q in quantiles}
     return _trend_table(windows, statistics, p, frame, "reading")

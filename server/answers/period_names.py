@@ -23,6 +23,7 @@ _WORD, _YEAR = r"(?P<month>[A-Za-z]{3,9})\.?", r"(?:,?\s+(?P<year>\d{4}))?"
 _DAY_NAME = re.compile(rf"(?P<day>\d{{1,2}})\.?\s+{_WORD}{_YEAR}", re.ASCII)
 _NAME_DAY = re.compile(rf"{_WORD}\s+(?P<day>\d{{1,2}}){_YEAR}", re.ASCII)
 _NAME_YEAR = re.compile(r"([A-Za-z]{3,9})\.?\s+(\d{4})", re.ASCII)
+_GROUP = re.compile(r"\d{4}-(W\d{2}|\d{2}|\d{2}-\d{2})", re.ASCII)
 _BETWEEN = re.compile(r"\s*\.\.\.?\s*|\s+to\s+|\s*–\s*|\s+-\s+")
 _MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september", "october",
@@ -203,9 +204,6 @@ def _month(side: str) -> Ends | None:
 def _month_number(name: str) -> int | None:
     name = "sep" if name.lower() == "sept" else name.lower()
     return next((n for n, month in enumerate(_MONTHS, 1) if name in (month, month[:3])), None)
-
-
-_GROUP = re.compile(r"\d{4}-(W\d{2}|\d{2}|\d{2}-\d{2})", re.ASCII)
 
 
 def days_of_group(name: str, calendar: Calendar) -> Ends | None:

@@ -312,8 +312,8 @@ def preceding_windows(
     else:
         begin = period.begin.astimezone(datetime.UTC)
         before = _hours(begin - period.units * HOUR, begin, 0, calendar)
-    chosen = {*windows}
-    return tuple(w for w in _windows_in(before, available, calendar) if w not in chosen)
+    selection = {*windows}
+    return tuple(w for w in _windows_in(before, available, calendar) if w not in selection)
 
 
 def group_windows(
@@ -394,23 +394,27 @@ def partial_groups(
     """
     groups = group_windows(sorted(windows), by, calendar) if by else {}
     result = list[PartialGroup]()
-    chosen = {*windows}
-    for name in dict.fromkeys([*groups][:1] + [*groups][-1:]):
+    selection = {*windows}
+    names = list(groups)
+    for name in dict.fromkeys(names[:1] + names[-1:]):
         ends = days_of_group(name, calendar)
         days = [day for window in groups[name] if (day := day_of(window, calendar))]
         if ends is None or not days:
             continue
-        is_first, is_last = name == next(iter(groups)), name == [*groups][-1]
         first, last = min(days), max(days)
         omitted = [
             day
             for w in available
-            if w not in chosen and (day := day_of(w, calendar)) and ends[0] <= day <= ends[1]
+            if w not in selection and (day := day_of(w, calendar)) and ends[0] <= day <= ends[1]
         ]
-        starts_late = is_first and (first > ends[0] or _starts_late(groups[name], first, calendar))
-        stops_early = is_last and (last < ends[1] or not day_has_ended(ends[1], at, calendar))
-        starts_late = starts_late or (is_first and any(day <= first for day in omitted))
-        stops_early = stops_early or (is_last and any(day >= last for day in omitted))
+        starts_late = name == names[0] and (
+            first > ends[0]
+            or _starts_late(groups[name], first, calendar)
+            or any(day <= first for day in omitted)
+        )
+        stops_early = name == names[-1] and (
+            last < ends[1] or not day_has_ended(ends[1], at, calendar) or any(day >= last for day in omitted)
+        )
         if starts_late or stops_early:
             result.append(PartialGroup(name, first if starts_late else None, last if stops_early else None))
     return tuple(result)

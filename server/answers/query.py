@@ -343,9 +343,9 @@ class Selected:
         """Return a sentence on the reports in the selected windows that the answer leaves out, or ""."""
         answering = self.answering
         ids = {v.id for v in answering.versions}
-        parts = list[version_words.LeftOut]()
+        parts, counts = list[version_words.LeftOut](), self.counts.values()
         for version in reversed(self.versions):
-            reports = sum(counts.get(version.id, 0) for counts in self.counts.values())
+            reports = sum(each.get(version.id, 0) for each in counts)
             if version.id not in ids and reports:
                 other_unit = "" if version in self._in_its_unit else visible(version.unit)
                 parts.append(version_words.LeftOut(version.experiment, reports, other_unit))

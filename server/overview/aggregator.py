@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from ..errors import UsageError
 from ..extras import require
 from ..plain_text import one_line, shorten
+from ..words.answers import capitalize
 from .rejects import Rejected, rejected_reports
 
 TIMEOUT_S = 2.0  # for both responses together
@@ -74,7 +75,7 @@ class AggregatorHealth:
                 "boards spend budget on reports that are not counted: the aggregator's log says which, and "
                 "how to clear them."
             )
-        return " ".join((*sentences, *(f"{text[:1].upper()}{text[1:]}." for text in self.warnings)))
+        return " ".join((*sentences, *(f"{capitalize(text)}." for text in self.warnings)))
 
     @property
     def _state(self) -> str:

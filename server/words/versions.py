@@ -8,6 +8,7 @@ from ..hints import option
 from ..mechanisms.common_values import same_values
 from ..plain_text import visible
 from ..wire.experiments import scale_of, value_count
+from .answers import capitalize
 from .numbers import ENGLISH, Numbers, counted
 from .scope import ALL_VERSIONS
 
@@ -93,7 +94,7 @@ def left_out(
         return ""
     advice = f"; {option('version', ALL_VERSIONS)} pools the values in common" if parts and can_pool else ""
     text = "; ".join(texts) + advice
-    return f"{text[0].upper()}{text[1:]}."
+    return f"{capitalize(text)}."
 
 
 def changed(window: str, before: Experiment, after: Experiment) -> str:

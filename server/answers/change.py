@@ -247,9 +247,13 @@ def quantile_trend(
     check_windows(windows)
     statistics = {quantile_name(q): [moments.BinQuantile(e, q) for e in windows.values()] for q in quantiles}
     tested = list(compress(windows.values(), _with_newest_values(windows)))
-    halves = _halves(tested) if len(tested) > 1 else None
-    p = {quantile_name(q): homogeneity(shares_below(halves, q)) if halves else 1.0 for q in quantiles}
-    return _trend_table(windows, statistics, p, frame, "reading")
+    p_values = dict[str, float]()
+    if len(tested) > 1:
+        halves = _halves(tested)
+        p_values = {
+            quantile_name(q): homogeneity(shares_below(halves, q)) if halves else 1.0 for q in quantiles
+        }
+    return _trend_table(windows, statistics, p_values, frame, "reading")
 
 
 def _trend_table(

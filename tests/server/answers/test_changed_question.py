@@ -312,6 +312,13 @@ class TestTrend:
         assert dict(table.p_values)["mean"] > 1e-6
         assert re.search("Before 2026-11-22: another version from 0 to 16", table.note)
 
+    def test_single_window_of_the_newest_values_has_no_p_value(self, store: Store) -> None:
+        fill_temps(store, dict.fromkeys(OLD, 20_000), 0, 16, 8)
+        fill_temps(store, {NEW[0]: 10_000}, 0, 40, 10, 2)
+        for options in ({}, {"quantiles": (0.5,)}):
+            tables = answer(store, "temp", windows=(), trend=True, **options).answers
+            assert [dict(table.p_values) for table in tables] == [{}]
+
 
 class TestOtherMechanism:
     def test_version_that_answers_less_is_left_out(self, store: Store) -> None:

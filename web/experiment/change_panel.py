@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from nicegui import ui
 
 from ...server.answers.answer import Answers
-from ...server.answers.periods import selectable
 from ...server.answers.query import Selected
 from ...server.answers.question import BEFORE
 from ...server.answers.rows import ChangeRow
@@ -13,7 +12,7 @@ from ..frame import heading, tag
 from ..in_locale import in_locale
 from . import charts, sentences
 from .chart import RangeSelectChart
-from .choices import Choices
+from .choices import Choices, names_of
 from .controls import PanelContext, offer, offer_versions, select, summarize
 
 
@@ -50,10 +49,22 @@ class ChangePanel:
         version = [f"version={self._earlier.value}"] if self._earlier.value else []
         return version + ([f"group={self._other.value}"] if self._other.value else [])
 
-    def show_windows(self, choices: Choices, selected: Selected, versions: Mapping[str, str]) -> None:
-        """Show the possible comparisons; `versions` maps digests to names."""
-        windows = selectable(tuple(selected.all_counts), selected.calendar)
-        since = [name for name, members in windows.items() if {*members} & {*choices.since}]
+    def show_windows(
+        self,
+        choices: Choices,
+        selected: Selected,
+        windows: Mapping[str, tuple[str, ...]],
+        versions: Mapping[str, str],
+    ) -> None:
+        """Show the possible comparisons.
+
+        Args:
+            choices: The choices.
+            selected: The experiment's data.
+            windows: The names that readers can choose, with the windows of each.
+            versions: The versions' names by digest.
+        """
+        since = names_of(choices.since, windows)
         self._follows = choices.follows
         self._before.props(f'aria-pressed="{str(self._follows).lower()}"')
         offer(self._since, list(windows), since)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...server.answers.answer import Answer
-from ...server.answers.rows import ChangeRow, PostRow, Row, TrendRow, VersionMark
+from ...server.answers.rows import ChangeRow, PostRow, TrendRow, VersionMark
 from ...server.plain_text import shorten, visible
 from ..charts import script
 
@@ -235,9 +235,9 @@ def over_time(answer: Answer, summary: str, locale: str) -> Options:
     return _picture(summary, _axis("category", days, data=windows), y, series, **more)
 
 
-def _point(row: Row, value: float, colour: str) -> float | Options:
+def _point(row: TrendRow, value: float, colour: str) -> float | Options:
     """Return a point of a line, hollow for a partial day, week or month."""
-    if not (isinstance(row, TrendRow) and row.partial):
+    if not row.partial:
         return value
     return {"value": value, "itemStyle": {"color": "#fff", "borderColor": colour, "borderWidth": 2}}
 

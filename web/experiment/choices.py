@@ -1,7 +1,7 @@
 """A reader's choices, which the page's URL stores so that a link opens the same view."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlencode
@@ -178,6 +178,21 @@ def _as_days(windows: tuple[str, ...], selected: Selected) -> tuple[str, ...]:
     span = (f"{days[0]}..{days[-1]}" if len(days) > 1 else days[0],)
     resolved = periods.resolve_periods(span, selected.windows, selected.calendar, selected.facts.at)
     return span if resolved == windows else windows
+
+
+def as_span(windows: tuple[str, ...], available: tuple[str, ...]) -> tuple[str, ...]:
+    """Return windows or local days as a single span if they are adjacent, and unchanged otherwise."""
+    if len(windows) < 2 or windows[0] not in available:
+        return windows
+    first = available.index(windows[0])
+    are_adjacent = available[first : first + len(windows)] == windows
+    return (f"{windows[0]}..{windows[-1]}",) if are_adjacent else windows
+
+
+def names_of(windows: Iterable[str], selectable: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Return the names of windows; `selectable` is from periods.selectable()."""
+    members = {*windows}
+    return [name for name, same in selectable.items() if members.intersection(same)]
 
 
 def windows_of_version(selected: Selected, version: str) -> tuple[str, ...]:
@@ -399,8 +414,7 @@ def fitting(choices: Choices, selected: Selected) -> Choices:
 
 def _days_with_reports(question: Question, facts: Facts) -> tuple[str, ...]:
     """Return the question's periods that have reports; the hours of local days are too many for a URL."""
-    periods_named = question.windows
-    return tuple(text for text in periods_named if windows_of(question.replace(windows=(text,)), facts))
+    return tuple(text for text in question.windows if windows_of(question.replace(windows=(text,)), facts))
 
 
 def _other_side(
@@ -413,10 +427,10 @@ def _other_side(
     since, names = list[str](), list[str]()
     for text in choices.question.against:
         try:
-            named = periods.resolve_periods([text], available, selected.calendar, selected.facts.at)
+            period = periods.resolve_periods([text], available, selected.calendar, selected.facts.at)
         except UsageError:  # a version, a value of the group, or no period
             continue
-        windows = [window for window in named if window in available]
+        windows = [window for window in period if window in available]
         since += windows
         names += [text] if windows else []
     return tuple(window for window in available if window in since), tuple(names)

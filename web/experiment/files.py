@@ -21,7 +21,7 @@ from ...server.hints import use_command_hints
 from ...server.plain_text import CsvDialect
 from ..frame import heading, tag
 from ..page import Page
-from .choices import Choices, fitting, from_query
+from .choices import Choices, as_span, fitting, from_query
 from .defaults import file_texts, with_defaults, without_file_texts
 
 _DIALECT = "csv-dialect"  # the field of an address, and the cookie with a reader's choice
@@ -49,20 +49,11 @@ def command_line(table: str, choices: Choices, selected: Selected, store: str) -
         tuple(selected.all_counts),
     )
     before = tuple(text for text in table_question.against if "=" not in text)
-    against = (*_spans(before, available), *table_question.against[len(before) :])
+    against = (*as_span(before, available), *table_question.against[len(before) :])
     table_question = table_question.replace(
-        windows=_spans(table_question.windows, available), against=against
+        windows=as_span(table_question.windows, available), against=against
     )
     return shlex.join(["hushmote", "estimate", *table_question.arguments(), *store_option])
-
-
-def _spans(windows: tuple[str, ...], available: tuple[str, ...]) -> tuple[str, ...]:
-    """Return windows in the command's form, which is a single span if they are adjacent."""
-    if len(windows) < 2 or windows[0] not in available:
-        return windows
-    first = available.index(windows[0])
-    are_adjacent = available[first : first + len(windows)] == windows
-    return (f"{windows[0]}..{windows[-1]}",) if are_adjacent else windows
 
 
 def file_of(reply: Reply, kind: str, dialect: CsvDialect = "plain") -> bytes:

@@ -11,7 +11,7 @@ from ...server.words import answers as words
 from ..frame import heading
 from . import charts, sentences
 from .chart import Ends, RangeSelectChart
-from .choices import SHARE, Choices, over_names
+from .choices import SHARE, Choices, as_span, names_of, over_names
 from .controls import PanelContext, offer, select, summarize
 
 
@@ -56,10 +56,9 @@ class TimePanel:
     async def _choose_windows(self, chosen: Sequence[str]) -> None:
         if not chosen or len(chosen) == len(self._windows):
             await self._choose(windows=(), last=ALL)
-        elif self._has_days and len(chosen) > 1 and _is_run(tuple(chosen), self._windows):
-            await self._choose(windows=(f"{chosen[0]}..{chosen[-1]}",), last="")
         else:
-            await self._choose(windows=tuple(chosen), last="")
+            windows = as_span(tuple(chosen), self._windows) if self._has_days else tuple(chosen)
+            await self._choose(windows=windows, last="")
 
     def show_windows(self, choices: Choices, windows: Mapping[str, tuple[str, ...]]) -> None:
         """Show the available windows or local days, and the chosen ones.
@@ -73,7 +72,7 @@ class TimePanel:
             names.pop(SHARE, None)
         offer(self._over, names, choices.over if choices.over in names else next(iter(names)))
         self._windows = tuple(windows)
-        available, chosen = list(windows), _chosen(windows, choices)
+        available, chosen = list(windows), names_of(choices.windows, windows)
         self._has_days = any(members != (name,) for name, members in windows.items())
         self._chosen = tuple(chosen)
         offer(self._only, available, chosen)
@@ -98,14 +97,3 @@ class TimePanel:
         """Show a message instead of a trend."""
         self._hint.visible = self._chart.element.visible = False
         self._sentence.text = message
-
-
-def _is_run(chosen: tuple[str, ...], windows: tuple[str, ...]) -> bool:
-    """Return whether the chosen windows follow one another."""
-    first = windows.index(chosen[0])
-    return windows[first : first + len(chosen)] == chosen
-
-
-def _chosen(windows: Mapping[str, tuple[str, ...]], choices: Choices) -> list[str]:
-    chosen = {*choices.windows}
-    return [name for name, members in windows.items() if chosen.intersection(members)]

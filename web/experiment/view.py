@@ -265,8 +265,9 @@ class ExperimentView:
             if not isinstance(self._main, TextsOrPairPanel):
                 versions = {v.experiment.digest.hex(): _version_name(v) for v in selected.versions}
                 self._controls.show(effective, versions)
-                self._time.show_windows(effective, selectable(tuple(selected.all_counts), selected.calendar))
-                self._change.show_windows(effective, selected, versions)
+                windows = selectable(tuple(selected.all_counts), selected.calendar)
+                self._time.show_windows(effective, windows)
+                self._change.show_windows(effective, selected, windows, versions)
             await self._show_main(choices)
         except HushmoteError as e:
             await self._explain(e)

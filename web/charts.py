@@ -14,20 +14,8 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 """Okabe and Ito's palette without yellow and black, which are invisible on white or on black."""
 
 _DAY_MS = 24 * 3600 * 1000
-_STEPS = (
-    1,
-    2,
-    4,
-    7,
-    14,
-    28,
-    42,
-    61,
-    122,
-    183,
-    365,
-    *(365 * n for n in (2, 5, 10, 20, 50, 100, 200, 500, 1000)),
-)
+_DAYS = (1, 2, 4, 7, 14, 28, 42, 61, 122, 183)
+_STEPS = (*_DAYS, *(365 * years for years in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)))
 _MAX_TICKS = 6  # about the number of labels that fit on a phone
 _MONTHS = 61  # days between ticks that are labelled with month and year
 _GRID = {"show": True, "lineStyle": {"color": "rgba(128, 128, 128, 0.35)"}}
@@ -85,10 +73,8 @@ def mark(day: datetime.date, text: str) -> dict[str, Any]:
     return {"type": "line", "name": "", "data": [], "markLine": where}
 
 
-def over_days(
-    title: str, series: Sequence[dict[str, Any]], locale: str, unit: str = "", **more: Any
-) -> dict[str, Any]:
-    """Return the options of a chart whose x-axis shows days; `more` are options of the y-axis, from 0."""
+def over_days(title: str, series: Sequence[dict[str, Any]], locale: str) -> dict[str, Any]:
+    """Return the options of a chart whose x-axis shows days, and whose y-axis begins at 0."""
     names = list(dict.fromkeys(one["name"] for one in series if one["name"]))
     ticks, step = _even_ticks([str(point[0]) for one in series for point in one["data"]])
     days = axis("time", "", locale, splitLine={"show": False}, axisTick={"customValues": ticks})
@@ -99,9 +85,9 @@ def over_days(
         "title": {"text": title, "left": 0, "textStyle": {"fontSize": 14, "fontWeight": "normal"}},
         "grid": {"left": 55, "right": 20, "top": 52, "bottom": 70 if len(names) > 1 else 30},
         "legend": {"bottom": 0, "type": "scroll", "data": names, "show": len(names) > 1},
-        "tooltip": tooltip(locale, unit),
+        "tooltip": tooltip(locale),
         "xAxis": days,
-        "yAxis": axis("value", "", locale, unit, min=0, **more),
+        "yAxis": axis("value", "", locale, min=0),
         "series": series,
     }
 

@@ -6,28 +6,24 @@ topic filters in `forbidden` if it has permissions. `session_s` is the longest t
 keeps a session.
 """
 
-import contextlib
 import getpass
 import os
-import shutil
-import signal
-import socket
 import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from running_aggregator import WAIT_S, until
+from running_aggregator import WAIT_S
 
-from hushmote.simulator.broker import Broker, find_mosquitto, free_port
+from hushmote.simulator.broker import ChildBroker, find_mosquitto, free_port
 
 FOLDER = Path(__file__).parents[1] / ".rig" / "brokers"
 SOURCES = Path(__file__).parent / "broker_programs"
 _JAVA = ("java", "-Xmx384m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
-class RealBroker(Broker):
+class RealBroker(ChildBroker):
     """An installed broker on a free port of 127.0.0.1.
 
     Attributes:
@@ -44,13 +40,12 @@ class RealBroker(Broker):
     has_permissions: ClassVar[bool] = True
     has_session_limit: ClassVar[bool] = True
     keeps_data: ClassVar[bool] = True
+    _start_s = WAIT_S
 
     def __init__(self, forbidden: Sequence[str] = (), session_s: int | None = None) -> None:
-        super().__init__("127.0.0.1", free_port())
+        super().__init__(free_port())
         self._forbidden = forbidden
         self._session_s = session_s
-        self._folder: Path | None = None
-        self._process: subprocess.Popen[Any] | None = None
 
     @classmethod
     def home(cls) -> Path:
@@ -72,52 +67,15 @@ class RealBroker(Broker):
         raise NotImplementedError
 
     def start(self) -> None:
-        """Start the broker; return once it accepts connections."""
+        """Return once clients can connect; raises BrokerError."""
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix=f"hushmote-{self.name}-"))
-        log = self._folder / "log"
-        with open(log, "ab") as output:
-            self._process = process = subprocess.Popen(
-                self.command(self._folder),
-                cwd=self.home(),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
-        until(lambda: self._listens() or process.poll() is not None, f"{self.title} starts: see {log}")
-        assert process.poll() is None, f"{self.title} did not start: {log.read_text()[-2000:]}"
-
-    def terminate(self) -> None:
-        """Stop the broker cleanly."""
-        self._end(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """Kill the broker."""
-        self._end(signal.SIGKILL)
-
-    def restart(self) -> None:
-        """Restart the broker on the same port."""
-        self.terminate()
-        self.start()
+        self._launch(self.command(self._folder), self.home())
 
     def stop(self) -> None:
         """Kill the broker and remove its folder."""
-        self._end(signal.SIGKILL)
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
-
-    def _end(self, number: int) -> None:
-        if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):  # it may have ended
-                os.killpg(self._process.pid, number)
-            self._process.wait(WAIT_S)
-            self._process = None
-
-    def _listens(self) -> bool:
-        with socket.socket() as s:
-            return s.connect_ex((self.host, self.port)) == 0
+        self.kill()
+        super().stop()
 
 
 def _run(*command: str, folder: Path, **environment: str) -> None:

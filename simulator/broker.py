@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -207,8 +208,81 @@ class EmbeddedBroker(Broker):
             await asyncio.wait_for(broker.shutdown(), _STOP_S / 2)
 
 
-class MosquittoBroker(Broker):
+class ChildBroker(Broker):
+    """A broker as a child process with its own folder, on a port of 127.0.0.1.
+
+    terminate(), kill() and restart() keep the folder; stop() removes it.
+    """
+
+    _start_s = _HANGS_S  # the longest time that it may take to accept connections
+
+    def __init__(self, port: int = 0) -> None:
+        super().__init__("127.0.0.1", port)
+        self._folder: Path | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Process id, or None if it is not running."""
+        return None if self._process is None else self._process.pid
+
+    def terminate(self) -> None:
+        """Stop the broker cleanly."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Kill the broker."""
+        self._end(signal.SIGKILL)
+
+    def restart(self) -> None:
+        """Restart the broker on the same port."""
+        self.terminate()
+        self.start()
+
+    def stop(self) -> None:
+        """Stop the broker and remove its folder."""
+        self.terminate()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def _launch(self, command: Sequence[str], cwd: Path | None = None) -> None:
+        """Start the process; return once clients can connect. Its output goes to the folder's log."""
+        assert self._folder is not None
+        with open(self._folder / "log", "ab") as output:
+            self._process = subprocess.Popen(
+                command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            )
+        end = time.monotonic() + self._start_s
+        while time.monotonic() < end:
+            if self._process.poll() is not None:
+                break
+            try:
+                socket.create_connection((self.host, self.port), timeout=1).close()
+                return
+            except OSError:
+                time.sleep(0.02)
+        lines = (self._folder / "log").read_text(errors="replace").strip().splitlines()
+        self.stop()
+        raise BrokerError(f"{self.name} did not start: {lines[-1] if lines else 'its log is empty'}")
+
+    def _end(self, signal_number: int) -> None:
+        if self._process is None:
+            return
+        self._process.send_signal(signal_number)
+        try:
+            self._process.wait(_HANGS_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+
+class MosquittoBroker(ChildBroker):
     """mosquitto as a child process with its own folder, on a free port of 127.0.0.1.
+
+    After terminate(), its messages are on disk, and available again after start(); after kill(), messages
+    since its last save, up to two seconds ago, are lost.
 
     Args:
         password_file: A file written by mosquitto_passwd; without it, anyone on this machine can connect.
@@ -224,11 +298,9 @@ class MosquittoBroker(Broker):
     def __init__(
         self, port: int = 0, *, password_file: Path | None = None, settings: tuple[str, ...] = ()
     ) -> None:
-        super().__init__("127.0.0.1", port)
+        super().__init__(port)
         self._password_file = password_file
         self._settings = settings
-        self._folder: Path | None = None
-        self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Return once clients can connect; raises BrokerError."""
@@ -240,7 +312,7 @@ class MosquittoBroker(Broker):
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="hushmote-mosquitto-"))
             (self._folder / "mosquitto.conf").write_text("\n".join(self._lines()) + "\n")
-        self._launch(program)
+        self._launch([program, "-c", str(self._folder / "mosquitto.conf")])
 
     def _lines(self) -> list[str]:
         login = ["allow_anonymous true"]
@@ -259,69 +331,11 @@ class MosquittoBroker(Broker):
             *self._settings,
         ]
 
-    def _launch(self, program: str) -> None:
-        assert self._folder is not None
-        with open(self._folder / "log", "ab") as output:
-            self._process = subprocess.Popen(
-                [program, "-c", str(self._folder / "mosquitto.conf")],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-            )
-        end = time.monotonic() + _HANGS_S
-        while time.monotonic() < end:
-            if self._process.poll() is not None:
-                break
-            try:
-                socket.create_connection((self.host, self.port), timeout=1).close()
-                return
-            except OSError:
-                time.sleep(0.02)
-        lines = (self._folder / "log").read_text(errors="replace").strip().splitlines()
-        self.stop()
-        raise BrokerError(f"mosquitto did not start: {lines[-1] if lines else 'its log is empty'}")
-
-    @property
-    def pid(self) -> int | None:
-        """Process id, or None if it is not running."""
-        return None if self._process is None else self._process.pid
-
     @property
     def saved_ns(self) -> int:
         """Time of the last save, in nanoseconds since the epoch; 0 before the first."""
         file = None if self._folder is None else self._folder / "mosquitto.db"
         return file.stat().st_mtime_ns if file is not None and file.exists() else 0
-
-    def terminate(self) -> None:
-        """Stop mosquitto cleanly; its messages are on disk, and available again after start()."""
-        self._end(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """Kill mosquitto; messages since its last save, up to two seconds ago, are lost."""
-        self._end(signal.SIGKILL)
-
-    def restart(self) -> None:
-        """Restart mosquitto on the same port."""
-        self.terminate()
-        self.start()
-
-    def stop(self) -> None:
-        """Stop mosquitto and remove its folder."""
-        self._end(signal.SIGTERM)
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
-
-    def _end(self, signal_number: int) -> None:
-        if self._process is None:
-            return
-        self._process.send_signal(signal_number)
-        try:
-            self._process.wait(_HANGS_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process = None
 
 
 def find_mosquitto() -> str | None:

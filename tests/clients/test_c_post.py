@@ -22,7 +22,7 @@ from certificates import Authority
 from experiments import experiment_json
 from run_page import LIBRARY
 from running_aggregator import WAIT_S, until
-from scripted_broker import CLOSE, CONNECT, PUBLISH, SUBSCRIBE, ScriptedBroker, message, polite
+from scripted_broker import PUBLISH, SUBSCRIBE, ScriptedBroker, forbidding, message, polite
 from serve_process import served
 
 from hushmote.device.kept_experiments import KeptExperiments
@@ -397,13 +397,6 @@ class TestForbiddingBroker:
         reports: list[bytes] = []
 
         def answers(kind: int, body: bytes) -> bytes:
-            has_will = kind == CONNECT and body[7] & 0x04
-            if what == "closes at the will" and has_will:
-                return CLOSE
-            if what == "refuses the will" and has_will:
-                return b"\x20\x02\x00\x05"
-            if what == "closes at the status" and kind == PUBLISH and b"/status/" in body:
-                return CLOSE
             answer = polite(kind, body)
             if kind == SUBSCRIBE and b"/room_temp" in body:
                 return answer[:-1] + b"\x80"
@@ -413,7 +406,7 @@ class TestForbiddingBroker:
                 reports.append(body)
             return answer
 
-        broker = ScriptedBroker(answers)
+        broker = ScriptedBroker(forbidding(what, answers))
         post = Post(program, tmp_path / "d1", broker.port)
         post("provision")
         post("yes")

@@ -4,11 +4,12 @@ import contextlib
 import socket
 import threading
 import time
-from typing import Any
+from collections.abc import Callable
 
 from hushmote.server.wire import topics
 
 CLOSE = b"close"
+Answers = Callable[[int, bytes], bytes | None]
 
 
 class ScriptedBroker:
@@ -17,7 +18,7 @@ class ScriptedBroker:
     answers() returns bytes, CLOSE to close the connection, or None to keep pinging.
     """
 
-    def __init__(self, answers: Any) -> None:
+    def __init__(self, answers: Answers) -> None:
         self._server = socket.create_server(("127.0.0.1", 0))
         self.port = self._server.getsockname()[1]
         self._answers = answers
@@ -67,6 +68,27 @@ def polite(kind: int, body: bytes) -> bytes:
         at = 2 + int.from_bytes(body[:2], "big")
         return PUBACK + body[at : at + 2]
     return b"\xd0\x00" if kind == 0xC0 else b""
+
+
+def forbidding(what: str, otherwise: Answers = polite) -> Answers:
+    """Return the answers of a broker that does not permit something, such as "closes at the will"."""
+
+    def answers(kind: int, body: bytes) -> bytes | None:
+        has_will = kind == CONNECT and body[7] & 0x04
+        is_status = kind == PUBLISH and b"/status/" in body
+        if what == "closes at the will" and has_will:
+            return CLOSE
+        if what == "refuses the will" and has_will:
+            return b"\x20\x02\x00\x05"
+        if what == "closes at the status" and is_status:
+            return CLOSE
+        if what == "drops the status" and is_status:
+            return b""
+        if what == "closes at reports" and kind == PUBLISH and b"/report/" in body:
+            return CLOSE
+        return otherwise(kind, body)
+
+    return answers
 
 
 def message(fleet: str, name: str, payload: bytes) -> bytes:

@@ -7,27 +7,7 @@ import json
 import sys
 
 import main
-
-
-class Station:
-    """Wi-Fi that is always available."""
-
-    STA_IF = 0
-
-    def WLAN(self, interface):
-        return self
-
-    def active(self, on):
-        pass
-
-    def isconnected(self):
-        return True
-
-    def status(self, what=None):
-        return -67
-
-    def disconnect(self):
-        pass
+import network_double
 
 
 class TimeServer:
@@ -44,7 +24,7 @@ class TimeServer:
 sys.modules["ntptime"] = TimeServer
 main.SETTINGS, folder = sys.argv[1:3]
 main.LEDGER, main.EXPERIMENTS = folder + "/ldp", folder + "/experiments"
-main.network = Station()
+main.network = network_double
 main.READINGS = {"room_temp": lambda: 21.4}
 main.ldp_client.provision(main.LEDGER, consent=True)
 application = main.Application()

@@ -9,6 +9,8 @@ import gc
 import json
 import sys
 
+import network_double
+
 gc.collect()
 before = gc.mem_alloc()
 import main  # noqa: E402
@@ -16,35 +18,12 @@ import main  # noqa: E402
 gc.collect()
 imported = gc.mem_alloc() - before
 folder, host, port, announce_key, wake_ups = sys.argv[1:6]
-
-
-class Station:
-    """Wi-Fi that is always available."""
-
-    STA_IF = 0
-
-    def WLAN(self, interface):
-        return self
-
-    def active(self, on):
-        pass
-
-    def isconnected(self):
-        return True
-
-    def status(self, what=None):
-        return -67
-
-    def disconnect(self):
-        pass
-
-
 settings = {"fleet": "house", "device_id": "k3f9x1", "wifi_ssid": "home", "mqtt_host": host}
 settings.update({"mqtt_port": int(port), "key": "00" * 32, "announce_key": announce_key})
 main.SETTINGS = folder + "/settings.json"
 main.LEDGER = folder + "/ldp"
 main.EXPERIMENTS = folder + "/experiments"
-main.network = Station()
+main.network = network_double
 main.READINGS = {"room_temp": lambda: 21.4}
 with open(main.SETTINGS, "w") as f:
     json.dump(settings, f)

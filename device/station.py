@@ -177,7 +177,7 @@ def set_clock(look_up, settings, last, now=False):
         ntptime.host = look_up(socket.getaddrinfo, host, 123)[0][-1][0]
         ntptime.settime()
         last["clock was set"] = time.time()
-    except (ImportError, OSError):
+    except (ImportError, OSError, ValueError):  # ValueError: the answer is too short, or not a time
         if is_wrong:
             text = "the clock says %d and %s did not answer: allow NTP, or set time_server"
             return text % (time.gmtime()[0], host)

@@ -88,7 +88,7 @@ def names(answers: bool) -> Any:
 
 
 class Momentary(Radio):
-    """A WLAN whose access point rejects the first `rejections` attempts as a weak signal makes it do."""
+    """A WLAN that rejects the first `rejections` attempts, as it does if the signal is weak."""
 
     def __init__(self, patch: pytest.MonkeyPatch, platform: str, rejections: int) -> None:
         super().__init__(patch)
@@ -170,9 +170,12 @@ class TestClock:
             assert station.set_clock(look_up, {}, last) is None
             assert len(clock.queries) - before == (hours in (0, 2)), hours
 
-    def test_continues_without_server_if_it_may_be_right(self, monkeypatch: pytest.MonkeyPatch):
+    @pytest.mark.parametrize("error", [OSError(110), ValueError("buffer too small")])
+    def test_continues_without_answer_if_it_may_be_right(
+        self, error: Exception, monkeypatch: pytest.MonkeyPatch
+    ):
         clock, last = Time(monkeypatch, 2026), {}
-        clock.error = OSError(110)
+        clock.error = error
         assert station.set_clock(look_up, {}, last) is None
         assert last == {}
         line = "the clock says 2026 and pool.ntp.org did not answer: allow NTP, or set time_server"

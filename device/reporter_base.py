@@ -242,7 +242,8 @@ class BaseReporter:
         if last is not None and last[0] in (None, name):
             now = ticks_ms()
             if last[0] is not None:
-                self._spread_ms = min(max(ticks_diff(now, last[1]), 1), _SPREAD_S * 1000)
+                interval_ms = ticks_diff(now, last[1])  # negative after 6.2 days, as the counter wraps
+                self._spread_ms = interval_ms if 0 < interval_ms < _SPREAD_S * 1000 else _SPREAD_S * 1000
             last[:] = name, now
         self.mistyped.pop(name, None)
         try:

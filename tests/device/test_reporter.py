@@ -1617,6 +1617,18 @@ class TestDelays:
             reporter._wait_ms()
         assert bounds == [60_000, 60_000, 20_000, 60_000]
 
+    def test_default_spread_is_a_minute_for_weekly_reports(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(
+            reporter_base, "ticks_diff", lambda now, since: (now - since + 2**29) % 2**30 - 2**29
+        )
+        reporter = mqtt_reporter.Reporter(make_client(tmp_path, FLEET), lambda: None)
+        for now_ms in (0, 7 * 86_400_000):
+            monkeypatch.setattr(reporter_base, "ticks_ms", lambda: now_ms)  # noqa: B023
+            reporter.report("room_temp", 1)
+        assert reporter._spread_ms == 60_000
+
     def test_spread_setting_does_not_depend_on_interval(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -269,7 +269,7 @@ class Reporter(base.BaseReporter):
             self._keep_alive()
             self._settle()
             self._process_waiting()
-            if not self._send(False):
+            if not self._send(False) and self.connected:
                 self._publish_health()
         except Exception as e:
             self._end_connection(e)

@@ -1677,6 +1677,20 @@ class TestLostConnection:
         assert calls == ["close" if has_socket else "disconnect"]
 
 
+class TestHiddenPacketCounter:
+    def test_status_waits_for_the_new_connection(self, tmp_path: Path) -> None:
+        """After 65,000 packets the reporter closes the connection, because it cannot see the packet id."""
+        client = make_client(tmp_path, FLEET)
+        reporter = mqtt_reporter.Reporter(client, lambda: None, delay_s=0)
+        client.enroll(experiment())
+        assert reporter.report("room_temp", 21) is not None
+        reporter._mqtt = SimpleNamespace(check_msg=int, publish=lambda *_: None, disconnect=lambda: None)
+        reporter._start_session()
+        reporter._packets = 65_000
+        assert not reporter.poll()
+        assert reporter.error is None
+
+
 class TestManyMessages:
     def test_do_not_hold_reports_up(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """The reporter for asyncio turns to its reports in time, even if more messages have arrived."""

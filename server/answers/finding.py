@@ -248,10 +248,8 @@ def find(
     """
     selected = facts.selected(selection)
     newest = selected.newest
-    windows = tuple(sorted(selection.windows)) or default_windows(
-        selected.windows, facts.at, selected.calendar
-    )
-    selected_windows = replace(selected, selection=replace(selection, windows=windows))
+    selected_windows = _with_windows(selected, selection.windows)
+    windows = selected_windows.selection.windows
     name, purpose = selection.experiment, visible(newest.purpose)
     if refusal := selected_windows.refusal:
         lines = (words.capitalize(f"{refusal}."),)
@@ -306,14 +304,19 @@ def _asker(
 ) -> "_Asker":
     """Return an _Asker for these questions, which share one false-alarm allowance with those in the file."""
     selected = facts.selected(replace(selection, windows=()))
-    windows = tuple(sorted(selection.windows)) or default_windows(
-        selected.windows, facts.at, selected.calendar
-    )
-    chosen = replace(selected, selection=replace(selection, windows=windows))
     unit, newest = selected.unit if unit is None else unit, selected.newest
     questions_in_file = {_subject(ask): ask for ask in asks_of(newest.experiment, newest.asked.splitlines())}
     questions = questions_in_file | {_subject(ask): ask for ask in asks}
-    return _Asker(chosen, selected, unit, ENGLISH, tuple(questions.values()), False, period)
+    selected_windows = _with_windows(selected, selection.windows)
+    return _Asker(selected_windows, selected, unit, ENGLISH, tuple(questions.values()), False, period)
+
+
+def _with_windows(selected: Selected, windows: Sequence[str]) -> Selected:
+    """Return the same selection with these windows, or if there are none, those shown by default."""
+    windows = tuple(sorted(windows)) or default_windows(
+        selected.windows, selected.facts.at, selected.calendar
+    )
+    return replace(selected, selection=replace(selected.selection, windows=windows))
 
 
 def _subject(ask: Ask) -> tuple[object, ...]:

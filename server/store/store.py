@@ -272,15 +272,15 @@ class Store(Database):
                     f"digest {new.digest.hex()} is taken by another version of {same.experiment.name}: "
                     "change any field"
                 )
-            first = next((v for v in versions if v.experiment.name == new.name), None)
-            if first is not None:
-                check_total(first.experiment, new)
+            same_name = [v for v in versions if v.experiment.name == new.name]
+            if same_name:
+                check_total(same_name[0].experiment, new)
             if description is not None:
-                same_name = [v for v in versions if v.experiment.name == new.name]
-                check_unit(new.name, description.unit, self._counted(connection, same_name, description.unit))
+                unit = description.unit
+                check_unit(new.name, unit, _counted_in_other_units(connection, same_name, unit))
             table = schema.experiment
-            for v in versions:
-                if v.current and v.experiment.name == new.name:
+            for v in same_name:
+                if v.current:
                     self._retire(connection, v, now.date(), grace_days)
             version = same or Version(0, fleet, bytes(payload), True, None, new, first_serial=serial)
             words = {} if description is None else asdict(description)
@@ -294,7 +294,7 @@ class Store(Database):
                 version = replace(version, id=connection.scalars(insert).one())
             else:
                 connection.execute(update(table).where(table.c.id == same.id).values(**row_of(version)))
-            previous = newest_versions(versions).get((fleet, new.name))
+            previous = newest_versions(same_name).get((fleet, new.name))
             addition = Addition(version, previous, same is None)
             if expected is not None:
                 check_expected(addition, expected)
@@ -323,13 +323,6 @@ class Store(Database):
             for v in versions:
                 self._retire(connection, v, now.date(), grace_days)
             record_clock(connection, now)
-
-    def _counted(self, connection: Connection, versions: Iterable[Version], unit: str) -> list[Version]:
-        """Return the versions in another unit with reports; none are counted until the transaction ends."""
-        others = [v for v in versions if v.unit not in ("", unit)]
-        if others:
-            lock_out_batches(connection)
-        return [v for v in others if has_reports(connection, v.id)]
 
     def _retire(
         self, connection: Connection, version: Version, today: datetime.date, grace_days: int
@@ -680,6 +673,14 @@ def _version_rows(connection: Connection, fleet: str | None) -> Iterable[RowMapp
     if fleet is not None:
         query = query.where(table.c.fleet == fleet)
     return connection.execute(query).mappings()
+
+
+def _counted_in_other_units(connection: Connection, versions: Iterable[Version], unit: str) -> list[Version]:
+    """Return the versions with reports in another unit; none are counted until the transaction ends."""
+    others = [v for v in versions if v.unit not in ("", unit)]  # one without a unit fits any
+    if others:
+        lock_out_batches(connection)
+    return [v for v in others if has_reports(connection, v.id)]
 
 
 def _no_fleet(name: str) -> str:

@@ -330,27 +330,26 @@ def check_total(first: Experiment, new: Experiment) -> None:
         raise VersionRefused(f"{new.name} counts reports, so its epsilon must remain {nats(first.epsilon)}")
 
 
-def check_unit(name: str, unit: str, counted: Iterable[Version]) -> None:
-    """Check that a version's readings have the unit of those that were counted under its name.
+def check_unit(name: str, unit: str, others: Iterable[Version]) -> None:
+    """Check that no readings in another unit than a version's were counted under its name.
 
     Boards never see the unit, so one without the check could change under a histogram.
 
     Args:
         name: The experiment's name.
         unit: The version's unit.
-        counted: The name's versions with reports. Those without a unit fit any.
+        others: The name's versions with reports in another unit.
 
     Raises:
-        VersionRefused: If a unit differs.
+        VersionRefused: If there are any.
     """
-    for version in counted:
-        if version.unit not in ("", unit):
-            change = f"the unit cannot change to {unit}" if unit else "the unit cannot be omitted"
-            is_pair = version.experiment.type == "pair"
-            advice = "write the same units" if is_pair else f'write unit = "{version.unit}"'
-            raise VersionRefused(
-                f"{name} has reports in {version.unit}, so {change}: {advice}, or take a new name"
-            )
+    for version in others:
+        change = f"the unit cannot change to {unit}" if unit else "the unit cannot be omitted"
+        is_pair = version.experiment.type == "pair"
+        advice = "write the same units" if is_pair else f'write unit = "{version.unit}"'
+        raise VersionRefused(
+            f"{name} has reports in {version.unit}, so {change}: {advice}, or take a new name"
+        )
 
 
 def most_reports(versions: Iterable[Version]) -> dict[int, int | None]:

@@ -1144,7 +1144,7 @@ class TestForbiddingBroker:
         broker.close()
 
     @every_kind
-    def test_is_asked_about_the_topic_at_which_it_closed(self, start_any: Any) -> None:
+    def test_error_names_the_topic_at_which_it_closed(self, start_any: Any) -> None:
         broker = ScriptedBroker(forbidding("closes at reports", with_experiment))
         board = start_any(broker.port)
         board.reach("state", "reporting")

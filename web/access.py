@@ -98,10 +98,10 @@ class PageAccess:
         if self._tokens is None:
             self._log_opening(_LOCAL_READER)
             return await self._application(scope, receive, send)
-        if scope["type"] == "http" and scope["path"] == LOGIN and scope["method"] == "POST":
+        is_login = scope["type"] == "http" and scope["path"] == LOGIN
+        if is_login and scope["method"] == "POST":
             answer = await self._log_in(request, receive)
             return await answer(scope, receive, send)
-        is_login = scope["type"] == "http" and scope["path"] == LOGIN
         token, target = _split_token(request)
         if (name := self._reader(request)) is not None:
             self._log_opening(name)

@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import http.client
 import os
 import re
 import shutil
@@ -9,8 +10,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from email.message import Message
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from babel import Locale
 from running_aggregator import WAIT_S
@@ -20,6 +23,7 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
+TOKEN = "0123456789abcdef-a-token"
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 SWISS = Locale("de", "CH").number_symbols["latn"]["group"]  # thousands separator: ’ up to Babel 2.18, then '
 assert SWISS in ("’", "'")
@@ -246,3 +250,23 @@ def paged(
         process.wait(WAIT_S)
         assert process.stdout is not None
         process.stdout.close()
+
+
+def token_file(folder: Path) -> Path:
+    """Write a file with TOKEN for --token-file into a folder."""
+    file = folder / "token"
+    file.write_text(TOKEN + "\n")
+    file.chmod(0o600)
+    return file
+
+
+def ask(
+    page: str, path: str = "/", method: str = "GET", body: str | bytes | None = None, **headers: str
+) -> tuple[int, Message, bytes]:
+    """Return status, headers and body of a page's answer; underscores in header names become hyphens."""
+    hyphenated = {name.replace("_", "-"): value for name, value in headers.items()}
+    address = urlsplit(page)
+    with contextlib.closing(http.client.HTTPConnection(address.netloc, timeout=WAIT_S)) as connection:
+        connection.request(method, address.path.rstrip("/") + path, body, hyphenated)
+        answer = connection.getresponse()
+        return answer.status, answer.headers, answer.read()

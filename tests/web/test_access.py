@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import datetime
 import html
-import http.client
 import json
 import os
 import re
@@ -19,7 +18,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from boards import ask_fleet, experiment
-from browser import paged
+from browser import TOKEN, ask, paged, token_file
 from command_line import hushmote
 from refusals import fails
 from running_aggregator import WAIT_S
@@ -42,7 +41,6 @@ from hushmote.web.access import _local_path
 from hushmote.web.frame import VIEWS
 from hushmote.web.public_statement import PublicStatement
 
-TOKEN = "0123456789abcdef-a-token"
 SOCKET = "/_nicegui_ws/socket.io/?EIO=4&transport=websocket"
 
 
@@ -64,20 +62,8 @@ def page(store):
 @pytest.fixture(scope="module")
 def locked(store, tmp_path_factory):
     """Provide a page that needs a token."""
-    file = tmp_path_factory.mktemp("secret") / "token"
-    file.write_text(TOKEN + "\n")
-    file.chmod(0o600)
-    with paged(store, "--token-file", file) as page:
+    with paged(store, "--token-file", token_file(tmp_path_factory.mktemp("secret"))) as page:
         yield page
-
-
-def ask(page, path="/", method="GET", body=None, **headers):
-    """Return status, headers and body; underscores in header names become hyphens."""
-    hyphenated = {name.replace("_", "-"): value for name, value in headers.items()}
-    with contextlib.closing(http.client.HTTPConnection(urlsplit(page).netloc, timeout=WAIT_S)) as connection:
-        connection.request(method, path, body, hyphenated)
-        answer = connection.getresponse()
-        return answer.status, answer.headers, answer.read()
 
 
 def is_served(page) -> bool:
@@ -251,9 +237,7 @@ def files(tmp_path_factory):
 @pytest.fixture(scope="module")
 def public_page(files, tmp_path_factory):
     """Provide a page that needs a token but shows everyone the statement."""
-    file = tmp_path_factory.mktemp("secret") / "token"
-    file.write_text(TOKEN + "\n")
-    file.chmod(0o600)
+    file = token_file(tmp_path_factory.mktemp("secret"))
     with paged(files[0], "--token-file", file, "--what-is-asked", files[1]) as page:
         yield page
 
@@ -617,7 +601,7 @@ def resident_mib(*words):
 class TestWithoutBroker:
     def test_board_counts_in_browser(self, page):
         config = json.loads(ask(page, "/board/config.json")[2])
-        assert (config["door"], config["result"], config["home"]) == (None, None, None)
+        assert (config["door"], config["result"]) == (None, None)
         assert ask(page, "/v1/home/experiment")[0] == 404
 
 

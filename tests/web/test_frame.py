@@ -13,7 +13,7 @@ from urllib.request import Request, urlopen
 import pytest
 from accessibility import barriers
 from boards import ask_fleet, experiment, payload_of
-from browser import paged
+from browser import paged, token_file
 from browser_board import require_micropython
 from filled_store import fill
 
@@ -131,9 +131,7 @@ def locked(tmp_path_factory):
     folder = tmp_path_factory.mktemp("locked")
     url = f"sqlite:///{folder / 'store.sqlite'}"
     Store(url).close()
-    (folder / "token").write_text("0123456789abcdef-a-token\n")
-    (folder / "token").chmod(0o600)
-    with paged(url, "--token-file", folder / "token") as page:
+    with paged(url, "--token-file", token_file(folder)) as page:
         yield page
 
 

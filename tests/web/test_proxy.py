@@ -1,7 +1,5 @@
 """The page behind a real nginx that serves it under a path, and in a frame of another site."""
 
-import contextlib
-import http.client
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urljoin, urlsplit
@@ -9,12 +7,11 @@ from urllib.parse import urljoin, urlsplit
 import numpy as np
 import pytest
 from boards import ask_fleet
-from browser import Browser, paged
+from browser import TOKEN, Browser, ask, paged, token_file
 from command_line import hushmote
 from designs import bell, number_payload
 from nginx import NGINX, PATH, proxied
 from refusals import fails
-from running_aggregator import WAIT_S
 from selenium.webdriver.common.by import By
 
 from hushmote.device.ldp_client import Experiment
@@ -24,7 +21,6 @@ from hushmote.simulator import vectorised
 from hushmote.web.relative import root
 from hushmote.web.settings import parse_frame_ancestors
 
-TOKEN = "0123456789abcdef-a-token"
 DAYS = ("2026-01-01", "2026-01-02", "2026-01-03")
 
 behind_nginx = pytest.mark.skipif(NGINX is None, reason="nginx is not installed")
@@ -49,17 +45,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def token_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("secret") / "token"
-    file.write_text(TOKEN + "\n")
-    file.chmod(0o600)
-    return file
+def secret(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return token_file(tmp_path_factory.mktemp("secret"))
 
 
 @pytest.fixture(scope="module")
-def locked(store: str, token_file: Path) -> Iterator[str]:
+def locked(store: str, secret: Path) -> Iterator[str]:
     """Provide a page that needs a token and may be shown in frames."""
-    with paged(store, "--token-file", token_file, "--frame-ancestors", "self") as page:
+    with paged(store, "--token-file", secret, "--frame-ancestors", "self") as page:
         yield page
 
 
@@ -68,17 +61,6 @@ def url(locked: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Provide the page's URL behind nginx, which ends with a slash."""
     with proxied(locked, tmp_path_factory.mktemp("nginx")) as url:
         yield url
-
-
-def ask(url: str, method: str = "GET", body: str | None = None, **headers: str):
-    """Return status, headers and body; underscores in header names become hyphens."""
-    parts = urlsplit(url)
-    hyphenated = {name.replace("_", "-"): value for name, value in headers.items()}
-    with contextlib.closing(http.client.HTTPConnection(parts.netloc, timeout=WAIT_S)) as connection:
-        target = parts.path + (f"?{parts.query}" if parts.query else "")
-        connection.request(method, target, body, hyphenated)
-        answer = connection.getresponse()
-        return answer.status, answer.headers, answer.read()
 
 
 def log_in(browser: Browser, url: str) -> None:
@@ -160,7 +142,7 @@ class TestProxyPath:
         browser.until(lambda: len(files()) >= 6)
         for file in files():
             assert file.startswith(f"{url}experiment/home/temp/"), file
-            status, headers, body = ask(file, Cookie=cookie)
+            status, headers, body = ask(url, f"/{file.removeprefix(url)}", Cookie=cookie)
             assert (status, bool(body)) == (200, True), file
             assert headers["content-disposition"].startswith("attachment"), file
 
@@ -183,7 +165,7 @@ class TestProxyPath:
     @pytest.mark.parametrize("path", ["board", "plan/", "releases/", "static", "login?there=/plan"])
     def test_redirects_stay_below_the_path(self, url: str, path: str):
         headers = {"Authorization": f"Bearer {TOKEN}"}
-        status, answer, _ = ask(url + path, **headers)
+        status, answer, _ = ask(url, f"/{path}", **headers)
         if status in (303, 307):
             assert urljoin(url + path, answer["location"]).startswith(url), answer["location"]
         else:
@@ -199,7 +181,7 @@ class TestProxyWithoutToken:
         """By default, nginx sends the page's own address as the Host."""
         with paged(store) as page, proxied(page, tmp_path, settings=settings) as url:
             for path in ("", "api/home/temp.json", "plan"):
-                status, _, body = ask(url + path)
+                status, _, body = ask(url, f"/{path}")
                 assert (status, b"start the page with --token-file" in body) == (403, True), path
 
 
@@ -235,25 +217,25 @@ SITE = "https://grafana.example:3000"
 
 
 @pytest.fixture(scope="module")
-def framed(store: str, token_file: Path) -> Iterator[str]:
-    with paged(store, "--token-file", token_file, "--frame-ancestors", SITE) as page:
+def framed(store: str, secret: Path) -> Iterator[str]:
+    with paged(store, "--token-file", secret, "--frame-ancestors", SITE) as page:
         yield page
 
 
 class TestFrameAncestors:
     @pytest.mark.parametrize("path", ["/", "/board/", "/nowhere", "/login"])
     def test_policy_names_the_sites(self, framed: str, path: str):
-        headers = ask(framed + path, Authorization=f"Bearer {TOKEN}")[1]
+        headers = ask(framed, path, Authorization=f"Bearer {TOKEN}")[1]
         policies = headers.get_all("content-security-policy", [])
         ancestors = [p.split("frame-ancestors ")[1].split(";")[0] for p in policies if "frame-anc" in p]
         assert ancestors == [SITE]
         assert headers["x-frame-options"] is None
 
     def test_cookie_works_in_frames_over_https(self, framed: str):
-        link = f"{framed}/?token={TOKEN}"
-        cookie = ask(link, X_Forwarded_Proto="https")[1]["set-cookie"]
+        link = f"/?token={TOKEN}"
+        cookie = ask(framed, link, X_Forwarded_Proto="https")[1]["set-cookie"]
         assert "; SameSite=None; Secure; Partitioned;" in cookie
-        assert "; SameSite=Strict;" in ask(link)[1]["set-cookie"]
+        assert "; SameSite=Strict;" in ask(framed, link)[1]["set-cookie"]
 
     def test_form_says_that_frames_need_https(self, framed: str):
         words = b"only if this page uses HTTPS"
@@ -282,11 +264,11 @@ class TestFrameAncestors:
 
 class TestCookie:
     def test_cookies_of_other_paths_do_not_lock_out(self, locked: str):
-        name, value = ask(f"{locked}/?token={TOKEN}")[1]["set-cookie"].split(";")[0].split("=")
+        name, value = ask(locked, f"/?token={TOKEN}")[1]["set-cookie"].split(";")[0].split("=")
         for cookie in (f"{name}={value}; {name}=other", f"{name}=other; {name}={value}"):
-            assert ask(f"{locked}/api/home/temp.json", Cookie=cookie)[0] == 200
-        assert ask(f"{locked}/api/home/temp.json", Cookie=f"{name}=other")[0] == 401
+            assert ask(locked, "/api/home/temp.json", Cookie=cookie)[0] == 200
+        assert ask(locked, "/api/home/temp.json", Cookie=f"{name}=other")[0] == 401
 
     def test_login_address_is_never_the_target(self, locked: str):
-        status, _, body = ask(f"{locked}/login")
+        status, _, body = ask(locked, "/login")
         assert (status, b'value="/"' in body) == (401, True)

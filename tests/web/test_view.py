@@ -226,19 +226,19 @@ class TestManyExperiments:
         assert choice_in(query) == TileChoice()
 
     def test_only_visible_tiles_are_answered(self, many: str, monkeypatch):
-        found: list[str] = []
+        names: list[str] = []
 
         def count(facts, selection, *arguments, **options):
-            found.append(selection.experiment)
-            return find_answers(facts, selection, *arguments, **options)
+            names.append(selection.experiment)
+            return find(facts, selection, *arguments, **options)
 
-        find_answers = queries.find
+        find = queries.find
         monkeypatch.setattr(queries, "find", count)
 
         async def steps(page: Page, root: ui.element) -> None:
             view = FleetView(page, ENGLISH, USUAL)
             await view.refresh()
-            assert set(found) == {f"room{n:02}" for n in range(0, 48, 2)}
+            assert set(names) == {f"room{n:02}" for n in range(0, 48, 2)}
 
         build(many, steps)
 

@@ -150,7 +150,7 @@ def _mount_board(outer: FastAPI, page: Page) -> None:
     async def _() -> Response:
         fleet = None if page.settings.door is None else await _open_fleet(page)
         addresses = ("../v1", "../api") if fleet else (None, None)
-        config = BoardConfig(fleet or "", *addresses, None, None, page.settings.door is not None)
+        config = BoardConfig(fleet or "", *addresses, broker=page.settings.door is not None)
         return JSONResponse(asdict(config), headers={"cache-control": "no-store"})
 
     try:

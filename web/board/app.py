@@ -17,8 +17,7 @@ _HEADERS = {
     "Cache-Control": "no-cache",  # revalidated each time; unchanged files are not sent again
 }
 
-
-# What the page's header needs, in the head of the document.
+# The page's header needs these files.
 _HEAD = """<link rel="stylesheet" href="../static/frame.css">
 <script src="../static/page.js" defer></script>
 </head>"""

@@ -31,7 +31,6 @@ class BoardConfig:
         door: The HTTP door, such as /v1.
         result: The path under which result documents are at <fleet>/<experiment>.json, such as /api.
         experiment: The experiment to show first.
-        home: The page that includes the board.
         broker: Whether reports can reach a broker; with a broker but no door, no experiment is running.
     """
 
@@ -39,7 +38,6 @@ class BoardConfig:
     door: str | None = None
     result: str | None = None
     experiment: str | None = None
-    home: str | None = None
     broker: bool = False
 
 

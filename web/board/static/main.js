@@ -330,10 +330,6 @@ async function start() {
   board.views = {};
   const ledger = `hushmote:${new URL('.', import.meta.url).pathname}:${config.fleet ?? ''}:`;
   board.storage = localSlots(ledger);
-  if (config.home) {
-    $('home').hidden = false;
-    $('home').href = config.home;
-  }
   board.call = await boot(board.storage);
   const about = board.call('about');
   $('file-hash').replaceChildren(

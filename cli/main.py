@@ -20,13 +20,6 @@ from ..device.ldp_client import LDPError
 from ..server.errors import HushmoteError, os_reason
 from ..server.hints import use_interface
 from ..server.plain_text import one_line
-from ..server.typed_numbers import (
-    map_texts,
-    plain_number,
-    plain_quantile,
-    plain_share,
-    plain_whole_number,
-)
 from ..server.wire.experiments import FOLDERS
 from ..server.wrong_value import wrong_value
 from .examples import EXAMPLES
@@ -121,18 +114,14 @@ def _read_typed_numbers(parameter: Any, process: Callable[..., Any]) -> Callable
 
     An integer rejects the ambiguous 20.000, which some versions of typer accept.
     """
-    name = parameter.name or ""
-    plain = plain_quantile if name.startswith("quantile") else plain_number
-    plain = plain_share if name in _SHARES else plain
-
-    def bare(text: str) -> str:
-        return plain(_without_words(name, text))
 
     def process_number(context: Any, value: Any) -> Any:
         try:
             number = process(context, value)
         except _UsageMistake:
-            for read in (plain_whole_number, bare, lambda text: plain_whole_number(bare(text))):
+            from ..server.typed_numbers import map_texts  # imported lazily so that commands start fast
+
+            for read in _readings(parameter.name or ""):
                 texts = map_texts(read, value)
                 if texts != value:
                     with contextlib.suppress(_UsageMistake):
@@ -144,6 +133,19 @@ def _read_typed_numbers(parameter: Any, process: Callable[..., Any]) -> Callable
         return number
 
     return process_number
+
+
+def _readings(name: str) -> tuple[Callable[[str], str], ...]:
+    """Return the ways to read a parameter's typed text as a number, in the order to try them."""
+    from ..server.typed_numbers import plain_number, plain_quantile, plain_share, plain_whole_number
+
+    plain = plain_quantile if name.startswith("quantile") else plain_number
+    plain = plain_share if name in _SHARES else plain
+
+    def bare(text: str) -> str:
+        return plain(_without_words(name, text))
+
+    return plain_whole_number, bare, lambda text: plain_whole_number(bare(text))
 
 
 def _without_words(name: str, text: str) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 
@@ -287,13 +288,10 @@ def _chosen(store_overview: StoreOverview, fleet: str | None) -> StoreOverview:
     """Return the overview restricted to a fleet, or the whole overview if `fleet` is None."""
     if fleet is None:
         return store_overview
-    return StoreOverview(
-        tuple(f for f in store_overview.fleets if f.name == fleet),
-        (),
-        store_overview.minute,
-        clock=store_overview.clock,
-        is_checked=store_overview.is_checked,
-        counting_at=store_overview.counting_at,
+    return replace(
+        store_overview,
+        fleets=tuple(f for f in store_overview.fleets if f.name == fleet),
+        rejects=(),
         unreadable=tuple(e for e in store_overview.unreadable if e.fleet == fleet),
     )
 

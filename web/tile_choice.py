@@ -16,6 +16,7 @@ from .reader import Reader
 PAGE_SIZE = 24
 """The number of tiles on a page; a browser draws them within a second."""
 
+_ALL = "All fleets"
 _MAX_LETTERS = 200
 _DEBOUNCE_MS = 300  # the pause in typing after which a search starts
 
@@ -85,7 +86,7 @@ class TileControls:
             self._search = ui.input("Search names, purposes and owners", value=choice.search)
             self._search.props(f'type="search" dense maxlength={_MAX_LETTERS} debounce={_DEBOUNCE_MS}')
             self._search.on_value_change(lambda e: self._change(search=e.value or ""))
-            self._fleet = ui.select({"": "All fleets"}, label="Fleet", value="").props("dense")
+            self._fleet = ui.select({"": _ALL}, label="Fleet", value="").props("dense")
             self._fleet.on_value_change(lambda e: self._change(fleet=e.value or ""))
             self._warned = ui.checkbox("Only those with a warning", value=choice.warned)
             self._warned.on_value_change(lambda e: self._change(warned=bool(e.value)))
@@ -127,10 +128,8 @@ class TileControls:
             return list(experiments)
         if fleets != self._fleets:
             self._fleets = fleets
-            known = dict.fromkeys((*fleets, *filter(None, [self.choice.fleet])))
-            self._fleet.set_options(
-                {"": "All fleets"} | {name: name for name in known}, value=self.choice.fleet
-            )
+            names = (*fleets, *filter(None, [self.choice.fleet]))  # a link may name a missing fleet
+            self._fleet.set_options({"": _ALL} | {name: name for name in names}, value=self.choice.fleet)
             self._fleet.visible = len(fleets) > 1
         selected = self.choice.select(experiments, is_warned)
         last = max(1, -(-len(selected) // PAGE_SIZE))

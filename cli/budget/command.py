@@ -103,9 +103,8 @@ def compare(
         "all together are",
     )
     table = show.table(f"total {total:g}, δ = {delta:g}, {subject}", headings, (0, 3, 4))
-    left_out = [row for row in rows if not row.guarantee]
     for row in rows:
-        if row in left_out or row.kind == Kind.UNBOUNDED:
+        if not row.guarantee or row.kind == Kind.UNBOUNDED:
             continue
         solved = row.epsilon if reports else row.reports
         table.add_row(
@@ -120,8 +119,9 @@ def compare(
         absent = set(THEOREMS) - {row.theorem for row in rows}
         names = ", ".join(budget.TITLES.get(name, name) for name in THEOREMS if name in absent)
         show.out.print(f"not compared: {names}; add --delta")
-    for row in left_out:
-        show.out.print(row.words)
+    for row in rows:
+        if not row.guarantee:
+            show.out.print(row.words)
     if shuffled:
         show.out.print(f"{SHUFFLE} holds {LIMITS}.")
     show.out.print("`hushmote budget histogram` shows shuffling by mechanism.")

@@ -27,7 +27,7 @@ from ...server.experiments.reading import MILLI
 from ...server.experiments.signed_file import SignedExperiment
 from ...server.mechanisms import mechanism_of
 from ...server.overview.search import matches
-from ...server.plain_text import visible
+from ...server.plain_text import shorten, visible
 from ...server.service.audit_log import audit_log, system_user
 from ...server.store.database import StoreAbsent
 from ...server.store.store import Store
@@ -303,7 +303,7 @@ def _value_text(value: Any) -> str:
     if isinstance(value, list) and all(isinstance(item, str) for item in cast(list[Any], value)):
         return ", ".join(cast(list[str], value))
     text = value if isinstance(value, str) else "-" if value is None else json.dumps(value)
-    return text if len(text) <= _MAX_VALUE else text[: _MAX_VALUE - 3] + "..."
+    return shorten(text, _MAX_VALUE)
 
 
 def list_versions(store: str, fleet: str | None, search: str, as_json: bool) -> None:
@@ -313,8 +313,8 @@ def list_versions(store: str, fleet: str | None, search: str, as_json: bool) -> 
         StoreError: After the rest was printed, if an experiment cannot be read here.
     """
     with Store(store, create=False) as opened:
-        fleet_name = None if fleet is None else choose_fleet(opened, fleet)
-        versions, unreadable = opened.readable_experiments(fleet_name)
+        fleet = None if fleet is None else choose_fleet(opened, fleet)
+        versions, unreadable = opened.readable_experiments(fleet)
     if versions or not unreadable:
         _print_versions(versions, fleet, search, as_json)
     elif as_json:

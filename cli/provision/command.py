@@ -304,14 +304,14 @@ def _at_broker(broker: str, ca: Path | None) -> Network:
         raise UsageError("TLS requires both mqtts:// and --ca, the PEM file of the broker's CA")
     if query and name != "prefix":
         raise UsageError(f"a board's broker has no {name}: only ?prefix=LEVELS may follow its address")
-    single_host = _HOST_AND_PORT.fullmatch(hosts)
+    port = None
+    if single_host := _HOST_AND_PORT.fullmatch(hosts):
+        hosts, port = single_host[1] or single_host[2], int(single_host[3])
+    elif "," not in hosts:
+        hosts = hosts.strip("[]")
     return Network(
-        mqtt_host=single_host[1] or single_host[2]
-        if single_host
-        else hosts
-        if "," in hosts
-        else hosts.strip("[]"),
-        mqtt_port=int(single_host[3]) if single_host else None,
+        mqtt_host=hosts,
+        mqtt_port=port,
         mqtt_prefix=prefix.removesuffix("/"),
         mqtt_user=user or None,
         mqtt_password=os.environ.get(MQTT_PASSWORD),

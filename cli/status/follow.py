@@ -19,7 +19,7 @@ from ...server.overview.aggregator import AggregatorHealth, ask
 from ...server.overview.fleets import StoreOverview, overview
 from ...server.overview.watch import StoreState, StoreWatch
 from ...server.plain_text import visible
-from ...server.store.database import StoreDamaged, StoreError
+from ...server.store.database import StoreError, affects_whole_store
 from ...server.store.store import Store
 from ...server.store.versions import Version, most_reports
 from ...server.words.epsilon import belief_of_all
@@ -81,7 +81,7 @@ class SnapshotReader:
                     result = result_of(store, e.fleet, e.name, now, live=True, facts=facts)
                     results[e.fleet, e.name] = result
                 except HushmoteError as error:  # damaged counts, or a custom mechanism that fails
-                    if isinstance(error, StoreError) and not isinstance(error, StoreDamaged):
+                    if affects_whole_store(error):
                         raise
                     errors[e.fleet, e.name] = visible(str(error))
             last = Snapshot(

@@ -2,7 +2,7 @@
 
 import datetime
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from rich.console import Group
@@ -37,8 +37,7 @@ class Snapshot:
     """The data to draw: the states of the store and the aggregator, and the store's contents if readable.
 
     Attributes:
-        results, rates: Values by fleet and experiment; only experiments with a result or an error are shown.
-            Rates are reports per second, and empty until known.
+        results, rates: Values by fleet and experiment; rates are reports per second, and empty until known.
         errors: Why there is no result, by fleet and experiment.
         privacy: Sentences on how much the reports can reveal at most, or "" without reports or if unknown.
         at: When the store was last read, UTC, or None to leave it out.
@@ -56,6 +55,11 @@ class Snapshot:
     where: str = ""
     privacy: str = ""
     now: datetime.datetime = field(default_factory=lambda: datetime.datetime.now(datetime.UTC))
+
+    @property
+    def selection(self) -> Set[_Name]:
+        """The experiments to show, by fleet and experiment."""
+        return self.results.keys() | self.errors.keys()
 
 
 def picture(snapshot: Snapshot) -> Group:
@@ -132,8 +136,8 @@ def _skipped_fleets(snapshot: Snapshot) -> tuple[FleetOverview, ...]:
     fleets = snapshot.overview.fleets
     if len(fleets) <= MAX_LISTED:
         return ()
-    shown = {fleet for fleet, _ in (*snapshot.results, *snapshot.errors)}
-    return tuple(f for f in fleets if f.name not in shown and all(r.harmless for r in f.rejects))
+    names = {fleet for fleet, _ in snapshot.selection}
+    return tuple(f for f in fleets if f.name not in names and all(r.harmless for r in f.rejects))
 
 
 def _total(experiments: Sequence[ExperimentOverview], noun: str) -> str:
@@ -162,22 +166,19 @@ def _fleet(fleet: FleetOverview, snapshot: Snapshot) -> list[Text | Padding]:
     lines: list[Text | Padding] = [Text(), Text(f"Fleet {fleet.name}: {kind}", "bold cyan")]
     if not fleet.experiments:
         lines.append(Padding(Text("There are no experiments."), (0, 0, 0, 2)))
-    shown = [
-        e
-        for e in fleet.experiments
-        if (e.fleet, e.name) in snapshot.results or (e.fleet, e.name) in snapshot.errors
-    ]
-    for e in sorted(shown, key=lambda e: not e.problems()):
-        name = e.fleet, e.name
-        lines += [Padding(line, (0, 0, 0, 2), expand=False) for line in _experiment(e, snapshot, name)]
-    if others := [e for e in fleet.experiments if e not in shown]:
-        words = _total(others, "other experiment" if shown else "experiment")
+    names = snapshot.selection
+    experiments = [e for e in fleet.experiments if (e.fleet, e.name) in names]
+    for e in sorted(experiments, key=lambda e: not e.problems()):
+        lines += [Padding(line, (0, 0, 0, 2), expand=False) for line in _experiment(e, snapshot)]
+    if others := [e for e in fleet.experiments if (e.fleet, e.name) not in names]:
+        words = _total(others, "other experiment" if experiments else "experiment")
         lines.append(Padding(Text(words, "dim"), (0, 0, 0, 2)))
     lines += [Text(r.words(), "dim" if r.harmless else "yellow") for r in fleet.rejects]
     return lines
 
 
-def _experiment(e: ExperimentOverview, snapshot: Snapshot, name: _Name) -> list[Text]:
+def _experiment(e: ExperimentOverview, snapshot: Snapshot) -> list[Text]:
+    name = e.fleet, e.name
     result, rate = snapshot.results.get(name), snapshot.rates.get(name)
     count = counted(e.reports)
     zone = f" ({e.calendar.day})" if e.calendar.is_local else ""

@@ -22,7 +22,7 @@ from ...server.overview.watch import StoreState
 from ...server.plain import plain
 from ...server.plain_text import visible
 from ...server.store.counting import clock_fault
-from ...server.store.database import StoreDamaged, StoreError
+from ...server.store.database import affects_whole_store
 from ...server.store.erase import unfinished_erasures
 from ...server.store.store import Store, Version
 from ...server.store.versions import UnreadableExperiment, check_readable, newest_versions
@@ -132,7 +132,7 @@ def run(
         show.out.print(policy.NETWORK_START_NOTE)
     show.out.print(conclusion(snapshot))
     assert snapshot.overview is not None
-    failures = (UnreadableExperiment(*name, words) for name, words in snapshot.errors.items())
+    failures = (_failure(*name, words) for name, words in snapshot.errors.items())
     check_readable([*snapshot.overview.unreadable, *failures])
 
 
@@ -158,10 +158,9 @@ def _lines(facts: Facts) -> tuple[list[dict[str, Any]], list[UnreadableExperimen
         try:
             lines.append(_line(facts, v, newest[key].keep, now))
         except HushmoteError as e:  # damaged counts, or a custom mechanism that fails
-            if isinstance(e, StoreError) and not isinstance(e, StoreDamaged):
+            if affects_whole_store(e):
                 raise
-            words = f"experiment {key[1]} of fleet {key[0]} cannot be read here: {visible(str(e))}"
-            failures[key] = UnreadableExperiment(*key, words)
+            failures[key] = _failure(*key, visible(str(e)))
     lines = [line for line in lines if (line["fleet"], line["experiment"]) not in failures]
     # Read participation last and once per fleet, so that every counted report has its device even if an
     # aggregator is running.
@@ -172,6 +171,12 @@ def _lines(facts: Facts) -> tuple[list[dict[str, Any]], list[UnreadableExperimen
         participation = participation_by_fleet[line["fleet"]].get(line["experiment"])
         line["devices"] = participation.devices if participation else 0
     return lines, list(failures.values())
+
+
+def _failure(fleet: str, name: str, words: str) -> UnreadableExperiment:
+    return UnreadableExperiment(
+        fleet, name, f"experiment {name} of fleet {fleet} cannot be read here: {words}"
+    )
 
 
 def _line(facts: Facts, version: Version, keep: str, now: datetime.datetime) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from ...server.answers.windows import SETTLED
 from ...server.budgets import remaining
 from ...server.errors import HushmoteError
 from ...server.estimate import plausibility
-from ...server.store.database import StoreDamaged
-from ...server.store.store import Store, StoreError, Version
+from ...server.store.database import affects_whole_store
+from ...server.store.store import Store, Version
 from ...server.store.versions import UnreadableExperiment
 from ...server.wire.topics import is_fleet, result_topic
 from . import home_assistant
@@ -53,7 +53,7 @@ def take_snapshot(store: Store, publication: Publication, at: datetime.datetime)
             if result.note == ENDLESS:
                 notes.append(f"{fleet}/{name}: {ENDLESS}; publish it with --publish SECONDS")
         except Exception as e:
-            if isinstance(e, StoreError) and not isinstance(e, StoreDamaged):
+            if affects_whole_store(e):
                 raise
             # One bad experiment must not stop the others. Log only the type: a text may contain anything.
             why = str(e) if isinstance(e, HushmoteError) else f"a bug in Hushmote, {type(e).__name__}"

@@ -52,6 +52,11 @@ class StoreDamaged(StoreError):
     """Raised for damaged rows; those of other experiments can still be read."""
 
 
+def affects_whole_store(error: Exception) -> bool:
+    """Return whether an error in reading one experiment means that no other can be read either."""
+    return isinstance(error, StoreError) and not isinstance(error, StoreDamaged)
+
+
 class StoreAbsent(StoreError):
     """Raised when there is no store, or only an empty database."""
 

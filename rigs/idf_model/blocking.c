@@ -1,4 +1,5 @@
-/* Measure how long the port's functions block a loop that calls them every 50 ms, in virtual time.
+/* Measure how long the port's functions block a loop that calls them every 50 ms, in virtual time, and what the
+   reporter learns of the broker's refusals.
 
    blocking SCENE prints a line of JSON with times in ms. */
 #include <stdio.h>
@@ -29,6 +30,7 @@ static struct hushmote_reporter reporter;
 static struct hushmote_idf idf = {.broker = {.hosts = "broker", .port = 1883}, .device_id = "board-1"};
 static struct hushmote_port port;
 static uint32_t blocked, verified;
+static unsigned connack; /* the last refusal; each new attempt resets the reporter's */
 
 void esp_fill_random(void *buf, size_t len) {
     static uint64_t noise = 88172645463325252u;
@@ -71,6 +73,8 @@ static void turn(void) {
     uint32_t since = virtual_now();
     hushmote_idf_wait(&idf, 0);
     hushmote_reporter_tick(&reporter, virtual_now());
+    if (reporter.connack != 0)
+        connack = reporter.connack;
     if (virtual_now() - since > blocked)
         blocked = virtual_now() - since;
     (void)wait_for(NULL, NULL, LOOP_MS);
@@ -97,12 +101,13 @@ static long subscribe_slowly(void *context, const char *topic) {
 
 int main(int count, char **arguments) {
     const char *scene = count > 1 ? arguments[1] : "";
-    unsigned heard = 0;
+    unsigned heard = 0, forbidden = 0;
     (void)hushmote_provision(&config, false, HUSHMOTE_YES);
     (void)hushmote_begin(&client, &config);
     port = hushmote_idf_mqtt;
     port.context = &idf;
     hushmote_port_set_times(&port);
+    port.spread_ms = 2000; /* the scenes begin soon */
     port.delay_ms = 0;
     port.backoff_max_ms = 10000;
     idf.reporter = &reporter;
@@ -110,11 +115,16 @@ int main(int count, char **arguments) {
         broker.retained_count = 1;
         port.subscribe = subscribe_slowly;
     }
+    broker.suback_code = strcmp(scene, "forbidden") == 0 ? 0x80 : 0;
     (void)hushmote_reporter_begin(&reporter, &client, &port, topics, NULL);
     if (strcmp(scene, "refused") == 0) {
         broker.refuses_connections = true;
         run(120000);
         broker.refuses_connections = false;
+    } else if (strcmp(scene, "wrong password") == 0) {
+        broker.connack_code = 5;
+        run(20000);
+        broker.connack_code = 0;
     } else if (strcmp(scene, "silent") == 0) {
         broker.drops_packets = true;
         broker.dns_ms = 5000;
@@ -156,9 +166,10 @@ int main(int count, char **arguments) {
     }
     run(60000);
     for (unsigned i = 0; i < NAMES; i++)
-        heard += topics[i].heard;
-    printf("{\"blocked\": %u, \"link\": %d, \"connects\": %u, \"heard\": %u, ", (unsigned)blocked, reporter.link,
-           broker.connect_count, heard);
+        heard += topics[i].heard, forbidden += topics[i].refused == HUSHMOTE_REFUSED_BROKER;
+    printf("{\"blocked\": %u, \"link\": %d, \"connects\": %u, \"heard\": %u, \"forbidden\": %u, ", (unsigned)blocked,
+           reporter.link, broker.connect_count, heard, forbidden);
+    printf("\"connack\": %u, \"connack_now\": %u, ", connack, reporter.connack);
     (void)hushmote_set_consent(&client, false);
     run(1000);
     printf("\"goodbyes\": %u, \"clients\": %u}\n", broker.disconnect_count, broker.client_count);

@@ -10,6 +10,8 @@ extern struct broker {
     bool closes_connections;
     bool stalls_mid_packet;  /* the second part of a packet never arrives */
     bool blocks_writes;      /* the TCP window is closed */
+    int connack_code;        /* 0, or the code with which it refuses connections */
+    int suback_code;         /* the granted QoS, or 0x80 */
     unsigned retained_count; /* retained messages, one per subscription */
     unsigned connect_count, disconnect_count;
     unsigned client_count; /* clients that are not yet destroyed */

@@ -27,9 +27,13 @@ struct esp_mqtt_client {
     bool run, has_stopped;
     int depth; /* nesting depth of the lock */
     void *owner;
-    int last_id, pending_ids[PENDING]; /* 0: a retained message, whose topic is in pending_topics */
-    char *pending_topics[PENDING];
-    unsigned pending;
+    int last_id;
+    struct pending {
+        esp_mqtt_event_id_t kind;
+        int id;
+        char *topic; /* of a retained message */
+    } pending[PENDING];
+    unsigned pending_count;
 };
 
 static void *who; /* the client's task that runs, or NULL */
@@ -62,8 +66,16 @@ static void unlock(struct esp_mqtt_client *client) {
 /* --- The task ------------------------------------------------------------------------------------------------- */
 
 static void dispatch(struct esp_mqtt_client *client, esp_mqtt_event_id_t kind, int id, char *topic) {
-    esp_mqtt_event_t event = {.event_id = kind, .msg_id = id};
-    if (topic != NULL) {
+    esp_mqtt_error_codes_t error = {MQTT_ERROR_TYPE_NONE, 0};
+    esp_mqtt_event_t event = {.event_id = kind, .msg_id = id, .error_handle = &error};
+    char granted = (char)broker.suback_code;
+    if (kind == MQTT_EVENT_ERROR) {
+        error.error_type = MQTT_ERROR_TYPE_CONNECTION_REFUSED;
+        error.connect_return_code = broker.connack_code;
+    } else if (kind == MQTT_EVENT_SUBSCRIBED) {
+        event.data = &granted;
+        event.data_len = event.total_data_len = 1;
+    } else if (topic != NULL) {
         event.topic = topic;
         event.topic_len = (int)strlen(topic);
         event.data = broker.payload;
@@ -77,7 +89,7 @@ static void abort_connection(struct esp_mqtt_client *client) {
     dispatch(client, MQTT_EVENT_DISCONNECTED, 0, NULL);
 }
 
-static bool connect_to_broker(const struct esp_mqtt_client *client) {
+static bool connect_to_broker(struct esp_mqtt_client *client) {
     if (broker.dns_ms > 0)
         (void)rest(NULL, NULL, broker.dns_ms);
     if (broker.drops_packets)
@@ -85,32 +97,33 @@ static bool connect_to_broker(const struct esp_mqtt_client *client) {
     if (broker.drops_packets || broker.refuses_connections || broker.closes_connections)
         return false;
     (void)rest(NULL, NULL, 2 * ROUND_TRIP_MS);
+    if (broker.connack_code > 0) {
+        dispatch(client, MQTT_EVENT_ERROR, 0, NULL);
+        return false;
+    }
     broker.connect_count++;
     return true;
 }
 
 static void receive(struct esp_mqtt_client *client) {
-    char *topic;
-    int id;
+    struct pending next;
     if (broker.stalls_mid_packet)
         (void)rest(NULL, NULL, client->timeout_ms);
     if (broker.closes_connections || broker.stalls_mid_packet) {
         abort_connection(client);
         return;
     }
-    if (client->pending == 0)
+    if (client->pending_count == 0)
         return;
-    id = client->pending_ids[0];
-    topic = client->pending_topics[0];
-    client->pending--;
-    memmove(client->pending_ids, client->pending_ids + 1, client->pending * sizeof *client->pending_ids);
-    memmove(client->pending_topics, client->pending_topics + 1, client->pending * sizeof *client->pending_topics);
-    dispatch(client, topic == NULL ? MQTT_EVENT_PUBLISHED : MQTT_EVENT_DATA, id, topic);
-    free(topic);
+    next = client->pending[0];
+    client->pending_count--;
+    memmove(client->pending, client->pending + 1, client->pending_count * sizeof *client->pending);
+    dispatch(client, next.kind, next.id, next.topic);
+    free(next.topic);
 }
 
 static bool can_read(void *client) {
-    return ((struct esp_mqtt_client *)client)->pending > 0 || broker.closes_connections || broker.stalls_mid_packet;
+    return ((struct esp_mqtt_client *)client)->pending_count > 0 || broker.closes_connections || broker.stalls_mid_packet;
 }
 
 static void run_client(void *context) {
@@ -190,19 +203,18 @@ esp_err_t esp_mqtt_client_stop(esp_mqtt_client_handle_t client) {
 esp_err_t esp_mqtt_client_destroy(esp_mqtt_client_handle_t client) {
     if (client->run)
         (void)esp_mqtt_client_stop(client);
-    for (unsigned i = 0; i < client->pending; i++)
-        free(client->pending_topics[i]);
+    for (unsigned i = 0; i < client->pending_count; i++)
+        free(client->pending[i].topic);
     free(client);
     broker.client_count--;
     return ESP_OK;
 }
 
-static int add_pending(struct esp_mqtt_client *client, const char *topic) {
-    if (client->pending == PENDING)
+static int add_pending(struct esp_mqtt_client *client, esp_mqtt_event_id_t kind, int id, const char *topic) {
+    if (client->pending_count == PENDING)
         return -1;
-    client->pending_topics[client->pending] = topic == NULL ? NULL : strdup(topic);
-    client->pending_ids[client->pending++] = ++client->last_id;
-    return client->last_id;
+    client->pending[client->pending_count++] = (struct pending){kind, id, topic == NULL ? NULL : strdup(topic)};
+    return id;
 }
 
 int esp_mqtt_client_subscribe_single(esp_mqtt_client_handle_t client, const char *topic, int qos) {
@@ -211,7 +223,9 @@ int esp_mqtt_client_subscribe_single(esp_mqtt_client_handle_t client, const char
     if (client->state != CONNECTED)
         return -1;
     lock(client);
-    id = broker.retained_count > 0 ? add_pending(client, topic) : ++client->last_id;
+    id = add_pending(client, MQTT_EVENT_SUBSCRIBED, ++client->last_id, NULL);
+    if (broker.retained_count > 0 && broker.suback_code < 0x80)
+        (void)add_pending(client, MQTT_EVENT_DATA, 0, topic);
     unlock(client);
     return id;
 }
@@ -232,7 +246,7 @@ int esp_mqtt_client_publish(esp_mqtt_client_handle_t client, const char *topic, 
         abort_connection(client);
         id = -1;
     } else {
-        id = add_pending(client, NULL);
+        id = add_pending(client, MQTT_EVENT_PUBLISHED, ++client->last_id, NULL);
     }
     unlock(client);
     return id;

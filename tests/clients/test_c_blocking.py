@@ -49,3 +49,14 @@ class TestBlocking:
     def test_receives_all_retained_messages_during_verification(self, program: Path):
         counts = play(program, "retained")
         assert (counts["heard"], counts["connects"]) == (48, 1)
+
+
+class TestRefusal:
+    def test_reporter_has_code_of_refused_login(self, program: Path):
+        counts = play(program, "wrong password")
+        assert (counts["connack"], counts["connack_now"], counts["link"]) == (5, 0, 2)
+
+    @pytest.mark.parametrize(("scene", "forbidden"), [("forbidden", 48), ("retained", 0)])
+    def test_reporter_marks_forbidden_subscriptions(self, program: Path, scene: str, forbidden: int):
+        counts = play(program, scene)
+        assert (counts["forbidden"], counts["connects"]) == (forbidden, 1)

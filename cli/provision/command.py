@@ -295,6 +295,11 @@ def _at_broker(broker: str, ca: Path | None) -> Network:
     user, _, address = rest.rpartition("@")
     hosts, _, query = address.partition("?")
     name, _, prefix = query.partition("=")
+    if scheme in ("ws", "wss"):
+        raise UsageError(
+            "these boards speak MQTT over TCP: write mqtt:// or mqtts://; if the network lets only HTTPS "
+            "through, send the reports to a `hushmote door`"
+        )
     if scheme not in ("", "mqtt", "mqtts") or ":" in user:
         raise UsageError(
             "write a board's broker as mqtt://[user@]host[:port][?prefix=LEVELS], or mqtts:// with --ca; "

@@ -22,7 +22,7 @@ from certificates import Authority
 from experiments import experiment_json
 from run_page import LIBRARY
 from running_aggregator import WAIT_S, until
-from scripted_broker import PUBLISH, SUBSCRIBE, ScriptedBroker, forbidding, message, polite
+from scripted_broker import CLOSE, PUBLISH, SUBSCRIBE, ScriptedBroker, forbidding, message, polite
 from serve_process import served
 
 from hushmote.device.kept_experiments import KeptExperiments
@@ -381,6 +381,16 @@ class TestReports:
         post.set_broker_port(1)
         assert "write mqtt_host as host or host:port" in post("provision", status=1)
 
+    def test_websocket_is_refused_and_the_door_named(self, program: Path, tmp_path: Path):
+        post = Post(program, tmp_path / "c", 1)
+        for host in ("ws://a", "wss://a:443/mqtt"):
+            post.settings["mqtt_host"] = host
+            post.set_broker_port(1)
+            output = post("provision", status=1)
+            assert "does not speak MQTT over WebSocket" in output
+            assert "`hushmote door`" in output
+            assert output.count("\n") == 1
+
     def test_certificate_must_be_pem_or_base64(self, program: Path, tmp_path: Path):
         post = Post(program, tmp_path / "c", 1)
         for wrong in ("?", "AAAA  AAAA", " AAAA"):
@@ -415,6 +425,27 @@ class TestForbiddingBroker:
         assert "room_temp: 0 reports made, 0 left; refused: the broker forbids the subscription" in output
         if "will" in what:
             assert "left out: the broker does not permit a last will on hushmote/v1/open/status/d1" in output
+        broker.close()
+
+    def test_readings_wait_for_a_connection_that_lasts(self, program: Path, tmp_path: Path):
+        """The broker closes four connections before their experiments arrive; the waits add up to seconds."""
+        reports: list[bytes] = []
+        subscriptions: list[bytes] = []
+
+        def answers(kind: int, body: bytes) -> bytes:
+            if kind == SUBSCRIBE:
+                subscriptions.append(body)
+                if len(subscriptions) <= 4:
+                    return CLOSE
+                if b"/temp" in body:
+                    return polite(kind, body) + message("open", "temp", payload_of(EXPERIMENT))
+            if kind == PUBLISH and b"/report/" in body:
+                reports.append(body)
+            return polite(kind, body)
+
+        broker = ScriptedBroker(answers)
+        Post(program, tmp_path / "d1", broker.port).ready()("run", "0", text="temp 21\n" * 3)
+        assert len(reports) == 3
         broker.close()
 
     def test_settings_omit_status_and_will(self, program: Path, tmp_path: Path):

@@ -174,6 +174,9 @@ static const char *read_settings(struct hushmote_config *config) {
         !field("mqtt_prefix", broker->prefix, sizeof broker->prefix))
         return "settings.json: mqtt_host, mqtt_port, mqtt_user, mqtt_password or mqtt_prefix is wrong: set mqtt_host, and "
                "write short texts without \\u escapes";
+    if (strncmp(broker->hosts, "ws://", 5) == 0 || strncmp(broker->hosts, "wss://", 6) == 0)
+        return "settings.json: mqtt_host: hushmote-post does not speak MQTT over WebSocket; if the network lets only HTTPS "
+               "through, send the reports to a `hushmote door`, as docs/door.md describes";
     for (unsigned i = 0; i < sizeof broker->hosts; i++) {
         if (hushmote_broker_at(broker->hosts, i, 1, path, sizeof path) == 0)
             return "settings.json: write mqtt_host as host or host:port, as in a,b:1884,[fd00::5]:1884";
@@ -353,15 +356,19 @@ static int open_folder(const char *folder, bool no) {
 /* Return whether to start reading input: an experiment is known, or the broker has sent all retained messages. */
 static bool is_ready(uint32_t now) {
     static uint32_t connects, since;
+    static bool connected;
     for (size_t i = 0; i < NAMES; i++) {
         if (experiments[i].enrolled)
             return true;
     }
+    if (!posix.open)
+        connected = false;
     if (connects != reporter.connects) {
         connects = reporter.connects;
         since = now;
+        connected = posix.open;
     }
-    return connects > 0 && now - since >= QUIET_MS;
+    return connected && now - since >= QUIET_MS;
 }
 
 static int run(struct hushmote_port *port, long seconds) {

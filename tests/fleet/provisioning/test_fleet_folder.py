@@ -240,6 +240,7 @@ class TestIssue:
         assert board.mqtt_password == "a secret"
 
     @refusals(
+        ("wss://b/mqtt", "send the reports to a `hushmote door`"),
         ("mqtts://b", "TLS requires both"),
         ("mqtt://b --ca ca.pem", "TLS requires both"),
         ("nats://b", "broker as mqtt://"),

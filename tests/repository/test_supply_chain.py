@@ -19,6 +19,7 @@ from packaging.version import Version
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+CPYTHON_FILES = ("__init__", "disk", "manifest", "websocket_reporter")  # for CPython or a firmware build only
 LOCKS = {path.stem: path.read_text() for path in (ROOT / "locks").glob("*.txt")}
 ENTRY = re.compile(
     r"(?P<name>[a-z0-9._-]+(\[[a-z,]+\])?)==(?P<version>[^ ;]+)(?P<marker> ; [^\\]+)? \\\n"
@@ -176,8 +177,7 @@ class TestBillOfMaterials:
         sbom = script("sbom")
         parts = {part["name"]: part for part in sbom.board_document("1.28.0")["components"]}
         files = {f"device/{path.name}": path for path in (ROOT / "device").glob("*.py")}
-        # Files that only CPython or a firmware build runs.
-        files = {n: p for n, p in files.items() if p.stem not in ("__init__", "disk", "manifest")}
+        files = {n: p for n, p in files.items() if p.stem not in CPYTHON_FILES}
         assert set(parts) == {*files, "umqtt.simple", "MicroPython"}
         for name, path in files.items():
             (known,) = parts[name]["hashes"]

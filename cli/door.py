@@ -23,7 +23,7 @@ DEFAULT_HTTP = "127.0.0.1:9418"
 _ORIGIN = re.compile(r"https?://(\[[0-9a-f:]+\]|[a-z0-9.-]+)(:[0-9]{1,5})?", re.ASCII)
 
 
-def door_command(
+def door_command(  # noqa: PLR0913 - one for each option
     context: typer.Context,
     broker: BrokerUrl = DEFAULT_BROKER,
     fleet: Annotated[
@@ -31,6 +31,13 @@ def door_command(
         typer.Option(
             help="Accept reports only for this fleet; may be repeated. Default: every fleet that has an "
             "experiment on the broker."
+        ),
+    ] = None,
+    experiment: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Subscribe to this experiment by name, for a broker that sends no retained messages to "
+            "subscriptions with wildcards, such as AWS IoT; needs --fleet; may be repeated. Default: all."
         ),
     ] = None,
     http: Annotated[str, typer.Option(help="Address to listen on.", metavar="HOST:PORT")] = DEFAULT_HTTP,
@@ -104,7 +111,9 @@ def door_command(
     )
     rates = _rates(rate or ())
     address, tls = connection(broker, typed=on_command_line(context, "broker"))
-    publisher = ReportPublisher(address, tls, fleets=fleet or None)
+    if experiment and not fleet:
+        raise UsageError("--experiment subscribes to topics without wildcards: add --fleet NAME")
+    publisher = ReportPublisher(address, tls, fleets=fleet or None, experiments=experiment or ("+",))
     set_up_log(as_json=False)
     process.run(publisher, door_application(publisher, access=access, rates=rates), host, port)
 

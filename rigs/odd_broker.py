@@ -12,7 +12,8 @@ mosquitto; tests/whole/test_odd_broker.py compares the bytes.
         broker.habits = Habits()            # for the next packets
         broker.restart()                    # sessions and retained messages survive
 
-AWS IoT is about Habits(max_qos=1, session_expiry=3600), Azure Event Grid Habits(session_expiry=28800), NATS
+AWS IoT is about Habits(max_qos=1, session_expiry=3600, wildcards_get_retained=False), aedes
+Habits(retained_after_s=0.1), Azure Event Grid Habits(session_expiry=28800), NATS
 Habits(shared=False), and a broker with a strict list of permissions has `forbidden` and `refused_wills`. To
 try a command by hand: python rigs/odd_broker.py max_qos=0 retain=refuses
 """
@@ -66,6 +67,8 @@ class Habits:
         granted_qos: The highest QoS that a SUBACK grants.
         retain: "refuses" ends a connection that publishes a retained message or has a retained will, "drops"
             delivers the message without keeping it.
+        retained_after_s: Seconds after a SUBACK at which it sends the retained messages.
+        wildcards_get_retained: Whether a subscription with wildcards gets retained messages.
         wildcards: Whether a filter may have wildcards.
         shared: Whether there are shared subscriptions.
         announces: Whether an MQTT 5 CONNACK states these limits.
@@ -83,6 +86,8 @@ class Habits:
     max_qos: int = 2
     granted_qos: int = 2
     retain: Literal["keeps", "refuses", "drops"] = "keeps"
+    retained_after_s: float = 0.0
+    wildcards_get_retained: bool = True
     wildcards: bool = True
     shared: bool = True
     announces: bool = True
@@ -458,12 +463,19 @@ class _Connection:
             reasons.append(reason if self._is_5 or reason < 0x80 else 0x80)
         with self._broker.lock:
             self._write(0x90, struct.pack("!H", mid) + (b"\0" if self._is_5 else b"") + reasons)
-            for name, qos in accepted:
-                for message in list(self._broker.retained.values()):
-                    if topic_matches_sub(name, message.topic):
-                        self.send_message(
-                            message._replace(qos=min(qos, message.qos)), self._session.next_mid()
-                        )
+            if not habits.retained_after_s:
+                self._send_retained(accepted)
+        if habits.retained_after_s:
+            threading.Timer(habits.retained_after_s, self._send_retained, (accepted,)).start()
+
+    def _send_retained(self, filters: list[tuple[str, int]]) -> None:
+        """Send the retained messages of topic filters, each with its QoS."""
+        for name, qos in filters:
+            if "+" in name and not self._broker.habits.wildcards_get_retained:
+                continue
+            for message in list(self._broker.retained.values()):
+                if topic_matches_sub(name, message.topic):
+                    self.send_message(message._replace(qos=min(qos, message.qos)), self._session.next_mid())
 
     def send_message(self, message: Publication, mid: int, *, is_again: bool = False) -> None:
         """Send a message; one with QoS 1 remains in the session until it is acknowledged."""

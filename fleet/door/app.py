@@ -9,9 +9,10 @@
 
 Paths: POST /v1/FLEET/report/DEVICE, GET /v1/FLEET/experiment, GET /v1/FLEET/experiment/NAME and
 GET /v1/FLEET/result/NAME. GET /healthz and GET /metrics are outside /v1, so they are available only if the
-door is served on its own. The door answers a report with 503 until the publisher has read the broker's
-retained messages, while there is no connection to the broker, and if no aggregator has ever subscribed (the
-broker then drops the reports it acknowledges). `access` says who may use the door. By default, anyone who can
+door is served on its own. The door answers a report with 503 while there is no connection to the broker, and
+if no aggregator has ever subscribed (the broker then drops the reports it acknowledges). It never answers
+404, by which devices end an experiment, before the broker has had the time to send its retained messages:
+until then, the answer is 503. `access` says who may use the door. By default, anyone who can
 reach it may, but only web pages from its own host.
 """
 
@@ -52,6 +53,9 @@ _FAILURES = {
     Outcome.REFUSED: f"the broker does not let the door publish this report; {_AGAIN}",
     Outcome.UNCOUNTED: f"no aggregator has ever subscribed on the broker; {_AGAIN}",
 }
+
+
+_INCOMPLETE = "the door has just connected, and the broker may not have sent everything yet; ask again later"
 
 
 def door_application(
@@ -153,7 +157,10 @@ class Door:
 
     async def _names(self, request: Request) -> Response:
         self._admit(request)
-        names = self._publisher.retained.experiments(self._fleet(request))
+        fleet = self._fleet(request)
+        names = self._publisher.retained.experiments(fleet)
+        if not self._publisher.is_complete:
+            _again(503, _INCOMPLETE, _AGAIN_S)
         return Response(json.dumps(names) + "\n", media_type=body.JSON)
 
     async def _experiment(self, request: Request) -> Response:
@@ -167,7 +174,7 @@ class Door:
         fleet = self._fleet(request)
         content = self._publisher.retained.get(kind, fleet, request.path_params["name"])
         if content is None:
-            _refuse(404, f"the fleet {fleet} has no such {kind} on the broker")
+            self._refuse_absent(f"the fleet {fleet} has no such {kind} on the broker")
         return content
 
     async def _report(self, request: Request) -> Response:
@@ -211,8 +218,14 @@ class Door:
                 _refuse(400, "the fleet's name must be 1 to 32 of a-z, 0-9, _ and -")
             if not self._publisher.ready.is_set():
                 _again(503, _FAILURES[Outcome.AWAY], _AGAIN_S)
-            _refuse(404, f"unknown fleet {fleet}: it has no experiment on the broker")
+            self._refuse_absent(f"unknown fleet {fleet}: it has no experiment on the broker")
         return fleet
+
+    def _refuse_absent(self, text: str) -> NoReturn:
+        """Refuse a request for something that the broker does not retain, once that is certain."""
+        if not self._publisher.is_complete:
+            _again(503, _INCOMPLETE, _AGAIN_S)
+        _refuse(404, text)
 
     def _take(self, buckets: Buckets, key: object, source: str) -> None:
         wait_s = buckets.take(key)

@@ -4,6 +4,7 @@ import contextlib
 import select
 import socket
 import ssl
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +19,10 @@ from .retained import Retained
 _FLUSH_S = 0.5
 _MAX_PACKET_BYTES = 32_768  # for packets from the broker; a result has a few thousand bytes
 _MAX_IN_FLIGHT = 65_535
-_NOT_SUBSCRIBED = "hushmote/v1/+/experiment/+/+"  # its UNSUBACK follows all retained messages
+_NOT_SUBSCRIBED = (
+    "hushmote/v1/+/experiment/+/+"  # on most brokers, its UNSUBACK follows all retained messages
+)
+_MOST_S = 10.0  # a busy broker may never be quiet
 
 
 class DoorConnection(MqttLink):
@@ -26,7 +30,7 @@ class DoorConnection(MqttLink):
 
     Attributes:
         granted: The SUBACK's first failure reason, or else its first reason.
-        settled: Whether all retained messages have arrived.
+        settled: Whether the broker has answered the subscription and what followed it.
         retained: Those messages.
         acknowledged: Called with the packet id and reason of each PUBACK.
     """
@@ -44,6 +48,7 @@ class DoorConnection(MqttLink):
         super().__init__(protocol, client_id, address, tls, properties, reconnect_on_failure=False)
         self.granted: ReasonCode | None = None
         self.settled = False
+        self._settled_at = self._last_message_at = 0.0
         self.retained = retained
         self._acknowledged = acknowledged
         self.client.max_inflight_messages_set(0)  # no limit in paho; see max_in_flight
@@ -54,9 +59,21 @@ class DoorConnection(MqttLink):
         return getattr(self.connack_properties, "ReceiveMaximum", _MAX_IN_FLIGHT)
 
     def watch(self, filters: list[str]) -> None:
-        """Subscribe; `settled` becomes True once all retained messages have arrived."""
+        """Subscribe; `settled` becomes True once the broker has answered."""
         self.client.subscribe([(f, 0) for f in filters])
         self.client.unsubscribe(_NOT_SUBSCRIBED)
+
+    def is_complete(self, quiet_s: float) -> bool:
+        """Return whether a message that has not arrived is not retained.
+
+        Some brokers, such as aedes, send retained messages after their answers; no answer follows them.
+
+        Args:
+            quiet_s: Seconds without a message after which no further retained message is expected.
+        """
+        now = time.monotonic()
+        last_at = max(self._settled_at, self._last_message_at)
+        return self.settled and (now - last_at >= quiet_s or now - self._settled_at >= _MOST_S)
 
     def publish(self, topic: str, payload: bytes) -> int | None:
         """Publish with QoS 1; return the id of the packet, or None if the packet is lost."""
@@ -79,6 +96,7 @@ class DoorConnection(MqttLink):
             self.client.disconnect()
 
     def _on_message(self, _client: Client, _data: Any, message: Message) -> None:
+        self._last_message_at = time.monotonic()
         self.retained.take(message.topic, message.payload)
 
     def _on_publish(self, _client: Client, _data: Any, mid: int, reason: ReasonCode, _p: Any) -> None:
@@ -88,4 +106,5 @@ class DoorConnection(MqttLink):
         self.granted = worst(reasons)
 
     def _on_unsubscribe(self, _c: Client, _d: Any, mid: int, reasons: list[ReasonCode], _p: Any) -> None:
+        self._settled_at = time.monotonic()
         self.settled = True

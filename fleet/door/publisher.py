@@ -30,6 +30,7 @@ from .connection import DoorConnection
 from .retained import Retained, filters
 
 MAX_IN_FLIGHT = 256
+QUIET_S = 2.0  # aedes sends its retained messages within this time after its answers
 PUBACK_S = 4.0  # how long a sender waits for a PUBACK
 _TURN_S = 0.5
 _STOP_S = 5.0
@@ -65,20 +66,24 @@ class _PendingReport:
 class ReportPublisher:
     """Publishes reports to a broker, as a context manager; publish() works from any event loop.
 
-    `ready` is set while the broker is connected and its retained messages have been read into `retained`.
+    `ready` is set while the broker is connected and has answered the subscription to its retained messages,
+    which are in `retained`; `is_complete` says whether all of them are.
 
     Args:
         address: The broker's address.
         tls: The TLS context, or None for a connection without TLS.
         fleets: Fleets whose experiments and results to read, and that are valid even without an experiment;
             None for all fleets that have one.
+        experiments: Their experiments' names. By default all are read with wildcards, for which some brokers
+            do not send retained messages.
         protocol: "auto" tries MQTT 5 and falls back to 3.1.1.
         puback_s: How long a sender waits, in seconds.
         hung_s: Silence, in seconds, after which to reconnect.
         most_in_flight: The limit of reports in flight.
+        quiet_s: Seconds without a message after which no further retained message is expected.
 
     Raises:
-        NameRefused: If the name of a fleet is invalid.
+        NameRefused: If the name of a fleet or an experiment is invalid.
     """
 
     def __init__(
@@ -87,16 +92,21 @@ class ReportPublisher:
         tls: ssl.SSLContext | None = None,
         *,
         fleets: Sequence[str] | None = None,
+        experiments: Sequence[str] = ("+",),
         protocol: Literal["auto", "5", "3.1.1"] = "auto",
         puback_s: float = PUBACK_S,
         hung_s: float = 2 * PUBACK_S,
         most_in_flight: int = MAX_IN_FLIGHT,
+        quiet_s: float = QUIET_S,
     ) -> None:
         self._puback_s, self._hung_s, self._most_in_flight = puback_s, hung_s, most_in_flight
         self.retained = Retained(fleets)
         self.ready = Event()
         self.refusal: HushmoteError | None = None  # set while the broker refuses us
-        self._filters = filters(fleets)
+        self._quiet_s = quiet_s
+        self._open_connection: DoorConnection | None = None
+        self._was_complete = False  # when the last connection ended
+        self._filters = filters(fleets, experiments)
         self._session = Session(address, f"hushmote-door-{secrets.token_hex(8)}", tls)
         self._status = Status()
         self._connector = Connector(self._session, self._status, protocol, self._connection, counts=False)
@@ -136,6 +146,12 @@ class ReportPublisher:
     def unavailable_reason(self) -> str | None:
         """Why reports are currently not accepted, without names and addresses; None if they are accepted."""
         return None if self.ready.is_set() else "not connected to the broker"
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether `retained` has everything, so that what it lacks is not on the broker."""
+        connection = self._open_connection if self.ready.is_set() else None
+        return self._was_complete if connection is None else connection.is_complete(self._quiet_s)
 
     async def publish(self, topic: str, payload: bytes) -> Outcome:
         """Publish with QoS 1 and wait for the broker's PUBACK, puback_s seconds at most."""
@@ -183,6 +199,7 @@ class ReportPublisher:
                     self.refusal = e
                     self._status.say(logging.ERROR, str(e))
                 finally:
+                    self._was_complete = self.is_complete
                     self.ready.clear()
                     connection.close()
                     self._settle_all()
@@ -224,7 +241,7 @@ class ReportPublisher:
             text = f"{broker} does not let this user read experiments and results ({why}): allow it"
             self._status.say(logging.WARNING, text)
         self.refusal = None
-        self.retained = connection.retained
+        self.retained, self._open_connection = connection.retained, connection
         self.ready.set()
 
     def _send(self, connection: DoorConnection) -> None:

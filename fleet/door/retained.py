@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from ...server.wire.keys import is_withdrawal
-from ...server.wire.topics import check_fleet
+from ...server.wire.topics import NameRefused, check_fleet
 
 _NAME = r"[a-z0-9_-]{1,32}"
 _TOPIC = re.compile(rf"hushmote/v1/({_NAME})/(experiment|result)/({_NAME})", re.ASCII)
@@ -13,17 +13,20 @@ _MAX_BYTES = {"experiment": 2048, "result": 16_384}  # a signed experiment has a
 _MAX_NAMES = 1024  # of each kind, since anyone who may publish could retain any number
 
 
-def filters(fleets: Sequence[str] | None) -> list[str]:
+def filters(fleets: Sequence[str] | None, experiments: Sequence[str] = ("+",)) -> list[str]:
     """Return the MQTT topic filters to subscribe to.
 
     Args:
         fleets: Names of fleets; None for all.
+        experiments: Names of experiments, or "+" for all.
 
     Raises:
         NameRefused: If a name is invalid.
     """
     names = ["+"] if fleets is None else [check_fleet(name) for name in fleets]
-    return [f"hushmote/v1/{name}/{kind}/+" for name in names for kind in _MAX_BYTES]
+    if invalid := [name for name in experiments if not re.fullmatch(rf"{_NAME}|\+", name, re.ASCII)]:
+        raise NameRefused(f"an experiment's name must be 1 to 32 of a-z, 0-9, _ and -, not {invalid[0]!r}")
+    return [f"hushmote/v1/{f}/{kind}/{name}" for f in names for kind in _MAX_BYTES for name in experiments]
 
 
 class Retained:

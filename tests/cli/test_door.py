@@ -157,6 +157,8 @@ class TestRefusals:
             )
         ),
         ("--fleet Home", "must be 1 to 32 of a-z"),
+        ("--experiment temp", "add --fleet NAME"),
+        ("--fleet home --experiment Temp", "an experiment's name must be 1 to 32 of a-z"),
         ("--token-file token", "cannot read the token"),
         (
             "--token-file token",

@@ -5,7 +5,7 @@ import http.client
 import json
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,6 +66,16 @@ class Opened:
     def report(self, device: str, payload: bytes, fleet: str = "open", **headers: str) -> Response:
         return self.ask("POST", f"/v1/{fleet}/report/{device}", payload, **headers)
 
+    def accepts(self, device: str, payload: bytes, fleet: str = "open") -> Callable[[], bool]:
+        """Return a function that sends a report and returns whether the door has accepted it yet."""
+
+        def accepted() -> bool:
+            answer = self.report(device, payload, fleet)
+            assert answer.status in (204, 503), answer.text
+            return answer.status == 204
+
+        return accepted
+
     def raw(self, sent: bytes) -> bytes:
         """Send bytes on a new connection and return everything received until it is closed."""
         with socket.create_connection(("127.0.0.1", self.port), WAIT_S) as s:
@@ -97,8 +107,11 @@ def open_door(
     ready: bool = True,
     **options: Any,
 ) -> Iterator[Opened]:
-    """Run a door on a broker; ready: whether to wait until it accepts reports."""
-    patient: dict[str, Any] = {"puback_s": WAIT_S, "hung_s": WAIT_S}
+    """Run a door on a broker; ready: whether to wait until it accepts reports.
+
+    mosquitto sends its retained messages before its answers, so nothing needs to wait for a quiet time.
+    """
+    patient: dict[str, Any] = {"puback_s": WAIT_S, "hung_s": WAIT_S, "quiet_s": 0.0}
     address = options.pop("address", BrokerAddress("127.0.0.1", broker.port))
     publisher = ReportPublisher(address, **patient | options)
     door = door_application(publisher, access=access, rates=rates)

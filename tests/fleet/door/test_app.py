@@ -11,6 +11,7 @@ from deadlines import SHORT_S, shorten_request_timeout
 from doors import RAW, WIDE, Opened, open_door, receive_all, statuses
 from fleet_broker import visit
 from lorawan import chirpstack, encoded, things_stack
+from odd_broker import Habits, OddBroker
 from running_aggregator import WAIT_S, until
 from starlette.applications import Starlette
 from traffic import publish
@@ -102,6 +103,44 @@ class TestExperiments:
         until(lambda: door.report("d1", REPORT, fleet="later").status == 204, "the fleet is known")
         publish(broker, [(topic, b"")], retain=True)
         until(lambda: door.report("d1", REPORT, fleet="later").status == 404, "the fleet is unknown again")
+
+
+class TestLateExperiments:
+    """Some brokers, such as aedes, send retained messages only after their answers."""
+
+    def statuses(self, door: Opened, name: str, last: int) -> set[int]:
+        """Return the statuses of an experiment's requests up to the first with status `last`."""
+        seen: list[int] = []
+
+        def ended() -> bool:
+            response = door.ask("GET", f"/v1/open/experiment/{name}")
+            seen.append(response.status)
+            assert response.status != 503 or response.headers["retry-after"] == "2"
+            return response.status == last
+
+        until(ended, seen)
+        return set(seen)
+
+    def test_are_never_missing(self):
+        with OddBroker(Habits(retained_after_s=0.5)) as broker:
+            publish(broker, [("hushmote/v1/open/experiment/temp", payload_of(EXPERIMENT))], retain=True)
+            with open_door(broker, quiet_s=1.0) as door:
+                assert door.ask("GET", "/v1/open/experiment").status == 503
+                assert door.report("d1", REPORT).status == 503
+                assert self.statuses(door, "temp", 200) == {503, 200}
+                assert self.statuses(door, "other", 404) == {503, 404}
+                assert door.ask("GET", "/v1/open/experiment").json == ["temp"]
+                broker.restart()
+                until(lambda: not door.publisher.ready.is_set(), "the door notices")
+                assert self.statuses(door, "temp", 200) <= {503, 200}
+
+    def test_arrive_by_name_without_wildcards(self):
+        with OddBroker(Habits(wildcards_get_retained=False)) as broker:
+            publish(broker, [("hushmote/v1/open/experiment/temp", payload_of(EXPERIMENT))], retain=True)
+            with open_door(broker, fleets=["open"]) as door:
+                assert self.statuses(door, "temp", 404) == {404}
+            with open_door(broker, fleets=["open"], experiments=["temp"]) as door:
+                assert self.statuses(door, "temp", 200) == {200}
 
 
 class TestReports:

@@ -60,5 +60,7 @@ def test_ignores_foreign_long_and_excess_topics():
 def test_subscribes_to_all_or_named_fleets():
     assert filters(None) == ["hushmote/v1/+/experiment/+", "hushmote/v1/+/result/+"]
     assert filters(["a", "b"])[2:] == ["hushmote/v1/b/experiment/+", "hushmote/v1/b/result/+"]
-    with pytest.raises(NameRefused):
-        filters(["#"])
+    assert filters(["a"], ["x"]) == ["hushmote/v1/a/experiment/x", "hushmote/v1/a/result/x"]
+    for fleets, experiments in ((["#"], ["+"]), (["a"], ["#"]), (["a"], ["x/y"])):
+        with pytest.raises(NameRefused):
+            filters(fleets, experiments)

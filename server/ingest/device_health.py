@@ -5,6 +5,7 @@ depends on a reading.
 """
 
 import re
+import secrets
 import ssl
 import time
 from dataclasses import dataclass
@@ -112,15 +113,17 @@ def read(
         Each device's health by fleet and device; None for an invalid payload.
 
     Raises:
-        BrokerUnreachable: If no server answers.
+        BrokerUnreachable: If no server answers, or if the login's session at the broker is not ours to end.
     """
+    client_id = f"status-{secrets.token_hex(6)}"
     filters = [(f"hushmote/v1/{check_fleet(fleet)}/status/+", 0) for fleet in fleets]
     began = time.monotonic()
     while True:
         failures: list[_ServerLost] = []
         for where in address.servers:
-            reader = _Reader(address, tls, filters, quiet_s, answer_s)
+            reader = _Reader(client_id, address, tls, filters, quiet_s, answer_s)
             try:
+                _refuse_others_session(client_id, address, tls, where, answer_s)
                 reader.run(where, began + max_s)
             except _ServerLost as e:
                 failures.append(e)
@@ -196,6 +199,56 @@ class _Exchange(MqttLink):
             raise _ServerPaused(f"the broker at {bracketed(host)}:{port} did not answer")
 
 
+def _refuse_others_session(
+    client_id: str,
+    address: BrokerAddress,
+    tls: ssl.SSLContext | None,
+    where: tuple[str, int],
+    answer_s: float,
+) -> None:
+    """Raise BrokerUnreachable if a clean session would end another client's with the same login.
+
+    Some brokers replace a new client id with the login's name. The session is then an aggregator's, with the
+    reports that wait for it.
+    """
+    probe = _Probe(client_id, address, tls, answer_s)
+    try:
+        probe.run(where, time.monotonic() + answer_s)
+    except _ServerLost:
+        raise
+    except BrokerUnreachable:
+        return  # it may refuse only lasting sessions; the reader reports any other reason
+    if probe.session_present:
+        raise BrokerUnreachable(
+            f"the broker at {bracketed(where[0])}:{where[1]} uses the login's name as the client id, and "
+            "this login is that of an aggregator, whose waiting reports would be lost: use a separate one, "
+            "such as the certificate that `hushmote provision rotate new-aggregator` creates"
+        )
+
+
+class _Probe(_Exchange):
+    """A connection that shows whether its client id has a session, and leaves that as it is.
+
+    The session that it creates otherwise ends with the next clean connection of this client id.
+    """
+
+    def __init__(
+        self, client_id: str, address: BrokerAddress, tls: ssl.SSLContext | None, answer_s: float
+    ) -> None:
+        # manual_ack: reports that arrive are not ours.
+        super().__init__("3.1.1", client_id, address, tls, {"SessionExpiryInterval": 0}, manual_ack=True)
+        self.answer_s = answer_s
+        self.session_present = False
+
+    def _on_connect(self, client: Any, _d: Any, flags: Any, reason: Any, properties: Any) -> None:
+        super()._on_connect(client, _d, flags, reason, properties)
+        self.session_present = bool(flags.session_present)
+        self.last_message_at = time.monotonic()
+
+    def deadline(self, answer_by: float) -> float:
+        return answer_by if self.last_message_at is None else 0.0
+
+
 class _Clearer(_Exchange):
     """A connection that clears a retained message."""
 
@@ -226,13 +279,14 @@ class _Reader(_Exchange):
 
     def __init__(
         self,
+        client_id: str,
         address: BrokerAddress,
         tls: ssl.SSLContext | None,
         filters: list[Any],
         quiet_s: float,
         answer_s: float,
     ) -> None:
-        super().__init__("3.1.1", "", address, tls, {})
+        super().__init__("3.1.1", client_id, address, tls, {})
         self.devices: dict[tuple[str, str], DeviceHealth | None] = {}
         self.answer_s = answer_s
         self._filters, self._quiet_s = filters, quiet_s

@@ -31,6 +31,8 @@ from hushmote.fleet.provisioning import mosquitto as broker_config
 from hushmote.fleet.provisioning.fleet_folder import FleetFolder, FleetSpec, now_utc
 from hushmote.fleet.provisioning.forget import clear_status
 from hushmote.server.errors import ProvisionError
+from hushmote.server.ingest.broker_url import BrokerAddress
+from hushmote.server.ingest.device_health import BrokerUnreachable, read
 from hushmote.server.wire.topics import NameRefused
 
 TOPIC = f"hushmote/v1/{FLEET}"
@@ -447,6 +449,18 @@ class TestBroker:
                 until(
                     lambda: board.messages == [(f"{TOPIC}/experiment/temp", b"e")], "the experiment arrives"
                 )
+
+    def test_reading_status_keeps_an_aggregators_queue(self, site: Site):
+        aggregator = context(site.folder, site.folder.path / "aggregator/aggregator_1.pem")
+        with visit(site.aggregator_port, aggregator, protocol=paho.MQTTv311, clean=False) as first:
+            first.subscribe(f"{TOPIC}/report/+")
+        with visit(site.port, site.board("k3f9")) as board:
+            board.publish(f"{TOPIC}/report/k3f9", b"1")
+        address = BrokerAddress("localhost", site.aggregator_port, tls=True)
+        with fails("this login is that of an aggregator", BrokerUnreachable):
+            read(address, [FLEET], aggregator)
+        with visit(site.aggregator_port, aggregator, protocol=paho.MQTTv311, clean=False) as second:
+            until(lambda: second.messages == [(f"{TOPIC}/report/k3f9", b"1")], "the report arrives")
 
     def test_log_names_no_client_or_address(self, site: Site):
         with visit(site.port, site.board("k3f9")) as board:

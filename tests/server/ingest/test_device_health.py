@@ -3,10 +3,13 @@
 import socket
 
 import pytest
-from traffic import publish
+from boards import experiment
+from running_aggregator import running, until
+from traffic import counted_reports, crowd, publish, total
 
 from hushmote.server.ingest.broker_url import BrokerAddress
 from hushmote.server.ingest.device_health import BrokerUnreachable, DeviceHealth, clear, parse, read
+from hushmote.server.store import Store
 from hushmote.simulator.broker import MosquittoBroker, free_port
 
 
@@ -114,6 +117,36 @@ class TestRead:
             address = BrokerAddress("127.0.0.1", empty.port, others=(("127.0.0.1", broker.port),))
             assert ("home", "b1") in read(address, ["home"], quiet_s=2)
             assert read(address, ["nobodys"], quiet_s=2) == {}
+
+
+class TestSharedLogin:
+    """The broker replaces client ids with the login's name, as `hushmote provision fleet` configures it."""
+
+    def test_aggregators_reports_stay(self, store: Store):
+        with MosquittoBroker(settings=("use_username_as_clientid true",)) as broker:
+
+            def send(messages: list[tuple[str, bytes]], *, retain: bool = False):
+                publish(broker, messages, retain=retain, set_up=lambda c: c.username_pw_set("boards"))
+
+            def read_as(name: str):
+                return read(BrokerAddress("127.0.0.1", broker.port, name), ["open"])
+
+            send([("hushmote/v1/open/status/b1", b"online")], retain=True)
+            messages, counts = crowd(60)
+            with running(store, broker, username="agg") as aggregator:
+                with pytest.raises(BrokerUnreachable, match="this login is that of an aggregator"):
+                    read_as("agg")
+                send(messages[:20])
+                until(lambda: total(aggregator) == 20, aggregator.counters)
+            send(messages[20:])
+            for _ in range(2):
+                with pytest.raises(BrokerUnreachable, match="this login is that of an aggregator"):
+                    read_as("agg")
+            for _ in range(2):  # it leaves no session of its own
+                assert list(read_as("me")) == [("open", "b1")]
+            with running(store, broker, username="agg"):
+                until(lambda: counted_reports(store) == 60, lambda: f"{counted_reports(store)} reports")
+            assert list(store.histogram("open", experiment().digest)) == counts
 
 
 class TestClear:

@@ -29,8 +29,11 @@ pytestmark = [
 ]
 
 
-def flow(broker: MosquittoBroker, ledger: Path) -> list[dict[str, Any]]:
-    """Return a flow that sends the node readings (HTTP), experiments (MQTT) and acknowledgements."""
+def flow(broker: MosquittoBroker, ledger: Path, **options: str) -> list[dict[str, Any]]:
+    """Return a flow that sends the node readings (HTTP), experiments (MQTT) and acknowledgements.
+
+    options: further fields of the node.
+    """
     mqtt = {"broker": "broker", "qos": "", "retain": "", "topic": ""}
     read = (
         "const {topic, value, ...more} = msg.payload; Object.assign(msg, more, {topic, payload: value});"
@@ -44,7 +47,8 @@ def flow(broker: MosquittoBroker, ledger: Path) -> list[dict[str, Any]]:
         | {"id": "subscribed", "type": "mqtt in", "datatype": "buffer", "wires": [["hushmote"]]}
         | {"topic": "#", "qos": "1"},  # any published message
         {"id": "hushmote", "type": "hushmote", "wires": [["out"]], "folder": str(ledger)}
-        | {"fleet": "trial", "experiments": "room", "epsilon": "1", "sum": "8", "device": ""},
+        | {"fleet": "trial", "experiments": "room", "epsilon": "1", "sum": "8", "device": ""}
+        | options,
         mqtt | {"id": "out", "type": "mqtt out", "wires": []},
         {"id": "done", "type": "complete", "scope": ["out"], "wires": [["hushmote"]]},
     ]
@@ -132,3 +136,19 @@ def test_counts_readings_once_through_broker_outage_and_kill(tmp_path, store):
         assert (counted(), record()["entries"][".room"][0]) == (5, 5)
     finally:
         broker.terminate()
+
+
+def test_reports_below_topic_prefix(tmp_path, store):
+    shutil.copytree(CLIENT, tmp_path / "node_modules" / "hushmote")
+    ledger, port = tmp_path / "ledger", free_port()
+    with MosquittoBroker() as broker, running(store, broker, prefix="tenants/acme/"):
+        (tmp_path / "flows.json").write_text(json.dumps(flow(broker, ledger, prefix="tenants/acme")))
+        with node_red(tmp_path, port):
+            send_reading(port, None, provision=True)
+            send_reading(port, None, consent=True)
+
+            def counted() -> int:
+                send_reading(port, 0.25)  # until the experiment has arrived
+                return int(store.histogram("trial", Experiment.parse(ROOM).digest).sum())
+
+            until(lambda: counted() >= 1, "a report")

@@ -31,7 +31,7 @@ def address_of(broker):
 @contextlib.contextmanager
 def running(store, broker, **options):
     """Run a subscribed aggregator in a thread and stop it at the end; broker may also be NatsServers."""
-    login = {name: options.pop(name, None) for name in ("username", "password")}
+    address = {name: options.pop(name) for name in ("username", "password", "prefix") if name in options}
     hooks = {
         name: options.pop(name)
         for name in ("tls", "on_ready", "on_commit", "retained_messages", "clear_options", "again_s")
@@ -39,7 +39,7 @@ def running(store, broker, **options):
     }
     usual = {"client_id": f"agg-{time.monotonic_ns()}", "batch_s": 0.2, "protocol": broker.protocol}
     aggregator = Aggregator(
-        store, dataclasses.replace(address_of(broker), **login), Counting(**usual | options), **hooks
+        store, dataclasses.replace(address_of(broker), **address), Counting(**usual | options), **hooks
     )
     with in_thread(aggregator):
         yield aggregator

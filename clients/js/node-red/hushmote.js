@@ -1,4 +1,5 @@
 /* The Node-RED node: receives readings, sends reports to an MQTT-out node, and gets acknowledgements from a complete node. */
+const PREFIX = /^(?!.{65})([\w.-]+(\/[\w.-]+)*)?$/;
 const RESEND_MS = 60_000; // interval for resending unacknowledged reports
 
 const statusOf = ({ locked, consent, pending, experiments }, asking = new Map()) => {
@@ -14,7 +15,9 @@ const fromMqtt = (msg) => 'qos' in msg || 'retain' in msg;
 module.exports = function register(RED) {
   function Hushmote(config) {
     RED.nodes.createNode(this, config);
-    const [experiments, at] = [config.experiments.split(/[\s,]+/).filter(Boolean), `hushmote/v1/${config.fleet}`];
+    const experiments = config.experiments.split(/[\s,]+/).filter(Boolean);
+    const prefix = (config.prefix ?? '').replace(/\/$/, ''); // nodes of earlier versions have none
+    const at = `${prefix && `${prefix}/`}hushmote/v1/${config.fleet}`;
     const micro = (epsilon) => Math.round(Number(epsilon) * 1e6);
     const policy = { sum: micro(config.sum), squares: 0, epsilon: micro(config.epsilon), rules: ['sum', 'count'], experiments };
     /* Buffer.from() alone would drop everything after the first wrong digit. */
@@ -28,6 +31,9 @@ module.exports = function register(RED) {
     const deviceId = config.device || undefined;
 
     const open = async () => {
+      if (!PREFIX.test(prefix)) {
+        throw new Error('the topic prefix must be at most 64 of A-Z, a-z, 0-9, _, . and -, with / between levels, as in tenants/acme');
+      }
       const { Folder } = await import('../folder.js'); // must be first, because it defines crypto on Node 18
       const { Client } = await import('../hushmote.js');
       await import('../pgr.js');

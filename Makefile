@@ -72,7 +72,8 @@ esphome:
 	.rig/esphome/bin/pip install esphome==2026.6.5
 
 # Brokers by other people into .rig/brokers, for tests/whole/test_real_brokers.py and docs/your-own-broker.md: it takes
-# Maven, Go, Cargo and npm, some minutes, 300 MB; a broker whose installer is missing or fails is skipped by name.
+# Maven, Go, Cargo and npm, 230 MB and 10 minutes of CPU time, most of it for Cargo; a broker whose installer is missing
+# or fails is skipped by name.
 brokers: $(VENV)/.test
 	$(BIN)/python tools/make_own_brokers.py $(BROKERS)
 

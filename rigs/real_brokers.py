@@ -10,7 +10,7 @@ import getpass
 import os
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -32,6 +32,7 @@ class RealBroker(ChildBroker):
         protocol: The versions of MQTT for an aggregator.
         has_permissions, has_session_limit: What this broker can be configured to do.
         keeps_data: Whether acknowledged reports survived a restart when this was measured.
+        varying: The cells of its column in docs/your-own-broker.md that differ from run to run, by row.
     """
 
     title: ClassVar[str]
@@ -40,6 +41,7 @@ class RealBroker(ChildBroker):
     has_permissions: ClassVar[bool] = True
     has_session_limit: ClassVar[bool] = True
     keeps_data: ClassVar[bool] = True
+    varying: ClassVar[Mapping[str, str]] = {}
     _start_s = WAIT_S
 
     def __init__(self, forbidden: Sequence[str] = (), session_s: int | None = None) -> None:
@@ -319,6 +321,7 @@ class AedesBroker(RealBroker):
     marker = "node_modules/aedes"
     protocol: Literal["auto", "3.1.1"] = "3.1.1"
     has_session_limit = False
+    varying: ClassVar[Mapping[str, str]] = {"kill": "some or all"}
 
     @classmethod
     def install(cls) -> None:

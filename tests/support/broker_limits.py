@@ -180,4 +180,5 @@ def limits(make: Callable[..., Any]) -> dict[str, str]:
             key = "forbidden_" + version.replace(".", "")
             cells[key] = forbidden(broker, version) if has_permissions else "-"
         cells["will"] = _will(broker) if has_permissions else "-"
+    cells |= getattr(broker, "varying", {})
     return {row: cells[row] for row in ROWS}

@@ -9,8 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 from paho.mqtt.client import Client
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
+from ...server.ingest.broker_limits import SESSION_S
 from ...server.ingest.broker_url import BrokerAddress
 from ...server.ingest.link import SUCCESS, MqttLink, Protocol, worst
 from ...server.ingest.paho_client import Message
@@ -19,16 +22,19 @@ from .retained import Retained
 _FLUSH_S = 0.5
 _MAX_PACKET_BYTES = 32_768  # for packets from the broker; a result has a few thousand bytes
 _MAX_IN_FLIGHT = 65_535
-_NOT_SUBSCRIBED = (
-    "hushmote/v1/+/experiment/+/+"  # on most brokers, its UNSUBACK follows all retained messages
-)
+_NOT_SUBSCRIBED = "hushmote/v1/+/experiment/+/+"  # its UNSUBACK usually follows the retained messages
+_SESSION_S = 3600  # how long the broker may keep a session whose connection was lost
 _MOST_S = 10.0  # a busy broker may never be quiet
 
 
 class DoorConnection(MqttLink):
     """A connection without a session, because senders repeat reports that are not acknowledged.
 
+    With MQTT 5 it does not start by ending the client id's session, which is an aggregator's if the broker
+    uses logins as client ids and both have the same. A session of its own ends with the connection.
+
     Attributes:
+        session_present: Whether the broker has another client's session for this connection.
         granted: The SUBACK's first failure reason, or else its first reason.
         settled: Whether the broker has answered the subscription and what followed it.
         retained: Those messages.
@@ -45,7 +51,12 @@ class DoorConnection(MqttLink):
         acknowledged: Callable[[int, ReasonCode], None],
     ) -> None:
         properties = {"MaximumPacketSize": _MAX_PACKET_BYTES}
-        super().__init__(protocol, client_id, address, tls, properties, reconnect_on_failure=False)
+        if protocol == "5":
+            properties["SessionExpiryInterval"] = _SESSION_S
+        # manual_ack: only another client's session has messages with QoS 1.
+        options = {"reconnect_on_failure": False, "manual_ack": True}
+        super().__init__(protocol, client_id, address, tls, properties, **options)
+        self.session_present = False
         self.granted: ReasonCode | None = None
         self.settled = False
         self._settled_at = self._last_message_at = 0.0
@@ -91,9 +102,17 @@ class DoorConnection(MqttLink):
         return self.read(0.0) == SUCCESS
 
     def close(self) -> None:
-        """Send all queued packets and disconnect."""
+        """Send all queued packets, disconnect and end the session, unless it is another client's."""
         if self.flush(_FLUSH_S):
-            self.client.disconnect()
+            properties = Properties(PacketTypes.DISCONNECT)
+            properties.SessionExpiryInterval = SESSION_S if self.session_present else 0
+            self.client.disconnect(properties=properties if self.protocol == "5" else None)
+
+    def _on_connect(
+        self, client: Client, _data: Any, flags: Any, reason: ReasonCode, properties: Any
+    ) -> None:
+        super()._on_connect(client, _data, flags, reason, properties)
+        self.session_present = bool(flags.session_present)
 
     def _on_message(self, _client: Client, _data: Any, message: Message) -> None:
         self._last_message_at = time.monotonic()

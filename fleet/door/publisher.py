@@ -20,6 +20,7 @@ from typing import Literal, Self
 from paho.mqtt.reasoncodes import ReasonCode
 
 from ...server.errors import HushmoteError
+from ...server.ingest.broker_limits import LOGIN_IN_USE
 from ...server.ingest.broker_url import BrokerAddress
 from ...server.ingest.connector import SHORT_S, Connector
 from ...server.ingest.link import Protocol
@@ -219,6 +220,8 @@ class ReportPublisher:
             if connection.answer is not None and not greeted:
                 if not self._connector.accepted(connection):
                     return
+                if connection.session_present:
+                    raise BrokerRefused(f"{self._session.address} cannot be used: {LOGIN_IN_USE}")
                 greeted = True
                 connection.watch(self._filters)
             if connection.settled and not self.ready.is_set():

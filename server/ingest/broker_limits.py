@@ -43,6 +43,11 @@ _ENDINGS = {
     0xA0: "the connection reached its time limit",
     0xA2: "it does not allow wildcards in topic filters",
 }
+LOGIN_IN_USE = (
+    "it uses the login's name as the client id, and keeps the reports of an aggregator with this login, "
+    "which would be lost: use a separate login, such as a certificate from `hushmote provision rotate`"
+)
+"""Why a client without a session of its own must not connect."""
 _WITHOUT_RETAINED = (
     "it does not support retained messages, in which boards find experiments: use a broker that does"
 )

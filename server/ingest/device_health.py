@@ -16,6 +16,7 @@ from paho.mqtt.client import error_string
 from ..errors import HushmoteError
 from ..plain_text import bracketed
 from ..wire.topics import check_fleet, status_topic
+from .broker_limits import LOGIN_IN_USE
 from .broker_url import BrokerAddress
 from .link import SUCCESS, MqttLink, worst
 
@@ -220,9 +221,7 @@ def _refuse_others_session(
         return  # it may refuse only lasting sessions; the reader reports any other reason
     if probe.session_present:
         raise BrokerUnreachable(
-            f"the broker at {bracketed(where[0])}:{where[1]} uses the login's name as the client id, and "
-            "this login is that of an aggregator, whose waiting reports would be lost: use a separate one, "
-            "such as the certificate that `hushmote provision rotate new-aggregator` creates"
+            f"the broker at {bracketed(where[0])}:{where[1]} cannot be used: {LOGIN_IN_USE}"
         )
 
 

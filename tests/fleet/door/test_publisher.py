@@ -170,6 +170,30 @@ def waits(monkeypatch):
     return waits
 
 
+class TestSharedLogin:
+    def test_keeps_the_aggregators_queue(self, store):
+        """The broker replaces client ids with the login's name, as in provisioned fleets."""
+        messages, counts = crowd(40)
+        with MosquittoBroker(settings=("use_username_as_clientid true",)) as broker:
+
+            def address(name):
+                return BrokerAddress(broker.host, broker.port, name)
+
+            with running(store, broker, username="agg"):
+                pass
+            publish(broker, messages, set_up=lambda c: c.username_pw_set("boards"))
+            for _ in range(2):
+                with ReportPublisher(address("agg")) as publisher:
+                    until(lambda p=publisher: p.refusal is not None, "the door refuses the login")
+                    assert "keeps the reports of an aggregator with this login" in str(publisher.refusal)
+            for _ in range(2):  # it leaves no session
+                with ReportPublisher(address("door")) as publisher:
+                    until(publisher.ready.is_set, lambda p=publisher: str(p.refusal))
+            with running(store, broker, username="agg"):
+                until(lambda: counted_reports(store) == 40, lambda: f"{counted_reports(store)} reports")
+        assert list(store.histogram("open", experiment().digest)) == counts
+
+
 class TestBroker:
     def test_fleet_is_remembered_after_its_experiment_is_lost(self):
         with MosquittoBroker(port=free_port(), settings=("persistence false",)) as broker:

@@ -457,7 +457,7 @@ class TestBroker:
         with visit(site.port, site.board("k3f9")) as board:
             board.publish(f"{TOPIC}/report/k3f9", b"1")
         address = BrokerAddress("localhost", site.aggregator_port, tls=True)
-        with fails("this login is that of an aggregator", BrokerUnreachable):
+        with fails("keeps the reports of an aggregator with this login", BrokerUnreachable):
             read(address, [FLEET], aggregator)
         with visit(site.aggregator_port, aggregator, protocol=paho.MQTTv311, clean=False) as second:
             until(lambda: second.messages == [(f"{TOPIC}/report/k3f9", b"1")], "the report arrives")

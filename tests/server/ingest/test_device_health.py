@@ -134,13 +134,17 @@ class TestSharedLogin:
             send([("hushmote/v1/open/status/b1", b"online")], retain=True)
             messages, counts = crowd(60)
             with running(store, broker, username="agg") as aggregator:
-                with pytest.raises(BrokerUnreachable, match="this login is that of an aggregator"):
+                with pytest.raises(
+                    BrokerUnreachable, match="keeps the reports of an aggregator with this login"
+                ):
                     read_as("agg")
                 send(messages[:20])
                 until(lambda: total(aggregator) == 20, aggregator.counters)
             send(messages[20:])
             for _ in range(2):
-                with pytest.raises(BrokerUnreachable, match="this login is that of an aggregator"):
+                with pytest.raises(
+                    BrokerUnreachable, match="keeps the reports of an aggregator with this login"
+                ):
                     read_as("agg")
             for _ in range(2):  # it leaves no session of its own
                 assert list(read_as("me")) == [("open", "b1")]

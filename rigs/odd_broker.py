@@ -12,10 +12,10 @@ mosquitto; tests/whole/test_odd_broker.py compares the bytes.
         broker.habits = Habits()            # for the next packets
         broker.restart()                    # sessions and retained messages survive
 
-AWS IoT is about Habits(max_qos=1, session_expiry=3600, wildcards_get_retained=False), aedes
-Habits(retained_after_s=0.1), Azure Event Grid Habits(session_expiry=28800), NATS
-Habits(shared=False), and a broker with a strict list of permissions has `forbidden` and `refused_wills`. To
-try a command by hand: python rigs/odd_broker.py max_qos=0 retain=refuses
+AWS IoT is about Habits(max_qos=1, session_expiry=3600, wildcards_get_retained=False), Azure Event Grid
+Habits(session_expiry=28800), NATS Habits(shared=False), aedes Habits(retained_after_s=0.1), rumqttd
+Habits(answers_vain_unsubscribe=False), and a broker with a strict list of permissions has `forbidden` and
+`refused_wills`. To try a command by hand: python rigs/odd_broker.py max_qos=0 retain=refuses
 """
 
 import contextlib
@@ -69,6 +69,7 @@ class Habits:
             delivers the message without keeping it.
         retained_after_s: Seconds after a SUBACK at which it sends the retained messages.
         wildcards_get_retained: Whether a subscription with wildcards gets retained messages.
+        answers_vain_unsubscribe: Whether it answers an UNSUBSCRIBE from filters without a subscription.
         wildcards: Whether a filter may have wildcards.
         shared: Whether there are shared subscriptions.
         announces: Whether an MQTT 5 CONNACK states these limits.
@@ -88,6 +89,7 @@ class Habits:
     retain: Literal["keeps", "refuses", "drops"] = "keeps"
     retained_after_s: float = 0.0
     wildcards_get_retained: bool = True
+    answers_vain_unsubscribe: bool = True
     wildcards: bool = True
     shared: bool = True
     announces: bool = True
@@ -397,7 +399,8 @@ class _Connection:
             mid, reasons = self._begin(reader, kind), bytearray()
             while reader.rest:
                 reasons.append(0 if self._session.filters.pop(reader.text(), None) else 0x11)
-            self._write(0xB0, struct.pack("!H", mid) + (b"\0" + reasons if self._is_5 else b""))
+            if self._broker.habits.answers_vain_unsubscribe or not all(reasons):
+                self._write(0xB0, struct.pack("!H", mid) + (b"\0" + reasons if self._is_5 else b""))
         elif kind == PacketTypes.PINGREQ:
             self._write(0xD0, b"")
         elif kind == PacketTypes.DISCONNECT:

@@ -24,6 +24,7 @@ _MAX_PACKET_BYTES = 32_768  # for packets from the broker; a result has a few th
 _MAX_IN_FLIGHT = 65_535
 _NOT_SUBSCRIBED = "hushmote/v1/+/experiment/+/+"  # its UNSUBACK usually follows the retained messages
 _SESSION_S = 3600  # how long the broker may keep a session whose connection was lost
+_NO_ANSWER_S = 2.0  # time after the SUBACK at which the UNSUBACK is no longer expected
 _MOST_S = 10.0  # a busy broker may never be quiet
 
 
@@ -36,8 +37,7 @@ class DoorConnection(MqttLink):
     Attributes:
         session_present: Whether the broker has another client's session for this connection.
         granted: The SUBACK's first failure reason, or else its first reason.
-        settled: Whether the broker has answered the subscription and what followed it.
-        retained: Those messages.
+        retained: The retained messages so far.
         acknowledged: Called with the packet id and reason of each PUBACK.
     """
 
@@ -58,8 +58,8 @@ class DoorConnection(MqttLink):
         super().__init__(protocol, client_id, address, tls, properties, **options)
         self.session_present = False
         self.granted: ReasonCode | None = None
-        self.settled = False
-        self._settled_at = self._last_message_at = 0.0
+        self._unsubscribed = False
+        self._answered_at = self._last_message_at = 0.0
         self.retained = retained
         self._acknowledged = acknowledged
         self.client.max_inflight_messages_set(0)  # no limit in paho; see max_in_flight
@@ -70,9 +70,15 @@ class DoorConnection(MqttLink):
         return getattr(self.connack_properties, "ReceiveMaximum", _MAX_IN_FLIGHT)
 
     def watch(self, filters: list[str]) -> None:
-        """Subscribe; `settled` becomes True once the broker has answered."""
+        """Subscribe, and unsubscribe from something else; see `settled`."""
         self.client.subscribe([(f, 0) for f in filters])
         self.client.unsubscribe(_NOT_SUBSCRIBED)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the broker has answered both, or the subscription long ago: rumqttd answers only that."""
+        long_ago = time.monotonic() - self._answered_at >= _NO_ANSWER_S
+        return self.granted is not None and (self._unsubscribed or long_ago)
 
     def is_complete(self, quiet_s: float) -> bool:
         """Return whether a message that has not arrived is not retained.
@@ -83,8 +89,8 @@ class DoorConnection(MqttLink):
             quiet_s: Seconds without a message after which no further retained message is expected.
         """
         now = time.monotonic()
-        last_at = max(self._settled_at, self._last_message_at)
-        return self.settled and (now - last_at >= quiet_s or now - self._settled_at >= _MOST_S)
+        last_at = max(self._answered_at, self._last_message_at)
+        return self.settled and (now - last_at >= quiet_s or now - self._answered_at >= _MOST_S)
 
     def publish(self, topic: str, payload: bytes) -> int | None:
         """Publish with QoS 1; return the id of the packet, or None if the packet is lost."""
@@ -122,8 +128,7 @@ class DoorConnection(MqttLink):
         self._acknowledged(mid, reason)
 
     def _on_subscribe(self, _c: Client, _d: Any, mid: int, reasons: list[ReasonCode], _p: Any) -> None:
-        self.granted = worst(reasons)
+        self.granted, self._answered_at = worst(reasons), time.monotonic()
 
     def _on_unsubscribe(self, _c: Client, _d: Any, mid: int, reasons: list[ReasonCode], _p: Any) -> None:
-        self._settled_at = time.monotonic()
-        self.settled = True
+        self._unsubscribed, self._answered_at = True, time.monotonic()

@@ -33,7 +33,7 @@ def run(publisher: ReportPublisher, door: Door, host: str, port: int) -> None:
                 raise Fault("the door's broker thread ended because of a bug in Hushmote: please report it")
             if not is_announced and publisher.refusal is not None:
                 raise publisher.refusal
-            if not is_announced and publisher.ready.is_set():
+            if not is_announced and publisher.is_complete:
                 announce_ready()
                 is_announced = True
         notify(STOPPING=1)

@@ -134,6 +134,12 @@ class TestLateExperiments:
                 until(lambda: not door.publisher.ready.is_set(), "the door notices")
                 assert self.statuses(door, "temp", 200) <= {503, 200}
 
+    def test_do_not_need_an_unsuback(self):
+        with OddBroker(Habits(answers_vain_unsubscribe=False)) as broker:
+            publish(broker, [("hushmote/v1/open/experiment/temp", payload_of(EXPERIMENT))], retain=True)
+            with open_door(broker) as door:
+                assert self.statuses(door, "temp", 200) == {200}
+
     def test_arrive_by_name_without_wildcards(self):
         with OddBroker(Habits(wildcards_get_retained=False)) as broker:
             publish(broker, [("hushmote/v1/open/experiment/temp", payload_of(EXPERIMENT))], retain=True)

@@ -23,7 +23,7 @@ _FLUSH_S = 0.5
 _MAX_PACKET_BYTES = 32_768  # for packets from the broker; a result has a few thousand bytes
 _MAX_IN_FLIGHT = 65_535
 _NOT_SUBSCRIBED = "hushmote/v1/+/experiment/+/+"  # its UNSUBACK usually follows the retained messages
-_SESSION_S = 3600  # how long the broker may keep a session whose connection was lost
+_SESSION_S = 300  # how long the broker may keep a session whose connection was lost
 _NO_ANSWER_S = 2.0  # time after the SUBACK at which the UNSUBACK is no longer expected
 _MOST_S = 10.0  # a busy broker may never be quiet
 

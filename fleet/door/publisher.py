@@ -108,7 +108,7 @@ class ReportPublisher:
         self._open_connection: DoorConnection | None = None
         self._was_complete = False  # when the last connection ended
         self._filters = filters(fleets, experiments)
-        self._session = Session(address, f"hushmote-door-{secrets.token_hex(8)}", tls)
+        self._session = Session(address, "hushmote-door", tls)
         self._status = Status()
         self._connector = Connector(self._session, self._status, protocol, self._connection, counts=False)
         self._queue: deque[_PendingReport] = deque()
@@ -185,9 +185,9 @@ class ReportPublisher:
         # Remember known fleets: after a crash the broker has no experiments until an aggregator is back, and
         # a device that gets 404 until then might drop its report.
         retained = Retained(self.retained.fleets)
-        return DoorConnection(
-            protocol, session.client_id, session.address, session.tls, retained, self._on_puback
-        )
+        # A new id for each connection, so that a session that exists is another client's.
+        client_id = f"{session.client_id}-{secrets.token_hex(8)}"
+        return DoorConnection(protocol, client_id, session.address, session.tls, retained, self._on_puback)
 
     def _run(self) -> None:
         backoff = Backoff(MAX_WAIT_S)

@@ -32,6 +32,7 @@ class RealBroker(ChildBroker):
         protocol: The versions of MQTT for an aggregator.
         has_permissions, has_session_limit: What this broker can be configured to do.
         keeps_data: Whether acknowledged reports survived a restart when this was measured.
+        recovers: Whether it served clients again after a restart under load.
         varying: The cells of its column in docs/your-own-broker.md that differ from run to run, by row.
     """
 
@@ -41,6 +42,7 @@ class RealBroker(ChildBroker):
     has_permissions: ClassVar[bool] = True
     has_session_limit: ClassVar[bool] = True
     keeps_data: ClassVar[bool] = True
+    recovers: ClassVar[bool] = True
     varying: ClassVar[Mapping[str, str]] = {}
     _start_s = WAIT_S
 
@@ -193,7 +195,7 @@ class Moquette(RealBroker):
     title = "Moquette 0.17"
     tool = "mvn"
     marker = "lib"
-    keeps_data = False
+    keeps_data = recovers = False
 
     @classmethod
     def install(cls) -> None:
@@ -247,7 +249,7 @@ class Mochi(RealBroker):
     title = "mochi 2.7.9"
     tool = "go"
     marker = "docker"
-    keeps_data = False
+    keeps_data = recovers = False
 
     @classmethod
     def install(cls) -> None:

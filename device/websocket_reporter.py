@@ -12,6 +12,7 @@ import contextlib
 import errno
 import hashlib
 import os
+import re
 import ssl
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,6 +22,7 @@ from .async_reporter import AsyncReporter, _within
 
 _PORTS = {"ws": 80, "wss": 443}
 _PATH = "/mqtt"
+_URL = re.compile(r"\w+://[\w.:%[\]-]+(/[!$->@-~]*)?", re.ASCII)  # a path without query and fragment
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, section 1.3
 _MAX_HEADER_BYTES = 16_384
 _CONTINUATION, _BINARY, _CLOSE, _PING, _PONG = 0x0, 0x2, 0x8, 0x9, 0xA
@@ -79,6 +81,8 @@ class _Stream:
         if len(head) < 2:
             return None
         code, length = head[0] & 0x0F, head[1]
+        if length > 127 or (code >= _CLOSE and length > 125):
+            raise ValueError("not MQTT over WebSocket")  # servers never mask, and control frames are short
         more = {126: 2, 127: 8}.get(length, 0)
         if len(head) < 2 + more:
             return None
@@ -88,7 +92,7 @@ class _Stream:
             del head[: 2 + more]
             self._left = length
             return code, b""
-        if code not in (_CLOSE, _PING, _PONG) or length > 125:  # servers never mask, so that is one, too
+        if code not in (_CLOSE, _PING, _PONG):
             raise ValueError("not MQTT over WebSocket")
         if len(head) < 2 + length:
             return None
@@ -130,13 +134,14 @@ class WebSocketReporter(AsyncReporter):
     def __init__(self, client, url, user=None, password=None, tls=None, kept=None, **settings):
         try:
             parts = urlsplit(url)
-            host, port = parts.hostname, parts.port or _PORTS[parts.scheme]
+            host, port = parts.hostname, _PORTS[parts.scheme]
+            port = port if parts.port is None else parts.port
         except (ValueError, KeyError):
             host = port = None
-        if not host or "@" in parts.netloc or parts.query or parts.fragment or not url.isprintable():
+        if not (_URL.fullmatch(url) and host and port):
             raise ldp_client.SettingsError(
-                "write the broker as wss://host[:443][/mqtt], or ws://host[:80][/mqtt] without TLS; pass "
-                "user, password and topic_prefix separately"
+                "write the broker as wss://host[:443][/mqtt], or ws://host[:80][/mqtt] without TLS, in "
+                "ASCII; pass user, password and topic_prefix separately"
             )
         if tls is not None and parts.scheme == "ws":
             raise ldp_client.SettingsError("ws:// has no TLS: write wss://, or omit tls")

@@ -141,6 +141,12 @@ class TestStatus:
             ("wss://me@localhost", "pass user, password"),
             ("wss://localhost:99999", "write the broker as wss://host"),
             ("wss://localhost/mqtt?prefix=a", "topic_prefix"),
+            ("https://localhost:443/mqtt", "write the broker as wss://host"),
+            ("mqtts://localhost:8883", "write the broker as wss://host"),
+            ("wss://localhost:0", "write the broker as wss://host"),
+            ("wss://localhost,other/mqtt", "write the broker as wss://host"),
+            ("wss://localhost/my mqtt", "write the broker as wss://host"),
+            ("wss://bücher.example", "in ASCII"),
         ],
     )
     def test_wrong_url_is_refused(self, start: Any, url: str, words: str) -> None:
@@ -190,7 +196,7 @@ class TestFrames:
         assert bytes(a ^ b for a, b in zip(answer[2:6], answer[6:8], strict=False)) == b"hi"
         assert answer[8:10] == b"\x88\x82"
 
-    @pytest.mark.parametrize("sent", [b"\x81\x01a", b"\xc2\x01a", b"\x8a\x7e\x00\x80"])
+    @pytest.mark.parametrize("sent", [b"\x81\x01a", b"\xc2\x01a", b"\x8a\x7e\x00\x02", b"\x82\x81\0\0\0\0a"])
     def test_other_frames_are_refused(self, sent: bytes) -> None:
         async def read() -> None:
             reader = asyncio.StreamReader()

@@ -70,7 +70,7 @@ def estimate_command(
     output.check_dialect(csv_dialect, paths)
     options = {name: value for name, value in fields.items() if value is not None}
     with read_store(store) as opened:
-        from ..server.store.versions import check_readable
+        from ..server.store.versions import check_readable  # imported lazily so that help starts fast
 
         name = choose_name("fleet", fleet, tuple(opened.fleets()), "in this store")
         versions, unreadable = opened.readable_experiments(name)

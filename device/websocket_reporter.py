@@ -162,7 +162,7 @@ class WebSocketReporter(AsyncReporter):
             f"Connection: Upgrade\r\nSec-WebSocket-Key: {key.decode()}\r\nSec-WebSocket-Version: 13\r\n"
             "Sec-WebSocket-Protocol: mqtt\r\n\r\n"
         )
-        await self._write(request.encode("ascii", "replace"))
+        await self._write(request.encode())
         reader: Any = self._reader
         answer = await _within(self._timeout_ms, _read_head(reader))
         head, _, unread = answer.partition(b"\r\n\r\n")

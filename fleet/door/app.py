@@ -159,8 +159,7 @@ class Door:
         self._admit(request)
         fleet = self._fleet(request)
         names = self._publisher.retained.experiments(fleet)
-        if not self._publisher.is_complete:
-            _again(503, _INCOMPLETE, _AGAIN_S)
+        self._check_complete()
         return Response(json.dumps(names) + "\n", media_type=body.JSON)
 
     async def _experiment(self, request: Request) -> Response:
@@ -223,9 +222,12 @@ class Door:
 
     def _refuse_absent(self, text: str) -> NoReturn:
         """Refuse a request for something that the broker does not retain, once that is certain."""
+        self._check_complete()
+        _refuse(404, text)
+
+    def _check_complete(self) -> None:
         if not self._publisher.is_complete:
             _again(503, _INCOMPLETE, _AGAIN_S)
-        _refuse(404, text)
 
     def _take(self, buckets: Buckets, key: object, source: str) -> None:
         wait_s = buckets.take(key)

@@ -35,7 +35,6 @@ class DoorConnection(MqttLink):
     uses logins as client ids and both have the same. A session of its own ends with the connection.
 
     Attributes:
-        session_present: Whether the broker has another client's session for this connection.
         granted: The SUBACK's first failure reason, or else its first reason.
         retained: The retained messages so far.
         acknowledged: Called with the packet id and reason of each PUBACK.
@@ -56,7 +55,6 @@ class DoorConnection(MqttLink):
         # manual_ack: only another client's session has messages with QoS 1.
         options = {"reconnect_on_failure": False, "manual_ack": True}
         super().__init__(protocol, client_id, address, tls, properties, **options)
-        self.session_present = False
         self.granted: ReasonCode | None = None
         self._unsubscribed = False
         self._answered_at = self._last_message_at = 0.0
@@ -113,12 +111,6 @@ class DoorConnection(MqttLink):
             properties = Properties(PacketTypes.DISCONNECT)
             properties.SessionExpiryInterval = SESSION_S if self.session_present else 0
             self.client.disconnect(properties=properties if self.protocol == "5" else None)
-
-    def _on_connect(
-        self, client: Client, _data: Any, flags: Any, reason: ReasonCode, properties: Any
-    ) -> None:
-        super()._on_connect(client, _data, flags, reason, properties)
-        self.session_present = bool(flags.session_present)
 
     def _on_message(self, _client: Client, _data: Any, message: Message) -> None:
         self._last_message_at = time.monotonic()

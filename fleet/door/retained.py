@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from ...server.wire.keys import is_withdrawal
-from ...server.wire.topics import NameRefused, check_fleet
+from ...server.wire.topics import check_fleet
 
 _NAME = r"[a-z0-9_-]{1,32}"
 _TOPIC = re.compile(rf"hushmote/v1/({_NAME})/(experiment|result)/({_NAME})", re.ASCII)
@@ -23,10 +23,9 @@ def filters(fleets: Sequence[str] | None, experiments: Sequence[str] = ("+",)) -
     Raises:
         NameRefused: If a name is invalid.
     """
-    names = ["+"] if fleets is None else [check_fleet(name) for name in fleets]
-    if invalid := [name for name in experiments if not re.fullmatch(rf"{_NAME}|\+", name, re.ASCII)]:
-        raise NameRefused(f"an experiment's name must be 1 to 32 of a-z, 0-9, _ and -, not {invalid[0]!r}")
-    return [f"hushmote/v1/{f}/{kind}/{name}" for f in names for kind in _MAX_BYTES for name in experiments]
+    levels = ["+"] if fleets is None else [check_fleet(name) for name in fleets]
+    names = [name if name == "+" else check_fleet(name) for name in experiments]
+    return [f"hushmote/v1/{f}/{kind}/{name}" for f in levels for kind in _MAX_BYTES for name in names]
 
 
 class Retained:

@@ -45,7 +45,6 @@ class BrokerConnection(MqttLink):
         keep_session: Whether the broker should keep the session while the client is disconnected.
 
     Attributes:
-        session_present: Whether the broker had kept the session.
         subscribe_reason: The SUBACK's first refusal, or else its lowest QoS; None until it arrives.
         unsubscribe_reason: The last UNSUBACK's first reason; None until it arrives.
         messages: (topic, payload) pairs in order of arrival.
@@ -75,7 +74,6 @@ class BrokerConnection(MqttLink):
             properties["SessionExpiryInterval"] = SESSION_S  # the default is to end with the connection
         super().__init__(protocol, client_id, address, tls, properties, manual_ack=True)
         self.pace = pace
-        self.session_present = False
         self.subscribe_reason: ReasonCode | None = None
         self.unsubscribe_reason: ReasonCode | None = None
         self.messages: list[tuple[str, bytes]] = []
@@ -139,12 +137,6 @@ class BrokerConnection(MqttLink):
 
     def _may_read(self) -> bool:
         return len(self.messages) < self._max_messages
-
-    def _on_connect(
-        self, client: Client, _data: Any, flags: Any, reason: ReasonCode, properties: Any
-    ) -> None:
-        super()._on_connect(client, _data, flags, reason, properties)
-        self.session_present = bool(flags.session_present)
 
     def _on_subscribe(self, _c: Client, _d: Any, mid: int, reasons: list[ReasonCode], _p: Any) -> None:
         if mid == self._watch_mid:

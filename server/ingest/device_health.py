@@ -170,8 +170,8 @@ class _Exchange(MqttLink):
     answer_s = _ANSWER_S
 
     def deadline(self, answer_by: float) -> float:
-        """Return the monotonic time at which the exchange ends."""
-        return answer_by
+        """Return the monotonic time at which the exchange ends: by default, as soon as there is an answer."""
+        return answer_by if self.last_message_at is None else 0.0
 
     def run(self, where: tuple[str, int], end: float) -> None:
         """Exchange messages with a server until time `end`; raise _ServerLost if another may answer."""
@@ -237,15 +237,10 @@ class _Probe(_Exchange):
         # manual_ack: reports that arrive are not ours.
         super().__init__("3.1.1", client_id, address, tls, {"SessionExpiryInterval": 0}, manual_ack=True)
         self.answer_s = answer_s
-        self.session_present = False
 
     def _on_connect(self, client: Any, _d: Any, flags: Any, reason: Any, properties: Any) -> None:
         super()._on_connect(client, _d, flags, reason, properties)
-        self.session_present = bool(flags.session_present)
         self.last_message_at = time.monotonic()
-
-    def deadline(self, answer_by: float) -> float:
-        return answer_by if self.last_message_at is None else 0.0
 
 
 class _Clearer(_Exchange):
@@ -264,9 +259,6 @@ class _Clearer(_Exchange):
         if reason.is_failure:
             raise BrokerUnreachable(f"the broker refuses to clear {self._topic}: {reason}")
         self.last_message_at = time.monotonic()
-
-    def deadline(self, answer_by: float) -> float:
-        return answer_by if self.last_message_at is None else 0.0
 
 
 class _Reader(_Exchange):

@@ -35,6 +35,7 @@ class MqttLink:
     Attributes:
         started_at: The monotonic time at which the connection was created.
         answer: The CONNACK's reason; None until it arrives.
+        session_present: Whether the broker had a session for the client id.
         connack_properties: The CONNACK's MQTT 5 properties.
         end_reason: The reason in the broker's DISCONNECT; None if it sent none, as before MQTT 5.
         end_properties: That DISCONNECT's properties.
@@ -53,6 +54,7 @@ class MqttLink:
         self.protocol = protocol
         self.started_at = time.monotonic()
         self.answer: ReasonCode | None = None
+        self.session_present = False
         self.connack_properties: Properties | None = None
         self.end_reason: ReasonCode | None = None
         self.end_properties: Properties | None = None
@@ -115,6 +117,7 @@ class MqttLink:
         self, client: Client, _data: Any, flags: Any, reason: ReasonCode, properties: Any
     ) -> None:
         self.answer, self.connack_properties = reason, properties
+        self.session_present = bool(flags.session_present)
         most = getattr(properties, "ReceiveMaximum", None)
         if most is not None:
             self.client.limit_in_flight(most)

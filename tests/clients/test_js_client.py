@@ -240,10 +240,7 @@ class TestRandomizer:
                 requests.append(["code", payload, index, recorder.draws])
         found = [str(answer).split(":")[0] for answer in ask(requests)]
         wrong = [x for x in zip(requests, answers, found, strict=True) if x[1] != x[2]]
-        print(len(wrong), len(requests))
-        for x in wrong[:: max(1, len(wrong) // 25)]:
-            print(x)
-        assert not wrong
+        assert wrong[:5] == []
 
 
 def lifetime_of(calls: list[Any], storage: Any = None, settings: Any = None, **more: Any) -> list[Any]:

@@ -41,7 +41,7 @@ class TestClear:
         assert clear_old(broker, "open") is Clearing.CLEARED
         assert clear_old(broker, "open") is Clearing.NOTHING
 
-    def test_signed_one_is_replaced_by_a_withdrawal_that_boards_accept(self, broker):
+    def test_signed_one_is_replaced_by_accepted_withdrawal(self, broker):
         announced = keys.sign_experiment(SIGNING, KEYED, payload_of(OLD), 7)
         publish(broker, [(KEYED, announced)], retain=True)
         with pytest.raises(NotCleared, match="was signed with another key"):

@@ -264,6 +264,34 @@ def check(good, text, error=ExperimentRefused):
         raise error(text)
 
 
+def _is_plain(data):
+    """Return whether bytes are strict UTF-8 without backslashes or characters that disturb a line of text.
+
+    Those are control characters, line separators, bidirectional controls, byte-order marks, and U+FFFD, which
+    replaces unreadable bytes. A server also requires Unicode's form NFC, whose tables are too large for boards.
+    """
+    left = low = point = 0  # continuation bytes left, the lowest point of that length, the code point so far
+    for c in data:
+        if (c & 0xC0 == 0x80) != (left > 0):
+            return False
+        if left:
+            left -= 1
+            point = point << 6 | c & 0x3F
+        else:
+            left = (c > 0xBF) + (c > 0xDF) + (c > 0xEF)
+            low = (0x20, 0xA0, 0x800, 0x10000)[left]  # 0x80 to 0x9F are control characters
+            point = c & (0x7F, 0x1F, 0x0F, 0x0F)[left]
+        if not left and (
+            not low <= point <= 0x10FFFF
+            or point in (0x5C, 0x7F, 0x61C, 0x200E, 0x200F, 0xFEFF, 0xFFFD)
+            or 0x2028 <= point <= 0x202E
+            or 0x2066 <= point <= 0x2069
+            or 0xD800 <= point <= 0xDFFF  # halves of surrogate pairs
+        ):
+            return False
+    return not left
+
+
 def take(fields, name, default=None):
     """Remove a field and return its value, or the default if it is missing."""
     value = fields.pop(name, default)
@@ -290,13 +318,13 @@ def take_ints(fields, name, count, low, high, default=None):
 
 
 def take_texts(fields, name, size):
-    """Take a field that must be a list of different texts of at most size characters; return a tuple."""
+    """Take a field that must be a list of different texts of at most size bytes; return a tuple."""
     texts = take(fields, name)
     good = type(texts) is list and texts
     for text in good or ():
-        good = good and type(text) is str and 1 <= len(text) <= size
+        good = good and type(text) is str and 1 <= len(text.encode()) <= size
     good = good and len(set(texts)) == len(texts)
-    check(good, "%s must differ and have 1 to %d characters" % (name, size))
+    check(good, "%s must differ and have 1 to %d bytes" % (name, size))
     return tuple(texts)
 
 
@@ -509,8 +537,7 @@ class Experiment:
     def __init__(self, payload):
         payload = bytes(payload)
         check(len(payload) <= 1024, "larger than 1024 bytes")
-        for c in payload:
-            check(32 <= c < 127 and c != 92, "must be printable ASCII without a backslash")
+        check(_is_plain(payload), "must be UTF-8 without backslashes or control characters")
         # MicroPython's json accepts more than JSON (missing commas, numbers as keys). That does no harm: each
         # field is checked below, and a server only counts reports under digests of bytes that it wrote.
         try:

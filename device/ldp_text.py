@@ -27,8 +27,8 @@ def take(reading, fields):
     if "missing" in fields:
         raise ldp_client.ExperimentRefused("a text does not support missing readings")
     salt = ldp_client.take(fields, "salt")
-    if type(salt) is not str or not 1 <= len(salt) <= 32:
-        raise ldp_client.ExperimentRefused("salt must be 1 to 32 characters")
+    if type(salt) is not str or not 1 <= len(salt.encode()) <= 32:
+        raise ldp_client.ExperimentRefused("salt must be 1 to 32 bytes")
     slots = ldp_client.take_int(fields, "slots", 2, 1 << 20)
     if slots & (slots - 1):
         raise ldp_client.ExperimentRefused("slots must be a power of 2")

@@ -19,7 +19,7 @@ POLICY = {
     "epsilon": 16000000,
     "rules": ("sum", "squares", "count", "unlimited"),
     "experiments": ("e", "f", "room_temp", "a" * 32),
-    "groups": ("firmware", "m_0-" * 8),
+    "groups": ("firmware", "m_0-" * 8, "model"),
 }
 
 

@@ -41,6 +41,7 @@ VECTORS = (
     ROOT / "tests" / "vectors.json",
     ROOT / "tests" / "vectors_further.json",
     ROOT / "tests" / "vectors_groups.json",
+    ROOT / "tests" / "vectors_text.json",
     ROOT / "tests" / "vectors_scale.json",
     ROOT / "tests" / "data" / "p256_wycheproof.txt",
 )

@@ -19,6 +19,7 @@ NAMES = (
     "vectors.json",
     "vectors_further.json",
     "vectors_groups.json",
+    "vectors_text.json",
     "vectors_scale.json",
     "vectors_questions.json",
 )

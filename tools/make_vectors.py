@@ -2,6 +2,7 @@
 
 vectors_further.json has the same for mechanisms and types in separate files, and for `missing`.
 vectors_groups.json has the same for experiments with an open group.
+vectors_text.json has the same for labels and groups in other alphabets, and bytes that clients must reject.
 vectors_scale.json has the edges of logarithmic bins, and inputs with `scale` that clients must reject.
 vectors_questions.json has the questions that consent covers with "ask": "each"; separate files compute them.
 
@@ -14,6 +15,7 @@ import hashlib
 import json
 import re
 import struct
+import unicodedata
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -26,6 +28,7 @@ import reference_board as ref
 PATH = Path(__file__).parents[1] / "tests" / "vectors.json"
 FURTHER_PATH = PATH.with_name("vectors_further.json")
 GROUPS_PATH = PATH.with_name("vectors_groups.json")
+TEXT_PATH = PATH.with_name("vectors_text.json")
 SCALE_PATH = PATH.with_name("vectors_scale.json")
 QUESTIONS_PATH = PATH.with_name("vectors_questions.json")
 # Types and mechanisms that are in separate files rather than in ldp_client.py.
@@ -42,12 +45,17 @@ ROOM_TEMP = (
 )
 
 
+def as_json(value: Any) -> str:
+    """Return a value as JSON without spaces and without escapes for characters that need none."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
 def text(**changes: Any) -> str:
     """Return the JSON of a small valid experiment with fields changed or, if None, left out."""
     fields: dict[str, Any] = {"v": 1, "name": "e", "type": "bool", "mechanism": "rr", "epsilon": 1_000_000}
     fields |= {"budget": {"rule": "sum", "cap": 4_000_000}, "window": "day"}
     fields |= changes
-    return json.dumps({k: v for k, v in fields.items() if v is not None}, separators=(",", ":"))
+    return as_json({k: v for k, v in fields.items() if v is not None})
 
 
 def number(bins: int, mechanism: str, **changes: Any) -> str:
@@ -63,6 +71,8 @@ TEXTS = text(type="text", salt="a salt", slots=4096, mechanism="olh", g=3)
 PREFIXES = text(
     type="text", salt="salz", slots=1024, prefixes=[2, 3, 3], mechanism="prefix", q=7, weights=[2, 1, 65_535]
 )
+
+NOT_PLAIN = "must be UTF-8 without backslashes or control characters"
 
 # If a key occurs twice, the last one counts, also inside budget; surrounding spaces affect the digest.
 _TWICE = text(every=[{"e": -1e22}]).replace('"cap":', '"cap":null,"cap":')
@@ -149,6 +159,15 @@ GROUPED = [
     hh(256, 4, [4, 3, 3, 3], **FIRMWARE, every=[1, 1, 1]),
     text(type="choice", labels=["a", "b"], mechanism="olh", g=2, **FIRMWARE, every=[3, 3, 2]),
 ]
+# Labels in several scripts; one with a joined emoji, one that starts like a number that JavaScript marks, and
+# one of 64 bytes.
+WORLD = text(
+    type="choice",
+    labels=["Österreich", "日本", "👩‍🌾🇦🇹", "العربية", "é12", "한" * 21 + "x", "می‌خواهم", "\U0010ffff\xa0"],
+    mechanism="grr",
+    group="model",
+    groups=["größe-ä", "家" * 10 + "é", "🏠"],
+)
 
 LOG = {"type": "number", "low": 1_000, "high": 1_000_000, "bins": 24, "scale": "log"}
 SCALED = [
@@ -373,8 +392,8 @@ def reports() -> list[dict[str, Any]]:
     return cases
 
 
-def group_experiments() -> list[dict[str, Any]]:
-    cases = experiments(GROUPED)
+def group_experiments(payloads: Sequence[str] = GROUPED) -> list[dict[str, Any]]:
+    cases = experiments(payloads)
     for case in cases:
         fields = json.loads(case["payload"])
         case |= {"group": fields["group"], "groups": fields["groups"]}
@@ -383,10 +402,10 @@ def group_experiments() -> list[dict[str, Any]]:
     return cases
 
 
-def group_reports() -> list[dict[str, Any]]:
+def group_reports(payloads: Sequence[str] = GROUPED) -> list[dict[str, Any]]:
     """Return calls of report() in which the group has a value; null for a call that the draw skips."""
     cases = []
-    for payload in GROUPED:
+    for payload in payloads:
         fields = json.loads(payload)
         name, epsilon, rule = fields["name"], fields["epsilon"], fields["budget"]["rule"]
         if epsilon > fields["budget"]["cap"]:
@@ -418,10 +437,49 @@ def policies() -> list[dict[str, Any]]:
     return [*cases, {"payload": text(), "groups": ["firmware"], "refused": None}]
 
 
+def world_buckets() -> list[dict[str, Any]]:
+    """Return labels in several scripts and their indices; a label in another form counts as unlisted."""
+    labels = json.loads(WORLD)["labels"]
+    values = [*labels, unicodedata.normalize("NFD", labels[0]), "日本語", "O\u0308sterreich", "é1", "\x7f12"]
+    key = fields_key(WORLD)
+    indices = [labels.index(value) if value in labels else len(labels) for value in values]
+    return [
+        {"experiment": key, "kind": "text", "value": value, "index": index}
+        for value, index in zip(values, indices, strict=True)
+    ]
+
+
+def malformed_text() -> list[dict[str, Any]]:
+    """Return experiments with a label that no board accepts, and the text of the ExperimentRefused."""
+    points = (0x80, 0x9F, 0x61C, 0x200E, 0x200F, 0x2028, 0x202A, 0x202E, 0x2066, 0x2069, 0xFEFF, 0xFFFD)
+    labels = [chr(point).encode() for point in points]
+    # Not UTF-8: lone and missing continuations, overlong forms, surrogates, points above 0x10FFFF.
+    labels += [
+        b"\x80",
+        b"a\xbf",
+        b"\xc3",
+        b"\xc3a",
+        b"\xe2\x82",
+        b"\xe2\x82a",
+        b"\xf0\x9f\x98",
+        b"\xc3\xa4\xa4",
+    ]
+    labels += [b"\xc0\xa2", b"\xc1\xbf", b"\xe0\x82\xa0", b"\xe0\x9f\xbf", b"\xf0\x8f\xbf\xbf"]
+    labels += [b"\xed\xa0\x80", b"\xed\xbf\xbf", b"\xed\xa0\xbd\xed\xb8\x80"]
+    labels += [b"\xf4\x90\x80\x80", b"\xf5\x80\x80\x80", b"\xf8\x88\x80\x80\x80", b"\xfc", b"\xfe", b"\xff"]
+    cases = [{"hex": (b'{"v":"' + label + b'"}').hex(), "text": NOT_PLAIN} for label in labels]
+    cases.append({"hex": b'{"v":1}\xe2'.hex(), "text": NOT_PLAIN})  # ends within a character
+    choice = text(type="choice", labels=["a", "~"], mechanism="grr", **FREE)
+    of_labels = "labels must differ and have 1 to 64 bytes"
+    for long in ("한" * 21 + "é", "ä" * 33, "👩" * 17):
+        cases.append({"payload": choice.replace("~", long), "text": of_labels})
+    return cases
+
+
 def malformed_groups() -> list[dict[str, Any]]:
     """Return invalid experiments with a group, and the text of the ExperimentRefused."""
     of_name = "group must be 1 to 32 of a-z, 0-9, _ and -"
-    of_texts = "groups must differ and have 1 to 32 characters"
+    of_texts = "groups must differ and have 1 to 32 bytes"
     of_values = "groups must have at most 15 values, and not other"
     of_every = "every must be a list of 3 integers from 1 to 16777216"
     of_number = "every must be an integer from 1 to 16777216"
@@ -436,7 +494,7 @@ def malformed_groups() -> list[dict[str, Any]]:
     cases = []
     for change, why in forms:
         fields = {**json.loads(text(**FIRMWARE)), **change}
-        cases.append({"payload": json.dumps(fields, separators=(",", ":")), "text": why})
+        cases.append({"payload": as_json(fields), "text": why})
     alone = [
         (text(groups=["a"]), "unknown field groups"),
         (text(group="firmware"), "groups is missing"),
@@ -596,7 +654,7 @@ def malformed_scales() -> list[dict[str, Any]]:
     cases = []
     for change, why in forms:
         fields = {**json.loads(SCALED[0]), **change}
-        cases.append({"payload": json.dumps(fields, separators=(",", ":")), "text": why})
+        cases.append({"payload": as_json(fields), "text": why})
     parts = [{"name": "a", **LOG, "low": 0}, CRASHED]
     pair = text(type="pair", of=parts, mechanism="grr", **FREE)
     alone = [(text(scale="log", **FREE), "unknown field scale"), (pair, "scale log requires low above 0")]
@@ -621,7 +679,7 @@ def malformed() -> list[dict[str, Any]]:
         cases.append({**form, "text": reason})
 
     def change(payload: str, field: str, value: Any) -> str:
-        return json.dumps({**json.loads(payload), field: value}, separators=(",", ":"))
+        return as_json({**json.loads(payload), field: value})
 
     def changes(payload: str, field: str, values: Sequence[Any], reason: str) -> None:
         for value in values:
@@ -636,15 +694,15 @@ def malformed() -> list[dict[str, Any]]:
     add(rr + " " * (1025 - len(rr)), "larger than 1024 bytes")
     # Without a rule about bytes, a JSON parser or C strings would accept each of these experiments.
     around = ("\ufeff" + rr, "\n" + rr, rr + "\0", rr.replace(",", ",\r", 1), rr.replace('"e"', r'"\u0065"'))
-    within = [choice.replace('"a"', f'"{bad}"') for bad in ("a\0", "\x7f", "ä")]
+    within = [choice.replace('"a"', f'"{bad}"') for bad in ("a\0", "\x7f", "\u202e")]
     for bad in (*around, *within, choice.encode().replace(b'"a"', b'"\xff"')):
-        add(bad, "must be printable ASCII without a backslash")
+        add(bad, NOT_PLAIN)
     for field in ("v", "name", "type", "mechanism", "epsilon", "budget", "window"):
         add(text(**{**free, field: None}), field + " is missing")
     of_others = (choice, "labels"), (grr, "bins"), (grr, "low"), (grr, "high"), (olh, "g"), (tree, "fanout")
     for payload, field in (*of_others, (tree, "cells")):
         remaining = {k: v for k, v in json.loads(payload).items() if k != field}
-        add(json.dumps(remaining, separators=(",", ":")), field + " is missing")
+        add(as_json(remaining), field + " is missing")
     tokens = {
         "v": (("0", "2", "-1", "1.0", "true", '"1"', "[1]", "1e0", "9" * 40), "from 1 to 1"),
         "epsilon": (("999", "16000001", "-1000000", "1000000.0"), "from 1000 to 16000000"),
@@ -659,7 +717,7 @@ def malformed() -> list[dict[str, Any]]:
             add(change(rr, field, bad), f"this board does not support {field} {reported_name}")
     # Whose text no board's stack holds.
     add(change(rr, "type", nested(150)), "this board does not support type ?")
-    of_labels = "labels must differ and have 1 to 64 characters"
+    of_labels = "labels must differ and have 1 to 64 bytes"
     changes(choice, "labels", [[], ["a", "a"], [""], ["a" * 65], [1], "ab"], of_labels)
     low = "low must be an integer from -1099511627776 to 1099511627776"
     changes(grr, "low", [-1099511627777, 10**30, 0.5], low)
@@ -671,7 +729,7 @@ def malformed() -> list[dict[str, Any]]:
     add(text(missing=1, **free), "rr requires two values")
     add(change(TEXTS, "missing", 1), "a text does not support missing readings")
     add(number(64, "sw", reach=15, missing=1, **free), "sw does not support missing readings")
-    changes(TEXTS, "salt", ["s" * 33], "salt must be 1 to 32 characters")
+    changes(TEXTS, "salt", ["s" * 33], "salt must be 1 to 32 bytes")
     changes(TEXTS, "slots", [4095], "slots must be a power of 2")
     changes(TEXTS, "prefixes", [[3, 2]], "prefixes must not decrease")
     add(number(64, "sw", reach=-1), "reach must be an integer from 0 to 8388608")
@@ -767,7 +825,7 @@ def questions() -> list[dict[str, Any]]:
     ]
     cases: list[dict[str, Any]] = [
         {"payload": payload, "question": ref.question_of(payload).hex()}
-        for payload in (*EXPERIMENTS, *odd, *GROUPED, SCALED[0])
+        for payload in (*EXPERIMENTS, *odd, *GROUPED, SCALED[0], WORLD)
     ]
     return cases + [{"payload": payload, "question": None} for payload in refused]
 
@@ -796,6 +854,12 @@ def build_groups() -> str:
     return format_sections(sections | {"policies": policies(), "malformed": malformed_groups()})
 
 
+def build_text() -> str:
+    """Return the text of vectors_text.json."""
+    sections = {"experiments": group_experiments([WORLD]), "buckets": world_buckets()}
+    return format_sections(sections | {"reports": group_reports([WORLD]), "malformed": malformed_text()})
+
+
 def build_scale() -> str:
     """Return the text of vectors_scale.json."""
     return format_sections({"scales": scales(), "malformed": malformed_scales()})
@@ -810,14 +874,14 @@ def format_sections(sections: dict[str, list[dict[str, Any]]]) -> str:
     """Return sections as JSON with one case per line."""
     parts = []
     for name, cases in sections.items():
-        lines = ",\n".join(json.dumps(case, separators=(",", ":"), allow_nan=False) for case in cases)
+        lines = ",\n".join(as_json(case) for case in cases)
         parts.append(f'"{name}":[\n{lines}\n]')
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
 if __name__ == "__main__":
     texts = {PATH: build(), FURTHER_PATH: build(further=True), GROUPS_PATH: build_groups()}
-    texts |= {SCALE_PATH: build_scale(), QUESTIONS_PATH: build_questions()}
+    texts |= {TEXT_PATH: build_text(), SCALE_PATH: build_scale(), QUESTIONS_PATH: build_questions()}
     for path, content in texts.items():
-        path.write_text(content, encoding="ascii")
+        path.write_text(content, encoding="utf-8")
         print(f"{path}: {path.stat().st_size} bytes")

@@ -1,6 +1,6 @@
 /* A strict JSON reader for experiments. It checks the grammar once, and then finds fields by their positions.
 
-   The bytes must be printable ASCII without backslashes, so that a string is everything between its quotes. The reader
+   The bytes must be UTF-8 without backslashes, so that a string is everything between its quotes. The reader
    is not recursive: it keeps the closing bracket of each open list or object. Unlike Python's reader, it refuses NaN
    and Infinity, even in a value that is overridden by a later field with the same name. */
 #include "core.h"
@@ -43,16 +43,42 @@ static int word(const uint8_t *text, int length, const char *words) {
 
 /* --- The grammar --------------------------------------------------------------------------------------------- */
 
-/* Return whether the bytes are printable, start and end with a brace, and contain an even number of quotes. Then every
+/* Return whether a code point may occur: not a backslash, a control character, a line separator, a bidirectional
+   control, a byte-order mark, U+FFFD (which replaces unreadable bytes), or half of a surrogate pair. */
+static bool is_plain(uint32_t point) {
+    return point >= 0x20 && point != '\\' && (point < 0x7F || point > 0x9F) && point != 0x61C && point != 0x200E &&
+           point != 0x200F && (point < 0x2028 || point > 0x202E) && (point < 0x2066 || point > 0x2069) &&
+           (point < 0xD800 || point > 0xDFFF) && point != 0xFEFF && point != 0xFFFD &&
+           point <= 0x10FFFF;
+}
+
+/* Return the position after a character of strict UTF-8 that may occur, or NULL if there is none. */
+static const uint8_t *after_character(const uint8_t *p, const uint8_t *end) {
+    static const uint32_t lowest[] = {0, 0x80, 0x800, 0x10000};
+    unsigned more = (unsigned)(*p > 0xBF) + (*p > 0xDF) + (*p > 0xEF);
+    uint32_t point = *p & (more == 0 ? 0xFFu : more == 1 ? 0x1Fu : 0x0Fu), low = lowest[more];
+    if ((*p & 0xC0) == 0x80 || more >= (size_t)(end - p))
+        return NULL;
+    for (p++; more > 0; more--, p++) {
+        if ((*p & 0xC0) != 0x80)
+            return NULL;
+        point = point << 6 | (*p & 0x3Fu);
+    }
+    return point >= low && is_plain(point) ? p : NULL;
+}
+
+/* Return whether the bytes may occur, start and end with a brace, and contain an even number of quotes. Then every
    string is terminated and scanning stops at the last brace, so that only code that steps over that brace must check
    its position. */
 static bool is_framed(const uint8_t *json, const uint8_t *end) {
-    bool good = end > json && *json == '{' && end[-1] == '}', odd = false;
-    for (; good && json < end; json++) {
-        good = *json >= 32 && *json < 127 && *json != '\\';
+    bool odd = false;
+    if (end <= json || *json != '{' || end[-1] != '}')
+        return false;
+    while (json != NULL && json < end) {
         odd ^= *json == '"';
+        json = after_character(json, end);
     }
-    return good && !odd;
+    return json != NULL && !odd;
 }
 
 /* Return the position after a run of digits, or NULL if there is none. */

@@ -47,7 +47,7 @@ export function check(good, text, name = REFUSED) {
 
 const SHA = 'SHA-256';
 const subtle = () => crypto.subtle;
-const ascii = (text) => new TextEncoder().encode(text);
+const utf8 = (text) => new TextEncoder().encode(text);
 const hex = (bytes) => Array.from(bytes, (b) => b.toString(16).padStart(2, '0')).join('');
 const unhex = (text) => Bytes.from(text.match(/../g) ?? [], (two) => parseInt(two, 16));
 const uint = (bytes) => Number(`0x${hex(bytes)}`);
@@ -138,25 +138,29 @@ const RNG = {
 
 // --- Experiments: value -> index -> code -----------------------------------------------------------
 
-/* Parse JSON in printable ASCII without backslashes. JSON.parse is strict enough but rounds numbers above 2^53, so
- * numbers are first turned into strings that start with a non-ASCII letter. An integer becomes a number or a BigInt; any
- * other number becomes null, because no field may have one. */
-function readJson(text) {
-  const revive = (_key, value) => {
-    if (value?.[0] !== 'é') return value;
-    const digits = value.slice(1);
-    if (!/^-?\d+$/.test(digits)) return null;
-    return Number.isSafeInteger(+digits) ? +digits : big(digits);
-  };
+/* Backslashes, control characters, line separators, bidirectional controls, byte-order marks, and what TextDecoder writes
+ * in place of bytes that are not UTF-8. */
+const NOT_PLAIN = /[\\\p{Cc}\p{Bidi_Control}\u2028\u2029\ufeff\ufffd]/u;
+
+/**
+ * Parse an experiment's JSON. JSON.parse is strict enough but rounds numbers above 2^53, so numbers of 16 digits are
+ * first turned into strings that start with a delete character, which no other string contains.
+ *
+ * @param {Uint8Array} payload The JSON.
+ * @returns {?Object} The value, or undefined if it is not JSON. An integer is a number or, from 16 digits on, a
+ *     BigInt; any other number is null, because no field may have one.
+ * @throws {Error} ExperimentRefused if it is too long or contains characters that no experiment may contain.
+ */
+export function readJson(payload) {
+  check(payload.length <= 1024, 'larger than 1024 bytes');
+  const text = new TextDecoder('utf8', { ignoreBOM: true }).decode(payload);
+  check(!NOT_PLAIN.test(text), 'not UTF-8, or has a backslash or a control character');
+  const mark = (token, string) => string ?? (/[.e]/i.test(token) ? null : token.length < 16 ? token : `"\x7f${token}"`);
+  const revive = (_key, value) => (value?.[0] === '\x7f' ? big(value.slice(1)) : value);
   try {
     JSON.parse(text);
-    return JSON.parse(
-      text.replace(/("[^"]*")|-?\d[-+.\deE]*/g, (token, string) => string ?? `"é${token}"`),
-      revive,
-    );
-  } catch {
-    return null;
-  }
+    return JSON.parse(text.replace(/("[^"]*")|-?\d[-+.\deE]*/g, mark), revive);
+  } catch {} // not JSON
 }
 
 const isObject = (x) => x && typeof x === 'object' && !isList(x);
@@ -169,7 +173,7 @@ function take(fields, name, fallback) {
 }
 
 const isString = (x) => typeof x === 'string';
-const isText = (x, maxLength) => isString(x) && x && x.length <= maxLength;
+const isText = (x, maxBytes) => isString(x) && x && utf8(x).length <= maxBytes;
 const isSet = (list) => new Set(list).size === list.length;
 const isNumber = (x) => typeof x === 'number' || typeof x === 'bigint';
 const isInt = (x, low, high) => isNumber(x) && x >= low && x <= high; // for values from readJson()
@@ -197,11 +201,11 @@ function checkInts(name, value, count, low, high) {
   return value;
 }
 
-/** Take a field that must be a list of different texts with at most `size` characters. */
+/** Take a field that must be a list of different texts with at most `size` bytes. */
 function takeTexts(fields, name, size) {
   const texts = take(fields, name);
   const good = isList(texts) && texts.length && texts.every((x) => isText(x, size));
-  check(good && isSet(texts), `${name} must differ and have 1 to ${size} characters`);
+  check(good && isSet(texts), `${name} must differ and have 1 to ${size} bytes`);
   return texts;
 }
 
@@ -298,7 +302,7 @@ const indexOf = (reading, x) => (x == null || x !== x ? reading.none : reading.a
 
 function takeText(fields) {
   const salt = take(fields, 'salt');
-  check(isText(salt, 32), 'salt must be 1 to 32 characters');
+  check(isText(salt, 32), 'salt must be 1 to 32 bytes');
   const slots = takeInt(fields, 'slots', 2, 2 ** 20);
   check(!(slots & (slots - 1)), 'slots must be a power of 2');
   const none = [];
@@ -310,12 +314,12 @@ function takeText(fields) {
   );
   const domain = slots ** max(prefixes.length, 1); // a power of 2 up to 2^320, so exact as a number
   const slot = async (level, text) => {
-    const digest = await sha256(joined(ascii(salt), [level], text));
+    const digest = await sha256(joined(utf8(salt), [level], text));
     return uint(digest.subarray(5, 8)) & (slots - 1); // slots divides 2^24, so the last 3 bytes suffice
   };
   const at = async (x) => {
     if (!isString(x) && !(x instanceof Bytes)) return undefined;
-    const text = (isString(x) ? ascii(x.slice(0, 256)) : x).subarray(0, 255);
+    const text = (isString(x) ? utf8(x) : x).subarray(0, 255);
     if (!prefixes.length) return slot(0, text);
     let index = 0n;
     for (let i = prefixes.length; i; i--) {
@@ -493,12 +497,7 @@ export const MECHANISMS = {
  * @throws {Error} ExperimentRefused if a field is missing, unknown or out of range.
  */
 export async function parseExperiment(payload) {
-  check(payload.length <= 1024, 'larger than 1024 bytes');
-  check(
-    payload.every((c) => c >= 32 && c < 127 && c !== 92),
-    'not printable ASCII, or a backslash',
-  );
-  const fields = readJson(new TextDecoder().decode(payload));
+  const fields = readJson(payload);
   check(isObject(fields), 'not a JSON object');
   takeInt(fields, 'v', 1, 1);
   const exp = { ...takeReading(fields, { ...SIMPLE, text: takeText, pair: takePair }), sha256: await sha256(payload) };
@@ -542,7 +541,7 @@ export async function parseExperiment(payload) {
  * a debit. entries: [last report's number, rule, cap, spent] by name; serials: by name. Each name is preceded by a dot,
  * so that __proto__ is an ordinary name. Values that can exceed 2^53 are strings. */
 
-const seal = async (json) => hex(await sha256(ascii(json))) + json;
+const seal = async (json) => hex(await sha256(utf8(json))) + json;
 
 async function decode([number, record]) {
   const state = record === (await seal(record.slice(64))) ? JSON.parse(record.slice(64)) : {};
@@ -770,7 +769,7 @@ export class Client {
     const s = big(`0x${hex(payload.subarray(-32))}`);
     const good = s > 0n && s <= ORDER / 2n; // accept only the lower half, so that nobody can derive a second valid signature
     const P256 = { name: 'ECDSA', namedCurve: 'P-256', hash: SHA };
-    const signed = joined(ascii(`hushmote/v1/${fleet}/experiment/${name}\0`), payload.subarray(0, -64));
+    const signed = joined(utf8(`hushmote/v1/${fleet}/experiment/${name}\0`), payload.subarray(0, -64));
     const verified = subtle()
       .importKey('raw', joined([4], announceKey), P256, false, ['verify'])
       .then((key) => subtle().verify(P256, key, payload.subarray(-64), signed))
@@ -885,7 +884,7 @@ export class Client {
     if (!key) return report;
     const HMAC = { name: 'HMAC', hash: SHA };
     const hmacKey = await subtle().importKey('raw', key, HMAC, false, ['sign']);
-    const tag = await subtle().sign(HMAC, hmacKey, joined(ascii(`${this.deviceId}\0`), exp.sha256, report));
+    const tag = await subtle().sign(HMAC, hmacKey, joined(utf8(`${this.deviceId}\0`), exp.sha256, report));
     return joined(report, new Bytes(tag, 0, 8));
   }
 

@@ -52,6 +52,7 @@ PATTERNS = (
     "tests/vectors_further.json",
     "tests/vectors_groups.json",
     "tests/vectors_scale.json",
+    "tests/vectors_text.json",
 )
 
 _NOTEBOOK, _TOUR = "examples/tour.ipynb", "examples/tour.md"

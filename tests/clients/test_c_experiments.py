@@ -283,6 +283,27 @@ class TestParse:
         assert watched.bucket(parsed(watched, published(pair)), c_core.Reading(5, 0, None, 2)) is None
 
     @pytest.mark.slow
+    def test_accepts_the_same_bytes_and_characters_as_python(self, watched: c.Core):
+        points = (*range(0x2100), *range(0xD700, 0xE100), *range(0xFE00, 0x10100), 0x1F600, 0x10FFFF)
+        texts = [chr(point).encode(errors="surrogatepass") for point in points]
+        rng = np.random.default_rng(1)
+        lead, more = (
+            [0x41, 0xC2, 0xE0, 0xE2, 0xED, 0xEF, 0xF0, 0xF4, 0xF5],
+            [0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF],
+        )
+        texts += [
+            bytes([*rng.choice(lead, 1), *rng.choice(more, size), *rng.choice(lead + more, 1)])
+            for size in (0, 1, 2, 3, 4)
+            for _ in range(400)
+        ]
+        for text in texts:
+            payload = b'{"a":"' + text + b'"}'
+            if b'"' not in text:
+                assert bool(watched.library.hm_json_check(payload, len(payload)) & 1) == ldp_client._is_plain(
+                    payload
+                ), text
+
+    @pytest.mark.slow
     def test_accepts_only_printable_bytes_without_backslash(self, watched: c.Core):
         choice = published({"type": "choice", "labels": ["a?"], "mechanism": "grr"})
         for byte in range(256):

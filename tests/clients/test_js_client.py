@@ -40,7 +40,7 @@ ROOT = Path(__file__).parents[2]
 RIG = Path(__file__).with_name("js_rig.mjs")
 NODE = shutil.which("node")
 VECTORS = vectors("JavaScript", "vectors.json", "vectors_further.json")
-GROUPS = vectors("JavaScript", "vectors_groups.json")
+GROUPS = vectors("JavaScript", "vectors_groups.json", "vectors_text.json")
 SCALE = vectors("JavaScript", "vectors_scale.json")
 POLICY = {
     "sum": 2**47,
@@ -302,7 +302,9 @@ class TestVectors:
         for case, result in zip(cases, ask([["parse", c["payload"].encode()] for c in cases]), strict=True):
             names = {"group": "group", "groups": "groups", "every_of": "everyOf", "every": "every"}
             assert {k: case[k] for k in names} == {k: result[v] for k, v in names.items()}
-        payloads = [c["payload"].encode() for c in GROUPS["malformed"]]
+        payloads = [
+            bytes.fromhex(c["hex"]) if "hex" in c else c["payload"].encode() for c in GROUPS["malformed"]
+        ]
         assert all(
             str(result).startswith("ExperimentRefused: ") for result in ask([["parse", c] for c in payloads])
         )
@@ -311,6 +313,11 @@ class TestVectors:
         cases = GROUPS["reports"]
         for case, lifetime in zip(cases, ask([lifetime_before(case) for case in cases]), strict=True):
             assert lifetime["answers"][0] == case["report"], case
+
+    def test_labels_in_other_alphabets(self):
+        [payload] = {c["payload"].encode() for c in GROUPS["experiments"] if "日本" in c["payload"]}
+        indices = ask([["bucket", payload, case["value"]] for case in GROUPS["buckets"]])
+        assert indices == [case["index"] for case in GROUPS["buckets"]]
 
     def test_policies_for_groups(self):
         cases = GROUPS["policies"]
@@ -329,7 +336,7 @@ class TestVectors:
 
     def test_questions(self):
         cases = json.loads((ROOT / "tests" / "vectors_questions.json").read_text())["questions"]
-        refused = ['{"epsilon":1,"a":"\\u0041"}', '{"epsilon":1,"a":"é"}', '{"epsilon":1}' + " " * 1012]
+        refused = ['{"epsilon":1,"a":"\\u0041"}', '{"epsilon":1,"a":"\u200f"}', '{"epsilon":1}' + " " * 1012]
         cases += [{"payload": payload, "question": None} for payload in refused]
         results = ask([["question", case["payload"].encode()] for case in cases])
         for case, answer in zip(cases, results, strict=True):
@@ -348,7 +355,8 @@ class TestVectors:
         ]
         accepted, *refused = ask([["question", payload] for payload in payloads])
         assert len(accepted) == 24
-        assert refused == ["ExperimentRefused: its fields cannot be read"] * 3
+        plain = "ExperimentRefused: not UTF-8, or has a backslash or a control character"
+        assert refused == ["ExperimentRefused: larger than 1024 bytes", plain, plain]
 
     def test_rejects_malformed_experiments(self):
         cases = [

@@ -22,7 +22,7 @@ from hushmote.simulator.contract.channel import NotApplicable
 VECTORS: dict[str, list[Any]] = {"experiments": [], "codes": []}
 for _name in ("vectors.json", "vectors_further.json"):
     for _section, _cases in json.loads(
-        (Path(__file__).parents[1] / _name).read_text(encoding="ascii")
+        (Path(__file__).parents[1] / _name).read_text(encoding="utf-8")
     ).items():
         VECTORS.setdefault(_section, []).extend(_cases)
 CASES = {word: cases(word) for word in MECHANISMS}

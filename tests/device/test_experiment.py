@@ -26,6 +26,7 @@ ROOM_TEMP = (
 ).replace(b"\n", b"")
 
 MANY = 8 if os.environ.get("LONG") else 1
+NOT_PLAIN = "must be UTF-8 without backslashes or control characters"
 
 NUMBER = {"type": "number", "low": -20_000, "high": 50_000, "bins": 256, "mechanism": "grr"}
 OLH = {**NUMBER, "mechanism": "olh", "g": 3}
@@ -272,10 +273,25 @@ class TestJson:
         for cut in range(len(ROOM_TEMP)):
             refusal(ROOM_TEMP[:cut])
 
-    def test_accepts_only_printable_ascii_without_backslash(self):
+    def test_rejects_bytes_that_are_not_text(self):
         for byte in (*range(32), 92, *range(127, 256)):
             payload = ROOM_TEMP.replace(b" ", bytes([byte]), 1)
-            assert refusal(payload) == "must be printable ASCII without a backslash"
+            assert refusal(payload) == NOT_PLAIN
+
+    def test_accepts_every_character_but_controls(self):
+        controls = {*range(32), 0x5C, *range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F)}
+        controls |= {*range(0x2066, 0x206A), *range(0xD800, 0xE000), 0xFEFF, 0xFFFD}
+        for point in (*range(0x3100), *range(0xD700, 0xE100), *range(0xFE00, 0x10100), 0x1F600, 0x10FFFF):
+            encoded = chr(point).encode(errors="surrogatepass")
+            assert ldp_client._is_plain(b"a" + encoded + b"z") == (point not in controls), hex(point)
+
+    @settings(max_examples=400 * MANY)
+    @given(st.binary(max_size=8))
+    def test_accepts_only_strict_utf8(self, data):
+        try:
+            data.decode()
+        except UnicodeDecodeError:
+            assert not ldp_client._is_plain(data)
 
     def test_accepts_1024_bytes_but_not_1025(self):
         assert Experiment.parse(ROOM_TEMP + b" " * (1024 - len(ROOM_TEMP))).name == "room_temp"
@@ -344,7 +360,7 @@ class TestFields:
     )
     def test_requires_distinct_strings_as_labels(self, labels):
         text = refusal(experiment_json(**{**CHOICE, "labels": labels}))
-        assert text == "labels must differ and have 1 to 64 characters"
+        assert text == "labels must differ and have 1 to 64 bytes"
 
     def test_accepts_only_primes_up_to_256_as_g(self):
         # Above 256 every hash has at least two digits and so more than 2**24 codes.

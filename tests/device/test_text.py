@@ -81,9 +81,9 @@ class TestReading:
 
     @refusals(
         ({"salt": None}, "salt is missing"),
-        ({"salt": ""}, "salt must be 1 to 32 characters"),
-        ({"salt": "x" * 33}, "salt must be 1 to 32 characters"),
-        ({"salt": 7}, "salt must be 1 to 32 characters"),
+        ({"salt": ""}, "salt must be 1 to 32 bytes"),
+        ({"salt": "x" * 33}, "salt must be 1 to 32 bytes"),
+        ({"salt": 7}, "salt must be 1 to 32 bytes"),
         ({"slots": None}, "slots is missing"),
         ({"slots": 1}, "slots must be an integer from 2 to 1048576"),
         ({"slots": 1 << 21}, "slots must be an integer from 2 to 1048576"),

@@ -13,10 +13,11 @@ import reference_board
 from hushmote.device import consent, ldp_client
 from hushmote.device.ldp_client import ExperimentRefused
 
-TEXT = make_vectors.PATH.read_text(encoding="ascii")
-FURTHER = make_vectors.FURTHER_PATH.read_text(encoding="ascii")
-GROUPS = make_vectors.GROUPS_PATH.read_text(encoding="ascii")
-SCALE = make_vectors.SCALE_PATH.read_text(encoding="ascii")
+TEXT = make_vectors.PATH.read_text(encoding="utf-8")
+FURTHER = make_vectors.FURTHER_PATH.read_text(encoding="utf-8")
+GROUPS = make_vectors.GROUPS_PATH.read_text(encoding="utf-8")
+ALPHABETS = make_vectors.TEXT_PATH.read_text(encoding="utf-8")
+SCALE = make_vectors.SCALE_PATH.read_text(encoding="utf-8")
 CHECKER = Path(__file__).parents[2] / "firmware_tests" / "check_vectors.py"
 
 
@@ -40,12 +41,12 @@ def checker():
 def as_lines(sections):
     lines = []
     for name, cases in sections.items():
-        lines += [f'"{name}":[', *(json.dumps(case) + "," for case in cases), "],"]
+        lines += [f'"{name}":[', *(json.dumps(case, ensure_ascii=False) + "," for case in cases), "],"]
     return lines
 
 
 class TestQuestions:
-    TEXT = make_vectors.QUESTIONS_PATH.read_text("ascii")
+    TEXT = make_vectors.QUESTIONS_PATH.read_text("utf-8")
 
     def test_match_the_reference(self):
         assert make_vectors.build_questions() == self.TEXT, "run python tools/make_vectors.py"
@@ -76,6 +77,7 @@ class TestFile:
         assert make_vectors.build() == TEXT, "run python tools/make_vectors.py"
         assert make_vectors.build(further=True) == FURTHER, "run python tools/make_vectors.py"
         assert make_vectors.build_groups() == GROUPS, "run python tools/make_vectors.py"
+        assert make_vectors.build_text() == ALPHABETS, "run python tools/make_vectors.py"
         assert make_vectors.build_scale() == SCALE, "run python tools/make_vectors.py"
 
     def test_reference_is_independent_of_the_client(self):
@@ -89,8 +91,9 @@ class TestFile:
         # Read line by line, and stored with 100 KiB of firmware on a board.
         assert len(FURTHER) + len(GROUPS) <= 64 * 1024
         assert len(SCALE) <= 8 * 1024
-        assert max(len(line) for line in (TEXT + FURTHER + GROUPS + SCALE).splitlines()) <= 4096
-        assert (TEXT + FURTHER + GROUPS + SCALE).isascii()
+        assert len(ALPHABETS.encode()) <= 9 * 1024
+        whole = TEXT + FURTHER + GROUPS + SCALE + ALPHABETS
+        assert max(len(line.encode()) for line in whole.splitlines()) <= 4096
 
 
 def altered(value: Any) -> Any:
@@ -145,6 +148,13 @@ class TestClient:
         counts, failures = checker.run(as_lines({section: cases}))
         assert failures == []
         assert counts[section] == len(cases) >= 4
+
+    @pytest.mark.parametrize("section", json.loads(ALPHABETS))
+    def test_passes_every_vector_in_another_alphabet(self, checker, section):
+        needed = {name: json.loads(ALPHABETS)[name] for name in ("experiments", section)}
+        counts, failures = checker.run(as_lines(needed))
+        assert failures == []
+        assert counts[section] == len(needed[section]) >= 1
 
     @pytest.mark.parametrize("section", json.loads(SCALE))
     def test_passes_every_vector_with_a_scale(self, checker, section):

@@ -33,7 +33,7 @@ def vectors(client: Client, *names: str) -> dict[str, list[Any]]:
     """
     sections: dict[str, list[Any]] = {}
     for name in names:
-        for section, cases in json.loads((_ROOT / "tests" / name).read_text("ascii")).items():
+        for section, cases in json.loads((_ROOT / "tests" / name).read_text("utf-8")).items():
             sections.setdefault(section, []).extend(cases)
     missing = [case for case in sections.get("experiments", []) if not has(client, case["payload"])]
     payloads = {case["payload"] for case in missing}

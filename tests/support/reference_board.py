@@ -310,7 +310,7 @@ def question_of(payload: str) -> bytes:
     left_out = ("v", "epsilon", "every", "budget", "window", "g", "q", "reach", "fanout", "cells", "weights")
     left_out += ("groups",)
     kept_fields = {name: value for name, value in fields.items() if name not in left_out}
-    canonical = json.dumps(kept_fields, sort_keys=True, separators=(",", ":"))
+    canonical = json.dumps(kept_fields, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).digest()[:8] + struct.pack(">I", fields["epsilon"])
 
 

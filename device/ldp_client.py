@@ -264,13 +264,13 @@ def check(good, text, error=ExperimentRefused):
         raise error(text)
 
 
-def _is_plain(data):
+def is_plain(data):
     """Return whether bytes are strict UTF-8 without backslashes or characters that disturb a line of text.
 
     Those are control characters, line separators, bidirectional controls, byte-order marks, and U+FFFD, which
-    replaces unreadable bytes. A server also requires Unicode's form NFC, whose tables are too large for boards.
+    replaces unreadable bytes. The server also requires the form NFC, whose tables are too large for boards.
     """
-    left = low = point = 0  # continuation bytes left, the lowest point of that length, the code point so far
+    left = low = point = 0  # the number of bytes left, the lowest point of that length, the code point
     for c in data:
         if (c & 0xC0 == 0x80) != (left > 0):
             return False
@@ -537,7 +537,7 @@ class Experiment:
     def __init__(self, payload):
         payload = bytes(payload)
         check(len(payload) <= 1024, "larger than 1024 bytes")
-        check(_is_plain(payload), "must be UTF-8 without backslashes or control characters")
+        check(is_plain(payload), "must be UTF-8 without backslashes or control characters")
         # MicroPython's json accepts more than JSON (missing commas, numbers as keys). That does no harm: each
         # field is checked below, and a server only counts reports under digests of bytes that it wrote.
         try:

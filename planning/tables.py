@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
+from unicodedata import normalize
 
 import numpy as np
 
@@ -219,7 +220,7 @@ class ListTable(Table):
         if getattr(values, "ndim", 1) != 1:
             raise error("the readings must have one dimension, such as a data frame's column: frame['NAME']")
         super().__init__("", [str(getattr(values, "name", None) or "the list")], error)
-        self._texts = ["" if value is None else str(value).strip() for value in values]
+        self._texts = ["" if value is None else normalize("NFC", str(value).strip()) for value in values]
 
     def chunks(self, columns: Sequence[int]) -> Iterator[Chunk]:
         if not self._texts:
@@ -233,8 +234,9 @@ class ListTable(Table):
 
 
 def _distinct(cells: Any) -> tuple[Counts, list[str]]:
+    """Return each cell's number, and the numbered texts in the form NFC, which labels have."""
     codes, texts = cells.factorize()
-    return codes, [text.strip() for text in texts.tolist()]
+    return codes, [normalize("NFC", text.strip()) for text in texts.tolist()]
 
 
 def split_source(source: str) -> tuple[str, str]:

@@ -3,6 +3,8 @@
 import re
 from typing import Literal
 
+from rich.cells import cell_len, set_cell_size
+
 CsvDialect = Literal["plain", "excel-eu"]
 """The dialects of CSV files; Tables.to_csv() describes them."""
 
@@ -42,6 +44,6 @@ def cell(value: object) -> object:
     return f"'{text}" if text.lstrip()[:1] in tuple("=+-@＝＋－＠") else text
 
 
-def shorten(text: str, max_length: int) -> str:
-    """Shorten a text to at max_length `max_length` characters, replacing the end with … if it was longer."""
-    return text if len(text) <= max_length else f"{text[: max_length - 1]}…"
+def shorten(text: str, max_width: int) -> str:
+    """Shorten a text to at most `max_width` columns of a terminal, with … in place of the rest."""
+    return text if cell_len(text) <= max_width else f"{set_cell_size(text, max_width - 1)}…"

@@ -471,9 +471,8 @@ def malformed_text() -> list[dict[str, Any]]:
     cases.append({"hex": b'{"v":1}\xe2'.hex(), "text": NOT_PLAIN})  # ends within a character
     choice = text(type="choice", labels=["a", "~"], mechanism="grr", **FREE)
     of_labels = "labels must differ and have 1 to 64 bytes"
-    for long in ("한" * 21 + "é", "ä" * 33, "👩" * 17):
-        cases.append({"payload": choice.replace("~", long), "text": of_labels})
-    return cases
+    too_long = (choice.replace("~", label) for label in ("한" * 21 + "é", "ä" * 33, "👩" * 17))
+    return cases + [{"payload": payload, "text": of_labels} for payload in too_long]
 
 
 def malformed_groups() -> list[dict[str, Any]]:

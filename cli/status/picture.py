@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
+from rich.cells import set_cell_size
 from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
@@ -244,10 +245,9 @@ def _line(result: Result, row: Row) -> Text:
     unit = None if result.quantity == "share" else result.unit
     text = ", ".join(filter(None, format_estimate(row.value, row.low, row.high, unit)))
     if unit is None:
-        name = (
-            f"{shorten(row.name, _LABEL):<{_LABEL}} {'█' * round(_BAR * min(1, max(0, row.value))):<{_BAR}}"
-        )
-        return Text.assemble((name.rstrip(), "cyan"), f" {text}")
+        name = set_cell_size(shorten(row.name, _LABEL), _LABEL)
+        bar = "█" * round(_BAR * min(1, max(0, row.value)))
+        return Text.assemble((f"{name} {bar}".rstrip(), "cyan"), f" {text}")
     return Text(f"{row.name} {text} ({result.confidence:.0%})")
 
 

@@ -88,7 +88,7 @@ def subject(payload: bytes, whole: bool) -> Subject:
     every = min(parse_experiment(payload).every, 2) if whole else 1
     fields = json.loads(payload) | {"budget": {"rule": "unlimited"}, "every": every}
     fields = {name: value for name, value in fields.items() if name not in ("group", "groups")}
-    free = json.dumps(fields, separators=(",", ":")).encode()
+    free = json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
     experiment = parse_experiment(free)
     if experiment.domain > _MAX_VALUES:
         raise AuditError(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import io
 import textwrap
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ from matplotlib.axis import Axis
 from matplotlib.backend_bases import RendererBase
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
+from matplotlib.font_manager import fontManager
 from matplotlib.text import Text
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter
 
@@ -42,9 +44,14 @@ LINE_ROWS = 40
 
 _LONGEST_NAME = 32  # characters in a row's label
 
+_INSTALLED_FONTS = frozenset(font.name for font in fontManager.ttflist)
+_FURTHER_FONTS = ("Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans", "Noto Emoji")
+_FURTHER_FONTS += ("Hiragino Sans", "PingFang SC", "Arial Unicode MS", "Microsoft YaHei", "Segoe UI Emoji")
+
 STYLE: dict[RcKeyType, Any] = {
     "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],
+    # Characters that the first font lacks come from the first of the others that has them.
+    "font.sans-serif": ["DejaVu Sans", *(name for name in _FURTHER_FONTS if name in _INSTALLED_FONTS)],
     "font.size": 10.0,
     "axes.titlesize": 13.0,
     "axes.titleweight": "bold",
@@ -92,7 +99,10 @@ class Picture(Figure):
 
     def draw(self, renderer: RendererBase) -> None:
         """Draw the figure in the project's style."""
-        with rc_context(STYLE):  # because matplotlib creates ticks while drawing
+        # rc_context() because matplotlib creates ticks while drawing.
+        with rc_context(STYLE), warnings.catch_warnings():
+            # If no installed font has a character, the figure shows a box in its place.
+            warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
             for text in self.findobj(Text):
                 text.set(parse_math=False, text=visible(text.get_text()))
             super().draw(renderer)

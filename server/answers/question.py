@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
+from unicodedata import normalize
 from urllib.parse import urlencode
 
 from pydantic import (
@@ -115,7 +117,7 @@ class Question(BaseModel):
         default="",
         description="Use only this version (its digest, or the first digits), or all; default: the newest.",
     )
-    group: str = Field(
+    group: Annotated[str, AfterValidator(partial(normalize, "NFC"))] = Field(
         default="",
         description="Use only reports with this value of the experiment's group, such as 2.4.0, or other.",
     )

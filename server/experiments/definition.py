@@ -11,7 +11,6 @@ import contextlib
 import datetime
 import difflib
 import json
-import re
 import tomllib
 from decimal import Decimal
 from pathlib import Path
@@ -38,7 +37,15 @@ from .judged import Direction, JudgedError, JudgedQuestion, Worse, check_directi
 from .pair_workload import PAIR_STATISTICS, pair_workload
 from .payload import AUTO, MECHANISM_NAMES, Fields, NoMechanism, chosen_fields, mechanism_fields, payload
 from .planned_case import PlannedCase
-from .reading import DefinitionError, PartDefinition, ReadingDefinition, candidate_text, whole, without_nul
+from .reading import (
+    DefinitionError,
+    PartDefinition,
+    ReadingDefinition,
+    candidate_text,
+    check_board_text,
+    whole,
+    without_nul,
+)
 from .units import UnitsError, edges_between, join_units, parse_bins, without_unit
 
 if TYPE_CHECKING:
@@ -56,7 +63,7 @@ _WORKLOADS = {"ranges": ALL_RANGES, "frequencies": FREQUENCIES, "quantiles": PRE
 
 
 MAX_GROUPS = 15
-_GROUP_VALUE = r"[ !#-\[\]-~]{1,32}"
+MAX_GROUP_BYTES = 32
 _NUMBER, _TABLE = (
     TypeAdapter(WholeNumber),
     TypeAdapter(dict[str, Annotated[WholeNumber, Field(ge=1, le=1 << 24)]]),
@@ -221,11 +228,7 @@ class Definition(ReadingDefinition):
                 f"groups must list 1 to {MAX_GROUPS} values of the group {self.group}, not {len(self.groups)}"
             )
         for value in self.groups:
-            if not re.fullmatch(_GROUP_VALUE, value):
-                raise ValueError(
-                    f'groups: {value!r:.40} must be 1 to 32 printable ASCII characters, none of them " or a '
-                    "backslash"
-                )
+            check_board_text("groups:", value, MAX_GROUP_BYTES)
             if self.groups.count(value) > 1:
                 raise ValueError(f"groups: {value} is listed twice")
         if "other" in self.groups:
@@ -310,7 +313,7 @@ class Definition(ReadingDefinition):
             )
 
     def payload(self) -> bytes:
-        """Return the JSON published to boards in ASCII with only integers, always the same bytes.
+        """Return the JSON published to boards in UTF-8 with only integers, always the same bytes.
 
         Raises:
             DefinitionError: If a board would reject it, or a custom mechanism exceeds its ε.

@@ -35,7 +35,7 @@ def payload(
     budget: Fields | None = None,
     window: str = "day",
 ) -> bytes:
-    """Return an experiment's JSON in ASCII, always the same bytes.
+    """Return an experiment's JSON in UTF-8 without escapes, always the same bytes.
 
     The arguments are checked by the parser rather than here.
 
@@ -52,7 +52,7 @@ def payload(
     fields = {"v": 1, "name": name, **reading, **mechanism, "epsilon": epsilon, "every": every}
     fields |= group or {}
     fields |= {"budget": budget or {"rule": "unlimited"}, "window": window}
-    return json.dumps(fields, separators=(",", ":")).encode()
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def mechanism_fields(name: str, **parameters: Any) -> Fields:

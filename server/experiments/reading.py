@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
+import unicodedata
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Annotated, Any, Literal, cast
@@ -19,6 +19,7 @@ from pydantic import (
     model_validator,
 )
 
+from ...device.ldp_client import is_plain
 from ..errors import HushmoteError
 from ..wire.experiments import is_own_type
 from .budget import Quantity, WholeNumber
@@ -28,8 +29,8 @@ from .units import NO_READING
 MILLI = 1_000
 MAX_LOG_BINS = 256
 """The largest number of bins on a logarithmic scale; boards keep an edge for each in memory."""
-SALT, _LABEL = (rf"[ !#-\[\]-~]{{1,{most}}}" for most in (32, 64))
-_TEXT = 'printable ASCII characters, none of them " or a backslash'
+_COMMON_NAMES = {"\\": "backslash", "\t": "tab", "\n": "line break", "\ufeff": "byte-order mark"}
+MAX_SALT_BYTES, MAX_LABEL_BYTES = 32, 64
 USUAL_SLOTS = 1 << 16
 """The default number of slots for texts; of 100 common texts, two share a slot with probability 7%."""
 MAX_SLOTS = 1 << 20
@@ -57,6 +58,31 @@ def without_nul(text: str) -> str:
     if "\0" in text:
         raise ValueError("it contains the character \\u0000, which databases cannot store: remove it")
     return text
+
+
+def check_board_text(what: str, text: str, max_bytes: int) -> None:
+    """Raise ValueError unless boards accept a text and everyone who types it writes the same bytes.
+
+    Args:
+        what: What the text is, with which the message starts.
+        text: The text. Boards accept what is_plain() does, without quotes. The form NFC is required because
+            two spellings that look the same would be different values, which boards cannot notice.
+        max_bytes: The largest size in UTF-8.
+    """
+    for character in text:
+        if character == '"' or not is_plain(character.encode(errors="surrogatepass")):
+            name = _COMMON_NAMES.get(character) or unicodedata.name(character, "a control character").lower()
+            raise ValueError(
+                f"{what} {text!r:.100} contains U+{ord(character):04X} ({name}), which boards refuse: "
+                "remove it"
+            )
+    if not unicodedata.is_normalized("NFC", text):
+        raise ValueError(
+            f"{what} {text!a:.100} is not in the Unicode form NFC, in which a letter and its accent are "
+            f"one character: write {unicodedata.normalize('NFC', text)!r:.100}"
+        )
+    if not 1 <= (size := len(text.encode())) <= max_bytes:
+        raise ValueError(f"{what} {text!r:.100} must have 1 to {max_bytes} bytes in UTF-8, not {size}")
 
 
 def candidate_text(text: str) -> str:
@@ -108,8 +134,8 @@ class _Values(BaseModel):
 
     def check_values(self) -> None:
         """Raise ValueError if labels or a range are missing or do not belong to the type."""
-        if bad := [label for label in self.labels or () if not re.fullmatch(_LABEL, label)]:
-            raise ValueError(f"label {bad[0]!r} must be 1 to 64 {_TEXT}")
+        for label in self.labels or ():
+            check_board_text("label", label, MAX_LABEL_BYTES)
         number = (self.low, self.high, self.bins)
         if self.type == "number" and None in number:
             raise ValueError("low, high and bins are needed for a number")
@@ -189,8 +215,8 @@ class ReadingDefinition(_Values):
             if (self.salt, self.slots, self.prefixes) != (None, None, None):
                 raise ValueError("salt, slots and prefixes are only for a text")
             return self
-        if self.salt is not None and not re.fullmatch(SALT, self.salt):
-            raise ValueError(f"salt must be 1 to 32 {_TEXT}")
+        if self.salt is not None:
+            check_board_text("salt", self.salt, MAX_SALT_BYTES)
         if self.slots is not None and not (2 <= self.slots <= MAX_SLOTS and self.slots.bit_count() == 1):
             raise ValueError(f"slots must be a power of 2 from 2 to {MAX_SLOTS}, not {self.slots}")
         if self.prefixes is not None:

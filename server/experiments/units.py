@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from itertools import product
+from unicodedata import normalize
 
 import numpy as np
 
@@ -154,6 +155,7 @@ def parse_range(experiment: Reading, text: str) -> IndexRange:
 
 def _label_index(names: list[str], text: str) -> int | None:
     """Return a label's index, ignoring case, outer spaces and quotes unless labels differ only in them."""
+    text = normalize("NFC", text)  # labels are; a terminal or a file name may write accents separately
     if text in names:
         return names.index(text)
     bare = [re.sub(r"""^(["'])(.*)\1$""", r"\2", name.strip()).strip().casefold() for name in (*names, text)]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from boards import SIGNING, experiment, payload_of
 from command_line import Run, hushmote, runner
+from rich.cells import cell_len
 from traffic import publish
 
 from hushmote.server.store import Description, Store
@@ -304,3 +305,55 @@ class TestClear:
             publish(broker, [(topic, signed)], retain=True)
             command = ("clear", "temp", "--fleet", "home", "--broker", f"mqtt://127.0.0.1:{broker.port}")
             assert "give its file with --signing-key" in run(*command, expect=1)
+
+
+class TestOtherAlphabets:
+    LABELS = ("Österreich", "日本", "👩‍🌾", "العربية", "é12")
+    FILE = TOML.format(epsilon=2).replace(
+        'type = "bool"', f'type = "choice"\nlabels = {json.dumps(LABELS, ensure_ascii=False)}'
+    )
+
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        (tmp_path / "file.toml").write_text(self.FILE)
+        accents = "O\u0308sterreich"  # as a file from a Mac may spell it
+        rows = [accents, *self.LABELS[1:]] * 20
+        (tmp_path / "people.csv").write_text("\n".join(["land", *rows]) + "\n")
+        hushmote(
+            *("simulate", "file.toml", "--devices", "2000", "--population", "file:people.csv:land"),
+            *("--to", "sqlite:///hushmote.sqlite"),
+            cwd=tmp_path,
+        )
+        return tmp_path
+
+    def test_boards_get_labels_without_escapes(self, folder: Path):
+        text = hushmote("experiment", "show", "file.toml", cwd=folder)
+        assert f'"labels":{json.dumps(self.LABELS, ensure_ascii=False, separators=(",", ":"))}' in text
+
+    @pytest.mark.slow
+    def test_estimate_names_and_finds_labels(self, folder: Path):
+        text = hushmote("estimate", "door_open", "--range", "o\u0308sterreich", "--json", cwd=folder)
+        tables = {answer["kind"]: answer["rows"] for answer in json.loads(text)["answers"]}
+        assert [row["name"] for row in tables["histogram"]] == [*self.LABELS, "other"]
+        assert [row["name"] for row in tables["ranges"]] == ["Österreich"]
+        assert all(abs(row["value"] - 0.2) < 0.15 for row in tables["histogram"][:5])
+
+    @pytest.mark.slow
+    def test_plots_characters_without_a_font_and_warning(self, folder: Path):
+        text = hushmote("estimate", "door_open", "--plot", "a.png", cwd=folder)
+        assert "Glyph" not in text
+        assert (folder / "a.png").stat().st_size > 1000
+
+    @pytest.mark.slow
+    def test_status_aligns_wide_characters(self, folder: Path):
+        lines = hushmote("status", cwd=folder).splitlines()
+        bars = [line[: line.index("█")] for line in lines if "█" in line]
+        assert len(bars) >= 3
+        assert len({cell_len(line) for line in bars}) == 1
+
+    @pytest.mark.slow
+    def test_plan_takes_labels_from_a_file(self, folder: Path):
+        plan = ("plan", "--devices", "5000", "--epsilon", "2", "--input", "people.csv:land")
+        hushmote(*plan, "--output", "planned.toml", cwd=folder)
+        assert '"Österreich"' in (folder / "planned.toml").read_text()
+        hushmote("experiment", "show", "planned.toml", cwd=folder)

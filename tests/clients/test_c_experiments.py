@@ -299,7 +299,7 @@ class TestParse:
         for text in texts:
             payload = b'{"a":"' + text + b'"}'
             if b'"' not in text:
-                assert bool(watched.library.hm_json_check(payload, len(payload)) & 1) == ldp_client._is_plain(
+                assert bool(watched.library.hm_json_check(payload, len(payload)) & 1) == ldp_client.is_plain(
                     payload
                 ), text
 

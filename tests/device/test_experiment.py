@@ -283,7 +283,7 @@ class TestJson:
         controls |= {*range(0x2066, 0x206A), *range(0xD800, 0xE000), 0xFEFF, 0xFFFD}
         for point in (*range(0x3100), *range(0xD700, 0xE100), *range(0xFE00, 0x10100), 0x1F600, 0x10FFFF):
             encoded = chr(point).encode(errors="surrogatepass")
-            assert ldp_client._is_plain(b"a" + encoded + b"z") == (point not in controls), hex(point)
+            assert ldp_client.is_plain(b"a" + encoded + b"z") == (point not in controls), hex(point)
 
     @settings(max_examples=400 * MANY)
     @given(st.binary(max_size=8))
@@ -291,7 +291,7 @@ class TestJson:
         try:
             data.decode()
         except UnicodeDecodeError:
-            assert not ldp_client._is_plain(data)
+            assert not ldp_client.is_plain(data)
 
     def test_accepts_1024_bytes_but_not_1025(self):
         assert Experiment.parse(ROOM_TEMP + b" " * (1024 - len(ROOM_TEMP))).name == "room_temp"

@@ -34,8 +34,9 @@ MISTAKES = [
     ('expires = "soon"', "expires must be a date such as 2027-12-31, not 'soon'"),
     ('type = "colour"', "type must be 'bool', 'choice', 'number', 'text' or 'pair', not 'colour'"),
     (
-        'labels = ["Küche"]',
-        "label 'Küche' must be 1 to 64 printable ASCII characters, none of them \" or a backslash",
+        'labels = ["Ku\\u0308che"]',
+        "label 'Ku\\u0308che' is not in the Unicode form NFC, in which a letter and its accent are one "
+        "character: write 'Küche'",
     ),
     ('labels = ["a", "b"]', "labels are needed for a choice and only for a choice"),
     ("low = 60", "low must be less than high"),

@@ -102,7 +102,7 @@ def settings(broker: str) -> Connection:
     path = Path(broker)
     try:
         with refusing(UsageError, f"read {path}"):
-            text = path.read_text(encoding="utf-8")
+            text = path.read_text(encoding="utf-8-sig")
         from_file = tomllib.loads(text)
     except tomllib.TOMLDecodeError as e:
         raise UsageError(f"{path}: {wrong_toml(text, e)}") from None
@@ -161,7 +161,7 @@ def _with_password(address: A, password_file: Path | None, *, typed: bool) -> A:
 def _password_in(path: Path) -> str:
     """Return the first line of a file that only its owner may read; raises UsageError."""
     try:
-        with refusing(UsageError, f"read the password {path}"), open(path, encoding="utf-8") as f:
+        with refusing(UsageError, f"read the password {path}"), open(path, encoding="utf-8-sig") as f:
             mode = os.fstat(f.fileno()).st_mode
             password = f.readline().rstrip("\r\n")
     except UnicodeDecodeError:

@@ -365,6 +365,13 @@ class Reporter(base.BaseReporter):
 
     def _connect(self):
         mqtt = self._make_mqtt()
+        # umqtt.simple takes the length of a str, which is in characters, for the number of bytes.
+        for name in ("client_id", "user", "pswd"):
+            value = getattr(mqtt, name, None)
+            if isinstance(value, str):
+                setattr(mqtt, name, value.encode())
+        if getattr(mqtt, "user", None) and mqtt.pswd is None:
+            mqtt.pswd = b""  # umqtt.simple always sends a password with a user
         mqtt.set_callback(self._take)
         mqtt.keepalive = self._keepalive_s
         if 0 <= self.failures[_WILL] < _LEFT_OUT:

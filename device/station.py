@@ -35,15 +35,28 @@ def load_settings(path):
         )
     try:
         with open(path) as f:
+            if f.read(1) != "\ufeff":  # which some editors write
+                f.seek(0)
             settings = json.load(f)
+        for name, value in settings.items():
+            _check_text(name, value)
     except OSError:
         raise SettingsError("no %s: run `hushmote provision`, then `hushmote flash`" % path)
-    except ValueError:
+    except (ValueError, AttributeError):  # AttributeError: not an object
         raise SettingsError("%s is damaged: run `hushmote flash` again" % path)
     for name in ("fleet", "device_id", "wifi_ssid", "mqtt_host"):
         if not settings.get(name):
             raise SettingsError("%s is empty: fill it in and run `hushmote flash` again" % name)
     return settings
+
+
+def _check_text(name, value):
+    """Raise SettingsError for a text that could only fail later."""
+    if name == "wifi_ssid" and isinstance(value, str) and len(value.encode()) > 32:
+        raise SettingsError("wifi_ssid has more than 32 bytes in UTF-8: write the network's own name")
+    for c in value if isinstance(value, str) else "":
+        if 0xD800 <= ord(c) < 0xE000:  # MicroPython does not join two \u escapes
+            raise SettingsError("%s has an emoji as two \\u escapes: write the emoji itself" % name)
 
 
 def load_further(names):

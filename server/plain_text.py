@@ -1,15 +1,19 @@
 """Make untrusted text safe for a terminal or a log: no control characters or passwords."""
 
 import re
+import unicodedata
 from typing import Literal
 
 from rich.cells import cell_len, set_cell_size
+
+from ..device.ldp_client import is_plain
 
 CsvDialect = Literal["plain", "excel-eu"]
 """The dialects of CSV files; Tables.to_csv() describes them."""
 
 # Control characters except line feed and tab, and marks that change direction or end a line.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_COMMON_NAMES = {"\\": "backslash", "\t": "tab", "\n": "line break", "\ufeff": "byte-order mark"}
 # Up to the last @, which a password may contain.
 _PASSWORD = re.compile(r"(://[^:/@\s]*:)\S+@")
 
@@ -25,6 +29,20 @@ def bracketed(host: str) -> str:
 def visible(text: str) -> str:
     r"""Return a text with its control characters written as escapes, such as \\x1b."""
     return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def unusable_character(text: str) -> str | None:
+    """Return the first character that nobody sees and boards refuse, such as "U+0009 (tab)", or None."""
+    for character in text.replace("\\", ""):
+        if not is_plain(character.encode(errors="surrogatepass")):
+            return describe_character(character)
+    return None
+
+
+def describe_character(character: str) -> str:
+    """Return a character's code point and its name, such as "U+0009 (tab)"."""
+    name = _COMMON_NAMES.get(character) or unicodedata.name(character, "a control character").lower()
+    return f"U+{ord(character):04X} ({name})"
 
 
 def one_line(text: str) -> str:

@@ -119,7 +119,7 @@ def _change(store: Store, fleet: str, names: Sequence[str], listed: bool | None,
 def _ids(file: Path) -> list[str]:
     try:
         with refusing(UsageError, f"read {file}"):
-            return file.read_text(encoding="ascii").split()
+            return file.read_text(encoding="utf-8-sig").split()
     except UnicodeDecodeError:
         raise UsageError(f"{file} must contain one device id per line") from None
 

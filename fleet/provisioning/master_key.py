@@ -159,7 +159,7 @@ def _read(path: Path | None, environ: Mapping[str, str] | None) -> tuple[str | N
     if path is None:
         return (os.environ if environ is None else environ).get(ENVIRONMENT_VARIABLE), ENVIRONMENT_VARIABLE
     try:
-        with open(path, encoding="ascii") as f:
+        with open(path, encoding="utf-8-sig") as f:
             mode = os.fstat(f.fileno()).st_mode
             text = f.read(1024)
     except UnicodeDecodeError:

@@ -24,12 +24,16 @@ from pydantic.dataclasses import dataclass
 from ...server import private_file
 from ...server.errors import ProvisionError, refusing
 from ...server.ingest.broker_url import BrokerUrlError, check_prefix
+from ...server.plain_text import unusable_character
 from ...server.wire import keys
 from ...server.wire.topics import NameRefused, check_device, check_fleet
 from . import authority
 from .fleet_spec import describe_error
 
-_BROKER = re.compile(r"(?:\[(?P<address>[^]]+)]|(?P<name>[^][\s,:/@]+))(?::(?P<port>[0-9]{1,5}))?", re.ASCII)
+_BROKER = re.compile(
+    r"(?:\[(?P<address>[^]]+)]|(?P<name>[^][,:/@\\\x00-\x20\x7f-\U0010ffff]+))(?::(?P<port>[0-9]{1,5}))?",
+    re.ASCII,
+)
 _FOUR = (
     "must be address,mask,gateway,name server, as in 10.0.0.9,255.0.0.0,10.0.0.1,10.0.0.1; or empty, for DHCP"
 )
@@ -73,6 +77,18 @@ def _like(pattern: bytes, requirement: str) -> AfterValidator:
     return _by(check)
 
 
+def _typed(pattern: bytes, requirement: str) -> AfterValidator:
+    """Return a validator of a typed text's UTF-8, in which a character that nobody sees is a mistake."""
+
+    def check(text: str) -> None:
+        if character := unusable_character(text):
+            raise ValueError(f"contains {character}, which nobody sees: remove it")
+        if not re.fullmatch(pattern, text.encode()):
+            raise ValueError(requirement)
+
+    return _by(check)
+
+
 def _certificates(text: str) -> None:
     try:
         for der in text.split(" "):
@@ -103,7 +119,7 @@ def broker_names(mqtt_host: str) -> tuple[str, ...]:
             )
     except ValueError:
         raise ValueError(
-            "must be host or host:port, for a cluster several separated by commas: a,b,[fd00::5]:1884"
+            "must be host or host:port in ASCII, for a cluster several with commas: a,b,[fd00::5]:1884"
         ) from None
     return tuple(names)
 
@@ -132,9 +148,15 @@ class DeviceSettings:
     device_id: Annotated[str, _by(check_device)]
     key: Annotated[str | None, _hex(64)] = dataclasses.field(default=None, repr=False)
     announce_key: Annotated[str | None, _hex(128)] = dataclasses.field(default=None, repr=False)
-    wifi_ssid: Annotated[str, _like(b".{0,32}", "must be at most 32 bytes")] = ""
+    wifi_ssid: Annotated[
+        str, _typed(b".{0,32}", "must be at most 32 bytes: Wi-Fi counts bytes, and an umlaut has 2")
+    ] = ""
     wifi_password: Annotated[
-        str, _like(b"(.{8,64})?", "must be 8 to 64 bytes, or empty for an open network")
+        str,
+        _typed(
+            b"(.{8,63}|[0-9A-Fa-f]{64})?",
+            "must be 8 to 63 bytes, or 64 hex digits; or empty for an open network",
+        ),
     ] = dataclasses.field(default="", repr=False)
     wifi_country: Annotated[
         str, _like(b"([A-Z]{2})?", "must be two capital letters, such as DE, or empty")
@@ -147,8 +169,10 @@ class DeviceSettings:
     mqtt_host: Annotated[str, _by(broker_names)] = ""
     mqtt_port: Annotated[int, Field(ge=1, le=65535)] = 1883
     mqtt_prefix: Annotated[str, _by(check_prefix)] = ""
-    mqtt_user: str | None = None
-    mqtt_password: str | None = dataclasses.field(default=None, repr=False)
+    mqtt_user: Annotated[str | None, _typed(b".{0,255}", "must be at most 255 bytes")] = None
+    mqtt_password: Annotated[str | None, _typed(b".{0,255}", "must be at most 255 bytes")] = (
+        dataclasses.field(default=None, repr=False)
+    )
     mqtt_ca: Annotated[str | None, _by(_certificates)] = None
     mqtt_cert: str | None = None
     mqtt_key: str | None = dataclasses.field(default=None, repr=False)
@@ -169,8 +193,8 @@ class DeviceSettings:
         return self
 
     def to_json(self) -> bytes:
-        """Return the settings file's content."""
-        return json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=True).encode() + b"\n"
+        """Return the settings file's content, without escapes: boards cannot read emoji in that form."""
+        return json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False).encode() + b"\n"
 
     def board_json(self, further: tuple[str, ...] = ()) -> bytes:
         """Return the content of the board's /settings.json.
@@ -180,7 +204,7 @@ class DeviceSettings:
         """
         values = dataclasses.asdict(self) | ({"with": further} if further else {})
         del values["ledger_made"], values["consent_given"]
-        return json.dumps(values, ensure_ascii=True, separators=(",", ":")).encode()
+        return json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 @dataclasses.dataclass(frozen=True)

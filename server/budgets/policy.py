@@ -297,7 +297,7 @@ def read_text(path: Path) -> str:
         PolicyError: If it cannot be read.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as e:
         why = os_reason(e) if isinstance(e, OSError) else "not UTF-8 text"
         raise PolicyError(f"cannot read {path}: {why}") from None

@@ -509,7 +509,7 @@ def load(path: Path) -> Definition:
         DefinitionError: If the file cannot be read or is invalid; the message is one line.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as e:
         reason = os_reason(e) if isinstance(e, OSError) else "not UTF-8 text"
         raise DefinitionError(f"cannot read {path}: {reason}") from None

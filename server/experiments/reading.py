@@ -19,8 +19,8 @@ from pydantic import (
     model_validator,
 )
 
-from ...device.ldp_client import is_plain
 from ..errors import HushmoteError
+from ..plain_text import describe_character, unusable_character
 from ..wire.experiments import is_own_type
 from .budget import Quantity, WholeNumber
 from .payload import Fields
@@ -29,7 +29,6 @@ from .units import NO_READING
 MILLI = 1_000
 MAX_LOG_BINS = 256
 """The largest number of bins on a logarithmic scale; boards keep an edge for each in memory."""
-_COMMON_NAMES = {"\\": "backslash", "\t": "tab", "\n": "line break", "\ufeff": "byte-order mark"}
 MAX_SALT_BYTES, MAX_LABEL_BYTES = 32, 64
 USUAL_SLOTS = 1 << 16
 """The default number of slots for texts; of 100 common texts, two share a slot with probability 7%."""
@@ -69,13 +68,9 @@ def check_board_text(what: str, text: str, max_bytes: int) -> None:
             two spellings that look the same would be different values, which boards cannot notice.
         max_bytes: The largest size in UTF-8.
     """
-    for character in text:
-        if character == '"' or not is_plain(character.encode(errors="surrogatepass")):
-            name = _COMMON_NAMES.get(character) or unicodedata.name(character, "a control character").lower()
-            raise ValueError(
-                f"{what} {text!r:.100} contains U+{ord(character):04X} ({name}), which boards refuse: "
-                "remove it"
-            )
+    refused = next((describe_character(c) for c in text if c in '"\\'), None) or unusable_character(text)
+    if refused:
+        raise ValueError(f"{what} {text!r:.100} contains {refused}, which boards refuse: remove it")
     if not unicodedata.is_normalized("NFC", text):
         raise ValueError(
             f"{what} {text!a:.100} is not in the Unicode form NFC, in which a letter and its accent are "

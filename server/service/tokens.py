@@ -89,7 +89,7 @@ def _read(path: Path) -> dict[str, str]:
     """Return the tokens by name; error messages never quote the file, because it contains secrets."""
     rule = f"{path} must contain a token, or NAME TOKEN on each line"
     try:
-        with refusing(UsageError, f"read the token {path}"), open(path, encoding="utf-8") as f:
+        with refusing(UsageError, f"read the token {path}"), open(path, encoding="utf-8-sig") as f:
             mode = os.fstat(f.fileno()).st_mode
             lines = f.read(_MAX_BYTES).splitlines()
     except UnicodeDecodeError:

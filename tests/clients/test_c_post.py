@@ -162,12 +162,20 @@ class TestConsent:
         assert "damaged" in nobody("yes", status=1)
         (nobody.folder / "settings.json").write_text('{"fleet": "open"}')
         assert "settings.json: mqtt_host" in nobody("status", status=1)
-        # A value may equal a field's name; a password with an unsupported escape is refused.
+        # A value may equal a field's name. C texts cannot contain U+0000, nor UTF-8 half of a surrogate pair.
         nobody.settings["mqtt_user"] = "mqtt_port"
-        for password, expected in (("back\\slash\\new", "consent"), ("ä", "mqtt_prefix is wrong")):
+        for password in ("back\\slash\\new\t", "ä€😀"):
             nobody.settings["mqtt_password"] = password
             nobody.set_broker_port(1)
-            assert expected in nobody("status", status=1)
+            assert "consent" in nobody("status", status=1)
+        wrong = ("\0", "\ud83d", "\ud83dx", "\ude00", "x" * 256, "😀" * 64)
+        for password in wrong:
+            nobody.settings["mqtt_password"] = password
+            nobody.set_broker_port(1)
+            assert "mqtt_prefix is wrong" in nobody("status", status=1), ascii(password)
+        nobody.settings |= {"mqtt_password": "", "mqtt_user": "a\tb"}
+        nobody.set_broker_port(1)
+        assert "mqtt_user must be UTF-8 without control characters" in nobody("status", status=1)
         assert "usage" in nobody("stop", status=1) + nobody("run", "0", "0", status=2)
 
 

@@ -281,7 +281,7 @@ def test_component_compiles_for_esp32(tmp_path: Path):
         ({"project": ""}, "write firmware: VALUE or set the version of project:"),
         ({"groups": "[firmware, model]"}, "group model has no value: write model: VALUE"),
         ({"groups": "{firmware: 2.4}"}, "Must be string"),
-        ({"groups": "{firmware: '2.4\"'}"}, "must be a text of 1 to 32 characters"),
+        ({"groups": "{firmware: '2.4\"'}"}, "must be a text of 1 to 32 bytes"),
         ({"groups": "Firmware"}, "must be 1 to 32 of a-z, 0-9, _ and -"),
     ],
     ids=[

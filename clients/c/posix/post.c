@@ -64,11 +64,44 @@ static const char *value_of(const char *name) {
     return NULL;
 }
 
-/* Copy a field's value as text, or "" if it is null or missing. Return false if it is too long or contains an
-   unsupported escape such as \u. */
+/* Return the four hexadecimal digits at a position as a number, or 0 if they are not. */
+static unsigned four_digits(const char *at) {
+    unsigned value = 0;
+    return strspn(at, "0123456789abcdefABCDEF") >= 4 && sscanf(at, "%4x", &value) == 1 ? value : 0;
+}
+
+/* Write the character of the escapes that *at points behind the \u of as UTF-8, at most 4 bytes. Advance to their last
+   digit. Return the number of bytes; 0 for U+0000, which C texts cannot contain, and for half of a surrogate pair. */
+static size_t unescape(const char **at, char utf8[4]) {
+    unsigned point = four_digits(*at), low;
+    *at += 3;
+    if (point >= 0xD800 && point < 0xDC00) {
+        low = (*at)[1] == '\\' && (*at)[2] == 'u' ? four_digits(*at + 3) : 0;
+        if (low < 0xDC00 || low > 0xDFFF)
+            return 0;
+        point = 0x10000 + ((point - 0xD800) << 10) + (low - 0xDC00);
+        *at += 6;
+    }
+    if (point == 0 || (point >= 0xD800 && point < 0xE000))
+        return 0;
+    if (point < 0x80) {
+        utf8[0] = (char)point;
+        return 1;
+    }
+    size_t more = 1 + (size_t)(point > 0x7FF) + (size_t)(point > 0xFFFF);
+    utf8[0] = (char)(0xF00u >> (more + 1) | point >> 6 * more);
+    for (size_t i = 1; i <= more; i++)
+        utf8[i] = (char)(0x80 | (point >> 6 * (more - i) & 0x3F));
+    return 1 + more;
+}
+
+/* Copy a field's value as text, or "" if it is null or missing. Return false if it is too long or contains an invalid
+   escape. */
 static bool field(const char *name, char *value, size_t capacity) {
-    const char *at = value_of(name);
-    size_t used = 0;
+    static const char escapes[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
+    const char *at = value_of(name), *escape;
+    size_t used = 0, bytes;
+    char utf8[4];
     value[0] = 0;
     if (at == NULL || strncmp(at, "null", 4) == 0)
         return true;
@@ -77,15 +110,21 @@ static bool field(const char *name, char *value, size_t capacity) {
         snprintf(value, capacity, "%.*s", (int)used, at);
         return used < capacity;
     }
-    for (at++; *at && *at != '"' && used + 1 < capacity; at++) {
-        char c = *at;
-        if (c == '\\') {
-            c = *++at;
-            if (strchr("n\"\\/", c) == NULL)
-                return false;
-            c = c == 'n' ? '\n' : c;
+    for (at++; *at && *at != '"'; at++) {
+        bytes = 1;
+        utf8[0] = *at;
+        if (*at == '\\' && at[1] == 'u') {
+            at += 2;
+            bytes = unescape(&at, utf8);
+        } else if (*at == '\\') {
+            escape = *++at ? strchr(escapes, *at) : NULL;
+            bytes = escape != NULL;
+            utf8[0] = escape != NULL ? meanings[escape - escapes] : 0;
         }
-        value[used++] = c;
+        if (bytes == 0 || used + bytes >= capacity)
+            return false;
+        memcpy(value + used, utf8, bytes);
+        used += bytes;
     }
     value[used] = 0;
     return *at == '"';
@@ -173,7 +212,9 @@ static const char *read_settings(struct hushmote_config *config) {
         !field("mqtt_password", broker->password, sizeof broker->password) ||
         !field("mqtt_prefix", broker->prefix, sizeof broker->prefix))
         return "settings.json: mqtt_host, mqtt_port, mqtt_user, mqtt_password or mqtt_prefix is wrong: set mqtt_host, and "
-               "write short texts without \\u escapes";
+               "write user and password with at most 255 bytes";
+    if (mosquitto_validate_utf8(broker->user, (int)strlen(broker->user)) != 0)
+        return "settings.json: mqtt_user must be UTF-8 without control characters";
     if (strncmp(broker->hosts, "ws://", 5) == 0 || strncmp(broker->hosts, "wss://", 6) == 0)
         return "settings.json: mqtt_host: hushmote-post does not speak MQTT over WebSocket; if the network lets only HTTPS "
                "through, send the reports to a `hushmote door`, as docs/door.md describes";

@@ -247,7 +247,7 @@ class TestIssue:
         ("mqtt://b?prefix=+", "a topic prefix must be at most 64 of"),
         ("mqtt://b?path=/mqtt", "has no path: only ?prefix=LEVELS"),
         ("mqtt://u:secret@b", "set HUSHMOTE_MQTT_PASSWORD"),
-        ("mqtt://b:1884/x", "mqtt_host must be host or host:port"),
+        ("mqtt://b:1884/x", "mqtt_host must be host or host:port in ASCII"),
         command="provision device k3f9 --open --broker",
     )
     def test_rejects_broker_unreachable_by_boards(self, refusal: Refusal, tmp_path: Path):

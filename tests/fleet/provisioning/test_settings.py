@@ -88,7 +88,7 @@ class TestNewSettings:
     @refusals(
         (lambda folder: provision_device(None, "garden", path=folder / "none" / "s.json"), "cannot write"),
         (with_network(wifi_ssid="x" * 33), "at most 32 bytes"),
-        (with_network(wifi_password="short"), "8 to 64 bytes"),
+        (with_network(wifi_password="short"), "8 to 63 bytes"),
         (with_network(wifi_country="de"), "two capital letters"),
         (with_network(mqtt_port=0), "mqtt_port must be 1 to 65535"),
         (with_network(mqtt_host="a, b"), "several separated by commas"),

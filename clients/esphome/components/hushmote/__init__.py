@@ -126,6 +126,23 @@ def _squares(value):
 
 name = _matching("[a-z0-9_-]{1,32}", "1 to 32 of a-z, 0-9, _ and -")
 
+# Characters that nobody sees: controls, line separators, marks of direction and order, half surrogate pairs.
+UNSEEN = r"\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufffd\ud800-\udfff"
+_group_text = _matching(rf'[^{UNSEEN}"\\]{{1,32}}', 'a text of 1 to 32 bytes without " and \\')
+
+
+def group_value(value):
+    """Accept a value of an open group."""
+    value = _group_text(value)
+    if len(value.encode()) > 32:
+        raise cv.Invalid("must be a text of 1 to 32 bytes in UTF-8")
+    return value
+
+
+login = cv.All(
+    cv.string, _matching(rf"[^{UNSEEN}]*", "a text without control characters and byte-order marks")
+)
+
 IDENTITY = cv.Schema(
     {
         cv.Required(CONF_FLEET): name,
@@ -137,8 +154,8 @@ IDENTITY = cv.Schema(
         cv.Required(CONF_BROKER): cv.string_strict,
         cv.Optional(CONF_PORT, default=1883): cv.port,
         cv.Optional(CONF_TOPIC_PREFIX, default=""): cv.All(cv.string_strict, cv.Length(max=64)),
-        cv.Optional(CONF_USERNAME, default=""): cv.string,
-        cv.Optional(CONF_PASSWORD, default=""): cv.sensitive(),
+        cv.Optional(CONF_USERNAME, default=""): login,
+        cv.Optional(CONF_PASSWORD, default=""): cv.sensitive(login),
         cv.Optional(CONF_CA, default=""): cv.string,
         cv.Inclusive(CONF_CERTIFICATE, "certificate"): cv.string,
         cv.Inclusive(CONF_CERTIFICATE_KEY, "certificate"): cv.sensitive(),
@@ -154,9 +171,6 @@ def ask(value):
     if value == "each":
         raise cv.Invalid("this component asks once for all experiments: omit ask, or set it to once")
     return cv.one_of("once")(value)
-
-
-group_value = _matching(r"[ !#-\[\]-~]{1,32}", 'a text of 1 to 32 characters of ASCII without " and \\')
 
 
 def groups(value):

@@ -331,5 +331,8 @@ def forget_all(experiments):
         experiments._refused,
     ):
         table.clear()
+    for file in experiments.files():  # including those of names that this firmware's policy lacks
+        if file[-4:] in (_YES_FILE, _ASKING_FILE):
+            _remove(experiments, file)
     for name in experiments._client._policy["experiments"]:
         forget(experiments, name)

@@ -12,6 +12,10 @@ Each file is named after its experiment and holds, big-endian:
 The CRC also covers the fleet and its announce key, so another fleet's files are ignored. Damaged files are
 ignored as well; the broker's next message replaces them.
 
+A name that a firmware's policy lacks may come back with the next firmware, so the start of a firmware does
+not remove its serial: the file shrinks to the serial and a zero byte as its payload. A board keeps the
+serials of 64 names, as many as its ledger has entries, and refuses experiments with any further name.
+
 With "ask": "each" in the policy, consent covers one question. The file name.yes stores it:
     8 first bytes of the question's SHA-256   4 epsilon   4 CRC-32
 question() in consent.py derives the first two from an experiment's JSON. New consent is needed if the
@@ -31,6 +35,9 @@ if "." in __name__:  # the package on CPython; on a board, all files are in one 
     from . import ldp_client
 else:
     import ldp_client
+
+
+_MAX_NAMES = 64  # whose serials are stored
 
 
 def _name_in(payload):
@@ -82,23 +89,29 @@ class KeptExperiments:
         self.waiting = []
         self._refused = {}  # name -> SHA-256 of the last refused payload, and the reason
         self._each = client._policy.get("ask") == "each"
+        self._stored = set()  # names that have a file
         self._agreed = {}  # name -> consent.question() of the last consent
         self.asking = {}
         self._opt_out = None  # the client's last opt-out at the time of the last take()
         names = client._policy["experiments"]
-        if self._each:
+        files = self.files()
+        if self._each or any(["." in name for name in files]):  # an opt-out ends every consent in the folder
             ldp_client._import_sibling("consent").load(self, names)
-        if folder is None:
-            return
-        try:
-            files = os.listdir(folder)
-        except OSError:  # the folder does not exist yet
-            return
         for name in files:
+            if "." in name:
+                continue
+            self._stored.add(name)
             if name in names:
                 self._load(name)
-            elif "." not in name:  # no longer in the policy
-                self._remove(name)
+            else:
+                self._shrink(name)
+
+    def files(self):
+        """Return the names of the folder's files."""
+        try:
+            return [] if self._folder is None else os.listdir(self._folder)
+        except OSError:  # the folder does not exist yet
+            return []
 
     def take(self, name, payload, agreed=False):
         """Take part in a retained message's experiment, or stop if the message is a withdrawal.
@@ -194,27 +207,51 @@ class KeptExperiments:
 
     def _enroll(self, name, payload, verified):
         try:
+            ldp_client.check(self._has_room(name), "the serials of %d other names are stored" % _MAX_NAMES)
             self._client.enroll(payload, verified)
         except ldp_client.ExperimentRefused as e:
             # Use the topic's name: the client has no name for an experiment that it cannot read.
             self._client._refusals[name] = str(e)
             raise
 
+    def _has_room(self, name):
+        """Return whether a name's serial is stored or may be."""
+        return (
+            self._folder is None
+            or self._client._announce_key is None
+            or name in self._stored
+            or len(self._stored) < _MAX_NAMES
+        )
+
     def _seal(self, name, data):
         """Return the CRC-32 of data together with its fleet, announce key and name."""
         owner = (self._client.fleet + "/" + name).encode() + (self._client._announce_key or b"")
         return binascii.crc32(data, binascii.crc32(owner))
 
-    def _load(self, name):
+    def _read(self, name):
+        """Return the lowest accepted serial and the payload, or (0, None) if the file is not intact."""
         try:
             with open(self._folder + "/" + name, "rb") as f:
                 data = f.read()
         except OSError:  # unreadable, but the broker will send it again
-            return
+            data = b""
         if len(data) < 8 or self._seal(name, data[:-4]) != int.from_bytes(data[-4:], "big"):
+            return 0, None
+        return int.from_bytes(data[:4], "big"), data[4:-4]
+
+    def _shrink(self, name):
+        """Keep only the serial of a name that the policy lacks."""
+        least, payload = self._read(name)
+        if payload and not least:  # an open fleet has no serials
+            self._remove(name)
+            self._stored -= {name}
+        elif payload and payload != b"\x00":
+            self._write(name, b"\x00", least)
+
+    def _load(self, name):
+        least, payload = self._read(name)
+        if payload is None:
             return
-        payload = data[4:-4]
-        least = int.from_bytes(data[:4], "big")
         if least:
             self._client.serials[name] = least
         if payload[:1] > b"\x00":  # not a withdrawal
@@ -227,15 +264,20 @@ class KeptExperiments:
             self.digests[name] = hashlib.sha256(payload).digest()
         self._last[name] = hashlib.sha256(payload).digest()
 
-    def _write(self, name, payload):
+    def _write(self, name, payload, least=None):
         if self._folder is None:
             return
         if not payload:
             self._remove(name)
+            self._stored -= {name}
             return
-        least = min(self._client.serials.get(name, 0), 0xFFFFFFFF)
+        if not self._has_room(name):  # its experiments are refused, so nothing brings an earlier one back
+            return
+        if least is None:
+            least = min(self._client.serials.get(name, 0), 0xFFFFFFFF)
         try:
             self._put(name, least.to_bytes(4, "big") + payload)
+            self._stored.add(name)
             self.fault = None
         except OSError as e:  # full or worn out: in force until the next start, and stored if it comes again
             self._last.pop(name, None)

@@ -347,6 +347,19 @@ class TestQuestion:
         experiments.agree("room_temp")
         assert experiments._client.report("room_temp", 21.4) is not None
 
+    @pytest.mark.parametrize("ask", ["each", None])
+    @pytest.mark.parametrize("restart", [False, True])
+    def test_opt_out_erases_consent_to_missing_names(self, start: Any, ask: str | None, restart: bool):
+        self.agreed(start)
+        other = start(experiments=("door",), ask=ask)
+        if restart:  # the opt-out came while another firmware ran that does not store consent
+            other._client._on_opt_out = None
+        other._client.consent = False
+        if restart:
+            KeptExperiments(other._client, other._folder)
+        other._client.consent = True
+        assert self.asks(start(), self.ROOM)
+
     def test_unwritten_opt_out_erases_consent_too(self, start: Any, monkeypatch: pytest.MonkeyPatch):
         experiments = self.agreed(start)
 

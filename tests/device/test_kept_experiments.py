@@ -199,7 +199,7 @@ class TestExperiment:
         assert states(strict) == ["refused", "refused"]
         assert strict.digests == {}
         start(folder, experiments=("door_open",))
-        assert os.listdir(folder) == ["door_open"]
+        assert states(start(folder)) == ["absent", "reporting"]
 
     def test_open_fleet_erases_withdrawn_experiment(self, folder: Path):
         start(folder, None).take("room_temp", experiment_json(name="room_temp"))
@@ -294,3 +294,73 @@ class TestWithdrawal:
         experiments.take("room_temp", signed(0xFFFFFFFE))
         experiments.take("room_temp", withdrawn(0xFFFFFFFF))
         assert states(start(folder)) == ["absent", "absent"]
+
+
+WITHOUT: Any = {"experiments": ("door_open",)}
+
+
+class TestNameThatLeavesThePolicy:
+    """A firmware whose policy lacks a name keeps its serial, as the next firmware may have the name again."""
+
+    def test_serial_survives_firmware_without_the_name(self, folder: Path):
+        experiments = start(folder)
+        experiments.take("room_temp", signed(5))
+        experiments.take("room_temp", withdrawn(7))
+        start(folder, **WITHOUT).take("door_open", signed(6, "door_open"))
+        experiments = start(folder)
+        with pytest.raises(ExperimentRefused, match="a newer version was published"):
+            experiments.take("room_temp", signed(5))
+        assert states(experiments) == ["refused", "reporting"]
+        experiments.take("room_temp", signed(8))
+
+    def test_power_cut_while_it_is_forgotten_keeps_serial(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        start(folder).take("room_temp", signed(7))
+
+        def cut(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        for name in ("open", "fsync", "replace"):
+            with monkeypatch.context() as power:
+                power.setattr(os, name, cut)
+                with pytest.raises(KeyboardInterrupt):
+                    start(folder, **WITHOUT)
+            with pytest.raises(ExperimentRefused, match="newer"):
+                start(folder).take("room_temp", signed(5))
+        start(folder, **WITHOUT)
+        with pytest.raises(ExperimentRefused, match="newer"):
+            start(folder).take("room_temp", signed(5))
+
+    def test_only_its_serial_stays_in_flash(self, folder: Path):
+        start(folder).take("room_temp", signed(5))
+        start(folder, **WITHOUT)
+        assert (folder / "room_temp").stat().st_size == 9
+        written = (folder / "room_temp").stat().st_mtime_ns
+        start(folder, **WITHOUT)
+        assert (folder / "room_temp").stat().st_mtime_ns == written
+
+    def test_open_fleet_keeps_nothing_of_it(self, folder: Path):
+        start(folder, None).take("room_temp", experiment_json(name="room_temp"))
+        start(folder, None, **WITHOUT)
+        assert os.listdir(folder) == []
+
+    def test_firmware_of_another_fleet_keeps_its_serial(self, folder: Path):
+        start(folder).take("room_temp", signed(5))
+        start(folder, OTHER, **WITHOUT)
+        assert start(folder)._client.serials == {"room_temp": 5}
+
+    def test_no_serial_is_forgotten_for_another_name(self, folder: Path):
+        names = [f"n{i}" for i in range(64)]
+        for name in names:
+            start(folder, experiments=(name,)).take(name, signed(5, name))
+        experiments = start(folder, experiments=("room_temp", "n0"))
+        with pytest.raises(ExperimentRefused, match="the serials of 64 other names are stored"):
+            experiments.take("room_temp", signed(5))
+        experiments.take("room_temp", withdrawn(6))
+        experiments.take("n0", signed(6, "n0"))
+        assert states(experiments) == ["absent", "reporting"]
+        assert set(os.listdir(folder)) == set(names)
+        for name in names[1:]:
+            with pytest.raises(ExperimentRefused, match="newer"):
+                start(folder, experiments=(name,)).take(name, signed(4, name))

@@ -1,6 +1,7 @@
 /* A device's lifetime over a model of its storage, with a power cut before each flash operation.
 
-   With -DASK_EACH=2, each question needs its own opt-in, which it gets immediately.
+   With -DASK_EACH=2, each question needs its own opt-in, which it gets immediately. With -DROLLBACKS=1, a firmware whose
+   policy has only the last name runs before each start, and receives that experiment.
 
    power_cuts [STEP [AGAIN]] cuts the power at every STEP-th operation, and once more AGAIN operations later. It prints a
    line of JSON: operations per run, runs, and the number of runs that ended locked, lost a serial, sent a report number
@@ -22,7 +23,11 @@
 #ifndef ASK_EACH
 #define ASK_EACH 0
 #endif
+#ifndef ROLLBACKS
+#define ROLLBACKS 0
+#endif
 HUSHMOTE_POLICY(policy, 40000000, 0, 1000000, HUSHMOTE_SUM, ASK_EACH, "room_temp", "door", "window");
+HUSHMOTE_POLICY(other_policy, 40000000, 0, 1000000, HUSHMOTE_SUM, ASK_EACH, "window");
 
 long flash_operations, flash_cut = -1;
 jmp_buf flash_power;
@@ -127,20 +132,25 @@ static struct hushmote_port port = {
     .timeout_ms = 1000000, .settle_ms = 1000000,
 };
 
-static void hand_in(unsigned at, uint32_t serial) {
+/* Deliver a version of the experiment with a name, which is the policy's at-th. */
+static void deliver(unsigned at, const char *name, uint32_t serial) {
     static const char form[] = "{\"v\":1,\"name\":\"%s\",\"type\":\"bool\",\"mechanism\":\"rr\",\"epsilon\":%u,\"every\":1,"
                                "\"budget\":{\"rule\":\"sum\",\"cap\":40000000},\"window\":\"day\"}%*s";
     char topic[96];
     uint8_t payload[HUSHMOTE_PAYLOAD_BYTES];
-    int bytes = snprintf((char *)payload, sizeof payload, form, policy.names[at], EPSILON, (int)(300 * serial % 700), "");
-    size_t topic_bytes = (size_t)snprintf(topic, sizeof topic, "hushmote/v1/home/experiment/%s", policy.names[at]);
+    int bytes = snprintf((char *)payload, sizeof payload, form, name, EPSILON, (int)(300 * serial % 700), "");
+    size_t topic_bytes = (size_t)snprintf(topic, sizeof topic, "hushmote/v1/home/experiment/%s", name);
     memset(payload + bytes, 0xaa, 69);
     payload[bytes] = 0;
     for (int i = 0; i < 4; i++)
         payload[bytes + 1 + i] = (uint8_t)(serial >> (24 - 8 * i));
     hushmote_reporter_message(&reporter, topic, topic_bytes, payload, (size_t)bytes + 69);
     if (reporter.topics[at].refused == HUSHMOTE_REFUSED_UNASKED)
-        (void)hushmote_agree(&reporter, policy.names[at], NULL, 0);
+        (void)hushmote_agree(&reporter, name, NULL, 0);
+}
+
+static void hand_in(unsigned at, uint32_t serial) {
+    deliver(at, policy.names[at], serial);
     if (reporter.topics[at].refused != HUSHMOTE_OK || reporter.kept_fault != HUSHMOTE_OK)
         lifetime.failed = true;
     world.serials[at] = serial;
@@ -163,6 +173,22 @@ static void step(void) {
         hushmote_reporter_acknowledged(&reporter, reporter.flights[i].id);
 }
 
+static void use_policy(const struct hushmote_policy *chosen) {
+    config.policy = chosen;
+    if (storage_port.use_policy != NULL)
+        storage_port.use_policy(chosen);
+}
+
+/* Run the firmware with the other policy. */
+static void start_other(void) {
+    use_policy(&other_policy);
+    (void)hushmote_begin(&client, &config);
+    (void)hushmote_reporter_begin(&reporter, &client, &port, topics, kept);
+    if (world.serials[NAMES - 1] > 0)
+        deliver(0, other_policy.names[0], world.serials[NAMES - 1]); /* refused if a newer one was kept before a cut */
+    use_policy(&policy);
+}
+
 /* Start the device with empty RAM. */
 static void start(void) {
     struct hushmote_status status;
@@ -171,6 +197,9 @@ static void start(void) {
         lifetime.failed = true;
         return;
     }
+    use_policy(&policy); /* the power may have been cut during the other firmware */
+    if (ROLLBACKS)
+        start_other();
     if (hushmote_begin(&client, &config) != HUSHMOTE_OK)
         lifetime.failed = true;
     if (client.locked == HUSHMOTE_NO_LEDGER && world.handed_over == 0 && world.step == 0) {
@@ -211,6 +240,8 @@ static void live(long cut, long second_cut) {
     while (!is_over()) {
         step();
         world.step++;
+        if (ROLLBACKS && world.step % 16 == 0)
+            start();
     }
     faults.locked += lifetime.locked;
     faults.forgotten += lifetime.forgotten;

@@ -3,6 +3,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct hushmote_policy;
+
 struct storage_port {
     int (*open)(void); /* called after each start; returns 0, or another value if it fails */
     long (*read)(void *context, int slot, uint8_t *data, size_t bytes);
@@ -10,6 +12,7 @@ struct storage_port {
     long (*read_kept)(void *context, const char *name, uint8_t *data, size_t bytes);
     int (*write_kept)(void *context, const char *name, const uint8_t *data, size_t bytes);
     void *context;
+    void (*use_policy)(const struct hushmote_policy *policy); /* called before a firmware starts; NULL if not needed */
 };
 
 extern const struct storage_port storage_port;

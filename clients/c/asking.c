@@ -2,13 +2,18 @@
 
    An opt-in applies to a question, up to its epsilon. It is stored in flash in the MicroPython client's format, under
    the experiment's name followed by ".yes": 12 bytes from question.c, then a CRC-32. If it is damaged, the board asks
-   again. */
+   again.
+
+   An opt-out ends every opt-in, including those to names that this firmware's policy lacks and the next one's may have
+   again. It cannot list those, so it stores the ledger's sequence number under ".no", which the CRC-32 of later opt-ins
+   also covers. */
 #include <string.h>
 
 #include "core.h"
 #include "hushmote_port.h"
 
 #define FILE_BYTES (HM_QUESTION_BYTES + 4)
+#define NO_BYTES 4
 #define NAME_BYTES 40
 
 static unsigned name_count(const struct hushmote_reporter *reporter) {
@@ -23,11 +28,37 @@ static const char *file_of(const struct hushmote_reporter *reporter, unsigned at
     return file;
 }
 
-static void write_yes(struct hushmote_reporter *reporter, unsigned at, const uint8_t *data, size_t bytes) {
+/* Return the CRC-32 of an opt-in, which also covers the last opt-out. */
+static uint32_t seal_yes(const struct hushmote_reporter *reporter, const char *file, const uint8_t *yes) {
     const struct hushmote_port *port = reporter->port;
-    char file[NAME_BYTES];
-    if (reporter->kept != NULL && port->write_kept(port->context, file_of(reporter, at, file), data, bytes) != 0)
+    uint8_t data[HM_QUESTION_BYTES + NO_BYTES];
+    long bytes = reporter->kept == NULL ? 0 : port->read_kept(port->context, ".no", data + HM_QUESTION_BYTES, NO_BYTES);
+    memcpy(data, yes, HM_QUESTION_BYTES);
+    if (bytes < 0 || bytes > NO_BYTES)
+        bytes = NO_BYTES; /* it cannot be read, so no opt-in matches it */
+    return hm_seal(reporter->client->config, file, data, HM_QUESTION_BYTES + (size_t)bytes);
+}
+
+static void write_file(struct hushmote_reporter *reporter, const char *file, const uint8_t *data, size_t bytes) {
+    const struct hushmote_port *port = reporter->port;
+    if (reporter->kept != NULL && port->write_kept(port->context, file, data, bytes) != 0)
         reporter->kept_fault = HUSHMOTE_STORAGE;
+}
+
+static void write_yes(struct hushmote_reporter *reporter, unsigned at, const uint8_t *data, size_t bytes) {
+    char file[NAME_BYTES];
+    write_file(reporter, file_of(reporter, at, file), data, bytes);
+}
+
+/* Store the last opt-out, unless the flash already holds it. */
+static void write_no(struct hushmote_reporter *reporter) {
+    const struct hushmote_port *port = reporter->port;
+    const uint8_t *number = reporter->client->record + 2;
+    uint8_t stored[NO_BYTES];
+    if (reporter->kept == NULL || (port->read_kept(port->context, ".no", stored, NO_BYTES) == NO_BYTES &&
+                                   memcmp(stored, number, NO_BYTES) == 0))
+        return;
+    write_file(reporter, ".no", number, NO_BYTES);
 }
 
 static void forget(struct hushmote_reporter *reporter, unsigned at) {
@@ -36,6 +67,7 @@ static void forget(struct hushmote_reporter *reporter, unsigned at) {
 }
 
 static void forget_all(struct hushmote_reporter *reporter) {
+    write_no(reporter);
     for (unsigned at = 0; at < name_count(reporter); at++) {
         forget(reporter, at);
         reporter->topics[at].why = HUSHMOTE_OK;
@@ -64,8 +96,8 @@ static void load(struct hushmote_reporter *reporter) {
         uint8_t data[FILE_BYTES];
         char file[NAME_BYTES];
         long bytes = port->read_kept(port->context, file_of(reporter, at, file), data, sizeof data);
-        question->has_yes = bytes == FILE_BYTES && hm_get(data + HM_QUESTION_BYTES, 4) ==
-                                                       hm_seal(reporter->client->config, file, data, HM_QUESTION_BYTES);
+        question->has_yes =
+            bytes == FILE_BYTES && hm_get(data + HM_QUESTION_BYTES, 4) == seal_yes(reporter, file, data);
         memcpy(question->yes, data, sizeof question->yes);
     }
 }
@@ -117,7 +149,6 @@ static int ask(struct hushmote_reporter *reporter, unsigned at, const uint8_t *p
 
 /* Store the opt-in to the waiting question, unless someone has since opted out, which ended it. */
 static void keep_yes(struct hushmote_reporter *reporter, unsigned at) {
-    const struct hushmote_config *config = reporter->client->config;
     struct hushmote_question *state = reporter->port->questions + at;
     const struct hushmote_group *group;
     uint8_t data[FILE_BYTES];
@@ -127,7 +158,7 @@ static void keep_yes(struct hushmote_reporter *reporter, unsigned at) {
         return;
     state->has_yes = true;
     memcpy(state->yes, data, sizeof state->yes);
-    hm_put(data + HM_QUESTION_BYTES, 4, hm_seal(config, file_of(reporter, at, file), data, HM_QUESTION_BYTES));
+    hm_put(data + HM_QUESTION_BYTES, 4, seal_yes(reporter, file_of(reporter, at, file), data));
     write_yes(reporter, at, data, sizeof data);
 }
 

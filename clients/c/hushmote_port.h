@@ -89,7 +89,9 @@ struct hushmote_port {
         without a network. To keep none, set this and write_kept to NULL; any version that was ever signed is then
         accepted after each start. */
     long (*read_kept)(void *context, const char *name, uint8_t *data, size_t bytes);
-    /** Keep an experiment in flash, like config.write; 0 bytes remove it. */
+    /** Keep an experiment in flash, like config.write; 0 bytes remove it. Key it by its name, and remove no others: a name
+        that the policy lacks may be in the next firmware's policy, and its serial must then still be there. Return a value
+        above 0 if there is no room for the serial of one more name; its experiment is then refused. */
     int (*write_kept)(void *context, const char *name, const uint8_t *data, size_t bytes);
 
     /* Milliseconds, each up to 16,000,000. */

@@ -297,20 +297,22 @@ static uint32_t seal(const struct hushmote_reporter *reporter, unsigned at, size
     return hm_seal(config_of(reporter), name_of(reporter, at), reporter->kept, bytes);
 }
 
-/* Store the lowest accepted serial, the payload and a CRC-32, in the MicroPython client's format. */
-static void keep(struct hushmote_reporter *reporter, unsigned at, const uint8_t *payload, size_t bytes) {
+/* Store the lowest accepted serial, the payload and a CRC-32, in the MicroPython client's format. Return whether the
+   experiment may run: not if the serials of too many other names are stored, because then this one would be forgotten. */
+static bool keep(struct hushmote_reporter *reporter, unsigned at, const uint8_t *payload, size_t bytes) {
     const struct hushmote_port *port = reporter->port;
     size_t total = bytes == 0 ? 0 : bytes + 8;
+    int code;
     if (reporter->kept == NULL)
-        return;
+        return true;
     if (total > 0) {
         hm_put(reporter->kept, 4, config_of(reporter)->experiments[at].serial);
         memcpy(reporter->kept + 4, payload, bytes);
         hm_put(reporter->kept + 4 + bytes, 4, seal(reporter, at, 4 + bytes));
     }
-    reporter->kept_fault = 0;
-    if (port->write_kept(port->context, name_of(reporter, at), reporter->kept, total) != 0)
-        reporter->kept_fault = HUSHMOTE_STORAGE;
+    code = port->write_kept(port->context, name_of(reporter, at), reporter->kept, total);
+    reporter->kept_fault = code != 0 ? HUSHMOTE_STORAGE : HUSHMOTE_OK;
+    return code <= 0;
 }
 
 static void load(struct hushmote_reporter *reporter, unsigned at) {
@@ -372,10 +374,12 @@ int hm_take_message(struct hushmote_reporter *reporter, unsigned at, const uint8
         memcpy(topic->rejected, digest, sizeof digest);
         return code;
     }
-    topic->has_accepted = true;
+    topic->has_accepted = keep(reporter, at, payload, bytes);
     memcpy(topic->accepted, digest, sizeof digest);
-    keep(reporter, at, payload, bytes);
-    return HUSHMOTE_OK;
+    if (topic->has_accepted)
+        return HUSHMOTE_OK;
+    config_of(reporter)->experiments[at].enrolled = 0;
+    return topic->refused = HUSHMOTE_STORAGE;
 }
 
 void hushmote_reporter_message(struct hushmote_reporter *reporter, const char *topic, size_t topic_bytes,

@@ -73,4 +73,4 @@ static int write_experiment(void *context, const char *name, const uint8_t *data
     return sync_changes();
 }
 
-const struct storage_port storage_port = {reopen_storage, read_slot, write_slot, read_experiment, write_experiment, NULL};
+const struct storage_port storage_port = {reopen_storage, read_slot, write_slot, read_experiment, write_experiment, NULL, NULL};

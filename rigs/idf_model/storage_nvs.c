@@ -14,5 +14,5 @@ void esp_fill_random(void *buf, size_t len) {
 }
 
 const struct storage_port storage_port = {
-    reopen_storage, hushmote_idf_read, hushmote_idf_write, hushmote_idf_read_kept, hushmote_idf_write_kept, &idf,
+    reopen_storage, hushmote_idf_read, hushmote_idf_write, hushmote_idf_read_kept, hushmote_idf_write_kept, &idf, NULL,
 };

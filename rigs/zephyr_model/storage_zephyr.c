@@ -2,11 +2,14 @@
 #include "../storage_port.h"
 #include "hushmote_zephyr.h"
 
-HUSHMOTE_POLICY(names, 1000000, 0, 1000000, HUSHMOTE_SUM, false, "room_temp", "door", "window");
-static struct hushmote_zephyr zephyr = {NULL, 100, &names};
+static struct hushmote_zephyr zephyr = {NULL, 100, NULL};
 
 static int reopen_storage(void) {
     return 0;
+}
+
+static void use_policy(const struct hushmote_policy *policy) {
+    zephyr.policy = policy;
 }
 
 int sys_csrand_get(void *dst, size_t len) {
@@ -21,4 +24,5 @@ const struct storage_port storage_port = {
     hushmote_zephyr_read_kept,
     hushmote_zephyr_write_kept,
     &zephyr,
+    use_policy,
 };

@@ -11,7 +11,7 @@ from boards import SIGNING
 from c_client import CBoard, Refused, Source
 from c_core import needs_gcc
 from c_reporter import TOPIC, Board
-from enumeration import POLICY, MemoryStorage
+from enumeration import POLICY, MemoryStorage, memory
 from experiments import experiment_json, number_json
 from retained_messages import (
     REFUSED_WORDS,
@@ -245,6 +245,40 @@ class TestExperiments:
         assert board.report() > 0
         board.board.withdraw("e")
         assert Board(board.storage, board.kept, announce_key=announce).report() > 0
+
+    def test_serial_survives_firmware_without_the_name(self):
+        board = Board(announce_key=ANNOUNCE)
+        assert board.take("e", signed("e", PAYLOAD, 5)) == 0
+        assert board.take("e", signed("e", b"", 7)) == 0
+        other = POLICY | {"experiments": ("f",)}
+        board = Board(board.storage, board.kept, other, announce_key=ANNOUNCE)
+        assert board.take("f", signed("f", experiment_json(name="f"), 6)) == 0
+        board = Board(board.storage, board.kept, announce_key=ANNOUNCE)
+        assert board.take("e", signed("e", PAYLOAD, 5)) != 0
+        assert board.report() == 0
+        assert board.take("e", signed("e", PAYLOAD, 8)) == 0
+
+    def test_reads_serial_that_micropython_kept_for_later(self, tmp_path: Path):
+        for names in (("e",), ("f",)):
+            policy = POLICY | {"experiments": names}
+            client = Client(policy, memory(), "board-1", announce_key=ANNOUNCE, fleet="home")
+            kept = KeptExperiments(client, str(tmp_path))
+            if names == ("e",):
+                kept.take("e", signed("e", PAYLOAD, 7))
+        board = Board(kept={"e": (tmp_path / "e").read_bytes()}, announce_key=ANNOUNCE)
+        assert board.take("e", signed("e", PAYLOAD, 5)) != 0
+        assert board.report() == 0
+
+    def test_without_room_for_its_serial_is_refused(self):
+        board = Board(announce_key=ANNOUNCE)
+        board.connected()
+        board.full = True
+        board.message("e", signed("e", PAYLOAD, 5))
+        assert board.report() == 0
+        assert board.tick() == [("status", "online fault refused:e")]
+        board.full = False
+        board.message("e", signed("e", PAYLOAD, 5))
+        assert board.report() > 0
 
     @pytest.mark.slow
     def test_no_longer_retained_are_withdrawn_in_open_fleet(self):
@@ -777,6 +811,21 @@ class TestAskingEach:
         assert restarted.take("e", signed("e", PAYLOAD, 5)) == self.UNASKED
 
     @pytest.mark.parametrize("restart", [False, True])
+    def test_opt_out_erases_consent_to_missing_names(self, restart: bool):
+        board = self.agreed()
+        other = Board(board.storage, board.kept, self.EACH | {"experiments": ("f",)})
+        other.board.consent = False
+        if restart:
+            other = Board(board.storage, board.kept, self.EACH | {"experiments": ("f",)})
+        else:
+            other.tick()
+        other.board.consent = True
+        board = self.reboot(board)
+        assert board.take("e", PAYLOAD) == self.UNASKED
+        assert board.agree("e") == 0
+        assert self.reboot(board).report() > 0
+
+    @pytest.mark.parametrize("restart", [False, True])
     def test_general_opt_out_erases_every_consent(self, restart: bool):
         board = self.agreed()
         board.board.consent = False
@@ -788,10 +837,10 @@ class TestAskingEach:
             assert device.report() == 0
             assert device.take("e", PAYLOAD) == self.UNASKED
             assert device.report() == 0
-        assert set(board.kept) == {"e"}
+        assert set(board.kept) == {"e", ".no"}
         assert board.agree("e") == 0
         assert board.report() > 0
-        assert set(board.kept) == {"e", "e.yes"}
+        assert set(board.kept) == {"e", "e.yes", ".no"}
 
     def test_unwritten_opt_out_erases_consent_too(self):
         board = self.agreed()

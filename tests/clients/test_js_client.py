@@ -497,6 +497,22 @@ class TestWithdrawal:
         assert answers[-6:-4] == ["ExperimentRefused: a newer version was published", None]
         assert [len(answers[i]) for i in (-3, -1)] == [20, 20]
 
+    def test_serial_survives_program_without_the_name(self):
+        def signed(name: str, serial: int, body: bytes | None = None) -> bytes:
+            topic = topics.experiment_topic("home", name)
+            body = experiment_json(name=name) if body is None else body
+            return sign_experiment(self.SIGNING, topic, body, serial)
+
+        settings = {"fleet": "home", "announceKey": public_key_bytes(self.SIGNING)}
+        without = settings | {"policy": POLICY | {"experiments": ["f"]}}
+        first = [["enroll", signed("e", 5)], ["withdraw", "e", signed("e", 7, b"")]]
+        records = play(first, {"records": FRESH}, settings)["records"]
+        records = play([["enroll", signed("f", 6)], ["report", "f", True]], {"records": records}, without)[
+            "records"
+        ]
+        answers = play([["enroll", signed("e", 5)]], {"records": records}, settings)["answers"]
+        assert answers == ["ExperimentRefused: a newer version was published"]
+
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[MosquittoBroker]:

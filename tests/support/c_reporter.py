@@ -67,7 +67,7 @@ class Board:
         self.c, self.storage = self.board.c, storage
         self.kept: dict[str, bytes] = {} if kept is None else kept
         self.now, self.id = 2**32 - 5000, 0
-        self.fails = self.mute = False
+        self.fails = self.mute = self.full = False
         self.refuses = 0  # what connect() returns
         self.answers_status = True
         self.unanswered: list[int] = []  # ids of status messages
@@ -139,8 +139,8 @@ class Board:
         return len(content)
 
     def _write_kept(self, _context: Any, name: bytes, data: int, size: int) -> int:
-        if self.fails:
-            return -1
+        if self.fails or self.full:
+            return -1 if self.fails else 1
         self.kept.pop(name.decode(), None)
         if size:
             self.kept[name.decode()] = ctypes.string_at(data, size)

@@ -24,11 +24,17 @@ struct nvs_fs;
  */
 int hushmote_zephyr_mount(struct nvs_fs *fs);
 
+#define HUSHMOTE_ZEPHYR_NAMES 64 /**< Number of names whose serials are kept, including those of earlier policies. */
+#ifndef HUSHMOTE_ZEPHYR_KEPT_ID
+#define HUSHMOTE_ZEPHYR_KEPT_ID 0x4800 /**< First of 193 NVS ids for kept experiments. Never change it for a used board. */
+#endif
+
 /** The context of config and of the port's storage functions. */
 struct hushmote_zephyr {
     struct nvs_fs *fs;   /**< Mounted file system. */
-    uint16_t first_id;   /**< First of the client's NVS ids; it uses two, and two more for each name in the policy. */
-    const struct hushmote_policy *policy; /**< The client's policy. */
+    uint16_t first_id;   /**< First of the ledger's two NVS ids. Earlier releases kept experiments under the ids that
+                              follow, two for each name in the policy; they are still read, so do not use them either. */
+    const struct hushmote_policy *policy; /**< The client's policy, in which earlier releases numbered the experiments. */
 };
 
 /**
@@ -76,7 +82,7 @@ long hushmote_zephyr_read_kept(void *zephyr, const char *name, uint8_t *data, si
  * @param name Name of the experiment.
  * @param data The bytes to keep.
  * @param bytes Number of bytes; 0 removes the experiment.
- * @return 0 once they are stored, or another value on failure.
+ * @return 0 once they are stored, 1 if #HUSHMOTE_ZEPHYR_NAMES other names are kept, below 0 on failure.
  */
 int hushmote_zephyr_write_kept(void *zephyr, const char *name, const uint8_t *data, size_t bytes);
 

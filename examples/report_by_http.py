@@ -39,9 +39,12 @@ for report in board.outbox():  # including earlier reports that could not be sen
     headers = {"Content-Type": "application/octet-stream"}
     request = urllib.request.Request(f"{url}/v1/{fleet}/report/{device}", report, headers)
     try:
-        urllib.request.urlopen(request, timeout=10).close()
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            acknowledged = answer.status == 204 and "Hushmote-Door" in answer.headers
     except urllib.error.HTTPError as e:
         # The report stays in the outbox; run this again later.
         sys.exit(f"{e.code}: {e.read().decode().strip()}")
+    if not acknowledged:  # a captive portal answers as well, and would otherwise swallow the report
+        sys.exit(f"{answer.status}: not from a door, or from one that needs an update: check URL")
     board.sent(report)
 print(board.status())

@@ -1,6 +1,8 @@
 /** @file Access to the broker through `hushmote door`: receive experiments, and send reports until acknowledged. */
 
 const TIMEOUT_MS = 10_000; // longer than a door waits for its broker
+const MAX_WAIT_S = 3600; // whatever an answer requests
+const NOT_A_DOOR = 'came from something other than the door, such as a login page or a wrong URL, or from a door that needs an update';
 
 const pause = (seconds, signal) =>
   new Promise((resolve) => {
@@ -8,6 +10,27 @@ const pause = (seconds, signal) =>
     const timer = setTimeout(resolve, seconds * 1000);
     signal?.addEventListener('abort', () => resolve(clearTimeout(timer)), { once: true });
   });
+
+/**
+ * Return whether an answer comes from the door, which marks its answers. Captive portals, proxies and other servers may
+ * answer with any status, so without the mark a 404 withdraws nothing and a 204 acknowledges nothing.
+ *
+ * @param {Response} answer The answer.
+ * @returns {boolean} Whether it is marked.
+ */
+export const isFromDoor = (answer) => answer.headers.has('Hushmote-Door');
+
+/**
+ * Return the seconds that an answer asks to wait, from 0 to 3,600.
+ *
+ * @param {Headers} headers Its headers; Retry-After is a number of seconds or a date.
+ * @returns {number} The seconds; 0 if the header is missing or is neither.
+ */
+export function retryAfter(headers) {
+  const value = headers.get('Retry-After')?.trim() ?? '';
+  const seconds = /^\d+$/.test(value) ? Number(value) : Math.ceil((Date.parse(value) - Date.now()) / 1000);
+  return Math.min(Math.max(seconds || 0, 0), MAX_WAIT_S);
+}
 
 /**
  * Check that a retained message's experiment has the name in the message's topic. Otherwise it could replace another
@@ -54,7 +77,8 @@ export class Door {
 
   /**
    * Take part in the experiments with these names, except those that the application has withdrawn. The client's
-   * status() shows those that it refused; `error` shows the last failed request.
+   * status() shows those that it refused; `error` shows the last failed request. Only the door's own answer ends an
+   * experiment: one that comes from a captive portal or a wrong URL changes nothing.
    *
    * @param {string[]} names Names of experiments.
    * @returns {Promise<void>}
@@ -66,8 +90,10 @@ export class Door {
       try {
         const answer = await this.#request(`experiment/${name}`);
         const isMissing = answer.status === 404; // in an open fleet, a withdrawal; in a keyed one, the client refuses it
-        if (!answer.ok && !isMissing) throw new Error(`the door answered ${answer.status}`);
+        if (isMissing && !isFromDoor(answer)) throw new Error(`the answer 404 ${NOT_A_DOOR}`);
+        if (answer.status !== 200 && !isMissing) throw new Error(`the door answered ${answer.status}`);
         const payload = isMissing ? new Uint8Array() : new Uint8Array(await answer.arrayBuffer());
+        if (!isMissing && !payload.length) throw new Error(`an empty answer ${NOT_A_DOOR}`);
         if (!payload[0]) await this.#client.withdraw(name, payload);
         else if (!this.#client.ended.has(name)) {
           checkName(payload, name);
@@ -104,13 +130,13 @@ export class Door {
           keepalive: true,
           headers,
         });
-        if (answer.status === 204) {
+        if (answer.status === 204 && isFromDoor(answer)) {
           await this.#client.sent(report);
           this.error = null;
           continue;
         }
-        wait = Math.max(wait, Number(answer.headers.get('Retry-After')) || 0);
-        this.error = `${answer.status}: ${(await answer.text()).trim()}`;
+        wait = Math.max(wait, retryAfter(answer.headers));
+        this.error = isFromDoor(answer) ? `${answer.status}: ${(await answer.text()).trim()}` : `the answer ${answer.status} ${NOT_A_DOOR}`;
       } catch (e) {
         this.error = e.message;
       }

@@ -28,8 +28,11 @@ class Access:
     trust_proxy: bool = False
 
     def is_host_allowed(self, headers: Headers) -> bool:
-        """Return whether the request's Host is allowed."""
-        return self.hosts is None or host_name(headers) in self.hosts
+        """Return whether the request's Host is allowed.
+
+        A request without one comes from a client of HTTP/1.0, such as a modem, and never from a browser.
+        """
+        return self.hosts is None or "host" not in headers or host_name(headers) in self.hosts
 
     def is_origin_allowed(self, headers: Headers) -> bool:
         """Return whether the request's web page, if any, is on our own host or one of `origins`."""

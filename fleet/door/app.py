@@ -39,6 +39,7 @@ from .metrics import DoorNumbers
 from .publisher import Outcome, ReportPublisher
 
 BODY_S = 8.0  # time limit for a body
+MARK = "hushmote-door"  # the header of the door's own answers, which a captive portal or another server lacks
 
 _PATHS = (
     "there is POST /v1/FLEET/report/DEVICE, GET /v1/FLEET/experiment, GET /v1/FLEET/experiment/NAME and "
@@ -109,9 +110,11 @@ class Door:
         path = scope["raw_path"].decode("latin-1") if scope.get("raw_path") else scope["path"]
         scope = scope | {"path": path, "root_path": scope.get("root_path", "").removesuffix("/v1")}
         request = Request(scope, receive)
+        is_own_path = True
         try:
             answer = await self._answer(request)
         except HTTPException as e:
+            is_own_path = e.detail != _PATHS
             text = f"{e.detail}\n".encode("utf-8", "replace")
             answer = PlainTextResponse(text, e.status_code, e.headers)
         except ClientDisconnect:
@@ -119,9 +122,11 @@ class Door:
         method = request.method if request.method in ("GET", "HEAD", "OPTIONS", "POST") else "other"
         self.answers[method, answer.status_code] += 1
         answer.headers.update({"x-content-type-options": "nosniff", "cache-control": "no-store"})
+        if is_own_path:
+            answer.headers[MARK] = "1"
         if (origin := request.headers.get("origin")) in self._access.origins:
             answer.headers.update({"access-control-allow-origin": origin, "vary": "Origin"})
-            answer.headers["access-control-expose-headers"] = "Retry-After"
+            answer.headers["access-control-expose-headers"] = "Retry-After, Hushmote-Door"
         await answer(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response:

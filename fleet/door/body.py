@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from ...server.wire import report
 from ...server.wire.report import MAX_PAYLOAD_BYTES, MalformedReport
+from ...server.wire.topics import is_device
 
 RAW = "application/octet-stream"
 JSON = "application/json"
@@ -54,7 +55,7 @@ def uplink(body: bytes) -> tuple[str | None, bytes]:
         device, encoded = fields["end_device_ids"], _fields(fields.get("uplink_message")).get("frm_payload")
         name = _fields(device).get("device_id")
     elif "deviceInfo" in fields:
-        name, encoded = _fields(fields["deviceInfo"]).get("deviceName"), fields.get("data")
+        name, encoded = _chirpstack_id(_fields(fields["deviceInfo"])), fields.get("data")
     else:
         raise BodyRefused(
             "the JSON is not a LoRaWAN server's: it must have end_device_ids and uplink_message (The Things "
@@ -67,6 +68,14 @@ def uplink(body: bytes) -> tuple[str | None, bytes]:
     except (ValueError, TypeError):
         raise BodyRefused("the payload in the JSON is not base64") from None
     return name if isinstance(name, str) else None, payload
+
+
+def _chirpstack_id(info: dict[str, Any]) -> Any:
+    """Return the device's name, which may be any text, if it is a device id; otherwise its EUI."""
+    name, eui = info.get("deviceName"), info.get("devEui")
+    if isinstance(name, str) and is_device(name):
+        return name
+    return eui.lower() if isinstance(eui, str) and is_device(eui.lower()) else name
 
 
 def _no_number(text: str) -> NoReturn:

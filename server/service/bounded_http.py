@@ -11,7 +11,7 @@ import os
 import socket
 from threading import Thread
 from typing import Any, Self
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -115,6 +115,31 @@ class BoundedHTTP(H11Protocol):
         super().connection_lost(exc)
 
 
+class OriginForm:
+    """Passes requests to an application in origin form, as clients send them that do not use a proxy.
+
+    A request for an absolute URI, such as GET http://door:9418/v1/home/experiment, gets the URI's path, and
+    its authority as the Host, which RFC 9112 (sections 3.2.2 and 3.3) requires.
+    """
+
+    def __init__(self, application: Any) -> None:
+        self._application = application
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Pass on one request."""
+        raw_path = scope.get("raw_path") or b""
+        scheme, found, rest = raw_path.partition(b"://")
+        if found and scheme.lower() in (b"http", b"https"):
+            authority, _, path = rest.partition(b"/")
+            headers = [(name, value) for name, value in scope["headers"] if name != b"host"]
+            scope = scope | {
+                "raw_path": b"/" + path,
+                "path": unquote((b"/" + path).decode("latin-1")),
+                "headers": [*headers, (b"host", authority)],
+            }
+        await self._application(scope, receive, send)
+
+
 class PatientServer(uvicorn.Server):
     """A server that accepts few connections per turn but queues many; asyncio uses one number for both."""
 
@@ -163,7 +188,7 @@ def config(application: Any, *, most: int, request_s: float | None = None, **opt
         "backlog": ACCEPTS_PER_TURN,
         "h11_max_incomplete_event_size": _HEAD_BYTES,
     }
-    return uvicorn.Config(application, **defaults | options)
+    return uvicorn.Config(OriginForm(application), **defaults | options)
 
 
 class BoundedServer:

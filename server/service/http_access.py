@@ -29,7 +29,7 @@ def host_name(headers: Headers) -> str:
 def is_own_page(headers: Headers) -> bool:
     """Return whether a request does not come from a web page, or comes from a page of this host."""
     origin = headers.get("origin")
-    return origin is None or origin.partition("://")[2].lower() == headers.get("host", "").lower()
+    return origin is None or origin.partition("://")[2].lower() == headers.get("host", "").lower() != ""
 
 
 def bearer(headers: Headers) -> str | None:

@@ -579,17 +579,29 @@ class TestDoor:
         answers = play(calls, None, settings, **more)["answers"][-len(reports) :]
         assert digests_of([bytes.fromhex(answer) for answer in answers if answer]) == digests_in_force()
 
-    def test_another_servers_answers_change_nothing(self):
-        """A proxy without its door answers 503, and a captive portal answers everything with 200."""
-
+    @pytest.mark.parametrize(
+        ("status", "page", "error"),
+        [
+            (503, "", "the door answered 503"),  # a proxy without its door
+            (200, "<html>Log in</html>", "not a JSON object"),
+            (200, "", "an empty answer"),
+            (204, "", "the door answered 204"),
+            (302, "", "not a JSON object"),
+            (404, "<html>Not found</html>", "the answer 404"),
+        ],
+        ids=["proxy", "portal", "empty", "no content", "redirect", "wrong url"],
+    )
+    def test_another_servers_answers_change_nothing(self, status: int, page: str, error: str):
         class Stranger(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                self.send_response(503)
+                is_login = self.path == "/login"
+                self.send_response(200 if is_login else status)
+                self.send_header("Location", "/login")
                 self.end_headers()
+                self.wfile.write(b"<html>Log in</html>" if is_login else page.encode())
 
             def do_POST(self) -> None:
-                self.send_response(200)
-                self.end_headers()
+                self.do_GET()
 
             def log_message(self, format: str, *args: Any) -> None:
                 pass
@@ -602,10 +614,27 @@ class TestDoor:
                 [*calls, ["unsent"]], {"records": FRESH}, {"fleet": "open"}, **more
             )["answers"]
             server.shutdown()
-        assert enrolled == [None, "e: the door answered 503"]
-        assert flushed == [1, "200: "]
+        assert enrolled[1].startswith(f"e: {error}")
+        assert flushed[0] == 1
+        assert "came from something other than the door" in flushed[1]
         assert unsent == [report]
         assert len(report) == 20
+
+    def test_withdraws_only_what_the_door_lacks(self, broker: MosquittoBroker, door: Opened):
+        topic = topics.experiment_topic("open", "f")
+        publish(broker, [(topic, E.replace(b'"e"', b'"f"'))], retain=True)
+        until(lambda: door.ask("GET", "/v1/open/experiment/f").status == 200, "the experiment")
+        fetch, report = ["door", "enroll", ["f"]], ["report", "f", True]
+        wrong = f"http://127.0.0.1:{door.port}/doors"
+        more = {"payloads": [E.replace(b'"e"', b'"f"')], "url": wrong}
+        answers = play([fetch, report], {"records": FRESH}, {"fleet": "open"}, **more)["answers"]
+        assert answers[0][1].startswith("f: the answer 404 came from something other than the door")
+        assert len(answers[1]) == 20
+        publish(broker, [(topic, b"")], retain=True)
+        until(lambda: door.ask("GET", "/v1/open/experiment/f").status == 404, "the withdrawal")
+        more |= {"url": f"http://127.0.0.1:{door.port}"}
+        answers = play([report, fetch, report], {"records": FRESH}, {"fleet": "open"}, **more)["answers"]
+        assert [len(answers[0]), *answers[1:]] == [20, [None, None], None]
 
 
 DOOR_SCRIPT = """
@@ -619,7 +648,7 @@ globalThis.fetch = async () => {
   const [status, text, headers, during] = script.shift();
   during?.();
   if (!status) throw new Error(text);
-  return new Response(text, { status, headers });
+  return new Response(text, { status, headers: { 'Hushmote-Door': '1', ...headers } });
 };
 const queue = ['a', 'b', 'c'];
 const unsent = async () => [...queue], sent = async () => queue.shift(), enroll = async () => {};
@@ -632,6 +661,7 @@ async function step(answers, work) {
   return [result ?? null, door.error, [...waits], script.length];
 }
 const down = [0, 'down'], taken = [204, null], busy = [503, ' wait ', { 'Retry-After': '5' }];
+const date = (s) => [503, 'date', { 'Retry-After': new Date(Date.now() + 1000 * s).toUTCString() }];
 const stop = new AbortController(), early = new AbortController();
 const results = [
   await step(Array(8).fill(down), () => door.flush()),
@@ -641,7 +671,9 @@ const results = [
   await step([[...down, null, () => early.abort()]], () => door.flush({ signal: early.signal })),
   await step([down], () => door.enroll(['e'])),
   await step([[200, '{"name":"e"}']], () => door.enroll(['e'])),
+  (stops = null, await step([date(600), date(-9), date(9e9), taken], () => door.flush({ tries: 4 }))),
 ];
+results.at(-1)[2][0] = Math.abs(results.at(-1)[2][0] - 600) <= 2;
 console.log(JSON.stringify([results, [...new Set(limits)]]));
 """
 
@@ -660,6 +692,7 @@ def test_door_waits_longer_after_each_failure():
         [1, "down", [], 0],  # stopped during the request
         [None, "e: down", [], 0],
         [None, None, [], 0],
+        [0, None, [True, 2, 3600], 0],
     ]
     assert limits == [10]
 

@@ -216,7 +216,7 @@ class TestReports:
         )
         assert (response.status, "nothing was published" in one_line(response)) == (200, True)
         response = door.ask(
-            "POST", "/v1/open/report", encoded(chirpstack(REPORT, "Kitchen")), "application/json"
+            "POST", "/v1/open/report", encoded(things_stack(REPORT, "Kitchen")), "application/json"
         )
         assert (response.status, "device id 'Kitchen' must be" in one_line(response)) == (400, True)
         topics = [topic.rpartition("/")[2] for topic, _ in published(broker, door)]
@@ -323,7 +323,7 @@ class TestHttp:
             (b"/v1/open/report/d1#x", [400]),
             (b"/v1/open/report/\xc3\xa9", [400]),
             (b"/v1/open/report/d1\x00", [400]),
-            (b"http://localhost/v1/open/report/d1", [404]),  # the absolute form, as used with proxies
+            (b"http://localhost/v1/open/report/d1", [204]),  # the absolute form, as used with proxies
             (b"*", [404]),
             (b"/v1/open/report/d1?device=d2", [204]),
         ],
@@ -487,3 +487,86 @@ class TestSlowClients:
             assert door.door.answers["POST", 204] >= 50
             until(lambda: door.report("after", REPORT).status == 204, "it accepts reports again")
         assert [r for r in caplog.records if r.levelname == "ERROR"] == []
+
+
+class TestOtherClients:
+    """Requests in forms that proxies, modems and old libraries send."""
+
+    def test_accepts_absolute_uri(self, broker):
+        with open_door(broker, access=Access(hosts=LOOPBACK)) as door:
+            for scheme in (b"http", b"HTTPS"):
+                head = HEAD.replace(b"/v1", scheme + b"://127.0.0.1:9418/v1").replace(
+                    b"Host: localhost", b"Host: other"
+                )
+                received = door.raw(
+                    head + b"Content-Length: %d\r\nConnection: close\r\n\r\n" % len(REPORT) + REPORT
+                )
+                assert statuses(received) == [204]
+            uri = b"http://localhost/v1/open/experiment/temp?x=1"
+            got = door.raw(b"GET %s HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" % uri)
+            assert got.endswith(payload_of(EXPERIMENT))
+            assert published(broker, door)[0] == ("hushmote/v1/open/report/d1", REPORT)
+
+    def test_authority_of_absolute_uri_replaces_host(self, broker):
+        """Otherwise a page of another name could use the door of this machine."""
+        with open_door(broker, access=Access(hosts=LOOPBACK)) as door:
+            for uri, status in (
+                (b"http://evil.example/v1/open/experiment", 403),
+                (b"http://localhost", 404),
+                (b"http:///v1/open/experiment", 403),
+                (b"ftp://localhost/v1/open/experiment", 404),
+            ):
+                request = b"GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n" % uri
+                assert statuses(door.raw(request)) == [status], uri
+
+    def test_accepts_http_1_0_without_host(self, broker):
+        with open_door(broker, access=Access(hosts=LOOPBACK)) as door:
+            head = HEAD.replace(b"HTTP/1.1", b"HTTP/1.0").replace(b"Host: localhost\r\n", b"")
+            received = door.raw(head + b"Content-Length: %d\r\n\r\n" % len(REPORT) + REPORT)
+            assert statuses(received) == [204]
+            assert published(broker, door) == [("hushmote/v1/open/report/d1", REPORT)]
+            null = b"Origin: null\r\nContent-Length: %d\r\n\r\n" % len(REPORT)
+            assert statuses(door.raw(head + null + REPORT)) == [403]
+            missing = HEAD.replace(b"Host: localhost\r\n", b"") + b"\r\n"
+            assert statuses(door.raw(missing)) == [400]
+
+    @pytest.mark.parametrize("name", ["Kitchen 1", "KITCHEN", "Küche", "", None, "a" * 33])
+    def test_chirpstack_name_that_is_no_id_uses_the_eui(self, broker, door, name):
+        document = chirpstack(REPORT, name)
+        document["deviceInfo"]["devEui"] = "24E124FFFEF1A2B3"
+        answer = door.ask("POST", "/v1/open/report", encoded(document), "application/json")
+        assert answer.status == 204
+        assert published(broker, door) == [("hushmote/v1/open/report/24e124fffef1a2b3", REPORT)]
+
+    def test_chirpstack_without_any_id_names_the_wrong_one(self, door):
+        document = chirpstack(REPORT, "Kitchen 1")
+        document["deviceInfo"]["devEui"] = 7
+        answer = door.ask("POST", "/v1/open/report", encoded(document), "application/json")
+        assert answer.status == 400
+        assert "device id 'Kitchen 1' must be" in one_line(answer)
+
+
+class TestMark:
+    """A header by which clients tell the door's answers from those of a captive portal or a wrong URL."""
+
+    def test_is_on_answers_under_the_doors_paths(self, door):
+        for method, path, status in (
+            ("GET", "/v1/open/experiment/temp", 200),
+            ("GET", "/v1/open/experiment/other", 404),
+            ("GET", "/v1/nope/experiment/temp", 404),
+            ("GET", "/v1/open/report/d1", 405),
+        ):
+            answer = door.ask(method, path)
+            assert (answer.status, answer.headers.get("hushmote-door")) == (status, "1"), path
+        assert door.report("d1", REPORT).headers["hushmote-door"] == "1"
+
+    def test_is_not_on_wrong_urls(self, door):
+        for path in ("/", "/door/v1/open/experiment/temp", "/v1/open/experiments/temp"):
+            answer = door.ask("GET", path)
+            assert (answer.status, "hushmote-door" in answer.headers) == (404, False), path
+
+    def test_is_readable_by_web_pages(self, broker):
+        origin = "https://board.example"
+        with open_door(broker, access=Access(origins=frozenset({origin}))) as door:
+            answer = door.ask("GET", "/v1/open/experiment/temp", Origin=origin)
+            assert "Hushmote-Door" in answer.headers["access-control-expose-headers"]

@@ -50,9 +50,12 @@ export function door({ fleet, door: path, result }) {
     async post(device, body, signal) {
       const options = { method: 'POST', body, headers: { 'Content-Type': 'application/octet-stream' }, signal };
       const { status, headers, text } = await ask(`${base}/report/${device}`, options);
+      if (!headers.has('Hushmote-Door')) {
+        throw new NotSent(`The answer ${status} came from something other than the door, or from a door that needs an update.`);
+      }
       if (status === 204) return;
       const reason = text.split(/[;\n]/)[0] || `status ${status}`;
-      throw new NotSent(`The door rejected the report: ${reason}.`, Number(headers.get('Retry-After')) || 0);
+      throw new NotSent(`The door rejected the report: ${reason}.`, retryAfter(headers));
     },
     /** Return the published result, or null if none is published; throw NotSent if the server does not answer. */
     async result(name) {
@@ -73,6 +76,13 @@ export function examples(list) {
     post: async () => {},
     result: async () => null,
   };
+}
+
+/** Return the seconds, at most an hour, in Retry-After, which is a number or a date; 0 if it is missing or neither. */
+function retryAfter(headers) {
+  const value = headers.get('Retry-After')?.trim() ?? '';
+  const seconds = /^\d+$/.test(value) ? Number(value) : Math.ceil((Date.parse(value) - Date.now()) / 1000);
+  return Math.min(Math.max(seconds || 0, 0), 3600);
 }
 
 export function pause(seconds, signal) {

@@ -38,6 +38,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote provision device --folder fleet-home --wifi-ssid Home",
         "hushmote provision device --open --broker mqtt://10.0.0.5 --wifi-ssid Home",
     ),
+    "provision devices": (
+        "hushmote provision devices --count 10000 --for page --folder fleet-home --out line1",
+        "hushmote provision devices --count 500 --for nvs --folder fleet-home --first b-001 --out b",
+    ),
     "provision upgrade": ("hushmote provision upgrade --folder fleet-home",),
     "provision revoke": ("hushmote provision revoke k3f9x1 --folder fleet-home",),
     "provision forget": (

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 
@@ -55,6 +56,23 @@ def sync(path: Path) -> None:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+
+@contextlib.contextmanager
+def locked(folder: Path, *, wait: bool) -> Iterator[None]:
+    """Hold a folder's lock; on Windows, do nothing.
+
+    Raises:
+        BlockingIOError: If another process holds it and `wait` is false.
+        OSError: If the folder cannot be opened.
+    """
+    with contextlib.ExitStack() as opened:
+        if os.name == "posix":
+            import fcntl
+
+            opened.callback(os.close, fd := os.open(folder, os.O_RDONLY))
+            fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        yield
 
 
 def readable_by_others(path: Path, mode: int) -> bool:

@@ -1,5 +1,6 @@
 """`hushmote provision fleet`, `device`, `upgrade` and `keys`: a fleet's folder and its boards' settings."""
 
+import contextlib
 import dataclasses
 import os
 import re
@@ -10,7 +11,7 @@ from typing import Annotated, Any, Literal
 import typer
 from pydantic import ValidationError
 
-from ...fleet.provisioning import firmware, fleet_folder, rotation
+from ...fleet.provisioning import batch, firmware, fleet_folder, rotation
 from ...fleet.provisioning import settings as provision
 from ...fleet.provisioning.fleet_folder import DEVICES, SIGNING, FleetFolder, now_utc
 from ...fleet.provisioning.fleet_spec import NATS, FleetSpec, aggregator_name, describe_error
@@ -20,7 +21,9 @@ from ...server.answers import tables as show
 from ...server.errors import ProvisionError, UsageError
 from ...server.wire import keys
 from ...server.wire.topics import check_device
+from ...server.words.numbers import counted
 from ..options import AsJson, Folder, FolderFleet, MasterKey, print_json
+from ..progress import progress
 from .first_steps import first_steps
 from .forget import forget_command
 from .options import (
@@ -34,18 +37,56 @@ from .options import (
     print_done,
     print_next,
 )
-from .roster import list_command, revoke_command
+from .roster import list_command, open_store, revoke_command
 from .rotate import rotate_command
 
 provision_app = typer.Typer()
 ASKS_FIRST = "each device stays silent until someone at the device agrees"
 CONSENT_GIVEN = "given elsewhere: {}"
-_FIRMWARE = {".h": "C", ".yaml": "ESPHome"}
+_FIRMWARE = {
+    firmware.Firmware.C: "for firmware in C",
+    firmware.Firmware.ESPHOME: "for firmware in ESPHome",
+    firmware.Firmware.PAGE: "as a page of flash",
+    firmware.Firmware.NVS: "for nvs_partition_gen",
+}
 _HOST_AND_PORT = re.compile(r"(?:\[([^]]+)\]|([^:,]+)):([0-9]+)")  # a single host with its port
 # Fields of FleetSpec that `--set` accepts because they have no separate option.
 FIELDS = (
     "port, password_port, aggregator_port, cluster_port, monitor_port, board_host, broker_user, device_days"
 )
+
+OpenFleet = Annotated[
+    bool,
+    typer.Option("--open", help="The fleet is open; its reports carry no tags, so anyone can forge them."),
+]
+Login = Annotated[
+    bool,
+    typer.Option("--password", help="With --folder: issue a broker login instead of a certificate."),
+]
+WifiSsid = Annotated[
+    str,
+    typer.Option(
+        help=f"Name of the Wi-Fi network. You are asked for its password, or set {WIFI_PASSWORD}. If the "
+        "chip needs a country, set HUSHMOTE_WIFI_COUNTRY, such as DE."
+    ),
+]
+Broker = Annotated[
+    str,
+    typer.Option(
+        help="Broker URL for the board: mqtt://[user@]host[:1883], or mqtts:// with --ca; for a cluster "
+        "host,host,...; with ?prefix=tenants/acme for a topic prefix; set "
+        f"{MQTT_PASSWORD} to the user's password. With --folder: one of the broker's names; default: the "
+        "first.",
+        metavar="URL",
+    ),
+]
+Ca = Annotated[
+    Path | None,
+    typer.Option(
+        help="PEM file with the CAs that the board trusts to sign the broker's certificate, such as the "
+        "old and the new one; makes the board use TLS."
+    ),
+]
 
 
 def fleet_command(  # noqa: PLR0913 - one for each option
@@ -160,40 +201,11 @@ def device_command(  # noqa: PLR0913 - one for each option
     folder: Folder = None,
     fleet: FolderFleet = None,
     master_key: MasterKey = None,
-    open_fleet: Annotated[
-        bool,
-        typer.Option(
-            "--open", help="The fleet is open; its reports carry no tags, so anyone can forge them."
-        ),
-    ] = False,
-    login: Annotated[
-        bool,
-        typer.Option("--password", help="With --folder: issue a broker login instead of a certificate."),
-    ] = False,
-    wifi_ssid: Annotated[
-        str,
-        typer.Option(
-            help=f"Name of the Wi-Fi network. You are asked for its password, or set {WIFI_PASSWORD}. If the "
-            "chip needs a country, set HUSHMOTE_WIFI_COUNTRY, such as DE."
-        ),
-    ] = "",
-    broker: Annotated[
-        str,
-        typer.Option(
-            help="Broker URL for the board: mqtt://[user@]host[:1883], or mqtts:// with --ca; for a cluster "
-            "host,host,...; with ?prefix=tenants/acme for a topic prefix; set "
-            f"{MQTT_PASSWORD} to the user's password. With --folder: one of the broker's names; default: the "
-            "first.",
-            metavar="URL",
-        ),
-    ] = "",
-    ca: Annotated[
-        Path | None,
-        typer.Option(
-            help="PEM file with the CAs that the board trusts to sign the broker's certificate, such as the "
-            "old and the new one; makes the board use TLS."
-        ),
-    ] = None,
+    open_fleet: OpenFleet = False,
+    login: Login = False,
+    wifi_ssid: WifiSsid = "",
+    broker: Broker = "",
+    ca: Ca = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -206,8 +218,8 @@ def device_command(  # noqa: PLR0913 - one for each option
         firmware.Firmware | None,
         typer.Option(
             "--for",
-            help="Also write DEVICE.h for firmware in C, or DEVICE.esphome.yaml; if the device already has "
-            "settings, write only this file.",
+            help="Also write DEVICE.h for firmware in C, DEVICE.esphome.yaml, DEVICE.page.bin for a page of "
+            "flash, or DEVICE.nvs.csv for ESP-IDF; if the device already has settings, write only this file.",
             show_default=False,
         ),
     ] = None,
@@ -223,12 +235,7 @@ def device_command(  # noqa: PLR0913 - one for each option
         network = _network(opened, broker, ca, login)
         name = fleet_name(fleet, opened)
         fleet_keys = _fleet_keys(master_key or (opened and opened.master_file()), open_fleet)
-        network = dataclasses.replace(
-            network,
-            wifi_ssid=wifi_ssid,
-            wifi_password=ask_wifi_password(wifi_ssid),
-            wifi_country=os.environ.get("HUSHMOTE_WIFI_COUNTRY", ""),
-        )
+        network = _with_wifi(network, wifi_ssid)
         # Check everything before adding the board to the authority and the broker.
         device = provision.provision_device(fleet_keys, name, device, network).device_id
         path = _settings_path(device, folder, out)
@@ -245,12 +252,92 @@ def device_command(  # noqa: PLR0913 - one for each option
         return
     if not has_settings:
         show.out.print(provision.describe(settings, path, for_flash=file is None))
-    if file:
-        show.out.print(
-            f"{file}: the same settings for firmware in {_FIRMWARE[file.suffix]}; only you can read it"
-        )
+    if file and target:
+        show.out.print(f"{file}: the same settings {_FIRMWARE[target]}; only you can read it")
     if opened is not None and (login or opened.fleet.broker == NATS):
         print_next([rotation.reload_broker(opened.fleet)])
+
+
+def devices_command(  # noqa: PLR0913 - one for each option
+    count: Annotated[int, typer.Option(help="Number of devices.", min=1, max=batch.MAX_COUNT)],
+    target: Annotated[
+        Literal["page", "nvs"],
+        typer.Option(
+            "--for",
+            help="page: for each device one page of flash, DEVICE.page.bin. nvs: DEVICE.nvs.csv for "
+            "nvs_partition_gen, and two files for mfg_gen.",
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option(help="New folder for the devices' files and roster.csv.", metavar="FOLDER")
+    ],
+    first: Annotated[
+        str | None,
+        typer.Option(
+            help="Id of the first device, such as line1-00001; the following ids count up. Random by default.",
+            metavar="ID",
+        ),
+    ] = None,
+    folder: Folder = None,
+    fleet: FolderFleet = None,
+    master_key: MasterKey = None,
+    open_fleet: OpenFleet = False,
+    login: Login = False,
+    wifi_ssid: WifiSsid = "",
+    broker: Broker = "",
+    ca: Ca = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            help="SQLAlchemy URL of a store that is to allow the devices, for a fleet whose other devices do "
+            "not count.",
+            metavar="URL",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Create many devices' settings for a production line, with one firmware image for all.
+
+    If the command was interrupted, run it again: it continues with the same ids.
+    """
+    opened = None if folder is None else open_folder(folder, signs=not login)
+    network = _with_wifi(_network(opened, broker, ca, login), wifi_ssid)
+    with contextlib.ExitStack() as stack:
+        made = batch.Batch(
+            _fleet_keys(master_key or (opened and opened.master_file()), open_fleet),
+            fleet_name(fleet, opened),
+            network,
+            firmware.Firmware(target),
+            count,
+            first,
+            opened,
+            login,
+            bool(opened and opened.fleet.consent),
+            None if store is None else stack.enter_context(open_store(store)),
+        )
+        advance = stack.enter_context(progress("provisioning", count))
+        result = batch.provision_devices(made, out, now_utc(), advance)
+    if as_json:
+        roster = str(out / batch.ROSTER)
+        print_json({"fleet": made.fleet, "roster": roster, "devices": result.devices, "new": result.new})
+        return
+    show.out.print(
+        f"{out}: {counted(result.devices, 'device')} of fleet {made.fleet}, {result.new:,} of them new; "
+        "only you can read the files",
+        soft_wrap=True,
+    )
+    show.out.print(f"{out / batch.ROSTER}: their ids, files and SHA-256; no keys", soft_wrap=True)
+    if opened is not None and result.new and (login or opened.fleet.broker == NATS):
+        print_next([rotation.reload_broker(opened.fleet)])
+
+
+def _with_wifi(network: Network, ssid: str) -> Network:
+    return dataclasses.replace(
+        network,
+        wifi_ssid=ssid,
+        wifi_password=ask_wifi_password(ssid),
+        wifi_country=os.environ.get("HUSHMOTE_WIFI_COUNTRY", ""),
+    )
 
 
 def _settings_path(device: str, folder: Path | None, out: Path | None) -> Path:
@@ -385,6 +472,7 @@ def keys_command(
 
 provision_app.command("fleet")(fleet_command)
 provision_app.command("device")(device_command)
+provision_app.command("devices")(devices_command)
 provision_app.command("upgrade")(upgrade_command)
 provision_app.command("keys")(keys_command)
 provision_app.command("list")(list_command)

@@ -54,12 +54,12 @@ def list_command(
     opened = None if folder is None else open_folder(folder)
     if changes:
         names = _device_ids(allow or ())
-        with _store(store or DEFAULT_STORE) as opened_store:
+        with open_store(store or DEFAULT_STORE) as opened_store:
             _change(opened_store, _fleet_in(opened_store, fleet, opened), names, listed, as_json)
         return
     roster: dict[str, str] = {}
     if store is not None or opened is None:
-        with _store(store or DEFAULT_STORE) as opened_store:
+        with open_store(store or DEFAULT_STORE) as opened_store:
             fleet = _fleet_in(opened_store, fleet, opened)
             roster = opened_store.roster(fleet)
             listed = fleet in opened_store.listed_fleets()
@@ -157,7 +157,7 @@ def revoke_command(
         fleet = fleet_name(fleet, opened)
         _check_known(revoked, known_devices, unknown_too)
     else:
-        with _store(store) as opened_store:
+        with open_store(store) as opened_store:
             fleet = _fleet_in(opened_store, fleet, opened)
             _check_known(revoked, known_devices | opened_store.known_devices(fleet, devices), unknown_too)
             opened_store.revoke_devices(fleet, devices)
@@ -190,7 +190,8 @@ def revoke_command(
     print_next(next_steps)
 
 
-def _store(url: str) -> Store:
+def open_store(url: str) -> Store:
+    """Return an existing store."""
     from ...server.store.store import Store  # imported lazily because it is slow to load
 
     return Store(url, create=False)

@@ -158,6 +158,10 @@ enum hushmote_code {
     HUSHMOTE_WORN_OUT = -9,      /**< The ledger's sequence number has reached its maximum. */
     HUSHMOTE_NO_LEDGER = -10,    /**< Locked: nobody has provisioned this board. */
     HUSHMOTE_ANOTHER = -11,      /**< Locked: another client wrote this ledger. */
+    HUSHMOTE_NO_IDENTITY = -12,  /**< The place of the board's identity is erased or missing. */
+    HUSHMOTE_IDENTITY_OTHER = -13,   /**< The place of the board's identity contains something else. */
+    HUSHMOTE_IDENTITY_NEWER = -14,   /**< The identity has a format that this firmware does not support. */
+    HUSHMOTE_IDENTITY_DAMAGED = -15, /**< The identity is truncated or damaged. */
     HUSHMOTE_REFUSED = -16,      /**< Malformed JSON, or a field that is missing, unknown or out of range. */
     HUSHMOTE_REFUSED_POLICY = -17,     /**< The policy does not allow its name, epsilon or budget rule. */
     HUSHMOTE_REFUSED_PINNED = -18,     /**< Its budget rule, or its epsilon under `count`, differs from the pinned one. */

@@ -63,6 +63,16 @@ class CertifiedKey:
         return common_name(self.certificate)
 
     @property
+    def issuer(self) -> str:
+        """The common name of the authority that signed it."""
+        return _common_name(self.certificate.issuer)
+
+    @property
+    def serial(self) -> str:
+        """The serial number in hex digits, as in the journal."""
+        return f"{self.certificate.serial_number:x}"
+
+    @property
     def until(self) -> datetime.datetime:
         """When the certificate expires."""
         return self.certificate.not_valid_after_utc
@@ -87,7 +97,11 @@ def der_text(certificate: x509.Certificate) -> str:
 
 def common_name(certificate: x509.Certificate) -> str:
     """Return the subject's common name, empty if there is none."""
-    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return _common_name(certificate.subject)
+
+
+def _common_name(name: x509.Name) -> str:
+    names = name.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(names[0].value) if names else ""
 
 

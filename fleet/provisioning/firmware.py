@@ -1,13 +1,15 @@
-"""A device's settings for firmware in C or ESPHome: a header, or a file for YAML to include.
+"""A device's settings for firmware in C or ESPHome.
 
-Both contain the settings' secrets, so only their owner may read them (mode 0600). The firmware that is built
-with them contains the secrets as well.
+They are compiled in (a header, or a file for YAML to include), or in flash beside one image for all boards
+(a page, or a CSV file for ESP-IDF's nvs_partition_gen). All contain the settings' secrets, so only their owner
+may read them (mode 0600).
 """
 
 from __future__ import annotations
 
 import base64
 import enum
+import hashlib
 import textwrap
 from pathlib import Path
 
@@ -21,17 +23,95 @@ class Firmware(enum.StrEnum):
 
     C = "c"
     ESPHOME = "esphome"
+    PAGE = "page"
+    NVS = "nvs"
+
+
+MAGIC = b"HUSHMOTE"
+VERSION = 1
+PAGE_BYTES = 4096
+NVS_NAMESPACE, NVS_KEY = "hushmote", "identity"
 
 
 def write(settings: DeviceSettings, folder: Path, target: Firmware) -> Path:
     """Write a device's file for a target into a folder, replacing an older one; raises ProvisionError."""
-    if target is Firmware.C:
-        path, text = folder / f"{settings.device_id}.h", c_header(settings)
-    else:
-        path, text = folder / f"{settings.device_id}.esphome.yaml", esphome_yaml(settings)
+    path, content = folder / file_name(settings.device_id, target), file_content(settings, target)
     with refusing(ProvisionError, f"write {path}"):
-        private_file.replace(path, text.encode())
+        private_file.replace(path, content)
     return path
+
+
+def file_name(device: str, target: Firmware) -> str:
+    """Return the name of a device's file for a target."""
+    ends = {
+        Firmware.C: "h",
+        Firmware.ESPHOME: "esphome.yaml",
+        Firmware.PAGE: "page.bin",
+        Firmware.NVS: "nvs.csv",
+    }
+    return f"{device}.{ends[target]}"
+
+
+def file_content(settings: DeviceSettings, target: Firmware) -> bytes:
+    """Return the content of a device's file for a target; raises ProvisionError if it does not fit."""
+    match target:
+        case Firmware.C:
+            return c_header(settings).encode()
+        case Firmware.ESPHOME:
+            return esphome_yaml(settings).encode()
+        case Firmware.PAGE:
+            return identity_record(settings).ljust(PAGE_BYTES, b"\xff")
+        case Firmware.NVS:
+            return nvs_csv(settings).encode()
+
+
+def identity_record(settings: DeviceSettings) -> bytes:
+    """Return a device's identity as clients/c/identity.c reads it: at most a page, without its padding.
+
+    The header is MAGIC, the version and the fields' length in 2 bytes each, and the SHA-256 of these 12 bytes
+    and the fields. A field is its tag (1 byte), its length (2 bytes) and its value; a text ends with a zero
+    byte, which its length includes. Numbers are big-endian; a missing field is empty or, for a key, absent.
+
+    Raises:
+        ProvisionError: If it does not fit into a page, or a text contains a zero byte.
+    """
+    flags = (not settings.mqtt_status) | (not settings.mqtt_last_will) << 1 | settings.consent_given << 2
+    texts = {
+        1: ("fleet", settings.fleet),
+        2: ("device_id", settings.device_id),
+        5: ("mqtt_host", settings.mqtt_host),
+        7: ("mqtt_prefix", settings.mqtt_prefix),
+        8: ("mqtt_user", settings.mqtt_user),
+        9: ("mqtt_password", settings.mqtt_password),
+        10: ("mqtt_ca", _pem("CERTIFICATE", settings.mqtt_ca)),
+        11: ("mqtt_cert", _pem("CERTIFICATE", settings.mqtt_cert)),
+        12: ("mqtt_key", _pem("EC PRIVATE KEY", settings.mqtt_key)),
+        14: ("wifi_ssid", settings.wifi_ssid),
+        15: ("wifi_password", settings.wifi_password),
+    }
+    for name, text in texts.values():
+        if text and "\0" in text:
+            raise ProvisionError(f"{name} contains a zero byte, which C cannot have in a text")
+    values = {tag: text.encode() + b"\0" for tag, (_, text) in texts.items() if text}
+    values |= {6: settings.mqtt_port.to_bytes(2, "big"), 13: bytes([flags])}
+    values |= {3: bytes.fromhex(settings.key or ""), 4: bytes.fromhex(settings.announce_key or "")}
+    fields = b"".join(
+        bytes([tag]) + len(value).to_bytes(2, "big") + value for tag, value in sorted(values.items()) if value
+    )
+    start = MAGIC + VERSION.to_bytes(2, "big") + (len(fields) % 65536).to_bytes(2, "big")
+    record = start + hashlib.sha256(start + fields).digest() + fields
+    if len(record) > PAGE_BYTES:
+        raise ProvisionError(
+            f"device {settings.device_id} needs {len(record):,} bytes, but a page has {PAGE_BYTES:,}: give a "
+            "--ca file with fewer certificates, or shorter texts"
+        )
+    return record
+
+
+def nvs_csv(settings: DeviceSettings) -> str:
+    """Return a CSV file for nvs_partition_gen, with the identity as one item of type blob."""
+    value = base64.b64encode(identity_record(settings)).decode()
+    return f"key,type,encoding,value\n{NVS_NAMESPACE},namespace,,\n{NVS_KEY},data,base64,{value}\n"
 
 
 def c_header(settings: DeviceSettings) -> str:

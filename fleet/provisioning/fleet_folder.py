@@ -19,10 +19,9 @@ from __future__ import annotations
 import contextlib
 import datetime
 import json
-import os
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
@@ -51,6 +50,7 @@ SHARE = "aggregator/share"
 DEVICES = "devices"
 DOOR = f"door/{DOOR_NAME}.pem"
 DOOR_CA = "door/ca.pem"
+REVOKED = "device {} is permanently revoked: provision it under a new id"
 
 
 class FolderError(ProvisionError):
@@ -152,12 +152,8 @@ class FleetFolder:
     def _alone(self) -> Iterator[None]:
         """Lock the folder for issuing and revoking, and wait for other processes; not on Windows."""
         with contextlib.ExitStack() as lock:
-            if os.name == "posix":
-                import fcntl
-
-                with refusing(FolderError, f"lock {self.path}"):
-                    lock.callback(os.close, fd := os.open(self.path, os.O_RDONLY))
-                    fcntl.flock(fd, fcntl.LOCK_EX)
+            with refusing(FolderError, f"lock {self.path}"):
+                lock.enter_context(private_file.locked(self.path, wait=True))
             yield
 
     # Writing
@@ -239,7 +235,7 @@ class FleetFolder:
             clustered = self.fleet.broker == NATS
             broker = replace(authority.issue_broker(signer, hosts, now, clustered=clustered), chain=chain)
             with self._alone():
-                self._note(journal_file.certificate_line(broker, "broker", signer))
+                self._note(journal_file.certificate_line(broker, "broker"))
             self.put(f"{part}/broker.pem", broker.to_pem())
         return broker
 
@@ -247,7 +243,7 @@ class FleetFolder:
         """Issue an aggregator's client certificate."""
         aggregator = authority.issue_client(signer, name, now, authority.AGGREGATOR_DAYS)
         with self._alone():
-            self._note(journal_file.certificate_line(aggregator, "aggregator", signer))
+            self._note(journal_file.certificate_line(aggregator, "aggregator"))
         self.put_users()
         self.put(f"aggregator/{name}.pem", aggregator.to_pem())
         return aggregator
@@ -260,7 +256,7 @@ class FleetFolder:
         """Issue the HTTP door's client certificate, and write the CA file for checking the broker."""
         door = authority.issue_client(signer, DOOR_NAME, now, authority.AGGREGATOR_DAYS)
         with self._alone():
-            self._note(journal_file.certificate_line(door, "door", signer))
+            self._note(journal_file.certificate_line(door, "door"))
         self.put_users()
         folder = (self.path / DOOR).parent
         with refusing(FolderError, f"create {folder}"):
@@ -287,7 +283,7 @@ class FleetFolder:
             self._check_not_revoked(device)
             signer = self.signer()
             client = authority.issue_client(signer, check_device(device), now, self.fleet.device_days)
-            self._note(journal_file.certificate_line(client, "device", signer))
+            self._note(journal_file.certificate_line(client, "device"))
             if not more_follow:
                 self.put_users()
         return client
@@ -303,6 +299,50 @@ class FleetFolder:
             self._note(journal_file.login_line(device, self.root()))
             self.put("broker/passwords", broker_config.passwords(lines).encode())
         return password
+
+    def device_ids(self) -> set[str]:
+        """Return the ids of all devices that have or had a credential or settings, or were revoked."""
+        journal = self.journal()
+        ids = {c.name for c in journal.credentials if c.kind == "device"} | journal.revoked.keys()
+        return ids | {p.name.split(".")[0] for p in (self.path / DEVICES).glob("*.settings.json")}
+
+    def register_devices(self, certificates: Sequence[CertifiedKey], logins: Mapping[str, str]) -> None:
+        """Let the broker admit new devices, whose certificates and passwords someone has stored already.
+
+        Repeating it changes nothing, so it can be repeated after a power cut.
+
+        Args:
+            certificates: Their certificates.
+            logins: Device id to password, for devices without a certificate.
+
+        Raises:
+            FolderError: If a device is revoked or has another certificate, or the folder cannot be written.
+        """
+        with self._alone():
+            journal = self.journal()
+            known = {(c.name, c.serial) for c in journal.credentials if c.kind == "device"}
+            names, root = {name for name, _ in known}, self.root()
+            new = [c for c in certificates if (c.name, c.serial) not in known]
+            new_logins = [device for device in logins if (device, None) not in known]
+            for device in (*(c.name for c in certificates), *logins):
+                if device in journal.revoked:
+                    raise FolderError(REVOKED.format(device))
+            for device in (*(c.name for c in new), *new_logins):
+                if device in names:
+                    raise FolderError(f"device {device} already exists: choose another id")
+            if logins:
+                lines = self._logins()
+                for device, password in logins.items():
+                    if device not in lines:
+                        lines[device] = broker_config.password_line(device, password)
+                self.put("broker/passwords", broker_config.passwords(lines).encode())
+            added = [journal_file.certificate_line(c, "device") for c in new]
+            added += [journal_file.login_line(device, root) for device in new_logins]
+            if (
+                added
+            ):  # replaced in one step, because a kill could tear an appended block in the middle of a line
+                self.put(ISSUED, self._read(ISSUED) + b"".join(added))
+            self.put_users()
 
     def check_logins(self) -> None:
         """Raise FolderError if the fleet's broker accepts only certificates."""
@@ -323,7 +363,7 @@ class FleetFolder:
 
     def _check_not_revoked(self, device: str) -> None:
         if device in self.journal().revoked:
-            raise FolderError(f"device {device} is permanently revoked: provision it under a new id")
+            raise FolderError(REVOKED.format(device))
 
     def revoke(self, devices: Sequence[str], now: datetime.datetime) -> list[Credential]:
         """Revoke devices permanently: list their certificates as revoked, and remove their logins.
@@ -366,7 +406,7 @@ class FleetFolder:
         with self._alone():
             signer = self.signer()
             stand_in = authority.issue_client(signer, device, now, 1)
-            self._note(journal_file.certificate_line(stand_in, "device", signer))
+            self._note(journal_file.certificate_line(stand_in, "device"))
         return stand_in
 
     def device_files(self, device: str) -> list[Path]:

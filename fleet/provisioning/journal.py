@@ -115,10 +115,10 @@ def line(**values: str | None) -> bytes:
     return json.dumps(values).encode() + b"\n"
 
 
-def certificate_line(issued: CertifiedKey, kind: str, authority: CertifiedKey) -> bytes:
+def certificate_line(issued: CertifiedKey, kind: str) -> bytes:
     """Return the line for a certificate."""
-    serial, until = f"{issued.certificate.serial_number:x}", issued.until.isoformat()
-    return line(name=issued.name, kind=kind, serial=serial, authority=authority.name, until=until)
+    serial, until = issued.serial, issued.until.isoformat()
+    return line(name=issued.name, kind=kind, serial=serial, authority=issued.issuer, until=until)
 
 
 def login_line(device: str, root: x509.Certificate) -> bytes:

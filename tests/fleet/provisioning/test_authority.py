@@ -211,7 +211,7 @@ class TestJournal:
     def test_lists_valid_expired_withdrawn_and_revoked(self):
         boards = [authority.issue_client(ROOT, name, NOW, 30) for name in ("a", "a", "b", "c")]
         serials = [f"{b.certificate.serial_number:x}" for b in boards]
-        lines = [issued.certificate_line(b, "device", ROOT) for b in boards]
+        lines = [issued.certificate_line(b, "device") for b in boards]
         lines.append(issued.login_line("d", ROOT.certificate))
         lines.append(issued.line(withdraw=serials[0], at=NOW.isoformat()))
         lines.append(issued.line(revoke="b", at=NOW.isoformat()))
@@ -222,7 +222,7 @@ class TestJournal:
         assert {c.authority for c in journal.credentials} == {ROOT.name}
 
     def test_revocation_outlasts_later_lines(self):
-        line = issued.certificate_line(authority.issue_client(ROOT, "b", NOW, 30), "device", ROOT)
+        line = issued.certificate_line(authority.issue_client(ROOT, "b", NOW, 30), "device")
         journal = issued.parse(line + issued.line(revoke="b", at=NOW.isoformat()) + line, "x")
         assert [c.revoked for c in journal.credentials] == [NOW, None]
         assert "b" in journal.revoked

@@ -1,0 +1,332 @@
+"""Settings of many devices for a production line; a batch that was killed continues where it stopped.
+
+    roster.csv        device id, file and SHA-256 of each finished device; no secrets
+    DEVICE.page.bin   a device's file, or DEVICE.nvs.csv; secret
+    batch.json        what the batch is, and the settings of the devices in progress; secret until it is finished
+    mfg_config.csv    with NVS, the two files for Espressif's mfg_gen, written last; the second one is secret
+    mfg_values.csv
+
+Devices are made in groups. A group's keys are on disk, in batch.json, before anything else knows them; then the
+fleet's registers get the devices; then each device gets its file; then the roster names it. Each step replaces
+files atomically and can be repeated, so a killed run leaves no half-written file, no second key for an id, and
+no file of a device that the fleet does not admit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import dataclasses
+import datetime
+import hashlib
+import io
+import json
+import re
+import secrets
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...server import private_file
+from ...server.errors import ProvisionError, refusing
+from ...server.wire.keys import FleetKeys
+from ...server.wire.topics import check_device
+from . import authority, firmware
+from . import settings as provision
+from .firmware import Firmware
+from .fleet_folder import DEVICES, FleetFolder
+from .settings import DeviceSettings, Network
+
+if TYPE_CHECKING:
+    from ...server.store.store import Store
+
+ROSTER, STATE = "roster.csv", "batch.json"
+MFG_CONFIG, MFG_VALUES = "mfg_config.csv", "mfg_values.csv"
+GROUP = 200  # devices in progress at the same time
+MAX_COUNT = 1_000_000
+_OPTIONS = {
+    "fleet": "--fleet {}",
+    "for": "--for {}",
+    "first": "--first {}",
+    "settings": "another network, other keys or other options",
+}
+_HEADINGS = ("device_id", "file", "sha256")
+_NUMBERED = re.compile(r"(.*?)([0-9]{1,18})", re.DOTALL)
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    """What to make.
+
+    Attributes:
+        fleet_keys: The fleet's keys; None for an open fleet.
+        fleet: The fleet's name.
+        network: Every device's network; without credentials.
+        target: The kind of the devices' files: PAGE or NVS.
+        count: Number of devices that the finished batch has.
+        first: The first id, which ends in digits; the following ids count up. None: random ids.
+        folder: The fleet's folder, which issues certificates or logins and keeps the devices' settings.
+        login: Whether devices get logins instead of certificates.
+        consent_given: The people measured have consented elsewhere.
+        store: A store whose allow-list gets the devices.
+    """
+
+    fleet_keys: FleetKeys | None
+    fleet: str
+    network: Network
+    target: Firmware
+    count: int
+    first: str | None = None
+    folder: FleetFolder | None = None
+    login: bool = False
+    consent_given: bool = False
+    store: Store | None = None
+
+    def check(self) -> None:
+        """Raise ProvisionError if the batch cannot be made, before anything is written."""
+        if self.target not in (Firmware.PAGE, Firmware.NVS):
+            raise ProvisionError(f"many devices are made for {Firmware.PAGE} or {Firmware.NVS}")
+        if not 1 <= self.count <= MAX_COUNT:
+            raise ProvisionError(f"--count must be 1 to {MAX_COUNT:,}")
+        if self.first is not None:
+            check_device(self.first)
+            if not self.first[-1].isdigit():
+                raise ProvisionError(f"--first {self.first}: must end in digits, as in {self.first}-0001")
+            check_device(_numbered(self.first, self.count - 1))
+        # Invalid settings fail here with a message about the option.
+        firmware.identity_record(self._settings("any", self.network))
+
+    def description(self) -> dict[str, Any]:
+        """Return what must stay the same when the batch is continued."""
+        template = dataclasses.replace(self._settings("any", self.network), key=None, announce_key=None)
+        keys = self.fleet_keys and self.fleet_keys.announce_key
+        told = [template.to_json().decode(), keys and keys.hex(), self.login, self.folder is not None]
+        digest = hashlib.sha256(json.dumps(told).encode()).hexdigest()
+        return {"fleet": self.fleet, "for": str(self.target), "first": self.first, "settings": digest}
+
+    def _settings(self, device: str, network: Network) -> DeviceSettings:
+        return provision.provision_device(
+            self.fleet_keys, self.fleet, device, network, consent_given=self.consent_given
+        )
+
+    def make(self, devices: Sequence[str], now: datetime.datetime) -> Iterator[DeviceSettings]:
+        """Make new keys for devices, of which nobody else knows yet."""
+        signer = self.folder.signer() if self.folder is not None and not self.login else None
+        for device in devices:
+            network = self.network
+            if self.login:
+                network = dataclasses.replace(
+                    network, mqtt_user=device, mqtt_password=secrets.token_hex(20)
+                )  # 160 random bits, as issue_login()
+            elif signer is not None and self.folder is not None:
+                days = self.folder.fleet.device_days
+                certificate = authority.issue_client(signer, device, now, days)
+                network = dataclasses.replace(network, certificate=certificate)
+            yield self._settings(device, network)
+
+    def register(self, made: Sequence[DeviceSettings]) -> None:
+        """Let the fleet admit devices; repeating it changes nothing."""
+        if self.folder is not None:
+            self.folder.register_devices(
+                [
+                    authority.parse_board_fields(s.mqtt_cert, s.mqtt_key)
+                    for s in made
+                    if s.mqtt_cert is not None and s.mqtt_key is not None
+                ],
+                {s.device_id: s.mqtt_password or "" for s in made if self.login},
+            )
+        if self.store is not None:
+            self.store.allow_devices(self.fleet, [s.device_id for s in made])
+
+
+@dataclasses.dataclass(frozen=True)
+class Made:
+    """A batch that is finished.
+
+    Attributes:
+        devices: Number of devices in the roster.
+        new: Number of devices that this run finished.
+    """
+
+    devices: int
+    new: int
+
+
+def provision_devices(
+    batch: Batch, out: Path, now: datetime.datetime, advance: Callable[[float], None] = lambda _: None
+) -> Made:
+    """Make a batch's devices in a new folder, or those that are missing in the folder of the same batch.
+
+    Args:
+        batch: What to make.
+        out: The folder; the only one with the devices' files, which are secret.
+        now: The current time, UTC.
+        advance: Called with the number of devices that were finished.
+
+    Raises:
+        ProvisionError: If a value is invalid, the folder contains something else, or a file cannot be written.
+        NameRefused: If an id is invalid.
+        StoreError: If the store cannot be used.
+    """
+    batch.check()
+    with _open(out):
+        in_progress = _read_state(out, batch)
+        roster = _read_roster(out)
+        if len(roster) > batch.count:
+            raise ProvisionError(
+                f"{out} has {len(roster):,} devices already: give that --count or more, or another --out"
+            )
+        before = len(roster)
+        advance(before)
+        pending = [s for s in in_progress if s.device_id not in roster]
+        ids = _ids(batch, {*roster, *(s.device_id for s in pending)})
+        while pending or len(roster) < batch.count:
+            if not pending:
+                pending = []
+                for settings in batch.make([*islice(ids, min(GROUP, batch.count - len(roster)))], now):
+                    pending.append(settings)
+                    advance(0.5)
+            else:
+                advance(0.5 * len(pending))
+            contents = {s.device_id: firmware.file_content(s, batch.target) for s in pending}
+            _put_state(out, batch, pending)
+            batch.register(pending)
+            for settings in pending:
+                roster[settings.device_id] = _put_device(out, batch, settings, contents[settings.device_id])
+                advance(0.5)
+            _put(out / ROSTER, _csv(_HEADINGS, ((device, *row) for device, row in roster.items())))
+            pending = []
+        if batch.target is Firmware.NVS:
+            _put_mfg(out, roster)
+        _put_state(out, batch, ())
+        return Made(len(roster), len(roster) - before)
+
+
+def _numbered(first: str, at: int) -> str:
+    """Return the id `at` places after the first one, with at least as many digits."""
+    match = _NUMBERED.fullmatch(first)
+    assert match
+    return f"{match[1]}{int(match[2]) + at:0{len(match[2])}}"
+
+
+def _ids(batch: Batch, done: Collection[str]) -> Iterator[str]:
+    """Yield the ids of the devices that are still to be made.
+
+    Raises:
+        ProvisionError: If a device outside this batch has one of them.
+    """
+    taken = batch.folder.device_ids() if batch.folder is not None else set[str]()
+    if batch.first is None:
+        while True:
+            device = secrets.token_hex(8)
+            if device not in taken and device not in done:
+                yield device
+    numbered = (_numbered(batch.first, i) for i in range(batch.count))
+    ids = [device for device in numbered if device not in done]
+    known = batch.store.known_devices(batch.fleet, ids) if batch.store is not None else frozenset[str]()
+    for device in ids:
+        if device in taken or device in known:
+            raise ProvisionError(
+                f"device {device} of fleet {batch.fleet} already exists: give another --first"
+            )
+    yield from ids
+
+
+@contextlib.contextmanager
+def _open(out: Path) -> Iterator[None]:
+    """Create the folder if it is missing, and lock it."""
+    with refusing(ProvisionError, f"create the folder {out}"):
+        if not out.exists():
+            out.mkdir(mode=0o700)
+    with contextlib.ExitStack() as lock:
+        try:
+            with refusing(ProvisionError, f"lock {out}"):
+                lock.enter_context(private_file.locked(out, wait=False))
+                names = {path.name for path in out.iterdir()}
+        except BlockingIOError:
+            raise ProvisionError(f"another command is writing {out}: wait until it has ended") from None
+        # A run that was killed while it wrote its first file leaves only that.
+        if names - {f"{STATE}.new"} and STATE not in names:
+            raise ProvisionError(
+                f"{out} contains other files, not a batch to continue: give a folder that does not exist yet"
+            )
+        try:
+            yield
+        except BaseException:
+            with contextlib.suppress(OSError):
+                out.rmdir()  # if it is empty
+            raise
+
+
+def _read_state(out: Path, batch: Batch) -> list[DeviceSettings]:
+    """Return the settings of the devices in progress; raise ProvisionError if this is another batch."""
+    path, description = out / STATE, batch.description()
+    if not path.exists():
+        return []
+    try:
+        with refusing(ProvisionError, f"read {path}"):
+            state = json.loads(path.read_bytes())
+        began = {name: state[name] for name in description}
+        pending = [DeviceSettings(**values) for values in state["pending"]]
+    except (ValueError, KeyError, TypeError):
+        raise ProvisionError(f"{path} is damaged: restore it from a backup, or give another --out") from None
+    for name, value in began.items():
+        if value != description[name]:
+            what = _OPTIONS[name].format(value)
+            raise ProvisionError(f"{out} was begun with {what}: give the same again, or another --out")
+    return pending
+
+
+def _put_state(out: Path, batch: Batch, pending: Sequence[DeviceSettings]) -> None:
+    state = batch.description() | {"pending": [dataclasses.asdict(s) for s in pending]}
+    _put(out / STATE, json.dumps(state).encode() + b"\n")
+
+
+def _put_device(out: Path, batch: Batch, settings: DeviceSettings, content: bytes) -> tuple[str, str]:
+    """Write a device's files, and return the name and SHA-256 of the one in `out`."""
+    if batch.folder is not None:
+        path = provision.settings_path(settings.device_id, batch.folder.path / DEVICES)
+        _put(path, settings.to_json())
+    name = firmware.file_name(settings.device_id, batch.target)
+    _put(out / name, content)
+    return name, hashlib.sha256(content).hexdigest()
+
+
+def _read_roster(out: Path) -> dict[str, tuple[str, str]]:
+    """Return the finished devices' files and their SHA-256."""
+    path = out / ROSTER
+    if not path.exists():
+        return {}
+    with refusing(ProvisionError, f"read {path}"):
+        rows = list(csv.reader(io.StringIO(path.read_text("utf-8", "replace"))))
+    roster = {row[0]: (row[1], row[2]) for row in rows[1:] if len(row) == len(_HEADINGS)}
+    if rows[:1] != [list(_HEADINGS)] or len(roster) != len(rows) - 1:
+        raise ProvisionError(
+            f"{path} is damaged: restore it from a backup; without it, ids could be used twice"
+        )
+    return roster
+
+
+def _put_mfg(out: Path, roster: dict[str, tuple[str, str]]) -> None:
+    """Write the files with all devices for Espressif's mfg_gen."""
+    rows: list[tuple[str, str]] = []
+    for device, (name, _) in roster.items():
+        path = out / name
+        with refusing(ProvisionError, f"read {path}"):
+            rows.append((device, path.read_text("ascii").rstrip().rpartition(",")[2]))
+    _put(out / MFG_CONFIG, f"{firmware.NVS_NAMESPACE},namespace,\n{firmware.NVS_KEY},data,base64\n".encode())
+    _put(out / MFG_VALUES, _csv(("id", firmware.NVS_KEY), rows))
+
+
+def _csv(headings: Sequence[str], rows: Any) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(headings)
+    writer.writerows(rows)
+    return text.getvalue().encode()
+
+
+def _put(path: Path, content: bytes) -> None:
+    with refusing(ProvisionError, f"write {path}"):
+        private_file.replace(path, content)

@@ -219,7 +219,8 @@ def device_command(  # noqa: PLR0913 - one for each option
         typer.Option(
             "--for",
             help="Also write DEVICE.h for firmware in C, DEVICE.esphome.yaml, DEVICE.page.bin for a page of "
-            "flash, or DEVICE.nvs.csv for ESP-IDF; if the device already has settings, write only this file.",
+            "flash, or DEVICE.nvs.csv for ESP-IDF; if the device already has settings, write only "
+            "this file.",
             show_default=False,
         ),
     ] = None,
@@ -274,7 +275,7 @@ def devices_command(  # noqa: PLR0913 - one for each option
     first: Annotated[
         str | None,
         typer.Option(
-            help="Id of the first device, such as line1-00001; the following ids count up. Random by default.",
+            help="Id of the first device, such as line1-00001; the others count up. Random by default.",
             metavar="ID",
         ),
     ] = None,

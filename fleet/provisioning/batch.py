@@ -2,14 +2,14 @@
 
     roster.csv        device id, file and SHA-256 of each finished device; no secrets
     DEVICE.page.bin   a device's file, or DEVICE.nvs.csv; secret
-    batch.json        what the batch is, and the settings of the devices in progress; secret until it is finished
+    batch.json        what the batch is, and the settings of devices in progress; secret until it is finished
     mfg_config.csv    with NVS, the two files for Espressif's mfg_gen, written last; the second one is secret
     mfg_values.csv
 
-Devices are made in groups. A group's keys are on disk, in batch.json, before anything else knows them; then the
-fleet's registers get the devices; then each device gets its file; then the roster names it. Each step replaces
-files atomically and can be repeated, so a killed run leaves no half-written file, no second key for an id, and
-no file of a device that the fleet does not admit.
+Devices are made in groups. A group's keys are on disk, in batch.json, before anything else knows them; then
+the fleet's registers get the devices; then each device gets its file; then the roster names it. Each step
+replaces files atomically and can be repeated, so a killed run leaves no half-written file, no second key for
+an id, and no file of a device that the fleet does not admit.
 """
 
 from __future__ import annotations
@@ -165,42 +165,61 @@ def provision_devices(
         advance: Called with the number of devices that were finished.
 
     Raises:
-        ProvisionError: If a value is invalid, the folder contains something else, or a file cannot be written.
+        ProvisionError: If a value is invalid, the folder contains something else, or a file cannot be
+            written.
         NameRefused: If an id is invalid.
         StoreError: If the store cannot be used.
     """
     batch.check()
     with _open(out):
-        in_progress = _read_state(out, batch)
-        roster = _read_roster(out)
-        if len(roster) > batch.count:
+        in_progress, roster = _read_state(out, batch), _read_roster(out)
+        in_progress = [s for s in in_progress if s.device_id not in roster]
+        begun = {*roster, *(s.device_id for s in in_progress)}
+        if len(begun) > batch.count:
             raise ProvisionError(
-                f"{out} has {len(roster):,} devices already: give that --count or more, or another --out"
+                f"{out} has {len(begun):,} devices already: give that --count or more, or another --out"
             )
-        before = len(roster)
+        before, ids = len(roster), _ids(batch, begun)
         advance(before)
-        pending = [s for s in in_progress if s.device_id not in roster]
-        ids = _ids(batch, {*roster, *(s.device_id for s in pending)})
-        while pending or len(roster) < batch.count:
-            if not pending:
-                pending = []
-                for settings in batch.make([*islice(ids, min(GROUP, batch.count - len(roster)))], now):
-                    pending.append(settings)
-                    advance(0.5)
-            else:
-                advance(0.5 * len(pending))
-            contents = {s.device_id: firmware.file_content(s, batch.target) for s in pending}
-            _put_state(out, batch, pending)
-            batch.register(pending)
-            for settings in pending:
-                roster[settings.device_id] = _put_device(out, batch, settings, contents[settings.device_id])
+        if in_progress:
+            _finish(out, batch, in_progress, roster)
+            advance(len(in_progress))
+        while len(roster) < batch.count:
+            group: list[DeviceSettings] = []
+            for settings in batch.make([*islice(ids, min(GROUP, batch.count - len(roster)))], now):
+                group.append(settings)
                 advance(0.5)
-            _put(out / ROSTER, _csv(_HEADINGS, ((device, *row) for device, row in roster.items())))
-            pending = []
+            _finish(out, batch, group, roster)
+            advance(0.5 * len(group))
         if batch.target is Firmware.NVS:
             _put_mfg(out, roster)
         _put_state(out, batch, ())
         return Made(len(roster), len(roster) - before)
+
+
+def _finish(
+    out: Path, batch: Batch, group: Sequence[DeviceSettings], roster: dict[str, tuple[str, str]]
+) -> None:
+    """Store a group's keys, register its devices, write their files, and add them to the roster."""
+    kept: dict[Path, bytes] = {}
+    files: dict[Path, bytes] = {}
+    rows: dict[str, tuple[str, str]] = {}
+    for settings in group:
+        name, content = (
+            firmware.file_name(settings.device_id, batch.target),
+            firmware.file_content(settings, batch.target),
+        )
+        rows[settings.device_id] = name, hashlib.sha256(content).hexdigest()
+        files[out / name] = content
+        if batch.folder is not None:
+            folder = batch.folder.path / DEVICES
+            kept[provision.settings_path(settings.device_id, folder)] = settings.to_json()
+    _put_state(out, batch, group)
+    batch.register(group)
+    with refusing(ProvisionError, f"write the devices' files in {out}"):
+        private_file.replace_all(kept | files)
+    roster.update(rows)
+    _put(out / ROSTER, _csv(_HEADINGS, ((device, *row) for device, row in roster.items())))
 
 
 def _numbered(first: str, at: int) -> str:
@@ -240,12 +259,12 @@ def _open(out: Path) -> Iterator[None]:
         if not out.exists():
             out.mkdir(mode=0o700)
     with contextlib.ExitStack() as lock:
-        try:
-            with refusing(ProvisionError, f"lock {out}"):
+        with refusing(ProvisionError, f"lock {out}"):
+            try:
                 lock.enter_context(private_file.locked(out, wait=False))
-                names = {path.name for path in out.iterdir()}
-        except BlockingIOError:
-            raise ProvisionError(f"another command is writing {out}: wait until it has ended") from None
+            except BlockingIOError:
+                raise ProvisionError(f"another command is writing {out}: wait until it has ended") from None
+            names = {path.name for path in out.iterdir()}
         # A run that was killed while it wrote its first file leaves only that.
         if names - {f"{STATE}.new"} and STATE not in names:
             raise ProvisionError(
@@ -281,16 +300,6 @@ def _read_state(out: Path, batch: Batch) -> list[DeviceSettings]:
 def _put_state(out: Path, batch: Batch, pending: Sequence[DeviceSettings]) -> None:
     state = batch.description() | {"pending": [dataclasses.asdict(s) for s in pending]}
     _put(out / STATE, json.dumps(state).encode() + b"\n")
-
-
-def _put_device(out: Path, batch: Batch, settings: DeviceSettings, content: bytes) -> tuple[str, str]:
-    """Write a device's files, and return the name and SHA-256 of the one in `out`."""
-    if batch.folder is not None:
-        path = provision.settings_path(settings.device_id, batch.folder.path / DEVICES)
-        _put(path, settings.to_json())
-    name = firmware.file_name(settings.device_id, batch.target)
-    _put(out / name, content)
-    return name, hashlib.sha256(content).hexdigest()
 
 
 def _read_roster(out: Path) -> dict[str, tuple[str, str]]:

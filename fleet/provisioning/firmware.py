@@ -1,8 +1,8 @@
 """A device's settings for firmware in C or ESPHome.
 
 They are compiled in (a header, or a file for YAML to include), or in flash beside one image for all boards
-(a page, or a CSV file for ESP-IDF's nvs_partition_gen). All contain the settings' secrets, so only their owner
-may read them (mode 0600).
+(a page, or a CSV file for ESP-IDF's nvs_partition_gen). All contain the settings' secrets, so only their
+owner may read them (mode 0600).
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class Firmware(enum.StrEnum):
 MAGIC = b"HUSHMOTE"
 VERSION = 1
 PAGE_BYTES = 4096
+_HEADER_BYTES = 44
 NVS_NAMESPACE, NVS_KEY = "hushmote", "identity"
 
 
@@ -95,17 +96,16 @@ def identity_record(settings: DeviceSettings) -> bytes:
     values = {tag: text.encode() + b"\0" for tag, (_, text) in texts.items() if text}
     values |= {6: settings.mqtt_port.to_bytes(2, "big"), 13: bytes([flags])}
     values |= {3: bytes.fromhex(settings.key or ""), 4: bytes.fromhex(settings.announce_key or "")}
-    fields = b"".join(
-        bytes([tag]) + len(value).to_bytes(2, "big") + value for tag, value in sorted(values.items()) if value
-    )
-    start = MAGIC + VERSION.to_bytes(2, "big") + (len(fields) % 65536).to_bytes(2, "big")
-    record = start + hashlib.sha256(start + fields).digest() + fields
-    if len(record) > PAGE_BYTES:
+    values = {tag: value for tag, value in sorted(values.items()) if value}
+    size = _HEADER_BYTES + sum(3 + len(value) for value in values.values())
+    if size > PAGE_BYTES:
         raise ProvisionError(
-            f"device {settings.device_id} needs {len(record):,} bytes, but a page has {PAGE_BYTES:,}: give a "
-            "--ca file with fewer certificates, or shorter texts"
+            f"these settings need {size:,} bytes, but a page has {PAGE_BYTES:,}: give a --ca file with fewer "
+            "certificates, or shorter texts"
         )
-    return record
+    fields = b"".join(bytes([tag]) + len(value).to_bytes(2, "big") + value for tag, value in values.items())
+    start = MAGIC + VERSION.to_bytes(2, "big") + len(fields).to_bytes(2, "big")
+    return start + hashlib.sha256(start + fields).digest() + fields
 
 
 def nvs_csv(settings: DeviceSettings) -> str:

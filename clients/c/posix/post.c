@@ -1,7 +1,8 @@
 /* hushmote-post: report readings from standard input, one "NAME VALUE" per line, or "NAME@GROUP VALUE" for a reading of
    a period in which the open group had another value.
 
-   FOLDER contains the ledger and the settings.json that `hushmote provision device` wrote. */
+   FOLDER contains the ledger and the settings.json that `hushmote provision device` wrote, or the page of a device of
+   `hushmote provision devices`, as identity.bin. */
 #define _DEFAULT_SOURCE
 #include <errno.h>
 #include <mosquitto.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include "hushmote_float.h"
+#include "hushmote_identity.h"
 #include "posix.h"
 
 #ifndef POLICY_H
@@ -168,8 +170,16 @@ static bool to_pem(const char *label, const char *text, char *lines, size_t capa
     return true;
 }
 
-/* Write a setting to a PEM file in the folder, because libmosquitto requires files. `hushmote provision` writes base64
-   of DER; PEM is also accepted. */
+/* Write PEM to a file in the folder, because libmosquitto requires files. */
+static bool write_pem(const char *name, const char *lines, char *path, size_t capacity) {
+    path[0] = 0;
+    if (!lines[0])
+        return true;
+    snprintf(path, capacity, "%s/%s.pem", posix.folder, name);
+    return hushmote_posix_replace(&posix, strrchr(path, '/') + 1, lines, strlen(lines)) == 0;
+}
+
+/* Write a setting to a PEM file. `hushmote provision` writes base64 of DER; PEM is also accepted. */
 static bool pem(const char *name, const char *label, char *path, size_t capacity) {
     static char text[16384], lines[sizeof text * 2];
     path[0] = 0;
@@ -181,14 +191,48 @@ static bool pem(const char *name, const char *label, char *path, size_t capacity
         strcpy(lines, text);
     else if (!to_pem(label, text, lines, sizeof lines))
         return false;
-    snprintf(path, capacity, "%s/%s.pem", posix.folder, name);
-    return hushmote_posix_replace(&posix, strrchr(path, '/') + 1, lines, strlen(lines)) == 0;
+    return write_pem(name, lines, path, capacity);
 }
 
 /* Return whether a field is false; a missing field is true. */
 static bool is_off(const char *name) {
     const char *at = value_of(name);
     return at != NULL && strncmp(at, "false", 5) == 0;
+}
+
+static bool omit_status, omit_will;
+
+/* Read a page as firmware does; return NULL or what is wrong. Set *is_there if the folder has one. */
+static const char *read_page(struct hushmote_config *config, bool *is_there) {
+    static uint8_t page[HUSHMOTE_PAGE_BYTES + 1];
+    struct hushmote_broker *broker = &posix.broker;
+    struct hushmote_identity identity;
+    char path[4096];
+    FILE *file;
+    int code;
+    snprintf(path, sizeof path, "%s/identity.bin", posix.folder);
+    file = fopen(path, "rb");
+    *is_there = file != NULL || errno != ENOENT;
+    if (file == NULL)
+        return "cannot read identity.bin";
+    code = hushmote_config_from_page(config, &identity, page, fread(page, 1, sizeof page, file));
+    fclose(file);
+    if (code != HUSHMOTE_OK)
+        return hushmote_text(code);
+    if ((size_t)snprintf(broker->hosts, sizeof broker->hosts, "%s", identity.hosts) >= sizeof broker->hosts ||
+        (size_t)snprintf(broker->user, sizeof broker->user, "%s", identity.user) >= sizeof broker->user ||
+        (size_t)snprintf(broker->password, sizeof broker->password, "%s", identity.password) >= sizeof broker->password ||
+        (size_t)snprintf(broker->prefix, sizeof broker->prefix, "%s", identity.prefix) >= sizeof broker->prefix)
+        return "identity.bin: the broker, its user, its password or the topic prefix is too long for this program";
+    if (!write_pem("mqtt_ca", identity.ca, broker->ca, sizeof broker->ca) ||
+        !write_pem("mqtt_cert", identity.certificate, broker->cert, sizeof broker->cert) ||
+        !write_pem("mqtt_key", identity.certificate_key, broker->key, sizeof broker->key))
+        return "the folder cannot be written";
+    broker->port = identity.port;
+    posix.device_id = config->device_id;
+    omit_status = identity.omit_status;
+    omit_will = identity.omit_will;
+    return NULL;
 }
 
 static const char *read_settings(struct hushmote_config *config) {
@@ -228,6 +272,8 @@ static const char *read_settings(struct hushmote_config *config) {
         return "settings.json: mqtt_ca, mqtt_cert or mqtt_key is wrong (write base64 of DER, or PEM), or the folder "
                "cannot be written";
     broker->port = atoi(port);
+    omit_status = is_off("mqtt_status");
+    omit_will = is_off("mqtt_last_will");
     config->fleet = fleet;
     config->device_id = posix.device_id = device;
     return NULL;
@@ -460,6 +506,7 @@ int main(int count, char **arguments) {
     const char *command = count > 2 ? arguments[2] : "";
     long seconds = count > 3 ? strtol(arguments[3], NULL, 10) : 30;
     const char *wrong;
+    bool has_page;
     int code;
     if (count < 3 || count > 4 || (count == 4 && strcmp(command, "run") != 0) || seconds < 0 || seconds > 16000) {
         fputs(usage, stderr);
@@ -472,7 +519,9 @@ int main(int count, char **arguments) {
         return fail(arguments[1], errno != EWOULDBLOCK        ? strerror(errno)
                                    : strcmp(command, "no") == 0 ? "the opt-out is stored, but the running client has not applied it yet"
                                                                 : "another client uses this folder");
-    wrong = read_settings(&config);
+    wrong = read_page(&config, &has_page);
+    if (!has_page)
+        wrong = read_settings(&config);
     if (policy.consent & HUSHMOTE_ASK_EACH)
         wrong = "hushmote-post does not support a policy with HUSHMOTE_ASK_EACH";
     if (wrong != NULL)
@@ -493,8 +542,8 @@ int main(int count, char **arguments) {
     port.context = &posix;
     hushmote_port_set_times(&port);
     port.prefix = posix.broker.prefix;
-    port.omit_status = is_off("mqtt_status");
-    port.omit_will = is_off("mqtt_last_will");
+    port.omit_status = omit_status;
+    port.omit_will = omit_will;
     posix.reporter = &reporter;
     if (code == HUSHMOTE_OK)
         code = hushmote_reporter_begin(&reporter, &client, &port, topics, kept);

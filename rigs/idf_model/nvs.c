@@ -24,6 +24,10 @@
 #define NVS_OVERWRITES_ERASED false /* true: with zeros, as ESP-IDF does since 6.0.1 */
 #endif
 
+#ifndef NVS_HAS_IDENTITY
+#define NVS_HAS_IDENTITY true /* whether there is a partition "identity" */
+#endif
+
 #ifndef NVS_LOSES_UNCOMMITTED
 #define NVS_LOSES_UNCOMMITTED false /* true: a start finds what nvs_commit() has written, the least that ESP-IDF promises */
 #endif
@@ -496,18 +500,24 @@ static bool append(struct item item, const void *data, size_t bytes) {
     return next_page() && write_item(newest(), item, data, bytes);
 }
 
+/* The board's identity has a partition of its own; here it shares the flash of "hushmote", and no key. */
+static bool is_partition(const char *label) {
+    return strcmp(label, "hushmote") == 0 || (NVS_HAS_IDENTITY && strcmp(label, "identity") == 0);
+}
+
 esp_err_t nvs_flash_init_partition(const char *partition_label) {
-    return strcmp(partition_label, "hushmote") == 0 ? ESP_OK : ESP_ERR_NOT_FOUND;
+    return is_partition(partition_label) ? ESP_OK : ESP_ERR_NOT_FOUND;
 }
 
 /* A namespace is also an item. */
 esp_err_t nvs_open_from_partition(const char *part_name, const char *namespace_name, nvs_open_mode_t open_mode,
                                   nvs_handle_t *out_handle) {
     unsigned entry;
-    (void)open_mode;
-    if (strcmp(part_name, "hushmote") != 0)
+    if (!is_partition(part_name))
         return ESP_ERR_NOT_FOUND;
     *out_handle = 1;
+    if (open_mode == NVS_READONLY)
+        return find(0, NUMBER, namespace_name, ANY, &entry) < PAGES ? ESP_OK : ESP_ERR_NVS_NOT_FOUND;
     if (find(0, NUMBER, namespace_name, ANY, &entry) == PAGES && !append(named(0, NUMBER, namespace_name), NULL, 0))
         return ESP_ERR_NVS_NOT_ENOUGH_SPACE;
     return ESP_OK;
@@ -633,6 +643,10 @@ esp_err_t nvs_erase_key(nvs_handle_t handle, const char *key) {
         return ESP_ERR_NVS_NOT_FOUND;
     erase_item(at, entry);
     return ESP_OK;
+}
+
+void nvs_close(nvs_handle_t handle) {
+    (void)handle;
 }
 
 esp_err_t nvs_commit(nvs_handle_t handle) {

@@ -13,4 +13,5 @@ esp_err_t nvs_set_str(nvs_handle_t handle, const char *key, const char *value);
 esp_err_t nvs_get_blob(nvs_handle_t handle, const char *key, void *out_value, size_t *length);
 esp_err_t nvs_set_blob(nvs_handle_t handle, const char *key, const void *value, size_t length);
 esp_err_t nvs_erase_key(nvs_handle_t handle, const char *key);
+void nvs_close(nvs_handle_t handle);
 esp_err_t nvs_commit(nvs_handle_t handle);

@@ -7,7 +7,7 @@ import dataclasses
 import hashlib
 import json
 import subprocess
-from ctypes import c_bool, c_char_p, c_uint16, c_void_p
+from ctypes import c_void_p
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,14 @@ import pytest
 from boards import experiment, payload_of
 from c_client import NAMES, library
 from c_core import SANITIZED, STRICT, Config, compile_c, needs_gcc, post_program
+from c_identity import Identity, keyed
 from command_line import hushmote
 from refusals import fails
 from run_page import LIBRARY
 from running_aggregator import WAIT_S, until
 from serve_process import served
 
-from hushmote.fleet.provisioning import authority, firmware, fleet_folder
+from hushmote.fleet.provisioning import firmware
 from hushmote.fleet.provisioning.firmware import PAGE_BYTES, Firmware, identity_record
 from hushmote.fleet.provisioning.settings import DeviceSettings
 from hushmote.server.errors import ProvisionError
@@ -32,34 +33,7 @@ from hushmote.server.store import Store
 pytestmark = needs_gcc
 HEADER_BYTES = 44
 POLICY = 'HUSHMOTE_POLICY(policy, 40000000, 0, 4000000, HUSHMOTE_SUM, false, "temp");'
-HARD_TO_QUOTE = 'a "\\?? \té😀1'
-KEY_DIGITS = bytes(range(32)).hex()
 OPEN = DeviceSettings("home", "d-1", mqtt_host="broker")
-
-
-def keyed() -> DeviceSettings:
-    """Return settings with every field."""
-    now = fleet_folder.now_utc()
-    root = authority.new_authority("home", now)
-    certificate, key = authority.issue_client(root, "line-1", now, 9).board_fields()
-    return DeviceSettings(
-        "home_1", "line-1", KEY_DIGITS, 2 * KEY_DIGITS, mqtt_host="a,b:1884", mqtt_port=8883,
-        mqtt_prefix="tenants/acme",
-        mqtt_user=HARD_TO_QUOTE, mqtt_password="😀" * 20, mqtt_ca=authority.der_text(root.certificate),
-        mqtt_cert=certificate, mqtt_key=key, wifi_ssid="é" * 16, wifi_password=HARD_TO_QUOTE,
-        mqtt_status=False, consent_given=True,
-    )  # fmt: skip
-
-
-class Identity(ctypes.Structure):
-    """struct hushmote_identity."""
-
-    _fields_ = (
-        *((name, c_char_p) for name in ("hosts", "prefix", "user", "password", "ca", "certificate")),
-        *((name, c_char_p) for name in ("certificate_key", "wifi_ssid", "wifi_password")),
-        ("port", c_uint16),
-        *((name, c_bool) for name in ("omit_status", "omit_will", "consent_given")),
-    )
 
 
 def load(page: bytes) -> tuple[str, dict[str, Any]]:

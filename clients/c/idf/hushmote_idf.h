@@ -8,6 +8,7 @@
 #ifndef HUSHMOTE_IDF_H
 #define HUSHMOTE_IDF_H
 
+#include "hushmote_identity.h"
 #include "hushmote_port.h"
 
 #ifndef HUSHMOTE_IDF_TIMEOUT_MS
@@ -57,6 +58,21 @@ struct hushmote_idf {
  * @return 0, or an esp_err_t.
  */
 int hushmote_idf_open(struct hushmote_idf *idf);
+
+/**
+ * @brief Load the board's identity, and with it idf->broker, so that all boards have the same firmware image.
+ *
+ * It is the item that `hushmote provision devices --for nvs` writes, in the partition "identity" (type data, subtype
+ * nvs), namespace "hushmote". Initialize the partition before, if it is encrypted. The identity stays in memory.
+ *
+ * @param[in,out] idf The port.
+ * @param[in,out] config The settings: sets device_id, fleet, key and announce_key.
+ * @param[out] identity The network.
+ * @return The result of hushmote_config_from_page(), or #HUSHMOTE_STORAGE without memory. Nothing is changed unless it is
+ *     #HUSHMOTE_OK.
+ */
+int hushmote_idf_load_identity(struct hushmote_idf *idf, struct hushmote_config *config,
+                               struct hushmote_identity *identity);
 
 /**
  * @brief Read a ledger slot, for config.read.

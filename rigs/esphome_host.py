@@ -132,6 +132,8 @@ asyncio.run(main(int(sys.argv[1])))
 class Device:
     """A host firmware as a process, its flash in a folder, and a Home Assistant client.
 
+    The folder may contain a page with the device's identity, as identity.bin.
+
     Attributes:
         history: Each entity's states so far, by its name.
     """
@@ -140,6 +142,7 @@ class Device:
         self._log = flash / "log"
         flash.mkdir(exist_ok=True)
         env = {"HOME": str(flash), "PATH": os.environ["PATH"]}
+        env["HUSHMOTE_IDENTITY"] = str(flash / "identity.bin")
         with open(self._log, "ab") as log:
             self._process = subprocess.Popen(["stdbuf", "-oL", firmware], env=env, stdout=log, stderr=log)
         self._person = subprocess.Popen(

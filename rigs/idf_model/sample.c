@@ -8,6 +8,7 @@
 #include "esp_netif.h"
 #include "esp_random.h"
 #include "esp_timer.h"
+#include "nvs.h"
 #include "nvs_flash.h"
 #include "protocol_examples_common.h"
 #include "virtual_time.h"
@@ -60,10 +61,23 @@ int gpio_get_level(gpio_num_t gpio_num) {
     return !is_down(virtual_now());
 }
 
+/* Store the board's identity from the file identity.bin, if there is one. */
+static void store_identity(void) {
+    static uint8_t record[4096];
+    FILE *file = fopen("identity.bin", "rb");
+    nvs_handle_t handle;
+    if (file == NULL)
+        return;
+    esp_error_check(nvs_open_from_partition("identity", "hushmote", NVS_READWRITE, &handle));
+    esp_error_check(nvs_set_blob(handle, "identity", record, fread(record, 1, sizeof record, file)));
+    fclose(file);
+}
+
 int main(int count, char **arguments) {
     read_arguments(count, arguments);
     storage_new();
     storage_start();
+    store_identity();
     app_main();
     return 0;
 }

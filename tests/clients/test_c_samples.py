@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import re
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from c_core import CORE, DEVICE, compile_c, needs_gcc
+from c_core import CORE, compile_c, needs_gcc
+from c_identity import keyed
 from power_cuts import CORE_FILES, RIGS
+
+from hushmote.fleet.provisioning.firmware import identity_record
 
 pytestmark = needs_gcc
 HOUR_S = 3600
@@ -22,7 +26,9 @@ class Sample:
 
     def __init__(self, folder: Path, port: str, make_ledger: bool | None) -> None:
         model = RIGS / f"{port}_model"
-        (folder / "device.h").write_text(DEVICE)
+        self._folder = folder
+        settings = dataclasses.replace(keyed(), consent_given=False)
+        (folder / "identity.bin").write_bytes(identity_record(settings))
         names = {"idf": ("nvs", "freertos", "esp_mqtt", "sample"), "zephyr": ("nvs", "sample")}[port]
         sources = [*CORE_FILES, *(model / f"{name}.c" for name in names), *sorted((CORE / port).rglob("*.c"))]
         headers = [f"-I{path}" for path in (model, model / "freertos", CORE / port, folder)]
@@ -36,7 +42,10 @@ class Sample:
         """Run the sample for one virtual hour and return its output."""
         times = [str(second) for press in presses for second in press]
         command = [self._program, str(HOUR_S), *times]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+        done = subprocess.run(
+            command, cwd=self._folder, capture_output=True, text=True, check=True, timeout=60
+        )
+        return done.stdout
 
 
 def takes_part(printed: str) -> bool:
@@ -69,6 +78,23 @@ class TestSamples:
         printed = Sample(tmp_path, port, make_ledger=True).run((0, HOUR_S))
         assert not takes_part(printed)
         assert "no ledger: build with" in printed
+
+
+class TestIdfIdentity:
+    def test_consent_given_elsewhere_is_in_the_ledger(self, tmp_path: Path):
+        sample = Sample(tmp_path, "idf", make_ledger=True)
+        (tmp_path / "identity.bin").write_bytes(identity_record(keyed()))
+        assert not takes_part(sample.run())
+        assert takes_part(sample.run(FIRST))
+
+    @pytest.mark.parametrize("content", [None, b"HUSHMOTE" + bytes(99)], ids=["missing", "damaged"])
+    def test_board_without_it_does_nothing(self, tmp_path: Path, content: bytes | None):
+        sample = Sample(tmp_path, "idf", make_ledger=True)
+        (tmp_path / "identity.bin").unlink()
+        if content is not None:
+            (tmp_path / "identity.bin").write_bytes(content)
+        expected = "no identity: flash this" if content is None else "the identity is for newer firmware"
+        assert sample.run(FIRST, SECOND, THIRD).startswith(expected)
 
 
 class Button(ctypes.Structure):

@@ -58,7 +58,7 @@ binary_sensor:
   - {{platform: template, id: door, lambda: "return true;"}}
   - {{platform: template, name: Button, id: held, lambda: "return id(hold).state;"}}
 hushmote:
-  identity: !include {name}.esphome.yaml
+  identity: {identity}
   policy: {{sum: {sum}, epsilon: 16, rules: count, groups: {groups}, consent_from: {consent_from}}}
   experiments:
     - {{name: room_temp, reading: {reading}, interval: 1s, budget_left: {{name: Left}}}}
@@ -86,6 +86,7 @@ def write(folder: Path, port: int, name: str = "desk", **changes: object) -> int
     hushmote(*device.split(), "--broker", f"mqtt://127.0.0.1:{port}", cwd=folder)
     values = {"name": name, "api_port": free_port(), "components": COMPONENTS, "reading": "room"}
     values |= {"groups": "firmware", "project": ', project: {name: me.desk, version: "2.4.0"}'}
+    values["identity"] = f"!include {name}.esphome.yaml"
     values |= {"hold": "ALWAYS_OFF", "consent_from": "network", "sum": 16 * REPORTS * len(READINGS)} | changes
     (folder / f"{name}.yaml").write_text(YAML.format(**values))
     return int(str(values["api_port"]))
@@ -206,6 +207,32 @@ def test_host_firmware_reports_after_opt_in_until_budget_ends(tmp_path: Path):
 
 
 @needs_esphome_build
+def test_one_firmware_runs_as_every_device_of_a_batch(tmp_path: Path):
+    with MosquittoBroker() as broker:
+        api_port = write(tmp_path, broker.port, "any", identity="nvs")
+        url, out = f"mqtt://127.0.0.1:{broker.port}", tmp_path / "line1"
+        keys = ("--master-key", "master.key", "--broker", url)
+        batch = ("provision", "devices", "--count", "2", "--for", "page", "--first", "b-1", "--out", "line1")
+        hushmote(*batch, *keys, cwd=tmp_path)
+        firmware = build(tmp_path, "any")
+        with run_aggregator(tmp_path, broker, payload_of("door", REPORTS)) as store:
+            for name in ("b-1", "b-2"):
+                (tmp_path / name).mkdir()
+                (tmp_path / name / "identity.bin").write_bytes((out / f"{name}.page.bin").read_bytes())
+                with Device(firmware, tmp_path / name, api_port) as device:
+                    make_ledger(device)
+                    device.turn("Takes part", True)
+                    until(lambda name=name: max(numbers(store, name), default=0) == REPORTS, device.log)
+                    assert f"device {name} of fleet home, with keys" in device.log()
+        (tmp_path / "b-2" / "identity.bin").write_bytes(b"\xff" * 4096)
+        with Device(firmware, tmp_path / "b-2", api_port) as device:
+            until(lambda: "no identity: flash this board's page or NVS image" in device.log(), device.log)
+            device.turn("Takes part", True)
+            device.press("Provision")
+            device.wait_for_states("Room", 2)
+
+
+@needs_esphome_build
 def test_only_button_opts_in_and_opt_out_drops_unsent_reports(tmp_path: Path):
     with MosquittoBroker() as broker:
         stuck = {"hold": "ALWAYS_ON"}  # held from power-up until it is released
@@ -282,11 +309,12 @@ def test_component_compiles_for_esp32(tmp_path: Path):
         ({"groups": "[firmware, model]"}, "group model has no value: write model: VALUE"),
         ({"groups": "{firmware: 2.4}"}, "Must be string"),
         ({"groups": "{firmware: '2.4\"'}"}, "must be a text of 1 to 32 bytes"),
+        ({"identity": "flash"}, "expected a dictionary"),
         ({"groups": "Firmware"}, "must be 1 to 32 of a-z, 0-9, _ and -"),
     ],
     ids=[
         *("sum", "reading", "four readings", "consent_from", "ask"),
-        *("no version", "no value", "number as value", "quote in value", "name of group"),
+        *("no version", "no value", "number as value", "quote in value", "identity", "name of group"),
     ],
 )
 def test_reports_yaml_errors_before_build(tmp_path: Path, changes: dict, message: str):

@@ -71,7 +71,7 @@ CONF_YES_BUTTON = "yes_button"
 CLIENTS_C = Path(__file__).parents[3] / "c"
 PORTS = {
     "host": ("posix/posix.h", "posix/mqtt.c", "posix/folder.c"),
-    "esp32": ("idf/hushmote_idf.h", "idf/idf_mqtt.c", "idf/idf_nvs.c"),
+    "esp32": ("idf/hushmote_idf.h", "idf/idf_identity.c", "idf/idf_mqtt.c", "idf/idf_nvs.c"),
 }
 NOT_CORE = ("check.c", "fuzz.c")
 RULES = {name: f"HUSHMOTE_{name.upper()}" for name in ("sum", "squares", "count", "unlimited")}
@@ -80,6 +80,7 @@ FIRMWARE = "firmware"  # the group whose value is the project's version unless t
 READINGS = ("sensor", "binary_sensor", "text_sensor")
 SECRETS = (CONF_KEY, CONF_PASSWORD, CONF_CERTIFICATE_KEY)
 PARTITION_BYTES = 0x10000  # 16 NVS pages; an experiment needs at most one page
+IDENTITY_BYTES = 0x3000  # the fewest NVS pages that nvs_partition_gen makes
 WAKE_UPS = ("wakeup_pin", "esp32_ext1_wakeup", "touch_wakeup")
 REPORT_BYTES = 22  # in the record, including its length
 RECORD_BYTES = 254  # host preferences hold 255 bytes, one of which stores the record's length
@@ -143,7 +144,8 @@ login = cv.All(
     cv.string, _matching(rf"[^{UNSEEN}]*", "a text without control characters and byte-order marks")
 )
 
-IDENTITY = cv.Schema(
+IN_FLASH = "nvs"
+IDENTITY_BLOCK = cv.Schema(
     {
         cv.Required(CONF_FLEET): name,
         cv.Required(CONF_DEVICE_ID): _matching(
@@ -164,6 +166,11 @@ IDENTITY = cv.Schema(
         cv.Optional(CONF_CONSENT_GIVEN, default=False): cv.boolean,
     }
 )
+
+
+def identity(value):
+    """Accept a device's identity, or "nvs": the identity is in each board's flash."""
+    return value if value == IN_FLASH else IDENTITY_BLOCK(value)
 
 
 def ask(value):
@@ -247,6 +254,8 @@ def _check_consistency(config):
         )
     if policy[CONF_SUM] < policy[CONF_EPSILON] and policy[CONF_SQUARES] < policy[CONF_EPSILON] ** 2:
         raise cv.Invalid("sum does not allow even one report of epsilon: raise it", [CONF_POLICY, CONF_SUM])
+    if identity == IN_FLASH:
+        return config
     can_opt_in = CONF_YES_BUTTON in config or policy[CONF_CONSENT_FROM] == "network"
     if not can_opt_in and not identity[CONF_CONSENT_GIVEN]:
         raise cv.Invalid(
@@ -267,7 +276,7 @@ CONFIG_SCHEMA = cv.All(
     cv.Schema(
         {
             cv.GenerateID(): cv.declare_id(Hushmote),
-            cv.Required(CONF_IDENTITY): IDENTITY,
+            cv.Required(CONF_IDENTITY): identity,
             cv.Required(CONF_POLICY): POLICY,
             cv.Required(CONF_EXPERIMENTS): cv.All(cv.ensure_list(EXPERIMENT), cv.Length(min=1)),
             cv.Required(CONF_TAKES_PART): switch.switch_schema(
@@ -354,10 +363,30 @@ def _bytes(digits):
     return cg.RawExpression("{" + ", ".join(f"0x{byte:02x}" for byte in bytes.fromhex(digits)) + "}")
 
 
+def _compile_identity(var, identity):
+    cg.add(var.set_identity(identity[CONF_FLEET], identity[CONF_DEVICE_ID], identity[CONF_CONSENT_GIVEN]))
+    if CONF_KEY in identity:
+        cg.add(var.set_keys(_bytes(identity[CONF_KEY]), _bytes(identity[CONF_ANNOUNCE_KEY])))
+    cg.add(
+        var.set_broker(
+            identity[CONF_BROKER], identity[CONF_PORT], identity[CONF_USERNAME], identity[CONF_PASSWORD]
+        )
+    )
+    if identity[CONF_CA]:
+        cg.add(
+            var.set_tls(
+                identity[CONF_CA], identity.get(CONF_CERTIFICATE, ""), identity.get(CONF_CERTIFICATE_KEY, "")
+            )
+        )
+    if identity[CONF_TOPIC_PREFIX]:
+        cg.add(var.set_topic_prefix(identity[CONF_TOPIC_PREFIX]))
+    cg.add(var.set_omitted(identity[CONF_OMIT_STATUS], identity[CONF_OMIT_WILL]))
+
+
 async def to_code(config):
     """Generate the C++ code for the component's configuration."""
     copy_client()
-    identity, policy = config[CONF_IDENTITY], config[CONF_POLICY]
+    identity_config, policy = config[CONF_IDENTITY], config[CONF_POLICY]
     names = ", ".join(f'"{experiment[CONF_NAME]}"' for experiment in config[CONF_EXPERIMENTS])
     rules = " | ".join(RULES[rule] for rule in policy[CONF_RULES])
     network = "true" if policy[CONF_CONSENT_FROM] == "network" else "false"
@@ -376,23 +405,10 @@ async def to_code(config):
     var = cg.new_Pvariable(config[CONF_ID])
     await cg.register_component(var, config)
     cg.add(var.set_policy(cg.RawExpression("&hushmote_policy"), unsent_max(config)))
-    cg.add(var.set_identity(identity[CONF_FLEET], identity[CONF_DEVICE_ID], identity[CONF_CONSENT_GIVEN]))
-    if CONF_KEY in identity:
-        cg.add(var.set_keys(_bytes(identity[CONF_KEY]), _bytes(identity[CONF_ANNOUNCE_KEY])))
-    cg.add(
-        var.set_broker(
-            identity[CONF_BROKER], identity[CONF_PORT], identity[CONF_USERNAME], identity[CONF_PASSWORD]
-        )
-    )
-    if identity[CONF_CA]:
-        cg.add(
-            var.set_tls(
-                identity[CONF_CA], identity.get(CONF_CERTIFICATE, ""), identity.get(CONF_CERTIFICATE_KEY, "")
-            )
-        )
-    if identity[CONF_TOPIC_PREFIX]:
-        cg.add(var.set_topic_prefix(identity[CONF_TOPIC_PREFIX]))
-    cg.add(var.set_omitted(identity[CONF_OMIT_STATUS], identity[CONF_OMIT_WILL]))
+    if identity_config == IN_FLASH:
+        cg.add(var.set_identity_from_flash())
+    else:
+        _compile_identity(var, identity_config)
     cg.add(var.set_delay(config[CONF_DELAY]))
     for experiment in config[CONF_EXPERIMENTS]:
         cg.add(var.add_experiment(experiment[CONF_NAME], experiment[CONF_INTERVAL]))
@@ -419,6 +435,8 @@ async def to_code(config):
         from esphome.components import esp32
 
         esp32.add_partition("hushmote", "data", "nvs", PARTITION_BYTES)
+        if identity_config == IN_FLASH:
+            esp32.add_partition("identity", "data", "nvs", IDENTITY_BYTES)
         if esp32.idf_version() >= cv.Version(6, 0, 0):
             esp32.add_idf_component(name="espressif/mqtt", ref="1.0.0")
         else:

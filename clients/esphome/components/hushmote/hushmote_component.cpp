@@ -1,6 +1,8 @@
 #include "hushmote_component.h"
 
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "esphome/components/network/util.h"
@@ -67,6 +69,44 @@ void Hushmote::set_tls(const char *ca, const char *certificate, const char *key)
   this->link_.broker.certificate_key = key;
 }
 #endif
+
+/* --- The identity in flash: on an ESP32 in NVS, on the host in a file ------------------------------------------ */
+
+static int read_identity(Link *link, ::hushmote_config *config, ::hushmote_identity *identity) {
+#ifdef USE_HOST
+  static uint8_t page[HUSHMOTE_PAGE_BYTES];
+  const char *path = getenv("HUSHMOTE_IDENTITY");
+  FILE *file = path == nullptr ? nullptr : fopen(path, "rb");
+  if (file == nullptr)
+    return HUSHMOTE_NO_IDENTITY;
+  size_t bytes = fread(page, 1, sizeof page, file);
+  fclose(file);
+  return hushmote_config_from_page(config, identity, page, bytes);
+#else
+  return hushmote_idf_load_identity(link, config, identity);
+#endif
+}
+
+bool Hushmote::load_identity_() {
+  ::hushmote_identity identity{};
+  int code = read_identity(&this->link_, &this->config_, &identity);
+  if (code != HUSHMOTE_OK) {
+    ESP_LOGE(TAG, "%s", hushmote_text(code));
+    return false;
+  }
+#ifdef USE_HOST
+  if (*identity.ca) {
+    ESP_LOGE(TAG, "the host platform is for tests: no TLS");
+    return false;
+  }
+#endif
+  this->set_identity(this->config_.fleet, this->config_.device_id, identity.consent_given);
+  this->set_broker(identity.hosts, identity.port, identity.user, identity.password);
+  this->set_tls(identity.ca, identity.certificate, identity.certificate_key);
+  this->set_topic_prefix(identity.prefix);
+  this->set_omitted(identity.omit_status, identity.omit_will);
+  return true;
+}
 
 /* --- Flash: on the host ESPHome's preferences, on an ESP32 strings in NVS ------------------------------------- */
 
@@ -201,7 +241,7 @@ void Hushmote::setup() {
     port.spread_ms = std::min(port.spread_ms, question.interval_ms);
   this->link_.reporter = &this->reporter_;
 
-  if (!this->open_flash_()) {
+  if ((this->identity_in_flash_ && !this->load_identity_()) || !this->open_flash_()) {
     this->mark_failed();
     return;
   }
@@ -275,6 +315,8 @@ void Hushmote::poll_button_() {
 }
 
 void Hushmote::set_consent(bool yes, bool at_board) {
+  if (this->is_failed())  // setup() has logged the reason
+    return;
   int code = at_board ? hushmote_set_consent(&this->client_, yes) : hushmote_consent_from_network(&this->client_, yes);
   if (code != HUSHMOTE_OK)
     ESP_LOGE(TAG, "%s: %s", yes ? "yes" : "no", hushmote_text(code));
@@ -285,6 +327,8 @@ void Hushmote::set_consent(bool yes, bool at_board) {
 
 /* Provisioning starts a new privacy bound, so someone must be at the board. */
 void Hushmote::provision() {
+  if (this->is_failed())
+    return;
   if (this->yes_button_ != nullptr && !this->yes_button_->state) {
     ESP_LOGE(TAG, "provision: hold the board's button at the same time");
     return;
@@ -341,6 +385,8 @@ void Hushmote::log_groups_() {
 }
 
 void Hushmote::dump_config() {
+  if (this->config_.device_id == nullptr)  // setup() has logged the reason
+    return;
   ESP_LOGCONFIG(TAG, "Hushmote: device %s of fleet %s, %s, up to %u unsent reports", this->config_.device_id,
                 this->config_.fleet, this->config_.key != nullptr ? "with keys" : "open", this->config_.unsent_max);
   for (const auto &question : this->questions_)

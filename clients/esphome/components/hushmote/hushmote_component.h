@@ -18,6 +18,7 @@
 #include "esphome/core/component.h"
 #include "esphome/core/preferences.h"
 #include "hushmote_button.h"
+#include "hushmote_identity.h"
 #include "hushmote_port.h"
 
 extern "C" {
@@ -85,6 +86,7 @@ class Hushmote : public Component {
  public:
   void set_policy(const ::hushmote_policy *policy, uint8_t unsent_max);
   void set_identity(const char *fleet, const char *device_id, bool consent_given);
+  void set_identity_from_flash() { this->identity_in_flash_ = true; }
   void set_keys(std::vector<uint8_t> key, std::vector<uint8_t> announce_key);
   void set_broker(const char *hosts, uint16_t port, const char *user, const char *password);
   void set_tls(const char *ca, const char *certificate, const char *key);
@@ -127,6 +129,7 @@ class Hushmote : public Component {
   void log_broker_();
   uint32_t key_(const std::string &what) const;
   bool open_flash_();
+  bool load_identity_();
 #ifdef USE_HOST
   ESPPreferenceObject &preference_(const std::string &what);
   bool load_(const std::string &what, Slot *slot);
@@ -155,7 +158,7 @@ class Hushmote : public Component {
   uint32_t delay_ms_{0};
   int logged_lock_{0};
   uint8_t logged_broker_{0};
-  bool consent_given_{false};
+  bool consent_given_{false}, identity_in_flash_{false};
 };
 
 }  // namespace esphome::hushmote_client

@@ -1,12 +1,11 @@
-/* A thermometer that takes part in the experiment room_temp. Create device.h with
-   `hushmote provision device NAME --for c`.
+/* A thermometer that takes part in the experiment room_temp. All boards have this image; each board's identity is in
+   its NVS partition "identity", from `hushmote provision devices --for nvs`, which may also have identity.wifi_ssid.
 
    Hold the board's button for 3 s to opt in, and again to opt out. Before first use, create the ledger: flash a
    separate build with `idf.py -B build_ledger -DHUSHMOTE_MAKE_LEDGER=1 flash`, hold the button, then flash the normal
    build. */
 #include <stdio.h>
 
-#include "device.h"
 #include "driver/gpio.h"
 #include "esp_event.h"
 #include "esp_netif.h"
@@ -22,19 +21,15 @@
 
 HUSHMOTE_POLICY(policy, 8000000, 0, 1000000, HUSHMOTE_SUM, false, "room_temp");
 
-static const uint8_t key[32] = HUSHMOTE_KEY, announce_key[64] = HUSHMOTE_ANNOUNCE_KEY;
-static struct hushmote_idf idf = {
-    .broker = {.hosts = HUSHMOTE_BROKER, .port = HUSHMOTE_BROKER_PORT, .prefix = HUSHMOTE_TOPIC_PREFIX,
-               .omit_status = HUSHMOTE_OMIT_STATUS, .omit_will = HUSHMOTE_OMIT_WILL},
-};
+static struct hushmote_idf idf;
+static struct hushmote_identity identity;
 static struct hushmote_experiment experiments[1];
 static struct hushmote_topic topics[1];
 static uint8_t records[2 * HUSHMOTE_RECORD_BYTES(1, 8)], kept[HUSHMOTE_KEPT_BYTES];
-static const struct hushmote_config config = {
+static struct hushmote_config config = {
     .context = &idf, .read = hushmote_idf_read, .write = hushmote_idf_write, .entropy = hushmote_idf_entropy,
-    .policy = &policy, .device_id = HUSHMOTE_DEVICE_ID, .fleet = HUSHMOTE_FLEET, .key = key,
-    .announce_key = announce_key, .experiments = experiments, .records = records,
-    .record_bytes = sizeof records / 2, .unsent_max = 8,
+    .policy = &policy, .experiments = experiments, .records = records, .record_bytes = sizeof records / 2,
+    .unsent_max = 8,
 };
 static struct hushmote client;
 static struct hushmote_reporter reporter;
@@ -42,7 +37,8 @@ static struct hushmote_reporter reporter;
 static float temperature(void) { return 21.4f; } /* replace with your sensor's reading; return NAN if it fails */
 
 static void on_hold(void) {
-    if (HUSHMOTE_MAKE_LEDGER && hushmote_provision(&config, false, HUSHMOTE_NOT_ASKED) == HUSHMOTE_OK)
+    enum hushmote_consent consent = identity.consent_given ? HUSHMOTE_YES : HUSHMOTE_NOT_ASKED;
+    if (HUSHMOTE_MAKE_LEDGER && hushmote_provision(&config, false, consent) == HUSHMOTE_OK)
         ESP_ERROR_CHECK(hushmote_idf_begin(&idf, &client, &config, &reporter, topics, kept));
     else
         puts(hushmote_text(hushmote_set_consent(&client, hushmote_consent(&client) != HUSHMOTE_YES)));
@@ -51,7 +47,12 @@ static void on_hold(void) {
 void app_main(void) {
     struct hushmote_button button = {0};
     uint8_t report[HUSHMOTE_REPORT_BYTES];
-    ESP_ERROR_CHECK(nvs_flash_init()); /* for Wi-Fi; the ledger has its own partition */
+    int code = hushmote_idf_load_identity(&idf, &config, &identity);
+    if (code != HUSHMOTE_OK) {
+        puts(hushmote_text(code));
+        return;
+    }
+    ESP_ERROR_CHECK(nvs_flash_init()); /* for Wi-Fi; the ledger and the identity have their own partitions */
     ESP_ERROR_CHECK(esp_netif_init());
     ESP_ERROR_CHECK(esp_event_loop_create_default());
     ESP_ERROR_CHECK(example_connect()); /* before the client, because the generator is random only while the radio is on */

@@ -1,4 +1,5 @@
-/* The device "desk" of the open fleet "open". BOARD_PORT is the broker's port, BOARD_FOLDER holds the flash. Input: p
+/* The device "desk" of the open fleet "open", or the one whose page is in the file BOARD_PAGE. BOARD_PORT is the broker's
+   port, BOARD_FOLDER holds the flash. Input: p
    provisions the ledger, y and n set consent, b calls begin() without an id, l prints the longest poll() so far. It
    reports a reading every 50 ms and prints each change of its state. */
 #include <hushmote_arduino.h>
@@ -87,6 +88,12 @@ int main() {
     board.config.device_id = "desk";
     board.arduino.host = "127.0.0.1";
     board.arduino.port = (uint16_t)atoi(getenv("BOARD_PORT"));
+    if (getenv("BOARD_PAGE") != nullptr) {
+        static uint8_t page[HUSHMOTE_PAGE_BYTES];
+        FILE *file = fopen(getenv("BOARD_PAGE"), "rb");
+        int code = board.load(page, file == nullptr ? 0 : fread(page, 1, sizeof page, file));
+        printf("%s: %s\n", board.config.device_id, hushmote_text(code));
+    }
     puts(hushmote_arduino_mount(false) ? hushmote_text(board.begin()) : "no file system");
     board.port.delay_ms = 0;
     board.port.spread_ms = 2000;

@@ -1,10 +1,12 @@
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include <zephyr/drivers/flash.h>
 #include <zephyr/drivers/gpio.h>
 #include <zephyr/fs/nvs.h>
 #include <zephyr/kernel.h>
 #include <zephyr/random/random.h>
+#include <zephyr/storage/flash_map.h>
 #include <zephyr/sys/printk.h>
 
 #include "../flash_model.h"
@@ -16,6 +18,7 @@ int sample_main(void);
 long flash_operations, flash_cut = -1;
 jmp_buf flash_power;
 static uint32_t now_ms;
+uint8_t identity_page[4096];
 
 int32_t k_msleep(int32_t ms) {
     now_ms += (uint32_t)ms;
@@ -67,7 +70,11 @@ int gpio_pin_get_dt(const struct gpio_dt_spec *spec) {
 }
 
 int main(int count, char **arguments) {
+    FILE *file = fopen("identity.bin", "rb");
     read_arguments(count, arguments);
+    memset(identity_page, 0xff, sizeof identity_page);
+    if (file != NULL && fread(identity_page, 1, sizeof identity_page, file) > 0)
+        fclose(file);
     storage_new();
     storage_start();
     return sample_main();

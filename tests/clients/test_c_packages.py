@@ -25,11 +25,13 @@ from pathlib import Path
 import pytest
 import yaml
 from boards import experiment, payload_of
-from c_core import CORE, DEVICE, SANITIZED, needs_gcc
+from c_core import CORE, SANITIZED, needs_gcc
 from experiments import number_json
 from running_aggregator import WAIT_S, running, until
 
 from hushmote._version import VERSION
+from hushmote.fleet.provisioning.firmware import PAGE_BYTES, Firmware, file_content
+from hushmote.fleet.provisioning.settings import DeviceSettings
 from hushmote.server.store import Store
 from hushmote.simulator.broker import MosquittoBroker
 
@@ -39,6 +41,7 @@ RIGS = ROOT / "rigs"
 PROGRAMS = {"check.c", "fuzz.c"}
 SOURCES = {path.name for path in CORE.glob("*.c")} - PROGRAMS
 WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wstrict-prototypes", "-Werror", "-fsyntax-only")
+PICO_FLASH_BYTES = 2 * 1024 * 1024
 ARDUINO = Path(os.environ.get("HUSHMOTE_ARDUINO", "nowhere"))
 PICO_SDK = Path(os.environ.get("PICO_SDK_PATH", ROOT / ".rig/pico/src/debian/usr/src/pico-sdk"))
 EXPERIMENT = experiment(bins=4, epsilon=1_000_000, budget={"rule": "sum", "cap": 30_000_000})
@@ -115,10 +118,11 @@ def arduino(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Board:
-    def __init__(self, program: Path, folder: Path, port: int) -> None:
+    def __init__(self, program: Path, folder: Path, port: int, page: Path | None = None) -> None:
         folder.mkdir(exist_ok=True)
         self._log = folder / "log"
         environment = {"BOARD_PORT": str(port), "BOARD_FOLDER": str(folder)}
+        environment |= {} if page is None else {"BOARD_PAGE": str(page)}
         with open(self._log, "wb") as log:
             self._process = subprocess.Popen(
                 [program], env=environment, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT
@@ -208,6 +212,19 @@ class TestArduino:
                 assert "formatted" not in board.log()
             assert count_reports(store) == 30
 
+    def test_runs_with_the_identity_of_its_page(self, arduino: Path, tmp_path: Path):
+        page = tmp_path / "b-1.page.bin"
+        with MosquittoBroker() as broker, run_aggregator(tmp_path, broker) as store:
+            network = {"mqtt_host": "127.0.0.1", "mqtt_port": broker.port}
+            page.write_bytes(file_content(DeviceSettings("open", "b-1", **network), Firmware.PAGE))
+            with Board(arduino, tmp_path / "flash", 1, page) as board:
+                board.type("py")
+                until(lambda: count_reports(store) >= 1, board.log)
+            assert {device for device, *_ in store.accepted_numbers("open")} == {"b-1"}
+            page.write_bytes(b"\xff" * PAGE_BYTES)
+            with Board(arduino, tmp_path / "other", broker.port, page) as board:
+                board.wait_for("no identity: flash this board's page")
+
     def test_polls_for_at_most_a_second(self, arduino: Path, tmp_path: Path):
         with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -231,10 +248,9 @@ class TestArduino:
 
 class TestPorts:
     @pytest.mark.parametrize("port", ["idf", "zephyr"])
-    def test_compile_without_warnings(self, tmp_path: Path, port: str):
+    def test_compile_without_warnings(self, port: str):
         """The examples are only compiled, against headers that declare the documented functions."""
-        (tmp_path / "device.h").write_text(DEVICE)
-        paths = (f"-I{CORE}", f"-I{CORE / port}", f"-I{RIGS / (port + '_model')}", f"-I{tmp_path}")
+        paths = (f"-I{CORE}", f"-I{CORE / port}", f"-I{RIGS / (port + '_model')}")
         sources = sorted((CORE / port).rglob("*.c"))
         assert len(sources) > 1
         assert any(path.name == "main.c" for path in sources)
@@ -308,7 +324,10 @@ class TestPorts:
             subprocess.run(command, env=environment, check=True, capture_output=True)
         payload = number_json(16, name="room_temp", budget={"rule": "sum", "cap": 4_000_000}).decode()
         rig = ROOT / "firmware_tests" / "emulation" / "pico" / "run_serial.mjs"
-        command = ["node", rig, tmp_path / "room.bin"]
+        page = file_content(DeviceSettings("home", "k3f9x1"), Firmware.PAGE)
+        program, at = (tmp_path / "room.bin").read_bytes(), PICO_FLASH_BYTES - 5 * PAGE_BYTES
+        (tmp_path / "board.bin").write_bytes(program.ljust(at, b"\xff") + page)
+        command = ["node", rig, tmp_path / "board.bin"]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         with subprocess.Popen(command, env=environment, **pipes) as chip:
             serial_in, serial_out = chip.stdin, chip.stdout

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import re
 import subprocess
 from collections.abc import Iterable
@@ -11,10 +10,10 @@ from pathlib import Path
 
 import pytest
 from c_core import CORE, compile_c, needs_gcc
-from c_identity import keyed
 from power_cuts import CORE_FILES, RIGS
 
 from hushmote.fleet.provisioning.firmware import identity_record
+from hushmote.fleet.provisioning.settings import DeviceSettings
 
 pytestmark = needs_gcc
 HOUR_S = 3600
@@ -27,8 +26,9 @@ class Sample:
     def __init__(self, folder: Path, port: str, make_ledger: bool | None) -> None:
         model = RIGS / f"{port}_model"
         self._folder = folder
-        settings = dataclasses.replace(keyed(), consent_given=False)
-        (folder / "identity.bin").write_bytes(identity_record(settings))
+        (folder / "identity.bin").write_bytes(
+            identity_record(DeviceSettings("home", "k3f9x1", mqtt_host="broker"))
+        )
         names = {"idf": ("nvs", "freertos", "esp_mqtt", "sample"), "zephyr": ("nvs", "sample")}[port]
         sources = [*CORE_FILES, *(model / f"{name}.c" for name in names), *sorted((CORE / port).rglob("*.c"))]
         headers = [f"-I{path}" for path in (model, model / "freertos", CORE / port, folder)]
@@ -80,16 +80,18 @@ class TestSamples:
         assert "no ledger: build with" in printed
 
 
-class TestIdfIdentity:
-    def test_consent_given_elsewhere_is_in_the_ledger(self, tmp_path: Path):
-        sample = Sample(tmp_path, "idf", make_ledger=True)
-        (tmp_path / "identity.bin").write_bytes(identity_record(keyed()))
+@pytest.mark.parametrize("port", ["idf", "zephyr"])
+class TestIdentity:
+    def test_consent_given_elsewhere_is_in_the_ledger(self, tmp_path: Path, port: str):
+        sample = Sample(tmp_path, port, make_ledger=True)
+        settings = DeviceSettings("home", "k3f9x1", mqtt_host="broker", consent_given=True)
+        (tmp_path / "identity.bin").write_bytes(identity_record(settings))
         assert not takes_part(sample.run())
         assert takes_part(sample.run(FIRST))
 
     @pytest.mark.parametrize("content", [None, b"HUSHMOTE" + bytes(99)], ids=["missing", "damaged"])
-    def test_board_without_it_does_nothing(self, tmp_path: Path, content: bytes | None):
-        sample = Sample(tmp_path, "idf", make_ledger=True)
+    def test_board_without_it_does_nothing(self, tmp_path: Path, port: str, content: bytes | None):
+        sample = Sample(tmp_path, port, make_ledger=True)
         (tmp_path / "identity.bin").unlink()
         if content is not None:
             (tmp_path / "identity.bin").write_bytes(content)

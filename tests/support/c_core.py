@@ -24,19 +24,6 @@ SANITIZED = ("-fsanitize=address,undefined,bounds-strict", "-fno-sanitize-recove
 
 COVERAGE = "HUSHMOTE_C_COVERAGE"  # an environment variable: the folder for gcc's coverage counts
 
-DEVICE = """
-#define HUSHMOTE_FLEET "home"
-#define HUSHMOTE_DEVICE_ID "k3f9x1"
-#define HUSHMOTE_KEY {0}
-#define HUSHMOTE_ANNOUNCE_KEY {0}
-#define HUSHMOTE_BROKER "broker"
-#define HUSHMOTE_BROKER_PORT 1883
-#define HUSHMOTE_TOPIC_PREFIX ""
-#define HUSHMOTE_OMIT_STATUS 0
-#define HUSHMOTE_OMIT_WILL 0
-"""
-"""A device.h as `hushmote provision device --for c` writes it."""
-
 needs_gcc = pytest.mark.skipif(
     shutil.which("gcc") is None, reason="gcc is not installed: apt-get install gcc"
 )

@@ -15,6 +15,7 @@
 #include <Client.h>
 #include <MQTTClient.h>
 
+#include "hushmote_identity.h"
 #include "hushmote_port.h"
 
 #ifndef HUSHMOTE_ARDUINO_WAIT_MS
@@ -106,10 +107,33 @@ template <unsigned EXPERIMENTS, unsigned UNSENT = 8> class HushmoteBoard {
     }
 
     /**
+     * @brief Set config and arduino from the board's page, so that all boards have the same sketch.
+     *
+     * Call it before begin(). The page must stay readable: memory-mapped flash, or a buffer that is never freed.
+     *
+     * @param page The page that `hushmote provision devices --for page` wrote.
+     * @param bytes Number of bytes that can be read there.
+     * @return The result of hushmote_config_from_page(). Nothing is changed unless it is #HUSHMOTE_OK.
+     */
+    int load(const void *page, size_t bytes = HUSHMOTE_PAGE_BYTES) {
+        int code = hushmote_config_from_page(&config, &identity, page, bytes);
+        if (code != HUSHMOTE_OK)
+            return code;
+        arduino.host = identity.hosts;
+        arduino.port = identity.port;
+        arduino.user = *identity.user ? identity.user : nullptr;
+        arduino.password = *identity.user ? identity.password : nullptr;
+        arduino.prefix = identity.prefix;
+        arduino.omit_status = identity.omit_status;
+        arduino.omit_will = identity.omit_will;
+        return code;
+    }
+
+    /**
      * @brief Start the client and its reporter.
      *
-     * First set config (fleet, device_id, key, announce_key) and arduino (host, port, user, password, prefix,
-     * omit_status, omit_will), and call hushmote_arduino_mount(). If it returns a code below 0, poll() and report() do nothing.
+     * First call load(), or set config (fleet, device_id, key, announce_key) and arduino (host, port, user, password,
+     * prefix, omit_status, omit_will), and call hushmote_arduino_mount(). If it returns a code below 0, poll() and report() do nothing.
      *
      * @return #HUSHMOTE_OK, or a code below 0.
      */
@@ -145,7 +169,7 @@ template <unsigned EXPERIMENTS, unsigned UNSENT = 8> class HushmoteBoard {
     int provision(bool replace = false) {
         int code = begin();
         if (code == HUSHMOTE_OK)
-            code = hushmote_provision(&config, replace, HUSHMOTE_NOT_ASKED);
+            code = hushmote_provision(&config, replace, identity.consent_given ? HUSHMOTE_YES : HUSHMOTE_NOT_ASKED);
         return code == HUSHMOTE_OK ? begin() : code;
     }
 
@@ -179,6 +203,7 @@ template <unsigned EXPERIMENTS, unsigned UNSENT = 8> class HushmoteBoard {
     hushmote_config config{};
     hushmote_port port{};
     hushmote_arduino arduino;
+    hushmote_identity identity{}; /**< Set by load(); also has the Wi-Fi and the certificates. */
     ::hushmote client{};
     hushmote_reporter reporter{};
 

@@ -1,6 +1,7 @@
-/* A thermometer on the Raspberry Pi Pico that takes part in the experiment room_temp. It has no network connection: the
-   computer on its serial port publishes the reports. In each interval, it prints `report HEX`, or `silent` if it makes
-   no report. It reads these lines: `provision`, once; `yes` or `no`, the answer of the person at the board; `sent`,
+/* A thermometer on the Raspberry Pi Pico that takes part in the experiment room_temp. All boards have this image; each
+   board's identity is in the fifth flash sector from the end, below the ledger's four, from
+   `hushmote provision devices --for page`. The board has no network connection: the computer on its serial port
+   publishes the reports. In each interval, it prints `report HEX`, or `silent` if it makes no report. It reads these lines: `provision`, once; `yes` or `no`, the answer of the person at the board; `sent`,
    after the broker has acknowledged the oldest report; and an experiment's JSON as retained by the broker. Wait for the
    answer to each line, because the serial port's queue holds only 32 bytes. */
 #include <stdio.h>
@@ -9,7 +10,7 @@
 #include "hardware/adc.h"
 #include "hardware/flash.h"
 #include "hardware/structs/rosc.h"
-#include "hushmote.h"
+#include "hushmote_identity.h"
 #include "pico/flash.h"
 #include "pico/stdlib.h"
 
@@ -24,6 +25,8 @@ struct job {
     uint32_t at; /* the sector's offset */
     const struct copy *copy;
 };
+
+#define PAGE ((const void *)(XIP_BASE + PICO_FLASH_SIZE_BYTES - 5 * FLASH_SECTOR_SIZE))
 
 static struct copy buffer;
 
@@ -94,11 +97,11 @@ HUSHMOTE_POLICY(policy, 8000000, 0, 2000000, HUSHMOTE_SUM, false, "room_temp");
 
 static struct hushmote_experiment experiments[1];
 static uint8_t records[2 * HUSHMOTE_RECORD_BYTES(1, 4)];
-static const struct hushmote_config config = {
-    .read = flash_read, .write = flash_write, .entropy = random_fill,
-    .policy = &policy, .device_id = "k3f9x1", /* must be unique for each board; a keyed fleet also needs a key */
+static struct hushmote_config config = {
+    .read = flash_read, .write = flash_write, .entropy = random_fill, .policy = &policy,
     .experiments = experiments, .records = records, .record_bytes = sizeof records / 2, .unsent_max = 4,
 };
+static struct hushmote_identity identity;
 static struct hushmote client;
 
 static int32_t millidegrees(void) { /* RP2040 datasheet, section 4.9.5 */
@@ -116,7 +119,7 @@ static void print_report(const uint8_t *report, int bytes) {
 static int run_command(const char *line) {
     uint8_t report[HUSHMOTE_REPORT_BYTES];
     if (strcmp(line, "provision") == 0) {
-        int code = hushmote_provision(&config, false, HUSHMOTE_NOT_ASKED);
+        int code = hushmote_provision(&config, false, identity.consent_given ? HUSHMOTE_YES : HUSHMOTE_NOT_ASKED);
         return code == HUSHMOTE_OK ? hushmote_begin(&client, &config) : code;
     }
     if (strcmp(line, "yes") == 0 || strcmp(line, "no") == 0)
@@ -135,6 +138,10 @@ int main(void) {
     size_t at = 0;
     int bytes;
     stdio_init_all();
+    while ((bytes = hushmote_config_from_page(&config, &identity, PAGE, HUSHMOTE_PAGE_BYTES)) != HUSHMOTE_OK) {
+        puts(hushmote_text(bytes));
+        sleep_ms(INTERVAL_MS);
+    }
     adc_init();
     adc_set_temp_sensor_enabled(true);
     adc_select_input(4);

@@ -5,7 +5,7 @@
 #ifndef HUSHMOTE_ZEPHYR_H
 #define HUSHMOTE_ZEPHYR_H
 
-#include "hushmote.h"
+#include "hushmote_identity.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -23,6 +23,15 @@ struct nvs_fs;
  * @return 0, or an errno below 0.
  */
 int hushmote_zephyr_mount(struct nvs_fs *fs);
+
+/**
+ * @brief Return the page of the board's identity, for hushmote_config_from_page().
+ *
+ * It is the first page of the devicetree's identity_partition, which must be in memory-mapped flash.
+ *
+ * @return The page, or NULL if the devicetree has no identity_partition.
+ */
+const void *hushmote_zephyr_page(void);
 
 #define HUSHMOTE_ZEPHYR_NAMES 64 /**< Number of names whose serials are kept, including those of earlier policies. */
 #ifndef HUSHMOTE_ZEPHYR_KEPT_ID

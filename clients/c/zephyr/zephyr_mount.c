@@ -1,4 +1,4 @@
-/* Mount the NVS in the partition that most Zephyr boards use for settings. */
+/* Mount the NVS in the partition that most Zephyr boards use for settings, and find the page of the board's identity. */
 #include <errno.h>
 
 #include <zephyr/drivers/flash.h>
@@ -20,5 +20,13 @@ int hushmote_zephyr_mount(struct nvs_fs *fs) {
 #else
     (void)fs;
     return -ENODEV;
+#endif
+}
+
+const void *hushmote_zephyr_page(void) {
+#if FIXED_PARTITION_EXISTS(identity_partition)
+    return (const void *)((uintptr_t)CONFIG_FLASH_BASE_ADDRESS + FIXED_PARTITION_OFFSET(identity_partition));
+#else
+    return NULL;
 #endif
 }

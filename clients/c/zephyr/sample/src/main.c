@@ -1,5 +1,6 @@
-/* A thermometer that takes part in the experiment room_temp. It has no network connection: it prints each report in
-   hexadecimal. Publish the reports at QoS 1, or use the reporter in hushmote_port.h with your MQTT library.
+/* A thermometer that takes part in the experiment room_temp. All boards of an open fleet have this image; each board's
+   identity is in the devicetree's identity_partition, from `hushmote provision devices --for page --open`. The board has
+   no network connection: it prints each report in hexadecimal. Publish the reports at QoS 1, or use the reporter in hushmote_port.h with your MQTT library.
 
    Hold the first button for 3 s to opt in, and again to opt out. Before first use, create the ledger: flash a separate
    build from `west build -d build_ledger -b BOARD . -- -DHUSHMOTE_MAKE_LEDGER=1`, hold the button, then flash the
@@ -26,10 +27,11 @@ static struct nvs_fs fs;
 static struct hushmote_zephyr zephyr = {.fs = &fs, .first_id = 1, .policy = &policy};
 static struct hushmote_experiment experiments[1];
 static uint8_t records[2 * HUSHMOTE_RECORD_BYTES(1, 8)];
-static const struct hushmote_config config = {
+static struct hushmote_identity identity;
+static struct hushmote_config config = {
     .context = &zephyr, .read = hushmote_zephyr_read, .write = hushmote_zephyr_write,
-    .entropy = hushmote_zephyr_entropy, .policy = &policy, .device_id = "k3f9x1", .fleet = "home",
-    .experiments = experiments, .records = records, .record_bytes = sizeof records / 2, .unsent_max = 8,
+    .entropy = hushmote_zephyr_entropy, .policy = &policy, .experiments = experiments, .records = records,
+    .record_bytes = sizeof records / 2, .unsent_max = 8,
 };
 static struct hushmote client;
 
@@ -41,7 +43,8 @@ static void begin(void) {
 }
 
 static void on_hold(void) {
-    if (HUSHMOTE_MAKE_LEDGER && hushmote_provision(&config, false, HUSHMOTE_NOT_ASKED) == HUSHMOTE_OK)
+    enum hushmote_consent consent = identity.consent_given ? HUSHMOTE_YES : HUSHMOTE_NOT_ASKED;
+    if (HUSHMOTE_MAKE_LEDGER && hushmote_provision(&config, false, consent) == HUSHMOTE_OK)
         begin();
     else
         printk("%s\n", hushmote_text(hushmote_set_consent(&client, hushmote_consent(&client) != HUSHMOTE_YES)));
@@ -50,6 +53,11 @@ static void on_hold(void) {
 int main(void) {
     struct hushmote_button button = {0};
     uint8_t report[HUSHMOTE_REPORT_BYTES];
+    int code = hushmote_config_from_page(&config, &identity, hushmote_zephyr_page(), HUSHMOTE_PAGE_BYTES);
+    if (code != HUSHMOTE_OK) {
+        printk("%s\n", hushmote_text(code));
+        return 0;
+    }
     if (hushmote_zephyr_mount(&fs) != 0 || gpio_pin_configure_dt(&pin, GPIO_INPUT) != 0)
         return -1;
     begin();

@@ -3,10 +3,12 @@
 print(preview(client, "room_temp", 21.4))
 last_reports = LastReports()
 reporter.on_report = last_reports       last_reports.lines then has the last 8 reports
+export(client, last_reports)            these, the consent and the budget as JSON, for the board's owner
 """
 
 # pyright: reportMissingImports=false
 
+import json
 import time
 
 if "." in __name__:  # the package on CPython; on a board, all files are in one folder
@@ -38,6 +40,17 @@ def _remaining_words(client, exp):
     return "%d more report%s left" % (n, "" if n == 1 else "s")
 
 
+def _shown(reading):
+    """Return a reading as the C and JavaScript clients write it: numbers in thousandths at most."""
+    if isinstance(reading, (list, tuple)):
+        return ", ".join([_shown(part) for part in reading])
+    if isinstance(reading, bool):
+        return "yes" if reading else "no"
+    if isinstance(reading, float):
+        return ("%.3f" % reading).rstrip("0").rstrip(".")
+    return "no reading" if reading is None else str(reading)
+
+
 def preview(client, name, reading, group=None):
     """Return what report(name, reading, None, group) would send, in lines of text; draw and spend nothing.
 
@@ -64,7 +77,7 @@ def preview(client, name, reading, group=None):
         total = exp.weight_sum * ldp_client.ONE
         odds = 10 * truth // (total - truth)
         text = "One code stands for %s. It" if count == 1 else "%d codes stand for %%s. One of these" % count
-        value = "no reading" if index == exp.missing else reading
+        value = _shown(None if index == exp.missing else reading)
         lines.append((text + " is sent with odds %s to 1.") % (value, _tenths(odds)))
     lines.append("No code is more than %s times as likely at one reading as at another." % _times(exp))
     if group:
@@ -77,6 +90,27 @@ def preview(client, name, reading, group=None):
     if not client.consent:
         lines.append("Nothing is sent: nobody at this board has opted in.")
     return "\n".join(lines)
+
+
+def export(client, last):
+    """Return the last reports, the consent and the budget as JSON, for the board's owner.
+
+    Args:
+        client: The ldp_client.Client.
+        last: The LastReports.
+    """
+    status = client.status()
+    experiments = {}
+    for name in client._policy["experiments"]:
+        line = status["experiments"][name]
+        numbers = {"epsilon": line.get("epsilon", 0), "reports": line["reports"], "left": line["left"] or 0}
+        experiments[name] = numbers
+    fields = {"v": 1, "device": client.device_id, "consent": status["consent"]}
+    fields["locked"] = status["locked"] is not None
+    fields["sum"], fields["squares"] = status["sum"], status["squares"]
+    fields["experiments"] = experiments
+    fields["last"] = last.lines
+    return json.dumps(fields)
 
 
 def words(client, report):

@@ -30,6 +30,7 @@ uint32_t hm_below(struct hushmote_random *random, uint32_t n);
 
 /* threshold.c: return exactly floor(p * 2^30) for p = inside e^eps / (inside e^eps + g - 1); 0 if out of range. */
 uint32_t hm_threshold(uint32_t epsilon, uint32_t g, uint32_t inside);
+uint32_t hm_tenths(uint32_t epsilon); /* 10 e^epsilon, rounded up */
 
 /* json.c reads JSON objects that hm_json_check() has accepted; their strings have no escapes. */
 enum hm_field { /* 1-based index in the list of names in json.c; 0 stands for any other name */

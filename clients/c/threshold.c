@@ -99,3 +99,18 @@ uint32_t hm_threshold(uint32_t epsilon, uint32_t g, uint32_t inside) {
     threshold = quotient(inside, g - 1, &high);
     return threshold == quotient(inside, g - 1, &low) ? threshold : 0;
 }
+
+/* Find the largest n with n e^-epsilon < 10, bit by bit; n is below 10 e^16 < 2^27. */
+uint32_t hm_tenths(uint32_t epsilon) {
+    struct number low, high, ten;
+    uint32_t n = 0;
+    exp_bounds(epsilon, &low, &high);
+    set(&ten, 10);
+    for (uint32_t bit = 1u << 26; bit > 0; bit >>= 1) {
+        high = low;
+        scale(&high, n | bit, 1);
+        if (!add(&high, &ten, 1))
+            n |= bit;
+    }
+    return n + 1;
+}

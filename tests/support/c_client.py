@@ -5,8 +5,9 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from ctypes import POINTER, c_char_p, c_int, c_int64, c_size_t, c_uint, c_uint8, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,7 @@ READ = ctypes.CFUNCTYPE(ctypes.c_long, c_void_p, c_int, POINTER(c_uint8), c_size
 WRITE = ctypes.CFUNCTYPE(c_int, c_void_p, c_int, POINTER(c_uint8), c_size_t)
 LOCK = ctypes.CFUNCTYPE(ctypes.c_bool, c_void_p)
 UNLOCK = ctypes.CFUNCTYPE(None, c_void_p)
+WRITE_TEXT = ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_size_t)
 
 
 class Group(ctypes.Structure):
@@ -96,6 +98,15 @@ class Line(ctypes.Structure):
     )
 
 
+class Last(ctypes.Structure):
+    """struct hushmote_last."""
+
+    class Report(ctypes.Structure):
+        _fields_ = (("at", c_uint32), ("bytes", c_uint8), ("report", c_uint8 * REPORT_BYTES))
+
+    _fields_ = (("count", c_uint8), ("reports", Report * 8))
+
+
 @functools.cache
 def library() -> Any:
     """Return the core as a shared library that aborts on undefined behaviour."""
@@ -107,6 +118,8 @@ def library() -> Any:
     shared_library.hushmote_text.restype = c_char_p
     shared_library.hushmote_report.argtypes = [c_void_p, c_char_p, Reading, c_char_p]
     shared_library.hushmote_report_as.argtypes = [c_void_p, c_char_p, Reading, c_char_p, c_char_p]
+    shared_library.hushmote_preview.argtypes = [c_void_p, c_char_p, Reading, c_char_p, c_void_p, c_size_t]
+    shared_library.hushmote_describe.restype = None
     shared_library.hushmote_enroll.argtypes = shared_library.hushmote_enroll_kept.argtypes = [
         c_void_p,
         c_char_p,
@@ -307,6 +320,28 @@ class CBoard:
             array = (c_char_p * len(names))(*values)
             calls = self._call("gap_as", c_uint(max_calls), array, ctypes.byref(drawn))
         return calls, [name for i, name in enumerate(names) if drawn.value >> i & 1]
+
+    def preview(self, name: str, value: Any, group: str | None = None, size: int = 1_280) -> str:
+        """Return what a report would contain, in words, as preview.preview() does."""
+        out = ctypes.create_string_buffer(b"\xa5" * size, size)
+        given = None if group is None else group.encode()
+        self._call_checked("preview", name.encode(), self.reading(value), given, out, c_size_t(size))
+        return out.value.decode()
+
+    def describe(self, report: bytes) -> str:
+        """Return a report in words, as preview.words() does."""
+        out = ctypes.create_string_buffer(160)
+        self._call("describe", report, c_size_t(len(report)), out, c_size_t(len(out)))
+        return out.value.decode()
+
+    def export(self, reports: Iterable[tuple[int, bytes]]) -> dict[str, Any]:
+        """Return the export after some reports, each with its time in seconds since 1970."""
+        last, pieces = Last(), list[bytes]()
+        for at, report in reports:
+            self.c.hushmote_remember(ctypes.byref(last), report, len(report), c_uint32(at))
+        write = WRITE_TEXT(lambda _, text, size: pieces.append(ctypes.string_at(text, size)))
+        self._call_checked("export", ctypes.byref(last), write, None)
+        return json.loads(b"".join(pieces))
 
     def outbox(self) -> list[bytes]:
         reports, out = [], ctypes.create_string_buffer(REPORT_BYTES)

@@ -70,11 +70,12 @@ def preview(client, name, reading, group=None):
     lines = ["%s: one of %d codes, in %d bytes." % (name, exp.code_count, size)]
     if index is None:
         lines.append("No reading: a uniformly drawn value takes its place.")
-    elif exp.levels:
+    elif exp.mechanism != "sw":
         # Each of a level's seeds has one truthful code, sent with the level's probability.
-        count = sum(level.seeds for level in exp.levels if level.weight)
-        truth = sum(level.weight * level.threshold for level in exp.levels)
-        total = exp.weight_sum * ldp_client.ONE
+        levels = exp.levels or (exp.points,)
+        count = sum(level.seeds for level in levels if level.weight)
+        truth = sum(level.weight * level.threshold for level in levels)
+        total = sum(level.weight for level in levels) * ldp_client.ONE
         odds = 10 * truth // (total - truth)
         text = "One code stands for %s. It" if count == 1 else "%d codes stand for %%s. One of these" % count
         value = _shown(None if index == exp.missing else reading)

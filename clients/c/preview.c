@@ -155,7 +155,7 @@ static void find_odds(struct facts *facts) {
         uint32_t codes = end - level->offset;
         end = level->offset;
         if (weight > 0)
-            count += e->mechanism == HM_PREFIX ? codes - level->width : codes / level->g;
+            count += e->mechanism == HM_PREFIX || e->mechanism == HM_PGR ? codes - level->width : codes / level->g;
         truth += (uint64_t)weight * level->threshold;
         weights += weight;
     }
@@ -186,7 +186,7 @@ static int describe_reading(struct hushmote *client, struct facts *facts, const 
     put_line(out, SIZE, facts);
     if (index.missing) {
         put_line(out, DRAWN, facts);
-    } else if (e->mechanism != HM_SW && e->mechanism != HM_PGR) {
+    } else if (e->mechanism != HM_SW) {
         find_odds(facts);
         put_line(out, numbers[TRUE_CODES] == 1 ? ONE_CODE : MANY_CODES, facts);
     }

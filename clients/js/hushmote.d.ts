@@ -106,6 +106,10 @@ export class Client {
   groups: Record<string, string>;
   setConsent(yes: boolean): Promise<void>;
   enroll(payload: Uint8Array): Promise<Experiment>;
+  /** Return the experiment with a name, in which this client takes part. */
+  experiment(name: string): Experiment | undefined;
+  /** Whether reports have a tag. */
+  readonly keyed: boolean;
   withdraw(name: string, payload?: Uint8Array): Promise<void>;
   /** Resolve to a report to publish, already debited, or to null; status() gives the reason. */
   report(name: string, value: Reading, group?: string | null): Promise<Uint8Array | null>;

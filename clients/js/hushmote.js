@@ -10,7 +10,7 @@
  * integers only.
  */
 
-const ONE = 2 ** 30; // probabilities are integers, in units of 1 / ONE
+export const ONE = 2 ** 30; // probabilities are integers, in units of 1 / ONE
 const MAX_CODES = 2 ** 24; // also the largest argument of below()
 const CAP = 2n ** 54n - 1n;
 const NAME = /^[a-z0-9_-]{1,32}$/;
@@ -20,7 +20,7 @@ const big = BigInt;
 const Bytes = Uint8Array;
 const NAMED = 'must be 1 to 32 of a-z, 0-9, _ and -';
 const TOO_MANY = 'more than 16777216 codes';
-const SMALL = 'epsilon is too small for so many codes';
+export const SMALL = 'epsilon is too small for so many codes';
 const RULES = { unlimited: 0, sum: 1, squares: 2, count: 0 }; // a report's cost is epsilon to this power
 const MAX_UNSENT = 16; // reports
 
@@ -352,7 +352,8 @@ function takePair(fields) {
   return { parts, domain, at, none: parts.every((part) => part.none) ? domain - 1 : null };
 }
 
-/* Randomized responses over a domain: [number of codes, (index, rng) -> code]. The codes start at offset. */
+/* Randomized responses over a domain: [number of codes, (index, rng) -> code, number of codes that stand for an index,
+ * threshold]. The codes start at offset. */
 
 /** Return a g-ary response (hashed if g is not the domain): all of rr, grr and olh, one level of hh, or one view. */
 function level(epsilon, domain, g, offset, nodeOf) {
@@ -383,13 +384,13 @@ function level(epsilon, domain, g, offset, nodeOf) {
     const other = 1 + rng.below(g - 1); // one of the g - 1 *other* cells
     return code + ((cell + lie * other) % g);
   };
-  return [seeds * g, respond];
+  return [seeds * g, respond, seeds, threshold];
 }
 
 /**
  * Combine several responses. Each report uses one, drawn by weight and independently of the reading.
  *
- * @param {Object} exp The experiment, whose `codes` is set.
+ * @param {Object} exp The experiment, whose `codes` and `responses` are set.
  * @param {number[]} weights Each response's weight; not all may be 0.
  * @param {function(number, number): [number, function]} make Given i and an offset, return response i with codes
  *     that start at the offset.
@@ -397,15 +398,15 @@ function level(epsilon, domain, g, offset, nodeOf) {
  */
 export function combine(exp, weights, make) {
   exp.codes = 0;
-  const all = weights.map((weight, i) => {
-    const [codes, respond] = make(i, exp.codes);
+  exp.responses = weights.map((weight, i) => {
+    const [codes, ...response] = make(i, exp.codes);
     exp.codes += codes;
-    return [weight, respond];
+    return [weight, ...response];
   });
   const sum = weights.reduce((a, b) => a + b);
   return (index, rng) => {
-    let draw = all[1] ? rng.below(sum) : 0;
-    return all.find(([weight]) => draw < weight || ((draw -= weight), false))[1](index, rng);
+    let draw = exp.responses[1] ? rng.below(sum) : 0;
+    return exp.responses.find(([weight]) => draw < weight || ((draw -= weight), false))[1](index, rng);
   };
 }
 
@@ -432,7 +433,7 @@ function plain(exp, fields, mechanism) {
 }
 
 /**
- * Mechanisms by name. pgr.js and prefix.js add one each.
+ * Mechanisms by name. pgr.js, prefix.js and sw.js add one each.
  *
  * Each function reads its fields, sets exp.codes and returns (index, rng) -> code. For privacy, utility and citations see
  * device/ldp_client.py, ldp_sw.py, ldp_pgr.py, ldp_prefix.py and ldp_pairs.py.
@@ -444,23 +445,6 @@ export const MECHANISMS = {
   grr: plain,
   olh: plain,
   hh: plain,
-  sw(exp, fields) {
-    const { epsilon, domain } = exp;
-    check(exp.type === 'number' && !exp.none, 'sw requires numbers without missing');
-    const reach = takeInt(fields, 'reach', 0, 2 ** 23);
-    const inside = 2 * reach + 1;
-    const threshold = truthThreshold(epsilon, domain - 1, inside);
-    // Otherwise a code inside is not more likely than one outside, so e^epsilon would bound the wrong ratio.
-    check(big(threshold) * big(domain - 1) > big(ONE - threshold) * big(inside), SMALL);
-    exp.codes = domain + 2 * reach;
-    return (index, rng) => {
-      // All three are always drawn, so timing does not reveal whether the code is inside.
-      const truthful = rng.bernoulli(threshold);
-      const near = index + rng.below(inside);
-      const far = rng.below(domain - 1);
-      return [far + (far >= index) * inside, near][+truthful];
-    };
-  },
   views(exp, fields) {
     const { epsilon, domain, parts } = exp;
     const views = take(fields, 'views');
@@ -804,6 +788,21 @@ export class Client {
     }
     this.#experiments.delete(name);
     this.#refusals.delete(name);
+  }
+
+  /**
+   * Return the experiment with a name.
+   *
+   * @param {string} name The name.
+   * @returns {Experiment|undefined} Undefined if this client does not take part in it.
+   */
+  experiment(name) {
+    return this.#experiments.get(name);
+  }
+
+  /** Whether reports have a tag. */
+  get keyed() {
+    return !!this.#settings.key;
   }
 
   // Reports

@@ -14,7 +14,7 @@ const { floor } = Math;
  * @param {number} domain Number of values.
  * @param {number} q A prime, 2 to 4093.
  * @param {number} offset First code.
- * @returns {[number, function(number, Object): number]} Number of codes, and (index, rng) -> code.
+ * @returns {Array} Number of codes, (index, rng) -> code, number of codes inside, and their threshold.
  * @throws {Error} ExperimentRefused if q is not a prime or there are more than 2^24 codes.
  */
 export function points(epsilon, domain, q, offset) {
@@ -61,7 +61,7 @@ export function points(epsilon, domain, q, offset) {
     }
     return offset + code;
   };
-  return [inside + outside, respond];
+  return [inside + outside, respond, inside, threshold];
 }
 
 MECHANISMS.pgr = (exp, fields) => {

@@ -12,9 +12,9 @@ MECHANISMS.prefix = (exp, fields) => {
   check(prefixes?.length, 'prefix requires a text with prefixes');
   const q = takeInt(fields, 'q', 2, 4096);
   return combine(exp, takeWeights(fields, prefixes.length, 1), (i, offset) => {
-    const [codes, respond] = points(epsilon, slots, q, offset);
+    const [codes, respond, ...odds] = points(epsilon, slots, q, offset);
     const place = BigInt(slots) ** BigInt(i);
     const slotOf = (index, missing) => (index === null ? missing : Number((BigInt(index) / place) % BigInt(slots)));
-    return [codes, (index, rng) => respond(slotOf(index, rng.below(slots)), rng)]; // always drawn
+    return [codes, (index, rng) => respond(slotOf(index, rng.below(slots)), rng), ...odds]; // always drawn
   });
 };

@@ -6,8 +6,10 @@ import { createInterface } from 'node:readline';
 import { Door } from '../../clients/js/door.js';
 import { Folder } from '../../clients/js/folder.js';
 import '../../clients/js/prefix.js';
+import { LastReports, describe, exportJson, preview } from '../../clients/js/preview.js';
 import { AskingClient, question } from '../../clients/js/question.js';
 import '../../clients/js/scale.js';
+import '../../clients/js/sw.js';
 import { Client, parseExperiment, truthThreshold } from '../../clients/js/hushmote.js';
 
 const revive = (_key, x) => {
@@ -160,6 +162,14 @@ const jobs = {
         },
         yesThenNo: () => Promise.allSettled([client.setConsent(true), client.setConsent(false)]).then(() => null),
         consent: () => client.consent,
+        groups: (groups) => void Object.assign(client.groups, groups),
+        preview: (...values) => preview(client, ...values),
+        describe: (report) => describe(client, report),
+        export: async (reports) => {
+          const last = new LastReports();
+          for (const [at, report] of reports) await last.add(client, report, new Date(1000 * at));
+          return exportJson(client, last);
+        },
         door: async (name, ...values) => {
           const door = new Door(client, url);
           return [await door[name](...values), door.error];

@@ -5,6 +5,7 @@ import { Door } from '../door.js';
 import { Client } from '../hushmote.js';
 import '../pgr.js';
 import '../scale.js';
+import '../sw.js';
 
 const $ = (id) => document.getElementById(id);
 const form = $('questions');

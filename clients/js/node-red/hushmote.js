@@ -38,6 +38,7 @@ module.exports = function register(RED) {
       const { Client } = await import('../hushmote.js');
       await import('../pgr.js');
       await import('../scale.js');
+      await import('../sw.js');
       const { AskingClient } = await import('../question.js');
       const storage = new Folder(config.folder);
       const keys = { key: bytes(key, 'key', 64), announceKey: bytes(announceKey, 'announceKey', 128) };

@@ -21,6 +21,7 @@ from ..wire.experiments import log_edges, value_count
 Reading = Experiment | Part
 """An experiment or a pair's part; both have values."""
 
+_NOT = "not "  # before a label: all the others
 NO_READING = "no reading"
 """The name of the last index of an experiment or a part that sets `missing`."""
 
@@ -138,6 +139,8 @@ def range_edges(experiment: Reading, r: IndexRange) -> tuple[float, float] | tup
 def parse_range(experiment: Reading, text: str) -> IndexRange:
     """Return the indices of a number's "low:high" range as in parse_bins(), or the index of a label or text.
 
+    "not ok" means all labels of a choice but ok, which must be its first label.
+
     Raises:
         UnitsError: If the range, label or text does not exist.
     """
@@ -148,9 +151,22 @@ def parse_range(experiment: Reading, text: str) -> IndexRange:
         return IndexRange(slot, slot + 1, text)
     names = index_names(experiment)
     i = _label_index(names, text)
+    if i is None and experiment.type == "choice" and text.strip().lower().startswith(_NOT):
+        return _all_but(experiment, names, text.strip()[len(_NOT) :])
     if i is None:
         raise UnitsError(f"{experiment.name} has no label {text}; it has {', '.join(names)}")
     return IndexRange(i, i + 1, names[i])
+
+
+def _all_but(experiment: Reading, names: list[str], label: str) -> IndexRange:
+    """Return the indices of all labels but one, which must be the first or the last."""
+    i = _label_index(names, label)
+    if i is None:
+        raise UnitsError(f"{experiment.name} has no label {label}; it has {', '.join(names)}")
+    if i not in (0, len(names) - 1):
+        raise UnitsError(f'"not {names[i]}" needs {names[i]} as the first of the labels: move it there')
+    low, high = (1, len(names)) if i == 0 else (0, i)
+    return IndexRange(low, high, f"{_NOT}{names[i]}")
 
 
 def _label_index(names: list[str], text: str) -> int | None:
@@ -189,6 +205,10 @@ def range_in(version: Experiment, r: IndexRange, of: Experiment) -> IndexRange |
         return None
     if version.type == "choice":
         own, others = index_names(version), index_names(of)
+        if r.text.startswith(_NOT) and r.text not in others:
+            kept = r.text[len(_NOT) :]
+            is_first = own[0] == kept and kept != own[-1]
+            return IndexRange(1, len(own), r.text) if is_first else None
         name = others[r.low]
         is_same = r.high == r.low + 1 and (name != others[-1] or same_values(version, of))
         at = own.index(name) if is_same and name in own else None

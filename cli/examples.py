@@ -15,6 +15,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote plan --devices 20000 --values 64 --error 0.01",
         "hushmote plan --devices 2000 --values 64 --lifetime 4 --horizon 2y --call 1h",
         "hushmote plan --release --share 0.05 --rise 0.03 --devices 20000",
+        "hushmote plan --pack release --devices 20000 --horizon 5y",
+    ),
+    "questions": (
+        "hushmote questions",
+        "hushmote questions crashed",
+        "hushmote questions setup_step --label done --label wifi --label pairing",
     ),
     "mechanisms": ("hushmote mechanisms",),
     "release": (

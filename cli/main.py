@@ -38,6 +38,7 @@ _PANELS = {
     },
     "Plan": {
         "plan": "Plan an experiment: devices, ε, error, and how to spend a lifetime budget.",
+        "questions": "List the standard questions about a fleet's health, and what each can show.",
         "mechanisms": 'List the mechanisms: what each is for and when "auto" picks it.',
         "epsilon": "Choose ε from a disclosure risk: what an attacker may come to believe.",
         "budget": "Privacy budgets: what each composition theorem allows, and what it guarantees.",

@@ -14,6 +14,7 @@ import typer
 from ..server.errors import NO_STORE, UsageError, choose_name, refusing
 
 if TYPE_CHECKING:
+    from ..server.experiments.definition import Definition
     from ..server.store.store import Store
 
 StoreUrl = Annotated[str, typer.Option(help="SQLAlchemy URL of the store.", envvar="HUSHMOTE_STORE")]
@@ -78,7 +79,19 @@ DecimalSeparator = Annotated[
     typer.Option("--decimal", help="Decimal separator in the file: . or ,", show_default="detected"),
 ]
 ExperimentName = Annotated[str, typer.Argument(help="Name of the experiment.")]
-ExperimentFile = Annotated[Path, typer.Argument(help="TOML file of the experiment.")]
+ExperimentFile = Annotated[
+    Path, typer.Argument(help="TOML file of the experiment, or std:NAME of `hushmote questions`.")
+]
+LabelsOption = Annotated[
+    list[str] | None,
+    typer.Option("--label", help="For a standard question with labels: one of your own. May be repeated."),
+]
+Rename = Annotated[
+    str | None,
+    typer.Option(
+        "--name", help="For a standard question: the experiment's name; for feature, the feature's."
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 Privacy = Annotated[bool, typer.Option("--privacy", help="Also show each ε and whom it protects against.")]
 Verbose = Annotated[
@@ -88,9 +101,37 @@ DEFAULT_STORE = "sqlite:///hushmote.sqlite"
 
 
 def check_exists(file: Path) -> None:
-    """Raise UsageError if the file does not exist, before loading the code that reads it."""
+    """Raise UsageError if the file does not exist, before loading the code that reads it.
+
+    A question of the library is not a file.
+    """
+    if is_library(file):
+        return
     with refusing(UsageError, f"read {file}"):
         file.stat()
+
+
+def is_library(file: Path) -> bool:
+    """Return whether an argument names a question of the library or a pack rather than a file."""
+    return str(file).startswith(("std:", "pack:"))
+
+
+def load_questions(file: Path) -> list[Definition]:
+    """Return the experiments of std:NAME, pack:NAME or a file, as they are there."""
+    from ..planning import library
+    from ..server.experiments.definition import load
+
+    names = library.question_names(str(file))
+    return [library.question(name) for name in names] if is_library(file) else [load(file)]
+
+
+def load_experiment(file: Path) -> Definition:
+    """Return the experiment of std:NAME or of a file; raise UsageError for a pack."""
+    first, *more = load_questions(file)
+    if more:
+        names = ", ".join(f"std:{definition.name}" for definition in (first, *more))
+        raise UsageError(f"{file} has several questions: use one of {names}")
+    return first
 
 
 def read_store(url: str) -> Store:

@@ -36,6 +36,19 @@ _Release = Annotated[
         "--share 0.05, --epsilon 2, --lifetime 8, --horizon 5y, --call 14d.",
     ),
 ]
+_Questions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--question",
+        help="Plan a set of questions that share a device's budget: std:NAME of `hushmote questions`, or an "
+        "experiment's file. May be repeated. Needs --devices. Defaults: --lifetime 8, --horizon 5y, "
+        "--call 1h.",
+        metavar="QUESTION",
+    ),
+]
+_Pack = Annotated[
+    str | None, typer.Option(help="Plan the questions of a pack: release, radio or power.", metavar="NAME")
+]
 _Rise = Annotated[
     float | None, typer.Option(help="With --release: rise to detect, such as 0.03 for 3 points.")
 ]
@@ -64,13 +77,20 @@ def plan_command(
 
     Give three of devices, ε, values and error to get the fourth. With --lifetime, --horizon and --call
     instead of --epsilon, show how to spend a lifetime budget, and how precise a day, a week and 30 days
-    will be. Without options, print worked examples.
+    will be. With --pack or --question, show what a quarter of a year shows if several questions share a
+    budget. Without options, print worked examples.
     """
-    from .run import run, run_release  # imported here so that usage errors are fast
+    from .run import run, run_release, run_set  # imported here so that usage errors are fast
 
     rules = ReadingRules(tuple(fields.pop("keep_value") or ()), fields.pop("decimal") or "")
+    questions, pack = fields.pop("question") or [], fields.pop("pack")
     values = {"rise": rise, "margin": worse_by, "days": days, "every": every}
     given = {name: value for name, value in values.items() if value is not None}
+    if pack is not None or questions:
+        if release or given or input or output:
+            raise UsageError("--pack and --question plan a set: omit --release, --input and --output")
+        run_set(PlanRequest(**fields), pack, questions, as_json)
+        return
     if release:
         run_release(PlanRequest(**fields), given, bool(input or output), as_json)
         return
@@ -102,6 +122,8 @@ set_parameters(
         keyword("decimal", DecimalSeparator, None),
         keyword("output", _Files, None),
         keyword("release", _Release, False),
+        keyword("question", _Questions, None),
+        keyword("pack", _Pack, None),
         keyword("rise", _Rise, None),
         keyword("worse_by", _WorseBy, None),
         keyword("days", _Days, None),

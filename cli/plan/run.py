@@ -4,17 +4,19 @@ import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...planning import library
 from ...planning.answer import PlanAnswer, answer
 from ...planning.devices import PlanError
 from ...planning.experiment_file import NEEDS_RANGE, ExperimentInfo, name_from
 from ...planning.proposal import Proposal, propose
+from ...planning.question_set import plan_set, set_question
 from ...planning.release_stages import plan_release
 from ...planning.request import PlanRequest, reading_of
 from ...planning.written_numbers import ReadingRules
 from ...server.answers import tables as show
 from ...server.errors import UsageError
 from .. import output
-from ..options import print_json
+from ..options import load_questions, print_json
 
 if TYPE_CHECKING:
     from .trial import Trial
@@ -129,6 +131,30 @@ def run_release(request: PlanRequest, values: dict[str, Any], has_files: bool, a
         print_json(stages.to_dict())
         return
     show.out.print(show.sheet(stages.lines, (), stages.tables))
+
+
+def run_set(request: PlanRequest, pack: str | None, questions: list[str], as_json: bool) -> None:
+    """Plan a set of questions that share a device's budget, and print it.
+
+    Args:
+        request: The devices, the budget and the rhythm.
+        pack: The name of a pack, or None.
+        questions: std:NAME, or files of experiments.
+        as_json: Whether to print JSON instead of tables.
+
+    Raises:
+        UsageError, PlanError: If the library lacks one of them, or the options do not fit together.
+    """
+    sources = ([library.PACK + pack.removeprefix(library.PACK)] if pack else []) + questions
+    definitions = [definition for source in sources for definition in load_questions(Path(source))]
+    plan = plan_set([set_question(definition) for definition in definitions], request)
+    if as_json:
+        print_json(plan.to_dict())
+        return
+    show.out.print(show.sheet(plan.lines, plan.facts, plan.tables))
+    show.out.print()
+    added = " ".join(sources) if len(sources) == 1 and library.question_names(sources[0]) else "std:NAME"
+    show.out.print(f"next: hushmote experiment add {added} --owner WHO", soft_wrap=True)
 
 
 def _trial(plan_answer: PlanAnswer, proposal: Proposal) -> "Trial":

@@ -9,7 +9,7 @@ import numpy as np
 from ...device.ldp_client import Experiment
 from ...server.answers import tables as show
 from ...server.arrays import Floats
-from ...server.experiments.definition import Definition, load
+from ...server.experiments.definition import Definition
 from ...server.store.store import Store
 from ...server.wire.experiments import group_values
 from ...server.words.numbers import counted
@@ -17,7 +17,7 @@ from ...simulator import drift as moving
 from ...simulator.days import FLEET, Course, FilledFleet, fill, usual_calls
 from ...simulator.population import rows_of
 from ...simulator.rollout import default_shares, parse_shares, parse_shifts, stages_of
-from ..options import DEFAULT_STORE, print_json
+from ..options import DEFAULT_STORE, load_experiment, print_json
 from ..progress import progress
 from .options import SimulateOptions
 from .words import budget_in_words, describe_every, truth_table
@@ -28,7 +28,7 @@ DEVICES = 100_000
 
 def _course(options: SimulateOptions) -> tuple[Course, list[str]]:
     days = DAYS if options.days is None else options.days
-    definition = load(options.file)
+    definition = load_experiment(options.file)
     readings, population = moving.choose_population(definition, options.population, options.rules)
     experiment = definition.experiment()
     readings = moving.shift_groups(readings, experiment, parse_shifts(experiment, options.shifts or ()))

@@ -20,7 +20,7 @@ from ...simulator.population import PopulationError
 from ...simulator.simulate import SimulatedEstimate, simulate
 from ...simulator.workers import workers
 from .. import output
-from ..options import print_json
+from ..options import load_experiment, print_json
 from ..progress import progress
 from . import words
 from .options import CONVERGENCE, SUFFIXES, SimulateOptions
@@ -58,7 +58,7 @@ def run(options: SimulateOptions) -> None:
     with workers(options.workers) as pool, progress("simulating", 1.0) as advance:
         try:
             estimate = simulate(
-                options.file,
+                load_experiment(options.file),
                 devices=options.devices,
                 population=options.population,
                 keep_value=options.rules.keep,

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from ...server.errors import UsageError
 from ...server.wire.limits import GRACE_DAYS
 from ..broker import DEFAULT_BROKER, BrokerUrl
 from ..options import (
@@ -15,9 +16,13 @@ from ..options import (
     FleetName,
     Folder,
     FolderFleet,
+    LabelsOption,
+    PolicyFile,
+    Rename,
     SigningKey,
     StoreUrl,
     check_exists,
+    is_library,
     on_command_line,
 )
 
@@ -69,9 +74,13 @@ def experiment_show(file: ExperimentFile, as_json: AsJson = False) -> None:
 
 
 @experiment_app.command("add")
-def experiment_add(
+def experiment_add(  # noqa: PLR0913 (one for each option)
     file: Annotated[
-        Path, typer.Argument(help="TOML file of the experiment, or a file from `hushmote experiment sign`.")
+        Path,
+        typer.Argument(
+            help="TOML file of the experiment, a file from `hushmote experiment sign`, or std:NAME or "
+            "pack:NAME of `hushmote questions`."
+        ),
     ],
     store: StoreUrl = DEFAULT_STORE,
     fleet: Annotated[
@@ -87,17 +96,53 @@ def experiment_add(
         ),
     ] = None,
     grace: Grace = GRACE_DAYS,
+    policy: PolicyFile = None,
+    owner: Annotated[
+        str | None, typer.Option(help="For a standard question: the person or team responsible.")
+    ] = None,
+    labels: LabelsOption = None,
+    rename: Rename = None,
+    devices: Annotated[
+        int | None,
+        typer.Option(
+            help="For a standard question: number of devices, for the printed errors.",
+            show_default="those that have reported, or 20000",
+        ),
+    ] = None,
+    horizon: Annotated[
+        str | None,
+        typer.Option(help="For a standard question: how long it is asked, such as 2y.", show_default="5y"),
+    ] = None,
+    call: Annotated[
+        str | None,
+        typer.Option(
+            help="For a standard question: time between a device's calls to report().", show_default="1h"
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Add an experiment, or a new version of it, to a fleet; `serve` publishes it.
 
     Prints what differs from the current version, and whether that makes a new version, changes only the words
     that boards never see, or nothing. If someone else changes the experiment at the same time, it is refused.
+
+    Standard questions share the budget of the devices' policy, --policy or else ε = 8: the command states
+    what each can still show, lowers the rate of those that the fleet has, and refuses what the policy cannot
+    pay for.
     """
     check_exists(file)
-    from . import run  # imported lazily so that usage errors are fast
+    from . import run, standard  # imported lazily so that usage errors are fast
 
-    run.add(file, store, fleet, keyed, grace, as_json)
+    target = run.Target(store, fleet, keyed, grace)
+    if is_library(file):
+        options = standard.Options(owner, tuple(labels or ()), rename, devices, horizon, call, policy)
+        standard.add(str(file), target, options, as_json)
+        return
+    values = {"owner": owner, "label": labels, "name": rename}
+    values |= {"devices": devices, "horizon": horizon, "call": call}
+    if name := next((name for name, value in values.items() if value is not None), None):
+        raise UsageError(f"--{name} needs std:NAME or pack:NAME; in {file}, write it into the file")
+    run.add(file, target, policy, as_json)
 
 
 @experiment_app.command("list")

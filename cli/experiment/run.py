@@ -5,7 +5,7 @@ import json
 import time
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,8 +13,10 @@ import typer
 
 from ...device.ldp_client import Experiment, Level
 from ...fleet.provisioning.master_key import load_signing_key
+from ...planning.fleet_questions import share_of_policy
 from ...server.accounting.compare import plain_guarantee
 from ...server.answers import tables as show
+from ...server.budgets.policy import read as read_policy
 from ...server.epsilon import MICRO
 from ...server.errors import UsageError, choose_name, refusing
 from ...server.experiments import signed_file
@@ -57,7 +59,7 @@ from ...server.words.days import describe as describe_days
 from ...server.words.epsilon import belief
 from ...server.words.numbers import time_since
 from ..broker import connection
-from ..options import choose_fleet, print_json
+from ..options import choose_fleet, is_library, load_experiment, print_json
 from ..provision.options import fleet_name, open_folder
 
 _MAX_VALUE = 200  # characters of a changed value
@@ -122,7 +124,7 @@ def flash_options(experiment: Experiment) -> str:
 
 def show_file(file: Path, as_json: bool) -> None:
     """Check an experiment file and print what boards will receive."""
-    definition = load(file)
+    definition = load_experiment(file)
     payload = definition.payload()
     experiment = parse_experiment(payload)
     if as_json:
@@ -170,6 +172,11 @@ def sign_file(
     file: Path, fleet: str | None, folder: Path | None, key: Path | None, after: int, output: Path | None
 ) -> None:
     """Sign an experiment and its withdrawal for a fleet, into a file."""
+    if is_library(file):
+        name = str(file).partition(":")[2]
+        raise UsageError(
+            f"sign a copy: `hushmote questions {name} > {name}.toml`, with your owner and last day"
+        )
     definition = load(file)
     definition.check_not_expired()
     opened = None if folder is None else open_folder(folder)
@@ -220,27 +227,84 @@ def _versions(store: str, fleet: str) -> tuple[Version, ...]:
     return ()
 
 
-def add(file: Path, store: str, fleet: str | None, keyed: bool | None, grace: int, as_json: bool) -> None:
-    """Add an experiment, or a new version of it, to a fleet; `serve` publishes it."""
-    payload, expires, description, signed = _load_to_add(file)
-    if signed is not None:
-        if fleet not in (None, signed.fleet):
-            raise UsageError(f"{file} is signed for fleet {signed.fleet}; omit --fleet")
-        if keyed is False:
-            raise UsageError(f"{file} is signed, but an open fleet has no signatures; omit --open")
-        fleet = signed.fleet
-    fleet = _fleet_of_experiment(store, fleet, keyed)
-    seen = _versions(store, fleet)
-    log = audit_log(store)
+@dataclass(frozen=True)
+class Target:
+    """Where to add an experiment.
+
+    Attributes:
+        store: The store's URL.
+        fleet: The fleet's name, or None for the only one.
+        keyed: For a new fleet, whether reports carry tags; None for a fleet that exists.
+        grace: For how many days late reports of an earlier version count.
+    """
+
+    store: str
+    fleet: str | None
+    keyed: bool | None
+    grace: int
+
+    def chosen(self) -> "Target":
+        """Return the same target with the fleet's name; raise UsageError if there are several."""
+        return replace(self, fleet=_fleet_of_experiment(self.store, self.fleet, self.keyed))
+
+    def versions(self) -> tuple[Version, ...]:
+        """Return the chosen fleet's versions; none if there is no store yet."""
+        assert self.fleet is not None
+        return _versions(self.store, self.fleet)
+
+
+@dataclass(frozen=True)
+class Added:
+    """An added version.
+
+    Attributes:
+        addition: What was added, and what it replaces.
+        needs_key: Whether `serve` needs the signing key to publish it.
+        most: The most reports that a device can count under it, or None without a limit.
+    """
+
+    addition: Addition
+    needs_key: bool
+    most: int | None
+
+    def to_dict(self, fleet: str) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        addition = self.addition
+        version, previous = addition.version, addition.previous
+        changes = () if previous is None else differences(previous, version)
+        return (
+            {"fleet": fleet}
+            | describe(version.experiment, version.description)
+            | {
+                "change": addition.kind,
+                "replaces": None if previous is None else previous.experiment.digest.hex(),
+                "differences": [asdict(change) for change in changes],
+                "highest_number": self.most,
+            }
+        )
+
+
+def add_version(
+    target: Target,
+    payload: bytes,
+    expires: datetime.date | None,
+    description: Description,
+    seen: Sequence[Version],
+    signed: SignedExperiment | None = None,
+) -> Added:
+    """Add a version to the target's fleet, unless the store has changed since its versions were `seen`."""
+    fleet = target.fleet
+    assert fleet is not None
+    log = audit_log(target.store)
     log.check()
-    with Store(store) as opened:
-        if keyed is not None:
-            opened.add_fleet(fleet, keyed=keyed)
+    with Store(target.store) as opened:
+        if target.keyed is not None:
+            opened.add_fleet(fleet, keyed=target.keyed)
         addition = opened.add_version(
             fleet,
             payload,
             expires,
-            grace_days=grace,
+            grace_days=target.grace,
             description=description,
             signatures=signed and signed.signatures,
             expected=seen,
@@ -250,22 +314,40 @@ def add(file: Path, store: str, fleet: str | None, keyed: bool | None, grace: in
             system_user(), "add", fleet=fleet, experiment=experiment.name, digest=experiment.digest.hex()
         )
         versions, is_keyed = opened.experiments(fleet), opened.fleets()[fleet]
-    max_reports = most_reports(versions).get(addition.version.id)
-    changes = () if addition.previous is None else differences(addition.previous, addition.version)
+    return Added(addition, is_keyed and signed is None, most_reports(versions).get(addition.version.id))
+
+
+def add(file: Path, target: Target, policy_file: Path | None, as_json: bool) -> None:
+    """Add an experiment, or a new version of it, to a fleet; `serve` publishes it."""
+    payload, expires, description, signed = _load_to_add(file)
+    if signed is not None:
+        if target.fleet not in (None, signed.fleet):
+            raise UsageError(f"{file} is signed for fleet {signed.fleet}; omit --fleet")
+        if target.keyed is False:
+            raise UsageError(f"{file} is signed, but an open fleet has no signatures; omit --open")
+        target = replace(target, fleet=signed.fleet)
+    target = target.chosen()
+    seen = target.versions()
+    shared = share_of_policy(parse_experiment(payload), seen, policy_file and read_policy(policy_file))
+    added = add_version(target, payload, expires, description, seen, signed)
     if as_json:
-        replaced = None if addition.previous is None else addition.previous.experiment.digest.hex()
-        outcome = {"change": addition.kind, "replaces": replaced}
-        outcome |= {"differences": [asdict(change) for change in changes]}
-        outcome |= {"highest_number": max_reports}
-        print_json({"fleet": fleet} | describe(experiment, description) | outcome)
+        print_json(added.to_dict(target.fleet or ""))
         return
-    show.out.print(_outcome(addition, is_keyed and signed is None))
-    if changes:
+    print_added(added)
+    if shared:
+        show.out.print(shared)
+
+
+def print_added(added: Added) -> None:
+    """Print what was added, what it changes, and a warning if an earlier version was cheaper."""
+    addition = added.addition
+    show.out.print(_outcome(addition, added.needs_key))
+    if addition.previous is not None and (changes := differences(addition.previous, addition.version)):
         show.out.print(_changes_table(changes))
-    honest_reports = reports_in_budget(experiment)
-    if max_reports is not None and honest_reports is not None and max_reports > honest_reports:
+    honest_reports = reports_in_budget(addition.version.experiment)
+    if added.most is not None and honest_reports is not None and added.most > honest_reports:
         show.out.print(
-            f"An earlier version was cheaper, so a stolen device could count up to {max_reports:,} "
+            f"An earlier version was cheaper, so a stolen device could count up to {added.most:,} "
             f"times under this one, but an honest device at most {honest_reports:,} times. A new name limits "
             f"both to {honest_reports:,}."
         )

@@ -9,11 +9,15 @@ BIN := $(VENV)/bin
 # Without its caches Python would compile everything again at each start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo page test core quick long newest lowest check docs pages pictures firmware pico esphome brokers arduino mip bench mutants lock audit sbom clean
+.PHONY: demo health page test core quick long newest lowest check docs pages pictures firmware pico esphome brokers arduino mip bench mutants lock audit sbom clean
 
 # With BROKER=nats, it starts three NATS servers and uses no system packages.
 demo: $(VENV)/.simulator $(if $(filter nats,$(BROKER)),$(VENV)/.nats)
 	$(BIN)/hushmote demo $(if $(BROKER),--broker $(BROKER))
+
+# The health of a simulated fleet, in a browser until Ctrl-C: the first thing to try.
+health: $(VENV)/.simulator $(VENV)/.page
+	$(BIN)/hushmote demo --health --page
 
 # The page over fleets that go on reporting, opened in a browser; it runs until Ctrl-C.
 page: $(VENV)/.simulator $(VENV)/.page

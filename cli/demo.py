@@ -49,6 +49,13 @@ def demo_command(
             help="Run one software board instead, from its sensor to the count, and keep its folder.",
         ),
     ] = False,
+    health: Annotated[
+        bool,
+        typer.Option(
+            "--health",
+            help="Simulate a fleet that answers the standard questions of all packs; with --page, show them.",
+        ),
+    ] = False,
     yes: Annotated[
         bool,
         typer.Option(
@@ -60,12 +67,18 @@ def demo_command(
     """Watch thousands of devices report real readings through a real broker, and see what is learned.
 
     With --page, devices keep reporting, and a page shows the results as reports arrive. With --board, a
-    single board reports its first readings, and each report is shown as it happens.
+    single board reports its first readings, and each report is shown as it happens. With --health, a
+    simulated fleet answers the standard questions, such as how many devices crash; it needs no broker.
     """
     if yes and not board:
         raise UsageError("--yes needs --board: add it, or omit --yes")
     if board and (page or devices is not None):
         raise UsageError("--board runs one board with its own experiment: omit --page and --devices")
+    if health and (board or broker != "auto"):
+        raise UsageError("--health simulates a fleet without a broker: omit --board and --broker")
+    if health:
+        _show_health(out or Path("out"), devices, page, as_json)
+        return
     if board:
         _try_board(broker, out, yes, as_json)
         return
@@ -85,6 +98,20 @@ def demo_command(
     from ..simulator import live_demo
 
     live_demo.run(Place(address, out, True, progress), _show_addresses)
+
+
+def _show_health(out: Path, devices: int | None, page: bool, as_json: bool) -> None:
+    """Simulate a fleet's health, print it, and show it in a page if requested."""
+    if page:
+        require("nicegui", "the page", "run make page in a clone")
+    from ..simulator import health_demo
+    from ..simulator.deployment import Place
+
+    place = Place("auto", out, as_json, progress)
+    outcome = health_demo.run(place, devices)
+    print_json(outcome.to_dict()) if as_json else health_demo.show_outcome(outcome)
+    if page:
+        health_demo.serve(place, outcome, lambda url: print(f"\npage      {url}   <- open this", flush=True))
 
 
 def _try_board(broker: str, out: Path | None, yes: bool, as_json: bool) -> None:

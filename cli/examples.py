@@ -5,6 +5,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote demo",
         "hushmote demo --devices 2000 --broker embedded",
         "hushmote demo --board",
+        "hushmote demo --health",
     ),
     "simulate": (
         "hushmote simulate room_temp.toml --population normal:21:3",

@@ -244,6 +244,7 @@ def fill(
     course: Course,
     rng: np.random.Generator,
     advance: Callable[[float], object] = lambda more: None,
+    ids: Sequence[str] = (),
 ) -> FilledFleet:
     """Add the experiment and write the days into the store, in one transaction.
 
@@ -252,6 +253,7 @@ def fill(
         course: The fleet and its days.
         rng: Source of the readings and codes.
         advance: Called with the share of the work done since the last call.
+        ids: The boards' ids, the same for several experiments of a fleet; by default new ones.
 
     Raises:
         SimulatedFleetError: If the fleet is keyed or already has reports for the experiment.
@@ -277,7 +279,7 @@ def fill(
     ends: list[tuple[str, str, Tally]] = []
     totals: dict[int, Tally] = {}
     with store.ingest() as transaction:
-        ids = sorted(random_ids(course.devices, rng))
+        ids = sorted(ids or random_ids(course.devices, rng))
         for start in range(0, course.devices, _CHUNK):
             chunk = ids[start : start + _CHUNK]
             report_counts = np.zeros(len(chunk), np.int64)

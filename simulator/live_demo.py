@@ -110,7 +110,7 @@ def run(place: Place, on_open: Callable[[RunningDemo], object]) -> NoReturn:
             "--store",
             deployment.url,
             "--http",
-            _page_address(),
+            page_address(),
             "--aggregator",
             f"http://{http_address}",
         )
@@ -137,7 +137,8 @@ def _ended_part(parts: Mapping[str, subprocess.Popen[str]]) -> str | None:
     return next((name for name, part in parts.items() if part.poll() is not None), None)
 
 
-def _page_address() -> str:
+def page_address() -> str:
+    """Return the page's usual address, or one with a free port if it is taken."""
     try:
         listen(HOST, PORT).close()
     except EndpointError:

@@ -66,7 +66,7 @@ def boards(payload: bytes, key: bytes | None = None) -> tuple[Client, CBoard]:
 
 
 class Script:
-    """Calls of JavaScript clients, each with one experiment, and the expected answers; one process makes them."""
+    """Calls of JavaScript clients, each with one experiment, and their expected answers."""
 
     def __init__(self) -> None:
         self._lifetimes: list[Any] = []

@@ -31,8 +31,9 @@ def load_further():
         except OSError:  # the folder does not exist, or is frozen
             continue
         for file in files:
-            if file.startswith("ldp_") and file.endswith((".py", ".mpy")):
-                __import__(file.split(".")[0])
+            name, _, kind = file.partition(".")
+            if name.startswith("ldp_") and kind in ("py", "mpy"):  # endswith() takes no tuple before 1.25
+                __import__(name)
 
 
 class Storage:

@@ -45,7 +45,11 @@ VECTORS = (
     ROOT / "tests" / "vectors_scale.json",
     ROOT / "tests" / "data" / "p256_wycheproof.txt",
 )
-BOARD_FILES = tuple(sorted(path.name for path in DEVICE.glob("ldp_*.py")))  # one for each mechanism
+BOARD_FILES = (
+    *sorted(path.name for path in DEVICE.glob("ldp_*.py")),  # one for each mechanism
+    *("kept_experiments.py", "consent.py", "reporter_base.py", "reporter_status.py"),
+    *("gap.py", "preview.py", "memory.py"),
+)
 SUPPORT = (
     "on_device.py",
     "board_lifetime.py",
@@ -195,6 +199,8 @@ def _problem(
     covered = frozenset().union(*(r.features for r in available if r.name in ran))
     if os.environ.get("CI") and port is None and CI_NEEDS - covered:
         return "CI must cover " + ", ".join(sorted(CI_NEEDS - covered)) + ", but does not"
+    if os.environ.get("CI") and port is None and "oldest" not in ran:
+        return "CI must cover the oldest MicroPython that boards may have, but does not"
     return None
 
 

@@ -9,6 +9,7 @@ unix32f   the unix port built like a board's: 32 bits, 31-bit small integers, si
 mp32      Debian's 32-bit build: double floats, TLS; needs neither a compiler nor root
 path      micropython on PATH
 wasm      the WebAssembly port in Node.js
+oldest    the same port of MicroPython 1.23, the oldest version that boards may have
 pico      MicroPython's own firmware on an emulated Raspberry Pi Pico
 board     a board over mpremote (--port)
 """
@@ -107,7 +108,7 @@ def _probe(name: str, argv: tuple[str, ...]) -> Runtime | Missing:
         features = set(words[4:])
         if name != "pico":
             features.add("fast")
-        if name not in ("board", "wasm", "pico"):
+        if name not in ("board", "wasm", "oldest", "pico"):
             small = _ask(runtime, Path(folder), "100k")
             if len(small) > 1 and int(small[1]) < 110_000:
                 features.add("heap")
@@ -140,6 +141,7 @@ _OWN: dict[str, tuple[str, Callable[[Path], None]]] = {
     "unix32f": ("unix32f/micropython", debian.install_unix32f),
     "mp32": ("mp32/micropython", debian.install_mp32),
     "wasm": ("wasm/run_wasm.mjs", wasm.install),
+    "oldest": ("oldest/run_wasm.mjs", wasm.install_oldest),
     "pico": ("pico/firmware.bin", pico_build.install),
 }
 
@@ -161,7 +163,7 @@ def _own(name: str, install: bool) -> Runtime | Missing:
         return Missing(name, "not installed", command)
     if name == "pico":
         return _probe(name, (sys.executable, pico_board.__file__))
-    if name != "wasm":
+    if name not in ("wasm", "oldest"):
         return _probe(name, (str(path),))
     node = shutil.which("node")
     if node is None:
@@ -195,7 +197,7 @@ def find(
             candidates.append(
                 Missing("path", "no micropython on PATH", "apt-get install micropython (Debian 13)")
             )
-        candidates.append(_own("wasm", install))
+        candidates += [_own("wasm", install), _own("oldest", install)]
         if pico:
             candidates.append(_own("pico", False))
     runtimes = [c for c in candidates if isinstance(c, Runtime)]

@@ -41,7 +41,7 @@ try:
     os.rmdir("probe_folder")
     open("probe_folder")
 except OSError as e:
-    if e.args[0] == 2: found.append("folder")
+    if e.args[0] in (2, 44): found.append("folder")
 gc.collect()
 if gc.mem_free() > 180000: found.append("memory")
 print("PROBE", gc.mem_free() + gc.mem_alloc(), sys.implementation.name,

@@ -1,5 +1,7 @@
 """The test runner for boards, with the real mpremote and a MicroPython board on a pty instead of USB."""
 
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -60,3 +62,29 @@ def test_host_tests_run_locally_and_count(tmp_path: Path):
         path.write_text(source % condition)
         outcome = run.run_file(somewhere, run.TestFile.read(path), "armv6m+xtensawin", staged)
         assert outcome.word == word, outcome
+
+
+class TestOldestVersion:
+    """The lowest MicroPython version in the documents is among those that the on-device tests run on."""
+
+    def test_is_the_documented_one(self):
+        pins = FIRMWARE_TESTS / "emulation" / "oldest"
+        packages = json.loads((pins / "package-lock.json").read_text())["packages"]
+        version = packages["node_modules/@micropython/micropython-webassembly-pyscript"]["version"]
+        minimum = f"MicroPython {version.rpartition('.')[0]} or later"
+        root = FIRMWARE_TESTS.parent
+        for file in ("docs/first-report.md", "fleet/provisioning/usb.py"):
+            assert minimum in (root / file).read_text(), file
+        assert f"MicroPython {version.rpartition('.')[0]}," in str(runtimes.__doc__)
+
+    @pytest.mark.parametrize("file", ["test_vectors", "test_lifetime", "test_kept"])
+    def test_runs_the_clients_tests(self, file: str):
+        if not any(runtime.name == "oldest" for runtime in runtimes.find()[0]):
+            pytest.skip(
+                "the oldest MicroPython is not installed: python firmware_tests/runtimes.py --install"
+            )
+        command = [sys.executable, str(FIRMWARE_TESTS / "run.py"), "--runtime", "oldest", "--file", file]
+        local = {name: value for name, value in os.environ.items() if name != "CI"}  # CI needs all runtimes
+        result = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_S, env=local)
+        assert result.returncode == 0, result.stdout + result.stderr
+        assert f"{file}.py" in result.stdout

@@ -35,8 +35,13 @@ def pinned() -> str:
     return lock["packages"][f"node_modules/{PACKAGE}"]["version"]
 
 
-def packages(folder: Path, *, tests: bool = False) -> Path:
+def packages(folder: Path, *, tests: bool = False, pins: Path = HERE) -> Path:
     """Install the pinned packages in a folder, optionally with the tests' packages; return its node_modules.
+
+    Args:
+        folder: Created if missing.
+        tests: Whether to install the tests' packages as well.
+        pins: The folder of the files that pin the packages.
 
     Raises:
         CannotFetch: If npm is missing or fails.
@@ -45,7 +50,7 @@ def packages(folder: Path, *, tests: bool = False) -> Path:
         raise CannotFetch("Node.js with npm is not installed", "apt-get install nodejs npm")
     folder.mkdir(parents=True, exist_ok=True)
     for name in PINS:
-        shutil.copy(HERE / name, folder / name)
+        shutil.copy(pins / name, folder / name)
     command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"]
     command += [] if tests else ["--omit=dev"]
     result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)

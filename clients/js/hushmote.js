@@ -625,13 +625,14 @@ export class Client {
    */
   static async provision(storage, { replace = false, consent = null, deviceId: device = hex(random(8)) } = {}) {
     checkDevice(device);
-    const { last, fresh, locked } = await load(storage);
+    const { last, fresh, locked, state: old } = await load(storage);
     check(last !== undefined, locked, LEDGER);
     const exists = 'a ledger exists; use replace: true';
     check(replace || fresh, exists, LEDGER);
+    const serials = old?.serials ?? {}; // a new ledger must not bring back an older signed experiment
     // Write two records, so that a ledger that has lost its first report cannot pass for a new one.
     for (const number of [last + 1, last + 2]) {
-      const state = { format: 1, number, device, consent, sum: '0', squares: '0', entries: {}, serials: {}, unsent: [] };
+      const state = { format: 1, number, device, consent, sum: '0', squares: '0', entries: {}, serials, unsent: [] };
       check(await commit(storage, state), exists, LEDGER);
     }
     return device;

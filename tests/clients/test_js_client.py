@@ -510,8 +510,9 @@ class TestWithdrawal:
         records = play([["enroll", signed("f", 6)], ["report", "f", True]], {"records": records}, without)[
             "records"
         ]
-        answers = play([["enroll", signed("e", 5)]], {"records": records}, settings)["answers"]
-        assert answers == ["ExperimentRefused: a newer version was published"]
+        for renewed in (None, {"replace": True, "consent": True, "deviceId": DEVICE}):
+            again = play([["enroll", signed("e", 5)]], {"records": records}, settings, provision=renewed)
+            assert again["answers"] == ["ExperimentRefused: a newer version was published"]
 
 
 @pytest.fixture(scope="module")

@@ -182,9 +182,9 @@ def broker(typed: list[Typed], tmp_path: Path):
         pytest.skip("mosquitto_passwd is not installed")
     passwords = tmp_path / "passwords"
     passwords.touch(mode=0o600)
-    users = {t.settings.mqtt_user for t in typed if t.place != "mqtt_password"}
+    users = {str(t.settings.mqtt_user) for t in typed if t.place != "mqtt_password"}
     logins = [(user, "secret") for user in users]
-    logins += [(f"p{i}", t.text and t.value) for i, t in enumerate(typed) if t.place == "mqtt_password"]
+    logins += [(f"p{i}", t.value) for i, t in enumerate(typed) if t.place == "mqtt_password"]
     for user, password in logins:
         subprocess.run(["mosquitto_passwd", "-b", passwords, user, password], check=True)
     with MosquittoBroker(password_file=passwords) as broker:
@@ -223,7 +223,7 @@ class TestSettings:
     @pytest.mark.parametrize("text", TEXTS)
     @pytest.mark.parametrize("place", SETTINGS)
     def test_text_is_kept_or_refused_where_typed(self, place: str, text: str, tmp_path: Path):
-        values = {"fleet": "home", "device_id": "d1", place: TEXTS[text]}
+        values: dict[str, Any] = {"fleet": "home", "device_id": "d1", place: TEXTS[text]}
         if text in SETTINGS[place]:
             assert getattr(DeviceSettings(**values), place) == TEXTS[text]
             return
@@ -292,8 +292,9 @@ class TestSettings:
             ) as running:
                 assert running.stdin
                 connected = f"(p2, c1, k60, u'{values['mqtt_user']}')"
+                log = Path(str(broker._folder)) / "log"
                 try:
-                    until(lambda text=connected: text in (broker._folder / "log").read_text(), t.text)
+                    until(lambda text=connected, log=log: text in log.read_text(), t.text)
                 finally:
                     running.kill()
 
@@ -469,7 +470,9 @@ class TestByteOrderMarks:
         file("e.toml", experiment_file())
         assert "e" in hushmote("experiment", "show", "e.toml", cwd=tmp_path)
         file("master.key", to_text(FLEET_KEYS))
-        assert load_keys(tmp_path / "master.key").masters == (MASTER,)
+        loaded = load_keys(tmp_path / "master.key")
+        assert loaded
+        assert loaded.masters == (MASTER,)
         path = tmp_path / file("d1.settings.json", DeviceSettings("home", "d1").to_json().decode())
         assert load_settings(path).device_id == "d1"
         hushmote("experiment", "add", "e.toml", "--fleet", "home", "--open", cwd=tmp_path)

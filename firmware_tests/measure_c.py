@@ -30,6 +30,8 @@ CHIPS = {"Cortex-M0+": PICO_CHIP, "Cortex-M3": CORTEX_M3, "RISC-V rv32imac": RIS
 LEAN = ("P256", "SW", "PREFIX", "PAIRS")  # the first parts to leave out if flash is short
 LEANEST = (*LEAN, "SCALE", "PGR", "TEXT")
 REPORTER = c_targets.CORE / "reporter.c"
+IDENTITY = c_targets.CORE / "identity.c"  # linked only by firmware that is the same for all boards
+_OPTIONAL = {REPORTER.name: ", the reporter", IDENTITY.name: ", one image for all boards; in no sum"}
 _SIZED = ("-Os", *c_targets.SECTIONS)
 FLEET = "house"
 
@@ -132,6 +134,8 @@ def sizes(target: Target) -> Sizes:
                 files = sizes_by_file | files
                 object_sizes.append(sum(sizes_by_file.values()))
                 linked_sizes.append(linked(target, folder, objects))
+    with tempfile.TemporaryDirectory() as parent:
+        files[IDENTITY.name] = size_of(compiled(target, Path(parent), IDENTITY, ()), target)
     return Sizes(dict(sorted(files.items())), object_sizes, linked_sizes)
 
 
@@ -256,7 +260,7 @@ def part(costs: Costs) -> str:
     ]
     files = next(iter(costs.sizes.values())).files
     text += [
-        f"| `{f}`{', the reporter' * (f == REPORTER.name)} | "
+        f"| `{f}`{_OPTIONAL.get(f, '')} | "
         + " | ".join(f"{s.files[f]:,}" for s in costs.sizes.values())
         + " |"
         for f in files

@@ -1,6 +1,7 @@
 """`hushmote provision` without a terminal."""
 
 import base64
+import json
 import re
 import shutil
 import ssl
@@ -190,6 +191,71 @@ class TestList:
             store.add_fleet("home", keyed=True)
         output = hushmote("provision", "list", "--allow", "desk", "--store", url, cwd=tmp_path / "fleet")
         assert output.startswith("fleet home: devices allowed: 1; ")
+
+
+class TestDevices:
+    OPEN = ("provision", "devices", "--open", "--broker", "mqtt://localhost", "--count", "3", "--out", "out")
+
+    def test_are_on_the_stores_list(self, tmp_path: Path):
+        url = f"sqlite:///{tmp_path}/store.sqlite"
+        with Store(url) as store:
+            store.add_fleet("home", keyed=False)
+            store.set_listed("home", True)
+            printed = hushmote(*self.OPEN, "--for", "page", "--store", url, "--json", cwd=tmp_path)
+            assert json.loads(printed) == {
+                "fleet": "home",
+                "roster": "out/roster.csv",
+                "devices": 3,
+                "new": 3,
+            }
+            rows = (tmp_path / "out/roster.csv").read_text().splitlines()[1:]
+            assert store.roster("home") == {row.split(",")[0]: "allowed" for row in rows}
+
+    def test_nvs_files_for_one_and_for_all_are_equal(self, tmp_path: Path):
+        hushmote(*self.OPEN, "--for", "nvs", "--first", "b-9", cwd=tmp_path)
+        out = tmp_path / "out"
+        (config, values) = (out / f"mfg_{name}.csv" for name in ("config", "values"))
+        assert config.read_text() == "hushmote,namespace,\nidentity,data,base64\n"
+        heading, *rows = values.read_text().splitlines()
+        assert heading == "id,identity"
+        assert [row.split(",")[0] for row in rows] == ["b-9", "b-10", "b-11"]
+        for row in rows:
+            device, value = row.split(",")
+            single = (out / f"{device}.nvs.csv").read_text().splitlines()
+            assert single == [
+                "key,type,encoding,value",
+                "hushmote,namespace,,",
+                f"identity,data,base64,{value}",
+            ]
+
+    def test_continues_and_says_what_to_do_next(self, tmp_path: Path):
+        hushmote("provision", "fleet", "f", "--host", "a", "--broker", "nats", cwd=tmp_path)
+        command = ("provision", "devices", "--folder", "f", "--for", "page", "--out", "out")
+        printed = hushmote(*command, "--count", "2", cwd=tmp_path)
+        assert "out: 2 devices of fleet home, 2 of them new; only you can read the files" in printed
+        assert "send every nats-server SIGHUP" in " ".join(printed.split())
+        assert hushmote(*command, "--count", "2", cwd=tmp_path).splitlines() == [
+            "out: 2 devices of fleet home, 0 of them new; only you can read the files",
+            "out/roster.csv: their ids, files and SHA-256; no keys",
+        ]
+        device = (tmp_path / "out/roster.csv").read_text().splitlines()[1].split(",")[0]
+        hushmote("provision", "device", device, "--folder", "f", "--for", "page", cwd=tmp_path)
+        again = tmp_path / "f/devices" / f"{device}.page.bin"
+        assert again.read_bytes() == (tmp_path / "out" / again.name).read_bytes()
+
+    @refusals(
+        ("--for page --count 3 --out o", "give --master-key FILE for a keyed fleet, or --open"),
+        ("--for page --count 3 --out o --open --password", "--password requires the fleet's folder"),
+        ("--for nvs --count 3 --out no/o --open", "cannot create the folder no/o: No such file"),
+        (
+            "--for nvs --count 3 --out o --open --first desk",
+            "--first desk: must end in digits, as in desk-0001",
+        ),
+        ("--for nvs --count 3 --out o --open --store sqlite:///s", "no store"),
+        command="provision devices",
+    )
+    def test_refusal_is_one_line(self, refusal: Refusal, tmp_path: Path):
+        refusal.check(tmp_path)
 
 
 class TestRefusals:

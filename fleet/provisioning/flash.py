@@ -7,6 +7,7 @@ The ledger in /ldp is never copied, overwritten or removed: the board creates it
 
 import contextlib
 import hashlib
+import re
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +23,9 @@ from .settings import DeviceSettings
 from .usb import LEDGER, Board, FlashError, UsbLink, check_board, compile_mpy, probe
 
 MODULES = ("ldp_client", "ldp_p256", "consent", "preview", "gap", "kept_experiments", "reporter_base")
-MODULES += ("mqtt_reporter", "station", "memory", "reporter_status", "async_reporter")
+MODULES += ("mqtt_reporter", "station", "memory", "reporter_status", "async_reporter", "health")
+OPTIONAL = ("async_reporter", "health")
+"""The modules that a board gets only if its application imports them, because they use memory."""
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "device" / "main.py"
 """A board's default application."""
@@ -297,9 +300,13 @@ def check_ledger(board: Board, settings: DeviceSettings, provision_again: bool) 
 
 def sources(application: bytes, further: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return the source by module name for a board's /lib, except umqtt; raise FlashError."""
-    # asyncio uses memory, so copy its reporter only if the application mentions it.
-    modules = [m for m in MODULES if m != "async_reporter" or m.encode() in application]
+    modules = [m for m in MODULES if m not in OPTIONAL or _is_imported(m, application)]
     return {m: _read(EXAMPLE.with_name(f"{m}.py")) for m in modules} | dict(further)
+
+
+def _is_imported(module: str, application: bytes) -> bool:
+    name = module.encode()
+    return re.search(rb"\b(?:import|from) +%b\b|[\"']%b[\"']" % (name, name), application) is not None
 
 
 def _files_for(

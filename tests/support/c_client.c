@@ -3,6 +3,7 @@
 
 #include "core.h"
 #include "hushmote_float.h"
+#include "hushmote_health.h"
 #include "hushmote_port.h"
 
 const size_t test_client_bytes = sizeof(struct hushmote), test_experiment_bytes = sizeof(struct hushmote_experiment),
@@ -31,4 +32,61 @@ uint32_t test_serial(const struct hushmote_experiment *experiments, unsigned at)
 int64_t test_milli(double value, int single) {
     struct hushmote_reading reading = single ? hushmote_float((float)value) : hushmote_double(value);
     return reading.kind == HUSHMOTE_IS_NONE ? INT64_MIN : reading.number;
+}
+
+/* A board whose sensors a test sets. */
+struct test_board {
+    uint32_t seconds, free_heap;
+    int rssi, cause;
+};
+
+static enum hushmote_cause test_cause(void *context) {
+    return (enum hushmote_cause)((struct test_board *)context)->cause;
+}
+
+static int test_rssi(void *context) {
+    return ((struct test_board *)context)->rssi;
+}
+
+static uint32_t test_free_heap(void *context) {
+    return ((struct test_board *)context)->free_heap;
+}
+
+static uint32_t test_seconds(void *context) {
+    return ((struct test_board *)context)->seconds;
+}
+
+const size_t test_health_bytes = sizeof(struct hushmote_health);
+
+/* Tells the readers what happened: start, ack, heap, newer, updated, why, battery. */
+void test_health(struct hushmote_health *health, struct test_board *board, const char *kind, int value) {
+    struct hushmote_health_port port = {board, test_cause, test_rssi, test_free_heap, test_seconds};
+    switch (kind[0]) {
+    case 's':
+        hushmote_health_start(health, &port);
+        break;
+    case 'a':
+        hushmote_health_acknowledged(health, &port);
+        break;
+    case 'h':
+        hushmote_health_sample(health, &port);
+        break;
+    case 'n':
+        hushmote_health_newer(health, &port);
+        break;
+    case 'u':
+        hushmote_health_updated(health, (enum hushmote_update)value);
+        break;
+    case 'w':
+        hushmote_health_restarting(health, (enum hushmote_cause)value);
+        break;
+    default:
+        hushmote_health_battery(health, &port, (unsigned)value);
+    }
+}
+
+struct hushmote_reading test_health_read(struct hushmote_health *health, struct test_board *board,
+                                         const char *question) {
+    struct hushmote_health_port port = {board, test_cause, test_rssi, test_free_heap, test_seconds};
+    return hushmote_health_read(health, &port, question);
 }

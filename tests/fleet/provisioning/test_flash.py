@@ -375,7 +375,7 @@ class TestFlash:
             after = used.contents()
             assert ledger(after) == ledger(before)
             assert len(ledger(before)) == 2
-            modules = {f"/lib/{m}.py" for m in flash_module.MODULES if m != "async_reporter"}
+            modules = {f"/lib/{m}.py" for m in flash_module.MODULES if m not in flash_module.OPTIONAL}
             assert set(changed.copied) == {*modules, "/lib/umqtt/simple.py", "/main.py"}
             assert "/lib/ldp_client.mpy" not in after  # the stale one
             assert bytes.fromhex(after["/lib/ldp_client.py"]) == (ROOT / "device/ldp_client.py").read_bytes()
@@ -392,14 +392,22 @@ class TestFlash:
             used.flash(board, main=short, reset=True)
             assert board.wait_for(b"short runs", HANGS_S)
 
-    def test_copies_async_reporter_only_if_application_imports_it(self, bench: Bench):
+    @pytest.mark.parametrize(
+        ("module", "line"),
+        [
+            ("async_reporter", "import async_reporter"),
+            ("health", "from health import Health"),
+            ("health", 'import_sibling("health")'),
+        ],
+    )
+    def test_copies_optional_modules_only_if_imported(self, bench: Bench, module: str, line: str):
         custom = bench.folder / "own.py"
-        custom.write_text("import async_reporter\n")
+        custom.write_text(f"{line}\n")
         settings = load_settings(bench.settings)
         board = dataclasses.replace(FINE, files={f"/lib/umqtt/simple.{x}": None for x in ("py", "mpy")})
         for main, comes in ((custom, True), (None, False)):
             wanted = flash_module._files_for(board, settings, flash_module.Load(main=main), {})
-            assert ("/lib/async_reporter.mpy" in [f.path for f in wanted]) is comes
+            assert (f"/lib/{module}.mpy" in [f.path for f in wanted]) is comes
 
     def test_blank_board_sends_verifiable_reports(self, bench: Bench):
         budget = {"rule": "sum", "cap": 2_000_000}

@@ -613,7 +613,7 @@ class TestChapters:
     def test_lists_the_files_that_flash_copies(self, store: Store, tmp_path: Path):
         ask(store, KEPT.replace("bins = 32", 'bins = 32\nmechanism = "sw"\nstatistics = "mean"'))
         paths = [file["path"] for file in statement(store, tmp_path)["board_files"]]
-        lib = [f"/lib/{m}" for m in flash.MODULES if m != "async_reporter"]
+        lib = [f"/lib/{m}" for m in flash.MODULES if m not in flash.OPTIONAL]
         assert paths == [*lib, "/lib/ldp_sw", "/lib/umqtt/simple", "/main"]
 
     def test_claim_support_not_compliance_and_defer_to_lawyers(self, store: Store, tmp_path: Path):

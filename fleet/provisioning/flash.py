@@ -378,7 +378,7 @@ def _install_modules(link: UsbLink, changed: Sequence[_File], extension: str, mo
             f"{folder}/{m}.{x}" for m in modules for folder, x in (("/lib", other), ("", "py"), ("", "mpy"))
         ]
         + [f"{f.path.rsplit('.', 1)[0]}.{other}" for f in changed if f.path.startswith("/lib/umqtt/")],
-        LOADED=[(m, f"/lib/{m}.{extension}") for m in modules if m != "async_reporter"],
+        LOADED=[(m, f"/lib/{m}.{extension}") for m in modules if m not in OPTIONAL],
     )
     if verdict["shadow"]:
         module, where = verdict["shadow"]

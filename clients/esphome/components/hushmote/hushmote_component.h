@@ -117,6 +117,8 @@ class Hushmote : public Component {
 
   /* Create the empty ledger. If there is a button, someone must hold it. An existing ledger is kept. */
   void provision();
+  /* The number of reports that the broker has acknowledged since the start. */
+  uint32_t sent() const { return this->reporter_.sent; }
   /* Store an opt-in or opt-out. at_board: given at the board, not over the network. */
   void set_consent(bool yes, bool at_board);
 

@@ -272,18 +272,22 @@ def is_plain(data):
     """
     left = low = point = 0  # the number of bytes left, the lowest point of that length, the code point
     for c in data:
-        if (c & 0xC0 == 0x80) != (left > 0):
-            return False
         if left:
+            if c & 0xC0 != 0x80:
+                return False
             left -= 1
             point = point << 6 | c & 0x3F
+        elif c < 0xC0:  # ASCII, or a byte that cannot begin a character
+            if not 0x20 <= c < 0x7F or c == 0x5C:
+                return False
+            continue
         else:
-            left = (c > 0xBF) + (c > 0xDF) + (c > 0xEF)
-            low = (0x20, 0xA0, 0x800, 0x10000)[left]  # 0x80 to 0x9F are control characters
-            point = c & (0x7F, 0x1F, 0x0F, 0x0F)[left]
+            left = 1 + (c > 0xDF) + (c > 0xEF)
+            low = (0, 0xA0, 0x800, 0x10000)[left]  # 0x80 to 0x9F are control characters
+            point = c & (0x1F if left == 1 else 0x0F)
         if not left and (
             not low <= point <= 0x10FFFF
-            or point in (0x5C, 0x7F, 0x61C, 0x200E, 0x200F, 0xFEFF, 0xFFFD)
+            or point in (0x61C, 0x200E, 0x200F, 0xFEFF, 0xFFFD)
             or 0x2028 <= point <= 0x202E
             or 0x2066 <= point <= 0x2069
             or 0xD800 <= point <= 0xDFFF  # halves of surrogate pairs

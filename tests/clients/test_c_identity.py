@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from boards import experiment, payload_of
 from c_client import NAMES, library
-from c_core import SANITIZED, STRICT, Config, compile_c, needs_gcc, post_program
+from c_core import SANITIZED, STRICT, Config, Piece, Sha256, compile_c, needs_gcc, post_program
 from c_identity import Identity, keyed
 from command_line import hushmote
 from refusals import fails
@@ -224,10 +224,24 @@ class TestPage:
         sources = ("identity", "settings", "sha256")
         lean = ctypes.CDLL(str(compile_c(tmp_path / "lean.so", sources, *flags)))
         page = sealed(FIELDS)
-        code = lean.hushmote_config_from_page(
-            ctypes.byref(Config()), ctypes.byref(Identity()), page, ctypes.c_size_t(len(page))
-        )
-        assert NAMES[code] == "BAD_SETTINGS"
+
+        @Sha256
+        def sha256(_context: Any, pieces: int, count: int, digest: Any) -> None:
+            parts = (Piece * count).from_address(pieces)
+            data = b"".join(ctypes.string_at(part.data, part.bytes) for part in parts)
+            ctypes.memmove(digest, hashlib.sha256(data).digest(), 32)
+
+        def code(config: Config) -> int:
+            arguments = (ctypes.byref(config), ctypes.byref(Identity()), page, ctypes.c_size_t(len(page)))
+            return lean.hushmote_config_from_page(*arguments)
+
+        assert NAMES[code(Config())] == "BAD_SETTINGS"
+        assert code(Config(sha256=sha256)) == 0
+
+    def test_no_page_is_no_identity(self):
+        config, identity = ctypes.byref(Config()), ctypes.byref(Identity())
+        code = library().hushmote_config_from_page(config, identity, None, ctypes.c_size_t(PAGE_BYTES))
+        assert NAMES[code] == "NO_IDENTITY"
 
 
 READINGS = 3

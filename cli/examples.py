@@ -46,8 +46,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote provision device --open --broker mqtt://10.0.0.5 --wifi-ssid Home",
     ),
     "provision devices": (
-        "hushmote provision devices --count 10000 --for page --folder fleet-home --out line1",
-        "hushmote provision devices --count 500 --for nvs --folder fleet-home --first b-001 --out b",
+        "hushmote provision devices --count 9000 --for page --folder f --out line1",
+        "hushmote provision devices --count 99 --for nvs --first b-01 --open --out b",
     ),
     "provision upgrade": ("hushmote provision upgrade --folder fleet-home",),
     "provision revoke": ("hushmote provision revoke k3f9x1 --folder fleet-home",),

@@ -4,13 +4,18 @@ import datetime
 
 import make_questions
 import pytest
+from enumeration import POLICY, MemoryStorage
 
+from hushmote.device.ldp_client import Client, provision
+from hushmote.device.preview import preview
 from hushmote.planning import library
 from hushmote.planning.question_set import set_question
 from hushmote.server.errors import UsageError
 from hushmote.server.experiments.asks import asks_of
 from hushmote.server.experiments.definition import parse
 from hushmote.server.experiments.units import UnitsError, parse_range
+from hushmote.server.words import label
+from hushmote.simulator.population import reading_in
 
 SPECIFIED = {
     "crashed": ("bool", 2, ("yes",)),
@@ -59,6 +64,29 @@ class TestFiles:
 
     def test_packs_have_questions_of_the_library(self):
         assert {name for names in library.PACKS.values() for name in names} <= {*library.QUESTIONS}
+
+
+class TestWording:
+    @pytest.mark.parametrize("name", library.QUESTIONS)
+    def test_label_states_question_and_answers(self, name: str):
+        definition = library.question(name)
+        phrase = label.question(name, definition.purpose, definition.experiment(), definition.unit, 4)
+        text = label.words_in("en").write(phrase)
+        assert text.startswith(f"“{definition.purpose}” ({name}). The answer is ")
+        for value in definition.labels or ():
+            assert value in text
+
+    @pytest.mark.parametrize("name", library.QUESTIONS)
+    def test_preview_explains_a_report(self, name: str):
+        storage, definition = MemoryStorage(), library.question(name)
+        provision(storage, consent=True)
+        policy = POLICY | {"sum": 8_000_000, "epsilon": 2_000_000, "experiments": (name,), "rules": ("sum",)}
+        client = Client(policy, storage, "board-1")
+        client.enroll(definition.payload())
+        reading = reading_in(definition.experiment(), 1)
+        text = preview(client, name, reading)
+        assert f"{name}: one of " in text
+        assert "A report costs epsilon 2; 4 more reports left." in text
 
 
 class TestCustomize:

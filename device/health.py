@@ -7,10 +7,13 @@
     READINGS["crashed"] = lambda: health.read("crashed", now)
 
 `now` is in seconds, from a clock that goes on over restarts and sleeps if the board has one. If it starts
-anew, the time without power counts as none.
+anew or is set, by more than a year, the time in between counts as none.
 """
 
+import gc
+import json
 import sys
+import time
 
 if "." in __name__:  # the package on CPython; on a board, all files are in one folder
     from .ldp_client import const
@@ -19,9 +22,15 @@ else:
 
 _DAY = const(86_400)
 _HOUR = const(3600)
+_YEAR = const(31_536_000)
 _FULL = const(95)  # percent from which a battery is full, and to which it is used up
 _EMPTY = const(10)
 _TIMES = ("start", "crash", "ack", "newer", "full")  # what `state` stores as a time
+READS = (
+    *("crashed", "restart", "uptime", "boot_time", "unreachable", "signal", "heap_low"),
+    *("chip", "update", "days_behind", "battery_life"),
+)
+"""The standard questions that Health.read() answers."""
 _CHIPS = ("esp32-s2", "esp32-s3", "esp32-c3", "esp32-c6", "esp32", "rp2040", "rp2350")
 
 
@@ -40,6 +49,25 @@ def chip(name=None):
     return "other"
 
 
+def load(path):
+    """Return the state in a file, or a new one."""
+    try:
+        with open(path) as f:
+            state = json.load(f)
+        return state if isinstance(state, dict) else {}
+    except (OSError, ValueError):  # the first start, or a damaged file
+        return {}
+
+
+def save(path, state):
+    """Store the state in a file; if the flash is full or worn out, it is kept only in memory."""
+    try:
+        with open(path, "w") as f:
+            json.dump(state, f)
+    except OSError as e:
+        print("hushmote: cannot store %s: errno %s" % (path, e.args[0] if e.args else "unknown"))
+
+
 class Health:
     """Readings of a board, computed from its state: times in seconds, and values.
 
@@ -51,12 +79,12 @@ class Health:
         self.state = state
 
     def _see(self, now):
-        """Shift stored times if the clock has started anew."""
-        lost = self.state.get("now", now) - now
-        if lost > 0:
+        """Shift stored times if the clock has started anew or was set."""
+        passed = now - self.state.get("now", now)
+        if not 0 <= passed <= _YEAR:
             for name in _TIMES:
                 if name in self.state:
-                    self.state[name] -= lost
+                    self.state[name] += passed
         self.state["now"] = now
 
     def restarting(self, why):
@@ -130,3 +158,31 @@ class Health:
         if name == "chip":
             return chip()
         return state.get({"restart": "cause", "signal": "rssi", "boot_time": "boot"}.get(name, name))
+
+
+def on_board(last, folder, event, value):
+    """Tell the readers of an application like main.py what happened, or return a reading.
+
+    Args:
+        last: The dict that survives deep sleep; its "health" has the state.
+        folder: The ledger's folder, beside whose files the state is stored, seldom because flash wears out.
+        event: "read", "start", "sample", "acknowledged", or another method of Health.
+        value: Its first argument: for "start" the machine module, for "sample" nothing.
+    """
+    path = folder + "/health.json"
+    if "health" not in last:
+        last["health"] = load(path)
+    health = Health(last["health"])
+    if event == "start":
+        value = cause(value)
+    elif event == "sample":
+        value = gc.mem_free()
+    if event in ("updated", "restarting"):
+        result = getattr(health, event)(value)
+    elif event == "newer_version":
+        result = health.newer_version(time.time())
+    else:
+        result = getattr(health, event)(value, time.time())
+    if event not in ("read", "sample", "battery"):
+        save(path, health.state)
+    return result

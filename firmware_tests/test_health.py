@@ -5,7 +5,7 @@ import json
 
 import ldp_client
 import on_device
-from health import Health, cause, chip
+from health import Health, cause, chip, load, save
 from on_device import raises
 
 NEEDS = ("heap", "compiled")
@@ -77,6 +77,27 @@ def test_clock_that_starts_anew_counts_no_time():
     assert health.read("crashed", 20)
     assert health.read("uptime", 3_610) == 1
     assert not health.read("crashed", 20 + 86_400)
+
+
+def test_clock_that_is_set_counts_no_time():
+    health = Health({})
+    health.start("watchdog", 5)
+    health.acknowledged(-60, 800_000_000)
+    assert health.read("boot_time", 800_000_000) == 0
+    assert health.read("crashed", 800_000_100)
+    assert health.read("uptime", 800_003_600) == 1
+
+
+def test_state_survives_in_a_file():
+    health = Health(load("health.json"))
+    health.start("panic", 100)
+    save("health.json", health.state)
+    again = Health(load("health.json"))
+    assert again.read("crashed", 200)
+    with open("health.json", "w") as f:
+        f.write("[1")
+    assert load("health.json") == {}
+    save("no/such/folder", {})  # prints why
 
 
 def test_new_board_has_readings_of_the_right_type():

@@ -19,6 +19,7 @@ extern "C" {
 #endif
 
 #define HUSHMOTE_DAY_S 86400u
+#define HUSHMOTE_YEAR_S 31536000u
 #define HUSHMOTE_FULL_PERCENT 95u /**< Charge from which a battery is full. */
 #define HUSHMOTE_EMPTY_PERCENT 10u /**< Charge at which a battery is used up. */
 
@@ -48,8 +49,8 @@ struct hushmote_health_port {
     enum hushmote_cause (*reset_cause)(void *context); /**< Such as esp_reset_reason(). */
     int (*rssi)(void *context);            /**< Signal of the last connection, dBm; 0 if there is none. */
     uint32_t (*free_heap)(void *context);  /**< Free heap, or its lowest value since the last call, bytes. */
-    /** Seconds of a clock that goes on over restarts and sleeps, if the board has one. If it starts anew, the time
-        without power counts as none. */
+    /** Seconds of a clock that goes on over restarts and sleeps, if the board has one. If it starts anew or is set, by
+        more than a year, the time in between counts as none. */
     uint32_t (*seconds)(void *context);
 };
 
@@ -77,10 +78,10 @@ enum {
     HUSHMOTE_HAS_RSSI = 1024
 };
 
-/** Return the time, and shift stored times if the clock has started anew. */
+/** Return the time, and shift stored times if the clock has started anew or was set. */
 static inline uint32_t hushmote_health_now(struct hushmote_health *h, const struct hushmote_health_port *port) {
     uint32_t now = port->seconds(port->context);
-    if ((h->has & HUSHMOTE_HAS_SEEN) && now < h->seen) {
+    if ((h->has & HUSHMOTE_HAS_SEEN) && (now < h->seen || now - h->seen > HUSHMOTE_YEAR_S)) {
         uint32_t lost = h->seen - now; /* the differences stay right, even below zero */
         h->started -= lost;
         h->crashed -= lost;

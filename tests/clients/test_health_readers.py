@@ -167,3 +167,4 @@ def test_c_clock_that_starts_anew_counts_no_time():
     assert read("restart", 3_610) == "power"
     assert not read("crashed", 20 + 86_400)
     assert read("update", 20 + 86_400) is None
+    assert read("uptime", 800_000_000) == pytest.approx((20 + 86_400 - 10) / 3600, abs=1e-3)  # it was set

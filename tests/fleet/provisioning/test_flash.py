@@ -405,7 +405,9 @@ class TestFlash:
         custom.write_text(f"{line}\n")
         settings = load_settings(bench.settings)
         board = dataclasses.replace(FINE, files={f"/lib/umqtt/simple.{x}": None for x in ("py", "mpy")})
-        for main, comes in ((custom, True), (None, False)):
+        plain = bench.folder / "plain.py"
+        plain.write_text("print('mine')\n")
+        for main, comes in ((custom, True), (plain, False)):
             wanted = flash_module._files_for(board, settings, flash_module.Load(main=main), {})
             assert (f"/lib/{module}.mpy" in [f.path for f in wanted]) is comes
 
